@@ -10,9 +10,10 @@ import yaml
 from devcluster.api import Json
 from devcluster.audit import Write
 from devcluster.nodes import FakeNode
-from tests.e2e.conftest import OpenScene, with_pods
+from tests.e2e.conftest import OpenScene, placement_of_run, with_pods
 from tests.e2e.manifests import PREFIX, Group, a_gang, a_member, a_pod, with_annotations
 from tests.e2e.scene import Scene
+from tests.e2e.telling import told, waits_with
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "01-gang" / "gang.yaml"
 LONG_S = 600
@@ -86,6 +87,35 @@ async def test_members_beyond_min_member_are_scheduled_as_usual(open_scene: Open
     await scene.create(a_gang("more", [Group("workers", 2, real=5)], timeout_s=LONG_S, placement=with_pods()))
     await scene.all_bound(5)
     assert sum(is_of_placeholder(write) for write in bindings(scene)) == 2
+
+
+async def test_a_group_without_members_is_left_out_and_the_others_stay_a_gang(open_scene: OpenScene) -> None:
+    """What KubeRay writes of a worker group with ``minReplicas: 0``: its pods run after the gang, unreserved."""
+    scene = await open_scene(nodes(2, cpu="2"))
+    groups = [Group("head", 2, cpu="2"), Group("workers", 0, cpu="500m", real=2)]
+    await scene.create([a_pod("busy", labels={"applicationId": "busy"})])
+    await scene.all_bound(1)
+    await scene.create(a_gang("ray", groups, timeout_s=LONG_S))
+    reason = "Unschedulable" if placement_of_run() == "Direct" else "SchedulingSkipped"
+    await waits_with(scene, "ray-head-1", reason, "gang ray waits")
+    assert {pod["metadata"]["name"] for pod in await scene.bound()} == {"busy"}
+    await scene.api.delete("pods", "busy", scene.namespace)
+
+    async def gang_runs() -> bool:
+        return {pod["metadata"]["name"] for pod in await scene.bound()} == {"ray-head-0", "ray-head-1"}
+
+    await scene.eventually("the gang runs, and its other pods wait for a node", gang_runs)
+    await scene.cluster.add_nodes([FakeNode("node-2", cpu="2")])
+    await scene.all_bound(4)
+    assert [event["message"] for event in await scene.events("GangScheduling") if event["type"] == "Warning"] == []
+
+
+async def test_an_unknown_scheduling_parameter_is_reported_and_the_gang_runs(open_scene: OpenScene) -> None:
+    scene = await open_scene(nodes(2))
+    pod = a_member("typo", "workers", "typo-0", [Group("workers", 1)], "placeholderTimeoutSeconds=30")
+    await scene.create([pod])
+    await told(scene, "typo-0", "unknown parameter placeholderTimeoutSeconds", "mean placeholderTimeoutInSeconds?")
+    await scene.all_bound(1)
 
 
 async def test_smaller_real_pods_give_back_what_their_placeholders_held_too_much(open_scene: OpenScene) -> None:

@@ -15,6 +15,7 @@ from devcluster.ledgers import leftovers
 from devcluster.nodes import FakeNode
 from devcluster.resources import BY_KIND
 from tests.e2e.conftest import OpenScene, placement_of_run
+from tests.e2e.manifests import owned
 from tests.e2e.scene import Scene
 from tests.e2e.telling import waits_with
 
@@ -25,10 +26,10 @@ HAS_PLACEHOLDERS = placement_of_run() != "Direct"
 SPARK, OPERATED = "spark-3f1b6f0c9a5e4d7f8a2c1d0e9b8a7c6d", "spark-b41c7e52d0934f6e9f3a5c8d7e6b1a20"
 
 
-async def apply(scene: Scene, file: str) -> None:
-    """What `kubectl apply -f` does, in the scene's namespace."""
+async def apply(scene: Scene, file: str, user: str = "") -> None:
+    """What `kubectl apply -f` does, in the scene's namespace; `user`: as the webhook writes it on pods."""
     for manifest in documents(EXAMPLES / file):
-        await scene.api.apply(manifest, scene.namespace)
+        await scene.api.apply(owned(manifest, user, "a group") if user else manifest, scene.namespace)
 
 
 async def bound(scene: Scene, *names: str) -> list[Json]:
@@ -93,17 +94,20 @@ async def lesson(scene: Scene, folder: str) -> AsyncIterator[None]:
 
 
 async def spark(scene: Scene) -> None:
-    """The driver runs when its executors have places; their own ids name the applications, nothing is doubted."""
-    await apply(scene, "07-spark/pods/1-driver.yaml")
+    """The driver runs when its executors have places; their own ids name the applications, and the accounts of the
+    drivers, which create the executors, are no mismatch.
+    """
+    account = f"system:serviceaccount:{scene.namespace}:spark"
+    await apply(scene, "07-spark/pods/1-driver.yaml", user="ann")
     await bound(scene, "spark-pi-5c0e8d91b7a2f364-driver")
     await held(scene, 2)
-    await apply(scene, "07-spark/pods/2-executors.yaml")
+    await apply(scene, "07-spark/pods/2-executors.yaml", user=account)
     executors = [f"spark-pi-8a6f2c91b7a2f5d0-exec-{number}" for number in (1, 2)]
     native = ["spark-pi-5c0e8d91b7a2f364-driver", *executors]
     await bound(scene, *native)
     assert order(scene)[0] == native[0]
-    await apply(scene, "07-spark/pods/3-operator-driver.yaml")
-    await apply(scene, "07-spark/pods/4-operator-executors.yaml")
+    await apply(scene, "07-spark/pods/3-operator-driver.yaml", user="system:serviceaccount:spark-operator:controller")
+    await apply(scene, "07-spark/pods/4-operator-executors.yaml", user=account)
     operated = [f"spark-pi-operated-2d7e5f91b7a41c08-exec-{number}" for number in (1, 2)]
     await bound(scene, *native, "spark-pi-operated-driver", *operated)
     await held(scene, 0)

@@ -35,7 +35,6 @@ MALFORMED = {
     "no-json": ("{not json", "task-groups"),
     "no-list": ('{"name": "workers"}', "task-groups"),
     "no-name": (json.dumps([{**GOOD, "name": ""}]), "task-groups[0].name"),
-    "no-members": (json.dumps([{**GOOD, "minMember": 0}]), "task-groups[0].minMember"),
     "negative-members": (json.dumps([{**GOOD, "minMember": -1}]), "task-groups[0].minMember"),
     "members-in-words": (json.dumps([{**GOOD, "minMember": "two"}]), "task-groups[0].minMember"),
     "no-resources": (json.dumps([{"name": "workers", "minMember": 2}]), "task-groups[0].minResource"),

@@ -27,6 +27,7 @@ from muster_si import keys
 #: Differences of one application that are told; who has more has been told enough.
 _MAX_TOLD: Final = 16
 _NOBODY: Final = UserInfo()
+_SERVICE_ACCOUNT: Final = "system:serviceaccount:"
 
 
 def report_mismatches(ledger: Ledger, out: Outcome, app: Application, task: Task) -> None:
@@ -56,15 +57,32 @@ def _is_new(app: Application, note: str) -> bool:
 def _differences(app: Application, pod: Pod) -> Iterator[str]:
     """No text names the pod itself, so that equal ones are one."""
     member = pod.membership
-    fix = f"give what does not belong to it a {names.LABEL_APP_ID} of its own"
+    fix = "Use a different application ID to"
     if member.queue and member.queue != app.queue:
-        has = f"is in queue {app.queue}" if app.queue else "names no queue"
-        yield f"queue: {member.queue} is ignored, application {app.name} {has} since its first pod; {fix}"
-    if member.user not in {app.user, _NOBODY}:
-        yield f"user: {member.user.user} is ignored, application {app.name} is that of {app.user.user}; {fix}"
+        has = f'is in queue "{app.queue}"' if app.queue else "names no queue"
+        yield (
+            f'queue "{member.queue}" ignored: application "{app.name}" {has} since its first pod. {fix} put this pod '
+            "in another queue"
+        )
+    if _is_another_person(member.user, app.user):
+        yield (
+            f'user "{member.user.user}" ignored: application "{app.name}" belongs to user "{app.user.user}". {fix} '
+            "charge this pod to its own user"
+        )
     if pod.ref.namespace != app.namespace:
-        where = f"namespace {pod.ref.namespace} is not that of application {app.name}, which began in"
-        yield f"{where} {app.namespace} and has the quota of that; {fix}"
+        yield (
+            f'namespace "{pod.ref.namespace}": application "{app.name}" started in namespace "{app.namespace}", whose '
+            f"quota is charged. {fix} charge this pod to its own namespace"
+        )
+
+
+def _is_another_person(user: UserInfo, of_app: UserInfo) -> bool:
+    """Whether a pod that this user created may have got into the application by mistake.
+
+    Controllers create pods with accounts of their own: the executors of Spark are created by the service account of
+    their driver. Groups are not compared: those of the application's first pod count.
+    """
+    return user.user not in {of_app.user, _NOBODY.user} and not user.user.startswith(_SERVICE_ACCOUNT)
 
 
 def _tell_unknown_group(out: Outcome, app: Application, gang: GangDefinition, pod: Pod) -> None:

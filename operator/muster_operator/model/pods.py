@@ -176,7 +176,8 @@ class ForeignPod(Struct, frozen=True, gc=False):
 class TaskGroup:
     """One group of equal members (contract 1.3).
 
-    ``min_member`` is 0 if all had their places before a restart, and have ended. ``min_resource`` is one member in
+    ``min_member`` is 0 if nothing is reserved for the group: its definition has 0, or all its members had their
+    places before a restart and have ended. ``min_resource`` is one member in
     the scheduler's units without its pod; ``requests`` the same as written, for the placeholder's body.
     ``pod_fields`` is the canonical JSON of the pod spec fields that the group sets (nodeSelector, tolerations,
     affinity, topologySpreadConstraints); ``constraints`` the hard ones in the form of TAG_CONSTRAINTS.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import re
@@ -38,6 +39,10 @@ _PLACEMENTS: Final = {placement.value: placement for placement in Placement}
 _TOPOLOGY: Final = "topologyKey"
 _TOPOLOGY_MODE: Final = "topologyMode"
 _MODES: Final = {"required": True, "preferred": False}
+_PARAMETERS: Final = {name.lower(): name for name in (_PLACEMENT, _STYLE, _WAIT, _TIMEOUT, _TOPOLOGY, _TOPOLOGY_MODE)}
+
+#: Unknown parameters that a warning names.
+_NAMED_UNKNOWN: Final = 3
 
 #: A label's key: a DNS name and a slash, which may be missing, and a name.
 _LABEL_KEY: Final = re.compile(
@@ -109,13 +114,32 @@ def _pairs(text: str, warnings: list[str]) -> dict[str, str]:
     return pairs
 
 
+def _report_unknown(pairs: dict[str, str], warnings: list[str]) -> None:
+    """One warning about all unknown names, with the known names that they resemble, or with all known ones.
+
+    Differs: unknown scheduling parameters are reported with a suggestion; YuniKorn ignores them.
+    """
+    unknown = sorted(set(pairs) - set(_PARAMETERS.values()))
+    if not unknown:
+        return
+    named = ", ".join(name[:40] for name in unknown[:_NAMED_UNKNOWN])
+    if len(unknown) > _NAMED_UNKNOWN:
+        named += f" and {len(unknown) - _NAMED_UNKNOWN} more"
+    meant = [difflib.get_close_matches(name[:40].lower(), _PARAMETERS, n=1) for name in unknown[:_NAMED_UNKNOWN]]
+    found = list(dict.fromkeys(_PARAMETERS[near[0]] for near in meant if near))
+    hint = f"did you mean {', '.join(found)}?" if found else f"known parameters are {', '.join(_PARAMETERS.values())}"
+    subject = f"parameter {named} is" if len(unknown) == 1 else f"parameters {named} are"
+    warnings.append(f"schedulingPolicyParameters: unknown {subject} ignored; {hint}")
+
+
 def read_parameters(text: str, default: Placement = Placement.RESERVE) -> Parameters:
-    """The parameters of an annotation's text; unknown names are ignored (contract 1.4).
+    """The parameters of an annotation's text; unknown names are reported and ignored.
 
     ``default``: the configuration's placement, which a warning names.
     """
     warnings: list[str] = []
     pairs = _pairs(text, warnings)
+    _report_unknown(pairs, warnings)
     timeout = _milliseconds(_TIMEOUT, pairs[_TIMEOUT], warnings) if _TIMEOUT in pairs else 0
     wait = _milliseconds(_WAIT, pairs[_WAIT], warnings) if _WAIT in pairs else 0
     style = _style(pairs[_STYLE], warnings) if _STYLE in pairs else keys.STYLE_SOFT
@@ -181,12 +205,16 @@ def _name(where: str, value: Any) -> str:
 
 
 def _min_member(where: str, value: Any) -> int:
-    field, fix = f"{where}.minMember", "write the number of members, 1 or more"
+    """The members to reserve. KubeRay writes 0 for a worker group that its autoscaler starts.
+
+    Differs: nothing is reserved for a group of 0 members, and the others stay a gang; YuniKorn ignores the definition.
+    """
+    field, fix = f"{where}.minMember", "write the number of members, 0 or more"
     if value is None:
         raise BadInputError(field, "is missing", fix)
     if isinstance(value, bool) or not isinstance(value, int):
         raise BadInputError(field, f"{str(value)[:40]!r} is not a whole number", fix)
-    if value <= 0:
+    if value < 0:
         raise BadInputError(field, f"is {value}", fix)
     if value > _MAX_INT32:
         raise BadInputError(field, "does not fit 32 bits", fix)

@@ -85,7 +85,7 @@ def test_a_task_group_that_a_later_pod_makes_larger_stays_as_the_first_said() ->
 def test_a_definition_that_cannot_be_used_makes_an_application_without_a_gang_that_is_told() -> None:
     """Contract 1.3."""
     driver = live()
-    out = driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group(minMember=0))))
+    out = driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group(minMember=-1))))
     assert events(out) == [("w0", "GangScheduling", "TaskGroupsError")]
     assert submitted(out).placeholder_ask == {}
     assert keys.APP_TAG_MEMBERS not in submitted(out).tags

@@ -148,12 +148,12 @@ def test_a_placeholder_that_was_created_late_is_deleted_on_sight() -> None:
 
 def test_a_bad_definition_is_a_warning_that_names_field_and_fix_and_no_gang() -> None:
     driver = live()
-    out = driver.see(a_member(count=0))
+    out = driver.see(a_member(count=-1))
     event = out.commands[0]
     assert isinstance(event, PostEvent)
     assert (event.reason, event.action) == ("GangScheduling", "TaskGroupsError")
     assert event.note == (
-        "task-groups[0].minMember: is 0; write the number of members, 1 or more. The application runs without a gang."
+        "task-groups[0].minMember: is -1; write the number of members, 0 or more. The application runs without a gang."
     )
     assert asked(driver.accepted()) == ["uid-w0"]
 

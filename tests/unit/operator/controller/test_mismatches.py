@@ -37,11 +37,10 @@ def test_pods_that_go_with_their_application_are_told_nothing() -> None:
 def test_another_queue_is_told_on_the_first_pod_that_names_it() -> None:
     driver = begun()
     [(pod, note)] = told(driver.see(a_member("w1", queue="root.b")))
-    assert (pod, "root.b is ignored" in note, "queue root.a" in note, "app-id of its own" in note) == (
-        "w1",
-        True,
-        True,
-        True,
+    assert pod == "w1"
+    assert note == (
+        'queue "root.b" ignored: application "job" is in queue "root.a" since its first pod. '
+        "Use a different application ID to put this pod in another queue"
     )
     assert told(driver.see(a_member("w2", queue="root.b"))) == []
     assert len(told(driver.see(a_member("w3", queue="root.c")))) == 1
@@ -50,9 +49,26 @@ def test_another_queue_is_told_on_the_first_pod_that_names_it() -> None:
 def test_another_user_is_told_and_the_application_stays_that_of_the_first() -> None:
     driver = begun()
     [(_, note)] = told(driver.see(a_member("w1", user="bob")))
-    assert note.startswith("user: bob is ignored, application job is that of ann")
+    assert note.startswith('user "bob" ignored: application "job" belongs to user "ann". Use a different')
     driver.gone("w0")
     assert told(driver.see(a_member("w2", user="ann"))) == []
+
+
+def test_pods_that_a_service_account_creates_for_an_application_are_no_mismatch() -> None:
+    """Executors of Spark are created by the driver's account, the driver by a user or by the operator's account."""
+    driver = begun()
+    assert told(driver.see(a_member("exec-1", user="system:serviceaccount:dev:spark"))) == []
+    operated = live()
+    assert told(operated.see(a_member("driver", user="system:serviceaccount:spark-operator:controller"))) == []
+    operated.accepted()
+    assert told(operated.see(a_member("exec-1", user="system:serviceaccount:dev:spark"))) == []
+
+
+def test_other_groups_of_the_same_user_are_no_mismatch() -> None:
+    driver = begun()
+    raw = a_member("w1")
+    raw["metadata"]["annotations"][USER] = '{"user": "ann", "groups": ["analysts"]}'
+    assert told(driver.see(raw)) == []
 
 
 def test_an_id_that_another_namespace_of_the_sharing_group_uses_is_reported() -> None:
@@ -63,7 +79,7 @@ def test_an_id_that_another_namespace_of_the_sharing_group_uses_is_reported() ->
     raw = a_member("w1")
     raw["metadata"]["namespace"] = "other"
     [(_, note)] = told(driver.see(raw))
-    assert note.startswith("namespace other is not that of application job, which began in dev")
+    assert note.startswith('namespace "other": application "job" started in namespace "dev"')
 
 
 def test_who_has_many_differences_has_been_told_enough() -> None:

@@ -118,7 +118,6 @@ def test_text_that_is_no_list_of_groups_is_named(text: str, says: str) -> None:
         ({"name": None}, "task-groups[0].name: is missing"),
         ({"name": 7}, "task-groups[0].name: is missing"),
         ({"name": "x" * 254}, "task-groups[0].name: has more than 253 bytes"),
-        ({"minMember": 0}, "task-groups[0].minMember: is 0; write the number of members"),
         ({"minMember": -3}, "task-groups[0].minMember: is -3"),
         ({"minMember": None}, "task-groups[0].minMember: is missing"),
         ({"minMember": "3"}, "task-groups[0].minMember: '3' is not a whole number"),
@@ -155,13 +154,13 @@ def test_two_groups_of_one_name_are_refused() -> None:
 
 
 def test_every_problem_ends_in_a_fix() -> None:
-    assert problem_of(minMember=0).count("; ") == 1
+    assert problem_of(minMember=-1).count("; ") == 1
 
 
 def test_parameters_decide_style_and_clocks() -> None:
     found = gang(
         a_group(),
-        parameters="placeholderTimeoutInSeconds=30  gangSchedulingStyle=Hard gangWaitTimeoutInSeconds=5 other=1",
+        parameters="placeholderTimeoutInSeconds=30  gangSchedulingStyle=Hard gangWaitTimeoutInSeconds=5",
     )
     assert (found.style, found.placeholder_timeout_ms, found.wait_timeout_ms) == ("Hard", 30_000, 5_000)
     assert found.warnings == ()
@@ -211,6 +210,34 @@ def test_a_bad_parameter_is_warned_of_and_its_default_taken(parameters: str, say
     assert found.style == "Soft"
     assert len(found.warnings) == 1
     assert found.warnings[0].startswith(says)
+
+
+@pytest.mark.parametrize(
+    "parameters, says",
+    [
+        (
+            "placeholderTimeoutSeconds=30",
+            "parameter placeholderTimeoutSeconds is ignored; did you mean placeholderTimeoutInSeconds?",
+        ),
+        ("gangPlacment=Direct", "schedulingPolicyParameters: unknown parameter gangPlacment is ignored; did you mean "),
+        ("gangschedulingstyle=Hard", "did you mean gangSchedulingStyle?"),
+        ("colour=red", "is ignored; known parameters are gangPlacement, gangSchedulingStyle, gangWaitTimeoutInSeconds"),
+        ("x" * 100 + "=1", f"unknown parameter {'x' * 40} is ignored"),
+        (" ".join(f"p{n}=1" for n in range(50)), "unknown parameters p0, p1, p10 and 47 more are ignored; known"),
+    ],
+)
+def test_unknown_parameters_are_reported_once_with_the_one_that_is_meant(parameters: str, says: str) -> None:
+    found = gang(a_group(), parameters=f"{parameters} topologyKey=zone")
+    assert found.topology == Topology("zone")
+    assert len(found.warnings) == 1
+    assert says in found.warnings[0]
+
+
+def test_a_group_without_members_is_left_out_alone() -> None:
+    found = gang(a_group("head", 1), a_group("workers", 0))
+    assert [(group.name, group.min_member) for group in found.groups] == [("head", 1), ("workers", 0)]
+    assert (found.size, found.warnings) == (1, ())
+    assert dict(found.placeholder_ask) == dict(gang(a_group("head", 1)).placeholder_ask)
 
 
 def test_the_longest_time_out_is_one_that_a_clock_can_hold() -> None:
