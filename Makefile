@@ -8,6 +8,8 @@ BIN := .venv/bin
 # Only a Python that is already on the machine.
 export UV_PYTHON_DOWNLOADS := never
 export UV_NO_PROGRESS := 1
+# A test run starts hundreds of Python processes. Without bytecode files each compiles every module that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 # Material tells at each build that its successor is there (pyproject.toml has what we make of that).
 export NO_MKDOCS_2_WARNING := 1
 # Trust what the machine trusts, where it says so: company proxies have certificates of their own.
