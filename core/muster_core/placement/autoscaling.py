@@ -1,4 +1,7 @@
-"""Requests that are pending because nodes are full: input for an autoscaler."""
+"""Requests that are pending because the nodes have too few resources.
+
+The REST API and the session with the resource manager report them as input for an autoscaler.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,13 @@ from muster_core.state.scheduler_state import Partition
 
 _LACKS_NODES: Final = (ReasonKind.NODES, ReasonKind.CLUSTER)
 
-#: Labels, and the attribute, by which an ask names the kind of machine it wants.
+#: Node labels and the attribute by which a request selects an instance type.
 _INSTANCE_KEYS: Final = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type", "si/instance-type")
 
 
 @dataclass(frozen=True, slots=True)
 class Outstanding:
-    """`count` places of one shape that no node has. `instance`: the kind of machine asked for; empty = any."""
+    """`count` pending allocations with equal resources and instance type. `instance`: empty = any type."""
 
     partition: PartitionId
     resources: Resources
@@ -33,21 +36,24 @@ class Outstanding:
 
     @property
     def id(self) -> str:
-        """Unique in a partition, and the same as long as shape and instance are."""
+        """Unique in a partition. Depends only on the resources and the instance type."""
         amounts = ",".join(f"{name}={amount}" for name, amount in sorted(self.resources.items()))
         return f"{amounts}@{self.instance}" if self.instance else amounts
 
 
 def outstanding(partition: Partition) -> list[Outstanding]:
-    """Per shape and kind of machine, sorted by id."""
+    """Returns the pending allocations per resources and instance type, sorted by ID."""
     return next(found for found in outstanding_by_leaf(partition) if found is not None)
 
 
 def outstanding_by_leaf(partition: Partition) -> Iterator[list[Outstanding] | None]:
-    """None after each leaf, and at last what `outstanding` returns: in between the world may change."""
+    """Yields None after each leaf queue, and at last the result of `outstanding`.
+
+    The caller may process other events after each None, so the state may change in between.
+    """
     found: dict[_Key, _Sum] = {}
-    # Equal classes of many applications were refused for one and the same reason: asked once. The reason is kept,
-    # lest another takes its identity.
+    # Equal classes of many applications share one reason object, so each is classified once. The value refers to the
+    # reason, because otherwise another reason could get the same `id()`.
     known: dict[tuple[AskClass, int], tuple[_Sum, UnschedulableReason]] = {}
     for path in list(partition.waiting):
         queue = partition.queues.by_path.get(path)
@@ -78,18 +84,18 @@ _Key = tuple[Resources, str]
 
 @dataclass(slots=True)
 class _Sum:
-    """How many places of one shape, and who wants them."""
+    """Number of pending allocations, and the applications that they belong to."""
 
     count: int = 0
     applications: dict[ApplicationId, None] = field(default_factory=dict)
 
 
-#: Of a class that is not counted.
+#: Result for a class that is not pending because of resources.
 _NOWHERE: Final = _Sum()
 
 
 def _sum_of(found: dict[_Key, _Sum], kind: AskClass, why: UnschedulableReason) -> _Sum:
-    """Where a class is counted."""
+    """Returns the sum that the class is added to, or `_NOWHERE`."""
     if not _is_about_resources(kind, why):
         return _NOWHERE
     return found.setdefault((kind.resources, _instance(kind)), _Sum())
@@ -101,7 +107,7 @@ def _wanted(app: Application, kind: AskClass) -> int:
 
 
 def _is_about_resources(kind: AskClass, why: UnschedulableReason) -> bool:
-    """Some node has too little of what is asked, or there is none at all."""
+    """Whether some node has too little of a requested resource, or no node exists."""
     if not why.nodes:
         return True
     reasons = {resources.insufficient_resources(name) for name in kind.resources}
@@ -113,7 +119,7 @@ def _is_one(target: Target) -> bool:
 
 
 def _instance(kind: AskClass) -> str:
-    """What the ask's node selector, or its placement constraint, says of the kind of machine."""
+    """Returns the instance type that the node selector or the placement constraint of the request names."""
     wanted = dict(kind.constraints.node_selector)
     if kind.placement is not None:
         wanted |= {target.key: target.values[0] for target in kind.placement.nodes if _is_one(target)}

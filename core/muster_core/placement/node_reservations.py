@@ -1,7 +1,7 @@
-"""Node reservations for requests that wait.
+"""Node reservations for requests that wait: which request gets one, on which node, and the plan that uses them.
 
-Differs: a reservation keeps the resources of one ask, and a leaf has a bounded number; YuniKorn reserves the complete
-node, and each waiting ask may reserve one.
+Differs: a reservation keeps the resources of one request, and a leaf has a bounded number of them. YuniKorn reserves
+the complete node, and each waiting request may reserve one.
 """
 
 from __future__ import annotations
@@ -31,15 +31,18 @@ from muster_core.state.reservations import AskId, NodeReservation
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.scheduling_queue import MembersDoNotFit
 
-#: Scheduling classes of a leaf that are looked at for asks to reserve nodes for.
+#: Scheduling classes of a leaf that one pass evaluates.
 _CLASSES: Final = 256
 
-#: Applications of a class that are looked at, those whose requests arrived first.
+#: Applications of a class that one pass evaluates, in the order of their first requests.
 _APPLICATIONS: Final = 64
 
 
 def plan_reservation(partition: Partition, app: Application) -> AllocationPlan:
-    """Places for those of its asks that room is held for; headroom that is held for an ask is its own to use."""
+    """Plans nodes for the requests of the application that have a node reservation.
+
+    The quota that preemption reserved for a request is available to that request only.
+    """
     allocation_plan = AllocationPlan()
     if app.id not in partition.reservations.by_application:
         return allocation_plan
@@ -55,13 +58,14 @@ def plan_reservation(partition: Partition, app: Application) -> AllocationPlan:
             continue
         node = _place(partition, snapshot, ask.kind, hold, freed)
         if node:
-            # What it takes was held for it, and is held no more.
+            # The placement uses up the reserved quota.
             taken += ask.spec.resources - back
             given += back
             volumes = volumes_of(snapshot, ask.kind)
             allocation_plan.decisions.append(Placement(partition.id, app.id, ((hold.key, node),), volumes))
         elif hold.preempted:
-            # Head room is held for it too, so what refuses others of its class does not refuse it: any node may help.
+            # The quota of this request is reserved, so the reasons of its class do not apply. Any change of a node may
+            # help.
             allocation_plan.blocking_reasons.append(MembersDoNotFit(app.id))
     return allocation_plan
 
@@ -69,9 +73,9 @@ def plan_reservation(partition: Partition, app: Application) -> AllocationPlan:
 def _place(
     partition: Partition, snapshot: Snapshot, kind: AskClass, hold: NodeReservation, freed: set[AskId]
 ) -> NodeId:
-    """A node for the holder, the held one if it may; the draft is charged. Empty = there is none.
+    """Places the request on the reserved node if it fits, else on another node. Charges the snapshot. Empty = no node.
 
-    `freed`: the asks whose reservations this plan has freed in the draft, for each is freed only once.
+    `freed`: requests whose reservations this plan has already removed from the snapshot.
     """
     shape = shape_of(kind)
     snapshot.free(hold.node, hold.resources)
@@ -91,7 +95,7 @@ def _place(
 
 
 def draft_for(partition: Partition, app: Application) -> Snapshot:
-    """The nodes as a gang that reserves may use them: with what is held for it."""
+    """Returns a snapshot in which the resources reserved for this gang are free."""
     snapshot = Snapshot(partition.nodes)
     takeover = partition.contention.open.get(app.id)
     for node, amount in takeover.nodes.items() if takeover is not None else ():
@@ -102,8 +106,9 @@ def draft_for(partition: Partition, app: Application) -> Snapshot:
 
 
 def lift(partition: Partition, snapshot: Snapshot, kind: AskClass, times: int, freed: Container[AskId] = ()) -> None:
-    """Suppose that nobody holds room on the one node of such an ask, but others like it; -1 = they do again. What is
-    reserved for asks in `freed` is not reserved in the draft any more.
+    """Frees other reservations on the node that requests of this class require; `times` -1 takes them again.
+
+    Reservations of requests that require the same node stay. Reservations in `freed` are already removed.
     """
     if kind.required_node:
         for hold in partition.reservations.on(kind.required_node):
@@ -112,13 +117,14 @@ def lift(partition: Partition, snapshot: Snapshot, kind: AskClass, times: int, f
 
 
 def allowed(partition: Partition) -> int:
-    """How many node reservations one leaf may have; those that preemption made do not count."""
+    """Returns how many node reservations a leaf may have. Those made by preemption do not count."""
     return min(NODE_RESERVATIONS_PER_LEAF, 1 + len(partition.nodes) // NODES_PER_NODE_RESERVATION)
 
 
 def may_reserve(partition: Partition, app: Application) -> bool:
-    """Whether a reserved node could help the application: not a gang that wants all or nothing, nor one that a
-    take-over decides about.
+    """Whether a node reservation may help the application.
+
+    False for a gang that is placed all at once, and for a gang that takes part in a takeover.
     """
     if not app.is_reserving:
         return True
@@ -126,10 +132,10 @@ def may_reserve(partition: Partition, app: Application) -> bool:
 
 
 def candidates(partition: Partition, leaf: Queue) -> list[Ask]:
-    """The asks of the leaf that the nodes refused and that have no reservation, the first to be served first.
+    """Returns the requests of the leaf that no node fits and that have no reservation, in the order of scheduling.
 
-    Looks at the first of the earliest applications of each class, not at all that wait. Requests may arrive in another
-    order than their applications, as after a restart.
+    Only the first applications and requests of each class are evaluated. Requests may arrive in another order than
+    their applications, for example after a restart.
     """
     at_most = allowed(partition) - leaf.node_reservations
     found: list[tuple[Key, int, int, Ask]] = []
@@ -148,12 +154,12 @@ def candidates(partition: Partition, leaf: Queue) -> list[Ask]:
 
 
 def _first(partition: Partition, apps: Iterable[Application], count: int) -> list[tuple[Key, Application]]:
-    """The applications that are served first, with their keys."""
+    """Returns the `count` applications that are scheduled first, with their ordering keys."""
     return nsmallest(count, ((application_key(partition, app), app) for app in apps), key=itemgetter(0))
 
 
 def _refused(partition: Partition, app: Application, kind: AskClass) -> Iterator[Ask]:
-    """Asks of a class that no node had room for, oldest first. Newcomers, which were not told yet, are last."""
+    """Yields the requests of a class that no node fits, oldest first. Requests without a reported reason are last."""
     for key in app.waiting[kind]:
         ask = app.asks[key]
         if (app.id, key) not in partition.reservations.by_ask:
@@ -163,15 +169,16 @@ def _refused(partition: Partition, app: Application, kind: AskClass) -> Iterator
 
 
 def choose(partition: Partition, ask: Ask) -> NodeReservationDecision | None:
-    """The node to reserve for an ask; None = no node could ever hold it, or all those are reserved."""
+    """Returns the node reservation for a request. None = no node is large enough, or all such nodes are reserved."""
     app = partition.applications[ask.spec.application]
     node = _nearest(partition, app, ask.kind)
     return NodeReservationDecision(partition.id, app.id, ask.spec.key, node) if node else None
 
 
 def _nearest(partition: Partition, app: Application, kind: AskClass) -> NodeId:
-    """The node with the least lacking of what is asked, first among those where the application has nothing itself;
-    ties go to the lowest id. Empty = none could hold it.
+    """Returns the node with the smallest missing share of a requested resource. Empty = no node is large enough.
+
+    Nodes without allocations of the application come first. Ties are decided by the lowest node ID.
     """
     snapshot = Snapshot(partition.nodes)
     own = _own(partition, app)
@@ -192,7 +199,7 @@ def _nearest(partition: Partition, app: Application, kind: AskClass) -> NodeId:
 
 
 def _own(partition: Partition, app: Application) -> dict[int, Resources]:
-    """What a gang that reserves has on each row: it keeps that until it has all its places."""
+    """Returns what a reserving gang has allocated per row. It keeps these until it is complete."""
     found: dict[int, Resources] = {}
     if app.is_reserving:
         for one in app.allocations.values():
@@ -203,7 +210,7 @@ def _own(partition: Partition, app: Application) -> dict[int, Resources]:
 
 
 def _large_enough(snapshot: Snapshot, kind: AskClass, own: dict[int, Resources]) -> BoolColumn:
-    """Nodes that could hold one of the class once all have ended that may end; `own` does not."""
+    """Rows that could hold one pod of the class once all pods that may end have ended. `own` does not end."""
     fitting = np.ones(snapshot.size, dtype=np.bool_)
     for name, amount in kind.resources.items():
         column = snapshot.at_best(name)

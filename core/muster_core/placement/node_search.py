@@ -1,11 +1,13 @@
-"""Nodes for requests of one shape: filter, score, select.
+"""Node search for requests of one shape: filter, score and select. `place` is the entry point.
 
-One pass over the columns finds how many requests fit on each node; then only preferred rows are read. The result
-equals placing the requests one by one. If a placement changes where the next request may go, requests are placed one
-after the other, and only affected rows are computed again.
+One pass over the columns finds how many requests fit on each node. After that only the rows of preferred nodes are
+read. The result is the same as placing the requests one by one. If a placement changes where the next request may run,
+`IncrementalPlacer` places the requests one after the other and computes only the affected rows again.
 
-Differs: preferences in the pod's own spec are added to the configured node order, and images and balance too if no
-order is configured; YuniKorn uses the order alone.
+Node keys are floats: the node with the lowest key is preferred, and 1.0 corresponds to 100 points of kube-scheduler.
+
+Differs: preferences in the pod's own spec are added to the configured node order; if no order is configured, image
+locality and balanced allocation are added too. YuniKorn uses the configured order alone.
 """
 
 from __future__ import annotations
@@ -38,30 +40,30 @@ from muster_core.placement.volumes import binding
 from muster_core.state.columns import BoolColumn, FloatColumn, IntColumn, most_kept
 from muster_core.state.nodes import CachedNodeScores, NodeScoreCache
 
-#: A row and how many go there.
+#: A row, and how many pods are placed on it.
 Fill = tuple[int, int]
 
-#: Key, rank and position of one row.
+#: Heap entry: key, rank and position of one row.
 _Place = tuple[float, int, int]
 _ALL: Final = slice(None)
 _BY_PODS = (("pods", 1.0),)
 
-#: What balance is about.
+#: The resources of NodeResourcesBalancedAllocation.
 _EVEN: Final = ("vcore", "memory")
 
-#: kube-scheduler's points for a node that is as good as can be; a key of 1 is that far from best.
+#: kube-scheduler's maximum score of a plugin. It corresponds to 1.0 in a node key.
 POINTS: Final = 100.0
 
 
 def _that_count(preferences: Preferences, sort: NodeSort) -> Preferences:
-    """Without images where an order of nodes is configured: the pod does not ask for them."""
+    """Ignores image locality if an order of nodes is configured, because image locality is not part of the pod spec."""
     if sort.balanced or not (preferences.images or preferences.volume_images):
         return preferences
     return Preferences(preferences.terms)
 
 
 class NodeRanking:
-    """How a shape sees the nodes: a key per row, the lowest is preferred."""
+    """Preference of one shape among the nodes: one key per row, the lowest is preferred, ties by node ID."""
 
     __slots__ = ("_about", "_balance", "_liked", "_parts", "_ranks", "_score_cache", "_size")
 
@@ -87,7 +89,7 @@ class NodeRanking:
         self._about: Hashable = (asked, sort, wishes)
 
     def keys(self, rows: IntColumn | None = None, placed: int = 0) -> FloatColumn:
-        """The key of every row, or of some, as it is now, or after `placed` more."""
+        """Returns the keys of all rows or of `rows`, in their present state or after `placed` more pods on each."""
         at: IntColumn | slice = _ALL if rows is None else rows
         keys = np.zeros(self._size if rows is None else len(rows))
         if self._liked is not None:
@@ -104,7 +106,7 @@ class NodeRanking:
         return keys
 
     def key(self, row: int, placed: int) -> float:
-        """The key of one row after `placed` more: to the last bit what `keys` would say then."""
+        """Returns the key of one row after `placed` more pods. Bitwise equal to the result of `keys`."""
         key = 0.0 if self._liked is None else self._liked.item(row) / -POINTS
         for factor, amount, capacity, available, reciprocal in self._parts:
             used = capacity.item(row) - available.item(row) + placed * amount
@@ -114,41 +116,41 @@ class NodeRanking:
         return key
 
     def ordered(self, rows: IntColumn) -> tuple[IntColumn, FloatColumn]:
-        """Positions of the rows in the order of preference, and their keys in that order."""
+        """Returns the positions in `rows` in the order of preference, and the keys in that order."""
         keys = self.keys(rows)
         order = np.lexsort((self._ranks[rows], keys))
         return order, keys[order]
 
     def ranks(self, rows: IntColumn) -> list[int]:
-        """Each row's place among equals."""
+        """Returns the rank of each row in the order of node IDs, which decides between equal keys."""
         found: list[int] = self._ranks[rows].tolist()
         return found
 
     def first(self, rows: IntColumn) -> int:
-        """The most preferred of the rows, of which there is at least one."""
+        """Returns the most preferred of the rows. `rows` is not empty."""
         keys = self._of(rows)
         ties = rows[keys == keys[keys.argmin()]]
         return int(ties[self._ranks[ties].argmin()])
 
     def best(self, rows: IntColumn, count: int) -> IntColumn:
-        """The `count` most preferred of the rows, in no order; all if there are fewer."""
+        """Returns the `count` most preferred rows, unordered; all rows if there are fewer."""
         if count >= len(rows):
             return rows
         keys = self._of(rows)
         ties = rows[keys == keys.min()]
-        if len(ties) >= count:  # nodes that are all alike: nothing is to be sorted
+        if len(ties) >= count:  # all nodes are equal, so no sort is needed
             return self._foremost(ties, count)
         edge = np.partition(keys, count - 1)[count - 1]
         inside, ties = rows[keys < edge], rows[keys == edge]
         return np.concatenate((inside, self._foremost(ties, count - len(inside))))
 
     def _of(self, rows: IntColumn) -> FloatColumn:
-        """The keys of the rows as they are now, to be read only."""
+        """Returns the present keys of the rows, read-only."""
         keys = self.keys() if self._score_cache is None else self._cached_keys(self._score_cache)
         return keys if len(rows) == self._size else keys[rows]
 
     def _cached_keys(self, score_cache: NodeScoreCache) -> FloatColumn:
-        """The keys of all rows, of which those are created again that changed since somebody asked last."""
+        """Returns the keys of all rows. Only rows that changed since the previous call are computed again."""
         known = score_cache.kept.get(self._about)
         changed = score_cache.since(known.seen) if known is not None and known.liked is self._liked else None
         if known is None or changed is None or len(changed) > self._size // 4:
@@ -162,17 +164,20 @@ class NodeRanking:
         return known.keys
 
     def _foremost(self, ties: IntColumn, count: int) -> IntColumn:
-        """So many of rows that are equally preferred: the lowest node ids."""
+        """Returns the `count` rows with the lowest node IDs among equally preferred rows."""
         if count >= len(ties):
             return ties
         ranks = self._ranks[ties]
-        if (ranks[1:] > ranks[:-1]).all():  # nodes mostly come in the order of their names
+        if (ranks[1:] > ranks[:-1]).all():  # nodes are usually added in the order of their names
             return ties[:count]
         return ties[np.argpartition(ranks, count - 1)[:count]]
 
 
 def _balance(snapshot: Snapshot, shape: RequestShape) -> BalancedAllocation | None:
-    """None where no node has one of the two, or the pod asks for neither: all of these would go to one node."""
+    """None if no node has one of the resources or the pod requests neither of them.
+
+    The score would be the same wherever such pods run, and all of them would go to one node.
+    """
     amounts: list[Amount] = []
     for name in _EVEN:
         capacity, available = snapshot.capacity(name), snapshot.available(name)
@@ -183,7 +188,7 @@ def _balance(snapshot: Snapshot, shape: RequestShape) -> BalancedAllocation | No
 
 
 def _whole(snapshot: Snapshot, name: str, capacity: IntColumn, sort: NodeSort) -> IntColumn:
-    """What is used is this less what is available."""
+    """Returns the amount per row from which `available` is subtracted to get the used amount."""
     measured = snapshot.nodes.measured(name) if sort.order is NodeOrder.UTILIZATION else None
     return capacity if measured is None else capacity + measured
 
@@ -196,12 +201,14 @@ def _reciprocal(snapshot: Snapshot, name: str, capacity: IntColumn) -> FloatColu
 
 
 def spread(preference: NodeRanking, rows: IntColumn, room: IntColumn, count: int) -> list[Fill]:
-    """One after the other onto the node that is least used at that moment. `room`: of each of the rows, 1 or more."""
+    """Places the pods one by one, each on the least used node at that moment. `room`: pods that fit per row, at least
+    1.
+    """
     order, keys = preference.ordered(rows)
     rows, room = rows[order], room[order]
     after = preference.keys(rows, 1)
     if count <= len(rows) and after[:count].min() > keys[count - 1]:
-        # Whoever got one is less preferred from then on than all who are still to get theirs: one each, and done.
+        # One pod makes a row less preferred than all rows that have none yet, so each row gets one.
         return [(row, 1) for row in rows[:count].tolist()]
     heap = list(zip(keys.tolist(), preference.ranks(rows), range(len(rows)), strict=True))
     return _one_by_one(preference, heap, (rows.tolist(), room.tolist(), after.tolist()), count)
@@ -210,7 +217,7 @@ def spread(preference: NodeRanking, rows: IntColumn, room: IntColumn, count: int
 def _one_by_one(
     preference: NodeRanking, heap: list[_Place], known: tuple[list[int], list[int], list[float]], count: int
 ) -> list[Fill]:
-    """`heap`: in the order of preference; `known`: row, room, and key after the first place, of each position."""
+    """Places pods with a heap. `heap` is sorted; `known` has row, room and key after the first pod per position."""
     rows, room, after = known
     placed: dict[int, int] = {}
     while count and heap:
@@ -226,7 +233,7 @@ def _one_by_one(
 
 
 def pack(preference: NodeRanking, rows: IntColumn, room: IntColumn, count: int) -> list[Fill]:
-    """Node after node, the fullest first, each until nothing more fits. `room`: of each of the rows."""
+    """Fills one node after the other, the fullest first. `room`: pods that fit per row."""
     order, _ = preference.ordered(rows)
     fills: list[Fill] = []
     for row, most in zip(rows[order].tolist(), room[order].tolist(), strict=True):
@@ -249,7 +256,7 @@ FILLERS: Final[dict[NodeOrder, Filler]] = {
 
 
 class IncrementalPlacer:
-    """One shape over one draft; the draft is read, not charged."""
+    """Places pods of one shape one by one while filters and scores follow each placement. The snapshot is only read."""
 
     __slots__ = (
         "_base",
@@ -272,7 +279,9 @@ class IncrementalPlacer:
         sort: NodeSort,
         watch: tuple[Sequence[StatefulFilter], Sequence[Score]],
     ) -> None:
-        """`room`: how many of the shape each row has room for, 0 where nodes' facts refuse it; it is used up."""
+        """`room`: how many pods of the shape fit per row, 0 where node properties exclude the row. The array is
+        modified.
+        """
         (self._guards, self._scores), self._room = watch, room
         self._placed: dict[int, int] = {}
         self._rows, self._positions = snapshot.nodes.rows.order()
@@ -282,7 +291,7 @@ class IncrementalPlacer:
         self._keys = self._all_keys()
 
     def fill(self, count: int) -> list[Fill]:
-        """Up to `count` places: rows in the order in which they were first taken, and how many go there."""
+        """Places up to `count` pods. Returns rows in the order of their first use, and how many pods each gets."""
         while count and len(self._keys):
             at = int(self._keys.argmin())
             if self._keys.item(at) == np.inf:
@@ -318,7 +327,7 @@ class IncrementalPlacer:
         self._keys[at] = np.where(open_rows, keys, np.inf)
 
     def _all_keys(self) -> FloatColumn:
-        """By position; whole columns are quicker than most of their rows."""
+        """Returns the keys by position. Computing complete columns is faster than computing most of their rows."""
         open_rows = self._room > 0
         for guard in self._guards:
             open_rows &= guard.allows()
@@ -331,7 +340,7 @@ class IncrementalPlacer:
 
 NO_NODES = "no nodes available to schedule pods"
 
-# What a DaemonSet names its node with is a node affinity, to kube-scheduler too.
+# A DaemonSet pod names its node by a node affinity, so kube-scheduler reports the NodeAffinity plugin.
 NOT_REQUIRED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 OUTSIDE = "node(s) were outside the gang's topology domain"
 AVOIDED = "node(s) were avoided because a pod could not be bound there"
@@ -340,9 +349,10 @@ AVOIDED = "node(s) were avoided because a pod could not be bound there"
 def place(
     snapshot: Snapshot, shape: RequestShape, count: int, sort: NodeSort, *, is_last: bool = False
 ) -> list[tuple[NodeId, int]]:
-    """As many as fit, up to `count`, on the most preferred nodes; the draft is charged.
-    Nodes come in the order in which they were first chosen. `is_last`: if all of them fit, no more is asked of the
-    draft but the volumes that it assumes, so that amounts need not be charged.
+    """Places up to `count` pods on the most preferred nodes and charges the snapshot.
+
+    Returns the nodes in the order of their first use, and how many pods each gets. If `is_last` is set and all pods
+    fit, the caller reads only the assumed volumes from the snapshot afterwards, so resources are not charged.
     """
     fills = _fills(snapshot, shape, count, sort)
     if is_last and sum(there for _, there in fills) == count:
@@ -354,20 +364,22 @@ def place(
 
 
 def charge(snapshot: Snapshot, shape: RequestShape, row: int, count: int = 1) -> None:
-    """Suppose that so many of the shape are on a row; less than 0 = went."""
+    """Adds `count` pods of the shape to a row of the snapshot: resources, volumes and filters. A negative count
+    removes.
+    """
     snapshot.charge(row, shape.resources, count)
     binding.assume(snapshot, shape, row, count)
     snapshot.enter(row, shape.pod_on_node, count)
 
 
 def charge_all(snapshot: Snapshot, shape: RequestShape, fills: Sequence[Fill]) -> None:
-    """The same of many rows, all different."""
+    """Like `charge`, for several (row, count) pairs. Each row may occur once."""
     snapshot.charge_all(fills, shape.resources)
     _enter_all(snapshot, shape, fills)
 
 
 def _enter_all(snapshot: Snapshot, shape: RequestShape, fills: Sequence[Fill]) -> None:
-    if snapshot.nodes.pods_on_nodes.is_noted(shape.pod_on_node.facts):  # claims are noted, too
+    if snapshot.nodes.pods_on_nodes.is_noted(shape.pod_on_node.facts):  # also true for pods with claims
         for row, there in fills:
             binding.assume(snapshot, shape, row, there)
             snapshot.enter(row, shape.pod_on_node, there)
@@ -396,7 +408,7 @@ def _fills(snapshot: Snapshot, shape: RequestShape, count: int, sort: NodeSort) 
 
 
 def fits_on(snapshot: Snapshot, shape: RequestShape, node: NodeId) -> bool:
-    """Whether one more of the shape may run on this node; never on a node that is gone."""
+    """Whether one more pod of the shape fits on the node. False for an unknown node."""
     if node not in snapshot.nodes:
         return False
     row = snapshot.nodes.rows.row(node)
@@ -409,13 +421,15 @@ def fits_on(snapshot: Snapshot, shape: RequestShape, node: NodeId) -> bool:
 
 
 def feasible_nodes(snapshot: Snapshot, shape: RequestShape) -> int:
-    """How many nodes the constraints allow, full or not."""
+    """Returns how many nodes satisfy the constraints on node properties, whether full or not."""
     return int(on_facts(snapshot, shape).sum())
 
 
 def unschedulable_reason(snapshot: Snapshot, shape: RequestShape) -> UnschedulableReason:
-    """Why one more of the shape does not fit: nodes per reason, each node under the
-    first filter that refuses it, with every resource that it has too little of.
+    """Returns why one more pod of the shape does not fit: the number of nodes per reason, as in kube-scheduler.
+
+    Each node counts under the first filter that refuses it. A node with too little of several resources counts once for
+    each of them.
     """
     nodes = len(snapshot.nodes)
     if not nodes:
@@ -430,7 +444,7 @@ def unschedulable_reason(snapshot: Snapshot, shape: RequestShape) -> Unschedulab
 
 
 def resolvable(snapshot: Snapshot, shape: RequestShape) -> BoolColumn:
-    """Nodes that refuse one more for reasons that may go away with somebody who is there."""
+    """Rows that refuse the shape only for reasons that the end of pods on the node may resolve."""
     refused, lasting = np.zeros(snapshot.size, dtype=np.bool_), np.zeros(snapshot.size, dtype=np.bool_)
     small = resources.too_small(snapshot.capacity, shape.resources, ~lasting)
     for reason, rows in refusals(snapshot, shape):
@@ -440,8 +454,9 @@ def resolvable(snapshot: Snapshot, shape: RequestShape) -> BoolColumn:
 
 
 def refusals(snapshot: Snapshot, shape: RequestShape, without: Container[str] = ()) -> Iterator[Refused]:
-    """Reason and rows refused for it, among the rows that no earlier filter refused. `without`: filters that are
-    not asked, by name: whoever compares us with kube-scheduler wants to know that each of them tells.
+    """Yields each reason with the rows that it applies to, among the rows that no earlier filter refused.
+
+    `without`: names of filters to leave out. The conformance tests use it to see the effect of each filter.
     """
     if reason := pod_refusal(snapshot, shape, without):
         yield reason, snapshot.nodes.rows.ranks() < len(snapshot.nodes)
@@ -468,7 +483,7 @@ def refusals(snapshot: Snapshot, shape: RequestShape, without: Container[str] = 
 def _refused_on_facts(
     snapshot: Snapshot, shape: RequestShape, without: Container[str]
 ) -> Generator[Refused, None, BoolColumn]:
-    """Returns those that no constraint on nodes refuses."""
+    """Yields the refusals by node properties. Returns the rows that are left."""
     left = snapshot.nodes.rows.ranks() < len(snapshot.nodes)
     for entry, passed in node_properties.asked(shape.constraints, snapshot.nodes):
         if entry.name not in without:
@@ -489,14 +504,16 @@ def _refused_on_facts(
 
 
 def _refused_by(guard: StatefulFilter, among: BoolColumn) -> Generator[Refused, None, BoolColumn]:
-    """Returns those that the guard lets pass."""
+    """Yields the refusals of a stateful filter among the rows. Returns the rows that are left."""
     for reason, rows in guard.refusals():
         yield reason, among & rows
     return among & guard.allows()
 
 
 def allowed(snapshot: Snapshot, shape: RequestShape, without: Container[str] = ()) -> BoolColumn:
-    """Nodes where one more may go, full or not. `without`: guards that are not asked, by name."""
+    """Rows where the filters allow one more pod, whether full or not. `without`: names of stateful filters to leave
+    out.
+    """
     found = on_facts(snapshot, shape)
     for entry, guard in stateful_filters(snapshot, shape):
         if entry.name not in without:
@@ -505,7 +522,7 @@ def allowed(snapshot: Snapshot, shape: RequestShape, without: Container[str] = (
 
 
 def on_facts(snapshot: Snapshot, shape: RequestShape) -> BoolColumn:
-    """Nodes that no constraint on nodes refuses."""
+    """Rows that satisfy all constraints on node properties."""
     facts = node_properties.allowed(shape.constraints, snapshot.nodes)
     if shape.required:
         facts = facts & node_properties.named(shape.required, snapshot.nodes)

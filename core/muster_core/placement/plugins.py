@@ -1,8 +1,8 @@
 """The tables of stateful filters and scores.
 
-A filter of node properties alone is a function (`filters/node_properties`). One that depends on the pods on the nodes
-is stateful: it is created per request shape and snapshot, evaluates all rows at once, and is updated with each
-planned placement. It is not created for a shape that it does not concern.
+A filter that reads only node properties is a function (`filters/node_properties`). A filter that depends on the pods on
+the nodes is stateful: it is created per request shape and snapshot, evaluates all rows at once, and is updated with
+each planned placement. No filter is created for a shape that it does not apply to.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.placement.volumes import binding, restrictions
 from muster_core.state.columns import BoolColumn, FloatColumn, IntColumn
 
-#: Rows, and why they are refused.
+#: A reason, and the rows that are refused for it.
 Refused = tuple[str, BoolColumn]
 
 
 class StatefulFilter(Protocol):
-    """A filter, as one shape meets it on one draft. Rows are those of the draft's columns."""
+    """A filter for one shape on one snapshot. Rows are the rows of the node table."""
 
     def allows(self) -> BoolColumn:
-        """Rows where one more of the shape may go now."""
+        """Rows that allow one more pod of the shape."""
 
     def allows_at(self, rows: IntColumn) -> BoolColumn:
-        """The same of some rows, in their order."""
+        """Like `allows`, for some rows, in their order."""
 
     def refusals(self) -> Sequence[Refused]:
-        """Reason and rows for all rows that it does not allow now, each row under one reason only."""
+        """Reasons and rows for all rows that `allows` excludes; each row under one reason only."""
 
     def add(self, row: int) -> IntColumn | None:
-        """One more of the shape is on the row. Returns the rows whose answer may be another now; None = no row's."""
+        """Adds one pod of the shape to the row. Returns the rows whose result may have changed; None = no row."""
 
 
 class Score(Protocol):
-    """A preference, as one shape has it on one draft."""
+    """A score plugin for one shape on one snapshot."""
 
     def points(self) -> FloatColumn:
-        """Per row, more = preferred: kube-scheduler's 0 to 100 of the plugin, times its weight."""
+        """Points per row, higher is better: kube-scheduler's 0 to 100 of the plugin times its weight."""
 
     def add(self, row: int) -> IntColumn | None:
-        """One more of the shape is on the row. Returns the rows whose points are others now; None = no row's."""
+        """Adds one pod of the shape to the row. Returns the rows whose points have changed; None = no row."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilterEntry:
-    """A filter of the table. `after_fit`: kube-scheduler asks it after NodeResourcesFit."""
+    """Entry of the filter table. `after_fit`: kube-scheduler runs the filter after NodeResourcesFit."""
 
     name: str
     make: Callable[[Snapshot, RequestShape], StatefulFilter | None]
@@ -63,7 +63,7 @@ class FilterEntry:
 
 @dataclass(frozen=True, slots=True)
 class PodFilter:
-    """Says why a pod can go nowhere, whatever the nodes are; empty = nothing of the kind."""
+    """PreFilter check of the pod alone. `refusal` returns why no node can run the pod, or an empty text."""
 
     name: str
     refusal: Callable[[Snapshot, RequestShape], str]
@@ -71,14 +71,13 @@ class PodFilter:
 
 @dataclass(frozen=True, slots=True)
 class ScoreEntry:
-    """A score of the table. `among`: rows that are not refused, over which points are normalised."""
+    """Entry of the score table. `make` receives the feasible rows, over which points are normalised."""
 
     name: str
     make: Callable[[Snapshot, RequestShape, BoolColumn], Score | None]
 
 
-#: NodePorts, (NodeResourcesFit), VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone,
-#: PodTopologySpread, InterPodAffinity; ours (seed 001) last.
+#: In the order of kube-scheduler's default plugins. The two filters of the Scheduler Interface are last.
 STATEFUL_FILTERS: Final = (
     FilterEntry("NodePorts", resources.ports_filter, after_fit=False),
     FilterEntry("VolumeRestrictions", restrictions.restrictions_filter),
@@ -91,8 +90,8 @@ STATEFUL_FILTERS: Final = (
     FilterEntry("Predicates", extensions.predicate_filter),
 )
 
-#: What kube-scheduler finds out before it looks at any node (PreFilter), in its order; the guard of the same name,
-#: or the filter, refuses every node then, too.
+#: PreFilter checks of kube-scheduler, in its order. The stateful filter or node filter of the same name also refuses
+#: every node then.
 POD_FILTERS: Final = (
     PodFilter("NodeAffinity", lambda snapshot, shape: node_properties.conflict(shape.constraints)),
     PodFilter("VolumeRestrictions", binding.missing_claim),
@@ -100,7 +99,7 @@ POD_FILTERS: Final = (
     PodFilter("VolumeZone", binding.vanished),
 )
 
-#: InterPodAffinity, PodTopologySpread; ours (seed 001) last.
+#: In the order of kube-scheduler's default plugins. The score of the Scheduler Interface is last.
 SCORES: Final = (
     ScoreEntry("InterPodAffinity", preferred_company.score),
     ScoreEntry("PodTopologySpread", preferred_spread.score),
@@ -109,24 +108,25 @@ SCORES: Final = (
 
 
 def stateful_filters(snapshot: Snapshot, shape: RequestShape) -> list[tuple[FilterEntry, StatefulFilter]]:
-    """Those that concern the shape, in their order."""
+    """Creates the filters that apply to the shape, in the order of the table."""
     made = ((entry, entry.make(snapshot, shape)) for entry in STATEFUL_FILTERS)
     return [(entry, guard) for entry, guard in made if guard is not None]
 
 
 def pod_refusal(snapshot: Snapshot, shape: RequestShape, without: Container[str] = ()) -> str:
-    """The first reason why the pod can go nowhere at all; empty = there is none."""
+    """Returns the first reason why no node can run the pod, or an empty text."""
     found = (entry.refusal(snapshot, shape) for entry in POD_FILTERS if entry.name not in without)
     return next(filter(None, found), "")
 
 
 def scores(snapshot: Snapshot, shape: RequestShape, among: BoolColumn) -> list[Score]:
-    """Those that concern the shape."""
+    """Creates the scores that apply to the shape, in the order of the table."""
     made = (entry.make(snapshot, shape, among) for entry in SCORES)
     return [score for score in made if score is not None]
 
 
-#: By their words; "Insufficient ..." aside.
+#: Reasons that the end of pods on the node may resolve (kube-scheduler's status Unschedulable). Reasons that start with
+#: "Insufficient" also belong to them.
 RESOLVABLE: Final = frozenset(
     {
         *(TAKEN, CROWDED, restrictions.DISK, restrictions.IN_USE, restrictions.TOO_MANY),
@@ -136,5 +136,5 @@ RESOLVABLE: Final = frozenset(
 
 
 def is_resolvable(reason: str) -> bool:
-    """Whether a node that is refused for it may be free for the pod once somebody left."""
+    """Whether the end of pods on the node may resolve the reason."""
     return reason in RESOLVABLE or reason.startswith(INSUFFICIENT)

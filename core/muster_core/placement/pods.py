@@ -1,7 +1,7 @@
-"""Nodes for pods without placeholders.
+"""Plans nodes for pods without placeholders. The scheduling cycle calls `plan_pods` once per application.
 
-Pods that differ only in the names of their own claims share one kind of scheduling class, because nodes reject all of
-them or none.
+Classes that differ only in the names of their pods' own claims have the same result on every node. They share one
+refusal (`claim_independent_class`).
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ from muster_core.state.scheduling_queue import NoNodeFits
 
 
 def claim_independent_class(snapshot: Snapshot, wanted: AskClass) -> Hashable | None:
-    """What nodes read of asks of the class; equal for classes that the same nodes refuse for the same reasons.
-    None = the class has to be asked about itself.
+    """Returns a key of everything that nodes read of the class except the names of its claims.
+
+    Classes with equal keys are refused by the same nodes for the same reasons. None = the class must be evaluated by
+    itself.
     """
     volumes = wanted.pod_on_node.facts.volumes
     if not volumes.claims or wanted.required_node or wanted.placement is not None:
@@ -68,7 +70,7 @@ def claim_independent_class(snapshot: Snapshot, wanted: AskClass) -> Hashable | 
 
 
 def _claim(snapshot: Snapshot, attachments: Attachments, name: str) -> Hashable | None:
-    """The kind of a claim that only the pod uses and nothing is planned for; None = it has none."""
+    """Returns what nodes read of a claim. None = other pods, volumes or plans refer to this claim by name."""
     storage = attachments.storage
     claim = storage.claims[name]
     if name in attachments.claims or snapshot.assumptions.of(name) is not None:
@@ -93,7 +95,9 @@ def _nameless(volume: Volume) -> Volume:
 
 @dataclass(frozen=True, slots=True)
 class SearchBudget:
-    """What one plan may spend: so many looks at all nodes, and no more time than there is. The next plan continues."""
+    """Budget of one plan: number of node searches, and whether time is left. The next plan continues where this one
+    ends.
+    """
 
     may_go_on: Callable[[], bool]
     looks: int
@@ -109,8 +113,10 @@ def plan_pods(
     pace: FairnessQuantum = FREELY,
     budget: SearchBudget = UNBOUNDED,
 ) -> AllocationPlan:
-    """As many places as queues, limits and nodes have: `at_most` in all, and no more than the pace allows. At least one
-    class is looked at whatever the budget is.
+    """Plans nodes for the waiting pods of an application, class by class in their order.
+
+    Places at most `at_most` pods, within the quota and the fairness quantum `pace`. At least one class is evaluated
+    whatever the budget is.
     """
     allocation_plan = AllocationPlan()
     search = _PodSearch(partition, app, allocation_plan, pace, at_most, budget.looks)
@@ -141,7 +147,7 @@ def plan_pods(
 
 @dataclass(slots=True)
 class _PodSearch:
-    """What the classes of one plan share."""
+    """State that the classes of one plan share."""
 
     partition: Partition
     app: Application
@@ -152,11 +158,11 @@ class _PodSearch:
     planned: Resources = NOTHING
     snapshot: Snapshot | None = None
     room: Limit | None = None
-    #: Why the nodes refused classes that differ by their claims alone, since something was placed (claim_kinds.py).
+    #: Refusals since the last placement, by `claim_independent_class`.
     refused: dict[Hashable, UnschedulableReason] = field(default_factory=dict)
 
     def place(self, kind: AskClass) -> None:
-        """Places for a class; what is not given is refused, or left for another turn."""
+        """Plans pods of a class. The rest is refused with a reason, or waits for the next attempt."""
         partition, app = self.partition, self.app
         if self.room is None:
             self.room = quota.room(partition, app)
@@ -177,13 +183,15 @@ class _PodSearch:
             self.allocation_plan.more = True
 
     def may_look(self, kind: AskClass) -> bool:
-        """Whether the budget allows what the class needs: a look at all nodes, unless its answer is known."""
+        """Whether the budget allows to evaluate the class: a node search is left, or the refusal is already known."""
         return self.looks > 0 or (
             self.snapshot is not None and claim_independent_class(self.snapshot, kind) in self.refused
         )
 
     def _look(self, kind: AskClass, allowed: int) -> tuple[int, UnschedulableReason | None]:
-        """How many of the class get a place, and why the next one of them gets none, if so many do not."""
+        """Returns how many pods of the class were placed, and why the next one does not fit if fewer than `allowed`
+        were.
+        """
         snapshot = self.snapshot = self.snapshot or Snapshot(self.partition.nodes)
         alike = claim_independent_class(snapshot, kind)
         if alike is not None and alike in self.refused:
@@ -193,7 +201,7 @@ class _PodSearch:
         placed = self._give(kind, allowed, snapshot)
         why = node_search.unschedulable_reason(snapshot, shape_of(kind)) if placed < allowed else None
         lift(self.partition, snapshot, kind, -1)
-        if placed:  # what was placed may draw others near
+        if placed:  # placed pods may satisfy the pod affinity of other classes
             self.refused.clear()
         elif alike is not None and why is not None:
             self.refused[alike] = why

@@ -1,8 +1,8 @@
-"""Placeholder replacement: which placeholder each pod replaces.
+"""Placeholder replacement: selects the placeholder that each pod of a gang replaces.
 
-A pod replaces a placeholder of its task group that is at least as large, on the same node. If the pod cannot run
-there, it goes to another node with enough resources. A pod larger than every placeholder of its group releases one
-and is scheduled as usual.
+A pod replaces a placeholder of its task group that is at least as large, on the same node. If the pod cannot run there,
+it goes to another node with enough resources. A pod larger than every placeholder of its group releases one and is
+scheduled as usual (docs/internals/semantics.md, rules 14 and 15).
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from muster_core.state.request_classes import AskClass, occupant_of
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.scheduling_queue import MembersDoNotFit, NoNodeFits
 
-#: Placeholders that are tried for one ask with a placement constraint.
+#: Placeholders that are evaluated for one request whose filters depend on other pods.
 _MOST_TRIED: Final = 64
 
-#: Why a placeholder is released although its real pod does not take its place.
+#: Reported when a placeholder is released without being replaced by its pod.
 TOO_LARGE = "the pod asks for more than its placeholder holds: it is scheduled as usual"
 
 
 def plan_replacements(partition: Partition, app: Application, at_most: int) -> AllocationPlan:
-    """Swaps for real asks that a live placeholder stands for, `at_most` in all."""
+    """Plans at most `at_most` replacements for the waiting members that have a live placeholder."""
     allocation_plan = AllocationPlan()
     if not app.gang.live:
         return allocation_plan
@@ -55,25 +55,25 @@ def plan_replacements(partition: Partition, app: Application, at_most: int) -> A
         app.has_multiple and _is_left(app, allocation_plan)
     )
     if allocation_plan.unplaced or allocation_plan.blocking_reasons:
-        # A label or a taint that goes may let the pod run where its placeholder is, full or not.
+        # The removal of a label or taint may let the pod run on its placeholder's node, even if that node is full.
         allocation_plan.blocking_reasons.append(MembersDoNotFit(app.id))
     return allocation_plan
 
 
 def _is_left(app: Application, allocation_plan: AllocationPlan) -> bool:
-    """Whether one that takes over at once, from a place without a pod, wants another place."""
+    """Whether a request that replaces a virtual placeholder, which completes at once, needs further allocations."""
     swaps = (decision for decision in allocation_plan.decisions if isinstance(decision, PlaceholderReplacement))
     return any(app.asks[one.ask].left > 1 and app.allocations[one.placeholder].spec.is_virtual for one in swaps)
 
 
 def has_placeholder(app: Application, kind: AskClass) -> bool:
-    """Whether asks of this class wait for a placeholder and not for a place of their own."""
+    """Whether requests of this class wait for a placeholder instead of free resources."""
     return not kind.placeholder and not kind.as_usual and kind.group in app.gang.live
 
 
 @dataclass(slots=True)
 class _ReplacementSearch:
-    """What one plan shares: placeholders `taken` by earlier swaps, room taken in `snapshot`."""
+    """State that the classes of one plan share: placeholders taken by earlier replacements, and the snapshot."""
 
     allocation_plan: AllocationPlan
     snapshot: Snapshot
@@ -82,10 +82,13 @@ class _ReplacementSearch:
 
 @dataclass(slots=True)
 class _Candidates:
-    """Live placeholders of a group, as one class sees them, oldest first."""
+    """Live placeholders of a task group, oldest first, sorted by what a class can do with them."""
 
+    #: The class may run on the placeholder's node.
     here: deque[Allocation] = field(default_factory=deque)
+    #: The class needs another node.
     elsewhere: deque[Allocation] = field(default_factory=deque)
+    #: The class is larger than the placeholder.
     smaller: deque[Allocation] = field(default_factory=deque)
 
 
@@ -119,7 +122,7 @@ def _plan_class(
 def _plan_constrained(
     partition: Partition, app: Application, kind: AskClass, search: _ReplacementSearch, at_most: int
 ) -> None:
-    """The same where others are asked about: each placeholder is supposed to be gone in its turn."""
+    """Like `_plan_class`, for filters that depend on other pods: evaluates each placeholder as if it were removed."""
     shape = shape_of(kind)
     for key in list(islice(app.waiting[kind], max(at_most, 0))):
         candidates = _candidates(partition, app, kind, search.taken, _MOST_TRIED)
@@ -140,10 +143,10 @@ def _plan_constrained(
 def _first_to_hand_over(
     partition: Partition, app: Application, shape: RequestShape, candidates: _Candidates, search: _ReplacementSearch
 ) -> Allocation | None:
-    """The first of the placeholders in whose place a real pod may be: as things are, or else as they will be.
+    """Returns the first placeholder whose node the pod may take.
 
-    Other placeholders of its gang are there for its own members. They keep none of these away, nor apart from one
-    another: what counts in the end is where the members are.
+    If none qualifies in the present state, the other placeholders of the gang are ignored as well. They reserve room
+    for its own members and do not keep a member away. The final placement depends on the members alone.
     """
     here = list(islice(candidates.here, _MOST_TRIED))
     found = _first_allowed(partition, shape, here, search.snapshot)
@@ -164,7 +167,10 @@ def _first_allowed(
     *,
     is_bare: bool = False,
 ) -> Allocation | None:
-    """The draft is as before. `is_bare`: nothing of a placeholder counts there but what it takes of its node."""
+    """Returns the first placeholder that may be replaced on its node. The snapshot is unchanged afterwards.
+
+    `is_bare`: a placeholder counts only with its resources, ports and volumes, not for inter-pod affinity.
+    """
     tried: set[tuple[int, PodOnNode]] = set()
     for placeholder in placeholders:
         row, pod_on_node = _seen(partition, placeholder)
@@ -183,14 +189,14 @@ def _first_allowed(
 
 
 def _near(pod_on_node: PodOnNode) -> PodOnNode:
-    """What matters of it to pods near it; ports and volumes are the node's."""
+    """Returns the pod with its inter-pod terms only, without ports and volumes."""
     return PodOnNode(pod_on_node.tags, PodProperties(inter_pod=pod_on_node.facts.inter_pod))
 
 
 def _plan_constrained_elsewhere(
     partition: Partition, app: Application, key: AllocationKey, candidates: _Candidates, search: _ReplacementSearch
 ) -> bool:
-    """Give the oldest placeholder up for a place on another node, or one that is too small for none."""
+    """Replaces the oldest placeholder by a pod on another node, or releases a placeholder that is too small."""
     shape, snapshot = shape_of(app.asks[key].kind), search.snapshot
     placeholder = next(iter((*candidates.here, *candidates.elsewhere)), None)
     if placeholder is None:
@@ -204,7 +210,7 @@ def _plan_constrained_elsewhere(
     snapshot.enter(row, pod_on_node, -1)
     spots = node_search.place(snapshot, shape, 1, partition.config.node_sort)
     if not spots:
-        # Not to be remembered of the class: with another placeholder gone the answer may be another.
+        # Not cached for the class, because the result may differ once another placeholder is removed.
         search.allocation_plan.unplaced.append(
             Unplaced(app.asks[key].kind, node_search.unschedulable_reason(snapshot, shape))
         )
@@ -222,7 +228,7 @@ def _plan_constrained_elsewhere(
 
 
 def _hand_over(partition: Partition, placeholder: Allocation, shape: RequestShape, snapshot: Snapshot) -> None:
-    """Others see a real pod there instead of it."""
+    """Replaces the placeholder by the pod in the snapshot, as other pods see it."""
     row, gone = _seen(partition, placeholder)
     snapshot.enter(row, gone, -1)
     binding.assume(snapshot, shape, row)
@@ -236,7 +242,7 @@ def _seen(partition: Partition, placeholder: Allocation) -> tuple[int, PodOnNode
 
 
 def _candidates(partition: Partition, app: Application, kind: AskClass, taken: set[str], enough: int) -> _Candidates:
-    """No more are looked for when `enough` are of the best kind."""
+    """Collects the live placeholders of the group. Stops once `enough` are on usable nodes."""
     allowed = node_search.on_facts(Snapshot(partition.nodes), shape_of(kind))
     row = partition.nodes.rows.row
     found = _Candidates()

@@ -1,7 +1,8 @@
-"""Snapshot of the node table with planned allocations, and the plan that is made on it.
+"""What-if snapshot of the node table, and the allocation plan that is made on it.
 
-Plans write to the snapshot and never to the table, so dropping the snapshot is the undo. A column is copied at the
-first write, so an unused snapshot costs nothing. Resources of node reservations count as used.
+All placement code reads and charges a snapshot, never the node table. Dropping the snapshot is the undo. A column is
+copied at the first write, so an unused snapshot costs nothing. Resources of node reservations count as used. Amounts
+are integers in the units of `muster_core.model.resources`; columns are indexed by node row.
 """
 
 from __future__ import annotations
@@ -36,55 +37,57 @@ from muster_core.state.storage import Assumed, Storage
 
 @dataclass(frozen=True, slots=True)
 class RequestShape:
-    """What the nodes are asked about. `avoid`: semantics 5; `pod_on_node`: as others see one that is placed."""
+    """Everything that the node filters and scores read of a request. Equal requests share one shape."""
 
     resources: Resources
     constraints: Constraints = ANYWHERE
+    #: Nodes where a bind failed for good (docs/internals/semantics.md, rule 5).
     avoid: frozenset[NodeId] = frozenset()
     placement: PlacementConstraint | None = None
+    #: What filters see of the pod once it is on a node.
     pod_on_node: PodOnNode = NO_POD
-    #: The one node it may run on; empty = any.
+    #: The only node that may run it; empty = any node.
     required: NodeId = NO_NODE
 
     @property
     def affinity(self) -> AllocationAffinity | None:
-        """To other allocations (seed 001); None = none."""
+        """The affinity to other allocations of the placement constraint, or None."""
         return None if self.placement is None else self.placement.allocations
 
 
 class Assumptions:
-    """What-ifs over the storage of a partition."""
+    """What-if view of volume binding in one partition: the volume that each unbound claim would get."""
 
     __slots__ = ("_counts", "_ours", "_storage", "_taken")
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._ours: dict[str, Assumed] = {}
-        #: How many of the plan's places use the claim.
+        #: Number of planned pods that use the claim.
         self._counts: dict[str, int] = {}
         self._taken: dict[str, str] = {}
 
     def of(self, claim: str) -> Assumed | None:
-        """What the claim is to get; None = nothing is assumed of it."""
+        """Returns what the claim would get, by this plan or by an earlier decision. None = nothing is assumed."""
         return self._ours.get(claim) or self._storage.assumed.get(claim)
 
     def taken_for(self, volume: str) -> str | None:
-        """The claim that is to get the volume."""
+        """Returns the claim that would get the volume, or None."""
         return self._taken.get(volume) or self._storage.taken.get(volume)
 
     def taken(self) -> Iterator[str]:
-        """Volumes that the plan takes."""
+        """Names of the volumes that this plan takes."""
         return iter(self._taken)
 
     def assume(self, claim: str, assumed: Assumed, count: int = 1) -> None:
-        """So many more places of the plan use the claim, which gets this."""
+        """Counts `count` more planned pods that use the claim and records what the claim would get."""
         self._ours[claim] = assumed
         self._counts[claim] = self._counts.get(claim, 0) + count
         if assumed.volume:
             self._taken[assumed.volume] = claim
 
     def release(self, claim: str, count: int = 1) -> None:
-        """So many places less do; with the last of them the plan gives it nothing."""
+        """Counts `count` fewer planned pods that use the claim. The assumption ends with the last of them."""
         if claim not in self._counts:
             return
         self._counts[claim] -= count
@@ -93,58 +96,58 @@ class Assumptions:
             self._taken.pop(self._ours.pop(claim).volume, None)
 
     def choice(self, claims: Iterable[str]) -> Choice:
-        """What the plan gives these claims, where it gives them anything."""
+        """Returns the planned volume of each of the claims that this plan assumes something about."""
         return tuple((claim, self._ours[claim].volume) for claim in dict.fromkeys(claims) if claim in self._ours)
 
     def fork(self) -> Assumptions:
-        """Assumptions that start from these and leave them alone."""
+        """Returns an independent copy of these assumptions."""
         twin = Assumptions(self._storage)
         twin._ours, twin._counts, twin._taken = dict(self._ours), dict(self._counts), dict(self._taken)
         return twin
 
 
-#: Fewer rows than this are quicker charged one by one.
+#: Below this number of rows, charging them one by one is faster than NumPy indexing.
 _FEW: Final = 6
 
 
 def emptied(nodes: NodeTable) -> Snapshot:
-    """The draft in which nobody but `occupied` uses the nodes, and nobody is there to stay away from."""
+    """Returns a snapshot of empty nodes: only foreign pods (`occupied`) use resources, and no pod affects a filter."""
     snapshot = Snapshot(nodes)
     snapshot.empty()
     snapshot.is_deserted = True
     return snapshot
 
 
-class Snapshot:  # long: everything that is supposed goes through here
-    """What-ifs over a node table."""
+class Snapshot:  # long: every what-if change goes through this class
+    """What-if view of a node table: planned allocations, planned pods and assumed volumes on top of the real state."""
 
     __slots__ = ("_came", "_columns", "_written", "assumptions", "is_deserted", "nodes", "within")
 
     def __init__(self, nodes: NodeTable) -> None:
         self.nodes = nodes
-        #: Rows that the plan keeps to (a gang's topology domain); None = all.
+        #: The only rows that the plan may use (the topology domain of a gang); None = all rows.
         self.within: BoolColumn | None = None
-        #: Only those that are supposed to have come are there.
+        #: True = filters ignore the pods that really run and see only the planned ones.
         self.is_deserted = False
         self._columns = nodes.columns()
         self._written: dict[str, IntColumn] = {}
-        #: What came, less what went, of allocations that filters look at, per row.
+        #: Planned pods minus removed pods per row, only for pods that filters look at.
         self._came: dict[PodOnNode, dict[int, int]] = {}
-        #: Which volumes claims would get.
+        #: The volumes that claims would get.
         self.assumptions = Assumptions(nodes.pods_on_nodes.attachments.storage)
 
     @property
     def size(self) -> int:
-        """Rows of every column."""
+        """Number of rows of every column."""
         return self._columns.size
 
     @property
     def is_bare(self) -> bool:
-        """Whether what is left is what the table says: nothing is supposed, and nothing held."""
+        """Whether `available` equals the node table: nothing is planned and nothing is reserved."""
         return not self._written and not any(self._columns.node_reserved)
 
     def available(self, resource: str) -> IntColumn | None:
-        """What is left on every node, to be read only; None where no node has the resource."""
+        """Returns the available amount per row, read-only. None = no node has the resource."""
         written = self._written.get(resource)
         if written is not None:
             return written
@@ -152,30 +155,30 @@ class Snapshot:  # long: everything that is supposed goes through here
         held = self._columns.node_reserved.column(resource, self.size)
         if held is None:
             return left
-        # A column goes when there is nothing but zeros left in it: what is held counts all the same.
+        # The table drops a column of zeros, but reservations still reduce what is available.
         self._written[resource] = left = -held if left is None else left - held
         return left
 
     def capacity(self, resource: str) -> IntColumn | None:
-        """What every node has; None where no node has the resource."""
+        """Returns the capacity per row. None = no node has the resource."""
         return self._columns.capacities.column(resource, self.size)
 
     def take(self, node: NodeId, resources: Resources, count: int = 1) -> None:
-        """Suppose that `count` of these amounts are taken. Raises UnknownSubject."""
+        """Plans `count` allocations of `resources` on the node. Raises UnknownSubject."""
         self.charge(self.nodes.rows.row(node), resources, count)
 
     def free(self, node: NodeId, resources: Resources, count: int = 1) -> None:
-        """Suppose that `count` of these amounts are given back. Raises UnknownSubject."""
+        """Plans the release of `count` allocations of `resources` on the node. Raises UnknownSubject."""
         self.charge(self.nodes.rows.row(node), resources, -count)
 
     def charge(self, row: int, resources: Resources, count: int) -> None:
-        """`take` by row; a negative count frees."""
+        """Like `take`, for a row. A negative count releases."""
         for name, amount in resources.items():
             column = self._own(name)
             column[row] = column.item(row) - count * amount
 
     def charge_all(self, charges: Sequence[tuple[int, int]], resources: Resources) -> None:
-        """The same of many rows, all different, with their counts."""
+        """Like `charge`, for several (row, count) pairs. Each row may occur once."""
         if len(charges) < _FEW:
             for row, count in charges:
                 self.charge(row, resources, count)
@@ -185,17 +188,17 @@ class Snapshot:  # long: everything that is supposed goes through here
             self._own(name)[rows] -= counts * amount
 
     def enter(self, row: int, pod_on_node: PodOnNode, count: int = 1) -> None:
-        """Suppose that so many of these came to a row, as filters see them; negative = went. Room is `charge`'s."""
+        """Adds `count` pods to a row as filters see them; a negative count removes pods. Resources are unchanged."""
         if self.nodes.pods_on_nodes.is_noted(pod_on_node.facts):
             rows = self._came.setdefault(pod_on_node, {})
             rows[row] = rows.get(row, 0) + count
 
     def came(self) -> Iterator[tuple[PodOnNode, Mapping[int, int]]]:
-        """What is supposed to have come, or gone (less than 0), per row."""
+        """Yields each planned pod description with its count per row; a negative count is a removal."""
         return iter(self._came.items())
 
     def tagged(self, targets: tuple[Target, ...]) -> Iterator[Mapping[int, int]]:
-        """Rows and how many allocations, for part after part of those that meet the targets."""
+        """Yields row → count mappings of the allocations whose tags match all targets, real and planned."""
         if not self.is_deserted:
             yield from self.nodes.pods_on_nodes.tags.matching(targets)
         for pod_on_node, rows in self._came.items():
@@ -203,7 +206,7 @@ class Snapshot:  # long: everything that is supposed goes through here
                 yield rows
 
     def at_best(self, resource: str) -> IntColumn | None:
-        """What every node could give once all have ended that may end; None where no node has the resource."""
+        """Returns the available amount per row once all pods that may end have ended. None = unknown resource."""
         most = self.capacity(resource)
         for kept in (self._columns.occupied, self._columns.permanent):
             column = kept.column(resource, self.size)
@@ -213,18 +216,18 @@ class Snapshot:  # long: everything that is supposed goes through here
 
     @property
     def schedulable(self) -> BoolColumn:
-        """Nodes that are neither drained nor cordoned."""
+        """Rows of nodes that are neither drained nor cordoned."""
         return self._columns.open
 
     def empty(self) -> None:
-        """Suppose that nothing is taken but what others occupy."""
+        """Plans the end of all allocations. Only foreign pods (`occupied`) still use resources."""
         for name in self._columns.capacities:
             capacity, occupied = self.capacity(name), self._columns.occupied.column(name, self.size)
             if capacity is not None:
                 self._written[name] = capacity.copy() if occupied is None else capacity - occupied
 
     def _own(self, name: str) -> IntColumn:
-        """The column of what is left, to be written to."""
+        """Returns the writable copy of an `available` column."""
         column = self._written.get(name)
         if column is None:
             current = self.available(name)
@@ -233,7 +236,7 @@ class Snapshot:  # long: everything that is supposed goes through here
         return column
 
     def fork(self) -> Snapshot:
-        """A draft that starts from this one and leaves it alone."""
+        """Returns an independent copy of this snapshot."""
         twin = Snapshot(self.nodes)
         twin.within = self.within
         twin.is_deserted = self.is_deserted
@@ -243,7 +246,7 @@ class Snapshot:  # long: everything that is supposed goes through here
         return twin
 
     def absorb(self, fork: Snapshot) -> None:
-        """Go on from where a fork of this draft arrived."""
+        """Takes over the plan of a fork of this snapshot."""
         self._written = fork._written
         self._came = fork._came
         self.assumptions = fork.assumptions
@@ -251,18 +254,18 @@ class Snapshot:  # long: everything that is supposed goes through here
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """Asks of one class that got no place, and why. `room`: only so many of the class fit
-    while the nodes are as they are; None = that was not asked. `about`: who lacks it, of a gang.
-    """
+    """Requests of one class that the plan could not place."""
 
     kind: AskClass
     why: UnschedulableReason
+    #: How many requests of the class fit on the nodes in their present state; None = not evaluated.
     room: int | None = None
+    #: The gang member that does not fit; empty = not about a gang.
     about: str = ""
 
     @property
     def told(self) -> UnschedulableReason:
-        """Why, as those who wait are told; `why` alone is true of others of the class, too."""
+        """The reason to report, with the gang member in front. `why` alone holds for all requests of the class."""
         if not self.about:
             return self.why
         message = f"{self.about}: {self.why.message}" if self.why.message else self.about
@@ -271,37 +274,38 @@ class Unplaced:
 
 @dataclass(slots=True)
 class AllocationPlan:
-    """To be committed in order; `blocking_reasons`: what is in the way of the rest. `more`: there may be
-    room for more, it was not looked for. `blocks`: no application of the leaf that has not
-    started may go before this one (semantics 11). `checked`: the empty cluster was
-    asked about; `in_vain`: places for all of a gang were looked for and not found; `notice`: a
-    warning for people, `short_of`: the task group it is about, if nodes would help. `impossible`: why the gang
-    can never be reserved under the present queues and limits.
-    """
+    """Result of planning for one application: decisions to commit in this order, and why the rest waits."""
 
     decisions: list[Decision] = field(default_factory=list)
     unplaced: list[Unplaced] = field(default_factory=list)
     blocking_reasons: list[BlockingReason] = field(default_factory=list)
+    #: The plan stopped at a bound; another attempt may place more requests.
     more: bool = False
-    #: Classes that were not looked at, because the time of the cycle was up: they are in the next one.
+    #: Number of classes that the time budget of the cycle left out. The next cycle plans them.
     left: int = 0
+    #: No application of the leaf that has not started may pass this one (docs/internals/semantics.md, rule 11).
     blocks: bool = False
+    #: The gang was also tested on empty nodes.
     checked: bool = False
+    #: A search for nodes for all members of the gang failed.
     in_vain: bool = False
+    #: Warning for the user of the gang.
     notice: str = ""
+    #: The task group that `notice` is about, if more nodes would help.
     short_of: str = ""
+    #: Why the gang can never be reserved with the present queues and limits.
     impossible: str = ""
 
 
 def shape_of(kind: AskClass) -> RequestShape:
-    """What of a class the nodes are asked about."""
+    """Returns the shape that the nodes are filtered by for requests of the class."""
     return RequestShape(
         kind.resources, kind.constraints, kind.avoid, kind.placement, kind.pod_on_node, kind.required_node
     )
 
 
 def wanted(app: Application, kind: AskClass, at_most: int) -> int:
-    """How many places the class still wants, `at_most` if more."""
+    """Returns how many allocations the class still needs, at most `at_most`."""
     total = 0
     for key in app.waiting[kind]:
         total += app.asks[key].left
@@ -313,7 +317,7 @@ def wanted(app: Application, kind: AskClass, at_most: int) -> int:
 def assign(
     app: Application, kind: AskClass, spots: list[tuple[NodeId, int]]
 ) -> tuple[tuple[AllocationKey, NodeId], ...]:
-    """Deal places out to the asks of a class, oldest first; an ask comes as often as it wants."""
+    """Assigns the (node, count) pairs to the requests of a class, oldest first. A request may get several nodes."""
     nodes = (node for node, count in spots for _ in range(count))
     total = sum(count for _, count in spots)
     keys = (key for key in app.waiting[kind] for _ in range(app.asks[key].left))
@@ -321,12 +325,14 @@ def assign(
 
 
 def volumes_of(snapshot: Snapshot, *kinds: AskClass) -> Choice:
-    """What a plan gives the claims of these classes that are not bound."""
+    """Returns the volumes that the plan chose for the unbound claims of these classes."""
     claims = (claim for kind in kinds for claim in kind.pod_on_node.facts.volumes.claims)
     return snapshot.assumptions.choice(claims)
 
 
 def has_untold(app: Application, kind: AskClass) -> bool:
-    """Whether an ask joined the class after the others were told why they wait (newcomers are last), or lost a hold."""
+    """Whether a request of the class has no reported reason yet, or lost its node reservation. New requests are last in
+    it.
+    """
     keys = app.waiting[kind]
     return app.asks[next(reversed(keys))].said is None or any(key in keys for key in app.unheld)

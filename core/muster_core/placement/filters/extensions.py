@@ -1,4 +1,7 @@
-"""Filters for other resource managers: placement constraints and predicate callbacks of the Scheduler Interface."""
+"""Filters for placement constraints and predicate callbacks of the Scheduler Interface.
+
+The operator of Muster uses neither of them. They serve other resource managers.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +21,15 @@ TARGETS: Final = "node(s) didn't match the placement constraint's node targets"
 TOO_FEW: Final = "node(s) had too few allocations that the placement constraint asks for"
 TOO_MANY: Final = "node(s) had as many allocations as the placement constraint allows"
 
-#: Points of a preference: no sum of kube-scheduler's scores comes near it (seed 001: preferred = wherever it can be).
+#: Higher than any sum of kube-scheduler's scores, so a preferred affinity decides whenever a node can satisfy it.
 PREFERRED: Final = 1e6
 
-#: So many values of targets are remembered between two changes of facts.
+#: Number of target lists whose rows are cached until a node property changes.
 _MEMORY: Final = 4096
 
 
 def on_target(targets: tuple[Target, ...], nodes: NodeTable) -> BoolColumn:
-    """Nodes that meet all the targets."""
+    """Rows of the nodes that match all targets."""
     known = nodes.targeted.get(targets)
     if known is None:
         known = np.ones(nodes.rows.size, dtype=np.bool_)
@@ -55,10 +58,10 @@ def _meets(target: Target, nodes: NodeTable) -> BoolColumn:
 
 
 class AllocationAffinityFilter:
-    """What an affinity counts, as a shape sees it: a guard, and where it is not required a score.
+    """Filter of a required allocation affinity, and score of a preferred one.
 
-    `_groups`: per row the number of its value of the scope, -1 = none; `_counts`: matching allocations by that
-    number, and last those in no group; `_total`: of all groups. `_itself`: one of the shape would be counted, too.
+    `_groups`: number of the scope value per row, -1 = none. `_counts`: matching allocations per group; the last element
+    is for rows without a group. `_total`: sum over all groups. `_itself`: a request of the shape matches the targets.
     """
 
     __slots__ = ("_affinity", "_counts", "_groups", "_itself", "_points", "_total")
@@ -76,21 +79,21 @@ class AllocationAffinityFilter:
         return self.allows_at(np.arange(len(self._groups)))
 
     def allows_at(self, rows: IntColumn) -> BoolColumn:
-        """The same of some rows."""
+        """Like `allows`, for some rows."""
         return self._enough(rows) & self._not_too_many(rows)
 
     def refusals(self) -> Sequence[tuple[str, BoolColumn]]:
-        """Too few of those it asks for, or as many as it allows."""
+        """Rows in groups with too few matching allocations, and rows in groups with as many as allowed."""
         rows = np.arange(len(self._groups))
         enough = self._enough(rows)
         return (TOO_FEW, ~enough), (TOO_MANY, enough & ~self._not_too_many(rows))
 
     def points(self) -> FloatColumn:
-        """More where the affinity allows it than anything else weighs."""
+        """`PREFERRED` where the affinity allows the row, else 0."""
         return self._points
 
     def add(self, row: int) -> IntColumn | None:
-        """One more is there: its group has more of them, and where fewer than enough were, every group is asked."""
+        """Adds one allocation. Its group changes; all groups change if the minimum was not reached in total before."""
         if not self._itself:
             return None
         was_beginning, group = self._total < self._affinity.at_least, self._groups.item(row)
@@ -103,7 +106,11 @@ class AllocationAffinityFilter:
         return rows
 
     def _enough(self, rows: IntColumn) -> BoolColumn:
-        """In whose group there are at least as many as have to be, or all that there are while these are too few."""
+        """Rows in groups with at least the required number of matching allocations.
+
+        While the total is below that number and the shape matches its own targets, the group that has all of them
+        qualifies.
+        """
         at_least = self._affinity.at_least
         if at_least <= 0:
             return np.ones(len(rows), dtype=np.bool_)
@@ -115,27 +122,27 @@ class AllocationAffinityFilter:
         return found & (groups >= 0)
 
     def _not_too_many(self, rows: IntColumn) -> BoolColumn:
-        """In whose group there may be one more, if it counts, or as many as there are."""
+        """Rows in groups that stay within the maximum with one more allocation of the shape."""
         groups = self._groups[rows]
         return (self._counts[groups] + int(self._itself) <= self._affinity.at_most) | (groups < 0)
 
 
 def constraint_filter(snapshot: Snapshot, shape: RequestShape) -> AllocationAffinityFilter | None:
-    """Of a required affinity."""
+    """Creates the filter if the shape has a required allocation affinity."""
     if shape.affinity is None or not shape.affinity.required:
         return None
     return AllocationAffinityFilter(snapshot, shape.affinity, shape.pod_on_node)
 
 
 def constraint_score(snapshot: Snapshot, shape: RequestShape, among: BoolColumn) -> AllocationAffinityFilter | None:
-    """Of an affinity that is a preference."""
+    """Creates the score if the shape has a preferred allocation affinity."""
     if shape.affinity is None or shape.affinity.required:
         return None
     return AllocationAffinityFilter(snapshot, shape.affinity, shape.pod_on_node)
 
 
 def counts_by(groups: CodeColumn, parts: Iterable[Mapping[int, int]]) -> IntColumn:
-    """How many there are by the number of a row's group, and last those in no group (-1)."""
+    """Returns the number of allocations per group; the last element is for rows without a group (-1)."""
     counts = np.zeros(int(groups.max(initial=-1)) + 2, dtype=np.int64)
     for rows in parts:
         where = np.fromiter(rows, dtype=np.int64, count=len(rows))
@@ -145,7 +152,7 @@ def counts_by(groups: CodeColumn, parts: Iterable[Mapping[int, int]]) -> IntColu
 
 
 class PredicateResults:
-    """Its words, as a guard; nothing that the plan places changes them."""
+    """Filter by the answers of the predicate callback. Planned placements do not change them."""
 
     __slots__ = ("_allowed", "_reasons")
 
@@ -159,15 +166,15 @@ class PredicateResults:
                 self._allowed[rows.row(node)] = False
 
     def allows(self) -> BoolColumn:
-        """Rows that were not refused."""
+        """Rows that the callback did not refuse."""
         return self._allowed
 
     def allows_at(self, rows: IntColumn) -> BoolColumn:
-        """The same of some rows."""
+        """Like `allows`, for some rows."""
         return self._allowed[rows]
 
     def refusals(self) -> Sequence[tuple[str, BoolColumn]]:
-        """By the resource manager's own words."""
+        """Rows by the reason that the resource manager returned."""
         return list(self._reasons.items())
 
     def add(self, row: int) -> IntColumn | None:
@@ -176,6 +183,6 @@ class PredicateResults:
 
 
 def predicate_filter(snapshot: Snapshot, shape: RequestShape) -> PredicateResults | None:
-    """Of what was refused for this shape lately."""
+    """Creates the filter if the callback has refused nodes for this shape."""
     refused = snapshot.nodes.refused and snapshot.nodes.refused.get(shape)
     return PredicateResults(snapshot, refused) if refused else None

@@ -1,4 +1,4 @@
-"""Filter InterPodAffinity, and counts per topology domain."""
+"""Filter InterPodAffinity, and counts per topology domain that other filters and scores also use."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from muster_core.state.columns import BoolColumn, IntColumn, LabelColumn
 from muster_core.state.node_pods import NodePods
 from muster_core.state.nodes import Cells, Domains, NodeTable
 
-#: Row → how many: a part of what is counted.
+#: Number of pods per row: one part of a sum.
 Part = Mapping[int, int]
 
-#: Topology keys that are remembered between two changes of facts, and combinations of them: pods name what they like.
+#: Number of topology keys, and of combinations of them, that are cached until a node property changes. The bound is
+#: needed because users choose the keys.
 MOST_KEYS: Final = 64
 
 
 def domains(nodes: NodeTable, key: str) -> Domains:
-    """The nodes by a label, until a fact of theirs changes."""
+    """Returns the topology domains of a node label. Cached until a node property changes."""
     known = nodes.domains.get(key)
     if known is None:
         if len(nodes.domains) >= MOST_KEYS:
@@ -33,7 +34,10 @@ def domains(nodes: NodeTable, key: str) -> Domains:
 
 
 def cells(nodes: NodeTable, keys: Iterable[str], *, by_row: bool = False) -> Cells:
-    """The nodes by several labels at once, until a fact of theirs changes; `by_row`: and each for itself."""
+    """Returns the cells of the topology keys: sets of nodes that are in the same domain for each key.
+
+    Cached until a node property changes. `by_row`: each node is a cell of its own.
+    """
     wanted = tuple(sorted(set(keys)))
     known = nodes.cells.get((by_row, wanted))
     if known is None:
@@ -45,17 +49,17 @@ def cells(nodes: NodeTable, keys: Iterable[str], *, by_row: bool = False) -> Cel
 
 
 class DomainCounts:
-    """Amounts by domain; what lies on nodes that are in none counts for nothing."""
+    """Sum per topology domain. Pods on nodes without the label count 0."""
 
     __slots__ = ("_amounts", "_domains")
 
     def __init__(self, where: Domains) -> None:
         self._domains = where
-        #: By number of the domain; the last, of nodes in none (-1), stays 0.
+        #: Indexed by domain. The last element, for nodes without the label (-1), stays 0.
         self._amounts = np.zeros(where.count + 1, dtype=np.int64)
 
     def count(self, parts: Iterable[Part], weight: int = 1) -> None:
-        """So many times the parts."""
+        """Adds the parts, each multiplied by `weight`."""
         found = list(parts)
         size = sum(map(len, found))
         rows = np.fromiter(chain.from_iterable(found), dtype=np.int64, count=size)
@@ -64,11 +68,11 @@ class DomainCounts:
         self._amounts[-1] = 0
 
     def total(self) -> int:
-        """In all domains together."""
+        """Sum over all domains."""
         return int(self._amounts.sum())
 
     def add(self, row: int, weight: int = 1) -> int:
-        """So much more on a row. Returns what was in its domain before; -1 = it is in none."""
+        """Adds `weight` to the domain of a row. Returns the sum before; -1 = the row is in no domain."""
         code = self._domains.codes.item(row)
         if code < 0:
             return -1
@@ -77,15 +81,15 @@ class DomainCounts:
         return before
 
     def beside(self, row: int) -> IntColumn:
-        """The rows of its domain, which is one."""
+        """Rows of the same domain. The row must be in one."""
         return self._domains.members(self._domains.codes.item(row))
 
     def at(self, rows: IntColumn | None = None) -> IntColumn:
-        """What is in the domain of each of the rows, 0 where it is in none; None = all rows."""
+        """Sums of the domains of the rows, 0 for rows in no domain. None = all rows."""
         return self._amounts[self._codes(rows)]
 
     def of(self, codes: IntColumn) -> IntColumn:
-        """What is in domains, by their numbers."""
+        """Sums of domains by their numbers."""
         return self._amounts[codes]
 
     def is_in_one(self, rows: IntColumn | None = None) -> BoolColumn:
@@ -102,8 +106,11 @@ EXISTING_ANTI_AFFINITY_NOT_MET: Final = "node(s) didn't satisfy existing pods an
 
 
 class InterPodAffinityFilter:
-    """All three, as one shape meets them. `_near`: pods that match all terms, per topology key, `_found` of them in a
-    domain; `_apart`: pods that match a term, per key of one; `_unwanted`: pods with a term that means the shape.
+    """Required affinity and anti-affinity of the shape, and required anti-affinity of existing pods.
+
+    `_near`: pods that match all affinity terms, per topology key; `_found`: number of them in a domain. `_apart`: pods
+    that match an anti-affinity term, per topology key. `_unwanted`: pods with an anti-affinity term that selects the
+    shape, per topology key.
     """
 
     __slots__ = ("_apart", "_found", "_is_found", "_near", "_repelled", "_size", "_unwanted")
@@ -118,7 +125,8 @@ class InterPodAffinityFilter:
         for tally in self._near.values():
             tally.count(snapshot.tagged(joint) if joint is not None else ())
         self._found = sum(tally.total() for tally in self._near.values())
-        #: One of the shape is what its own affinity asks for; keys of those of its terms against itself.
+        #: Pods of the shape match its own affinity terms. `_repelled` has the counts of terms that select the shape
+        #: itself.
         self._is_found = bool(inter_pod.near) and joint is not None and matches(joint, tags)
         self._apart = _tallies(snapshot, inter_pod.apart)
         for term in inter_pod.apart:
@@ -128,15 +136,15 @@ class InterPodAffinityFilter:
         self._repelled = [self._apart[key] for key in against]
 
     def allows(self) -> BoolColumn:
-        """Rows where no rule is broken."""
+        """Rows that satisfy the three rules."""
         return self._is_near() & self._is_apart() & self._is_wanted()
 
     def allows_at(self, rows: IntColumn) -> BoolColumn:
-        """The same of some rows."""
+        """Like `allows`, for some rows."""
         return self._is_near(rows) & self._is_apart(rows) & self._is_wanted(rows)
 
     def refusals(self) -> Sequence[tuple[str, BoolColumn]]:
-        """Each row under the first rule that it breaks."""
+        """Rows by the first rule that they violate."""
         near, apart = self._is_near(), self._is_apart()
         return (
             (AFFINITY_NOT_MET, ~near),
@@ -145,9 +153,9 @@ class InterPodAffinityFilter:
         )
 
     def add(self, row: int) -> IntColumn | None:
-        """One more of the shape: where it is the first in its domain, answers there are others.
+        """Adds one pod of the shape. Results change where it is the first one in its domain.
 
-        That it keeps others of the shape away is counted once: as what these want, not as what it wants, too.
+        An anti-affinity term that selects the shape itself is counted once, in `_apart`, and not also in `_unwanted`.
         """
         changed = [tally.beside(row) for tally in self._repelled if tally.add(row) == 0]
         if self._is_found:
@@ -182,7 +190,7 @@ class InterPodAffinityFilter:
 
 
 def affinity_filter(snapshot: Snapshot, shape: RequestShape) -> InterPodAffinityFilter | None:
-    """Of a shape with required terms, or one that terms of others mean."""
+    """Creates the filter if the shape has required terms or an existing pod's anti-affinity selects it."""
     unwanted = _unwanting(snapshot, shape)
     inter_pod = shape.pod_on_node.facts.inter_pod
     if not (inter_pod.near or inter_pod.apart or unwanted):
@@ -191,7 +199,7 @@ def affinity_filter(snapshot: Snapshot, shape: RequestShape) -> InterPodAffinity
 
 
 def _unwanting(snapshot: Snapshot, shape: RequestShape) -> dict[str, DomainCounts]:
-    """Per topology key the allocations that a shape has to stay away from, by their own terms."""
+    """Returns the counts of pods whose anti-affinity terms select the shape, per topology key."""
     pods_on_nodes, tags = snapshot.nodes.pods_on_nodes, dict(shape.pod_on_node.tags)
     parts: dict[str, list[Part]] = {}
     for term, rows in _terms_against(snapshot, tags):
@@ -204,7 +212,7 @@ def _unwanting(snapshot: Snapshot, shape: RequestShape) -> dict[str, DomainCount
 
 
 def _terms_against(snapshot: Snapshot, tags: Mapping[str, str]) -> Iterable[tuple[PodTerm, Part]]:
-    """Terms of those that are there, or are supposed to be, which may mean a pod with these tags."""
+    """Yields the anti-affinity terms of existing and planned pods that may select a pod with these tags."""
     if not snapshot.is_deserted:
         yield from snapshot.nodes.pods_on_nodes.apart.that_may_mean(tags)
     for pod_on_node, rows in snapshot.came():
@@ -217,13 +225,13 @@ def _tallies(snapshot: Snapshot, terms: Iterable[PodTerm]) -> dict[str, DomainCo
 
 
 def selects_itself(pods_on_nodes: NodePods, term: PodTerm, tags: Mapping[str, str]) -> bool:
-    """Whether a pod with these tags means its like by a term of its own, where it is to be placed."""
+    """Whether a term of a pod that is to be placed selects pods with the same tags."""
     targets = pods_on_nodes.targets(term)
     return targets is not None and matches(targets, tags)
 
 
 def _joint(pods_on_nodes: NodePods, terms: Iterable[PodTerm]) -> tuple[Target, ...] | None:
-    """The tags of pods that all of the terms mean; None = these mean none."""
+    """Returns the targets that a pod must match to match all terms. None = a term selects no pod."""
     joint: list[Target] = []
     for term in terms:
         targets = pods_on_nodes.targets(term)

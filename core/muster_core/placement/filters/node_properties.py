@@ -1,4 +1,7 @@
-"""Filters NodeName, NodeAffinity, NodeUnschedulable, TaintToleration and NodeDeclaredFeatures."""
+"""Filters NodeName, NodeAffinity, NodeUnschedulable, TaintToleration and NodeDeclaredFeatures.
+
+Each filter reads only node properties and returns the rows that pass. Results are cached per `Constraints`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from muster_core.state.nodes import NodeTable
 
 
 def declares_features(constraints: Constraints, nodes: NodeTable) -> BoolColumn:
-    """Nodes that declare all of them."""
+    """Rows of nodes that declare all required features."""
     size = nodes.rows.size
     found = np.ones(size, dtype=np.bool_)
     for feature in constraints.features:
@@ -26,7 +29,7 @@ def declares_features(constraints: Constraints, nodes: NodeTable) -> BoolColumn:
 
 
 def has_name(constraints: Constraints, nodes: NodeTable) -> BoolColumn:
-    """Every node, or the named one alone."""
+    """Rows of the node named in `spec.nodeName`, or all rows if it is empty."""
     size = nodes.rows.size
     if not constraints.node_name:
         return np.ones(size, dtype=np.bool_)
@@ -34,7 +37,7 @@ def has_name(constraints: Constraints, nodes: NodeTable) -> BoolColumn:
 
 
 def named(node: NodeId, nodes: NodeTable) -> BoolColumn:
-    """The node of that name, if there is one."""
+    """The row of the node, if it exists."""
     found = np.zeros(nodes.rows.size, dtype=np.bool_)
     if node in nodes:
         found[nodes.rows.row(node)] = True
@@ -45,7 +48,7 @@ _HARD = frozenset({"NoSchedule", "NoExecute"})
 
 
 def tolerates_taints(constraints: Constraints, nodes: NodeTable) -> BoolColumn:
-    """Nodes without a hard taint that no toleration covers."""
+    """Rows of nodes whose NoSchedule and NoExecute taints are all tolerated."""
     size = nodes.rows.size
     tainted = np.zeros(size, dtype=np.bool_)
     for taint in nodes.taints:
@@ -55,8 +58,9 @@ def tolerates_taints(constraints: Constraints, nodes: NodeTable) -> BoolColumn:
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether this toleration covers this taint. An operator that is neither Exists
-    nor Equal covers nothing: the comparing ones are alpha in Kubernetes and off.
+    """Whether the toleration matches the taint.
+
+    Operators other than Exists and Equal match nothing: Gt and Lt are alpha in Kubernetes and disabled by default.
     """
     if toleration.effect and toleration.effect != taint.effect:
         return False
@@ -72,7 +76,10 @@ _NAME: Final = "metadata.name"
 
 
 def is_schedulable(constraints: Constraints, nodes: NodeTable) -> BoolColumn:
-    """Nodes that are open, and to who tolerates a cordon the cordoned ones, or all where it is made for one."""
+    """Rows of nodes that are schedulable, and of cordoned nodes if the pod tolerates the cordon.
+
+    A DaemonSet pod that tolerates the cordon may run on any node, even while the node is drained.
+    """
     columns = nodes.columns()
     is_open = columns.open.copy()
     if any(tolerates(one, _CORDONED) for one in constraints.tolerations):
@@ -83,7 +90,7 @@ def is_schedulable(constraints: Constraints, nodes: NodeTable) -> BoolColumn:
 
 
 def is_made_for_one(constraints: Constraints) -> bool:
-    """Whether every way to place the pod names one node, as the controller of DaemonSets writes it."""
+    """Whether every affinity term names one node, as the DaemonSet controller writes it."""
     terms = constraints.affinity or ()
     return bool(terms) and all(
         any(field.key == _NAME and field.operator == "In" and len(field.values) == 1 for field in term.fields)
@@ -98,7 +105,7 @@ CONFLICT: Final = "pod affinity terms conflict"
 
 
 def matches_node_affinity(constraints: Constraints, nodes: NodeTable) -> BoolColumn:
-    """Nodes that nodeSelector and required node affinity allow."""
+    """Rows that nodeSelector and required node affinity allow."""
     size = nodes.rows.size
     passed = np.ones(size, dtype=np.bool_)
     for key, value in constraints.node_selector:
@@ -112,7 +119,7 @@ def matches_node_affinity(constraints: Constraints, nodes: NodeTable) -> BoolCol
 
 
 def is_candidate(constraints: Constraints, nodes: NodeTable) -> BoolColumn:
-    """Nodes that other filters look at: those that the terms name, or all."""
+    """Rows of the nodes that the affinity terms name in `metadata.name`, or all rows if some term names none."""
     names = _named_nodes(constraints)
     if names is None:
         return np.ones(nodes.rows.size, dtype=np.bool_)
@@ -122,12 +129,12 @@ def is_candidate(constraints: Constraints, nodes: NodeTable) -> BoolColumn:
 
 
 def conflict(constraints: Constraints) -> str:
-    """Why there is no node for the pod, whatever nodes there are; empty = there may be one."""
+    """Returns the reason if the affinity terms exclude each other for every node, else an empty text."""
     return CONFLICT if _named_nodes(constraints) == set() else ""
 
 
 def _named_nodes(constraints: Constraints) -> set[str] | None:
-    """The nodes that the terms name together; None = some term is for nodes of any name."""
+    """Node names that the affinity terms allow. None = some term allows any name."""
     names: set[str] = set()
     for term in constraints.affinity or ():
         lists = [set(one.values) for one in term.fields if one.key == _NAME_FIELD and one.operator == "In"]
@@ -142,7 +149,7 @@ def _column(key: str, nodes: NodeTable) -> LabelColumn:
 
 
 def term_holds(term: Term, nodes: NodeTable) -> BoolColumn:
-    """Nodes of which all that is in the term holds."""
+    """Rows that satisfy all requirements of the term. An empty term matches no node, as in Kubernetes."""
     if not term.expressions and not term.fields:
         return np.zeros(nodes.rows.size, dtype=np.bool_)
     holds = np.ones(nodes.rows.size, dtype=np.bool_)
@@ -173,7 +180,7 @@ def _label_holds(requirement: Requirement, nodes: NodeTable) -> BoolColumn:
 
 
 def _beyond(column: LabelColumn, bound: str, compare: Callable[[int, int], bool]) -> Iterator[str]:
-    """The values in the column that are integers on the asked side of the bound."""
+    """Yields the values of the column that are integers greater or less than the bound."""
     limit = _integer(bound)
     for value in column.values():
         number = _integer(value)
@@ -189,7 +196,7 @@ def _integer(text: str) -> int | None:
 
 
 def _field_holds(requirement: Requirement, nodes: NodeTable) -> BoolColumn:
-    """Of fields Kubernetes knows metadata.name alone, with one value."""
+    """Kubernetes supports only the field `metadata.name`, with one value."""
     if requirement.key == _NAME_FIELD and len(requirement.values) == 1:
         node = named(NodeId(requirement.values[0]), nodes)
         if requirement.operator == "In":
@@ -201,7 +208,9 @@ def _field_holds(requirement: Requirement, nodes: NodeTable) -> BoolColumn:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter that reads facts alone: nobody who goes makes room for such a pod. `last`: asked after all others."""
+    """A filter that reads only node properties. The end of pods cannot resolve its reason. `last`: evaluated after all
+    others.
+    """
 
     name: str
     reason: str
@@ -220,20 +229,21 @@ FILTERS: Final = (
 
 
 def allowed(constraints: Constraints, nodes: NodeTable) -> BoolColumn:
-    """Nodes that no filter refuses."""
+    """Rows that all filters pass."""
     return answers(constraints, nodes)[-1]
 
 
 def asked(constraints: Constraints, nodes: NodeTable, *, last: bool = False) -> Iterator[tuple[Filter, BoolColumn]]:
-    """Each filter and what it lets pass: those that are asked `last`, or the others."""
+    """Yields each filter with the rows that it passes: those with `last`, or the others."""
     for entry, passed in zip(FILTERS, answers(constraints, nodes), strict=False):
         if entry.last is last:
             yield entry, passed
 
 
 def answers(constraints: Constraints, nodes: NodeTable) -> tuple[BoolColumn, ...]:
-    """What each filter lets pass, in their order, and last what all of them do.
-    Asked once per value of constraints until a fact changes.
+    """Returns the rows that each filter passes, in the order of `FILTERS`, and at the end the rows that all pass.
+
+    Evaluated once per value of constraints until a node property changes. The columns are read-only.
     """
     known = nodes.answers.get(constraints)
     if known is None:

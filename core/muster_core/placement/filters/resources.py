@@ -12,23 +12,23 @@ from muster_core.model.specs import HostPort
 from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.state.columns import BoolColumn, IntColumn
 
-#: What is left of a resource on every node; None where no node has it.
+#: Function that returns the available amount per row of a resource; None = no node has it.
 Available = Callable[[str], IntColumn | None]
 NAME: Final = "NodeResourcesFit"
 
-# Kubernetes speaks of cpu where the Scheduler Interface speaks of vcore.
+# The Scheduler Interface names cpu "vcore"; Kubernetes reports "cpu".
 INSUFFICIENT: Final = "Insufficient "
 CROWDED: Final = "Too many pods"
 _REASONS: Final = {"vcore": INSUFFICIENT + "cpu", "pods": CROWDED}
 
 
 def insufficient_resources(resource: str) -> str:
-    """kube-scheduler's words for too little of a resource."""
+    """Returns kube-scheduler's reason for too little of a resource."""
     return _REASONS.get(resource, INSUFFICIENT + resource)
 
 
 def fits(available: Available, asked: Resources, among: BoolColumn) -> BoolColumn:
-    """Those `among` the nodes that have room for one."""
+    """Rows in `among` with enough available resources for one pod."""
     found = among
     for name, amount in asked.items():
         column = available(name)
@@ -39,12 +39,12 @@ def fits(available: Available, asked: Resources, among: BoolColumn) -> BoolColum
 
 
 def too_small(capacity: Available, asked: Resources, among: BoolColumn) -> BoolColumn:
-    """Those `among` the nodes that could not hold one if they were empty; how many pods they hold does not count."""
+    """Rows in `among` whose nodes could not hold one pod even if they were empty. The number of pods is ignored."""
     return among & ~fits(capacity, Resources({name: amount for name, amount in asked.items() if name != "pods"}), among)
 
 
 def counts(available: Available, asked: Resources, among: BoolColumn, at_most: int) -> IntColumn:
-    """How many fit on each of the nodes, up to `at_most`; 0 outside `among`."""
+    """Returns how many pods fit per row, at most `at_most`; 0 outside `among`."""
     found = among * np.int64(at_most)
     for name, amount in asked.items():
         column = available(name)
@@ -55,7 +55,7 @@ def counts(available: Available, asked: Resources, among: BoolColumn, at_most: i
 
 
 def counts_of(available: Available, asked: Resources, rows: IntColumn, at_most: int) -> IntColumn:
-    """The same of rows that have room for one, in their order: dividing whole columns takes long."""
+    """Like `counts`, for rows that fit at least one pod, in their order. Faster than dividing complete columns."""
     found = np.full(len(rows), at_most, dtype=np.int64)
     for name, amount in asked.items():
         column = available(name)
@@ -65,18 +65,18 @@ def counts_of(available: Available, asked: Resources, rows: IntColumn, at_most: 
 
 
 def insufficient(available: Available, asked: Resources, among: BoolColumn) -> Iterator[tuple[str, BoolColumn]]:
-    """Per asked resource, those `among` the nodes that have too little of it."""
+    """Yields each requested resource with the rows in `among` that have too little of it."""
     for name, amount in sorted(asked.items()):
         column = available(name)
         yield name, among.copy() if column is None else among & (column < amount)
 
 
 TAKEN: Final = "node(s) didn't have free ports for the requested pod ports"
-_EVERY: Final = "0.0.0.0"  # noqa: S104 - what it is compared with, nobody listens there
+_EVERY: Final = "0.0.0.0"  # noqa: S104 - the value is only compared, no socket is bound
 
 
 class NodePortsFilter:
-    """The ports of a shape, as a guard. `_users`: per row how many of its ports others have there."""
+    """Filter by the host ports of a shape. `_users`: number of conflicting ports in use per row."""
 
     __slots__ = ("_users",)
 
@@ -88,19 +88,19 @@ class NodePortsFilter:
             self._count(pod_on_node.facts.ports, ports, came)
 
     def allows(self) -> BoolColumn:
-        """Rows where nobody has one of them."""
+        """Rows where all ports are free."""
         return self._users <= 0
 
     def allows_at(self, rows: IntColumn) -> BoolColumn:
-        """The same of some rows."""
+        """Like `allows`, for some rows."""
         return self._users[rows] <= 0
 
     def refusals(self) -> Sequence[tuple[str, BoolColumn]]:
-        """Rows where somebody has."""
+        """Rows where a port is in use."""
         return ((TAKEN, self._users > 0),)
 
     def add(self, row: int) -> IntColumn | None:
-        """One more has its ports there."""
+        """Marks the ports of the row as used."""
         self._users[row] += 1
         return np.array([row], dtype=np.int64)
 
@@ -112,7 +112,7 @@ class NodePortsFilter:
 
 
 def ports_filter(snapshot: Snapshot, shape: RequestShape) -> NodePortsFilter | None:
-    """Of a shape with host ports."""
+    """Creates the filter if the shape has host ports."""
     ports = shape.pod_on_node.facts.ports
     return NodePortsFilter(snapshot, ports) if ports else None
 

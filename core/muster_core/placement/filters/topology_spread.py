@@ -1,4 +1,4 @@
-"""Filter PodTopologySpread."""
+"""Filter PodTopologySpread: required topology spread constraints."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from muster_core.state.columns import BoolColumn, IntColumn
 NO_LABEL: Final = "node(s) didn't match pod topology spread constraints (missing required label)"
 SKEWED: Final = "node(s) didn't match pod topology spread constraints"
 
-#: Where their answers are.
+#: Positions of two filters in the result of `node_properties.answers`.
 _AFFINITY, _TAINTS = (
     next(position for position, entry in enumerate(node_properties.FILTERS) if entry.passes is passes)
     for passes in (node_properties.matches_node_affinity, node_properties.tolerates_taints)
@@ -52,7 +52,7 @@ class TopologySpreadFilter:
         return found
 
     def allows_at(self, rows: IntColumn) -> BoolColumn:
-        """The same of some rows."""
+        """Like `allows`, for some rows."""
         first, *others = self._levels
         found = first.allows_at(rows)
         for level in others:
@@ -60,7 +60,7 @@ class TopologySpreadFilter:
         return found
 
     def refusals(self) -> Sequence[tuple[str, BoolColumn]]:
-        """Without a key, or in a domain that is full: whichever the first constraint that refuses it says."""
+        """Rows without a topology key, and rows in full domains, by the first constraint that refuses the row."""
         left = np.ones_like(self._levels[0].keyless)
         unlabelled, skewed = ~left, ~left
         for level in self._levels:
@@ -71,7 +71,7 @@ class TopologySpreadFilter:
         return (NO_LABEL, unlabelled), (SKEWED, skewed)
 
     def add(self, row: int) -> IntColumn | None:
-        """One more: its domain may be full now, or the least one was filled and others are open again."""
+        """Adds one pod. Its domain may become full, or other domains may open because the minimum rises."""
         changed = [rows for level in self._levels if (rows := level.add(row)) is not None]
         if len(changed) > 1:
             return np.concatenate(changed)
@@ -79,10 +79,11 @@ class TopologySpreadFilter:
 
 
 class SpreadCounts:
-    """How full the domains of one constraint are. `keyless`: rows without its topology key.
+    """Number of matching pods per domain of one constraint. `keyless`: rows without its topology key.
 
-    `_counts` and `_open` are by number of the domain, last those in none; `_nodes`: how many nodes have the value.
-    `_heights`: how many domains have so many, so that the `_least` is known without looking at all.
+    `_counts` and `_open` are indexed by domain; the last element is for rows in no domain. `_nodes`: number of nodes
+    per domain. `_heights`: number of domains per count. It keeps the minimum `_least` up to date without a pass over
+    all domains.
     """
 
     __slots__ = (
@@ -109,7 +110,7 @@ class SpreadCounts:
         filled = np.bincount(self._counted + 1, minlength=self._domains.count + 1)[1:] > 0
         is_itself = is_meant(constraint, shape)
         self._is_own = is_itself and bool(constraint.selector)
-        #: While there are too few domains the least counts as 0, whatever comes.
+        #: With fewer domains than minDomains the global minimum is 0, as in Kubernetes.
         is_few = np.count_nonzero(filled) < constraint.min_domains
         self._heights = Counter[int]() if is_few else Counter(self._counts[:-1][filled].tolist())
         self._least = min(self._heights, default=0)
@@ -118,15 +119,15 @@ class SpreadCounts:
         self._open[-1] = False
 
     def allows(self) -> BoolColumn:
-        """Rows in domains that may take one more."""
+        """Rows in domains that accept one more pod."""
         return self._open[self._domains.codes]
 
     def allows_at(self, rows: IntColumn) -> BoolColumn:
-        """The same of some rows."""
+        """Like `allows`, for some rows."""
         return self._open[self._domains.codes[rows]]
 
     def add(self, row: int) -> IntColumn | None:
-        """Returns the rows of domains that are full now, or open again; None = none but perhaps the row itself."""
+        """Returns the rows of domains that are now full or open again. None = at most the row itself changes."""
         code = self._counted.item(row)
         if not self._is_own or code < 0:
             return None
@@ -141,7 +142,7 @@ class SpreadCounts:
         return None if self._nodes.item(code) == 1 else self._domains.members(code)
 
     def _rises(self, height: int) -> bool:
-        """A domain that had `height` has one more; whether the least rises with it, which it does by one."""
+        """Moves a domain from `height` to `height` + 1. Returns whether the minimum rises, which it does by 1."""
         if not self._heights:
             return False
         self._heights[height + 1] += 1
@@ -153,7 +154,7 @@ class SpreadCounts:
         return height < self._least
 
     def _opened(self) -> IntColumn:
-        """The limit is one higher."""
+        """Raises the limit by 1. Returns the rows of domains that are open now."""
         self._limit += 1
         open_now = self._counts <= self._limit
         open_now[-1] = False
@@ -163,13 +164,13 @@ class SpreadCounts:
 
 
 def spread_filter(snapshot: Snapshot, shape: RequestShape) -> TopologySpreadFilter | None:
-    """Of a shape with required constraints."""
+    """Creates the filter if the shape has required constraints."""
     constraints = [one for one in shape.pod_on_node.facts.inter_pod.spread if one.required]
     return TopologySpreadFilter(snapshot, shape, constraints) if constraints else None
 
 
 def with_keys(snapshot: Snapshot, constraints: Sequence[TopologySpreadConstraint]) -> BoolColumn:
-    """Rows whose nodes have the topology keys of all of them."""
+    """Rows of nodes that have the topology keys of all constraints."""
     keyed = np.ones(snapshot.size, dtype=np.bool_)
     for key in dict.fromkeys(constraint.topology for constraint in constraints):
         keyed &= domains(snapshot.nodes, key).codes >= 0
@@ -179,7 +180,7 @@ def with_keys(snapshot: Snapshot, constraints: Sequence[TopologySpreadConstraint
 def honoured(
     snapshot: Snapshot, shape: RequestShape, constraint: TopologySpreadConstraint, among: BoolColumn
 ) -> BoolColumn:
-    """Those of the rows that make domains of the constraint, by its nodeAffinityPolicy and nodeTaintsPolicy."""
+    """Rows in `among` that count as domains of the constraint, by its nodeAffinityPolicy and nodeTaintsPolicy."""
     answers = node_properties.answers(shape.constraints, snapshot.nodes)
     if constraint.honors_affinity:
         among = among & answers[_AFFINITY]
@@ -191,7 +192,7 @@ def honoured(
 
 
 def counts(snapshot: Snapshot, constraint: TopologySpreadConstraint, codes: IntColumn, size: int) -> IntColumn:
-    """How many pods count for it by the code of their row, of `size` codes; last of rows that have none (-1)."""
+    """Returns the number of matching pods per code of their row; the last element is for rows without a code (-1)."""
     found = np.zeros(size + 1, dtype=np.int64)
     if constraint.selector:
         alive = Target(TERMINATING, TargetOperator.NOT_EXIST)

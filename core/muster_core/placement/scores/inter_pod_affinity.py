@@ -1,6 +1,6 @@
-"""Score InterPodAffinity.
+"""Score InterPodAffinity: preferred terms of the shape, and preferred and required affinity of existing pods.
 
-Differs: while members of one shape are placed together, points stay relative to the nodes that were left for the
+Differs: while pods of one shape are placed together, points are normalised over the nodes that were feasible for the
 first of them.
 """
 
@@ -20,18 +20,19 @@ from muster_core.state.nodes import Cells
 _WEIGHT: Final = 2
 _MOST: Final = 100.0
 
-#: What a required affinity of one that is there weighs.
+#: Weight of a required affinity term of an existing pod: kube-scheduler's default `hardPodAffinityWeight`.
 _HARD: Final = 1
 _Weighed = tuple[PodTerm, int, Part]
 
-#: A sum, and how many have it.
+#: A sum, and the number of feasible cells that have it.
 _Bound = tuple[int, int]
 
 
 class InterPodAffinityScore:
-    """All of it, as one shape has it. `_sums`: per cell; `_steps`: what one more of the shape adds in its domains, by
-    topology key; `_left`: which cells have a node that was left, `_least` and `_most`: sums of these and how many of
-    them have it.
+    """Sums of term weights per cell (nodes in the same domains), normalised to points.
+
+    `_steps`: what one more pod of the shape adds to its domains, per topology key. `_left`: cells with a feasible node.
+    `_least` and `_most`: the bounds of their sums.
     """
 
     __slots__ = ("_cells", "_least", "_left", "_most", "_points", "_steps", "_sums")
@@ -48,11 +49,11 @@ class InterPodAffinityScore:
         self._points = self._normal(self._sums)[cells.of]
 
     def points(self) -> FloatColumn:
-        """From 0 to 100, times the weight; 0 everywhere where no node is better than another."""
+        """Points from 0 to 100, times the weight; 0 everywhere if all feasible nodes have the same sum."""
         return self._points
 
     def add(self, row: int) -> IntColumn | None:
-        """Every node of its domains counts one more; who is best or worst may be others then."""
+        """Adds one pod to the domains of the row. The bounds may change, which changes the points of other cells."""
         cell, least, most = self._cells.of.item(row), self._least[0], self._most[0]
         changed = [
             self._step(self._cells.within(key, code), step)
@@ -68,14 +69,14 @@ class InterPodAffinityScore:
             return self._replace(changed[0] if len(changed) == 1 else np.unique(np.concatenate(changed)))
         if is_new or least == most or self._least[0] == self._most[0]:
             return self._replace(np.arange(len(self._sums)))
-        # Somebody went beyond all others: who is as good or as bad as can be, and was, has the points for that.
+        # A bound moved. Cells at the unmoved bound and cells at the moved bound keep their points unless they changed.
         between = (self._sums != self._least[0]) & (self._sums != self._most[0])
         for there in changed:
             between[there] = True
         return self._replace(np.flatnonzero(between))
 
     def _step(self, cells: IntColumn, step: int) -> IntColumn:
-        """So much more for all of these. Counts who has the least and the most, as long as there is somebody."""
+        """Adds `step` to the sums of the cells and updates the bounds."""
         left = cells[self._left[cells]]
         before = self._sums[left]
         self._sums[cells] += step
@@ -84,7 +85,7 @@ class InterPodAffinityScore:
         return cells
 
     def _replace(self, cells: IntColumn) -> IntColumn | None:
-        """Normalise the points of these again; the rows whose points are others for it."""
+        """Normalises the points of the cells again. Returns the rows whose points changed."""
         points = self._normal(self._sums[cells])
         is_moved = points != self._points[self._cells.first[cells]]
         if not is_moved.any():
@@ -105,7 +106,7 @@ class InterPodAffinityScore:
 
 
 def _moved(bound: _Bound, before: IntColumn, after: IntColumn, *, lowest: bool) -> _Bound:
-    """The least sum or the most, and how many have it, when some changed; of 0 it is not known any more."""
+    """Returns the bound after some sums changed. A count of 0 means that the bound is no longer known."""
     value, count = bound
     if not len(after) or not count:
         return bound
@@ -116,7 +117,7 @@ def _moved(bound: _Bound, before: IntColumn, after: IntColumn, *, lowest: bool) 
 
 
 def score(snapshot: Snapshot, shape: RequestShape, among: BoolColumn) -> InterPodAffinityScore | None:
-    """Of a shape with preferred terms, or one that terms of others mean."""
+    """Creates the score if the shape has preferred terms or a term of another pod selects it."""
     parts: dict[tuple[str, int], list[Part]] = {}
     for term, weight, part in _weighed(snapshot, shape):
         parts.setdefault((term.topology, weight), []).append(part)
@@ -131,7 +132,7 @@ def score(snapshot: Snapshot, shape: RequestShape, among: BoolColumn) -> InterPo
 
 
 def _weighed(snapshot: Snapshot, shape: RequestShape) -> Iterator[_Weighed]:
-    """Everything that counts for or against a node: because of which term, how much each, and where."""
+    """Yields each term that affects the points, with its weight and the rows of the pods it counts."""
     pods_on_nodes, tags = snapshot.nodes.pods_on_nodes, dict(shape.pod_on_node.tags)
     for one in shape.pod_on_node.facts.inter_pod.preferred:
         targets = pods_on_nodes.targets(one.term)
@@ -143,7 +144,7 @@ def _weighed(snapshot: Snapshot, shape: RequestShape) -> Iterator[_Weighed]:
 
 
 def _terms_towards(snapshot: Snapshot, tags: Mapping[str, str]) -> Iterator[_Weighed]:
-    """Terms of those that are there, or are supposed to be, that may mean a pod with these tags; where they are."""
+    """Yields the terms of existing and planned pods that may select a pod with these tags, with the pods' rows."""
     pods_on_nodes = snapshot.nodes.pods_on_nodes
     if not snapshot.is_deserted:
         yield from ((one.term, one.weight, rows) for one, rows in pods_on_nodes.preferred.that_may_mean(tags))
@@ -154,7 +155,7 @@ def _terms_towards(snapshot: Snapshot, tags: Mapping[str, str]) -> Iterator[_Wei
 
 
 def _steps(snapshot: Snapshot, shape: RequestShape) -> dict[str, int]:
-    """Per topology key what one of the shape that is there adds for the next: what that wants, and what it wants."""
+    """Returns what one pod of the shape adds for the next pod, per topology key, by the terms of both."""
     pods_on_nodes, tags = snapshot.nodes.pods_on_nodes, dict(shape.pod_on_node.tags)
     inter_pod = shape.pod_on_node.facts.inter_pod
     found = [(one.term, one.weight) for one in inter_pod.preferred if selects_itself(pods_on_nodes, one.term, tags)]
@@ -166,6 +167,6 @@ def _steps(snapshot: Snapshot, shape: RequestShape) -> dict[str, int]:
 
 
 def _terms_of(inter_pod: InterPodConstraints) -> Iterator[tuple[PodTerm, int]]:
-    """What a pod that is there wants of the next."""
+    """Yields the terms by which an existing pod attracts or repels the next pod."""
     yield from ((one.term, one.weight) for one in inter_pod.preferred)
     yield from ((term, _HARD) for term in inter_pod.near)

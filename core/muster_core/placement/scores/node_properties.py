@@ -1,7 +1,7 @@
 """Scores NodeAffinity, TaintToleration, ImageLocality and NodeResourcesBalancedAllocation.
 
-Differs: points are shared out among the nodes that the pod's constraints allow, full ones too; kube-scheduler
-leaves these out (ADR 0017).
+Differs: points are normalised over the nodes that the pod's constraints allow, including full nodes. kube-scheduler
+leaves full nodes out ([ADR 17](adr/0017-add-pod-preferences-to-the-node-order.md)).
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _IMAGES: Final = 1
 _SOFT: Final = "PreferNoSchedule"
 _MIB: Final = 1 << 20
 
-#: Images on a node that are smaller altogether are worth nothing, larger ones (for each container) no more than 100.
+#: Total image size that gives 0 points, and total size per container that gives 100 points, as in kube-scheduler.
 _LEAST_BYTES: Final = 23 * _MIB
 _MOST_BYTES: Final = 1000 * _MIB
 
-#: Bytes of a point.
+#: Bytes per element of a column.
 _EACH: Final = 8
 
 
 def points(constraints: Constraints, preferences: Preferences, nodes: NodeTable) -> FloatColumn | None:
-    """Points of every node, times their weights; None = all that are allowed have the same."""
+    """Returns the points of every node times the weights. None = all allowed nodes have the same points."""
     if preferences == NO_PREFERENCES and not nodes.taints:
         return None
     asked = constraints, preferences
@@ -63,7 +63,7 @@ def _points(constraints: Constraints, preferences: Preferences, nodes: NodeTable
 
 
 def preferred(preferences: Preferences, nodes: NodeTable) -> IntColumn:
-    """The sum of the weights of the preferred terms that hold."""
+    """Sum of the weights of the preferred terms that the node matches."""
     found = np.zeros(nodes.rows.size, dtype=np.int64)
     for weight, term in preferences.terms:
         found += weight * term_holds(term, nodes)
@@ -71,7 +71,7 @@ def preferred(preferences: Preferences, nodes: NodeTable) -> IntColumn:
 
 
 def untolerated(constraints: Constraints, nodes: NodeTable) -> IntColumn:
-    """How many PreferNoSchedule taints there are that the pod does not tolerate."""
+    """Number of PreferNoSchedule taints that the pod does not tolerate."""
     found = np.zeros(nodes.rows.size, dtype=np.int64)
     for taint in nodes.taints:
         if taint.effect == _SOFT and not any(tolerates(one, taint) for one in constraints.tolerations):
@@ -80,8 +80,9 @@ def untolerated(constraints: Constraints, nodes: NodeTable) -> IntColumn:
 
 
 def local_images(preferences: Preferences, nodes: NodeTable) -> IntColumn:
-    """0 to 100 by the bytes of the images of the pod's containers and volumes that lie on the node; an image counts in
-    the share of nodes that have it, so that not all pods go where the first one went.
+    """Points from 0 to 100 by the size of the pod's images that the node already has.
+
+    Each image counts in proportion to the share of nodes that have it. Otherwise all pods would follow the first one.
     """
     there = np.zeros(nodes.rows.size, dtype=np.int64)
     for name in (*preferences.images, *preferences.volume_images):
@@ -94,19 +95,22 @@ def local_images(preferences: Preferences, nodes: NodeTable) -> IntColumn:
 
 
 def _in_hundreds(counts: IntColumn, among: IntColumn) -> IntColumn:
-    """100 for the highest `among` the rows, the others in proportion."""
+    """Scales the counts so that the highest one in `among` becomes 100."""
     highest = int(counts[among].max())
     return counts * _MOST // highest if highest > 0 else np.zeros_like(counts)
 
 
 _QUARTER: Final = 0.25
 
-#: Capacity, what is available, and 1 / capacity.
+#: Capacity, available amount, and 1 / capacity, per row.
 Amount = tuple[IntColumn, IntColumn, FloatColumn]
 
 
 class BalancedAllocation:
-    """How a pod changes the evenness of nodes, as keys of plan/scoring: lower is preferred, 1.0 is worth 100 points."""
+    """How a pod changes the balance of cpu and memory on each node, as node keys of `node_search`: lower is preferred.
+
+    A key of 1.0 corresponds to 100 points.
+    """
 
     __slots__ = ("_asked", "_both", "_first", "_second")
 
@@ -115,7 +119,7 @@ class BalancedAllocation:
         self._both: BoolColumn = (first[0] > 0) & (second[0] > 0)
 
     def keys(self, at: IntColumn | slice, placed: int = 0) -> FloatColumn:
-        """Of these rows as they are now, or after `placed` more."""
+        """Returns the keys of the rows in their present state, or after `placed` more pods on each."""
         (one, left, by), (other, rest, per) = self._first, self._second
         here, there, by, per = one[at] - left[at], other[at] - rest[at], by[at], per[at]
         if placed:
@@ -131,7 +135,7 @@ class BalancedAllocation:
         return change
 
     def key(self, row: int, placed: int) -> float:
-        """Of one row after `placed` more: to the last bit what `keys` would say then."""
+        """Returns the key of one row after `placed` more pods. Bitwise equal to the result of `keys`."""
         if not self._both.item(row):
             return 0.0
         return (self._gap(row, placed + 1) - self._gap(row, placed)) * _QUARTER
@@ -144,7 +148,7 @@ class BalancedAllocation:
 
 
 def _gaps(here: IntColumn, by: FloatColumn, there: IntColumn, per: FloatColumn) -> FloatColumn:
-    """How far the used shares are apart; a node that is over its capacity counts as full."""
+    """Difference between the used shares of the two resources. A node above its capacity counts as full."""
     gap = here * by
     np.minimum(gap, 1.0, out=gap)
     gap -= np.minimum(there * per, 1.0)

@@ -1,6 +1,6 @@
-"""Score PodTopologySpread.
+"""Score PodTopologySpread: topology spread constraints with `whenUnsatisfiable: ScheduleAnyway`.
 
-Differs: while members of one shape are placed together, points stay relative to the nodes that were left for the
+Differs: while pods of one shape are placed together, points are normalised over the nodes that were feasible for the
 first of them.
 """
 
@@ -26,10 +26,10 @@ _NONE: Final = np.zeros(0, dtype=np.int64)
 
 
 class TopologySpreadScore:
-    """All such constraints of a shape.
+    """All preferred spread constraints of a shape.
 
-    `_sums`: per cell (nodes in the same domains) what they have too many; `_keyed`: rows with all the keys; `_left`:
-    cells of those of them among which points are shared out.
+    `_sums`: weighted number of pods per cell (nodes in the same domains), lower is better. `_keyed`: rows with all
+    topology keys. `_left`: cells with a feasible node, over which points are normalised.
     """
 
     __slots__ = ("_cells", "_high", "_keyed", "_left", "_low", "_parts", "_points", "_sums")
@@ -52,22 +52,22 @@ class TopologySpreadScore:
         self._points = self._shares(np.arange(self._cells.count))[self._cells.of]
 
     def points(self) -> FloatColumn:
-        """From 0 to 100, times the weight."""
+        """Points from 0 to 100, times the weight."""
         return self._points
 
     def add(self, row: int) -> IntColumn | None:
-        """The nodes of its domains have one more; who has most or least may be others then."""
+        """Adds one pod to the domains of the row. The bounds may change, which changes the points of other cells."""
         changed = [found for part in self._parts if len(found := part.add(row))]
         if not changed:
             return None
-        some = changed[0] if len(changed) == 1 else np.concatenate(changed)  # one may be there twice
+        some = changed[0] if len(changed) == 1 else np.concatenate(changed)  # may contain duplicates
         self._sums[some] = self._summed(some)
         before = self._low, self._high
         self._low, self._high = self._bounds()
         return self._replace(some) if (self._low, self._high) == before else self._replace_all()
 
     def _replace(self, some: IntColumn) -> IntColumn | None:
-        """Share out the points of these cells again; the rows whose points are others for it."""
+        """Computes the points of the cells again. Returns the rows whose points changed."""
         shares = self._shares(some)
         is_moved = shares != self._points[self._cells.first[some]]
         if not is_moved.any():
@@ -82,11 +82,11 @@ class TopologySpreadScore:
         return self._cells.of
 
     def _shares(self, some: IntColumn) -> FloatColumn:
-        """The points of cells, 0 of those without all the keys."""
+        """Points of the cells; 0 for cells without all topology keys."""
         return np.where(self._keyed[self._cells.first[some]], self._normal(self._sums[some]), 0.0)
 
     def _summed(self, some: IntColumn) -> IntColumn:
-        """Halves are rounded up, as there."""
+        """Sums over all constraints. Halves are rounded up, as in kube-scheduler."""
         sums = np.zeros(len(some))
         for part in self._parts:
             sums += part.weighed(some)
@@ -105,8 +105,10 @@ class TopologySpreadScore:
 
 
 class _ConstraintCounts:
-    """One constraint. `_amounts`: what the pods weigh by the number of a domain, or of a node where the nodes are the
-    domains; `_codes`: that number per cell; `_counted`: per row, -1 where its pods do not count.
+    """Number of matching pods per domain for one constraint.
+
+    `_amounts`: weighted counts per domain; for the topology key `kubernetes.io/hostname` each row is a domain.
+    `_codes`: domain per cell. `_counted`: domain per row, -1 where pods do not count.
     """
 
     __slots__ = ("_amounts", "_cells", "_codes", "_counted", "_counts", "_is_own", "_key", "_rest", "_weight")
@@ -138,12 +140,12 @@ class _ConstraintCounts:
         self._is_own = bool(constraint.selector) and is_meant(constraint, shape)
 
     def weighed(self, some: IntColumn) -> FloatColumn:
-        """What the pods weigh for each of the cells."""
+        """Weighted counts for each of the cells."""
         found: FloatColumn = self._amounts[self._codes[some]]
         return found
 
     def add(self, row: int) -> IntColumn:
-        """The cells for which they weigh more now."""
+        """Adds one pod. Returns the cells whose weighted counts changed."""
         code = self._counted.item(row)
         if not self._is_own or code < 0:
             return _NONE
@@ -153,6 +155,6 @@ class _ConstraintCounts:
 
 
 def score(snapshot: Snapshot, shape: RequestShape, among: BoolColumn) -> TopologySpreadScore | None:
-    """Of a shape with such constraints."""
+    """Creates the score if the shape has preferred constraints."""
     constraints = [one for one in shape.pod_on_node.facts.inter_pod.spread if not one.required]
     return TopologySpreadScore(snapshot, shape, constraints, among) if constraints else None

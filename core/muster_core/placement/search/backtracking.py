@@ -1,4 +1,8 @@
-"""Bounded backtracking search for members of several task groups."""
+"""Search for nodes for all members of a gang at the same time. Gang planning calls `place_all`.
+
+The search first places the demands in a few orders without backtracking. If this fails, it backtracks within the budget
+`Work`.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,9 @@ from muster_core.state.nodes import NodeTable
 
 
 def hardest_first(snapshot: Snapshot, demands: Sequence[MemberDemand]) -> list[int]:
-    """Positions of the demands; those that need others last."""
+    """Returns the positions of the demands, those with the fewest feasible nodes first. Demands that need others are
+    last.
+    """
 
     def hardness(index: int) -> tuple[bool, int, float, int]:
         shape, _ = demands[index]
@@ -47,9 +53,7 @@ def hardest_first(snapshot: Snapshot, demands: Sequence[MemberDemand]) -> list[i
 
 
 def needed_first(snapshot: Snapshot, demands: Sequence[MemberDemand], queue: Sequence[int]) -> list[int]:
-    """The same order with those in front that members of another shape need beside them, and right after the
-    last of them who needs them.
-    """
+    """Moves demands that other demands need for pod affinity to the front. Those that need them follow directly."""
     needed = [
         index
         for index in queue
@@ -60,8 +64,10 @@ def needed_first(snapshot: Snapshot, demands: Sequence[MemberDemand], queue: Seq
 
 
 def linked(snapshot: Snapshot, demands: Sequence[MemberDemand]) -> tuple[frozenset[int], tuple[str, ...]]:
-    """Those that want members of the gang near them, or their like, and those that are wanted; and the labels that say
-    what is near.
+    """Returns the demands that are linked by required pod affinity within the gang, and the topology keys of these
+    terms.
+
+    A demand of several members may be linked to itself.
     """
     keys: dict[str, None] = {}
     found: set[int] = set()
@@ -77,7 +83,7 @@ def linked(snapshot: Snapshot, demands: Sequence[MemberDemand]) -> tuple[frozens
 
 
 def moved(queue: Sequence[int], demands: Sequence[MemberDemand], refused: int) -> list[int]:
-    """The order after this one found no place."""
+    """Returns the next order to try after the demand `refused` found too few nodes."""
     others = [index for index in queue if index != refused]
     return [*others, refused] if needs_others(demands[refused][0]) else [refused, *others]
 
@@ -92,12 +98,12 @@ def _needs(snapshot: Snapshot, shape: RequestShape, other: RequestShape) -> bool
     return matches(affinity.targets, dict(other.pod_on_node.tags))
 
 
-#: Places for a demand, with those that come after it; the draft is charged.
+#: Function that places a demand and charges the snapshot. It knows the demands that are placed later.
 Fill = Callable[[Snapshot, MemberDemand, Sequence[MemberDemand]], Spots]
 
 
 def fills(sort: NodeSort) -> tuple[Fill, ...]:
-    """In the order in which they are tried."""
+    """Returns the ways to place a demand, in the order in which they are tried."""
     packing = NodeSort(NodeOrder.BINPACKING, sort.weights)
     return (_sorted(sort), snugly) if sort.order is NodeOrder.BINPACKING else (_sorted(sort), _sorted(packing), snugly)
 
@@ -110,7 +116,7 @@ def _sorted(sort: NodeSort) -> Fill:
 
 
 def snugly(snapshot: Snapshot, demand: MemberDemand, later: Sequence[MemberDemand]) -> Spots:
-    """Node after node, each until nothing more fits."""
+    """Fills one node after the other, in the order of `snug_rows`."""
     shape, count = demand
     if is_entangled(shape):
         return tuple(node_search.place(snapshot, shape, count, NodeSort(NodeOrder.BINPACKING)))
@@ -129,7 +135,10 @@ def snugly(snapshot: Snapshot, demand: MemberDemand, later: Sequence[MemberDeman
 
 
 def snug_rows(snapshot: Snapshot, demand: MemberDemand, room: IntColumn, later: Sequence[MemberDemand]) -> IntColumn:
-    """The rows with room: first where the fewest of those to come have any, then where least is left over."""
+    """Returns the rows with room for the demand.
+
+    Rows that the fewest later demands can use are first; among these, rows with the least resources left over.
+    """
     rows = np.flatnonzero(room)
     rivals = np.zeros(len(rows), dtype=np.int64)
     for other, _ in later:
@@ -144,28 +153,28 @@ def _sum_of_shares(snapshot: Snapshot, demand: MemberDemand) -> float:
     return sum(amount / max(total[name], 1) for name, amount in demand[0].resources.items())
 
 
-#: Rows that one choice is made among.
+#: Maximum number of rows that one step tries.
 _WIDTH: Final = 48
 
-#: Choices that have to be made one after the other, at the most.
+#: Maximum number of steps without backtracking.
 _DEPTH: Final = 96
 
-#: Which demand, on which row, how many.
+#: Position of the demand, row, and number of members.
 _Choice = tuple[int, int, int]
 
 
 def search(snapshot: Snapshot, demands: Sequence[MemberDemand], queue: Sequence[int], work: Work) -> Places | None:
-    """Places for all members, with the draft charged; None, with the draft as it was, if none were found."""
+    """Searches with backtracking. Returns nodes for all members and charges the snapshot, or returns None."""
     return _MemberSearch(snapshot, demands, queue, work).run()
 
 
 class _MemberSearch:
-    """One search. `_chosen`: how many of which demand are on which row."""
+    """One search. `_chosen`: number of members per demand and row."""
 
     def __init__(self, snapshot: Snapshot, demands: Sequence[MemberDemand], queue: Sequence[int], work: Work) -> None:
         self._draft, self._demands, self._queue, self._work = snapshot, demands, queue, work
         shapes = [shape for shape, _ in demands]
-        #: Nobody's place changes where others may go, but for the room it takes.
+        #: No placement changes the feasible nodes of others, except by the resources it uses.
         self._is_plain = not any(is_entangled(shape) or stateful_filters(snapshot, shape) for shape in shapes)
         self._masks = [
             node_search.allowed(snapshot, shape) if self._is_plain else self._at_best(index)
@@ -176,7 +185,7 @@ class _MemberSearch:
         self._seen: set[frozenset[tuple[tuple[int, int], int]]] = set()
 
     def run(self) -> Places | None:
-        """Depth first, with a stack of its own."""
+        """Depth-first search with an explicit stack, so that the depth is not limited by recursion."""
         if not self._is_small():
             return None
         taken: list[_Choice] = []
@@ -201,7 +210,7 @@ class _MemberSearch:
         return None
 
     def _is_small(self) -> bool:
-        """Whether a way without turning back is within bounds."""
+        """Whether a solution without backtracking is within the bounds."""
         depth = 0
         for index, (_, count) in enumerate(self._demands):
             most = int(self._room(index).max(initial=0)) if self._is_plain else 1
@@ -219,7 +228,7 @@ class _MemberSearch:
             del self._chosen[index, row]
 
     def _choices(self) -> Iterator[_Choice]:
-        """What may be done next; nothing where somebody has too little room already."""
+        """Returns the possible next steps; none if some demand has too little room left."""
         waiting = [index for index in self._queue if self._left[index]]
         found = {index: self._room(index) for index in waiting}
         if any(int(room.sum()) < self._left[index] for index, room in found.items()):
@@ -242,14 +251,14 @@ class _MemberSearch:
                 yield index, row, count
 
     def _signature(self, row: int, found: dict[int, IntColumn]) -> tuple[int, ...]:
-        """Rows that agree in it can be exchanged for each other."""
+        """Rows with equal signatures are interchangeable."""
         names = dict.fromkeys(name for index in found for name in self._demands[index][0].resources)
         columns = (self._draft.available(name) for name in names)
         amounts = [0 if column is None else column.item(row) for column in columns]
         return (*amounts, *(int(self._masks[index][row]) for index in found))
 
     def _of_entangled(self, waiting: Sequence[int]) -> Iterator[_Choice]:
-        """One member of the first that may go anywhere now."""
+        """Yields the rows for one member of the first demand that has a feasible node."""
         for index in waiting:
             shape, _ = self._demands[index]
             self._work.look(self._draft, shape, 1)
@@ -265,7 +274,7 @@ class _MemberSearch:
         return rooms(self._draft, self._demands[index][0], self._masks[index], self._left[index])
 
     def _at_best(self, index: int) -> BoolColumn:
-        """Rows where the shape might go if its company were right."""
+        """Rows that the demand could use if all inter-pod rules were satisfied."""
         found = node_properties.allowed(self._demands[index][0].constraints, self._draft.nodes)
         return found if self._draft.within is None else found & self._draft.within
 
@@ -281,19 +290,20 @@ class _MemberSearch:
 
 _MOST_TRIES: Final = 8
 
-#: Domains in which members that want each other near are tried: so many of the fullest, and of the emptiest.
+#: Number of domains that are tried for linked members: this many with the least, and with the most, room.
 _MOST_DOMAINS: Final = 4
 _WHEREVER: Final[Mapping[int, BoolColumn]] = MappingProxyType({})
 
-#: So many times the work of the first try is always allowed.
+#: The search after the first attempt may always cost this many times as much as that attempt.
 _AGAIN: Final = 3
 
 
 def place_all(
     snapshot: Snapshot, demands: Sequence[MemberDemand], sort: NodeSort, work: Work | None = None
 ) -> Places | Shortage:
-    """Places for all members, with the draft charged; or what was short, with the draft as it was:
-    a demand that does not fit even alone, else the one of the first try.
+    """Returns nodes for all members and charges the snapshot, or a shortage with the snapshot unchanged.
+
+    The shortage is of a demand that does not fit even alone, else that of the first attempt.
     """
     work = work or Work()
     queue = hardest_first(snapshot, demands)
@@ -318,7 +328,7 @@ def place_all(
 def _in_turn(
     snapshot: Snapshot, demands: Sequence[MemberDemand], queue: list[int], fill: Fill, work: Work
 ) -> Places | Shortage | None:
-    """Try, and try again with who was short before the others; None = nothing was tried."""
+    """Tries several orders. After each failure the demand that fell short moves forward. None = nothing was tried."""
     answer: Places | Shortage | None = None
     tried: set[tuple[int, ...]] = set()
     while work.is_left and tuple(queue) not in tried and len(tried) < min(len(demands), _MOST_TRIES):
@@ -333,8 +343,9 @@ def _in_turn(
 def _near_each_other(
     snapshot: Snapshot, demands: Sequence[MemberDemand], queue: Sequence[int], fill: Fill, work: Work
 ) -> Places | None:
-    """Places with those that want each other near in one domain, chosen before any of them has a place: who goes
-    first knows nothing of the room that those need who come after.
+    """Places all linked members in one domain that is chosen before any of them is placed.
+
+    Otherwise the first member may get a domain in which the members placed later do not fit.
     """
     linked_demands, keys = linked(snapshot, demands)
     for key in keys:
@@ -357,8 +368,9 @@ def _try(
     work: Work,
     within: Mapping[int, BoolColumn] = _WHEREVER,
 ) -> Places | Shortage:
-    """Places in this order, with the draft charged; or what was short, with the draft as it was. `within`: rows that
-    a demand keeps to.
+    """Places the demands in this order. Returns nodes and charges the snapshot, or a shortage.
+
+    `within`: the only rows that a demand may use.
     """
     fork = snapshot.fork()
     found: dict[int, Spots] = {}
@@ -377,14 +389,14 @@ def _try(
 
 
 def _both(one: BoolColumn | None, other: BoolColumn | None) -> BoolColumn | None:
-    """Rows of both; None = all."""
+    """Intersection of two sets of rows; None = all rows."""
     if one is None or other is None:
         return other if one is None else one
     return one & other
 
 
 def _may_hold(snapshot: Snapshot, demands: Sequence[MemberDemand]) -> bool:
-    """Whether there is enough of everything in all, for those who may go anywhere near it."""
+    """Whether the total available resources of the allowed nodes cover the total request."""
     asked, open_rows = NOTHING, np.zeros(snapshot.size, dtype=np.bool_)
     for shape, count in demands:
         asked = asked.plus(shape.resources, count)
@@ -399,7 +411,10 @@ def _may_hold(snapshot: Snapshot, demands: Sequence[MemberDemand]) -> bool:
 
 
 def missing_on_empty_nodes(nodes: NodeTable, members: Sequence[MemberDemand]) -> Shortage | None:
-    """What would be short if nobody but `occupied` used these nodes; None if all members fit (semantics 10)."""
+    """Returns the shortage if only foreign pods (`occupied`) used the nodes. None = all members would fit.
+
+    See docs/internals/semantics.md, rule 10.
+    """
     answer = place_all(emptied(nodes), members, NodeSort(NodeOrder.BINPACKING))
     if isinstance(answer, Places):
         return None

@@ -1,4 +1,4 @@
-"""Input and output of a search, its budget, and the topology domains."""
+"""Input and output of the member search, its budget, and topology domains."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ from muster_core.placement.filters import node_properties, resources
 from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.state.columns import BoolColumn, CodeColumn, FloatColumn, IntColumn, value_of
 
-#: A shape and how many members have it.
+#: A shape, and the number of members that have it.
 MemberDemand = tuple[RequestShape, int]
 
-#: Nodes and how many go there.
+#: Nodes, and the number of members on each.
 Spots = tuple[tuple[NodeId, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where all members go: for each demand, in the order given, nodes and how many."""
+    """Nodes for all members: one `Spots` per demand, in the order of the demands."""
 
     per_demand: tuple[Spots, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """Which demand (by its position, of so many members) lacks how many places, and why.
-    `alone`: it would even if there were no other demand. `domain`: the node label and value within which;
-    empty = anywhere.
+    """Why a search failed: the demand by its position, how many of its `count` members have no node, and the reason.
+
+    `alone`: the demand would not fit even without the other demands. `domain`: the node label and value that the search
+    was limited to; empty = no limit.
     """
 
     demand: int
@@ -45,35 +46,37 @@ class Shortage:
 
 
 def needs_others(shape: RequestShape) -> bool:
-    """Whether it goes only where others are: these may be members of the same gang and come first."""
+    """Whether the shape runs only near other pods. These may be members of the same gang, which go first then."""
     affinity = shape.affinity
     is_needy = affinity is not None and affinity.required and affinity.at_least > 0
     return is_needy or bool(shape.pod_on_node.facts.inter_pod.near)
 
 
 def depends_on_members(shape: RequestShape) -> bool:
-    """Whether members beside it may make room for it, so that what it finds alone is not the last word."""
+    """Whether placing other members may make nodes feasible for the shape."""
     return needs_others(shape) or any(spread.required for spread in shape.pod_on_node.facts.inter_pod.spread)
 
 
 def is_entangled(shape: RequestShape) -> bool:
-    """Whether places of its own, or of members beside it, may change where the next one goes."""
+    """Whether the placement of other members, or of the shape itself, may change which nodes are feasible."""
     return shape.placement is not None or shape.pod_on_node.facts.is_particular
 
 
 def rooms(snapshot: Snapshot, shape: RequestShape, among: BoolColumn, at_most: int) -> IntColumn:
-    """How many of the shape each of the rows has room for, up to `at_most`."""
+    """Returns how many pods of the shape fit per row, at most `at_most`; 0 outside `among`."""
     return resources.counts(snapshot.available, shape.resources, among, at_most)
 
 
 def share(snapshot: Snapshot, shape: RequestShape) -> float:
-    """The largest part of the cluster's capacity of one resource that one member takes."""
+    """Returns the largest share of the cluster's capacity of one resource that one member requests."""
     total = snapshot.nodes.capacity_total
     return max((amount / max(total[name], 1) for name, amount in shape.resources.items()), default=0.0)
 
 
 def weight(snapshot: Snapshot, shape: RequestShape, rows: IntColumn) -> IntColumn:
-    """What is left on the rows of what the shape asks for, each resource as a part of the cluster's, in billionths."""
+    """Returns the available amounts of the requested resources per row: shares of the cluster's capacity, in
+    billionths.
+    """
     left = np.zeros(len(rows), dtype=np.int64)
     for name in shape.resources:
         column, total = snapshot.available(name), snapshot.nodes.capacity_total[name]
@@ -82,20 +85,21 @@ def weight(snapshot: Snapshot, shape: RequestShape, rows: IntColumn) -> IntColum
     return left
 
 
-#: What a question costs beside the rows it looks at, in rows.
+#: Fixed cost of one evaluation, in addition to its rows, as a number of rows.
 _QUESTION: Final = 2_000
 
-#: Rows that one search looks at, about 10 ms.
+#: Rows that one search may evaluate. This takes about 10 ms.
 _ENOUGH: Final = 800_000
 
-#: Each of so many searches without success for the same is a thorough one, the others look at this part of it.
+#: One of this number of repeated failing searches uses the full budget; the others use this fraction of it.
 _THOROUGH: Final = 8
 
 
 class Work:
-    """What is left to be done. A first try is always made; what comes after it costs at most this much, or a few times
-    as much as the first. `in_vain`: how often the same was searched before and not found; most of the later searches
-    are short ones, so that who waits for long slows nobody down.
+    """Budget of one search, in evaluated rows. The first attempt is always made completely.
+
+    `in_vain`: how often the same search failed before. Most repeated searches get a small budget, so that gangs that
+    wait for a long time do not slow down other applications.
     """
 
     __slots__ = ("_left", "_spent")
@@ -106,58 +110,60 @@ class Work:
 
     @property
     def is_left(self) -> bool:
-        """Whether one more question may be asked."""
+        """Whether another evaluation is allowed."""
         return self._left > 0
 
     def covers(self, questions: int, snapshot: Snapshot) -> bool:
-        """Whether so many about all rows may still be asked."""
+        """Whether the budget allows this number of evaluations of all rows."""
         return questions * (_QUESTION + snapshot.size) <= self._left
 
     def look(self, snapshot: Snapshot, shape: RequestShape | None = None, count: int = 0) -> None:
-        """Count one question about all rows; `count` members of a shape are placed with it, or none."""
+        """Charges one evaluation of all rows, and the placement of `count` members of the shape."""
         each = snapshot.size if shape is not None and is_entangled(shape) else 1
         amount = _QUESTION + snapshot.size + count * each
         self._left -= amount
         self._spent += amount
 
     def begin(self, times: int) -> None:
-        """What was spent so far was the first try: it may be spent so many times again."""
+        """Ends the first attempt. The rest of the search may cost at least `times` as much as this attempt."""
         self._left = max(self._left, times * self._spent)
 
 
 _MOST: Final = 2**40
 
-#: No sum over all nodes is larger: each node counts for its share of this at the most.
+#: Upper bound of a sum over all nodes. Each node counts at most its share of it.
 _LARGEST_SUM: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Of one label. `codes`: the number of each row's value, -1 = it has none; `names` by number, empty where no node
-    has that number.
+    """Values of one node label. `codes`: number of the value per row, -1 = none. `names`: values by number, empty if
+    unused.
     """
 
     codes: CodeColumn
     names: tuple[str, ...]
 
     def rows(self, *codes: int) -> BoolColumn:
-        """Rows whose node has one of these values."""
+        """Rows of nodes that have one of these values."""
         return np.isin(self.codes, codes)
 
     def by_room(self, shares: FloatColumn, *, most: bool) -> list[int]:
-        """Values that nodes have, those with most room first or last; of equals the first by name first."""
+        """Returns the values in use sorted by available room, ties by name. `most`: the largest first, else the
+        smallest first.
+        """
         sign = -1.0 if most else 1.0
         codes = np.unique(self.codes[self.codes >= 0]).tolist()
         return sorted(codes, key=lambda code: (sign * shares[code], self.names[code]))
 
     def able(self, shares: FloatColumn, most: int) -> list[int]:
-        """Values that may hold all: the fullest first, so many, and then those with most room, as many."""
+        """Returns up to `most` values with the least sufficient room, and up to `most` values with the most room."""
         able = [code for code in self.by_room(shares, most=False) if shares[code] >= 1]
         return [*able[:most], *reversed(able[most:][-most:])]
 
 
 def values(snapshot: Snapshot, key: str) -> Values:
-    """The values of a label, or attribute of nodes."""
+    """Returns the values of a node label or attribute."""
     nodes = snapshot.nodes
     codes = nodes.attribute(key).codes(snapshot.size)
     found, first = np.unique(codes, return_index=True)
@@ -169,7 +175,7 @@ def values(snapshot: Snapshot, key: str) -> Values:
 
 
 def shares_of(snapshot: Snapshot, demands: Sequence[MemberDemand], found: Values) -> FloatColumn:
-    """How much of the demands each value has room for, at the most: 1 = all of them."""
+    """Returns the fraction of the demands that fits per value, an upper bound: 1 = all of them."""
     room = room_of(snapshot, demands, found)
     shares: FloatColumn = (room.amounts / room.wanted[:, None]).min(axis=0)
     return shares
@@ -177,20 +183,21 @@ def shares_of(snapshot: Snapshot, demands: Sequence[MemberDemand], found: Values
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Room:
-    """Of each demand in members, and of each resource in its unit, a row each: what each value has room for, a column
-    each, and what is wanted in all. Integers, so that sums are equal in whatever order they are made.
+    """Upper bound of what fits per label value: one column per value; one row per demand in members and per resource.
+
+    `wanted`: what is requested in total, per row. Integers, so that sums do not depend on the order of addition.
     """
 
     amounts: IntColumn
     wanted: IntColumn
 
     def is_enough(self, amounts: IntColumn) -> bool:
-        """Whether these sums, one for each row, are what is wanted."""
+        """Whether these sums, one per row, cover what is requested."""
         return bool((amounts >= self.wanted).all())
 
 
 def room_of(snapshot: Snapshot, demands: Sequence[MemberDemand], found: Values) -> Room:
-    """What each value has room for. Values together have room for the sum of theirs."""
+    """Returns what fits per value. The room of several values is the sum of their columns."""
     size = len(found.names)
     has = found.codes >= 0
     if snapshot.within is not None:

@@ -1,4 +1,4 @@
-"""Filter VolumeBinding."""
+"""Filter VolumeBinding: claims that are bound, and volumes for claims with delayed binding."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from muster_core.state.columns import BoolColumn, IntColumn, LabelColumn
 from muster_core.state.nodes import NodeTable
 from muster_core.state.storage import Affinity, Assumed, Storage
 
-#: So many answers are remembered.
+#: Number of cached results.
 _MEMORY: Final = 8192
 
 
 def memoized_reach(nodes: NodeTable, about: object, find: Callable[[], BoolColumn]) -> BoolColumn:
-    """The answer about something, found out once; to be read only."""
+    """Returns `find()`, cached by `about` until a node property changes. The column is read-only."""
     storage = nodes.pods_on_nodes.attachments.storage
     if storage.memory[0] != nodes.facts_epoch:
         storage.memory = (nodes.facts_epoch, {})
@@ -43,7 +43,11 @@ def reach(nodes: NodeTable, affinity: Affinity) -> BoolColumn:
 
 
 def reach_bound(nodes: NodeTable, volume: Volume) -> BoolColumn:
-    """The same of a volume that is bound; a CSI driver that took its plugin over may know nodes by other labels."""
+    """Like `reach`, for a bound volume.
+
+    Nodes that run the CSI driver to which an in-tree plugin migrated may have other labels than the in-tree volume
+    names.
+    """
     migrated = volume.migrated
     rows = nodes.pods_on_nodes.attachments.migrated.get(migrated.plugin) if migrated is not None else None
     if migrated is None or not rows:
@@ -59,7 +63,7 @@ def _reach(nodes: NodeTable, affinity: Affinity) -> BoolColumn:
         return np.ones(nodes.rows.size, dtype=np.bool_)
     found = np.zeros(nodes.rows.size, dtype=np.bool_)
     for term in affinity:
-        # kube-scheduler shows a volume's terms the node's labels and no fields, and then fields refuse nothing.
+        # As in kube-scheduler, `matchFields` of a volume are ignored and therefore match every node.
         if term.expressions:
             found |= term_holds(Term(term.expressions), nodes)
         elif term.fields:
@@ -72,20 +76,20 @@ NOT_BOUND: Final = "pod has unbound immediate PersistentVolumeClaims"
 
 @dataclass(frozen=True, slots=True)
 class SortedClaims:
-    """Claims by what is still to be done for them, in the pod's order, as often as the pod names them."""
+    """Claims of a pod by binding state, in the order of the pod spec, with duplicates."""
 
     bound: tuple[Claim, ...]
-    #: A volume is chosen for them together with the node.
+    #: A volume is selected for them together with the node.
     delayed: tuple[Claim, ...]
 
 
 def own_name(claim: str) -> str:
-    """Without its namespace."""
+    """Name of the claim without its namespace."""
     return claim.partition("/")[2]
 
 
 def sorted_claims(storage: Storage, volumes: Volumes) -> SortedClaims:
-    """The pod's claims; only for a pod of which `unusable` says nothing."""
+    """Sorts the claims of a pod. Requires that `unusable` returns no reason for it."""
     claims = [storage.claims[name] for name in volumes.claims]
     return SortedClaims(
         tuple(claim for claim in claims if claim.is_bound), tuple(claim for claim in claims if not claim.is_bound)
@@ -93,7 +97,7 @@ def sorted_claims(storage: Storage, volumes: Volumes) -> SortedClaims:
 
 
 def missing_claim(snapshot: Snapshot, shape: RequestShape) -> str:
-    """A claim that is not there, of those that the pod names itself (VolumeRestrictions)."""
+    """Returns the reason if a claim that the pod spec names does not exist, else an empty text (VolumeRestrictions)."""
     volumes, storage = shape.pod_on_node.facts.volumes, _storage(snapshot)
     own = {name for name, _ in volumes.ephemeral}
     gone = next((name for name in volumes.claims if name not in storage.claims and name not in own), None)
@@ -101,7 +105,7 @@ def missing_claim(snapshot: Snapshot, shape: RequestShape) -> str:
 
 
 def unusable(snapshot: Snapshot, shape: RequestShape) -> str:
-    """A claim that no node can help (VolumeBinding)."""
+    """Returns the reason if a claim makes the pod unschedulable on every node, else an empty text (VolumeBinding)."""
     volumes, storage = shape.pod_on_node.facts.volumes, _storage(snapshot)
     own = dict(volumes.ephemeral)
     for name in volumes.claims:
@@ -118,7 +122,7 @@ def unusable(snapshot: Snapshot, shape: RequestShape) -> str:
 
 
 def vanished(snapshot: Snapshot, shape: RequestShape) -> str:
-    """A volume that is not there, of those that the pod's claims are bound to (VolumeZone)."""
+    """Returns the reason if a bound claim refers to a volume that does not exist, else an empty text (VolumeZone)."""
     volumes, storage = shape.pod_on_node.facts.volumes, _storage(snapshot)
     own = {name for name, _ in volumes.ephemeral}
     for name in volumes.claims:
@@ -135,7 +139,7 @@ def _why_not(claim: Claim) -> str:
 
 
 def _is_early(storage: Storage, name: str) -> bool:
-    """Whether the claim has to be bound before the pod has a node, and is not."""
+    """Whether the claim is unbound although its class binds immediately."""
     claim = storage.claims[name]
     of_class = storage.classes.get(claim.demand.storage_class)
     is_delayed = of_class is not None and of_class.delayed and not claim.volume
@@ -147,7 +151,7 @@ def _storage(snapshot: Snapshot) -> Storage:
 
 
 class AlwaysUnschedulable:
-    """The guard of a pod that can go nowhere."""
+    """Filter of a pod that no node can run."""
 
     __slots__ = ("_all", "_why")
 
@@ -159,7 +163,7 @@ class AlwaysUnschedulable:
         return ~self._all
 
     def allows_at(self, rows: IntColumn) -> BoolColumn:
-        """None of them."""
+        """No row."""
         return ~self._all[rows]
 
     def refusals(self) -> Sequence[tuple[str, BoolColumn]]:
@@ -167,12 +171,12 @@ class AlwaysUnschedulable:
         return ((self._why, self._all),)
 
     def add(self, row: int) -> IntColumn | None:
-        """Nothing can be added."""
+        """Changes nothing."""
         return None
 
 
 class Matching:
-    """Claims of one pod, over one draft."""
+    """Matches the unbound claims of one pod with available volumes, as kube-scheduler's volume binder does."""
 
     __slots__ = ("_assumptions", "_nodes", "_storage", "claims")
 
@@ -182,14 +186,14 @@ class Matching:
         self.claims = sorted(claims, key=lambda claim: claim.request or 0)
 
     def rows(self) -> list[BoolColumn]:
-        """For each claim, in the order of `claims`, the rows where it finds a volume."""
+        """Returns the rows where each claim finds a volume, in the order of `claims`."""
         if self._is_mixed():
             return self._rows_one_by_one()
         covers: dict[ClaimDemand, dict[int, IntColumn]] = {}
         return [self._rows_of(claim, covers) for claim in self.claims]
 
     def at(self, row: int) -> list[str]:
-        """For each claim the volume that it takes there; empty = it finds none."""
+        """Returns the volume that each claim gets on the row; empty = none is available."""
         taken: dict[str, None] = {}
         found = []
         for claim in self.claims:
@@ -199,7 +203,9 @@ class Matching:
         return found
 
     def _is_mixed(self) -> bool:
-        """Whether claims of different demands may want the same volume, so that each row has to be looked at."""
+        """Whether claims with different demands may need the same volume, so that each row must be evaluated
+        separately.
+        """
         demands = {claim.demand for claim in self.claims}
         classes = {demand.storage_class for demand in demands}
         return len(classes) < len(demands) or len({claim.name for claim in self.claims}) < len(self.claims)
@@ -225,7 +231,7 @@ class Matching:
         return found
 
     def _cover(self, demand: ClaimDemand, size: int) -> IntColumn:
-        """How many volumes of at least that size each row reaches, less those that the plan has taken; a copy."""
+        """Returns how many free volumes of at least this size each row can reach. The column is a copy."""
         nodes = self._nodes
         pool = self._storage.pool(demand)
         cover = pool.cover(size, nodes.facts_epoch, lambda affinity: reach(nodes, affinity), nodes.rows.size).copy()
@@ -236,7 +242,7 @@ class Matching:
         return cover
 
     def _own(self, claim: Claim, excluded: Container[str]) -> Volume | None:
-        """The volume that names the claim, or is assumed for it, if it would do."""
+        """Returns the suitable volume that refers to the claim or that the plan assumes for it, or None."""
         assumed = self._assumptions.of(claim.name)
         names = self._storage.referring(claim.name)
         for name in (assumed.volume, *names) if assumed is not None and assumed.volume else names:
@@ -271,8 +277,9 @@ class Matching:
 
 
 def _take_smallest(sizes: dict[int, IntColumn], request: int, rows: BoolColumn) -> None:
-    """On these rows the smallest volume of at least the request is gone: it is the smallest for each larger size,
-    too, of which as many are there.
+    """Removes on these rows the smallest volume of at least the request.
+
+    It also counts for each larger size that has as many volumes.
     """
     before = sizes[request].copy()
     for size, cover in sizes.items():
@@ -280,15 +287,15 @@ def _take_smallest(sizes: dict[int, IntColumn], request: int, rows: BoolColumn) 
             np.add(cover, -1, out=cover, where=rows & (cover == before))
 
 
-#: A class that makes no volumes.
+#: Provisioner of a class that creates no volumes.
 _NONE: Final = "kubernetes.io/no-provisioner"
 
-#: Sizes that are remembered, of all classes.
+#: Number of volume sizes that are cached over all classes.
 _MOST_SIZES: Final = 1024
 
 
 def reached(nodes: NodeTable, claim: Claim) -> BoolColumn:
-    """Rows that the claim's class makes volumes for, whatever their size."""
+    """Rows for which the claim's class can create volumes, whatever their size."""
     of_class = nodes.pods_on_nodes.attachments.storage.classes.get(claim.demand.storage_class)
     if of_class is None or of_class.provisioner in ("", _NONE):
         return np.zeros(nodes.rows.size, dtype=np.bool_)
@@ -296,7 +303,7 @@ def reached(nodes: NodeTable, claim: Claim) -> BoolColumn:
 
 
 def has_room(nodes: NodeTable, claim: Claim) -> BoolColumn:
-    """Rows for which a volume of the claim's size can be made, as far as the driver tells."""
+    """Rows for which a volume of the claim's size can be created, if the driver publishes its capacity."""
     storage = nodes.pods_on_nodes.attachments.storage
     of_class = storage.classes.get(claim.demand.storage_class)
     driver = storage.drivers.get(of_class.provisioner) if of_class is not None else None
@@ -335,7 +342,7 @@ def _roomy(nodes: NodeTable, of_class: str, size: int) -> BoolColumn:
 
 
 def _selected(nodes: NodeTable, selector: tuple[Target, ...]) -> IntColumn:
-    """Often one capacity is one node's: its rows are few, and remembered."""
+    """Rows that match the selector, cached. Usually a CSIStorageCapacity selects few nodes."""
     storage = nodes.pods_on_nodes.attachments.storage
     if storage.selected[0] != nodes.facts_epoch:
         storage.selected = (nodes.facts_epoch, {})
@@ -363,7 +370,7 @@ GONE: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existe
 
 
 class VolumeBindingFilter:
-    """The claims of a shape, as a guard. A row may be refused for more than one reason."""
+    """Filter by the claims of a shape. A row may be refused for several reasons."""
 
     __slots__ = ("_allowed", "_assumptions", "_claims", "_is_forked", "_nodes", "_refused")
 
@@ -373,19 +380,21 @@ class VolumeBindingFilter:
         self._look()
 
     def allows(self) -> BoolColumn:
-        """Rows where each claim has its volume, or may get one."""
+        """Rows where each claim is bound to a reachable volume or can get one."""
         return self._allowed
 
     def allows_at(self, rows: IntColumn) -> BoolColumn:
-        """The same of some rows."""
+        """Like `allows`, for some rows."""
         return self._allowed[rows]
 
     def refusals(self) -> Sequence[tuple[str, BoolColumn]]:
-        """For what is bound, and for what is not."""
+        """Rows by reason, for bound claims and for unbound claims."""
         return self._refused
 
     def add(self, row: int) -> IntColumn | None:
-        """Whoever shares the claims of the first goes where their volumes are reached."""
+        """Assumes volumes for the claims on this row. Pods with the same claims then need nodes that reach these
+        volumes.
+        """
         if not self._claims.delayed:
             return None
         if not self._is_forked:
@@ -408,7 +417,7 @@ class VolumeBindingFilter:
 
 
 def binding_filter(snapshot: Snapshot, shape: RequestShape) -> VolumeBindingFilter | AlwaysUnschedulable | None:
-    """Of a shape with claims."""
+    """Creates the filter if the shape has claims."""
     volumes = shape.pod_on_node.facts.volumes
     if not volumes.claims:
         return None
@@ -419,8 +428,10 @@ def binding_filter(snapshot: Snapshot, shape: RequestShape) -> VolumeBindingFilt
 
 
 def assume(snapshot: Snapshot, shape: RequestShape, row: int, count: int = 1) -> None:
-    """Suppose that the claims of so many of the shape get their volumes on a row that its guard allows; less than 0 =
-    they went.
+    """Records in the snapshot the volumes that the claims of `count` pods get on the row; a negative count removes
+    them.
+
+    The filter must allow the row.
     """
     volumes = shape.pod_on_node.facts.volumes
     if not volumes.claims:
@@ -435,7 +446,7 @@ def assume(snapshot: Snapshot, shape: RequestShape, row: int, count: int = 1) ->
 
 
 def chosen(nodes: NodeTable, assumptions: Assumptions, delayed: Sequence[Claim], row: int) -> list[tuple[str, Assumed]]:
-    """What each of the claims gets on a row that is allowed."""
+    """Returns the volume that each claim gets on an allowed row. An empty volume means that one is created."""
     if not delayed:
         return []
     node = nodes.rows.at(row)
@@ -449,7 +460,7 @@ def chosen(nodes: NodeTable, assumptions: Assumptions, delayed: Sequence[Claim],
 
 
 def _bound(nodes: NodeTable, claims: Sequence[Claim]) -> tuple[BoolColumn, BoolColumn]:
-    """Rows that do not reach a volume, and those where one is missed; the first claim that is refused tells."""
+    """Returns the rows that cannot reach a volume, and those that miss a volume. The first refused claim decides."""
     storage = nodes.pods_on_nodes.attachments.storage
     out_of_reach, vanished = (np.zeros(nodes.rows.size, dtype=np.bool_) for _ in range(2))
     for claim in claims:
@@ -462,7 +473,7 @@ def _bound(nodes: NodeTable, claims: Sequence[Claim]) -> tuple[BoolColumn, BoolC
 
 
 def _delayed(nodes: NodeTable, assumptions: Assumptions, claims: Sequence[Claim]) -> tuple[BoolColumn, BoolColumn]:
-    """Rows where no volume is free, and those where there is no space to make one."""
+    """Returns the rows without an available volume, and those without storage capacity to create one."""
     size = nodes.rows.size
     none_free, no_space = (np.zeros(size, dtype=np.bool_) for _ in range(2))
     if not claims:
@@ -486,7 +497,7 @@ def _delayed(nodes: NodeTable, assumptions: Assumptions, claims: Sequence[Claim]
 
 
 def _by_node(assumptions: Assumptions, claims: Sequence[Claim]) -> tuple[list[tuple[Claim, NodeId]], list[Claim]]:
-    """Claims for which a node was chosen, where a volume is made, and the others."""
+    """Splits the claims: those whose volume is created for a selected node, and the others."""
     on_nodes: list[tuple[Claim, NodeId]] = []
     waiting: list[Claim] = []
     for claim in claims:

@@ -23,9 +23,10 @@ IN_USE: Final = (
 
 
 class VolumeRestrictionsFilter:
-    """The disks and claims of a shape that others must not use, as a guard.
+    """Filter by disks and ReadWriteOncePod claims that other pods use.
 
-    `_users`: per row the disks of others that are in the way; `_elsewhere`: uses of its claims for one pod by others.
+    `_users`: number of conflicting disks per row. `_elsewhere`: uses of the shape's ReadWriteOncePod claims by other
+    pods.
     """
 
     __slots__ = ("_clashes", "_elsewhere", "_single", "_users")
@@ -53,20 +54,20 @@ class VolumeRestrictionsFilter:
         self._clashes = sum(_clash(volumes.disks, (disk,)) for disk in dict.fromkeys(volumes.disks))
 
     def allows(self) -> BoolColumn:
-        """Rows where no disk is in the way, if no claim is."""
+        """Rows without a conflicting disk. No row while another pod uses a ReadWriteOncePod claim of the shape."""
         return (self._users <= 0) & (self._elsewhere <= 0)
 
     def allows_at(self, rows: IntColumn) -> BoolColumn:
-        """The same of some rows."""
+        """Like `allows`, for some rows."""
         return (self._users[rows] <= 0) & (self._elsewhere <= 0)
 
     def refusals(self) -> Sequence[tuple[str, BoolColumn]]:
-        """Where a disk is in the way; else everywhere if a claim is."""
+        """Rows with a conflicting disk, and all other rows if a claim is in use."""
         free = self._users <= 0
         return (DISK, ~free), (IN_USE, free & (self._elsewhere > 0))
 
     def add(self, row: int) -> IntColumn | None:
-        """One more uses its disks there, and its claims."""
+        """Marks the disks of the row and the claims as used."""
         self._users[row] += self._clashes
         self._elsewhere += int(self._single)
         return np.arange(len(self._users)) if self._single else np.array([row], dtype=np.int64)
@@ -75,7 +76,7 @@ class VolumeRestrictionsFilter:
 def restrictions_filter(
     snapshot: Snapshot, shape: RequestShape
 ) -> VolumeRestrictionsFilter | AlwaysUnschedulable | None:
-    """Of a shape with disks or claims."""
+    """Creates the filter if the shape has disks or claims."""
     volumes = shape.pod_on_node.facts.volumes
     if not volumes.claims and not volumes.disks:
         return None
@@ -99,7 +100,7 @@ TOO_MANY: Final = "node(s) exceed max volume count"
 
 
 class NodeVolumeLimitsFilter:
-    """The volumes of a shape, as a guard."""
+    """Filter by the number of volumes that a driver can attach to a node."""
 
     __slots__ = ("_full",)
 
@@ -121,25 +122,25 @@ class NodeVolumeLimitsFilter:
             self._full |= (more > 0) & (used + more > limits)
 
     def allows(self) -> BoolColumn:
-        """Rows that can attach them."""
+        """Rows that can attach the volumes."""
         return ~self._full
 
     def allows_at(self, rows: IntColumn) -> BoolColumn:
-        """The same of some rows."""
+        """Like `allows`, for some rows."""
         return ~self._full[rows]
 
     def refusals(self) -> Sequence[tuple[str, BoolColumn]]:
-        """Rows that cannot."""
+        """Rows that cannot attach the volumes."""
         return ((TOO_MANY, self._full),)
 
     def add(self, row: int) -> IntColumn | None:
-        """One more of the shape shares what is attached for it."""
+        """Opens the row: further pods of the shape share the attached volumes."""
         self._full[row] = False
         return np.array([row], dtype=np.int64)
 
 
 def limits_filter(snapshot: Snapshot, shape: RequestShape) -> NodeVolumeLimitsFilter | None:
-    """Of a shape with volumes that count."""
+    """Creates the filter if the shape has volumes with an attach limit."""
     volumes = shape.pod_on_node.facts.volumes
     if not volumes.claims and not volumes.attached:
         return None
@@ -157,7 +158,7 @@ def _by_driver(handles: frozenset[VolumeHandle]) -> dict[str, set[VolumeHandle]]
 
 
 def _planned(snapshot: Snapshot) -> dict[int, Counter[Volumes]]:
-    """By row, how many more pods with which volumes the plan has there; less than 0 = went."""
+    """Returns the number of planned pods per row and volumes; a negative number is a removal."""
     found: dict[int, Counter[Volumes]] = {}
     for pod_on_node, rows in snapshot.came():
         volumes = pod_on_node.facts.volumes
@@ -170,7 +171,7 @@ def _planned(snapshot: Snapshot) -> dict[int, Counter[Volumes]]:
 ZONE_CONFLICT: Final = "node(s) had no available volume zone"
 _ZONE, _REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 
-#: Each label by its name of now; the old names first.
+#: Current name of each label; deprecated names first.
 _LABELS: Final = {
     "failure-domain.beta.kubernetes.io/zone": _ZONE,
     "failure-domain.beta.kubernetes.io/region": _REGION,
@@ -180,12 +181,12 @@ _LABELS: Final = {
 
 _BETWEEN: Final = "__"
 
-#: A label and its values.
+#: A label and its allowed values.
 _Topology = tuple[str, tuple[str, ...]]
 
 
 class VolumeZoneFilter:
-    """The zones of a shape's volumes, as a guard; nothing that is placed changes them."""
+    """Filter by the zones and regions of bound volumes. Planned placements do not change it."""
 
     __slots__ = ("_allowed",)
 
@@ -193,24 +194,24 @@ class VolumeZoneFilter:
         self._allowed = allowed
 
     def allows(self) -> BoolColumn:
-        """Rows in all of them, or in none that is known."""
+        """Rows in the zones and regions of all volumes, and rows of nodes without any zone or region label."""
         return self._allowed
 
     def allows_at(self, rows: IntColumn) -> BoolColumn:
-        """The same of some rows."""
+        """Like `allows`, for some rows."""
         return self._allowed[rows]
 
     def refusals(self) -> Sequence[tuple[str, BoolColumn]]:
-        """The others."""
+        """Rows in other zones or regions."""
         return ((ZONE_CONFLICT, ~self._allowed),)
 
     def add(self, row: int) -> IntColumn | None:
-        """No matter."""
+        """Changes nothing."""
         return None
 
 
 def zone_filter(snapshot: Snapshot, shape: RequestShape) -> VolumeZoneFilter | AlwaysUnschedulable | None:
-    """Of a shape with volumes that say where they are."""
+    """Creates the filter if the shape has bound volumes with zone or region labels."""
     volumes = shape.pod_on_node.facts.volumes
     if not volumes.claims:
         return None
