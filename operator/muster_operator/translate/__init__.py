@@ -1,4 +1,4 @@
-"""Raw Kubernetes objects become values here. Defaults for absent, null or empty fields are decided here only.
+"""Translation of raw Kubernetes objects into the values of ``model``. Only this package decides defaults of fields.
 
 Read ``values``, ``pods`` and ``gangs``, then ``constraints``, ``pod_classes``, ``nodes``, ``storage``.
 """

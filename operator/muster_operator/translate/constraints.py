@@ -1,4 +1,4 @@
-"""Scheduling constraints of a pod as tags."""
+"""Scheduling constraints of a pod or a task group as tags of its request: canonical JSON, see muster_si.keys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from muster_operator.translate.values import (
 
 
 def _restarts_all(spec: Raw) -> bool:
-    """KEP-5532: a container that exits in a certain way restarts the whole pod."""
+    """KEP-5532: a container restart policy rule restarts all containers of the pod."""
     return any(
         rule.get("action") == "RestartAllContainers"
         for field in ("containers", "initContainers")
@@ -32,7 +32,7 @@ def _restarts_all(spec: Raw) -> bool:
 
 
 def _is_on_the_host_with_users_of_its_own(spec: Raw) -> bool:
-    """KEP-5607: the node's network, but not its user namespace."""
+    """KEP-5607: the pod uses the host's network and its own user namespace."""
     return spec.get("hostNetwork") is True and spec.get("hostUsers") is False
 
 
@@ -43,7 +43,7 @@ _FEATURES: Final[Mapping[str, Callable[[Raw], bool]]] = {
 
 
 def required_features(spec: Raw) -> list[str]:
-    """Their names in order; of nearly every pod there are none."""
+    """Names of the node features that the pod needs, sorted (NodeDeclaredFeatures). Empty for nearly every pod."""
     return [name for name, is_required in _FEATURES.items() if is_required(spec)]
 
 
@@ -60,14 +60,14 @@ def _requirement(raw: Raw) -> Raw:
 
 
 def node_term(raw: Raw) -> Raw:
-    """A term of a node selector or of a node preference."""
+    """Translates a term of a required or preferred node affinity."""
     return {
         field: [_requirement(entry) for entry in objects(raw.get(field))] for field in _TERM_FIELDS if raw.get(field)
     }
 
 
 def _required(spec: Raw) -> Raw | None:
-    """The required node affinity as written, None when there is none."""
+    """The required node affinity as written, or None."""
     node_affinity = mapping(mapping(spec.get("affinity")).get("nodeAffinity"))
     required = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     return required if isinstance(required, dict) else None
@@ -78,7 +78,7 @@ def _terms(required: Raw) -> list[Raw]:
 
 
 def _parts(spec: Raw) -> Raw:
-    """What the pod says of nodes, as written; what says nothing is left out."""
+    """The raw node constraints of the pod, without empty fields."""
     parts = {field: spec[field] for field in ("nodeSelector", "tolerations") if spec.get(field)}
     if "affinity" in spec and (required := _required(spec)) is not None:
         parts["required"] = required
@@ -108,24 +108,24 @@ _memoized_node_constraints_tag: Final = memoized("node constraints", _node_const
 
 
 def constraints_tag(spec: Raw) -> str:
-    """The tag's value, empty when the pod may go anywhere. ``spec`` is a pod's or a task group's.
+    """Value of the tag for node constraints; empty if the pod has none. ``spec`` is that of a pod or a task group.
 
     Raises:
-        BadInputError: the facts cannot be written as JSON.
+        BadInputError: the constraints cannot be written as JSON or are too large.
     """
     parts = _parts(spec)
     return _memoized_node_constraints_tag(parts) if parts else ""
 
 
 def required_node(metadata: Raw, spec: Raw) -> str:
-    """The one node that a DaemonSet's pod is made for, empty for others (contract 1.9)."""
+    """The only node that a DaemonSet pod can run on; empty for other pods. As in YuniKorn."""
     if not any(owner.get("kind") == "DaemonSet" for owner in objects(metadata.get("ownerReferences"))):
         return ""
     names: set[str] = set()
     for term in _terms(_required(spec) or {}):
         named = [set(one["values"]) for one in term.get("matchFields", []) if _is_name(one)]
         if not named:
-            return ""  # this term is for nodes of any name
+            return ""  # this term does not name a node
         names |= set.intersection(*named)
     return names.pop() if len(names) == 1 else ""
 
@@ -143,7 +143,7 @@ def _preferred(spec: Raw) -> list[Any]:
 
 
 def _normal(image: str) -> str:
-    """The name as nodes report it: what has neither tag nor digest after its last part is ``:latest``.
+    """The image name as nodes report it: a name without tag and digest gets the tag ``:latest``.
 
     Source: kube-scheduler, ImageLocality.
     """
@@ -151,7 +151,7 @@ def _normal(image: str) -> str:
 
 
 def _images(spec: Raw) -> tuple[str, ...]:
-    """As written, one for each container that runs at any time."""
+    """Images of containers and init containers, as written."""
     return tuple(
         [
             name
@@ -167,7 +167,7 @@ _of_images: Final[TranslationCache[str]] = TranslationCache()
 
 
 def _only(images: tuple[str, ...]) -> str:
-    """The tag of the many pods that say nothing else; the order of images says nothing."""
+    """The tag of a pod that has no preferences except its images, which is true of most pods. Order does not matter."""
     if not images:
         return ""
     written = "\0".join(images).encode("utf-8", "replace")
@@ -179,7 +179,7 @@ def _normals(names: Iterable[str]) -> list[str]:
 
 
 def _volume_images(spec: Raw) -> list[str]:
-    """Those of volumes of kind ``image`` (KEP-4639)."""
+    """Images of volumes of kind ``image`` (KEP-4639)."""
     names = [
         text(mapping(volume["image"]).get("reference")) for volume in objects(spec.get("volumes")) if "image" in volume
     ]
@@ -201,10 +201,10 @@ _memoized_node_preferences_tag: Final = memoized("node preferences", _node_prefe
 
 
 def preferences_tag(spec: Raw) -> str:
-    """The tag's value, empty when the pod prefers nothing.
+    """Value of the tag for images and preferred node affinity; empty if the pod has neither.
 
     Raises:
-        BadInputError: the facts cannot be written as JSON.
+        BadInputError: the preferences cannot be written as JSON or are too large.
     """
     images = _images(spec)
     parts: Raw = {}
@@ -217,7 +217,7 @@ def preferences_tag(spec: Raw) -> str:
     return _memoized_node_preferences_tag({**parts, "images": _normals(images)})
 
 
-_ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - what Kubernetes calls every address of a node
+_ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - Kubernetes' name of all addresses of a node
 _MAX_PORT: Final = 65_535
 
 
@@ -238,7 +238,7 @@ def _of(spec: Raw) -> Iterator[tuple[str, str, int]]:
 
 
 def ports_tag(spec: Raw) -> str:
-    """The tag's value, each port once, in order; empty for the many pods that have none.
+    """Value of the tag for host ports, sorted and without duplicates; empty if the pod has none.
 
     Raises:
         BadInputError: an address cannot be written as JSON.
@@ -256,7 +256,7 @@ _OPERATORS: Final = {"matchLabelKeys": "In", "mismatchLabelKeys": "NotIn"}
 
 
 def _selector(value: Any) -> Raw | None:
-    """A label selector, None where there is none."""
+    """Translates a label selector. Returns None if there is none."""
     if not isinstance(value, dict):
         return None
     selector: Raw = {}
@@ -279,21 +279,23 @@ def _keys(raw: Raw, field: str) -> list[str]:
 
 
 def _merge(selector: Raw | None, additions: Iterable[Raw]) -> None:
-    """Let the selector ask for these too. Without a selector nothing matches, whatever is added."""
+    """Adds requirements to the selector. A missing selector stays missing, because it matches no pod."""
     if selector is not None and (added := list(additions)):
         selector["matchExpressions"] = [*selector.get("matchExpressions", []), *added]
 
 
 def _of_labels(raw: Raw, labels: Mapping[str, str], field: str) -> Iterator[Raw]:
-    """The pod's own labels of the named keys as expressions."""
+    """One requirement per label key of ``field`` that the pod has."""
     for key in _keys(raw, field):
         if key in labels:
             yield {"key": key, "operator": _OPERATORS[field], "values": [labels[key]]}
 
 
 def _term(where: str, raw: Raw, namespace: str, labels: Mapping[str, str]) -> Raw:
-    """A term of affinity. Where the API server has merged the label keys when the pod was made, that stands: later
-    labels of the pod change nothing. In a task group nobody has.
+    """Translates a term of inter-pod (anti-)affinity.
+
+    The API server merges ``matchLabelKeys`` into the selector when the pod is created, and later label changes have no
+    effect. Keys that are already in the selector are therefore not added. Terms of a task group are never merged.
     """
     term: Raw = {"topologyKey": _topology_key(where, raw)}
     selector = _selector(raw.get("labelSelector"))
@@ -321,7 +323,7 @@ def _topology_key(where: str, raw: Raw) -> str:
 
 
 def _spread(index: int, raw: Raw, labels: Mapping[str, str]) -> Raw:
-    """A spread constraint with its defaults. kube-scheduler merges the label keys itself, with the labels of now."""
+    """Translates a spread constraint. Like kube-scheduler, merges ``matchLabelKeys`` with the pod's current labels."""
     found: Raw = {
         "maxSkew": max(integer(raw.get("maxSkew"), 1), 1),
         "topologyKey": _topology_key(f"topologySpreadConstraints[{index}]", raw),
@@ -368,7 +370,7 @@ _memoized_inter_pod_tag: Final = memoized("pod affinity and topology spread cons
 
 
 def _looks_at_labels(parts: Raw) -> bool:
-    """Whether any term names labels of the pod itself: only then do pods of other labels have other facts."""
+    """Whether a term uses labels of the pod itself. If not, pods with other labels share the cached tag."""
     terms = [term for kind in _KINDS for term in objects(mapping(parts.get(kind)).get(_REQUIRED))]
     terms += [
         mapping(entry.get("podAffinityTerm"))
@@ -379,10 +381,12 @@ def _looks_at_labels(parts: Raw) -> bool:
 
 
 def pod_constraints_tag(spec: Raw, namespace: str, labels: Mapping[str, str]) -> str:
-    """The tag's value, empty when the pod does not mind who is near. ``spec`` is a pod's or a task group's.
+    """Value of the tag for inter-pod affinity and topology spread; empty if there is none.
+
+    ``spec`` is that of a pod or a task group.
 
     Raises:
-        BadInputError: a topology key is missing, or the facts cannot be written as JSON.
+        BadInputError: a topology key is missing, or the terms cannot be written as JSON or are too large.
     """
     parts: Raw = {}
     if "affinity" in spec:

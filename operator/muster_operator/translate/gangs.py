@@ -1,4 +1,4 @@
-"""Gang definitions and placeholder pods."""
+"""Gang definitions from pod annotations, and the placeholder pods of a gang."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from muster_operator.translate.constraints import constraints_tag, pod_constrain
 from muster_operator.translate.values import Raw, TranslationCache, amount, canonical, canonical_name, nanos, text_bytes
 from muster_si import keys
 
-#: 31 years: more is a typing error, and would not fit the core's clock.
+#: About 31 years. A larger value is a mistake and would overflow the core's timers.
 _MAX_SECONDS: Final = 10**9
 _TIMEOUT: Final = "placeholderTimeoutInSeconds"
 _WAIT: Final = "gangWaitTimeoutInSeconds"
@@ -52,9 +52,10 @@ _LABEL_KEY: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """Milliseconds, 0 = the core's default. ``placement``: None = the configuration's.
+    """Parameters of a gang. Times in milliseconds, 0 = the default of the core.
 
-    ``warnings`` name the parameter, the problem and what was taken.
+    ``placement`` is None if the configured default applies. ``warnings`` name the parameter, the problem and the value
+    that is used instead.
     """
 
     style: str = keys.STYLE_SOFT
@@ -66,7 +67,7 @@ class Parameters:
 
 
 def _milliseconds(name: str, value: str, warnings: list[str]) -> int:
-    """Whole seconds as milliseconds; what cannot be read counts as 0 = default."""
+    """Converts whole seconds to milliseconds. Adds a warning and returns 0 (the default) for any other text."""
     if value.isascii() and value.isdigit() and len(value) <= 19 and int(value) <= _MAX_SECONDS:
         return int(value) * 1000
     warnings.append(f'{name}: "{value[:40]}" is not a number of seconds; the default is used, write a whole number')
@@ -89,7 +90,7 @@ def _placement(value: str, default: Placement, warnings: list[str]) -> Placement
 
 
 def _topology(pairs: dict[str, str], warnings: list[str]) -> Topology:
-    """Of the label that the gang is packed by; ``preferred`` where no mode is given."""
+    """The topology that the gang is packed by. The default mode is ``preferred``."""
     key, mode = pairs.get(_TOPOLOGY, ""), pairs.get(_TOPOLOGY_MODE, "preferred")
     if mode not in _MODES:
         warnings.append(f'{_TOPOLOGY_MODE}: "{mode[:40]}" is unknown; preferred is used, write required or preferred')
@@ -133,9 +134,9 @@ def _report_unknown(pairs: dict[str, str], warnings: list[str]) -> None:
 
 
 def read_parameters(text: str, default: Placement = Placement.RESERVE) -> Parameters:
-    """The parameters of an annotation's text; unknown names are reported and ignored.
+    """Parses the annotation `schedulingPolicyParameters`. As in YuniKorn, unknown names are ignored.
 
-    ``default``: the configuration's placement, which a warning names.
+    ``default``: the configured placement, which a warning about an unknown placement names.
     """
     warnings: list[str] = []
     pairs = _pairs(text, warnings)
@@ -165,7 +166,7 @@ def _no_constant(constant: str) -> NoReturn:
 
 
 def _decoded(text: str) -> Any:
-    """The JSON value; numbers with a point stay text, so that no digit is lost."""
+    """Parses the JSON. Numbers with a decimal point stay text, so that no digit is lost."""
     if (size := text_bytes(text)) > limits.TASK_GROUPS_BYTES:
         problem = f"{size} bytes, more than {limits.TASK_GROUPS_BYTES}"
         raise BadInputError(_FIELD, problem, "define fewer or smaller groups")
@@ -181,7 +182,7 @@ def _decoded(text: str) -> Any:
 
 
 def _check_depth(value: Any) -> None:
-    """Breadth first, so that depth costs no stack (semantics 26)."""
+    """Checks breadth first, because recursion could exceed the stack limit."""
     level: list[Any] = [value]
     for _ in range(_MAX_DEPTH):
         level = [
@@ -222,7 +223,7 @@ def _min_member(where: str, value: Any) -> int:
 
 
 def _min_resource(where: str, value: Any) -> tuple[dict[str, int], dict[str, str]]:
-    """One member in the scheduler's units, and as written under Kubernetes' names."""
+    """Resources of one member: in the scheduler's units, and as written with Kubernetes' names."""
     field = f"{where}.minResource"
     if not isinstance(value, dict):
         problem = "is missing" if value is None else "is not an object"
@@ -263,7 +264,7 @@ def _pod_fields(where: str, raw: Raw) -> Raw:
 
 
 def _check_company(where: str, fields: Raw) -> None:
-    """What the API server would refuse of every placeholder is better told now."""
+    """Reports now the affinity errors for which the API server would reject each placeholder later."""
     try:
         pod_constraints_tag(fields, "", {})
     except BadInputError as error:
@@ -301,7 +302,7 @@ def _groups(text: str) -> tuple[TaskGroup, ...]:
         problem = f"{len(value)} task groups, more than {limits.GANG_GROUPS}"
         raise BadInputError(_FIELD, problem, "merge task groups with equal members")
     _check_depth(value)
-    canonical(_FIELD, value)  # nothing in it may be unwritable
+    canonical(_FIELD, value)  # raises if a part cannot be written as JSON
     groups = tuple(_group(index, entry) for index, entry in enumerate(value))
     seen: set[str] = set()
     for index, group in enumerate(groups):
@@ -312,10 +313,10 @@ def _groups(text: str) -> tuple[TaskGroup, ...]:
 
 
 def placeholder_ask(groups: tuple[TaskGroup, ...]) -> dict[str, int]:
-    """What all placeholders ask for together, their pods included (contract 1.3).
+    """Resources of all placeholders together, including one `pods` each.
 
     Raises:
-        BadInputError: it does not fit 64 bits, or there are more members than GANG_MEMBERS.
+        BadInputError: a sum does not fit 64 bits, or there are more members than GANG_MEMBERS.
     """
     total: dict[str, int] = {}
     for index, group in enumerate(groups):
@@ -331,9 +332,9 @@ def placeholder_ask(groups: tuple[TaskGroup, ...]) -> dict[str, int]:
 
 
 def read_gang(source: GangSource, default: Placement = Placement.RESERVE) -> GangDefinition | GangProblem | None:
-    """The gang that a pod defines, what is wrong with it, or None when it defines none.
+    """Reads the gang that a pod defines. Returns a problem if the definition is invalid, None if there is none.
 
-    ``default``: the placement of a gang that names none.
+    ``default``: the placement of a gang that does not specify one.
     """
     if source.problem:
         return GangProblem(source.problem)
@@ -344,7 +345,7 @@ def read_gang(source: GangSource, default: Placement = Placement.RESERVE) -> Gan
 
 
 def _weight(found: GangDefinition | GangProblem) -> int:
-    """Bytes, as measured of gangs with a node selector and a toleration a group; a problem quotes what it is about."""
+    """Estimated bytes of a cache entry, measured with one node selector and one toleration per group."""
     return 1024 + 2048 * len(found.groups) if isinstance(found, GangDefinition) else 1024
 
 
@@ -376,25 +377,26 @@ _TAIL: Final = 10
 _ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9-]")
 
-#: The object of a deleted placeholder stays until the kubelet has ended its container: only then does the node have the
-#: room, and the devices, that the replacement is bound for. With 0 the object would go first.
+#: A grace period above 0 keeps the object of a deleted placeholder until the kubelet has stopped its container. Only
+#: then are the resources and devices free for the replacement pod. With 0 the object would be removed first.
 GRACE_S: Final = 1
 
-#: Placeholders run nothing, so a service mesh adds no sidecar to them. A task group may say otherwise.
+#: Placeholders run no workload, so service meshes must not inject a sidecar. A task group can override this.
 _NO_INJECTION: Final = {"sidecar.istio.io/inject": "false", "linkerd.io/inject": "disabled"}
 
 #: The container that requests the resources.
 PLACEHOLDER_CONTAINER: Final = "pause"
 
-#: Names of placeholders begin with it.
+#: Prefix of the names of placeholders.
 PLACEHOLDER_PREFIX: Final = "tg-"
 _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 
 
 def _tail(owner: PodUid, app: str, group: str, ordinal: int) -> str:
-    """Ten characters that follow from the member alone.
+    """Ten characters that depend on the member only.
 
-    Creating the same member twice, also after a crash, meets its own name and not a second pod.
+    A second attempt to create the same member, for example after a crash, therefore conflicts with the existing name
+    and creates no second pod.
 
     Differs: the tail of a placeholder's name is computed; YuniKorn's is random, so that a lost answer leaves a surplus
     pod behind.
@@ -409,23 +411,23 @@ def _tail(owner: PodUid, app: str, group: str, ordinal: int) -> str:
 
 
 def placeholder_name(owner: PodUid, app: str, group: str, ordinal: int) -> str:
-    """``tg-<app>-<group>-<tail>``; characters that no pod name may hold are replaced by a dash."""
+    """``tg-<app>-<group>-<tail>``. Characters that are invalid in a pod name become a dash."""
     app_part, group_part = _name_part(app, _APP_PART), _name_part(group, _GROUP_PART)
     return f"{PLACEHOLDER_PREFIX}{app_part}-{group_part}-{_tail(owner, app, group, ordinal)}"
 
 
 def _name_part(text: str, length: int) -> str:
-    """The beginning of a text as a part of a pod's name. Cut last: lower case may be longer than what it is made of."""
+    """The start of a text as part of a pod name. It is cut again at the end, because lower case can be longer."""
     return _NOT_IN_NAMES.sub("-", text[:length].lower())[:length]
 
 
 def requests_text(group: TaskGroup) -> str:
-    """The requests of a member as they are signed: a LimitRange may add others to the placeholder."""
+    """The requests of a member as JSON. The signature covers this text, because a LimitRange can change the pod."""
     return orjson.dumps(dict(group.requests), option=orjson.OPT_SORT_KEYS).decode()
 
 
 def placeholder_labels(group: TaskGroup, app: str, queue: str) -> dict[str, str]:
-    """Ours win over the group's; a value that no label may hold is not among them."""
+    """Labels of the group plus the application and queue labels, which take precedence if they are valid values."""
     labels = dict(group.labels)
     for key, value in ((names.LABEL_APP_ID, app), (names.LABEL_QUEUE, queue)):
         labels.pop(key, None)
@@ -435,7 +437,7 @@ def placeholder_labels(group: TaskGroup, app: str, queue: str) -> dict[str, str]
 
 
 def _labels_and_annotations(spec: PlaceholderSpec) -> tuple[dict[str, str], dict[str, str]]:
-    """A value that no label may hold goes into the annotation of the same key.
+    """Labels and annotations of a placeholder. A value that is invalid as a label becomes an annotation instead.
 
     Differs: placeholders have no ``task-groups``, which YuniKorn copies to each of them; the originator has it.
     """
@@ -502,10 +504,11 @@ def _container(spec: PlaceholderSpec, settings: Settings) -> Raw:
 
 
 def placeholder_body(spec: PlaceholderSpec, settings: Settings) -> Raw:
-    """The pod to POST, with ``PLACEHOLDER_FIELD_MANAGER`` as its field manager.
+    """The pod to create, with ``PLACEHOLDER_FIELD_MANAGER`` as field manager.
 
-    The owner is always the originator: with it the garbage collector takes every placeholder, also where Muster is
-    gone. Its own controller would outlive it. The signature shows that the pod is ours (agent/trust).
+    The owner is always the originator, so that the garbage collector deletes every placeholder even if Muster has been
+    uninstalled. The originator's controller would live longer. The signature proves that Muster created the pod
+    (controller/trust.py).
 
     Differs: no service account token and no service variables; the pause process has no use for them, and in a
     namespace of thousands of services they keep it from starting.

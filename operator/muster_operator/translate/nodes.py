@@ -1,4 +1,4 @@
-"""Nodes, namespaces and priority classes."""
+"""Nodes, namespaces and priority classes as values of ``model``."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from muster_operator.translate.values import (
 )
 from muster_si import keys
 
-#: Characters of JSON that the core reads of one value, less what a name may need to be quoted.
+#: Characters of the images attribute. The core accepts more; the difference covers quotes in names.
 _MAX_TEXT: Final = 250_000
 
-#: What stands around a name and its size: quotes, colon, comma and 19 digits.
+#: Characters in addition to a name: quotes, colon, comma and a size of up to 19 digits.
 _AROUND: Final = 23
 
-#: Distinct lists remembered; beyond it the memo starts again. A node has one.
+#: Distinct image lists in the cache, which is cleared if it is full. Each node has one list.
 _REMEMBERED: Final = 8192
 
 
 def _attribute(images: Any) -> str:
-    """The largest images first, until the text is long enough: small ones matter to nobody."""
+    """Image sizes by name as JSON. Keeps the largest images if there are too many for the limit."""
     sizes: dict[str, int] = {}
     left = _MAX_TEXT
     for image in sorted(objects(images), key=_size, reverse=True):
@@ -55,7 +55,7 @@ def _attribute(images: Any) -> str:
 
 
 def _text(sizes: dict[str, int]) -> str:
-    """Canonical; remembered by the list that it is of, and nowhere else."""
+    """Canonical JSON. It is not cached here, because the list that it is built from is the cache key."""
     return orjson.dumps(sizes, option=orjson.OPT_SORT_KEYS).decode()
 
 
@@ -64,7 +64,7 @@ def _size(image: Raw) -> int:
 
 
 class _Lists:
-    """Lists that were read before, by digest: the lists themselves are long."""
+    """Cache of image attributes by the digest of the raw list, because the lists are long."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, str] = {}
@@ -86,16 +86,16 @@ _LISTS: Final = _Lists()
 
 
 def images_attribute(status: Raw) -> str:
-    """The attribute's value, empty for a node that reports no image."""
+    """Value of the images attribute; empty for a node that reports no image."""
     images = status.get("images")
     return _LISTS.attribute(images) if images else ""
 
 
-#: Longest name of anything in the interface (semantics 3); Kubernetes lets extended resources have 317 characters.
+#: Longest resource name in the Scheduler Interface. Kubernetes allows 317 characters for extended resources.
 _MAX_NAME: Final = 256
 _RACK: Final = "/rack-default"
 
-#: Well-known labels that have an attribute of their own in the interface (seed 003).
+#: Well-known labels that the Scheduler Interface carries as attributes of their own.
 _LABEL_ATTRIBUTES: Final = {
     "kubernetes.io/arch": keys.ARCH,
     "kubernetes.io/os": keys.OS,
@@ -107,9 +107,9 @@ _TAINT_FIELDS: Final = ("key", "value", "effect")
 
 
 def _capacity(status: Raw) -> dict[str, int]:
-    """Allocatable in the scheduler's units; an amount that cannot be read offers nothing.
+    """Allocatable resources in the scheduler's units. An invalid quantity counts as 0.
 
-    A name that the interface does not carry is left out: for it the core would refuse the whole node.
+    Names that are too long for the Scheduler Interface are left out, because the core would reject the whole node.
     """
     capacity: dict[str, int] = {}
     for resource, quantity in mapping(status.get("allocatable")).items():
@@ -160,7 +160,7 @@ def _attributes(name: str, raw: Raw, settings: Settings) -> dict[str, str]:
 
 
 def read_node(raw: Raw, settings: Settings) -> Node | None:
-    """The node, None for an object that is no node."""
+    """Translates a node. Returns None if the object has no name."""
     metadata = mapping(raw.get("metadata"))
     name = text(metadata.get("name"))
     if not name:
@@ -175,9 +175,9 @@ def read_node(raw: Raw, settings: Settings) -> Node | None:
 
 
 def _quota(annotation: str, quantities: Mapping[str, object], sign: str = ": ") -> str:
-    """The quota as the tag carries it: the Resource message of the interface, in canonical JSON.
+    """The quota as canonical JSON of the interface's Resource message.
 
-    ``sign`` stands between annotation and resource where one of them is named.
+    ``sign`` separates annotation and resource in error messages.
     """
     amounts: dict[str, dict[str, int]] = {}
     for resource, quantity in quantities.items():
@@ -202,7 +202,7 @@ def _decoded(annotation: str, written: str) -> dict[str, object]:
 
 
 def _quota_tag(annotations: dict[str, str]) -> str:
-    """The namespace's quota, from the annotation in force or the deprecated pair (contract 1.6)."""
+    """The namespace's quota: ``namespace.quota``, or else the deprecated annotations for CPU and memory."""
     written = annotations.get(names.ANNOTATION_NAMESPACE_QUOTA)
     if written:
         return _quota(names.ANNOTATION_NAMESPACE_QUOTA, _decoded(names.ANNOTATION_NAMESPACE_QUOTA, written))
@@ -233,7 +233,7 @@ _READERS = {
 
 
 def read_namespace(raw: Raw) -> Namespace | None:
-    """The namespace, None for an object that is none."""
+    """Translates a namespace. Returns None if the object has no name."""
     metadata = mapping(raw.get("metadata"))
     name = text(metadata.get("name"))
     if not name:
@@ -256,7 +256,7 @@ def read_namespace(raw: Raw) -> Namespace | None:
 
 
 def read_priority_class(raw: Raw) -> PriorityClassSeen | None:
-    """The priority class, None for an object that is none. Only "false" opts out (contract 1.7)."""
+    """Translates a priority class. Returns None if the object has no name. As in YuniKorn, only "false" opts out."""
     metadata = mapping(raw.get("metadata"))
     name = text(metadata.get("name"))
     if not name:

@@ -1,4 +1,4 @@
-"""Pods: application, queue, user, resource requests, constraints."""
+"""Pods as values of ``model``: application, queue, user, resource requests and constraints."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _read(field: str, raw: Raw) -> Nanos:
 
 
 def _is_resize_infeasible(status: Raw) -> bool:
-    """Kubernetes 1.33 and later say it in a condition, those before in ``status.resize``."""
+    """Kubernetes 1.33 and later report it as a condition, earlier versions in ``status.resize``."""
     for condition in objects(status.get("conditions")):
         if condition.get("type") == "PodResizePending":
             return condition.get("reason") == "Infeasible"
@@ -70,9 +70,10 @@ def _is_resize_infeasible(status: Raw) -> bool:
 
 
 def _in_force(field: str, written: Nanos, status: Raw | None, *, infeasible: bool) -> Nanos:
-    """The largest of what is written, granted and in force; a resize that cannot be is not counted.
+    """The maximum of the requested, allocated and actual resources. An infeasible resize does not count.
 
-    ``status``: of the container, or of a pod with resources of its own. Without ``resources`` it says nothing.
+    ``status`` is that of a container, or of a pod with pod-level resources. Without ``resources`` it is ignored.
+    Source: Kubernetes, resource helpers ``PodRequests``.
     """
     resources = status.get("resources") if status is not None else None
     if status is None or not isinstance(resources, dict):
@@ -87,7 +88,7 @@ def _is_sidecar(container: Raw) -> bool:
 
 
 class _Containers:
-    """What single containers of one pod take, in its present state."""
+    """Resource requests of the containers of one pod, with its current status."""
 
     def __init__(self, status: Raw) -> None:
         self.infeasible = _is_resize_infeasible(status)
@@ -102,9 +103,9 @@ class _Containers:
 
 
 def _of_containers(spec: Raw, containers: _Containers) -> Nanos:
-    """All that run side by side, or the peak while the pod starts, whichever is larger.
+    """The sum of all containers and sidecars, or the peak during initialization if that is larger.
 
-    While an init container runs, the sidecars before it run too. Only sidecars can be resized.
+    While an init container runs, the sidecars before it run too. Of the init containers only sidecars can be resized.
     """
     total: Nanos = {}
     for container in objects(spec.get("containers")):
@@ -121,12 +122,12 @@ def _of_containers(spec: Raw, containers: _Containers) -> Nanos:
 
 
 def _may_be_of_the_pod(resource: str) -> bool:
-    """Whether Kubernetes reads the amount from the pod's own resources; others it ignores there."""
+    """Whether Kubernetes supports the resource at pod level. It ignores all others there."""
     return resource in {keys.CPU, keys.MEMORY} or resource.startswith("hugepages-")
 
 
 def _of_the_pod(spec: Raw, status: Raw, *, infeasible: bool) -> Nanos:
-    """What is written for the pod as a whole, in place of its containers' sum."""
+    """Pod-level requests, which replace the sum of the containers."""
     field = "pod resources"
     written = _read(field, mapping(mapping(spec.get("resources")).get("requests")))
     written = {name: amount for name, amount in written.items() if _may_be_of_the_pod(name)}
@@ -141,10 +142,10 @@ def _pod_nanos(spec: Raw, status: Raw) -> Nanos:
 
 
 def pod_resources(spec: Raw, status: Raw) -> dict[str, int]:
-    """What the pod takes, in the scheduler's units, itself included (``pods``: 1).
+    """Resources of the pod in the scheduler's units, including ``pods``: 1.
 
     Raises:
-        BadInputError: an amount is no quantity, negative, or larger than 64 bits.
+        BadInputError: an amount is not a quantity, is negative, or does not fit 64 bits.
     """
     result = {name: value for name, value in amounts(_pod_nanos(spec, status)).items() if value}
     for name, value in result.items():
@@ -154,10 +155,10 @@ def pod_resources(spec: Raw, status: Raw) -> dict[str, int]:
     return result
 
 
-#: ``OutOfcpu``, ``OutOfmemory``, ``OutOfpods``, ``OutOfnvidia.com/gpu``: what the kubelet counts otherwise than we do.
+#: Prefix of reasons such as ``OutOfcpu`` or ``OutOfnvidia.com/gpu``: the kubelet counts fewer free resources.
 _OUT_OF: Final = "OutOf"
 
-#: The other reasons with which a kubelet refuses a pod. ``Evicted`` and ``NodeShutdown`` end running pods too.
+#: The other reasons with which a kubelet rejects a pod. ``Evicted`` and ``NodeShutdown`` also end running pods.
 _REASONS: Final = frozenset(
     {
         "UnexpectedAdmissionError",
@@ -182,7 +183,7 @@ _CONTAINERS: Final = ("containerStatuses", "initContainerStatuses", "ephemeralCo
 
 
 def _has_run(status: Raw) -> bool:
-    """Whether any container of the pod was ever started."""
+    """Whether a container of the pod has ever started."""
     states = (
         mapping(container.get(state))
         for field in _CONTAINERS
@@ -193,9 +194,10 @@ def _has_run(status: Raw) -> bool:
 
 
 def kubelet_refusal(status: Raw) -> str:
-    """The kubelet's reason for a pod that it would not start; empty for every other pod.
+    """The kubelet's reason for rejecting the pod; empty for all other pods.
 
-    Such a pod is Failed permanently: whoever made it makes another. One that ran and was evicted then is not refused.
+    A rejected pod stays Failed, and its controller creates another. A pod that was evicted while running is not
+    rejected.
     """
     reason = text(status.get("reason"))
     is_refusal = reason in _REASONS or reason.startswith(_OUT_OF)
@@ -207,7 +209,7 @@ _NAMESPACE_IN_UNIQUE_ID: Final = 26
 _UNIQUE_MARK: Final = "-uniqueautogen"
 _NOBODY: Final = UserInfo()
 
-#: (where it is written, key); the first that is set wins.
+#: Sources of the application ID as (label or annotation, key). The first one that is set takes precedence.
 _APP_ID_PLACES: Final = (
     ("label", names.LABEL_APP_ID),
     ("annotation", names.LABEL_APP_ID),
@@ -225,7 +227,7 @@ _QUEUE_PLACES: Final = (
 def _first(
     what: str, places: tuple[tuple[str, str], ...], written: dict[str, dict[str, str]]
 ) -> tuple[str, tuple[str, ...]]:
-    """The winning value, and the losing ones that differ from it, as sentences."""
+    """The value of the first source that is set, and a warning for each other source with a different value."""
     found = [(where, key, written[where][key]) for where, key in places if written[where].get(key)]
     if not found:
         return "", ()
@@ -240,7 +242,7 @@ def _first(
 
 
 def written_app_id(metadata: Raw) -> str:
-    """The application id that labels or annotations name, empty = none."""
+    """The application ID in the labels or annotations; empty if there is none."""
     return _first("application id", _APP_ID_PLACES, _written(metadata))[0]
 
 
@@ -249,12 +251,15 @@ def _written(metadata: Raw) -> dict[str, dict[str, str]]:
 
 
 def shared_app_id(namespace: str) -> str:
-    """The application of all pods of a namespace that name none. May be a label's value, so it ends in no dash."""
+    """The application ID of all pods of a namespace without an ID of their own. A valid label value, as in YuniKorn."""
     return f"yunikorn-{namespace}-autogen"[:_MAX_APP_ID].rstrip("-")
 
 
 def unique_app_id(namespace: str) -> str:
-    """The application of one pod that names none and has no UID yet; the mark stands for the UID (contract 1.1)."""
+    """The application ID of a pod without an ID and, before its creation, without a UID. As in YuniKorn.
+
+    The suffix is replaced by the UID when the pod is read.
+    """
     return f"{namespace[:_NAMESPACE_IN_UNIQUE_ID]}{_UNIQUE_MARK}"
 
 
@@ -266,7 +271,7 @@ def _app_id(found: str, ref: PodRef, settings: Settings) -> str:
 
 
 def _stand_in(app: str) -> str:
-    """What takes the place of an application ID that is too long, for a pod that has its node already."""
+    """Replaces an application ID that is too long, for a pod that is bound already."""
     return f"too-long-{digest(app.encode('utf-8', 'replace')).hex()[:32]}"
 
 
@@ -286,7 +291,7 @@ def _refusal(app: str, queue: str, task_group: str) -> str:
 
 
 def _user(annotation: str) -> tuple[UserInfo, str]:
-    """The user, and what is wrong with an annotation that names none."""
+    """The user, and the problem of an annotation that cannot be used."""
     if not annotation:
         return _NOBODY, ""
     if (size := text_bytes(annotation)) > limits.USER_INFO_BYTES:
@@ -306,19 +311,19 @@ def _read_user(annotation: bytes) -> tuple[UserInfo, str]:
 
 
 def _weight(found: tuple[UserInfo, str]) -> int:
-    """Bytes of a user: the texts, and an object each."""
+    """Estimated bytes of a cache entry: the texts, and one object each."""
     return 256 + sum(64 + text_bytes(name) for name in (found[0].user, *found[0].groups, found[1]))
 
 
 _USERS: Final[TranslationCache[tuple[UserInfo, str]]] = TranslationCache(_weight)
 
-#: What pods say of gangs, once each, for as long as a pod says it: all members of a gang say the same.
+#: One shared object per gang definition, because all pods of a gang repeat it. Dropped with the last pod that uses it.
 _SOURCES: Final[WeakValueDictionary[bytes, GangSource]] = WeakValueDictionary()
 _NO_GANG: Final = GangSource()
 
 
 def _gang_source(annotations: dict[str, str]) -> GangSource:
-    """What the pod says of its gang; a text that is too long is not kept."""
+    """The gang annotations of the pod. A text that is too long is replaced by a problem."""
     groups = annotations.get(names.ANNOTATION_TASK_GROUPS, "")
     parameters = annotations.get(names.ANNOTATION_PARAMETERS, "")
     if not groups and not parameters:
@@ -344,14 +349,14 @@ def _ignored(problem: str) -> str:
 
 
 def _owner(metadata: Raw) -> PodUid | None:
-    """The pod that owns this one, if a pod does."""
+    """UID of the pod that owns this pod, or None."""
     for owner in objects(metadata.get("ownerReferences")):
         if owner.get("kind") == "Pod" and owner.get("apiVersion") == "v1":
             return PodUid(text(owner.get("uid")))
     return None
 
 
-#: Characters of a placeholder's requests that a text names.
+#: Characters of a placeholder's requests in a message.
 _MAX_TOLD_REQUESTS: Final = 200
 
 
@@ -360,9 +365,10 @@ def _thousandths(name: str, value: object) -> int:
 
 
 def _claim(metadata: Raw, spec: Raw, annotations: dict[str, str]) -> PlaceholderClaim | None:
-    """What a pod says that claims to be a placeholder; None = it has no owner, or does not say its requests.
+    """Data of a pod that is marked as a placeholder. Returns None if it has no owner or no valid requests annotation.
 
-    Resources that it does not mention may have been added by a LimitRange. Kubernetes rounds all up to thousandths.
+    A LimitRange can add other resources to the pod, so that only the listed resources are compared. Kubernetes rounds
+    amounts up to thousandths.
     """
     owner = _owner(metadata)
     stated = annotations.get(names.ANNOTATION_PLACEHOLDER_REQUESTS, "")
@@ -382,13 +388,13 @@ def _claim(metadata: Raw, spec: Raw, annotations: dict[str, str]) -> Placeholder
 
 
 def signature(annotations: Mapping[str, str], key: str) -> str:
-    """A signature of the pod; a text that is too long to be one is not kept."""
+    """A signature of the pod; empty if the text is too long to be one."""
     found = annotations.get(key, "")
     return found if len(found) <= SIGNATURE_CHARACTERS else ""
 
 
 def membership(metadata: Raw, ref: PodRef, settings: Settings, spec: Raw | None = None) -> Membership:
-    """What the pod's labels and annotations say about its application."""
+    """Application, queue, user and gang of the pod, from its labels and annotations."""
     written = _written(metadata)
     annotations = written["annotation"]
     found, conflicts = _first("application id", _APP_ID_PLACES, written)
@@ -401,7 +407,7 @@ def membership(metadata: Raw, ref: PodRef, settings: Settings, spec: Raw | None 
     if says_placeholder and claim is None:
         notices += (f"annotation {names.ANNOTATION_PLACEHOLDER} is reserved and ignored here; remove it",)
     task_group = annotations.get(names.ANNOTATION_TASK_GROUP_NAME, "")
-    if text((spec or {}).get("nodeName")):  # it is there and counts, whatever it says
+    if text((spec or {}).get("nodeName")):  # a bound pod uses resources, so that it is never rejected
         app = _stand_in(app) if len(app) > _MAX_APP_ID else app
         queue = queue if text_bytes(queue) <= limits.QUEUE_BYTES else ""
         task_group = task_group if text_bytes(task_group) <= limits.TASK_GROUP_NAME_BYTES else ""
@@ -422,15 +428,15 @@ def membership(metadata: Raw, ref: PodRef, settings: Settings, spec: Raw | None 
     )
 
 
-#: Characters of an ordinal.
+#: Maximum characters of an ordinal.
 ORDINAL_CHARACTERS: Final = 10
 
-#: The tag, its name for people, and what makes it.
+#: The tag, its name in messages, and the function that builds its value.
 _Fact = tuple[str, str, Callable[[], str]]
 
 
 def pod_ref(raw: Raw) -> PodRef | None:
-    """Which pod this is, None when it has no name or UID and so is none."""
+    """Identifies the pod. Returns None if it has no name or UID."""
     metadata = mapping(raw.get("metadata"))
     name, uid = text(metadata.get("name")), text(metadata.get("uid"))
     return PodRef(text(metadata.get("namespace")), name, PodUid(uid)) if name and uid else None
@@ -444,7 +450,7 @@ def _phase(status: Raw) -> PodPhase:
 
 
 def _scheduled(status: Raw) -> tuple[int | None, Condition | None]:
-    """Since when the pod has its node, or the condition that says why it has none."""
+    """Time at which the pod was scheduled in epoch milliseconds, or the condition with the reason why it was not."""
     for condition in objects(status.get("conditions")):
         if condition.get("type") == "PodScheduled":
             if condition.get("status") == "True":
@@ -458,13 +464,13 @@ def _name_tags(ref: PodRef) -> dict[str, str]:
 
 
 def labels_bytes(labels: Mapping[str, str]) -> int:
-    """Bytes of labels as sent to the core."""
+    """Bytes of the labels as sent to the core."""
     prefix = len(keys.TAG_POD_LABEL_PREFIX)
     return sum(prefix + text_bytes(key) + text_bytes(value) for key, value in labels.items())
 
 
 def _near_facts(spec: Raw, ref: PodRef, labels: Mapping[str, str]) -> Iterator[_Fact]:
-    """What a pod asks of those near it, also where it is already."""
+    """Constraints that also matter for bound pods: inter-pod affinity, topology spread, ports and volumes."""
     tag = keys.TAG_POD_CONSTRAINTS
     yield tag, "pod affinity and topology spread constraints", lambda: pod_constraints_tag(spec, ref.namespace, labels)
     yield keys.CONTAINER_PORTS, "host ports", lambda: ports_tag(spec)
@@ -473,19 +479,19 @@ def _near_facts(spec: Raw, ref: PodRef, labels: Mapping[str, str]) -> Iterator[_
 
 
 def _where_facts(spec: Raw) -> Iterator[_Fact]:
-    """Where a pod may go."""
+    """Constraints and preferences about nodes. They matter for pods that are not bound."""
     yield keys.TAG_CONSTRAINTS, "node constraints", lambda: constraints_tag(spec)
     yield keys.TAG_PREFERENCES, "images and node preferences", lambda: preferences_tag(spec)
 
 
 def _tags(metadata: Raw, spec: Raw, ref: PodRef, *, is_waiting: bool, created_s: int | None = None) -> dict[str, str]:
-    """What the core is told of the pod, POD_TAGS_BYTES at most; ``created_s``: of a pod of ours, None = of another's.
+    """Tags of the pod for the core, POD_TAGS_BYTES at most.
 
-    Of a pod that has its node already, or is none of ours, what cannot be used is left out: its room is counted all the
-    same.
+    ``created_s`` is the creation time of a pod of this scheduler, None for foreign pods. Tags of a bound or foreign pod
+    that are invalid or too large are left out, because its resources count in any case.
 
     Raises:
-        BadInputError: the pod waits for a node, and a part of it cannot be read or is too large.
+        BadInputError: a tag of a pod that waits for a node is invalid or too large.
     """
     labels = strings(metadata.get("labels"))
     tags = _name_tags(ref)
@@ -526,7 +532,7 @@ def _too_large(field: str, size: int, others: int = 0) -> BadInputError:
 
 
 def _resources(spec: Raw, status: Raw, *, is_waiting: bool) -> dict[str, int]:
-    """What the pod takes; one that waits may name POD_RESOURCES resources."""
+    """Resources of the pod. A pod that waits for a node can have at most POD_RESOURCES different resources."""
     resources = pod_resources(spec, status)
     if is_waiting and len(resources) > limits.POD_RESOURCES:
         problem = f"{len(resources)} different resources, more than {limits.POD_RESOURCES}"
@@ -535,13 +541,13 @@ def _resources(spec: Raw, status: Raw, *, is_waiting: bool) -> dict[str, int]:
 
 
 def _allow_preemption(metadata: Raw) -> bool | None:
-    """True or false as the pod says, None when it says nothing or something else (contract 1.2)."""
+    """The pod's allow-preemption annotation; None if it is not set or invalid."""
     value = strings(metadata.get("annotations")).get(names.ANNOTATION_ALLOW_PREEMPTION)
     return {"true": True, "false": False}.get(value or "")
 
 
 def _names(listed: object) -> tuple[str, ...]:
-    """Names of a list of objects, POD_NAMES at most."""
+    """Names of the objects in a list, POD_NAMES at most."""
     return tuple(text(entry.get("name")) for entry in islice(objects(listed), limits.POD_NAMES))
 
 
@@ -550,7 +556,7 @@ def _foreign(raw: Raw, ref: PodRef) -> ForeignPod:
     try:
         resources = pod_resources(spec, status)
     except BadInputError:
-        resources = {keys.PODS: 1}  # a pod that other schedulers placed is there, whatever it says
+        resources = {keys.PODS: 1}  # the pod exists, even if its requests are invalid
     try:
         tags = _tags(metadata, spec, ref, is_waiting=False)
     except BadInputError:
@@ -567,12 +573,12 @@ def _foreign(raw: Raw, ref: PodRef) -> ForeignPod:
     )
 
 
-#: What reading the requests of an odd pod may raise.
+#: Exceptions that invalid resource requests can raise.
 _UNREADABLE: Final = (BadInputError, TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
 
 
 def read_bound(raw: Raw) -> ForeignPod | None:
-    """What takes room of a bound pod that `read_pod` fails on; None = it has no node."""
+    """Resources and node of a bound pod for which `read_pod` fails. Returns None if the pod is not bound."""
     ref, spec, status = pod_ref(raw), mapping(raw.get("spec")), mapping(raw.get("status"))
     node = text(spec.get("nodeName"))
     if ref is None or not node:
@@ -587,7 +593,7 @@ def read_bound(raw: Raw) -> ForeignPod | None:
 def _facts(
     raw: Raw, ref: PodRef, member: Membership, created_s: int
 ) -> tuple[dict[str, int], dict[str, str], Membership]:
-    """Resources and tags; what is wrong with those of a pod that waits becomes the membership's refusal."""
+    """Resources and tags. An error in those of a pod that waits for a node becomes the membership's refusal."""
     metadata, spec, status = (mapping(raw.get(part)) for part in ("metadata", "spec", "status"))
     is_waiting = not text(spec.get("nodeName"))
     try:
@@ -634,7 +640,7 @@ def _own(raw: Raw, ref: PodRef, settings: Settings) -> Pod:
 
 
 def read_pod(raw: Raw, settings: Settings) -> Pod | ForeignPod | None:
-    """The pod, ours or foreign by its scheduler name; None for an object that is no pod."""
+    """Returns a Pod if the scheduler name is one of ours, else a ForeignPod. None if the object has no name or UID."""
     ref = pod_ref(raw)
     if ref is None:
         return None

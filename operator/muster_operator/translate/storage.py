@@ -1,4 +1,4 @@
-"""Objects of storage and volumes of a pod."""
+"""Storage objects as values of ``model``, and the volumes of a pod as a tag of its request."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from muster_operator.translate.values import (
 )
 from muster_si import keys
 
-#: By the name of the old plugin, which is also the provisioner of its storage classes; empty = not counted.
+#: CSI driver by in-tree plugin. The plugin name is also the provisioner of storage classes. Empty = not counted.
 DRIVERS: Final[Mapping[str, str]] = {
     "kubernetes.io/gce-pd": "pd.csi.storage.gke.io",
     "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
@@ -48,13 +48,13 @@ DRIVERS: Final[Mapping[str, str]] = {
     "kubernetes.io/vsphere-volume": "",
 }
 
-#: Where a volume's labels name its zone or zones; the older one goes first.
+#: Labels of a volume that name its zones; the first one takes precedence.
 _ZONE_LABELS: Final = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
 _BETWEEN_ZONES: Final = "__"
 _REGION: Final = "topology.kubernetes.io/region"
 _OLD_REGION: Final = "failure-domain.beta.kubernetes.io/region"
 
-#: By the field of a volume: the plugin, and what its driver calls the zone. The drivers of the others do not.
+#: By volume source: the in-tree plugin and the driver's zone label. Drivers of other sources have no zone label.
 _DRIVER_ZONES: Final[Mapping[str, tuple[str, str]]] = {
     "gcePersistentDisk": ("kubernetes.io/gce-pd", "topology.gke.io/zone"),
     "awsElasticBlockStore": ("kubernetes.io/aws-ebs", "topology.ebs.csi.aws.com/zone"),
@@ -65,9 +65,9 @@ _UNKNOWN: Final = "UNSPECIFIED"
 
 
 def driver_and_handle(source: Raw, labels: Mapping[str, str]) -> tuple[str, str] | None:
-    """Driver and handle of a volume source, a pod's or a PersistentVolume's with these labels; None for other kinds.
+    """CSI driver and volume handle of an in-tree volume source, of a pod or a PersistentVolume with these labels.
 
-    None also for one whose name means nothing to the driver.
+    Returns None for other kinds, and for a name that the driver cannot use. Source: csi-translation-lib.
     """
     for field, (driver, handle_of) in SOURCES.items():
         if isinstance(source.get(field), dict):
@@ -77,7 +77,7 @@ def driver_and_handle(source: Raw, labels: Mapping[str, str]) -> tuple[str, str]
 
 
 def _google(source: Raw, labels: Mapping[str, str]) -> str:
-    """A zone's disk, or a region's where the labels name several zones of it."""
+    """A zonal disk, or a regional disk if the labels name several zones of a region."""
     name = text(source.get("pdName"))
     written = next((labels[label] for label in _ZONE_LABELS if labels.get(label)), "")
     zones = written.split(_BETWEEN_ZONES)
@@ -90,7 +90,7 @@ def _google(source: Raw, labels: Mapping[str, str]) -> str:
 
 
 def _amazon(source: Raw, _: Mapping[str, str]) -> str:
-    """``vol-...``, or an address that ends in it."""
+    """Volume ID from ``vol-...`` or from an ``aws://`` URL that ends in it."""
     written = text(source.get("volumeID"))
     if not written.startswith("aws://"):
         return written
@@ -115,7 +115,7 @@ SOURCES: Final[Mapping[str, tuple[str, Callable[[Raw, Mapping[str, str]], str]]]
 
 
 def csi_of(spec: Raw, metadata: Raw) -> tuple[str, str] | None:
-    """Driver and handle of a PersistentVolume, of CSI or of a kind that it took over; None for others."""
+    """CSI driver and volume handle of a PersistentVolume, also if it was migrated to CSI; None for other kinds."""
     csi = mapping(spec.get("csi"))
     if csi:
         return text(csi.get("driver")), text(csi.get("volumeHandle"))
@@ -123,9 +123,9 @@ def csi_of(spec: Raw, metadata: Raw) -> tuple[str, str] | None:
 
 
 def migrated(spec: Raw, metadata: Raw, terms: list[Raw] | None) -> Raw | None:
-    """A PersistentVolume's `migrated` of muster_si.keys; None where its node affinity is the same everywhere.
+    """Field `migrated` of a PersistentVolume, see muster_si.keys. None if migration does not change its node affinity.
 
-    `terms`: its node affinity. The zone is the one that the terms name, or else the one of the labels.
+    `terms` is its node affinity. The zone is taken from the terms, or else from the labels.
     """
     field = next((field for field in _DRIVER_ZONES if isinstance(spec.get(field), dict)), None)
     if field is None:
@@ -147,7 +147,7 @@ def migrated(spec: Raw, metadata: Raw, terms: list[Raw] | None) -> Raw | None:
 
 
 def _keys(terms: list[Raw] | None) -> dict[str, list[str]]:
-    """Labels that the terms name, with all values they name."""
+    """Label keys of the terms with all their values."""
     found: dict[str, list[str]] = {}
     for term in terms or []:
         for expression in term.get("matchExpressions", []):
@@ -169,15 +169,15 @@ def _renamed(terms: list[Raw], old: str, new: str) -> list[Raw]:
     ]
 
 
-#: Kinds that matter, as a volume's fields name them; nearly all volumes are of others.
+#: Fields of the volume kinds that restrict the choice of a node. Nearly all volumes are of other kinds.
 _MATTERING: Final = frozenset({"persistentVolumeClaim", "ephemeral", "iscsi", "rbd", *SOURCES})
 
 
 def volumes_tag(spec: Raw, ref: PodRef) -> str:
-    """The tag's value, empty when no volume of the pod matters to where it may go.
+    """Value of the tag for volumes; empty if no volume of the pod restricts the choice of a node.
 
     Raises:
-        BadInputError: the facts cannot be written as JSON.
+        BadInputError: the volumes cannot be written as JSON.
     """
     facts: dict[str, Any] = {}
     claims: list[str] = []
@@ -206,7 +206,7 @@ def volumes_tag(spec: Raw, ref: PodRef) -> str:
 
 
 def _claim(volume: Raw, ref: PodRef) -> str | None:
-    """The claim that the volume is of; that of a generic ephemeral one is made by a controller under this name."""
+    """Key of the volume's PersistentVolumeClaim. A generic ephemeral volume's claim is named after pod and volume."""
     if isinstance(volume.get("persistentVolumeClaim"), dict):
         return f"{ref.namespace}/{text(mapping(volume['persistentVolumeClaim']).get('claimName'))}"
     if isinstance(volume.get("ephemeral"), dict):
@@ -215,7 +215,7 @@ def _claim(volume: Raw, ref: PodRef) -> str | None:
 
 
 def _disk(volume: Raw) -> Raw | None:
-    """A disk that pods of one node may not share, or only to read."""
+    """A disk that pods on one node cannot share, or only read-only (kube-scheduler, VolumeRestrictions)."""
     for field, kind in (("gcePersistentDisk", "gce"), ("awsElasticBlockStore", "aws"), ("iscsi", "iscsi")):
         if isinstance(volume.get(field), dict):
             source = mapping(volume[field])
@@ -232,26 +232,26 @@ def _disk(volume: Raw) -> Raw | None:
     }
 
 
-#: Where the class of volumes and claims was written before it was a field; it still wins.
+#: The deprecated annotation for the storage class. As in Kubernetes, it takes precedence over the field.
 _CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 
-#: On a CSINode: the plugins, separated by commas, that CSI drivers have taken over there.
+#: Annotation of a CSINode: comma-separated in-tree plugins that are migrated to CSI on this node.
 _MIGRATED: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 _EXPRESSION_FIELDS: Final = ("key", "operator", "values")
 
 
 def _metadata_spec_name(raw: Raw) -> tuple[Raw, Raw, str]:
-    """Metadata, spec and name; without a name it is no object."""
+    """Metadata, spec and name of an object. The name is empty if the object is invalid."""
     metadata = mapping(raw.get("metadata"))
     return metadata, mapping(raw.get("spec")), text(metadata.get("name"))
 
 
 def _told(kind: ObjectKind, name: str, fields: dict[str, Any]) -> ClusterObject:
-    """Fields that say nothing are left out; numbers and empty texts that were written say something.
+    """The object for the core, without fields that are None or False; 0 and empty texts are kept.
 
-    An object that is too large for the core counts as absent there: who needs it waits.
+    An object that is too large for the core is sent as deleted, so that pods that need it wait.
     """
     said = {field: value for field, value in fields.items() if value is not None and value is not False}
     written = canonical(kind.value, said)
@@ -261,7 +261,7 @@ def _told(kind: ObjectKind, name: str, fields: dict[str, Any]) -> ClusterObject:
 
 
 def _bytes(value: Any) -> int | None:
-    """A quantity in bytes, rounded up; None where there is none that can be read."""
+    """Converts a quantity to bytes, rounded up. Returns None if it is missing or invalid."""
     if value is None:
         return None
     try:
@@ -283,7 +283,7 @@ def _modes(spec: Raw) -> list[str]:
 
 
 def _selector(written: Any) -> Raw | None:
-    """A label selector, None where there is none; an empty one selects everything."""
+    """Translates a label selector. Returns None if there is none; an empty selector matches everything."""
     if not isinstance(written, dict):
         return None
     selector: Raw = {}
@@ -303,7 +303,7 @@ def _optional(value: Any) -> str | None:
 
 
 def read_volume(raw: Raw) -> Volume | None:
-    """The PersistentVolume, None for an object that is none."""
+    """Translates a PersistentVolume. Returns None if the object has no name."""
     metadata, spec, name = _metadata_spec_name(raw)
     if not name:
         return None
@@ -367,7 +367,7 @@ def _reach(terms: list[Raw] | None) -> tuple[tuple[Requirement, ...], ...] | Non
 
 
 def read_claim(raw: Raw) -> Claim | None:
-    """The PersistentVolumeClaim, None for an object that is none."""
+    """Translates a PersistentVolumeClaim. Returns None if the object has no name."""
     metadata, spec, name = _metadata_spec_name(raw)
     if not name:
         return None
@@ -406,7 +406,7 @@ def _controller(metadata: Raw) -> str | None:
 
 
 def read_storage_class(raw: Raw) -> ClusterObject | None:
-    """The StorageClass, None for an object that is none."""
+    """Translates a StorageClass. Returns None if the object has no name."""
     _, _, name = _metadata_spec_name(raw)
     if not name:
         return None
@@ -428,7 +428,7 @@ def read_storage_class(raw: Raw) -> ClusterObject | None:
 
 
 def read_driver(raw: Raw) -> ClusterObject | None:
-    """The CSIDriver, None for an object that is none."""
+    """Translates a CSIDriver. Returns None if the object has no name."""
     _, spec, name = _metadata_spec_name(raw)
     return (
         _told(ObjectKind.STORAGE_DRIVER, name, {"storageCapacity": spec.get("storageCapacity") is True})
@@ -438,7 +438,7 @@ def read_driver(raw: Raw) -> ClusterObject | None:
 
 
 def read_capacity(raw: Raw) -> ClusterObject | None:
-    """The CSIStorageCapacity, None for an object that is none."""
+    """Translates a CSIStorageCapacity. Returns None if the object has no name."""
     metadata, _, name = _metadata_spec_name(raw)
     if not name:
         return None
@@ -452,7 +452,7 @@ def read_capacity(raw: Raw) -> ClusterObject | None:
 
 
 def read_node_drivers(raw: Raw) -> NodeDrivers | None:
-    """The CSINode, None for an object that is none."""
+    """Translates a CSINode. Returns None if the object has no name."""
     metadata, spec, name = _metadata_spec_name(raw)
     if not name:
         return None
@@ -466,12 +466,12 @@ def read_node_drivers(raw: Raw) -> NodeDrivers | None:
 
 
 def _count(driver: Raw) -> int:
-    """How many volumes the driver attaches, -1 = as many as anybody likes."""
+    """Maximum number of volumes that the driver attaches; -1 = no limit."""
     return integer(mapping(driver.get("allocatable")).get("count"), default=-1)
 
 
 def read_attachment(raw: Raw) -> Attachment | None:
-    """The VolumeAttachment; None for an object that is none, and for one of a pod's own volume: it does not count."""
+    """Translates a VolumeAttachment. Returns None if it is incomplete or has an inline volume, which does not count."""
     _, spec, name = _metadata_spec_name(raw)
     volume = text(mapping(spec.get("source")).get("persistentVolumeName"))
     node, driver = text(spec.get("nodeName")), text(spec.get("attacher"))

@@ -1,4 +1,4 @@
-"""Reading of raw JSON-like objects, Kubernetes quantities, canonical JSON and its cache."""
+"""Typed access to raw JSON objects, Kubernetes quantities, canonical JSON and the cache of translations."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ _LONGEST_TIME: Final = 64
 
 
 def mapping(value: Any) -> Raw:
-    """The value if it is an object, else an empty one. Not to be written to."""
+    """Returns the value if it is an object, else an empty object. Callers must not write to the result."""
     return value if isinstance(value, dict) else _EMPTY
 
 
 def items(value: Any) -> list[Any]:
-    """The value if it is a list, else an empty one. Not to be written to."""
+    """Returns the value if it is a list, else an empty list. Callers must not write to the result."""
     return value if isinstance(value, list) else []
 
 
 def objects(value: Any) -> list[Raw]:
-    """The objects in a list; everything else in it counts as absent."""
+    """Returns the objects in a list. Other items are ignored."""
     return [item for item in items(value) if isinstance(item, dict)]
 
 
 def text(value: Any) -> str:
-    """The value if it is a string that can be written as UTF-8, else an empty one."""
+    """Returns the value if it is a string, else an empty string. Characters that UTF-8 cannot encode become "?"."""
     if not isinstance(value, str):
         return ""
     return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
 
 
 def text_bytes(value: str) -> int:
-    """Bytes of a text as UTF-8."""
+    """Size of the UTF-8 encoding."""
     return len(value) if value.isascii() else len(value.encode("utf-8", "replace"))
 
 
@@ -60,12 +60,12 @@ def strings(value: Any) -> dict[str, str]:
 
 
 def integer(value: Any, default: int = 0) -> int:
-    """The value if it is an integer (a boolean is none), else the default."""
+    """Returns the value if it is an integer, else the default. A boolean is not an integer."""
     return value if isinstance(value, int) and not isinstance(value, bool) else default
 
 
 def is_true(value: Any) -> bool:
-    """Whether the text says true, in the spellings that Go accepts."""
+    """Whether the text means true, in the spellings that Go's strconv.ParseBool accepts."""
     return isinstance(value, str) and value in _TRUE
 
 
@@ -79,14 +79,14 @@ def _epoch_ms(stamp: str) -> int | None:
 
 
 def epoch_ms(value: Any) -> int | None:
-    """An RFC 3339 time as epoch milliseconds, None if it is none."""
+    """Converts an RFC 3339 time to epoch milliseconds. Returns None for any other value."""
     return _epoch_ms(value) if isinstance(value, str) and len(value) <= _LONGEST_TIME else None
 
 
 NANO: Final = 10**9
 _NANO_PER_MILLI: Final = 10**6
 
-#: Longer ones are no amounts but attacks: 64 bits need 19 digits, nano another 9.
+#: Characters of a quantity; 64 bits need 19 digits, and nano units need 9 more. Longer texts are not parsed.
 _MAX_LENGTH: Final = 64
 _MAX_EXPONENT: Final = 40
 
@@ -99,14 +99,14 @@ _GRAMMAR: Final = re.compile(
 _BINARY: Final = {name: 2 ** (10 * power) for power, name in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)}
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 
-#: Names of the contract for the same resource as ``cpu`` (contract 1.3).
+#: YuniKorn's names of CPU.
 _CPU_NAMES: Final = frozenset({"cpu", keys.CPU})
 _FIX: Final = 'write a Kubernetes quantity such as "500m", "2" or "4Gi"'
 
 
 @lru_cache(maxsize=4096)
 def _parsed(written: str) -> int | str:
-    """Nano units, or what is wrong."""
+    """Returns nano units, or the description of the problem."""
     match = _GRAMMAR.fullmatch(written)
     if match is None or not (match["whole"] or match["part"]):
         return "is not a quantity"
@@ -124,10 +124,10 @@ def _parsed(written: str) -> int | str:
 
 
 def nanos(field: str, value: Any) -> int:
-    """A quantity, written as text or as a plain JSON number, in nano units.
+    """Converts a quantity, written as text or as a plain JSON number, to nano units.
 
     Raises:
-        BadInputError: it is none, or too large; ``field`` names it.
+        BadInputError: the value is not a quantity or does not fit 64 bits. ``field`` names it in the message.
     """
     if value is None:
         return 0  # the zero quantity, as Kubernetes decodes null
@@ -143,18 +143,18 @@ def nanos(field: str, value: Any) -> int:
 
 
 def canonical_name(resource: str) -> str:
-    """The scheduler's name of a Kubernetes resource (contract 1.10)."""
+    """The scheduler's name of a Kubernetes resource: ``cpu`` becomes ``vcore``, as in YuniKorn."""
     return keys.CPU if resource in _CPU_NAMES else resource
 
 
 def amount(resource: str, nano: int) -> int:
-    """A sum of nano units in the scheduler's unit of the resource: millicores or whole units, rounded up."""
+    """Converts nano units to the scheduler's unit of the resource, rounded up: millicores of CPU, else whole units."""
     unit = _NANO_PER_MILLI if resource == keys.CPU else NANO
     return -(-nano // unit)
 
 
 def amounts(nano_by_name: dict[str, int]) -> dict[str, int]:
-    """Sums in nano units, by the scheduler's names, in the scheduler's units.
+    """Converts sums in nano units, by scheduler name, to the scheduler's units.
 
     Raises:
         BadInputError: a sum does not fit 64 bits.
@@ -168,7 +168,7 @@ def amounts(nano_by_name: dict[str, int]) -> dict[str, int]:
 
 V = TypeVar("V")
 
-#: Bytes of an entry beside its value: the digest, its place in the dictionary.
+#: Bytes of a cache entry in addition to its value: the key and the dictionary slot.
 _OVERHEAD: Final = 160
 
 
@@ -178,7 +178,7 @@ def digest(text: bytes) -> bytes:
 
 
 class TranslationCache(Generic[V]):
-    """Holds `limit_bytes` at most; what was used least recently goes first. `weigh`: bytes of a value."""
+    """LRU cache of at most `limit_bytes`, keyed by the digest of a text. `weigh` returns the bytes of a value."""
 
     def __init__(self, weigh: Callable[[V], int] = sys.getsizeof, limit_bytes: int = limits.MEMO_BYTES) -> None:
         self._weigh, self._limit = weigh, limit_bytes
@@ -189,7 +189,7 @@ class TranslationCache(Generic[V]):
         return len(self._known)
 
     def get(self, text: bytes, build: Callable[[bytes], V]) -> V:
-        """The value of the text, built if it is not known; what `build` raises is not kept."""
+        """Returns the cached value of the text, or builds and caches it. Exceptions of `build` are not cached."""
         if len(text) > limits.MEMO_ENTRY_BYTES:
             return build(text)
         key = digest(text)
@@ -211,10 +211,10 @@ _TEXTS: Final[TranslationCache[str]] = TranslationCache()
 
 
 def canonical(field: str, value: Any) -> str:
-    """Sorted keys, no blanks.
+    """JSON with sorted keys and no blanks.
 
     Raises:
-        BadInputError: the value is nested too deeply, or holds what JSON or UTF-8 cannot say.
+        BadInputError: the value is nested too deeply, or JSON or UTF-8 cannot represent it.
     """
     try:
         return _TEXTS.get(orjson.dumps(value, option=orjson.OPT_SORT_KEYS), bytes.decode)
@@ -223,10 +223,10 @@ def canonical(field: str, value: Any) -> str:
 
 
 def memoized(field: str, build: Callable[[dict[str, Any]], str]) -> Callable[[dict[str, Any]], str]:
-    """The same function of a raw object's parts, which is asked once for equal parts; longer ones are refused unread.
+    """Caches a function of the parts of a raw object.
 
-    To write parts down as they are takes a tenth of the time that it takes to read them carefully. The function raises
-    BadInputError, which names ``field``, for parts of more than CONSTRAINT_BYTES.
+    The cache key is the plain JSON of the parts: writing it takes a tenth of the time of translating the parts. The
+    returned function raises BadInputError, which names ``field``, if the parts have more than CONSTRAINT_BYTES of JSON.
     """
     known: TranslationCache[str] = TranslationCache()
 
