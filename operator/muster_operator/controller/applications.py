@@ -1,7 +1,7 @@
-"""Applications: how they start and end.
+"""Applications: submission, gang reservation, failure and completion.
 
-The first pod of an application creates it with its task groups. It ends after its last pod, when the core reports
-completion.
+The first pod of an application creates it with its task groups. The application ends after its last pod, when the core
+reports completion. Called by the event handlers in `pods` and `cluster_events` and by `core_responses`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from muster_operator.model.states import APPLICATION, AppEvent, AppState, TaskEv
 from muster_operator.translate.gangs import read_gang
 from muster_si import keys
 
-#: Differences of one application that are told; who has more has been told enough.
+#: Mismatches reported per application; further ones are not reported.
 _MAX_TOLD: Final = 16
 _NOBODY: Final = UserInfo()
 _SERVICE_ACCOUNT: Final = "system:serviceaccount:"
 
 
 def report_mismatches(ledger: Ledger, out: Outcome, app: Application, task: Task) -> None:
-    """A waiting pod that names another queue, user or namespace, or counts on a task group that is not there."""
+    """Warns about a waiting pod whose queue, user, namespace or task group does not match its application."""
     pod = task.pod
     says = (pod.membership, pod.ref.namespace)
     if pod.node is not None or says == app.examined:
@@ -47,7 +47,7 @@ def report_mismatches(ledger: Ledger, out: Outcome, app: Application, task: Task
 
 
 def _is_new(app: Application, note: str) -> bool:
-    """Whether it was not told yet; it is now."""
+    """Records the note. Returns False if the application has it already or has too many."""
     is_new = note not in app.mismatches and len(app.mismatches) < _MAX_TOLD
     if is_new:
         app.mismatches.add(note)
@@ -55,7 +55,7 @@ def _is_new(app: Application, note: str) -> bool:
 
 
 def _differences(app: Application, pod: Pod) -> Iterator[str]:
-    """No text names the pod itself, so that equal ones are one."""
+    """Differences from the application. The texts do not name the pod, so that equal differences are reported once."""
     member = pod.membership
     fix = "Use a different application ID to"
     if member.queue and member.queue != app.queue:
@@ -99,7 +99,7 @@ def _tell_unknown_group(out: Outcome, app: Application, gang: GangDefinition, po
 
 
 def _tell_missing_definition(out: Outcome, app: Application, pod: Pod) -> bool:
-    """Whether there was something to warn of."""
+    """Warns that the application has no task groups. Returns whether the pod expects some."""
     wanted = {
         names.ANNOTATION_TASK_GROUPS: pod.membership.gang.is_written,
         names.ANNOTATION_TASK_GROUP_NAME: pod.membership.task_group,
@@ -116,21 +116,21 @@ def _tell_missing_definition(out: Outcome, app: Application, pod: Pod) -> bool:
     return True
 
 
-#: The core has answered, and the application may have asks and allocations.
+#: The core has accepted the application, and the application may have requests and allocations.
 ANSWERED = frozenset({AppState.ACCEPTED, AppState.RESERVING, AppState.RESUMING, AppState.RUNNING})
 
-#: Members that are gone and still in the heap of ages, beyond as many as there are.
+#: Entries of ended members in the heap of ages, beyond the number of members, before the heap is rebuilt.
 _GONE: Final = 64
 _KNOWN_TO_THE_CORE = ANSWERED | {AppState.SUBMITTED}
 
 
 def step(app: Application, event: AppEvent) -> None:
-    """Follow the table."""
+    """Applies the event to the application's state table (model/states.py)."""
     app.state = after(APPLICATION, app.state, event)
 
 
 def _gang(ledger: Ledger, out: Outcome, pod: Pod) -> GangDefinition | None:
-    """The gang that the originator defines; what is wrong with it is said on the pod, never passed over."""
+    """The gang that the originator defines, or None. A problem is reported as an event on the pod."""
     if (
         ledger.settings.disable_gang
         or tasks.is_unverified(pod)
@@ -151,7 +151,7 @@ def _gang(ledger: Ledger, out: Outcome, pod: Pod) -> GangDefinition | None:
 
 
 def create(ledger: Ledger, out: Outcome, pod: Pod) -> Application:
-    """The first pod makes the application; later definitions are not read (contract 1.2)."""
+    """Creates the application from its first pod. As in YuniKorn, gang definitions of later pods are ignored."""
     member = pod.membership
     gang = _gang(ledger, out, pod)
     if member.user_problem and pod.node is None:
@@ -173,7 +173,7 @@ def create(ledger: Ledger, out: Outcome, pod: Pod) -> Application:
 
 
 def _hold_by_pods(out: Outcome, app: Application, gang: GangDefinition) -> None:
-    """The core cannot hold places of members that it cannot be told of: each gets a placeholder pod."""
+    """Uses placeholder pods, because the definition of the members is too large for a tag of the application."""
     app.gang = replace(gang, placement=Placement.RESERVE)
     if app.originator.node is None:
         note = "gangPlacement: Direct is not possible with task groups of this size; Reserve is used, define fewer or "
@@ -182,7 +182,7 @@ def _hold_by_pods(out: Outcome, app: Application, gang: GangDefinition) -> None:
 
 
 def start(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
-    """Submit it; one whose namespace was not seen yet waits for that."""
+    """Submits the application. If its namespace has not been seen yet, sets a timer and waits for it."""
     if state.is_namespace_ready(ledger, app.namespace):
         submit(ledger, out, app)
     else:
@@ -190,9 +190,9 @@ def start(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
 
 
 def namespace_seen(ledger: Ledger, out: Outcome, before: Namespace | None, found: Namespace, now: float) -> None:
-    """A namespace looks like this; it is recorded already. What waited for it is submitted, the rest hears what is new.
+    """Handles a namespace that was recorded: submits applications that waited for it, sends changed quotas to the core.
 
-    An annotation that cannot be read takes nothing away from those who run: the quota that they have stays.
+    If an annotation is invalid, the previous quota of running applications stays in effect.
     """
     if before is None:
         _submit_of(ledger, out, found.name, now)
@@ -203,7 +203,7 @@ def namespace_seen(ledger: Ledger, out: Outcome, before: Namespace | None, found
         reporting.warn_namespace(out, found.name, "; ".join(found.problems))
     own = [app for app in ledger.applications.values() if app.namespace == found.name]
     if is_changed and not found.problems:
-        # Applications of one user that name one queue are in one leaf: one speaks for all.
+        # Applications of one user with the same queue are in one leaf, so that one renewal per leaf is enough.
         speakers = {(app.queue, app.user): app for app in own if app.state in _KNOWN_TO_THE_CORE}
         out.news += [ApplicationSubmitted(renewal_spec(ledger, app)) for app in speakers.values()]
     for app in own:
@@ -212,7 +212,7 @@ def namespace_seen(ledger: Ledger, out: Outcome, before: Namespace | None, found
 
 
 def _submit_of(ledger: Ledger, out: Outcome, namespace: str, now: float) -> None:
-    """Ask for the pods of other namespaces' applications that waited for this one to be seen."""
+    """Submits pods in this namespace whose application belongs to another namespace and runs already."""
     for app in ledger.applications.values():
         if may_ask(app) and app.namespace != namespace:
             for task in app.members.values():
@@ -221,7 +221,7 @@ def _submit_of(ledger: Ledger, out: Outcome, namespace: str, now: float) -> None
 
 
 def wait_no_longer(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:
-    """The namespace of a new application, or of one of its pods, did not come in time."""
+    """Timer: the namespace of a new application, or of one of its pods, was not seen in time. Continues without it."""
     app = ledger.applications.get(app_id)
     if app is not None and app.state is AppState.NEW:
         submit(ledger, out, app)
@@ -232,13 +232,13 @@ def wait_no_longer(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> N
 
 
 def may_ask(app: Application) -> bool:
-    """Whether its members may: once it runs, or while the core holds places for them without placeholder pods."""
+    """Whether the members can be requested: the application runs, or the core reserves without placeholder pods."""
     is_direct = app.gang is not None and app.gang.is_direct
     return app.state is AppState.RUNNING or (is_direct and app.state is AppState.RESERVING)
 
 
 def submit(ledger: Ledger, out: Outcome, app: Application) -> None:
-    """Tell the core of the application, and its first pod what is wrong with the annotations of its namespace."""
+    """Submits the application to the core. Invalid annotations of its namespace are reported on its first pod."""
     step(app, AppEvent.SUBMIT)
     namespace = ledger.namespaces.get(app.namespace)
     if namespace is not None and app.originator.node is None:
@@ -248,7 +248,7 @@ def submit(ledger: Ledger, out: Outcome, app: Application) -> None:
 
 
 def attach(ledger: Ledger, app: Application, pod: Pod) -> Task:
-    """Make the pod a task of its application, without any consequence yet."""
+    """Creates the task of a pod and adds it to the application. Sends nothing."""
     task = Task(pod, app.id, counts=app.member_counts)
     ledger.tasks_by_node.add(task.uid, pod.node)
     ledger.tasks[task.uid] = task
@@ -260,7 +260,7 @@ def attach(ledger: Ledger, app: Application, pod: Pod) -> Task:
         app.arrivals += 1
         if not tasks.is_unverified(pod):
             heappush(app.ages, (pod.created_s, app.arrivals, task.uid))
-        if len(app.ages) > 2 * len(app.members) + _GONE:  # an application may live for long, and its pods briefly
+        if len(app.ages) > 2 * len(app.members) + _GONE:  # long-lived applications can have many short-lived pods
             app.ages = sorted(age for age in app.ages if age[2] in app.members)
     tasks.step(task, TaskEvent.WAIT)
     if pod.node is not None:
@@ -270,9 +270,9 @@ def attach(ledger: Ledger, app: Application, pod: Pod) -> Task:
 
 
 def oldest(app: Application) -> Pod | None:
-    """The oldest member, if possible one that is not being deleted. Members that it passes over are forgotten here.
+    """The oldest member, preferably one that is not being deleted. Removes ended members from the heap.
 
-    None if there are only pods with the mark of placeholders that Muster did not sign.
+    Returns None if all pods have the mark of placeholders without a signature of Muster.
     """
     while app.ages:
         task = app.members.get(app.ages[0][2])
@@ -283,7 +283,7 @@ def oldest(app: Application) -> Pod | None:
 
 
 def join(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
-    """A real pod of ours appeared."""
+    """Handles a new pod that is not a placeholder: adds it to its application, or creates the application."""
     app = ledger.applications.get(pod.membership.app)
     is_new = app is None
     if app is None:
@@ -306,21 +306,24 @@ def join(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
 
 
 def join_failed(ledger: Ledger, out: Outcome, task: Task, failure: tuple[str, str]) -> None:
-    """A member of an application that failed fails too; one that has its node all the same takes its room."""
+    """Fails a member of a failed application. A bound member counts on its node instead."""
     tasks.fail(ledger, out, task, *failure)
     if task.state is TaskState.BOUND and not task.held:
         tasks.track_foreign(ledger, out, task.pod)
 
 
 def accept(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
-    """The core accepted the application; while a session is being filled its pods wait for ``proceed``."""
+    """Handles acceptance by the core. During recovery the pods wait until ``proceed`` is called."""
     step(app, AppEvent.ACCEPT)
     if ledger.phase is Phase.LIVE:
         begin(ledger, out, app, now)
 
 
 def begin(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
-    """Accepted in a live session: its bound pods, which counted on their nodes only, are reported as its own first."""
+    """Continues an accepted application in a live session.
+
+    Its bound pods counted on their nodes only until now. They are reported as allocations of the application first.
+    """
     for task in (*app.members.values(), *app.placeholders.values()):
         if task.node is not None:
             tasks.untracked_gone(ledger, out, task.uid)
@@ -329,15 +332,15 @@ def begin(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
 
 
 def has_untracked(ledger: Ledger, app: Application) -> bool:
-    """Whether a bound pod of it counts on its node only, because the application was not answered by then."""
+    """Whether a bound pod counts on its node only, because it was reported before the application was accepted."""
     return any(uid in ledger.untracked_pods for pods in (app.members, app.placeholders) for uid in pods)
 
 
 def proceed(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
-    """Accepted: reserve for a gang that has no real member bound yet, else run (semantics 17).
+    """Continues an accepted application: reserves for a gang without bound members, else runs it.
 
-    One whose node is gone does not count: the core was not told of it, and waits for the gang's places. Nor does an
-    unsigned placeholder, of an older version for example.
+    See docs/internals/semantics.md, 17. A member whose node is gone does not count, because the core does not know it;
+    it waits for the reservation of the gang. A placeholder without a valid signature does not count either.
     """
     has_started = any(
         task.state is TaskState.BOUND and task.held and not tasks.is_unverified(task.pod)
@@ -357,10 +360,10 @@ def proceed(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
 
 
 def _reserve_by_pods(ledger: Ledger, out: Outcome, app: Application, gang: GangDefinition, now: float) -> None:
-    """Create the placeholders that are missing, and ask for those that are there."""
+    """Creates the missing placeholders and submits requests for the existing ones."""
     for task in placeholders.adopt(app, gang):
         tasks.kill(ledger, out, task, now, "more placeholders than members")
-    app.reached = reporting.how_far(app)  # who was before us told of that
+    app.reached = reporting.how_far(app)  # the operator that led before has reported these placeholders
     ordered = placeholders.order_missing(ledger, out, app, gang, now)
     if ordered:
         reporting.progress(
@@ -372,9 +375,10 @@ def _reserve_by_pods(ledger: Ledger, out: Outcome, app: Application, gang: GangD
 
 
 def check_reserved(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
-    """All placeholders bound in our eyes and reserved in the core's: the members may ask (semantics 9).
+    """Runs the application if all placeholders are bound and the core reports the gang as reserved.
 
-    Where there are none the core's word that it holds all places is enough, and the members have asked already.
+    Without placeholder pods the core's report is enough, and the members' requests have been sent already. See
+    docs/internals/semantics.md, 9.
     """
     if app.state is not AppState.RESERVING or not app.core_is_running:
         return
@@ -385,13 +389,13 @@ def check_reserved(ledger: Ledger, out: Outcome, app: Application, now: float) -
 
 
 def core_runs(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
-    """The core has all reservations: stop waiting for placeholders that were not seen yet."""
+    """The core has all reservations: stops waiting for placeholders that have not been seen yet."""
     placeholders.forget_unseen(ledger, out, app)
     check_reserved(ledger, out, app, now)
 
 
 def run(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
-    """The members may ask; a placeholder that never got a node is of no use any more."""
+    """Runs the application: deletes placeholders without a node and submits the members."""
     step(app, AppEvent.RUN)
     placeholders.forget_all(ledger, out, app)
     for task in list(app.placeholders.values()):
@@ -401,14 +405,14 @@ def run(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
 
 
 def submit_waiting(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
-    """Ask for every member that waits, the oldest first."""
+    """Submits every waiting member, oldest first."""
     for task in app.members.values():
         if task.state is TaskState.PENDING:
             _ask(ledger, out, app, task, now)
 
 
 def _ask(ledger: Ledger, out: Outcome, app: Application, task: Task, now: float) -> None:
-    """Ask for a member, unless it is of a namespace of its own that was not seen yet."""
+    """Submits a member. If its namespace is not known yet and is not the application's, waits for the namespace."""
     namespace = task.pod.ref.namespace
     if namespace == app.namespace or state.is_namespace_known(ledger, namespace):
         tasks.submit(ledger, out, task, now)
@@ -417,22 +421,22 @@ def _ask(ledger: Ledger, out: Outcome, app: Application, task: Task, now: float)
 
 
 def placeholder_bound(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
-    """A placeholder has its node."""
+    """Handles a placeholder that has been bound."""
     app = ledger.applications.get(task.app)
     if app is not None:
         app.open_slots.discard(task.pod.ref.name)
         check_reserved(ledger, out, app, now)
 
 
-#: Without a real pod there is nothing to reserve for.
+#: States without a running pod. If the last pod ends in one of them, the application is removed from the core.
 _EARLY = frozenset({AppState.NEW, AppState.SUBMITTED, AppState.ACCEPTED, AppState.RESERVING, AppState.RESUMING})
 
-#: A placeholder lost for one of these reasons is made again while the gang reserves.
+#: A placeholder that ended with one of these releases is created again while the gang reserves.
 _REPLACEABLE = frozenset({None, TerminationType.PREEMPTED_BY_SCHEDULER})
 
 
 def mark_resumed(ledger: Ledger, out: Outcome, app: Application) -> None:
-    """Remember, also beyond a restart, that this gang is over (commands.MarkResumed)."""
+    """Marks the originator of a gang that was given up, so that this survives a restart (commands.MarkResumed)."""
     pod = app.originator
     if pod.ref.uid not in ledger.resumed:
         ledger.resumed.add(pod.ref.uid)
@@ -440,7 +444,7 @@ def mark_resumed(ledger: Ledger, out: Outcome, app: Application) -> None:
 
 
 def resume(ledger: Ledger, out: Outcome, app: Application, now: float, why: str) -> None:
-    """The core gave up the reservation of a Soft gang: placeholders go, members are scheduled as usual after that."""
+    """The core gave up the reservation of a Soft gang: deletes the placeholders, then schedules the members singly."""
     reporting.reservation_over(app)
     step(app, AppEvent.RESUME)
     note = f"{why or 'the reservation ended'}; the members are scheduled one by one"
@@ -451,7 +455,7 @@ def resume(ledger: Ledger, out: Outcome, app: Application, now: float, why: str)
 
 
 def fail(ledger: Ledger, out: Outcome, app: Application, now: float, failure: tuple[str, str]) -> None:
-    """The application failed: placeholders go, and members without a node fail with this reason and message."""
+    """Handles failure: deletes placeholders and fails members that are not bound with this reason and message."""
     app.failure = failure
     step(app, AppEvent.FAIL)
     reason, message = failure
@@ -466,7 +470,7 @@ def fail(ledger: Ledger, out: Outcome, app: Application, now: float, failure: tu
 
 
 def reject(ledger: Ledger, out: Outcome, app: Application, now: float, reason: str) -> None:
-    """The core refused the application. Nothing of one that runs fails: its waiting pods wait, and it asks again."""
+    """The core rejected the application. If it has bound pods, nothing fails and the application is submitted again."""
     step(app, AppEvent.REJECT)
     app.is_over = True
     note = f"Application {app.name} was rejected: {reason}"
@@ -476,12 +480,12 @@ def reject(ledger: Ledger, out: Outcome, app: Application, now: float, reason: s
         fail(ledger, out, app, now, (names.REASON_APPLICATION_REJECTED, note))
 
 
-#: Seconds until an application that has bound pods and was rejected is submitted again.
+#: Seconds until a rejected application with bound pods is submitted again.
 SUBMIT_AGAIN_S: Final = 60.0
 
 
 def _put_off(ledger: Ledger, out: Outcome, app: Application, now: float, note: str) -> None:
-    """Its bound pods take their room, the others are told why they wait."""
+    """Counts bound pods on their nodes, and sets a condition on the others with the reason of the rejection."""
     placeholders.kill_all(ledger, out, app, now, "the application was rejected")
     told = Condition(names.REASON_APPLICATION_REJECTED, note)
     for task in app.members.values():
@@ -494,7 +498,7 @@ def _put_off(ledger: Ledger, out: Outcome, app: Application, now: float, note: s
 
 
 def submit_again(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:
-    """The time of an application that was put off has come; its placeholders go first."""
+    """Timer: submits a rejected application again, after its placeholders are gone."""
     app = ledger.applications.get(app_id)
     if app is None or app.state is not AppState.REJECTED:
         return
@@ -505,7 +509,10 @@ def submit_again(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> Non
 
 
 def give_up_gang(ledger: Ledger, out: Outcome, app: Application, now: float, note: str) -> None:
-    """The placeholders cannot be made: the style decides, as in a time-out (semantics 8)."""
+    """The placeholders cannot be created: ends the reservation by its style, as a timeout does.
+
+    See docs/internals/semantics.md, 8.
+    """
     if app.gang is None or app.state is not AppState.RESERVING:
         return
     reporting.warn_gang(out, app.originator.ref, names.ACTION_PLACEHOLDER_CREATE_FAILED, note)
@@ -518,10 +525,10 @@ def give_up_gang(ledger: Ledger, out: Outcome, app: Application, now: float, not
 
 
 def kill(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
-    """Take the application back: its placeholders first, then itself; members that remain start it again."""
+    """Removes the application: first its placeholders, then the application. Remaining members create it again."""
     was = app.state
     step(app, AppEvent.KILL)
-    app.is_our_end = was is not AppState.NEW  # of a new one the core knows nothing
+    app.is_our_end = was is not AppState.NEW  # the core does not know a new application
     if was is AppState.SUBMITTED:
         ledger.unanswered[app.id] = ledger.unanswered.get(app.id, 0) + 1
     for task in app.placeholders.values():
@@ -533,7 +540,7 @@ def kill(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
 
 
 def complete(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
-    """The core completed the application; its id may be used again, also by members that came meanwhile."""
+    """The core completed the application. Its ID can be used again, also by members that arrived in the meantime."""
     step(app, AppEvent.COMPLETE)
     app.is_over = True
     placeholders.kill_all(ledger, out, app, now, "the application completed")
@@ -541,24 +548,24 @@ def complete(ledger: Ledger, out: Outcome, app: Application, now: float) -> None
 
 
 def ask_answered(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
-    """The core does not know an ask any more: continue if its completed application waited for that."""
+    """The core confirmed the end of a request. Continues a completed application that waited for that."""
     app = ledger.applications.get(task.app)
     if app is not None:
         _forget_completed(ledger, out, app, now)
 
 
 def _forget_completed(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
-    """Asks that met the core's word that the application completed are answered before its id is used again.
+    """Removes a completed application after the core has answered all its requests.
 
-    The two come on different streams (semantics 1): an answer that comes later would be taken for one to the ask that
-    the same pod makes with its next application.
+    Completion and answers arrive on different streams (docs/internals/semantics.md, 1). A late answer would be taken
+    for the answer to a request that the same pod makes with the next application of this ID.
     """
     if app.state is AppState.COMPLETED and not any(task.asked for task in app.members.values()):
         _forget(ledger, out, app, now)
 
 
 def settle(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
-    """Go on if what the application waited for is gone."""
+    """Continues an application in a final or transitional state after its placeholders or members are gone."""
     if app.is_over:
         rejections.rejection_over(ledger, app)
     if app.placeholders:
@@ -583,7 +590,7 @@ def settle(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
 
 
 def _forget(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
-    """Drop it; members that have not ended make a new application of the same id."""
+    """Removes the application. Remaining members create a new application with the same ID."""
     if app.is_our_end:
         out.news.append(ApplicationRemoved(app.id))
     rejections.rejection_over(ledger, app)
@@ -598,7 +605,7 @@ def _forget(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
 
 
 def task_ended(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
-    """A task is gone or has ended: tell the core, then see what follows for its application."""
+    """Handles a pod that is gone or has ended: releases it in the core and continues its application."""
     tasks.end(ledger, out, task)
     app = ledger.applications.get(task.app)
     if app is None:
@@ -635,16 +642,17 @@ def _member_ended(ledger: Ledger, out: Outcome, app: Application, uid: PodUid, n
 
 
 def _is_idle(app: Application) -> bool:
-    """Whether the core, which ends applications that had something, will never end this one by itself."""
+    """Whether the core cannot complete the application itself, because it has never held resources."""
     return app.state in _EARLY or (app.state is AppState.RUNNING and not app.core_has_begun)
 
 
 def _change_originator(ledger: Ledger, out: Outcome, app: Application, old: PodUid, now: float) -> None:
-    """The oldest member left takes over, if there is one that stays. Placeholders of the old one are deleted with it
-    and made again for the new one.
+    """Makes the oldest remaining member the originator.
+
+    Placeholders of the previous originator are deleted with it and created again for the new one.
     """
     heir = oldest(app)
-    if heir is None:  # it runs, and ends with what is left of it
+    if heir is None:  # the application runs and ends with its remaining pods
         settle(ledger, out, app, now)
         return
     was_resumed = old in ledger.resumed or app.originator.membership.resumed

@@ -33,14 +33,14 @@ from muster_operator.model.storage import ClusterObject, ObjectKind
 
 
 def handle_event(ledger: Ledger, fact: ClusterEvent, now: float) -> Outcome:
-    """What follows from a fact. ``now``: seconds of any steady clock."""
+    """Handles an event of a Kubernetes object. ``now``: seconds of a monotonic clock."""
     out = Outcome()
     apply_event(ledger, out, fact, now)
     return out
 
 
 def apply_event(ledger: Ledger, out: Outcome, fact: ClusterEvent, now: float) -> None:
-    """The same, into an outcome that is there already."""
+    """Handles an event according to the phase of the session, and adds the results to ``out``."""
     if ledger.phase is Phase.LIVE:
         _react(ledger, out, fact, now)
     elif ledger.phase is Phase.RECOVERING:
@@ -56,7 +56,7 @@ _UNREADABLE: Final = (
 
 
 def unreadable_seen(ledger: Ledger, out: Outcome, pod: ForeignPod, now: float) -> None:
-    """A bound pod that cannot be read counts on its node; one that is known already stays what it was."""
+    """Counts a bound pod that cannot be translated on its node. A pod that is known already stays as it is."""
     uid = pod.ref.uid
     if uid not in ledger.pods and uid not in ledger.tasks and uid not in ledger.foreign:
         reporting.warn(out, pod.ref, names.REASON_INTERNAL_ERROR, _UNREADABLE)
@@ -64,7 +64,7 @@ def unreadable_seen(ledger: Ledger, out: Outcome, pod: ForeignPod, now: float) -
 
 
 def record_event(ledger: Ledger, fact: ClusterEvent) -> None:
-    """Keep what Kubernetes shows, without any consequence."""
+    """Updates the state. Sends nothing."""
     match fact:
         case PodSeen(pod):
             _record_pod(ledger, pod)
@@ -102,7 +102,7 @@ def _record_namespace(ledger: Ledger, fact: NamespaceSeen | NamespaceGone) -> No
 
 
 def _labels(fact: NamespaceSeen | NamespaceGone) -> ClusterObject:
-    """What filters read of a namespace."""
+    """The namespace's labels as an object for the core's filters."""
     match fact:
         case NamespaceSeen(namespace):
             return ClusterObject(ObjectKind.NAMESPACE, namespace.name, namespace.labels)
@@ -111,13 +111,13 @@ def _labels(fact: NamespaceSeen | NamespaceGone) -> ClusterObject:
 
 
 def _record_pod(ledger: Ledger, pod: Pod | ForeignPod) -> Pod | ForeignPod:
-    """The pod as it is recorded, with what its claims are worth.
+    """Records the pod and returns it with its placeholder signature verified.
 
-    Pods that have ended hold nothing and are dropped, but for our placeholders, which are still to be deleted.
+    Pods that have ended hold no resources and are dropped, except our placeholders, which have to be deleted.
     """
     uid = pod.ref.uid
     if isinstance(pod, Pod):
-        _forget_foreign(ledger, uid)  # it could not be read before
+        _forget_foreign(ledger, uid)  # an earlier version of the pod could not be translated
         pod = trust.settled(ledger, pod)
         if pod.has_ended and not pod.membership.placeholder and uid not in ledger.unverified:
             ledger.pods.pop(uid, None)
@@ -172,7 +172,7 @@ def _react(ledger: Ledger, out: Outcome, fact: ClusterEvent, now: float) -> None
 def _react_around(
     ledger: Ledger, out: Outcome, fact: NamespaceSeen | NamespaceGone | PriorityClassSeen, now: float
 ) -> None:
-    """What applications and pods live in."""
+    """Handles namespaces and priority classes."""
     match fact:
         case NamespaceSeen(namespace):
             before = ledger.namespaces.get(namespace.name)
@@ -203,7 +203,7 @@ def _pod_seen(ledger: Ledger, out: Outcome, pod: Pod | ForeignPod, now: float) -
 
 
 def _keys_seen(ledger: Ledger, out: Outcome, now: float) -> None:
-    """Verify again what was signed with an unknown key, and create the placeholders that waited for a key."""
+    """Verifies placeholders again whose key was unknown, and creates placeholders that waited for a key."""
     for uid in list(ledger.unverified):
         pod = ledger.pods.get(uid)
         if pod is not None:

@@ -62,19 +62,19 @@ _FORBIDDEN: Final = 403
 _GONE: Final = 404
 _CONFLICT: Final = 409
 
-#: How often a bind that nobody answered is sent before it counts as failed.
+#: Number of attempts of a bind without an answer before it counts as failed.
 _MAX_BINDS: Final = 3
 
 
 def was_answered(ledger: Ledger, result: Result, now: float) -> Outcome:
-    """What follows from the end of a command. Without a session nothing does: the pods themselves will tell."""
+    """Handles the result of a command. Without a session only a successful bind is recorded; watches show the rest."""
     out = Outcome()
     handle_command_result(ledger, out, result, now)
     return out
 
 
 def handle_command_result(ledger: Ledger, out: Outcome, result: Result, now: float) -> None:
-    """The same, into an outcome that is there already."""
+    """Handles the result of a command and adds the consequences to ``out``."""
     if isinstance(result.command, DeletePod) and (deletion := ledger.deletions.get(result.command.pod.uid)):
         deletion.answered = now
         deletion.heard = now if deletion.heard is None else deletion.heard
@@ -91,13 +91,13 @@ def handle_command_result(ledger: Ledger, out: Outcome, result: Result, now: flo
         case FailPod() | MarkResumed() | SetCondition() as command:
             rejections.write_answered(ledger, result, command, now)
         case _:
-            pass  # what matters of the others is seen on the watch
+            pass  # the watch shows the effects of the other commands
 
 
 def _keep(ledger: Ledger, result: Result) -> None:
-    """A pod that was bound when no session was live has its node from now on, though no watch has shown it yet.
+    """Handles a result while no session is live: records the node of a pod that was bound.
 
-    What a recovery orders itself may have ended before the session is live, and counts from then on.
+    Results of commands that recovery has sent are handled when the session is live.
     """
     match result:
         case CommandSucceeded(command=BindPod(pod=ref, node=node, signature=signature)):
@@ -114,7 +114,7 @@ def _is_of_recovery(ledger: Ledger, command: Command) -> bool:
     match command:
         case CreatePlaceholder() | SetCondition():
             return True
-        case FailPod(pod=ref):  # a session before may have meant to fail a pod that now asks again
+        case FailPod(pod=ref):  # the command can be of an earlier session, and the pod can be requested again now
             task = ledger.tasks.get(ref.uid)
             return task is not None and task.state is TaskState.FAILED
         case _:
@@ -148,7 +148,7 @@ def _bind_failed(ledger: Ledger, out: Outcome, task: Task, now: float, message: 
 
 
 def _is_for_want_of_a_namespace(result: CommandFailed) -> bool:
-    """Whether the namespace is gone or on its way out: there is nobody left to tell."""
+    """Whether the namespace is gone or terminating, so that its placeholders cannot be created."""
     return result.status == _GONE or (result.status == _FORBIDDEN and "is being terminated" in result.message)
 
 
@@ -156,7 +156,7 @@ def _create(ledger: Ledger, out: Outcome, result: Result, command: CreatePlaceho
     app = ledger.applications.get(command.spec.app)
     slot = app.slots.get(command.spec.name) if app else None
     if app is None or (isinstance(result, CommandFailed) and _is_for_want_of_a_namespace(result)):
-        return  # its pods go one by one, and with them the gang
+        return  # the pods of the application are deleted with the namespace
     if slot is not None and slot.state is SlotState.ORDERED:
         if isinstance(result, CommandFailed) and not result.may_pass:
             applications.give_up_gang(
@@ -168,13 +168,13 @@ def _create(ledger: Ledger, out: Outcome, result: Result, command: CreatePlaceho
     placeholders.creation_answered(ledger, out, app, command.spec.name)
 
 
-#: The core's confirmation of our own release: nothing to do (semantics 4).
+#: Types with which the core confirms a release of the operator. See docs/internals/semantics.md, 4.
 _OURS = frozenset({TerminationType.STOPPED_BY_RM, TerminationType.UNKNOWN})
 _NO_RESOURCES = "Scheduling has timed out due to insufficient resources"
 
 
 def handle_core_response(ledger: Ledger, verdict: CoreResponse, now: float) -> Outcome:
-    """What follows from one message of the core. ``now``: seconds of any steady clock."""
+    """Handles a message of the core. ``now``: seconds of a monotonic clock."""
     out = Outcome()
     if ledger.phase is Phase.LIVE:
         _obey(ledger, out, verdict, now)
@@ -206,7 +206,7 @@ def _obey(ledger: Ledger, out: Outcome, verdict: CoreResponse, now: float) -> No
 
 
 def _states(ledger: Ledger, out: Outcome, verdict: SchedulingStates, now: float) -> None:
-    """Of pods, and of task groups whose places the core holds without pods."""
+    """Handles states of pods, and of task groups that the core reserves for without placeholder pods."""
     for change in verdict.changes:
         if change.key in ledger.tasks:
             reporting.state_changed(ledger, out, change, now)
@@ -228,7 +228,7 @@ def _recommendations(ledger: Ledger, out: Outcome, verdict: Recommendations) -> 
 
 
 def _allocations(ledger: Ledger, out: Outcome, verdict: AllocationResponse, now: float) -> None:
-    """In this order, always (semantics 1)."""
+    """Handles the parts of a message in this order. See docs/internals/semantics.md, 1."""
     for cancelled in verdict.cancelled_asks:
         for key in _keys(ledger, cancelled.app, cancelled.key):
             _ask_cancelled(ledger, out, cancelled, key, now)
@@ -244,7 +244,7 @@ def _allocations(ledger: Ledger, out: Outcome, verdict: AllocationResponse, now:
 
 
 def _keys(ledger: Ledger, app_id: AppId, key: PodUid) -> list[PodUid]:
-    """The key itself, or all of the application when it is empty (semantics 3)."""
+    """The key, or all keys of the application if it is empty. See docs/internals/semantics.md, 3."""
     if key:
         return [key]
     app = ledger.applications.get(app_id)
@@ -252,13 +252,13 @@ def _keys(ledger: Ledger, app_id: AppId, key: PodUid) -> list[PodUid]:
 
 
 def _task(ledger: Ledger, app_id: AppId, key: PodUid) -> Task | None:
-    """The pod, unless it left that application meanwhile: what is said of it there is not said of it here."""
+    """The task, unless the pod belongs to another application by now and the message is outdated."""
     task = ledger.tasks.get(key)
     return task if task is not None and task.app == app_id else None
 
 
 def _ask_cancelled(ledger: Ledger, out: Outcome, order: AskCancelled, key: PodUid, now: float) -> None:
-    """A placeholder whose ask is gone is of no use; a real pod waits until its application may ask again."""
+    """Deletes a placeholder whose request was cancelled. A real pod waits until its application can submit it again."""
     task = _task(ledger, order.app, key)
     if order.termination in _OURS or task is None or not task.asked:
         return
@@ -276,19 +276,19 @@ def _ask_cancelled(ledger: Ledger, out: Outcome, order: AskCancelled, key: PodUi
 
 
 def _released(ledger: Ledger, out: Outcome, order: Released, key: PodUid, now: float) -> None:
-    """The pod has to go; confirmed when it is gone, at once if it is gone already."""
+    """Deletes the pod. The release is confirmed when the pod is gone, or now if the core released nothing of ours."""
     task = _task(ledger, order.app, key)
     if order.termination in _OURS:
         if task is not None and task.held and task.allocation_id == order.allocation_id:
-            tasks.resend(ledger, out, task)  # not our release: it was given a node that was gone by then, and is back
+            tasks.resend(ledger, out, task)  # the core allocated a node that was gone by then and is back now
         return
     if task is not None and task.asked:
-        return  # that allocation was given back already; a confirmation now would meet the next one of the same key
+        return  # already released; a confirmation now would apply to the next allocation with the same key
     if task is None or not task.held:
         rejections.slot_taken(ledger, key)
         out.news.append(AllocationReleased(order.app, key, order.termination, order.allocation_id))
         if task is not None and task.state is TaskState.BOUND and task.pod.membership.placeholder:
-            tasks.kill(ledger, out, task, now, order.message)  # its node is gone, and took the allocation along
+            tasks.kill(ledger, out, task, now, order.message)  # its node is gone, and the allocation with it
         return
     if order.termination is TerminationType.PREEMPTED_BY_SCHEDULER and task.release is None:
         tasks.mark_disrupted(out, task, order.message)
@@ -299,9 +299,9 @@ def _released(ledger: Ledger, out: Outcome, order: Released, key: PodUid, now: f
 
 
 def _allocated(ledger: Ledger, out: Outcome, verdict: Allocated, now: float) -> None:
-    """Bind the pod; one that no longer wants a node is given back.
+    """Binds the pod. If the pod does not need a node any more, releases the allocation.
 
-    Who was refused may have been refused for an ask that another had taken the place of: the core has the last word.
+    A rejected pod can be allocated: the rejection can belong to a request that replaced the allocated one.
     """
     task = _task(ledger, verdict.app, verdict.key)
     if task is not None and task.state is TaskState.BOUND and task.node == verdict.node:
@@ -312,7 +312,7 @@ def _allocated(ledger: Ledger, out: Outcome, verdict: Allocated, now: float) -> 
         state.recount(task)
         return
     if task is not None and task.state is TaskState.BOUND and task.held:
-        return  # it was bound elsewhere while this was on its way, and all of its key was taken back then
+        return  # another client bound the pod in the meantime, and all allocations of its key were released
     if task is None or task.state not in {TaskState.SCHEDULING, TaskState.REJECTED}:
         reason = "the pod does not want a node any more"
         stopped = TerminationType.STOPPED_BY_RM
@@ -334,12 +334,12 @@ def _place(ledger: Ledger, out: Outcome, task: Task, verdict: Allocated, now: fl
 
 
 def _ask_rejected(ledger: Ledger, out: Outcome, verdict: AskRejected, now: float) -> None:
-    """The user gets an event; a gang that cannot ask for a placeholder is given up."""
+    """Posts an event. A gang whose placeholder is rejected is given up."""
     task = _task(ledger, verdict.app, verdict.key)
     if task is None or task.state is not TaskState.SCHEDULING:
         if task is not None and task.held:
-            tasks.resend(ledger, out, task)  # the ask that was to take the place of another came after its allocation
-        elif task is not None and task.asked:  # its pod is on its way out; an older ask of it may be left
+            tasks.resend(ledger, out, task)  # the rejected request arrived after an earlier one had been allocated
+        elif task is not None and task.asked:  # the pod is being deleted; an older request can still exist in the core
             tasks.release_from_core(out, task, TerminationType.STOPPED_BY_RM, verdict.reason)
         return
     task.asked = False
@@ -358,7 +358,7 @@ def _ask_rejected(ledger: Ledger, out: Outcome, verdict: AskRejected, now: float
 
 
 def _allocation_rejected(ledger: Ledger, out: Outcome, verdict: AllocationRejected) -> None:
-    """The core does not take a pod as its application's: its room is counted all the same."""
+    """The core rejects a bound pod as an allocation of the application. The pod counts on its node only."""
     task = _task(ledger, verdict.app, verdict.key)
     if task is None or not task.held or task.state is not TaskState.BOUND:
         return
@@ -369,7 +369,7 @@ def _allocation_rejected(ledger: Ledger, out: Outcome, verdict: AllocationReject
 
 
 def _answers(ledger: Ledger, out: Outcome, verdict: ApplicationResponse, now: float) -> None:
-    """Accepted or rejected; an answer to a submission that was taken back is not ours."""
+    """Handles accepted and rejected applications. Ignores answers to submissions that were removed."""
     for rejected in verdict.rejected:
         app = _answered(ledger, rejected.app)
         if app is not None:
@@ -391,7 +391,7 @@ def _answered(ledger: Ledger, app_id: AppId) -> Application | None:
 
 
 def _updated(ledger: Ledger, out: Outcome, update: ApplicationUpdated, now: float) -> None:
-    """The application changed its state in the core."""
+    """Handles a new state of the application in the core."""
     app = ledger.applications.get(update.app)
     if app is None or app.state in {AppState.NEW, AppState.SUBMITTED} or app.id in ledger.unanswered:
         return
@@ -425,14 +425,14 @@ def _goes_on(ledger: Ledger, out: Outcome, app: Application, now: float, *, is_r
 
 
 def _failure(app: Application, message: str) -> tuple[str, str]:
-    """Reason and message for the pods (contract 6.2)."""
+    """Reason and message for the pods, as in YuniKorn."""
     if app.state is AppState.RESERVING:
         return names.REASON_RESERVATION_TIMEOUT, f"{_NO_RESOURCES}: {message}" if message else _NO_RESOURCES
     return names.REASON_APPLICATION_FAILED, message or "the application failed"
 
 
 def _failed(ledger: Ledger, out: Outcome, app: Application, now: float, message: str) -> None:
-    """The core has no such application any more, with or without a word of its failing before."""
+    """The core has removed the failed application, possibly without reporting Failing before."""
     app.is_over = True
     if app.state in applications.ANSWERED:
         applications.fail(ledger, out, app, now, _failure(app, message))

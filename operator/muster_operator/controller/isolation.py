@@ -22,7 +22,7 @@ _REPORT: Final = "; see the operator's log and report it"
 
 
 def attempt(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Exception:
-    """The result, or why there is none: the one place of the agent that catches everything."""
+    """Returns the result, or the exception. Only this function of the controller catches all exceptions."""
     try:
         return work(*args, **kwargs)
     except Exception as error:  # noqa: BLE001 - the caller reports it
@@ -30,7 +30,7 @@ def attempt(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Exce
 
 
 def leave_out(ledger: Ledger, out: Outcome, pod: Pod, error: Exception) -> None:
-    """Go on without a pod of ours."""
+    """Reports the failure of a pod and removes the pod from its application."""
     out.failures.append(Failure("Pod", f"{pod.ref.namespace}/{pod.ref.name}", error))
     forget(ledger, pod)
     if not pod.membership.placeholder or pod.node is not None:
@@ -39,7 +39,7 @@ def leave_out(ledger: Ledger, out: Outcome, pod: Pod, error: Exception) -> None:
 
 
 def leave_out_application(ledger: Ledger, out: Outcome, app: Application, error: Exception) -> None:
-    """Go on without an application: its pods are treated as if each of them had failed, its first pod reports it."""
+    """Reports the failure of an application on its first pod and removes it. Its bound pods count on their nodes."""
     out.failures.append(Failure("Application", app.id, error))
     reporting.warn(
         out, app.originator.ref, names.REASON_INTERNAL_ERROR, f"internal error: {app.name} is left out{_REPORT}"
@@ -50,7 +50,7 @@ def leave_out_application(ledger: Ledger, out: Outcome, app: Application, error:
 
 
 def forget(ledger: Ledger, pod: Pod) -> None:
-    """Take back what is kept of its task, and count it as one that only takes room if it has a node."""
+    """Removes the pod's task without sending anything. A bound pod counts on its node only."""
     uid = pod.ref.uid
     task = ledger.tasks.pop(uid, None)
     if task is not None:
@@ -79,5 +79,5 @@ def _count_on_node(ledger: Ledger, pod: Pod) -> None:
 
 
 def bare(pod: ForeignPod) -> ForeignPod:
-    """The same without what filters of other pods read: only its resources count."""
+    """The pod without tags, so that only its resources count."""
     return structs.replace(pod, tags={})

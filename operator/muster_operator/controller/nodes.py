@@ -1,4 +1,4 @@
-"""Node events."""
+"""Handlers of node events and of the core's answers to node requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from muster_operator.model.ids import NodeName, PodUid
 
 
 def existing_allocation(ledger: Ledger, uid: PodUid, node: NodeName) -> AllocationSpec | None:
-    """The allocation of a pod on a node that the core is told of now; None if it is not to be told."""
+    """The allocation of a pod on a node, to be reported now. Marks it as reported. None if there is none to report."""
     task = ledger.tasks.get(uid)
     if task is not None:
         app = ledger.applications.get(task.app)
@@ -38,13 +38,13 @@ def existing_allocation(ledger: Ledger, uid: PodUid, node: NodeName) -> Allocati
             task.held = True
             state.recount(task)
             return allocation_of(ledger, task, node)
-        # The core does not take it as the application's, or not yet: it counts on its node.
+        # The core has not accepted the application: the pod counts on its node.
         tasks.untracked_of(ledger, task.pod)
     pod_on_node = tasks.find_foreign(ledger, uid)
     if pod_on_node is None or tasks.is_reported(pod_on_node):
         return None
     if uid in ledger.foreign and pod_on_node.pod.node != node:
-        return None  # its scheduler had meant it to go there, and does no more
+        return None  # its scheduler had nominated this node and has withdrawn that
     return tasks.as_reported(pod_on_node, node)
 
 
@@ -57,10 +57,10 @@ def existing_places(ledger: Ledger) -> dict[NodeName, list[AllocationSpec]]:
 
 
 def node_seen(ledger: Ledger, out: Outcome, old: Node | None, node: Node) -> None:
-    """A node exists and looks like this; ``old`` is how it looked.
+    """Handles a node that was created or changed. ``old`` is its previous state.
 
-    One of the same name and another UID, whose delete was missed, is the same to the core: pods are bound to names, and
-    stay bound to this one until somebody deletes them.
+    A node with the same name and another UID, whose deletion was missed, counts as the same node: pods are bound to
+    names and stay bound until they are deleted.
     """
     if old is None or old.capacity != node.capacity or old.schedulable != node.schedulable:
         reporting.may_fit(ledger)
@@ -76,7 +76,7 @@ def node_seen(ledger: Ledger, out: Outcome, old: Node | None, node: Node) -> Non
 
 
 def _who_waited(ledger: Ledger, name: NodeName) -> Iterator[AllocationSpec]:
-    """The allocations of those that waited for the node."""
+    """Allocations of the pods that waited for the node."""
     for uid in sorted(ledger.awaiting_node.pop(name, set())):
         spec = existing_allocation(ledger, uid, name)
         if spec is not None:
@@ -84,9 +84,10 @@ def _who_waited(ledger: Ledger, name: NodeName) -> Iterator[AllocationSpec]:
 
 
 def accepted(ledger: Ledger, out: Outcome, name: NodeName) -> None:
-    """The core took a node in; told of one that came, not of all those that a session begins with (semantics 28).
+    """The core accepted a node. Posts an event if the node was created during the session.
 
-    What was bound to it since it was told of is told now: that goes by another stream, and could have come first.
+    Pods that were bound to it in the meantime are reported now, because they use another stream and could have
+    overtaken the node.
 
     Differs: YuniKorn says NodeAccepted of every node at every start, and NodeDeleted of a node that nobody can look at
     any more; Kubernetes has its own event for that.
@@ -101,14 +102,14 @@ def accepted(ledger: Ledger, out: Outcome, name: NodeName) -> None:
 
 
 def rejected(ledger: Ledger, out: Outcome, name: NodeName, reason: str) -> None:
-    """The core did not take a node in; who waits on it continues waiting, for another of that name."""
+    """The core rejected a node. Its pods stay in the waiting list, for a later node of that name."""
     node = ledger.nodes.get(name)
     reporting.warn_node(out, name, node.uid if node else "", names.REASON_NODE_REJECTED, reason)
     _is_last_answer(ledger, name)
 
 
 def _is_last_answer(ledger: Ledger, name: NodeName) -> bool:
-    """Whether this answers the last creation of a node that came; one may go and come before its first is answered."""
+    """Whether this answers the last creation of the node. A node can be deleted and created before the first answer."""
     open_answers = ledger.unacknowledged_nodes.pop(name, 0) - 1
     if open_answers > 0:
         ledger.unacknowledged_nodes[name] = open_answers
@@ -116,10 +117,10 @@ def _is_last_answer(ledger: Ledger, name: NodeName) -> bool:
 
 
 def node_gone(ledger: Ledger, out: Outcome, name: NodeName, now: float) -> None:
-    """A node no longer exists: the core drops what is on it, also pods whose bind is under way.
+    """Handles a deleted node. The core drops its allocations, including pods whose bind is in progress.
 
-    Its pods are kept, in case the node comes back; but a placeholder without a node is of no use, and a gang that still
-    reserves gets another one sooner than the cluster's garbage collector would notice.
+    Its pods are kept in case the node returns. Placeholders are deleted, so that a gang that still reserves gets new
+    ones before the pod garbage collector runs.
     """
     out.news.append(NodeDecommissioned(name))
     rejections.node_gone(ledger, name)

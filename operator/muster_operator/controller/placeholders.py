@@ -1,7 +1,7 @@
-"""Placeholder creation and tracking of gang members.
+"""Creation of placeholders and tracking of gang members.
 
-Placeholders are created several at a time and compared with the gang definition, so missing ones are created again
-after a restart.
+The number of open creations is limited per gang and namespace. Existing placeholders are compared with the gang
+definition, so that missing ones are created after a restart.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from muster_operator.model.pods import GangDefinition, PlaceholderSpec, Pod, Tas
 from muster_operator.model.states import TaskState
 from muster_operator.translate.gangs import placeholder_ask, placeholder_name
 
-#: Creations that one gang orders before the next one of its namespace has its turn.
+#: Creations of one gang before the next gang of its namespace continues (round robin).
 _TURN: Final = 50
 
 _NO_KEY: Final = (
@@ -42,13 +42,13 @@ _NO_KEY: Final = (
 
 
 def want_creations(ledger: Ledger, out: Outcome, app: Application, missing: Mapping[str, int]) -> None:
-    """So many more placeholders of each task group are to be created."""
+    """Adds creations: so many placeholders of each task group."""
     app.creations.missing.update(missing)
     _go_on(ledger, out, app)
 
 
 def retry_creation(ledger: Ledger, out: Outcome, app: Application, slots: list[Slot]) -> None:
-    """Create these once more."""
+    """Creates the placeholders of these slots again."""
     for slot in slots:
         slot.state = SlotState.ORDERED
         app.creations.again.append(slot.name)
@@ -56,9 +56,9 @@ def retry_creation(ledger: Ledger, out: Outcome, app: Application, slots: list[S
 
 
 def order_instead(ledger: Ledger, out: Outcome, app: Application, lost: Slot, avoid: tuple[NodeName, ...]) -> None:
-    """Another placeholder under a name that this gang has not used.
+    """Creates a placeholder in place of a lost one, under a name that this gang has not used.
 
-    Names of one group differ by ordinal, and adding the group's size keeps the ordinals of its members apart.
+    Names of one group differ by ordinal. Adding the group's size keeps the ordinals of its members distinct.
     """
     group = app.gang.group(lost.group) if app.gang else None
     if group is None:
@@ -73,7 +73,7 @@ def order_instead(ledger: Ledger, out: Outcome, app: Application, lost: Slot, av
 
 
 def _go_on(ledger: Ledger, out: Outcome, app: Application) -> None:
-    """Order what the windows have room for, now that the application may have more to create."""
+    """Starts pending creations as far as the limits allow."""
     if app.creations.are_waiting:
         if ledger.keys is None:
             reporting.warn_gang(out, app.originator.ref, names.ACTION_PLACEHOLDER_CREATE_FAILED, _NO_KEY)
@@ -82,7 +82,7 @@ def _go_on(ledger: Ledger, out: Outcome, app: Application) -> None:
 
 
 def creation_answered(ledger: Ledger, out: Outcome, app: Application, name: str) -> None:
-    """Close a finished creation, successful or not, and order the next one."""
+    """Handles the answer to a creation, successful or not, and sends the next one."""
     if name not in app.creations.open:
         return
     app.creations.open.remove(name)
@@ -94,7 +94,7 @@ def creation_answered(ledger: Ledger, out: Outcome, app: Application, name: str)
 
 
 def cancel_creations(ledger: Ledger, out: Outcome, app: Application) -> None:
-    """Cancel all unsent placeholder creations of the application."""
+    """Cancels all creations of the application that have not been sent."""
     of_namespace = ledger.creations.get(app.namespace)
     if of_namespace is None:
         return
@@ -107,7 +107,7 @@ def cancel_creations(ledger: Ledger, out: Outcome, app: Application) -> None:
 
 
 def keys_seen(ledger: Ledger, out: Outcome) -> None:
-    """There are keys to sign with: order what waited for them."""
+    """Signing keys are available: sends the creations that waited for them."""
     for namespace in list(ledger.creations):
         _refill(ledger, out, namespace)
 
@@ -132,7 +132,7 @@ def _refill(ledger: Ledger, out: Outcome, namespace: str) -> None:
 
 
 def _order_next(ledger: Ledger, out: Outcome, app: Application) -> bool:
-    """Order the next creation of an application; False = there is none."""
+    """Sends the next creation of an application. Returns False if there is none."""
     creations = app.creations
     while creations.again:
         slot = app.slots.get(creations.again.popleft())
@@ -166,7 +166,7 @@ def _name(app: Application, group: str, ordinal: int) -> str:
 
 
 def _is_taken(ledger: Ledger, app: Application, name: str) -> bool:
-    """Whether a placeholder of the application has the name, or one that is on its way out."""
+    """Whether a placeholder of the application has the name, also if it is being deleted."""
     return name in app.slots or name in app.placeholder_names or (app.namespace, name) in ledger.deleting
 
 
@@ -187,12 +187,12 @@ def _spec(ledger: Ledger, app: Application, group: TaskGroup, slot: Slot) -> Pla
     )
 
 
-#: A placeholder that is created this often and never seen is given up.
+#: Number of creations of one placeholder without it being seen, after which the gang is given up.
 MAX_CREATES: Final = 5
 
 
 def adopt(app: Application, gang: GangDefinition) -> list[Task]:
-    """Give the placeholders that exist a slot each, bound ones first; returns those that are too many."""
+    """Gives each existing placeholder a slot, bound ones first. Returns surplus placeholders."""
     room = {group.name: group.min_member for group in gang.groups}
     surplus: list[Task] = []
     for task in sorted(app.placeholders.values(), key=lambda task: (task.node is None, task.pod.ref.name)):
@@ -208,7 +208,7 @@ def adopt(app: Application, gang: GangDefinition) -> list[Task]:
 
 
 def order_missing(ledger: Ledger, out: Outcome, app: Application, gang: GangDefinition, now: float) -> int:
-    """Order every placeholder that is missing, as the windows let them; returns how many."""
+    """Starts the creation of missing placeholders. Returns their number."""
     there = Counter(slot.group for slot in app.slots.values())
     missing = {group.name: group.min_member - there[group.name] for group in gang.groups}
     missing = {group: count for group, count in missing.items() if count > 0}
@@ -219,12 +219,12 @@ def order_missing(ledger: Ledger, out: Outcome, app: Application, gang: GangDefi
 
 
 def watch_creations(ledger: Ledger, app: Application, now: float) -> None:
-    """Look again whether all that was created has been seen."""
+    """Sets a timer to check whether all created placeholders have been seen."""
     set_timer(ledger, Deadline(now + ledger.settings.create_retry_s, TimerKind.CREATIONS, app.id))
 
 
 def take_slot(ledger: Ledger, app: Application, task: Task, now: float) -> bool:
-    """A placeholder was seen: whether it is one that is waited for."""
+    """Marks the slot of a new placeholder as seen. Returns False if no slot waits for it."""
     slot = app.slots.get(task.pod.ref.name)
     if slot is None or slot.state is SlotState.SEEN:
         return False
@@ -234,13 +234,16 @@ def take_slot(ledger: Ledger, app: Application, task: Task, now: float) -> bool:
 
 
 def close_slot(app: Application, name: str) -> Slot | None:
-    """A placeholder is gone, or not to be waited for any more."""
+    """Removes the slot of a placeholder that is gone or not needed any more."""
     app.open_slots.discard(name)
     return app.slots.pop(name, None)
 
 
 def replace(ledger: Ledger, out: Outcome, app: Application, lost: Slot, task: Task, now: float) -> None:
-    """Make a new placeholder for a lost one; it keeps off a node whose kubelet refused the old one (semantics 5)."""
+    """Creates a new placeholder for a lost one. It avoids a node whose kubelet rejected the old one.
+
+    See docs/internals/semantics.md, 5.
+    """
     avoid = task.avoid
     if task.pod.kubelet_refusal and task.node is not None:
         avoid = tasks.nodes_to_avoid(avoid, task.node)
@@ -249,10 +252,10 @@ def replace(ledger: Ledger, out: Outcome, app: Application, lost: Slot, task: Ta
 
 
 def retry_placeholder(ledger: Ledger, out: Outcome, app: Application) -> Slot | None:
-    """Create what was created and never seen once more; returns a slot for which that was tried too often.
+    """Creates placeholders again that were created and not seen. Returns a slot with too many attempts, or None.
 
-    Where the API server said that the name is taken and our watch shows no such placeholder, it is the name of a pod
-    that is not ours: another one is used.
+    If the API server reports that the name exists and no such placeholder is seen, another pod has the name. In that
+    case a new name is used.
     """
     again: list[Slot] = []
     lost: Slot | None = None
@@ -274,7 +277,7 @@ def retry_placeholder(ledger: Ledger, out: Outcome, app: Application) -> Slot | 
 
 
 def forget_unseen(ledger: Ledger, out: Outcome, app: Application) -> None:
-    """The core holds all places: placeholders on their way are too many, and deleted when they are seen."""
+    """The core has reserved the whole gang: cancels creations. Surplus placeholders are deleted when they are seen."""
     cancel_creations(ledger, out, app)
     for slot in list(app.slots.values()):
         if slot.state is not SlotState.SEEN:
@@ -282,28 +285,28 @@ def forget_unseen(ledger: Ledger, out: Outcome, app: Application) -> None:
 
 
 def forget_all(ledger: Ledger, out: Outcome, app: Application) -> None:
-    """Cancel the creations of placeholders."""
+    """Cancels all creations and removes all slots."""
     cancel_creations(ledger, out, app)
     app.slots.clear()
     app.open_slots.clear()
 
 
 def kill_all(ledger: Ledger, out: Outcome, app: Application, now: float, reason: str) -> None:
-    """Delete every placeholder; those on their way are deleted when they are seen."""
+    """Deletes every placeholder. Those that are not seen yet are deleted when they are seen."""
     forget_all(ledger, out, app)
     for task in list(app.placeholders.values()):
         tasks.kill(ledger, out, task, now, reason)
 
 
 def remember_completed(ledger: Ledger, pod: Pod) -> None:
-    """A pod of ours has ended; one that its kubelet refused never had a place of which anything came."""
+    """Records a member that has ended. A pod that its kubelet rejected does not count."""
     member = pod.membership
     if member.task_group and pod.node is not None and pod.scheduled_at_ms is not None and not pod.kubelet_refusal:
         ledger.served[pod.ref.uid] = CompletedMembers(member.app, member.task_group, pod.scheduled_at_ms)
 
 
 def completed_by_application(ledger: Ledger) -> Mapping[AppId, list[CompletedMembers]]:
-    """All who are remembered."""
+    """Recorded members by application."""
     found: dict[AppId, list[CompletedMembers]] = defaultdict(list)
     for one in ledger.served.values():
         found[one.app].append(one)
@@ -311,10 +314,10 @@ def completed_by_application(ledger: Ledger) -> Mapping[AppId, list[CompletedMem
 
 
 def leave_out_completed(app: Application, ended: Iterable[CompletedMembers]) -> None:
-    """Let the gang be of those who have not had their place.
+    """Reduces the gang by members that have ended.
 
-    An id may have been used before: only who got its node when the oldest of those who live was there is surely of the
-    same application. ``created_s`` of the application is to be known.
+    An application ID can be used again. A member therefore counts only if it was scheduled after the oldest present
+    member was created. Requires ``created_s`` of the application.
     """
     if app.gang is None:
         return

@@ -1,4 +1,4 @@
-"""Pod events."""
+"""Handlers of pod events for pods of this scheduler."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from muster_operator.model.ids import PodUid, application_name
 from muster_operator.model.pods import Condition, Membership, Pod
 from muster_operator.model.states import AppState, TaskState
 
-#: The pod has no node in our eyes, and a terminating one will never need it.
+#: States in which the operator has not bound the pod. If such a pod is deleted, it needs no node any more.
 _UNBOUND = frozenset(
     {TaskState.NEW, TaskState.PENDING, TaskState.SCHEDULING, TaskState.ALLOCATED, TaskState.REJECTED, TaskState.FAILED}
 )
 
-#: It was given no place yet, and nobody ordered its end.
+#: States without an allocation and without a deletion.
 _WAITING = frozenset({TaskState.NEW, TaskState.PENDING, TaskState.SCHEDULING, TaskState.REJECTED})
 
 
 def of_the_same_kind(task: Task, pod: Pod) -> Pod:
-    """A placeholder stays one, and a member a member, independent of later changes to its metadata.
+    """Keeps a placeholder a placeholder, and a member a member, whatever its metadata says later.
 
-    Where that cannot be read any more, what the pod was asked for with stays too.
+    If the metadata has become invalid, the pod also keeps its tags and resources.
     """
     old, was, now = task.pod, task.pod.membership, pod.membership
     if now.refusal and pod.node is None:
@@ -38,19 +38,19 @@ def of_the_same_kind(task: Task, pod: Pod) -> Pod:
 
 
 def is_anothers(task: Task, pod: Pod) -> bool:
-    """Whether the pod, which waits, belongs to another application now."""
+    """Whether a waiting pod belongs to another application now."""
     is_free = pod.node is None and not pod.terminating and not pod.membership.placeholder
     return is_free and task.state in _WAITING and pod.membership.app != task.app
 
 
 def is_refused(task: Task, pod: Pod) -> bool:
-    """Whether the pod, which waits, cannot be scheduled as it is now: it is asked for again when it changes."""
+    """Whether a waiting pod has become invalid. It is requested again when it changes."""
     is_waiting = pod.node is None and not pod.terminating and task.state in _WAITING
     return is_waiting and bool(pod.membership.refusal) and not pod.membership.placeholder
 
 
 def changed(ledger: Ledger, out: Outcome, task: Task, pod: Pod, now: float) -> None:
-    """A pod of an application looks like this."""
+    """Handles a changed pod of an application."""
     old, task.pod = task.pod, pod
     state.recount(task)
     ledger.tasks_by_node.add(task.uid, pod.node)
@@ -70,19 +70,19 @@ def changed(ledger: Ledger, out: Outcome, task: Task, pod: Pod, now: float) -> N
 
 
 def class_seen(ledger: Ledger, out: Outcome, name: str) -> None:
-    """Whether pods of this priority class may be preempted is another matter than before; it is recorded already."""
+    """Sends the pods of a priority class again, because its allow-preemption setting has changed."""
     for task in ledger.tasks.values():
         if task.pod.priority_class == name and task.pod.allow_preemption is None:
             tasks.resend(ledger, out, task)
 
 
 def _is_otherwise(old: Pod, new: Pod) -> bool:
-    """Whether the core was told something of the pod that is so no more."""
+    """Whether a part of the pod changed that was sent to the core."""
     return (old.tags, old.resources, old.allow_preemption) != (new.tags, new.resources, new.allow_preemption)
 
 
 def _tell_of_labels(out: Outcome, app: Application | None, task: Task, old: Membership) -> None:
-    """What comes too late is said once, when it comes."""
+    """Posts an event when a label is changed that has no effect any more."""
     new = task.pod.membership
     if app is None or new.placeholder:
         return
@@ -96,7 +96,7 @@ def _tell_of_labels(out: Outcome, app: Application | None, task: Task, old: Memb
 
 
 def _has_node(ledger: Ledger, out: Outcome, app: Application | None, task: Task, now: float) -> None:
-    """The API shows the pod on a node: through our bind, or through somebody else's."""
+    """Handles a pod with a node, bound by the operator or by another client."""
     node = task.pod.node
     if task.state is TaskState.BOUND or task.state not in _UNBOUND or node is None:
         return
@@ -114,12 +114,12 @@ def _has_node(ledger: Ledger, out: Outcome, app: Application | None, task: Task,
         applications.placeholder_bound(ledger, out, task, now)
 
 
-#: Resource claims that a text names.
+#: Maximum number of resource claims in a message.
 _MAX_NAMED: Final = 5
 
 
 def own_pod_seen(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
-    """A pod of ours exists and looks like this; it is recorded already."""
+    """Handles a pod of this scheduler that was created or changed. It is recorded already."""
     uid = pod.ref.uid
     task = ledger.tasks.get(uid)
     if task is not None:
@@ -138,7 +138,7 @@ def own_pod_seen(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
 
 
 def own_pod_gone(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
-    """A pod of ours no longer exists; it is taken off the record already."""
+    """Handles a deleted pod of this scheduler. It is removed from the record already."""
     ledger.forget_deletion(uid)
     ledger.noticed.discard(uid)
     task = ledger.tasks.get(uid)
@@ -149,7 +149,7 @@ def own_pod_gone(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
 
 
 def _ended(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
-    """Succeeded or Failed: it holds nothing. A placeholder that ended is of no use as an object either."""
+    """Handles a pod that succeeded or failed, so that it holds no resources. An ended placeholder is deleted."""
     task = ledger.tasks.get(pod.ref.uid)
     if task is not None:
         task.pod = pod
@@ -162,7 +162,7 @@ def _ended(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
 
 
 def is_held_back(ledger: Ledger, out: Outcome, pod: Pod) -> bool:
-    """Whether the pod cannot be scheduled, or not yet; the user gets an event once why."""
+    """Whether the pod cannot be scheduled, or not yet. Posts an event with the reason once."""
     if pod.node is not None and pod.ref.uid in ledger.unverified:
         _tell_once(ledger, out, pod, names.REASON_TASK_REJECTED, trust.UNKNOWN)
         return False
@@ -186,7 +186,7 @@ def is_held_back(ledger: Ledger, out: Outcome, pod: Pod) -> bool:
 
 
 def _tell_of_claims(ledger: Ledger, out: Outcome, pod: Pod) -> None:
-    """Nobody here allocates devices, and without them the pod would not start: it waits, rather than be misplaced."""
+    """Reports that resource claims are not supported. The pod waits, because it could not start on a node."""
     named = ", ".join(pod.claims[:_MAX_NAMED])
     note = (
         f"resource claims are not supported yet ({named}): remove them from the pod, or use another scheduler for it, "
@@ -250,7 +250,7 @@ def other_requests(pod: Pod) -> str:
 
 
 def delete_orphan(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
-    """A placeholder that nobody waits for goes; until then it takes its room."""
+    """Deletes a placeholder that no gang needs. It counts on its node until it is gone."""
     if pod.node is not None:
         tasks.track_foreign(ledger, out, pod)
     tasks.order_delete(ledger, out, pod.ref, now, "no gang waits for this placeholder")

@@ -1,6 +1,6 @@
-"""Comparison of the operator's state with the core's.
+"""Comparison of the operator's state with an inventory of the core.
 
-Differences are repaired by sending the current state again, and counted (ADR 0015).
+Differences are counted, and repaired by sending the current state again (docs/internals/adr, number 0015).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from muster_operator.model.ids import AppId, NodeName, PodUid
 
 
 def by_news(item: CoreRequest) -> Iterator[str]:
-    """Keys, applications and nodes of what we say."""
+    """Keys, applications and nodes that a request to the core mentions."""
     match item:
         case ApplicationSubmitted(spec):
             yield spec.app
@@ -65,13 +65,13 @@ def by_news(item: CoreRequest) -> Iterator[str]:
         case NodeUpdated(node):
             yield node.name
         case ClusterObjectReported():
-            return  # no inventory shows it
+            return  # inventories do not contain these objects
         case NodeDrained(name) | NodeOpened(name) | NodeDecommissioned(name):
             yield name
 
 
 def by_verdict(verdict: CoreResponse) -> Iterator[str]:
-    """Keys, applications and nodes of what the core says; who says all of an application means it."""
+    """Keys, applications and nodes that a message of the core mentions. An empty key means the whole application."""
     match verdict:
         case AllocationResponse():
             yield from (each.key or each.app for each in verdict.cancelled_asks)
@@ -90,13 +90,13 @@ def by_verdict(verdict: CoreResponse) -> Iterator[str]:
             return
 
 
-#: The node of a pod that was on its way out when the core gave it one: it is given back, wherever that is.
+#: Node of a pod that was being deleted when the core allocated it. The allocation is released on any node.
 _ANYWHERE: Final = NodeName("")
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What differs (a label of a metric), and whose."""
+    """The kind of difference (a metric label) and the key, application or node."""
 
     what: str
     subject: str
@@ -104,25 +104,28 @@ class Difference:
 
 @dataclass(slots=True)
 class Comparison:
-    """What was found, and what follows. ``unsound``: why the session has to start over; empty = it need not."""
+    """Differences and the requests that repair them.
+
+    ``touched``: names in recent messages, which are not compared. ``unsound``: why a new session is needed, or empty.
+    """
 
     ledger: Ledger
     touched: Container[str]
     now: float
-    #: Differences that were put right in this session and came back: they are counted, and left.
+    #: Differences that were repaired in this session and returned. They are counted and not repaired again.
     before: Container[Difference] = frozenset()
     out: Outcome = field(default_factory=Outcome)
     found: list[Difference] = field(default_factory=list)
     unsound: str = ""
 
     def note(self, what: str, subject: str) -> bool:
-        """Take note of a difference; whether it is to be put right."""
+        """Records a difference. Returns whether it is to be repaired."""
         found = Difference(what, subject)
         self.found.append(found)
         return found not in self.before
 
     def add(self, more: Outcome) -> None:
-        """Let this follow too."""
+        """Adds requests and commands to the outcome."""
         self.out.news += more.news
         self.out.commands += more.commands
 
@@ -134,7 +137,7 @@ def compare(
     now: float,
     before: Container[Difference] = frozenset(),
 ) -> Comparison:
-    """Compare one part; see above."""
+    """Compares one part of the core's inventory: applications or nodes."""
     comparison = Comparison(ledger, touched, now, before)
     if inventory.part is Part.APPLICATIONS:
         _applications(comparison, inventory)
@@ -166,9 +169,9 @@ def _applications(comparison: Comparison, inventory: Inventory) -> None:
 def _expected(
     ledger: Ledger, inventory: Inventory
 ) -> tuple[dict[AppId, set[PodUid]], dict[AppId, dict[PodUid, NodeName]]]:
-    """The asks and the allocations that the core should hold of the applications in this part.
+    """Requests and allocations that the core should have of the applications in this part.
 
-    An ask that the core cancelled stays with its pod until that is gone, but not with the core.
+    A request that the core cancelled stays with the task until the pod is gone, but not in the core.
     """
     asked: dict[AppId, set[PodUid]] = defaultdict(set)
     held: dict[AppId, dict[PodUid, NodeName]] = defaultdict(dict)
@@ -209,12 +212,12 @@ def _nodes_of(in_core: dict[PodUid, HeldInCore], key: PodUid) -> list[NodeName]:
 
 
 def _is_settled(comparison: Comparison, *names: str | None) -> bool:
-    """Whether nobody spoke of any of these: a key, and the nodes that it is on."""
+    """Whether no recent message mentions one of the names: a key and its nodes."""
     return not any(name in comparison.touched for name in names if name is not None)
 
 
 def _held_in_core(comparison: Comparison, app: AppId, each: HeldInCore, node: NodeName | None) -> None:
-    """An allocation that the core has: is it ours, where we have it, and does it stay?"""
+    """Checks an allocation of the core: whether it is ours, on the expected node, and not being released."""
     task = comparison.ledger.tasks.get(each.key)
     if node in {each.node, _ANYWHERE}:
         if each.going is not None and _never_heard(task) and comparison.note("order unheard", each.key):
@@ -232,7 +235,7 @@ def _held_in_core(comparison: Comparison, app: AppId, each: HeldInCore, node: No
 
 
 def _never_heard(task: Task | None) -> bool:
-    """Whether we do not know that its pod has to go; the core takes a place of nobody's back by itself."""
+    """Whether the core's release of the pod was not received. Kept slots without a pod are released by the core."""
     return task is not None and task.release is None
 
 

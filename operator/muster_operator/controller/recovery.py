@@ -1,7 +1,7 @@
 """Recovery at the start of a session.
 
-Builds the requests that tell a new core session everything: applications, nodes with their pods, waiting requests
-(semantics 19).
+Builds the requests with which a new session of the core receives the whole state: applications, nodes with their pods,
+waiting requests. The order is that of docs/internals/semantics.md, 19. Called by runtime/session.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ from muster_operator.model.ids import AppId, NodeName, PodUid
 from muster_operator.model.pods import Placement, Pod
 from muster_operator.model.states import AppState
 
-#: Pods or so that are handled without letting others run: some 10 ms.
+#: Pods that are processed before other tasks can run: about 10 ms.
 TURN: Final = 500
 
-#: Pods that are only looked at without letting others run: some 5 ms.
+#: Pods that are only inspected before other tasks can run: about 5 ms.
 WALKED: Final = 10_000
 _NODE_LEFT_OUT: Final = "internal error: the node is left out; see the operator's log and report it"
 _VERDICTS = AllocationResponse | ApplicationResponse | CoreEvents | NodeResponse | Recommendations | SchedulingStates
 
 
 def pause(ledger: Ledger) -> None:
-    """The session is lost: from now on facts are only kept."""
+    """The session is lost: from now on events only update the state."""
     for item in ledger.postponed:
         if not isinstance(item, _VERDICTS | Result):
             record_event(ledger, item)
@@ -63,7 +63,7 @@ def pause(ledger: Ledger) -> None:
 
 
 def begin(ledger: Ledger, now: float) -> Iterator[Outcome]:
-    """A session was opened: tell what filters read, then submit every application that has a pod, the oldest first."""
+    """A session was opened: reports objects for the core's filters, then submits all applications, oldest first."""
     pause(ledger)
     _clear(ledger)
     ledger.phase = Phase.RECOVERING
@@ -93,7 +93,7 @@ def begin(ledger: Ledger, now: float) -> Iterator[Outcome]:
 
 
 def _clear(ledger: Ledger) -> None:
-    """Forget the session that was."""
+    """Removes the state of the previous session."""
     ledger.applications.clear()
     ledger.unsatisfiable.clear()
     ledger.creations.clear()
@@ -108,7 +108,7 @@ def _clear(ledger: Ledger) -> None:
     ledger.deletions.clear()
     ledger.deleting.clear()
     ledger.storage.waiting.clear()
-    # These three lose what went while there was no session.
+    # The following may contain objects that were deleted while there was no session.
     ledger.unacknowledged_nodes = dict.fromkeys(ledger.unacknowledged_nodes.keys() & ledger.nodes.keys(), 1)
     ledger.resumed &= ledger.pods.keys()
     ledger.noticed &= ledger.pods.keys()
@@ -118,10 +118,10 @@ def _clear(ledger: Ledger) -> None:
 
 
 def _by_application(ledger: Ledger) -> Iterator[tuple[list[Pod], list[Pod]] | None]:
-    """Members and placeholders of each application, originator first; the oldest application first. None = a pause.
+    """Members and placeholders of each application, originator first, oldest application first. None = yield to others.
 
-    The originator is the owner of placeholders that exist, or has our signed mark of a gang that was given up, else it
-    is the oldest pod; among equals one that defines a gang. Nothing that a user can write makes a pod the originator.
+    The originator is the owner of existing placeholders, or has the signed mark of a gang that was given up. Otherwise
+    it is the oldest pod, preferably one that defines a gang. Unsigned annotations do not make a pod the originator.
     """
     known: set[PodUid | None] = set(ledger.resumed)
     groups: dict[AppId, tuple[list[Pod], list[Pod]]] = defaultdict(lambda: ([], []))
@@ -153,7 +153,7 @@ def _by_application(ledger: Ledger) -> Iterator[tuple[list[Pod], list[Pod]] | No
 def _isolated(
     ledger: Ledger, out: Outcome, pod: Pod, now: float, work: Callable[[Ledger, Outcome, Pod, float], None]
 ) -> None:
-    """Do it; a pod that this fails on is left out, and with it what was to follow from it."""
+    """Calls ``work`` for a pod. If it fails, the pod is removed and the requests and commands are dropped."""
     news, commands = len(out.news), len(out.commands)
     error = isolation.attempt(work, ledger, out, pod, now)
     if error is not None:
@@ -170,7 +170,7 @@ def _submit(ledger: Ledger, out: Outcome, app: Application) -> None:
 
 
 def _rejoin(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
-    """A real pod takes its place again; one that is leaving without a node does not need any."""
+    """Adds a real pod to its application, unless it has ended or is terminating without a node."""
     if pod.has_ended or pods.is_held_back(ledger, out, pod) or (pod.terminating and pod.node is None):
         return
     app = ledger.applications.get(pod.membership.app)
@@ -182,9 +182,10 @@ def _rejoin(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
 
 
 def _rejoin_placeholder(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
-    """A placeholder of a gang takes its place; a terminating one counts no more, others go (semantics 17).
+    """Adds a placeholder to its gang, or deletes it if the gang does not need it.
 
-    A gang that has placeholder pods began with them, and continues so, whatever its placement is by now.
+    Terminating placeholders do not count (docs/internals/semantics.md, 17). A gang with placeholder pods keeps using
+    placeholder pods, whatever its placement is now.
     """
     app = ledger.applications.get(pod.membership.app)
     if pod.has_ended:
@@ -198,12 +199,12 @@ def _rejoin_placeholder(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> N
 
 
 def is_answered(ledger: Ledger) -> bool:
-    """Whether the core has answered every application."""
+    """Whether the core has answered every submitted application."""
     return not any(app.state is AppState.SUBMITTED for app in ledger.applications.values())
 
 
 def report_nodes(ledger: Ledger, now: float) -> Iterator[Outcome]:
-    """Report every node, drained, with what is on it."""
+    """Reports every node, as not schedulable, with its allocations."""
     out, done = Outcome(), 0
     rejections.resume_rejected(ledger, now)
     places = existing_places(ledger)
@@ -237,7 +238,7 @@ def report_nodes(ledger: Ledger, now: float) -> Iterator[Outcome]:
 
 
 def _existing(ledger: Ledger, out: Outcome, uid: PodUid, node: NodeName) -> AllocationSpec | None:
-    """What the core is told of a pod on a node; of one that this fails on its resources."""
+    """The allocation of a pod to report with its node. If that fails, only its resources are reported."""
     found = isolation.attempt(existing_allocation, ledger, uid, node)
     if not isinstance(found, Exception):
         return found
@@ -254,16 +255,16 @@ def _existing(ledger: Ledger, out: Outcome, uid: PodUid, node: NodeName) -> Allo
 
 
 def submit_asks(ledger: Ledger, now: float) -> Iterator[Outcome]:
-    """Go on with every accepted application; the asks in the order of the pods' creation, so all at last.
+    """Continues every accepted application and yields all requests, sorted by the creation of their pods.
 
-    One that was answered after its bound pods had been reported as others' continues when the nodes open.
+    Applications that were accepted after their bound pods had been reported as foreign continue in ``open_nodes``.
     """
     out, done = Outcome(), 0
     for app in list(ledger.applications.values()):
         if app.state is AppState.ACCEPTED and not applications.has_untracked(ledger, app):
             error = isolation.attempt(applications.proceed, ledger, out, app, now)
             if error is not None:
-                # What was ordered before it failed stays: each step of a pod keeps the ledger in step with the core.
+                # Requests from before the failure are kept: each of them matches a change of the state.
                 out.failures.append(Failure("Application", app.id, error))
         done += 1 + len(app.members)
         if done >= TURN:
@@ -275,7 +276,7 @@ def submit_asks(ledger: Ledger, now: float) -> Iterator[Outcome]:
 
 
 def _creation(ledger: Ledger, places: Mapping[AppId, int], item: CoreRequest) -> tuple[int, int, str, PodUid]:
-    """Kubernetes knows the second only: those of one second are in the order of their applications, then by name."""
+    """Sort key. Creation times have a resolution of one second; then order of the applications and name decide."""
     if not isinstance(item, AskSubmitted):
         return 0, 0, "", PodUid("")
     pod = ledger.tasks[item.ask.key].pod
@@ -283,17 +284,17 @@ def _creation(ledger: Ledger, places: Mapping[AppId, int], item: CoreRequest) ->
 
 
 def open_nodes(ledger: Ledger, now: float) -> Outcome:
-    """The fence was answered: open the nodes, and continue with what came meanwhile."""
+    """The core has answered the barrier: opens the nodes and handles the events that arrived in the meantime."""
     out = Outcome(news=[NodeOpened(node.name) for node in ledger.nodes.values() if node.schedulable])
     ledger.phase = Phase.LIVE
     for app in list(ledger.applications.values()):
-        if app.state is AppState.ACCEPTED:  # its answer came after the nodes or the requests were sent
+        if app.state is AppState.ACCEPTED:  # it was accepted after the nodes or the requests had been sent
             error = isolation.attempt(applications.begin, ledger, out, app, now)
             if error is not None:
                 out.failures.append(Failure("Application", app.id, error))
     for item in ledger.postponed:
         follows = isolation.attempt(_handle, ledger, item, now)
-        if isinstance(follows, Exception):  # as while the session is live: a failure costs this input and nothing else
+        if isinstance(follows, Exception):  # as in a live session, a failure affects this input only
             name = f"{item.pod.ref.namespace}/{item.pod.ref.name}" if isinstance(item, PodSeen) else ""
             out.failures.append(Failure(type(item).__name__, name, follows))
         else:

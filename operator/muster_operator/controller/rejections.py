@@ -37,12 +37,12 @@ from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.states import AppState
 from muster_si import keys
 
-#: Makes the key of a place from the UID of the pod that was refused.
+#: Suffix of a kept slot's allocation key, after the UID of the pod that lost the slot.
 _MARK = "/place"
 
 
 def pod_rejected(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
-    """A kubelet refused the pod. To be called before the core is told that it is gone."""
+    """Handles a pod that its kubelet rejected. Call it before the release is sent to the core."""
     app, node = ledger.applications.get(task.app), task.node
     if app is None or node is None or not task.pod.kubelet_refusal:
         return
@@ -57,12 +57,12 @@ def pod_rejected(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
 
 
 def keep_place(ledger: Ledger, out: Outcome, task: Task, now: float) -> bool:
-    """Keep the place of a pod that loses its node for whoever takes it over; False if no gang is short without it."""
+    """Keeps the slot of a pod that loses its node for a replacement. Returns False if the gang does not need it."""
     app, node = ledger.applications.get(task.app), task.node
     if app is None or node is None or task.release is not None or not _is_short_without(ledger, app, task):
         return False
     key = _free_key(ledger, task)
-    # It is kept from now on: that its pod had the node for long would end a time-out of placeholders at once.
+    # The allocation has no time of the lost pod: an old time would make the placeholder timeout expire immediately.
     place = AllocationSpec(replace(ask_of(ledger, task), key=key, placeholder=True, originator=False), node)
     until = now + ledger.settings.keep_place_s
     group = task.pod.membership.task_group
@@ -74,7 +74,7 @@ def keep_place(ledger: Ledger, out: Outcome, task: Task, now: float) -> bool:
 
 
 def _free_key(ledger: Ledger, task: Task) -> PodUid:
-    """Of a new place: who cannot be bound again and again may leave one on several nodes."""
+    """An unused key for a kept slot. A pod whose bind fails repeatedly can leave slots on several nodes."""
     key, number = PodUid(task.uid + _MARK), 1
     while key in ledger.places:
         key, number = PodUid(f"{task.uid}{_MARK}{number}"), number + 1
@@ -82,7 +82,7 @@ def _free_key(ledger: Ledger, task: Task) -> PodUid:
 
 
 def _is_short_without(ledger: Ledger, app: Application, task: Task) -> bool:
-    """Whether the gang runs, and has fewer members of the group than it was promised when this one goes."""
+    """Whether the gang runs and has fewer members of the group than its minimum without this pod."""
     name = task.pod.membership.task_group
     group = app.gang.group(name) if app.gang is not None else None
     runs = app.state is AppState.RUNNING or (app.state is AppState.RESERVING and app.core_is_running)
@@ -104,7 +104,7 @@ def _tell(ledger: Ledger, out: Outcome, app: Application, task: Task, *, is_kept
 
 
 def inherit(ledger: Ledger, app: Application, task: Task, now: float) -> None:
-    """A pod joins: if it replaces a refused one of its task group, it keeps off the nodes that refused."""
+    """A new pod of a task group with rejected pods replaces one of them and avoids the nodes that rejected it."""
     waiting = app.refusals.get(task.pod.membership.task_group)
     while waiting and waiting[0].until <= now:
         waiting.popleft()
@@ -114,8 +114,9 @@ def inherit(ledger: Ledger, app: Application, task: Task, now: float) -> None:
 
 
 def resume_rejected(ledger: Ledger, now: float) -> None:
-    """A session begins and every application has its answer: places of gangs that are still there are told again with
-    their nodes, the others are over.
+    """Recovery: keeps the slots of accepted gangs and drops the others.
+
+    Called after every application was answered. The slots are reported with their nodes.
     """
     for key, place in list(ledger.places.items()):
         app = ledger.applications.get(place.app)
@@ -127,7 +128,7 @@ def resume_rejected(ledger: Ledger, now: float) -> None:
 
 
 def slot_taken(ledger: Ledger, key: PodUid) -> None:
-    """The core gave the place to a pod, or took it back."""
+    """Removes a kept slot, because the core gave it to a pod or released it."""
     place = ledger.places.pop(key, None)
     if place is None:
         return
@@ -140,37 +141,37 @@ def slot_taken(ledger: Ledger, key: PodUid) -> None:
 
 
 def node_gone(ledger: Ledger, node: NodeName) -> None:
-    """The core dropped the places with their node."""
+    """Removes the kept slots of a deleted node, which the core dropped with the node."""
     for key in [key for key, place in ledger.places.items() if place.node == node]:
         slot_taken(ledger, key)
 
 
 def rejection_over(ledger: Ledger, app: Application) -> None:
-    """The core does not know the application any more."""
+    """Removes the kept slots of an application that the core does not know any more."""
     for key in [key for of_group in ledger.places_of.get(app.id, {}).values() for key in of_group]:
         slot_taken(ledger, key)
 
 
 def give_up(ledger: Ledger, out: Outcome, key: PodUid, now: float) -> None:
-    """Nobody came for the place in time; one that was taken, and is kept once more, has its own."""
+    """Timer: releases a kept slot that was not used in time. A slot that was kept again has a later timer."""
     place = ledger.places.get(key)
     if place is not None and place.until <= now:
         slot_taken(ledger, key)
         out.news.append(AllocationReleased(place.app, key, message="the kept place was not used in time"))
 
 
-#: Seconds until such a write is ordered again.
+#: Seconds until a failed write is sent again.
 AGAIN_S: Final = 15.0
 
 
 def write_answered(ledger: Ledger, result: Result, command: FailPod | MarkResumed | SetCondition, now: float) -> None:
-    """One of these writes ended; if it may be done later, come back to it."""
+    """Handles the result of such a write. If it failed with a temporary error, sets a timer for the next attempt."""
     if isinstance(result, CommandSucceeded):
         return
     uid = command.originator.uid if isinstance(command, MarkResumed) else command.pod.uid
     if isinstance(command, SetCondition):
         if (task := ledger.tasks.get(uid)) is not None:
-            task.told = None  # it is not there, so it may be written again
+            task.told = None  # the condition was not written, so it can be sent again
             if _may_pass(result):
                 set_timer(ledger, Deadline(now + AGAIN_S, TimerKind.WAITING, uid))
     elif _may_pass(result):
@@ -179,7 +180,7 @@ def write_answered(ledger: Ledger, result: Result, command: FailPod | MarkResume
 
 
 def retry_writes(ledger: Ledger, out: Outcome, uid: PodUid) -> None:
-    """Order what waits for this pod, if the pod is still there to be written to; one with a node does not fail."""
+    """Sends the pending writes of a pod that exists and has not ended. A bound pod is not set to Failed."""
     commands, pod = ledger.pending_writes.pop(uid, ()), ledger.pods.get(uid)
     if pod is not None and not pod.has_ended:
         out.commands += [each for each in commands if isinstance(each, MarkResumed) or pod.node is None]

@@ -28,27 +28,27 @@ def _about_pod(pod: PodRef, kind: EventType, reason: str, action: str, note: str
 
 
 def warn(out: Outcome, pod: PodRef, reason: str, note: str, action: str = "") -> None:
-    """A problem that somebody has to solve."""
+    """Posts a Warning event about a problem that a person has to solve."""
     out.commands.append(_about_pod(pod, EventType.WARNING, reason, action or reason, note))
 
 
 def inform(out: Outcome, pod: PodRef, reason: str, note: str) -> None:
-    """A result that somebody waits for."""
+    """Posts a Normal event about a result."""
     out.commands.append(_about_pod(pod, EventType.NORMAL, reason, reason, note))
 
 
 def warn_gang(out: Outcome, pod: PodRef, action: str, note: str) -> None:
-    """A problem of a gang, on its originator."""
+    """Posts a Warning event about a gang, on its originator."""
     warn(out, pod, names.REASON_GANG, note, action)
 
 
 def gang_series(app: AppId) -> str:
-    """The name of a gang's one series of progress events."""
+    """The series name of a gang's progress events."""
     return f"gang/{app}"
 
 
 def progress(out: Outcome, app: Application, action: str, note: str) -> None:
-    """How far a gang is: one series on the originator, first to be dropped under load."""
+    """Posts a progress event of a gang in one series on the originator. Dropped first if there are too many events."""
     pod = app.originator.ref
     out.commands.append(
         PostEvent(
@@ -67,21 +67,21 @@ def progress(out: Outcome, app: Application, action: str, note: str) -> None:
 
 
 def warn_node(out: Outcome, node: NodeName, uid: str, reason: str, note: str) -> None:
-    """A problem of a node."""
+    """Posts a Warning event about a node."""
     out.commands.append(
         PostEvent(Subject.NODE, "", node, uid, EventType.WARNING, reason, reason, note, Importance.PROBLEM)
     )
 
 
 def inform_node(out: Outcome, node: NodeName, uid: str, note: str, reason: str = names.REASON_INFORMATIONAL) -> None:
-    """What became of a node in the core (contract 6.2); first to be dropped under load."""
+    """Posts a Normal event about a node, as YuniKorn does. Dropped first if there are too many events."""
     out.commands.append(
         PostEvent(Subject.NODE, "", node, uid, EventType.NORMAL, reason, reason, note, Importance.PROGRESS)
     )
 
 
 def warn_namespace(out: Outcome, name: str, note: str) -> None:
-    """A problem of a namespace's annotations, which its pods cannot solve."""
+    """Posts a Warning event about the annotations of a namespace."""
     reason = names.REASON_SCHEDULING
     out.commands.append(
         PostEvent(Subject.NAMESPACE, "", name, "", EventType.WARNING, reason, reason, note, Importance.PROBLEM)
@@ -93,20 +93,20 @@ _REASONS = {
     SchedulingState.SKIPPED: names.CONDITION_SKIPPED,
 }
 
-#: Between what a pod needs and the node that is reserved for it.
+#: Separates the missing resources and the reserved node in the message of a condition.
 _WAITING: Final = " Waiting: "
 _DEFAULT_MESSAGE = "request is waiting for cluster resources become available"
 
-#: A pod waits for its own ask, or for the places of its gang.
+#: States of pods that wait for their own request or for the reservation of their gang.
 _WAITING_STATES: Final = frozenset({TaskState.SCHEDULING, TaskState.PENDING})
 
-#: So many conditions of a pod are written before the pauses between two begin to grow.
+#: Number of condition writes of a pod without an increasing pause.
 _FREE_WRITES: Final = 3
 _LONGEST_WRITE_PAUSE_S: Final = 300.0
 
 
 def state_changed(ledger: Ledger, out: Outcome, change: SchedulingStateChanged, now: float) -> None:
-    """The core said what keeps an ask waiting, or that nothing does."""
+    """The core reported why a request waits, or that it does not wait any more."""
     task = ledger.tasks.get(change.key)
     if task is None or task.state is not TaskState.SCHEDULING:
         return
@@ -120,15 +120,15 @@ def state_changed(ledger: Ledger, out: Outcome, change: SchedulingStateChanged, 
 
 
 def shortage_of(change: SchedulingStateChanged) -> Condition | None:
-    """What a pod says that waits for this; None = nothing keeps it waiting."""
+    """The condition of a pod in this state; None if the pod does not wait."""
     reason = _REASONS.get(change.state)
     return Condition(reason, change.reason or _DEFAULT_MESSAGE) if reason else None
 
 
 def _reserved(before: Condition | None, change: SchedulingStateChanged) -> Condition:
-    """The condition of a pod for which a node is reserved: it still waits for resources, and the autoscaler may help.
+    """The condition of a pod with a reserved node. The pod still waits for resources, so autoscalers must see it.
 
-    What it lacks stays in the message, because the core does not report that again.
+    The missing resources stay in the message, because the core does not report them again.
     """
     lack = lack_of(before) if before and before.reason == names.CONDITION_UNSCHEDULABLE else ""
     message = f"{lack}{_WAITING}{change.reason}" if lack else change.reason
@@ -136,12 +136,12 @@ def _reserved(before: Condition | None, change: SchedulingStateChanged) -> Condi
 
 
 def lack_of(condition: Condition) -> str:
-    """What the pod lacks, without the node that is reserved for it."""
+    """The missing resources in the condition's message, without the reserved node."""
     return condition.message.partition(_WAITING)[0]
 
 
 def update_pod_condition(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
-    """Write the condition if it is due and not there already, else come back when it is."""
+    """Writes the condition of a waiting pod if it has changed and the delay has passed. Otherwise sets a timer."""
     wanted, current = task.shortage, task.told or task.pod.condition
     if (
         wanted is None
@@ -166,7 +166,10 @@ def update_pod_condition(ledger: Ledger, out: Outcome, task: Task, now: float) -
 
 
 def _is_for_nobody(task: Task, wanted: Condition, current: Condition | None) -> bool:
-    """Autoscalers look at placeholders, people at real pods: "not for want of nodes" is said where that was said."""
+    """Whether the condition is not needed: SchedulingSkipped on a placeholder.
+
+    Only autoscalers read conditions of placeholders. SchedulingSkipped is written only to replace Unschedulable.
+    """
     return (
         task.pod.membership.placeholder
         and wanted.reason == names.CONDITION_SKIPPED
@@ -178,24 +181,24 @@ def _pause(task: Task, first: float) -> float:
     return min(first * 2.0 ** max(0, min(task.writes, 30) - _FREE_WRITES), max(first, _LONGEST_WRITE_PAUSE_S))
 
 
-#: Seconds between two looks at a gang; they double up to the longest.
+#: Seconds between two checks of a gang. They double up to the maximum.
 FIRST_LOOK_S: Final = 2.0
 _LONGEST_GANG_PAUSE_S: Final = 60.0
 
-#: From this pause on the originator of a gang whose own writes do not get through says so too; before it they only wait
-#: their turn. The others follow at the longest pause: what they would write, others' writes would have to wait for.
+#: From this pause on, a gang that waits only for the operator's writes gets a condition on its originator. Its other
+#: members follow at the maximum pause, because their conditions would delay the writes of other gangs.
 _OURS_S: Final = 32.0
 _SPOKEN_FOR: Final = frozenset({AppState.SUBMITTED, AppState.ACCEPTED, AppState.RESERVING, AppState.RUNNING})
 
 
 def watch_progress(ledger: Ledger, app: Application, now: float, pause: float = FIRST_LOOK_S) -> None:
-    """Look again at the gang, how far it is."""
+    """Sets the timer for the next progress check of the gang."""
     app.look_pause = pause
     set_timer(ledger, Deadline(now + pause, TimerKind.GANG, app.id))
 
 
 def check_progress(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:
-    """Tell what changed since the last look; a gang that stands still is explained on its pods."""
+    """Timer: posts the progress since the last check. Without progress, writes the reason as pod conditions."""
     app = ledger.applications.get(app_id)
     if app is None or app.state is not AppState.RESERVING or state.is_namespace_terminating(ledger, app.namespace):
         return
@@ -213,13 +216,13 @@ def check_progress(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> N
 
 
 def how_far(app: Application) -> tuple[int, int]:
-    """How many placeholders were seen, and how many have their node."""
+    """Number of placeholders that were seen, and number that are bound."""
     seen = sum(slot.state is SlotState.SEEN for slot in app.slots.values())
     return seen, len(app.slots) - len(app.open_slots)
 
 
 def _is_on_our_way(app: Application) -> bool:
-    """Whether it waits for nothing but writes of ours: placeholders to be created and seen, or to be bound."""
+    """Whether the gang waits only for writes of the operator: placeholders to be created, seen or bound."""
     if any(task.state is TaskState.SCHEDULING and task.shortage is not None for task in app.placeholders.values()):
         return False
     seen, _ = how_far(app)
@@ -227,18 +230,18 @@ def _is_on_our_way(app: Application) -> bool:
 
 
 def all_there(app: Application) -> str:
-    """That the gang has all its places, for people."""
+    """The event text of a complete reservation."""
     if _is_direct(app) and app.gang is not None:
         return f"All {app.gang.size} places are held"
     return f"All {len(app.slots)} placeholders have their node"
 
 
 def states_changed(ledger: Ledger, out: Outcome, changes: Iterable[SchedulingStateChanged], now: float) -> None:
-    """The core said of task groups what keeps their places from being held, or that nothing does any more.
+    """The core reported why it cannot reserve for task groups, or that nothing blocks them any more.
 
-    What is said before the first look is told at the first look: most gangs have their places by then. It may be said
-    even before the application was accepted here, for that comes on another stream (semantics 1). After a
-    restart a gang runs, for some of its members do, and waits for the places of the others.
+    Reports before the first check are shown at the first check, because most gangs are reserved by then. A report can
+    arrive before the application is accepted, because it uses another stream (docs/internals/semantics.md, 1). After a
+    restart a gang with a bound member runs, and waits for the reservation of the other members.
     """
     for app_id in dict.fromkeys(change.app for change in changes if _is_noted(ledger, change)):
         app = ledger.applications[app_id]
@@ -254,7 +257,7 @@ def states_changed(ledger: Ledger, out: Outcome, changes: Iterable[SchedulingSta
 
 
 def _is_noted(ledger: Ledger, change: SchedulingStateChanged) -> bool:
-    """Whether it is of a gang without placeholder pods; then it is noted what its task group lacks."""
+    """Records the reason of a gang without placeholder pods. Returns False if the change is not about such a gang."""
     app = ledger.applications.get(change.app)
     group = change.key.removeprefix(f"{change.app}/")
     if app is None or app.state not in _SPOKEN_FOR or app.gang is None or app.gang.group(group) is None:
@@ -268,21 +271,21 @@ def _is_noted(ledger: Ledger, change: SchedulingStateChanged) -> bool:
 
 
 def joined(ledger: Ledger, out: Outcome, app: Application, task: Task, now: float) -> None:
-    """A member came while the core looks for places: it says what they lack when it has waited for long itself."""
+    """A member joined a gang without placeholder pods that waits: gives the pod the condition of the gang."""
     if _is_direct(app) and app.look_pause != FIRST_LOOK_S:
         task.shortage = _of_direct(app)
         update_pod_condition(ledger, out, task, now)
 
 
 def reservation_over(app: Application) -> None:
-    """The gang waits no more for places without placeholder pods: from now on each member waits for itself."""
+    """The gang does not wait for a reservation without placeholder pods any more. Each member waits for itself."""
     if _is_direct(app):
         _forget(app, _says(app))
         app.shortages.clear()
 
 
 def _says(app: Application) -> set[Condition | None]:
-    """What members may say for the gang."""
+    """Conditions that members have because of the gang."""
     return {_of_direct(app), app.impossible}
 
 
@@ -293,13 +296,13 @@ def _forget(app: Application, of_gang: set[Condition | None]) -> None:
 
 
 def _is_direct(app: Application) -> bool:
-    """Whether the core looks for places of it without placeholder pods."""
+    """Whether the core is reserving for the application without placeholder pods."""
     is_looked_for = app.state is AppState.RESERVING or (app.state is AppState.RUNNING and bool(app.shortages))
     return is_looked_for and app.gang is not None and app.gang.is_direct
 
 
 def cannot_fit(ledger: Ledger, out: Outcome, app: Application, message: str, now: float) -> None:
-    """Not even an empty cluster of these nodes could hold the gang: its originator says so at once."""
+    """The gang would not fit even if the nodes were empty. Writes this condition on the originator without a delay."""
     ledger.unsatisfiable.add(app.id)
     app.impossible = Condition(names.CONDITION_UNSCHEDULABLE, message)
     app.shortage = app.shortage or app.impossible
@@ -311,7 +314,7 @@ def cannot_fit(ledger: Ledger, out: Outcome, app: Application, message: str, now
 
 
 def may_fit(ledger: Ledger) -> None:
-    """There are other nodes than there were: what was said of an empty cluster counts only if it is said again."""
+    """Nodes have changed: drops all conditions that a gang cannot fit, until the core reports them again."""
     for app_id in ledger.unsatisfiable:
         app = ledger.applications[app_id]
         app.shortage = None if app.shortage == app.impossible else app.shortage
@@ -320,7 +323,7 @@ def may_fit(ledger: Ledger) -> None:
 
 
 def _explain(ledger: Ledger, out: Outcome, app: Application, now: float, *, by_all: bool = True) -> None:
-    """Let its pods say why it waits, or only the originator."""
+    """Writes the reason why the gang waits as conditions of all its pods, or only of the originator."""
     if _is_direct(app):
         for task in app.members.values():
             if task.state in _WAITING_STATES:
@@ -342,7 +345,7 @@ def _wait(ledger: Ledger, out: Outcome, task: Task, why: Condition, now: float) 
 
 
 def _of_direct(app: Application) -> Condition:
-    """What its places lack, on each of its members."""
+    """The reason why the reservation waits, for each member of a gang without placeholder pods."""
     lack = app.shortage
     if app.impossible is not None and lack is not None and lack.reason == names.CONDITION_UNSCHEDULABLE:
         return app.impossible
@@ -351,7 +354,7 @@ def _of_direct(app: Application) -> Condition:
 
 
 def _of_originator(app: Application) -> Condition:
-    """What its placeholders lack; whom a quota holds back is not short of nodes, whatever was said of the cluster."""
+    """The reason why placeholders wait, for the originator. A quota takes precedence over missing nodes."""
     lack = app.shortage
     if app.impossible is not None and lack is not None and lack.reason == names.CONDITION_UNSCHEDULABLE:
         return app.impossible
@@ -360,16 +363,16 @@ def _of_originator(app: Application) -> Condition:
     return Condition(names.CONDITION_SKIPPED, f"{note}; {lack.message}" if lack else note)
 
 
-#: Seconds that an API server keeps an event, unless it is told otherwise (kube-apiserver, --event-ttl).
+#: Seconds that an API server keeps an event by default (kube-apiserver, --event-ttl).
 STANDS_S: Final = 3600.0
 
-#: Different words about one pod that are remembered.
+#: Maximum number of remembered event messages per pod.
 _REMEMBERED: Final = 8
 _NUMBER: Final = re.compile(r"\d+")
 
 
 def report_core_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: float) -> None:
-    """Post it where somebody will look for it."""
+    """Posts an event of the core on its pod, node or application. Events of queues are not posted."""
     match event.kind:
         case EventKind.REQUEST:
             task = ledger.tasks.get(PodUid(event.object_id))
@@ -386,9 +389,9 @@ def report_core_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: float
 
 
 def _is_news(task: Task, message: str, now: float) -> bool:
-    """Whether no event stands that says the same; other numbers make no other words.
+    """Whether the event was not posted within the event lifetime. Messages that differ only in numbers are equal.
 
-    A session that begins knows of none: what the pod's condition says already was told before.
+    After a restart nothing is remembered, and a message that the pod's condition contains counts as posted.
     """
     text = _NUMBER.sub("#", message)
     before = () if task.heard or not _is_in_condition(task, text) else ((text, now),)
@@ -400,13 +403,16 @@ def _is_news(task: Task, message: str, now: float) -> bool:
 
 
 def _is_in_condition(task: Task, text: str) -> bool:
-    """Whether that is what the condition of the pod says, numbers aside."""
+    """Whether the condition of the pod has this message, apart from numbers."""
     condition = task.pod.condition
     return condition is not None and _NUMBER.sub("#", lack_of(condition)) == text
 
 
 def _application_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: float) -> None:
-    """One that names a task group is about members which these nodes could not hold (semantics 10)."""
+    """Posts an event of an application. With a task group it means that the members do not fit on the nodes.
+
+    See docs/internals/semantics.md, 10.
+    """
     app = ledger.applications.get(AppId(event.object_id))
     if app is None:
         return

@@ -1,6 +1,7 @@
-"""The state of the controller: what Kubernetes reported and what the core was told.
+"""The state of the controller: the objects in Kubernetes and what was reported to the core.
 
-Only the task in `runtime/loop` changes it. It is rebuilt from lists after a restart; nothing is stored on disk.
+Only the task in `runtime/loop` changes it. It is rebuilt from lists after a restart; nothing is stored on disk. Times
+are seconds of a monotonic clock unless the name has another unit.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from muster_operator.model.storage import Attachment, Claim, ClaimRef, ClusterOb
 
 
 class StepState(Enum):
-    """How far one claim of a pod is on its way to its volume."""
+    """Progress of binding one claim of a pod to its volume."""
 
     TO_WRITE = "nothing was written for it yet"
     ORDERED = "the write was ordered"
@@ -45,9 +46,10 @@ class StepState(Enum):
 
 @dataclass(slots=True)
 class Step:
-    """One claim of a pod that has its node. ``volume``: the chosen one, empty = it is to be made for the node.
+    """One claim of a pod with a chosen node.
 
-    ``order``: what was ordered last, for the ``tries``-th time.
+    ``volume``: the chosen volume, empty if it is to be provisioned for the node. ``order``: the last command, sent
+    ``tries`` times.
     """
 
     claim: ClaimRef
@@ -59,7 +61,7 @@ class Step:
 
 @dataclass(slots=True)
 class VolumeWait:
-    """The claims of a pod that is bound to its node once they are bound, by ``namespace/name``; ``until``: at last."""
+    """Claims, by ``namespace/name``, that have to be bound before the pod. The wait fails at ``until``."""
 
     steps: dict[str, Step]
     until: float
@@ -67,10 +69,10 @@ class VolumeWait:
 
 @dataclass(slots=True)
 class Storage:
-    """As Kubernetes shows it. ``drivers``: what nodes can attach, as their attributes.
+    """Storage objects in Kubernetes. ``drivers``: attach limits of nodes, as node attributes.
 
-    ``attached_to``: attachments by node, by name. ``holders``: nodes that attach a volume, by its name, one for each
-    attachment. ``waiting``: pods that wait for a volume or a claim, by its name (a claim's has a slash).
+    ``attached_to``: attachments by node and name. ``holders``: names of the attachments of a volume, by volume name.
+    ``waiting``: pods that wait for a volume (key: its name) or a claim (key: ``namespace/name``).
     """
 
     volumes: dict[str, Volume] = field(default_factory=dict)
@@ -83,7 +85,7 @@ class Storage:
 
 
 class ByNode:
-    """Pods by the node that they are on, or on their way to, in the order in which they came."""
+    """Pods by the node that they are bound or assigned to, in order of insertion."""
 
     def __init__(self) -> None:
         self._uids: dict[NodeName, dict[PodUid, None]] = {}
@@ -92,16 +94,16 @@ class ByNode:
         return len(self._uids)
 
     def on(self, node: NodeName) -> tuple[PodUid, ...]:
-        """The pods of a node."""
+        """Returns the pods of a node."""
         return tuple(self._uids.get(node, ()))
 
     def add(self, uid: PodUid, node: NodeName | None) -> None:
-        """The pod is there; without a node it is nowhere."""
+        """Adds the pod to the node. Without a node it does nothing."""
         if node is not None:
             self._uids.setdefault(node, {})[uid] = None
 
     def remove(self, uid: PodUid, *nodes: NodeName | None) -> None:
-        """The pod is on none of these any more."""
+        """Removes the pod from these nodes."""
         for node in nodes:
             there = self._uids.get(node) if node is not None else None
             if node is not None and there is not None:
@@ -110,12 +112,12 @@ class ByNode:
                     del self._uids[node]
 
     def clear(self) -> None:
-        """There are no pods."""
+        """Removes all pods."""
         self._uids.clear()
 
 
 class Phase(Enum):
-    """How far the session with the core is."""
+    """State of the session with the core."""
 
     GATHERING = "no session: facts are kept, nothing is said"
     RECOVERING = "a session is being filled: facts and verdicts wait"
@@ -123,11 +125,11 @@ class Phase(Enum):
 
 
 class Task(Struct, gc=False):
-    """One pod of ours on its way to a node and off it.
+    """One pod of this scheduler, from its creation to its end.
 
-    ``asked`` and ``held``: the core knows an ask, an allocation of it; exactly what has to be taken back when it ends.
-    ``release``: the core's order to go, to be confirmed with the same type. ``told``: the condition we wrote last,
-    the ``writes``-th. ``looked_at``: when it is looked at again whether another is due.
+    ``asked`` and ``held``: the core has a request or an allocation of the pod, which must be released at its end.
+    ``release``: the core's order to release it, to be confirmed with the same type. ``told``: the condition that was
+    written last, as the ``writes``-th one. ``looked_at``: time of the timer for the next condition.
     """
 
     pod: Pod
@@ -144,13 +146,13 @@ class Task(Struct, gc=False):
     told_at: float = 0.0
     writes: int = 0
     looked_at: float = 0.0
-    #: What the core said of it to people, without the numbers, and when.
+    #: Event messages of the core about the pod, without numbers, and their times.
     heard: tuple[tuple[str, float], ...] = ()
     avoid: tuple[NodeName, ...] = ()
     binds: int = 0
-    #: While its claims are on their way to their volumes; the pod is bound after that.
+    #: Set while claims of the pod are being bound; the pod is bound after them.
     volume_wait: VolumeWait | None = None
-    #: ``Application.member_counts`` of its application, and the task group for which it is counted there.
+    #: ``Application.member_counts`` of its application, and the task group that it counts for.
     counts: dict[str, int] = {}
     counted: str | None = None
 
@@ -162,7 +164,7 @@ class Task(Struct, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class NodeRefusals:
-    """A kubelet rejected a pod; its replacement avoids these nodes until then."""
+    """Nodes that the replacement of a pod avoids until a time, because a kubelet rejected the pod."""
 
     nodes: tuple[NodeName, ...]
     until: float
@@ -170,7 +172,7 @@ class NodeRefusals:
 
 @dataclass(frozen=True, slots=True)
 class KeptSlot:
-    """A place of a running gang that no pod is in: the core knows it as this placeholder (agent/refusals)."""
+    """A reserved slot of a running gang without a pod. The core knows it as this placeholder (`rejections`)."""
 
     app: AppId
     group: str
@@ -180,7 +182,7 @@ class KeptSlot:
 
 
 class SlotState(Enum):
-    """How far the placeholder of one member is."""
+    """State of the placeholder of one member."""
 
     ORDERED = "its creation was ordered"
     CREATED = "the API server has it, or may have it; the watch has not shown it"
@@ -192,8 +194,8 @@ class SlotState(Enum):
 class Slot:
     """One member of a gang that needs a placeholder.
 
-    ``avoid``: nodes whose kubelet refused the placeholders before this one. ``is_taken``: the API server has a pod of
-    that name, ours or not.
+    ``avoid``: nodes whose kubelet rejected earlier placeholders. ``is_taken``: the name exists in the API server, which
+    may be a pod of another user.
     """
 
     name: str
@@ -207,10 +209,10 @@ class Slot:
 
 @dataclass(slots=True)
 class Creations:
-    """The placeholders of one application that are still to be created (agent/creations).
+    """Pending creations of placeholders of one application (`placeholders`).
 
-    ``missing``: members of each task group without a slot, ``ordinals`` where the search for a free name continues;
-    ``again``: slots to be created once more; ``open``: names that were ordered and not answered.
+    ``missing``: members per task group without a slot. ``ordinals``: per task group, the next ordinal to try.
+    ``again``: names of slots to create again. ``open``: names whose creation was sent and not answered.
     """
 
     missing: dict[str, int] = field(default_factory=dict)
@@ -220,13 +222,13 @@ class Creations:
 
     @property
     def are_waiting(self) -> bool:
-        """Whether any is still to be ordered."""
+        """Whether a creation has not been sent yet."""
         return bool(self.missing or self.again)
 
 
 @dataclass(slots=True)
 class NamespaceCreations:
-    """Of all applications of a namespace: how many creations are open, and who waits to order more, in turn."""
+    """Creations of a namespace: the number of unanswered ones, and applications with more, in round-robin order."""
 
     open: int = 0
     waiting: dict[AppId, None] = field(default_factory=dict)
@@ -234,18 +236,16 @@ class NamespaceCreations:
 
 @dataclass(slots=True)
 class Application:
-    """An application of the session.
+    """An application in the current session.
 
-    ``slots`` by placeholder name, while reserving; ``open_slots`` are those not bound yet. ``failure``: reason and
-    message for pods that have to fail. ``core_has_begun``: the core was asked for something that it took. ``is_over``:
-    the core has no such application any more. ``is_our_end``: we ended it, so that we have to remove it from the core.
-    ``is_told_no_gang``: a pod was told that there is no gang to join. ``user`` and ``namespace`` are those of the pod
-    that made it.
+    ``slots``: placeholders by name while the gang reserves; ``open_slots`` are not bound yet. ``failure``: reason and
+    message for pods that have to fail. ``core_has_begun``: the core has reported a state after acceptance. ``is_over``:
+    the core has removed the application. ``is_our_end``: the operator ends it and has to remove it from the core.
+    ``is_told_no_gang``: a pod has an event that there is no gang. ``user`` and ``namespace``: those of the first pod.
 
-    While reserving: ``shortage`` is what its places wait for (``shortages``: those of each task group, where the core
-    holds them without placeholder pods and so speaks for the groups), ``impossible`` why no cluster of these nodes
-    could hold the gang, ``reached`` how many placeholders were seen and bound at the last look, ``look_pause`` seconds
-    ago.
+    While the gang reserves: ``shortage`` is the reason why it waits. ``shortages`` has it per task group if the core
+    reserves without placeholder pods. ``impossible``: why the gang could not fit even on empty nodes. ``reached``:
+    number of placeholders seen and bound at the last check. ``look_pause``: seconds between two checks.
     """
 
     id: AppId
@@ -256,7 +256,7 @@ class Application:
     created_s: int
     state: AppState = AppState.NEW
     members: dict[PodUid, Task] = field(default_factory=dict)
-    #: Heap of members by creation, then arrival; some of them are gone by now (applications.oldest).
+    #: Heap of members by creation time, then arrival. It can contain ended members (applications.oldest).
     ages: list[tuple[int, int, PodUid]] = field(default_factory=list)
     arrivals: int = 0
     placeholders: dict[PodUid, Task] = field(default_factory=dict)
@@ -264,7 +264,7 @@ class Application:
     open_slots: set[str] = field(default_factory=set)
     creations: Creations = field(default_factory=Creations)
     placeholder_names: set[str] = field(default_factory=set)
-    #: How many pods hold a member's place, by task group (agent/standing).
+    #: Pods that hold a member's slot, by task group (see `recount`).
     member_counts: dict[str, int] = field(default_factory=dict)
     core_has_begun: bool = False
     core_is_running: bool = False
@@ -274,16 +274,16 @@ class Application:
     failure: tuple[str, str] | None = None
     user: UserInfo = field(default_factory=UserInfo)
     namespace: str = ""
-    #: How pods that joined do not go with it, as they were told.
+    #: Reported differences between pods and the application.
     mismatches: set[str] = field(default_factory=set)
-    #: What the last one that was looked at for that says: of which the next one mostly is too.
+    #: Membership and namespace that were compared last. The next pod mostly has the same, and is not compared again.
     examined: tuple[Membership, str] | None = None
     shortage: Condition | None = None
     shortages: dict[str, Condition] = field(default_factory=dict)
     impossible: Condition | None = None
     reached: tuple[int, int] = (0, 0)
     look_pause: float = 0.0
-    #: By task group: pods that a kubelet refused and that nobody has replaced yet, the oldest first.
+    #: By task group: nodes of rejected pods that have no replacement yet, oldest first.
     refusals: dict[str, deque[NodeRefusals]] = field(default_factory=dict)
 
     @property
@@ -298,7 +298,7 @@ class Application:
 
 
 class CompletedMembers(Struct, frozen=True, gc=False):
-    """A member of a task group that had its node and has ended; ``since_ms``: when it got it, epoch milliseconds."""
+    """A member of a task group that was bound and has ended. ``since_ms``: when it was bound, epoch milliseconds."""
 
     app: AppId
     group: str
@@ -307,7 +307,7 @@ class CompletedMembers(Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class ForeignAllocation:
-    """A pod that only takes room on its node; ``reported``: the core knows, and knows it as ``told``."""
+    """A pod that only uses resources of its node. ``told``: the pod as last reported to the core."""
 
     pod: ForeignPod
     reported: bool = False
@@ -316,7 +316,7 @@ class ForeignAllocation:
 
 @dataclass(slots=True)
 class Deletion:
-    """A pod that is being released and is still there."""
+    """A pod that was deleted and still exists."""
 
     pod: PodRef
     reason: str
@@ -330,7 +330,7 @@ class Deletion:
 
 
 class TimerKind(Enum):
-    """What to look at when a deadline has come."""
+    """What to check when a timer expires."""
 
     WAITING = "the condition of a pod that waits"
     WRITE = "a write to a pod that was not done"
@@ -346,9 +346,9 @@ class TimerKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """Something to look at again.
+    """A timer.
 
-    ``subject``: a pod's UID, an application's id for CREATIONS, GANG, NAMESPACE and REJECTED, a key for PLACE.
+    ``subject``: UID of a pod; application ID for CREATIONS, GANG, NAMESPACE and REJECTED; allocation key for PLACE.
     """
 
     due: float
@@ -358,90 +358,90 @@ class Deadline:
 
 @dataclass(slots=True)
 class Ledger:
-    """Everything the agent knows. Made empty, filled by ``observe``."""
+    """The whole state of the controller. Created empty and filled by `cluster_events`."""
 
     settings: Settings = field(default_factory=Settings)
     phase: Phase = Phase.GATHERING
-    #: Milliseconds to add to the API server's times to have them by our clock, which is the core's; for one session.
+    #: Milliseconds to add to times of the API server to convert them to the local clock, per session.
     clock_ahead_ms: int = 0
-    #: Without keys nothing is trusted and no placeholder is created.
+    #: Without keys no signature is valid, and no placeholder is created.
     keys: SigningKeys | None = None
-    #: Pods that claim to be placeholders and are signed with a key that is not known.
+    #: Pods that claim to be placeholders, with a signature of an unknown key.
     unverified: set[PodUid] = field(default_factory=set)
 
     pods: dict[PodUid, Pod] = field(default_factory=dict)
-    #: Whose pods are still there.
+    #: Ended members whose pods still exist.
     served: dict[PodUid, CompletedMembers] = field(default_factory=dict)
     foreign: dict[PodUid, ForeignAllocation] = field(default_factory=dict)
     nodes: dict[NodeName, Node] = field(default_factory=dict)
-    #: Nodes that came while a session was live: how often the core was told so, less its answers.
+    #: Nodes created while a session was live: creations sent to the core minus answers.
     unacknowledged_nodes: dict[NodeName, int] = field(default_factory=dict)
     namespaces: dict[str, Namespace] = field(default_factory=dict)
     priority_classes: dict[str, bool] = field(default_factory=dict)
-    #: What else filters read, as the core is told of it.
+    #: Other objects that the core's filters need, as reported to the core.
     objects: dict[tuple[ObjectKind, str], ClusterObject] = field(default_factory=dict)
     storage: Storage = field(default_factory=Storage)
-    #: Originators whose gang was given up (Soft), until their annotation says so.
+    #: Originators whose Soft gang was given up. Needed until the annotation is written.
     resumed: set[PodUid] = field(default_factory=set)
-    #: Pods of which something was told that is told once.
+    #: Pods with an event that is posted only once.
     noticed: set[PodUid] = field(default_factory=set)
     deletions: dict[PodUid, Deletion] = field(default_factory=dict)
-    #: Namespaces and names of those.
+    #: Namespace and name of the pods in `deletions`.
     deleting: set[tuple[str, str]] = field(default_factory=set)
-    #: By the key that the core knows them by; they outlive a session, for nothing in Kubernetes shows them.
+    #: By allocation key. They outlive a session, because no object in Kubernetes represents them.
     places: dict[PodUid, KeptSlot] = field(default_factory=dict)
-    #: The keys of those, by application and task group.
+    #: Keys of `places`, by application and task group.
     places_of: dict[AppId, dict[str, set[PodUid]]] = field(default_factory=dict)
-    #: Where pods are: of other schedulers; of tasks, as we and as the API server see it; of untracked pods.
+    #: Indexes by node: foreign pods; tasks, by the assigned node and by the node in the API; untracked pods.
     foreign_by_node: ByNode = field(default_factory=ByNode)
     tasks_by_node: ByNode = field(default_factory=ByNode)
     untracked_by_node: ByNode = field(default_factory=ByNode)
 
     applications: dict[AppId, Application] = field(default_factory=dict)
-    #: Gangs that no cluster of these nodes could hold, until there are other nodes.
+    #: Gangs that do not fit even on empty nodes. Cleared when nodes change.
     unsatisfiable: set[AppId] = field(default_factory=set)
     tasks: dict[PodUid, Task] = field(default_factory=dict)
-    #: Pods of ours that only take room until they are gone: they have no application in this session.
+    #: Pods of this scheduler without an application in this session. They only use resources of their node.
     untracked_pods: dict[PodUid, ForeignAllocation] = field(default_factory=dict)
-    #: Pods on nodes that have not been seen, or that the core has not taken in.
+    #: Pods on nodes that are unknown or not yet accepted by the core.
     awaiting_node: dict[NodeName, set[PodUid]] = field(default_factory=dict)
-    #: By namespace; only those where something is to be created.
+    #: By namespace; only namespaces with pending creations.
     creations: dict[str, NamespaceCreations] = field(default_factory=dict)
-    #: Submissions that were removed before the core answered them.
+    #: Submissions that were removed before the core answered: number of answers to ignore.
     unanswered: dict[AppId, int] = field(default_factory=dict)
-    #: Writes that are to be ordered again, by pod.
+    #: Writes to send again, by pod.
     pending_writes: dict[PodUid, list[FailPod | MarkResumed]] = field(default_factory=dict)
     deadlines: list[tuple[float, int, Deadline]] = field(default_factory=list)
     deadline_count: int = 0
     postponed: list[ClusterEvent | CoreResponse | Result] = field(default_factory=list)
 
     def forget_deletion(self, uid: PodUid) -> None:
-        """The pod that is being released is gone."""
+        """Removes the record of a deletion, because the pod is gone."""
         deletion = self.deletions.pop(uid, None)
         if deletion is not None:
             self.deleting.discard((deletion.pod.namespace, deletion.pod.name))
 
 
 def set_timer(ledger: Ledger, deadline: Deadline) -> None:
-    """Put it on the heap; nothing is ever taken off before its time, a subject that is gone is skipped then."""
+    """Sets a timer. Timers are never cancelled; an expired timer of an ended subject is ignored."""
     ledger.deadline_count += 1
     heapq.heappush(ledger.deadlines, (deadline.due, ledger.deadline_count, deadline))
 
 
 def next_due(ledger: Ledger) -> float | None:
-    """When ``remind`` has something to do next, in the clock of ``now``; None = nothing, or no session."""
+    """Time of the next timer on the clock of ``now``. None if there is no timer or no live session."""
     return ledger.deadlines[0][0] if ledger.deadlines and ledger.phase is Phase.LIVE else None
 
 
 def due(ledger: Ledger, now: float) -> Deadline | None:
-    """Take the next one off the heap whose time has come, None = there is none."""
+    """Removes and returns the next expired timer. Returns None if there is none."""
     if not ledger.deadlines or ledger.deadlines[0][0] > now:
         return None
     return heapq.heappop(ledger.deadlines)[2]
 
 
 def recount(task: Task) -> None:
-    """To be called whenever `held`, `release`, the state or the task group of a task may have changed."""
+    """Updates the member counts. Call it after `held`, `release`, the state or the task group of a task changes."""
     group = task.pod.membership.task_group if holds_slot(task) else None
     if group == task.counted:
         return
@@ -453,28 +453,28 @@ def recount(task: Task) -> None:
 
 
 def holds_slot(task: Task) -> bool:
-    """Whether it is a member's place that stays one: also a placeholder that goes for its member."""
+    """Whether the task holds a member's slot. True also for a placeholder that is being replaced by its member."""
     is_swapped = task.release is TerminationType.PLACEHOLDER_REPLACED
     return task.held and (is_swapped or (task.release is None and task.state is not TaskState.KILLING))
 
 
-#: Seconds after which an application is submitted without a word of its namespace. The streams are milliseconds
-#: apart; this is for one that is cut.
+#: Seconds after which an application is submitted although its namespace has not been seen. Watches are normally
+#: milliseconds apart; the timeout matters if one is interrupted.
 WAIT_S: Final = 5.0
 
 
 def is_namespace_ready(ledger: Ledger, name: str) -> bool:
-    """Whether it was seen. One that is leaving may be the last of that name: its successor is still to be seen."""
+    """Whether the namespace was seen and is not terminating. After a termination a new one of that name can follow."""
     namespace = ledger.namespaces.get(name)
     return namespace is not None and not namespace.terminating
 
 
 def is_namespace_known(ledger: Ledger, name: str) -> bool:
-    """Whether its labels are: they decide which other pods mind those in it."""
+    """Whether the namespace's labels are known. Namespace selectors of other pods need them."""
     return name in ledger.namespaces
 
 
 def is_namespace_terminating(ledger: Ledger, name: str) -> bool:
-    """Whether it is being deleted: nothing can be created in it any more."""
+    """Whether the namespace is being deleted, so that nothing can be created in it."""
     namespace = ledger.namespaces.get(name)
     return namespace is not None and namespace.terminating

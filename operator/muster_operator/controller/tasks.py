@@ -1,7 +1,7 @@
 """The steps of one pod: request, bind, delete, end; foreign allocations.
 
-A task follows the life cycle in `model/states`. Pods that other schedulers bound are reported to the core as foreign
-allocations.
+A task follows the state table in `model/states`. Pods of other schedulers, and pods without an application, are
+reported to the core as foreign allocations.
 """
 
 from __future__ import annotations
@@ -56,24 +56,24 @@ from muster_operator.translate.gangs import placeholder_labels
 from muster_operator.translate.values import text_bytes
 from muster_si import keys
 
-#: What is of no use of a pod that has its node.
+#: Tags that matter only until the pod is bound.
 _OF_ASKS: Final = frozenset({keys.TAG_CONSTRAINTS, keys.TAG_PREFERENCES, keys.TAG_REQUIRED_NODE})
 
 
 def _allow_preempt_self(ledger: Ledger, pod: Pod) -> bool:
-    """The pod decides, else its priority class, else yes (contract 1.2)."""
+    """Whether the pod may be preempted: its annotation, else that of its priority class, else yes. As in YuniKorn."""
     if pod.allow_preemption is not None:
         return pod.allow_preemption
     return ledger.priority_classes.get(pod.priority_class, True)
 
 
 def ask_of(ledger: Ledger, task: Task) -> AskSpec:
-    """The ask of a pod of ours."""
+    """The request of a pod of this scheduler."""
     pod = task.pod
     tags = {**pod.tags, keys.TAG_AVOID_NODES: ",".join(task.avoid)} if task.avoid else pod.tags
     app = ledger.applications.get(task.app)
     uid, member = pod.ref.uid, pod.membership
-    return AskSpec(  # by position: a struct looks up each name among all
+    return AskSpec(  # positional: keyword arguments of a msgspec Struct are slower
         uid,
         task.app,
         pod.resources,
@@ -89,12 +89,12 @@ def ask_of(ledger: Ledger, task: Task) -> AskSpec:
 
 
 def is_unverified(pod: Pod) -> bool:
-    """Whether the pod may be a placeholder, and Muster cannot verify that: it counts, and shows nothing of its gang."""
+    """Whether the pod is marked as a placeholder without a valid signature. It counts, but not for its gang."""
     return pod.membership.marked and not pod.membership.placeholder
 
 
 def allocation_of(ledger: Ledger, task: Task, node: NodeName) -> AllocationSpec:
-    """The allocation of a pod of ours that has its node already."""
+    """The allocation of a bound pod of this scheduler."""
     ask = ask_of(ledger, task)
     if task.pod.scheduled_at_ms is not None:
         at_ms = task.pod.scheduled_at_ms + ledger.clock_ahead_ms
@@ -105,20 +105,20 @@ def allocation_of(ledger: Ledger, task: Task, node: NodeName) -> AllocationSpec:
 
 
 def foreign_allocation(pod: ForeignPod, node: NodeName) -> AllocationSpec:
-    """What a pod takes from its node without belonging to an application (semantics 7)."""
+    """The allocation of a pod without an application. See docs/internals/semantics.md, 7."""
     tags = {**pod.tags, keys.TAG_FOREIGN: pod.kind}
     ask = AskSpec(key=pod.ref.uid, app=None, resources=pod.resources, priority=pod.priority, tags=tags)
     return AllocationSpec(ask, node)
 
 
 def as_occupant(pod: Pod) -> ForeignPod:
-    """A pod of ours as one that only takes room."""
+    """Converts a pod of this scheduler to one that only uses resources of its node."""
     tags = {tag: value for tag, value in pod.tags.items() if tag not in _OF_ASKS}
     return ForeignPod(pod.ref, pod.node, pod.phase, pod.resources, "default", pod.priority, tags)
 
 
 def _member(app: Application, group: TaskGroup) -> dict[str, Any]:
-    """A task group, with the same facts as its placeholders will have."""
+    """The definition of a task group for the core, with the same constraints as its placeholders."""
     labels = placeholder_labels(group, app.name, app.queue)
     inter_pod = pod_constraints_tag(json.loads(group.pod_fields), app.namespace, labels)
     facts = {"constraints": group.constraints, "podConstraints": inter_pod}
@@ -132,7 +132,7 @@ def _member(app: Application, group: TaskGroup) -> dict[str, Any]:
 
 
 def _virtual_placeholder(ledger: Ledger, app: Application, group: TaskGroup) -> dict[str, Any]:
-    """What a placeholder of the group would say of itself, where none is made."""
+    """The properties of a placeholder of the group, for a gang without placeholder pods."""
     pod, preferences = app.originator, preferences_tag(json.loads(group.pod_fields))
     facts = {
         "priority": pod.priority,
@@ -152,12 +152,12 @@ def _members_tag(ledger: Ledger, app: Application, gang: GangDefinition) -> str:
 
 
 def can_announce(ledger: Ledger, app: Application, gang: GangDefinition) -> bool:
-    """Whether the core can be told of the members before they ask."""
+    """Whether the definition of the members is small enough for a tag of the application."""
     return _fits(_members_tag(ledger, app, gang))
 
 
 def _fits(members: str) -> bool:
-    """The core ignores longer texts: it does not warn of a gang that can never fit, and does not reserve for it."""
+    """The core ignores longer texts: it reserves nothing, and does not check whether the gang can fit at all."""
     return text_bytes(members) <= limits.GANG_MEMBERS_TAG_BYTES
 
 
@@ -179,12 +179,12 @@ def _gang_tags(ledger: Ledger, app: Application, gang: GangDefinition) -> dict[s
 
 
 def is_forced(ledger: Ledger, app: Application) -> bool:
-    """Whether a recovery submits it by force, which the core answers at once, because Muster bound a pod of it."""
+    """Whether recovery submits the application with force, because it has a pod that Muster bound."""
     return any(trust.is_bound_by_muster(ledger, task.pod) for task in app.members.values())
 
 
 def application_spec(ledger: Ledger, app: Application) -> ApplicationSpec:
-    """The application as it is submitted (contract 1.6, 1.9; semantics 2)."""
+    """The application as submitted to the core, as in YuniKorn. Timeouts: docs/internals/semantics.md, 2."""
     pod = app.originator
     namespace = ledger.namespaces.get(pod.ref.namespace)
     tags = {keys.APP_TAG_NAMESPACE: pod.ref.namespace, **(namespace.tags if namespace else {})}
@@ -206,13 +206,13 @@ def application_spec(ledger: Ledger, app: Application) -> ApplicationSpec:
 
 
 def renewal_spec(ledger: Ledger, app: Application) -> ApplicationSpec:
-    """The same for an application that is there, of which only the quota of its namespace counts (contract 1.6)."""
+    """The specification of a known application, of which the core uses only the quota of its namespace."""
     spec = application_spec(ledger, app)
     return replace(spec, tags={**spec.tags, keys.APP_TAG_RENEWAL: "true"})
 
 
 def wait_for_volumes(ledger: Ledger, task: Task, volume_wait: VolumeWait) -> None:
-    """From now on the pod hears of these claims and volumes."""
+    """Registers the pod for changes of these claims and volumes."""
     task.volume_wait = volume_wait
     for key, step in volume_wait.steps.items():
         for name in filter(None, (key, step.volume)):
@@ -220,12 +220,12 @@ def wait_for_volumes(ledger: Ledger, task: Task, volume_wait: VolumeWait) -> Non
 
 
 def waiting_for(ledger: Ledger, name: str) -> list[PodUid]:
-    """The pods that wait for this claim or volume."""
+    """Returns the pods that wait for this claim or volume."""
     return sorted(ledger.storage.waiting.get(name, ()))
 
 
 def stop_waiting_for_volumes(ledger: Ledger, task: Task) -> VolumeWait | None:
-    """The pod hears of them no more; returns what it waited for."""
+    """Unregisters the pod from its claims and volumes. Returns what it waited for."""
     volume_wait, task.volume_wait = task.volume_wait, None
     if volume_wait is not None:
         for key, step in volume_wait.steps.items():
@@ -242,14 +242,14 @@ def _forget(ledger: Ledger, name: str, uid: PodUid) -> None:
 
 
 def order_volumes(task: Task, step: Step, *, undo: bool = False) -> StorageCommand | None:
-    """The write that brings the claim to its volume, or takes it back; None if the pod has no node to make it for."""
+    """The write that selects a volume or node for the claim, or that undoes it. None if the pod has no node."""
     if step.volume:
         return ClaimVolume(task.pod.ref, step.claim, step.volume, undo)
     return SelectNode(task.pod.ref, step.claim, task.node, undo) if task.node is not None else None
 
 
 def abandon_volumes(ledger: Ledger, out: Outcome, task: Task) -> None:
-    """The pod does not go to its node: whatever it began is taken back, unless another pod continues with it."""
+    """The pod is not bound to its node: undoes the writes to its claims unless another pod waits for the claim."""
     volume_wait = stop_waiting_for_volumes(ledger, task)
     for key, step in volume_wait.steps.items() if volume_wait is not None else ():
         claim = ledger.storage.claims.get(key)
@@ -262,17 +262,17 @@ def abandon_volumes(ledger: Ledger, out: Outcome, task: Task) -> None:
 
 _FAILABLE = frozenset({TaskState.NEW, TaskState.PENDING, TaskState.SCHEDULING, TaskState.ALLOCATED, TaskState.REJECTED})
 
-#: Nodes that one pod avoids at most.
+#: Maximum number of nodes that a pod avoids.
 _MAX_AVOIDED: Final = 8
 
 
 def step(task: Task, event: TaskEvent) -> None:
-    """Follow the table."""
+    """Applies the event to the task's state table (model/states.py)."""
     task.state = after(TASK, task.state, event)
 
 
 def submit(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
-    """Ask the core for a node; from now on the pod waits."""
+    """Sends the request of a pod to the core."""
     step(task, TaskEvent.SUBMIT)
     task.asked = True
     task.shortage = None
@@ -282,7 +282,7 @@ def submit(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
 
 
 def allocate(ledger: Ledger, task: Task, node: NodeName) -> None:
-    """The core gave it a node; it is bound there by ``order_bind``, when its claims are."""
+    """Records the node that the core chose. ``order_bind`` binds the pod after its claims are bound."""
     step(task, TaskEvent.ALLOCATE)
     task.asked, task.held, task.node = False, True, node
     task.shortage = None
@@ -291,7 +291,7 @@ def allocate(ledger: Ledger, task: Task, node: NodeName) -> None:
 
 
 def order_bind(ledger: Ledger, out: Outcome, task: Task) -> None:
-    """Nothing is in the way any more: bind it to its node."""
+    """Orders the bind of the pod to its node."""
     if task.node is not None:
         task.binds = 1
         pod, signature = task.pod.ref, trust.sign_binding(ledger, task.pod.ref, task.node)
@@ -299,7 +299,7 @@ def order_bind(ledger: Ledger, out: Outcome, task: Task) -> None:
 
 
 def mark_bound(ledger: Ledger, out: Outcome, task: Task) -> None:
-    """Our bind is done; a real pod's user is told."""
+    """The operator's bind has succeeded. Posts the Scheduled event for a pod that is not a placeholder."""
     stop_waiting_for_volumes(ledger, task)
     step(task, TaskEvent.BIND)
     ref = task.pod.ref
@@ -310,9 +310,10 @@ def mark_bound(ledger: Ledger, out: Outcome, task: Task) -> None:
 
 
 def adopt_bound(ledger: Ledger, out: Outcome, task: Task, node: NodeName) -> None:
-    """The pod got a node without us: take back what the core thought, report what is.
+    """Another client bound the pod: releases the pod in the core and records the actual node.
 
-    An ask may have been answered already, which we have not received yet: its allocation is taken back with it.
+    The core may have allocated the request already, without the operator having received it. The release covers that
+    allocation too.
     """
     abandon_volumes(ledger, out, task)
     was_asked, why = task.asked, "the pod was bound by another client"
@@ -327,17 +328,17 @@ def adopt_bound(ledger: Ledger, out: Outcome, task: Task, node: NodeName) -> Non
 
 
 def is_taken(ledger: Ledger, node: NodeName) -> bool:
-    """Whether the core has the node: what it is told of pods comes by another stream than what it is told of nodes."""
+    """Whether the core has accepted the node. Pods must not overtake their node, which uses another stream."""
     return node in ledger.nodes and node not in ledger.unacknowledged_nodes
 
 
 def await_node(ledger: Ledger, uid: PodUid, node: NodeName) -> None:
-    """The pod's node is not there: the core is told of the pod together with the node, or when it has taken that."""
+    """Records that the pod's node is unknown to the core. The pod is reported with the node or after its acceptance."""
     ledger.awaiting_node.setdefault(node, set()).add(uid)
 
 
 def await_no_node(ledger: Ledger, uid: PodUid, node: NodeName | None) -> None:
-    """The pod is gone; most nodes that went never come back, so nothing is kept of one that nobody waits for."""
+    """Removes a pod that has ended, and the entry of a node without waiting pods, since most nodes never return."""
     waiting = ledger.awaiting_node.get(node) if node is not None else None
     if node is not None and waiting is not None:
         waiting.discard(uid)
@@ -346,7 +347,7 @@ def await_no_node(ledger: Ledger, uid: PodUid, node: NodeName | None) -> None:
 
 
 def report_bound(ledger: Ledger, out: Outcome, task: Task) -> None:
-    """Tell the core of a pod that has its node already; without the node it waits for it."""
+    """Reports the allocation of a bound pod to the core. If the core does not know the node yet, the pod waits."""
     if task.held or task.node is None:
         return
     if not is_taken(ledger, task.node):
@@ -358,7 +359,7 @@ def report_bound(ledger: Ledger, out: Outcome, task: Task) -> None:
 
 
 def resend(ledger: Ledger, out: Outcome, task: Task) -> None:
-    """The pod is another than the core was told: the new ask takes the place of the old, or the new allocation."""
+    """Sends the request or allocation again because the pod has changed. The core replaces the earlier one."""
     if task.state is TaskState.SCHEDULING and task.asked:
         out.news.append(AskSubmitted(ask_of(ledger, task)))
     elif task.held and task.node is not None:
@@ -366,7 +367,7 @@ def resend(ledger: Ledger, out: Outcome, task: Task) -> None:
 
 
 def release_from_core(out: Outcome, task: Task, termination: TerminationType, message: str = "") -> None:
-    """Take back exactly what the core knows of the task, once."""
+    """Releases the request or allocation that the core has of the task."""
     if task.held:
         out.news.append(AllocationReleased(task.app, task.uid, termination, task.allocation_id, message))
     if task.asked:
@@ -376,19 +377,22 @@ def release_from_core(out: Outcome, task: Task, termination: TerminationType, me
 
 
 def nodes_to_avoid(nodes: tuple[NodeName, ...], node: NodeName) -> tuple[NodeName, ...]:
-    """These and one more, the newest last; not so many that a small cluster is out of bounds."""
+    """Appends a node to the nodes to avoid. The number is limited, so that nodes remain in a small cluster."""
     return (*(name for name in nodes if name != node), node)[-_MAX_AVOIDED:]
 
 
 def avoid_node(ledger: Ledger, task: Task, nodes: tuple[NodeName, ...], until: float) -> None:
-    """Let a pod avoid these nodes until then (semantics 5)."""
+    """Lets the pod avoid these nodes until a time. See docs/internals/semantics.md, 5."""
     for node in nodes:
         task.avoid = nodes_to_avoid(task.avoid, node)
         set_timer(ledger, Deadline(until, TimerKind.AVOIDANCE, task.uid))
 
 
 def roll_back(ledger: Ledger, out: Outcome, task: Task, now: float, message: str) -> None:
-    """A bind failed for good: release, and ask again with the same key, away from that node (semantics 5)."""
+    """A bind has failed permanently: releases the allocation and sends the request again, without that node.
+
+    See docs/internals/semantics.md, 5.
+    """
     abandon_volumes(ledger, out, task)
     release_from_core(out, task, TerminationType.STOPPED_BY_RM, message)
     if task.node is not None:
@@ -403,7 +407,7 @@ def roll_back(ledger: Ledger, out: Outcome, task: Task, now: float, message: str
 def order_delete(
     ledger: Ledger, out: Outcome, pod: PodRef, now: float, reason: str, *, placeholder: bool = True
 ) -> None:
-    """Delete a pod; sent once, then watched until it is gone (architecture 7, semantics 14)."""
+    """Deletes a pod and sets a timer that checks whether it is gone. See docs/internals/semantics.md, 14."""
     if pod.uid in ledger.deletions:
         return
     ledger.deletions[pod.uid] = Deletion(pod, reason, placeholder)
@@ -413,7 +417,10 @@ def order_delete(
 
 
 def mark_disrupted(out: Outcome, task: Task, message: str) -> None:
-    """Say on a real pod, and to people, that it is preempted; the link writes it before the delete that follows."""
+    """Sets the DisruptionTarget condition on a pod that is not a placeholder, and posts an event.
+
+    The write queue sends the condition before the delete that follows.
+    """
     if not task.pod.membership.placeholder:
         why = message or "preempted by the scheduler"
         out.commands.append(MarkDisrupted(task.pod.ref, why))
@@ -421,7 +428,7 @@ def mark_disrupted(out: Outcome, task: Task, message: str) -> None:
 
 
 def kill(ledger: Ledger, out: Outcome, task: Task, now: float, reason: str) -> None:
-    """The pod has to go; what the core knows of it is taken back when it is gone."""
+    """Deletes the pod. Its request or allocation in the core is released when the pod is gone."""
     abandon_volumes(ledger, out, task)
     if task.state is not TaskState.KILLING:
         step(task, TaskEvent.KILL)
@@ -430,7 +437,7 @@ def kill(ledger: Ledger, out: Outcome, task: Task, now: float, reason: str) -> N
 
 
 def fail(ledger: Ledger, out: Outcome, task: Task, reason: str, message: str) -> None:
-    """A pod that never got a node ends as failed (contract 6.2)."""
+    """Sets the phase of a pod that was never bound to Failed, as YuniKorn does."""
     if task.state in _FAILABLE:
         abandon_volumes(ledger, out, task)
         release_from_core(out, task, TerminationType.STOPPED_BY_RM, message)
@@ -439,7 +446,10 @@ def fail(ledger: Ledger, out: Outcome, task: Task, reason: str, message: str) ->
 
 
 def end(ledger: Ledger, out: Outcome, task: Task) -> None:
-    """The pod is gone or has ended: the core is told, with its own type if it had ordered it (semantics 4)."""
+    """The pod is gone or has ended: releases it in the core, with the core's own release type if it ordered the end.
+
+    See docs/internals/semantics.md, 4.
+    """
     abandon_volumes(ledger, out, task)
     release_from_core(out, task, task.release or TerminationType.STOPPED_BY_RM)
     step(task, TaskEvent.KILLED if task.state is TaskState.KILLING else TaskEvent.COMPLETE)
@@ -449,15 +459,15 @@ def end(ledger: Ledger, out: Outcome, task: Task) -> None:
 
 
 def find_foreign(ledger: Ledger, uid: PodUid) -> ForeignAllocation | None:
-    """The occupant of that UID, foreign or stray."""
+    """The foreign allocation of the pod, of another scheduler or untracked."""
     return ledger.foreign.get(uid) or ledger.untracked_pods.get(uid)
 
 
 def report_foreign(ledger: Ledger, out: Outcome, pod_on_node: ForeignAllocation) -> None:
-    """Tell the core, once and when it takes or says something else than before, or wait for the node.
+    """Reports a foreign allocation to the core if the core does not know it as it is. Waits for the node if needed.
 
-    While a session is being filled it is told with its node. What is known is sent again: the core revises it. Only who
-    was promised room may turn up elsewhere, or nowhere.
+    During recovery foreign allocations are reported with their nodes. A repeated report replaces the earlier one. If a
+    pod was only nominated to a node, its node can change or go away, and the earlier allocation is released.
     """
     node = pod_on_node.pod.node
     if ledger.phase is not Phase.LIVE:
@@ -474,13 +484,13 @@ def report_foreign(ledger: Ledger, out: Outcome, pod_on_node: ForeignAllocation)
 
 
 def as_reported(pod_on_node: ForeignAllocation, node: NodeName) -> AllocationSpec:
-    """What the core is told of it, from now on."""
+    """Marks the allocation as reported and returns its specification."""
     pod_on_node.reported, pod_on_node.told = True, pod_on_node.pod
     return foreign_allocation(pod_on_node.pod, node)
 
 
 def is_reported(pod_on_node: ForeignAllocation) -> bool:
-    """Whether the core was told of it as it is."""
+    """Whether the core knows the allocation with its present resources, priority and tags."""
     pod, told = pod_on_node.pod, pod_on_node.told
     if not pod_on_node.reported or told is None:
         return False
@@ -488,7 +498,7 @@ def is_reported(pod_on_node: ForeignAllocation) -> bool:
 
 
 def release_foreign(ledger: Ledger, out: Outcome, pod_on_node: ForeignAllocation) -> None:
-    """It is gone or has ended."""
+    """Releases a foreign allocation, because the pod is gone or has ended."""
     uid = pod_on_node.pod.ref.uid
     if pod_on_node.reported:
         out.news.append(AllocationReleased(None, uid))
@@ -497,33 +507,33 @@ def release_foreign(ledger: Ledger, out: Outcome, pod_on_node: ForeignAllocation
 
 
 def foreign_seen(ledger: Ledger, out: Outcome, pod: ForeignPod) -> None:
-    """A pod of another scheduler was recorded: count it on its node."""
+    """Reports a recorded pod of another scheduler."""
     pod_on_node = ledger.foreign.get(pod.ref.uid)
     if pod_on_node is not None:
         report_foreign(ledger, out, pod_on_node)
 
 
 def untracked_of(ledger: Ledger, pod: Pod) -> ForeignAllocation:
-    """The pod's entry as one that only takes room."""
+    """The foreign allocation of a pod of this scheduler; creates it if there is none."""
     ledger.untracked_by_node.add(pod.ref.uid, pod.node)
     return ledger.untracked_pods.setdefault(pod.ref.uid, ForeignAllocation(as_occupant(pod)))
 
 
 def track_foreign(ledger: Ledger, out: Outcome, pod: Pod) -> None:
-    """A pod of ours without an application: it takes room as long as it is there."""
+    """Counts a pod of this scheduler without an application on its node."""
     pod_on_node = untracked_of(ledger, pod)
     pod_on_node.pod = as_occupant(pod)
     report_foreign(ledger, out, pod_on_node)
 
 
 def count_on_node(ledger: Ledger, out: Outcome, task: Task) -> None:
-    """The core has not accepted the pod's application: if the pod is bound, it counts on its node only."""
+    """Counts a bound pod on its node only, because the core has not accepted its application."""
     if task.node is not None and not task.held:
         track_foreign(ledger, out, task.pod)
 
 
 def untracked_gone(ledger: Ledger, out: Outcome, uid: PodUid) -> None:
-    """A stray is gone or has ended."""
+    """Releases an untracked pod that is gone, has ended, or belongs to an application now."""
     pod_on_node = ledger.untracked_pods.pop(uid, None)
     if pod_on_node is not None:
         ledger.untracked_by_node.remove(uid, pod_on_node.pod.node)

@@ -1,4 +1,4 @@
-"""Handlers of timers."""
+"""Handlers of expired timers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from muster_operator.model.core_requests import AskSubmitted
 from muster_operator.model.ids import AppId, PodUid
 from muster_operator.model.states import AppState, TaskState
 
-#: The pause between two deletes of the same pod grows up to this many times the first.
+#: Maximum pause between two deletes of one pod, in multiples of the first pause.
 _MAX_PAUSES: Final = 12
 
 
 def on_timers(ledger: Ledger, now: float) -> Outcome:
-    """What follows from the next moment that has come; while no session is live it waits.
+    """Handles the next expired timer if a session is live.
 
-    One at a time, so that thousands do not hold others up, and none is lost where another fails.
+    Only one per call, so that other work runs in between and a failure affects one timer only.
     """
     out = Outcome()
     if ledger.phase is Phase.LIVE and (deadline := due(ledger, now)) is not None:
@@ -53,18 +53,19 @@ def _look(ledger: Ledger, out: Outcome, deadline: Deadline, now: float) -> None:
 
 
 def _check_waiting(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
-    """The pod has waited long enough for a condition, if it still waits."""
+    """Writes the condition of a pod that still waits."""
     task = ledger.tasks.get(uid)
     if task is not None:
         reporting.update_pod_condition(ledger, out, task, now)
 
 
 def _check_deletion(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
-    """A pod that is being released and is still there: tell it again, and tell the user (semantics 14).
+    """Handles a deleted pod that still exists: sends the delete again and posts an event.
 
-    A placeholder that is stuck is deleted by force: it runs nothing that could be lost, and a node that does not answer
-    must not hold its gang. The pause counts from the answer to the last delete, the time until users are told from that
-    to the first. Where thousands of writes wait, another delete would only wait behind them, and find the pod gone.
+    A stuck placeholder is deleted by force: it runs no workload, and an unresponsive node must not block its gang. The
+    pause between deletes starts at the answer to the last delete, the time until the event at the answer to the first.
+    Otherwise, with thousands of writes in the queue, deletes would be repeated before the first one was sent. See
+    docs/internals/semantics.md, 14.
     """
     deletion = ledger.deletions.get(uid)
     if deletion is None:
@@ -94,7 +95,7 @@ def _tell_stuck(out: Outcome, deletion: Deletion, seconds: int) -> None:
 
 
 def _end_avoidance(ledger: Ledger, out: Outcome, uid: PodUid) -> None:
-    """The oldest node on the list may be tried again."""
+    """Removes the oldest node from the nodes that the pod avoids."""
     task = ledger.tasks.get(uid)
     if task is None or not task.avoid:
         return
@@ -104,7 +105,7 @@ def _end_avoidance(ledger: Ledger, out: Outcome, uid: PodUid) -> None:
 
 
 def _check_creations(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:
-    """Placeholders that were created and never seen are created again, under the same name."""
+    """Creates placeholders again that were created and not seen, under the same name."""
     app = ledger.applications.get(app_id)
     if app is None or app.state is not AppState.RESERVING:
         return

@@ -16,7 +16,7 @@ from muster_operator.model.pods import Membership, PlaceholderClaim, Pod, PodRef
 from muster_operator.model.signing import Validity, placeholder_texts
 from muster_operator.translate.gangs import PLACEHOLDER_PREFIX, requests_text
 
-#: Said of a pod that claims to be a placeholder; whether Muster signed it is not known.
+#: Event text for a placeholder whose signature has an unknown key, so that it cannot be verified.
 UNKNOWN = (
     "this placeholder is signed with a key that Muster does not have; it counts once it is bound, and is neither used "
     "nor deleted. Delete the pod, or restore the Secret with the signing key"
@@ -36,7 +36,7 @@ _NOT_OURS = f"annotation {names.ANNOTATION_PLACEHOLDER} is reserved and ignored 
 
 
 def settled(ledger: Ledger, pod: Pod) -> Pod:
-    """The pod with what its claim to be a placeholder is worth now."""
+    """Returns the pod with its claim to be a placeholder verified against the present keys."""
     member = pod.membership
     claim = member.claim
     if not member.marked and member.has_pause and pod.ref.name.startswith(PLACEHOLDER_PREFIX):
@@ -65,20 +65,20 @@ def settled(ledger: Ledger, pod: Pod) -> Pod:
 
 
 def _refused(pod: Pod, why: str = _UNSIGNED) -> Pod:
-    """A pod with the mark of placeholders that Muster did not sign is not asked for; it counts once it is bound."""
+    """Rejects a pod with the mark of placeholders and no valid signature. It counts if it is bound."""
     member = pod.membership
     return structs.replace(pod, membership=replace(member, refusal=member.refusal or why))
 
 
 def is_bound_by_muster(ledger: Ledger, pod: Pod) -> bool:
-    """Whether the pod is on a node to which Muster bound it."""
+    """Whether Muster bound the pod to its node."""
     if pod.node is None or not pod.binding:
         return False
     return _verify(ledger, pod.binding, _binding(pod.ref, pod.node)) is Validity.VALID
 
 
 def is_resumed(ledger: Ledger, pod: Pod) -> bool:
-    """Whether Muster wrote on the pod that the reservation of its gang has ended."""
+    """Whether Muster marked on the pod that its gang was given up."""
     if not pod.membership.resumed or not pod.seal:
         return False
     return _verify(ledger, pod.seal, _outcome(pod.ref)) is Validity.VALID
@@ -105,12 +105,12 @@ def sign_binding(ledger: Ledger, pod: PodRef, node: NodeName) -> str:
 
 
 def sign_outcome(ledger: Ledger, pod: PodRef) -> str:
-    """The signature that says of an originator that its gang was given up; empty without a key."""
+    """The signature of the mark on an originator whose gang was given up; empty without a key."""
     return "" if ledger.keys is None else ledger.keys.sign(_outcome(pod))
 
 
 def _verify(ledger: Ledger, signature: str, parts: tuple[str, ...]) -> Validity:
-    """Without keys, every signature is one of an unknown key."""
+    """Verifies a signature. Without keys, every signature has an unknown key."""
     return Validity.UNKNOWN_KEY if ledger.keys is None else ledger.keys.verify(signature, parts)
 
 

@@ -53,7 +53,7 @@ from muster_si import keys
 
 
 def reaches(node: Node, volume: Volume) -> bool:
-    """Whether one of the terms holds; an empty term never does."""
+    """Whether the node matches the volume's node affinity: one of its terms. An empty term matches no node."""
     if volume.reach is None:
         return True
     return any(term and all(_holds(node, requirement) for requirement in term) for term in volume.reach)
@@ -85,16 +85,16 @@ def _compares(value: str | None, requirement: Requirement) -> bool:
     return number > limit if requirement.operator == "Gt" else number < limit
 
 
-#: How often a write that nobody answered is sent before it counts as failed.
+#: Number of attempts of a write without an answer before it counts as failed.
 _MAX_TRIES: Final = 3
 
-#: What a claim is: bound, or not yet. Anything else is a text that says why it never will be on this node.
+#: State of a claim: bound, or waiting. Any other text is the reason why it cannot be bound on this node.
 _BOUND: Final = None
 _NOT_YET: Final = ""
 
 
 def begin_binding(ledger: Ledger, out: Outcome, task: Task, chosen: ChosenVolumes, now: float) -> None:
-    """The pod was given its node, and volumes for its claims."""
+    """Starts binding the claims of a pod to the volumes that the core chose with the node."""
     until = now + ledger.settings.volume_bind_s
     claims = ledger.storage.claims
     steps = {key: Step(_ref(claims, key), volume) for key, volume in sorted(chosen.items())}
@@ -104,7 +104,7 @@ def begin_binding(ledger: Ledger, out: Outcome, task: Task, chosen: ChosenVolume
 
 
 def _ref(claims: Mapping[str, Claim], key: str) -> ClaimRef:
-    """The claim as it is now; one that is gone already is none with this UID."""
+    """The present claim. If it is gone, a reference without UID, which matches no claim."""
     if key in claims:
         return claims[key].ref
     namespace, _, name = key.partition("/")
@@ -112,7 +112,7 @@ def _ref(claims: Mapping[str, Claim], key: str) -> ClaimRef:
 
 
 def storage_changed(ledger: Ledger, out: Outcome, name: str, now: float) -> None:
-    """Something is new about a claim or a volume."""
+    """Continues the pods that wait for this claim or volume."""
     for uid in tasks.waiting_for(ledger, name):
         task = ledger.tasks.get(uid)
         if task is not None and task.volume_wait is not None:
@@ -120,7 +120,7 @@ def storage_changed(ledger: Ledger, out: Outcome, name: str, now: float) -> None
 
 
 def too_late(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
-    """A time-out came; of a wait that is over it means nothing."""
+    """Timer: fails the binding if the claims are not bound in time."""
     task = ledger.tasks.get(uid)
     if task is None or task.volume_wait is None or task.volume_wait.until > now:
         return
@@ -130,7 +130,7 @@ def too_late(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
 
 
 def binding_answered(ledger: Ledger, out: Outcome, result: Result, command: StorageCommand, now: float) -> None:
-    """A write ended; one of an earlier attempt, or that took something back, is nobody's business any more."""
+    """Handles the result of a write. Results of undo writes and of earlier attempts are ignored."""
     task = ledger.tasks.get(command.pod.uid)
     step = task.volume_wait.steps.get(command.claim.key) if task is not None and task.volume_wait is not None else None
     if task is None or step is None or step.order != command:
@@ -150,14 +150,14 @@ def binding_answered(ledger: Ledger, out: Outcome, result: Result, command: Stor
 
 
 def fail_binding(ledger: Ledger, out: Outcome, task: Task, now: float, why: str) -> None:
-    """The claims do not get their volumes there: take back what was begun, and ask for another node."""
+    """The claims cannot be bound on this node: undoes the writes and requests another node."""
     reporting.warn(out, task.pod.ref, names.REASON_VOLUMES_FAILURE, f"volumes for node {task.node} failed: {why}")
     rejections.keep_place(ledger, out, task, now)
     tasks.roll_back(ledger, out, task, now, why)
 
 
 def _go_on(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
-    """Whatever can be done now: writes that are due, the bind if all is done, the way back if it never will be."""
+    """Continues the binding: sends writes, binds the pod if all claims are bound, or fails."""
     volume_wait = task.volume_wait
     if volume_wait is None:
         return
@@ -175,7 +175,7 @@ def _go_on(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
 
 
 def _state(ledger: Ledger, task: Task, step: Step) -> str | None:
-    """_BOUND, _NOT_YET, or why it never will be."""
+    """Returns _BOUND, _NOT_YET, or the reason why the claim cannot be bound on the node."""
     claim = ledger.storage.claims.get(step.claim.key)
     if claim is None or claim.ref.uid != step.claim.uid:
         return f'persistentvolumeclaim "{step.claim.name}" is gone'
@@ -187,7 +187,7 @@ def _state(ledger: Ledger, task: Task, step: Step) -> str | None:
 
 
 def _state_of_bound(ledger: Ledger, task: Task, claim: Claim) -> str | None:
-    """Whoever bound it may have bound it to a volume that the node does not reach."""
+    """Checks whether the node can access the volume. Another client may have bound the claim."""
     volume, node = ledger.storage.volumes.get(claim.volume), ledger.nodes.get(task.node) if task.node else None
     if volume is None or node is None:
         return _NOT_YET
@@ -220,7 +220,7 @@ def _state_of_made(task: Task, step: Step, claim: Claim) -> str:
 
 
 def record_object(ledger: Ledger, found: ClusterObject) -> None:
-    """Keep how the object looks, or that it is gone."""
+    """Records the object, or its deletion."""
     key = found.kind, found.name
     if found.gone:
         ledger.objects.pop(key, None)
@@ -229,7 +229,7 @@ def record_object(ledger: Ledger, found: ClusterObject) -> None:
 
 
 def object_seen(ledger: Ledger, out: Outcome, found: ClusterObject) -> None:
-    """The object looks like this, or is gone; the core is told what is new to it."""
+    """Records the object, or its deletion, and reports it to the core if it has changed."""
     known = ledger.objects.get((found.kind, found.name))
     record_object(ledger, found)
     if known != found and (known is not None or not found.gone):
@@ -237,14 +237,14 @@ def object_seen(ledger: Ledger, out: Outcome, found: ClusterObject) -> None:
 
 
 def all_told(ledger: Ledger, at_once: int) -> Iterator[list[CoreRequest]]:
-    """Everything that is known, in portions of that size: what a session begins with."""
+    """All recorded objects in batches of ``at_once``, for the start of a session."""
     everything = iter(list(ledger.objects.values()))
     while portion := [ClusterObjectReported(found) for found in islice(everything, at_once)]:
         yield list[CoreRequest](portion)
 
 
 def record_storage(ledger: Ledger, fact: StorageEvent) -> None:
-    """Keep what Kubernetes shows, without any consequence."""
+    """Updates the state. Sends nothing."""
     storage = ledger.storage
     match fact:
         case VolumeSeen(volume):
@@ -284,7 +284,7 @@ def _detach(ledger: Ledger, name: str) -> None:
 
 
 def _told(fact: StorageEvent) -> ClusterObject | None:
-    """What the core is told of it by itself."""
+    """The volume or claim as an object for the core. None for other events, which change nodes only."""
     match fact:
         case VolumeSeen(volume):
             return volume.told
@@ -299,7 +299,7 @@ def _told(fact: StorageEvent) -> ClusterObject | None:
 
 
 def storage_seen(ledger: Ledger, out: Outcome, fact: StorageEvent, now: float) -> None:
-    """The core receives what is new to it, of itself or of nodes, and pods that wait for it continue."""
+    """Handles an event of a storage object: reports it and changed nodes to the core, continues waiting pods."""
     nodes = _nodes_of(ledger, fact)
     before = {node.name: as_reported(ledger, node) for node in nodes}
     told = _told(fact)
@@ -314,7 +314,7 @@ def storage_seen(ledger: Ledger, out: Outcome, fact: StorageEvent, now: float) -
 
 
 def _heard_by(fact: StorageEvent) -> list[str]:
-    """Who waits for one of these hears of it: a volume that was made is known by the claim that it is for."""
+    """Names of claims and volumes whose waiting pods have to continue. A provisioned volume continues its claim."""
     match fact:
         case VolumeSeen(volume):
             return [volume.name, volume.claim.key] if volume.claim is not None else [volume.name]
@@ -329,7 +329,7 @@ def _heard_by(fact: StorageEvent) -> list[str]:
 
 
 def _nodes_of(ledger: Ledger, fact: StorageEvent) -> list[Node]:
-    """The nodes whose attributes may be others now."""
+    """Nodes whose attributes can change with this event."""
     storage = ledger.storage
     match fact:
         case DriversSeen(drivers):
@@ -353,7 +353,7 @@ def _node_of(ledger: Ledger, attachment: str) -> list[NodeName]:
 
 
 def as_reported(ledger: Ledger, node: Node) -> Node:
-    """The node with what its drivers can attach and have attached."""
+    """The node with its attach limits and attached volumes."""
     storage, attributes = ledger.storage, {}
     if (drivers := storage.drivers.get(node.name)) is not None:
         attributes[keys.NODE_VOLUME_LIMITS] = drivers.limits
@@ -365,7 +365,7 @@ def as_reported(ledger: Ledger, node: Node) -> Node:
 
 
 def _attached(ledger: Ledger, attachments: dict[str, Attachment]) -> str:
-    """Handles by driver; a volume that is not there, or of no CSI driver, is not counted."""
+    """Volume handles by driver. Volumes that are unknown or not of a CSI driver do not count."""
     found: dict[str, set[str]] = defaultdict(set)
     for attachment in attachments.values():
         volume = ledger.storage.volumes.get(attachment.volume)
