@@ -1,7 +1,7 @@
 """Commands as HTTP requests, their retries and results.
 
-Each command states which responses are retried and how often. A bind whose response is lost is checked before it is
-sent again.
+`Kube.execute` is called by the write queue. Each kind of command has a retry policy. A bind whose response is lost is
+checked by reading the pod before it is sent again.
 """
 
 from __future__ import annotations
@@ -59,20 +59,20 @@ from muster_operator.translate.values import Raw, mapping, strings, text
 
 log = structlog.get_logger("muster.kube")
 
-#: Series remembered; the one longest silent is forgotten first and would start again.
+#: Number of remembered event series. If there are more, the least recently used one is forgotten and starts again.
 REMEMBERED: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """An event that is in the API server: its name, and how often it was said."""
+    """An event in the API server: its name and count."""
 
     name: str
     count: int
 
 
 class Series:
-    """What is in the API server, by object and series."""
+    """Event series in the API server, by object and series name."""
 
     def __init__(self) -> None:
         self.instance: Final = f"muster-operator-{socket.gethostname()}"[:128]
@@ -80,7 +80,7 @@ class Series:
         self._number = 0
 
     def turn(self, command: PostEvent) -> Known | None:
-        """The series' event with its count moved on; None = it has to be made."""
+        """Increments and returns the event of a series. Returns None if it has to be created."""
         known = self._known.get(_key(command)) if command.series else None
         if known is None:
             return None
@@ -90,7 +90,7 @@ class Series:
         return known
 
     def start(self, command: PostEvent, now: datetime) -> str:
-        """A name for a new event, unique among processes and restarts; remembered if it begins a series."""
+        """Returns a name for a new event, unique among processes and restarts. Remembers it if it starts a series."""
         self._number += 1
         name = f"{command.name[:200]}.{int(now.timestamp() * 1e6):x}{os.getpid():x}{self._number:x}"
         if command.series:
@@ -100,7 +100,7 @@ class Series:
         return name
 
     def forget(self, command: PostEvent) -> None:
-        """The event could not be made."""
+        """Forgets a series whose event could not be created."""
         self._known.pop(_key(command), None)
 
 
@@ -108,18 +108,18 @@ def _key(command: PostEvent) -> tuple[str, str, str]:
     return (command.namespace, command.uid or command.name, command.series)
 
 
-#: Seconds a bind may take: less than others get, because a session waits for the last binds of the one before.
+#: Timeout of a bind in seconds. It is short, because a new session waits for the last binds of the previous one.
 BIND_S: Final = 5.0
 
 #: Longest note of an event, bytes (events.k8s.io/v1 validation).
 NOTE_LIMIT: Final = 1024
 
-#: Events about cluster-wide objects live in this namespace, as the API server demands.
+#: Namespace of events about cluster-scoped objects, as the API server requires.
 CLUSTER_EVENTS_NAMESPACE: Final = "default"
 
 
 def bind(command: BindPod) -> Request:
-    """POST the binding; its uid is a precondition: another pod of that name answers 409."""
+    """Creates the binding. The UID is a precondition: for another pod with that name the API server returns 409."""
     pod = command.pod
     metadata: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
     if command.signature:  # the API server merges annotations of a binding into those of its pod
@@ -135,7 +135,7 @@ def bind(command: BindPod) -> Request:
 
 
 def delete(command: DeletePod) -> Request:
-    """DELETE the pod of that uid; the API server deletes a pod without a node immediately."""
+    """Deletes the pod with that UID. The API server removes a pod without a node immediately."""
     options: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "DeleteOptions",
@@ -147,37 +147,37 @@ def delete(command: DeletePod) -> Request:
 
 
 def create(namespace: str, manifest: Mapping[str, Any]) -> Request:
-    """POST a placeholder pod under the field manager that marks it as ours (semantics 18)."""
+    """Creates a placeholder pod. The field manager marks it as ours (docs/internals/semantics.md, 18)."""
     path = f"/api/v1/namespaces/{namespace}/pods?fieldManager={PLACEHOLDER_FIELD_MANAGER}"
     return Request("POST", path, orjson.dumps(manifest))
 
 
 def read(namespace: str, name: str) -> Request:
-    """GET one pod."""
+    """Reads one pod."""
     return Request("GET", f"/api/v1/namespaces/{namespace}/pods/{name}")
 
 
 def fail(command: FailPod) -> Request:
-    """PATCH the status of a pod that will never get a node: phase Failed (contract 6.2)."""
+    """Sets the phase of a pod that will not be scheduled to Failed, as YuniKorn does."""
     status = {"phase": "Failed", "reason": command.reason, "message": command.message}
     return _patch(command.pod, "/status", {"status": status}, MERGE_PATCH)
 
 
 def condition(command: SetCondition, now: datetime) -> Request:
-    """PATCH the condition PodScheduled=False; conditions are merged by their type."""
+    """Sets the condition PodScheduled=False. The API server merges conditions by type."""
     return _condition(command.pod, ("PodScheduled", "False", command.reason, command.message), now)
 
 
 def mark_disrupted(command: MarkDisrupted, now: datetime) -> Request:
-    """PATCH the condition DisruptionTarget=True, with the reason of kube-scheduler's preemptions."""
+    """Sets the condition DisruptionTarget=True, with kube-scheduler's reason for preemption."""
     reason = "PreemptionByScheduler"
     return _condition(command.pod, ("DisruptionTarget", "True", reason, command.message), now)
 
 
 def mark_resumed(command: MarkResumed) -> Request:
-    """PATCH the originator's annotation that says its reservation is over.
+    """Sets the originator's annotation that its gang was given up.
 
-    Through the status subresource, which takes annotations and labels too: the operator has no right to patch pods.
+    The patch uses the status subresource, which accepts annotations, because the operator may not patch pods.
     """
     annotations = {ANNOTATION_GANG_OUTCOME: GANG_RESUMED}
     if command.signature:
@@ -186,7 +186,7 @@ def mark_resumed(command: MarkResumed) -> Request:
 
 
 def event(command: PostEvent, name: str, instance: str, now: datetime) -> Request:
-    """POST an event of its own, or the first of a series."""
+    """Creates a single event, or the first event of a series."""
     namespace = command.namespace or CLUSTER_EVENTS_NAMESPACE
     version = "coordination.k8s.io/v1" if command.subject is Subject.LEASE else "v1"
     regarding = {"apiVersion": version, "kind": command.subject.value, "name": command.name, "uid": command.uid}
@@ -210,9 +210,9 @@ def event(command: PostEvent, name: str, instance: str, now: datetime) -> Reques
 
 
 def series(command: PostEvent, name: str, count: int, now: datetime) -> Request:
-    """PATCH the event of a series: its action, note and count move on.
+    """Updates the event of a series: action, note and count.
 
-    Through the core group, because events.k8s.io/v1 lets a series count but never say something new.
+    The core API group is used, because events.k8s.io/v1 does not allow changes of the note.
     """
     namespace = command.namespace or CLUSTER_EVENTS_NAMESPACE
     body = {
@@ -224,18 +224,18 @@ def series(command: PostEvent, name: str, count: int, now: datetime) -> Request:
 
 
 def shortened(note: str) -> str:
-    """A note that the API server takes: at most NOTE_LIMIT bytes."""
+    """Truncates a note to NOTE_LIMIT bytes, the maximum of the API server."""
     encoded = note.encode()
     return note if len(encoded) <= NOTE_LIMIT else encoded[: NOTE_LIMIT - 3].decode(errors="ignore") + "..."
 
 
 def micro_time(now: datetime) -> str:
-    """A time with microseconds, as Kubernetes writes MicroTime."""
+    """A time in the format of Kubernetes' MicroTime."""
     return f"{now.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
 def _condition(pod: PodRef, said: tuple[str, str, str, str], now: datetime) -> Request:
-    """A condition of type, status, reason and message since now."""
+    """Sets a condition, given as type, status, reason and message."""
     entry = dict(zip(("type", "status", "reason", "message"), said, strict=True))
     entry["lastTransitionTime"] = now.strftime("%Y-%m-%dT%H:%M:%SZ")
     return _patch(pod, "/status", {"status": {"conditions": [entry]}}, STRATEGIC_PATCH)
@@ -246,30 +246,30 @@ def _pod_path(pod: PodRef) -> str:
 
 
 def _patch(pod: PodRef, subresource: str, body: dict[str, Any], content_type: str) -> Request:
-    """A patch that carries the uid: the API server answers 409 where it is another pod."""
+    """A patch with the UID of the pod. For another pod with that name the API server returns 409."""
     whole = {**body, "metadata": {**body.get("metadata", {}), "uid": pod.uid}}
     path = f"{_pod_path(pod)}{subresource}?fieldManager={FIELD_MANAGER}"
     return Request("PATCH", path, orjson.dumps(whole), content_type)
 
 
-#: On a volume: that it was for nobody before, so that it is free again when the claim goes.
+#: Annotation of a volume that was not pre-bound, so that it becomes available when the binding is undone.
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 
 
 class Contested(Exception):
-    """The object is not as it would have to be; the message says for people why."""
+    """The object has changed, so that the command cannot be carried out. The message is the reason."""
 
 
 def read_volume_object(command: StorageCommand) -> Request:
-    """GET the volume or the claim."""
+    """Reads the volume or the claim of the command."""
     return Request("GET", _path(command))
 
 
 def volume_patch(command: StorageCommand, raw: Raw) -> Request | None:
-    """The patch that the object, as read, needs; None if it is already so.
+    """The patch for the object in its present state. None if it is not needed.
 
     Raises:
-        Contested: it cannot be done any more.
+        Contested: the command cannot be carried out any more.
     """
     fields = _volume_change(command, raw) if isinstance(command, ClaimVolume) else _claim_change(command, raw)
     if fields is None:
@@ -305,7 +305,7 @@ def _volume_change(command: ClaimVolume, raw: Raw) -> dict[str, Any] | None:
 
 
 def _freed(raw: Raw) -> dict[str, Any]:
-    """For nobody again, or for the claim that its owner named, which then has no UID."""
+    """Undoes the binding. A volume that its user had pre-bound to a claim keeps that claim, without UID."""
     if BOUND_BY_CONTROLLER in strings(mapping(raw.get("metadata")).get("annotations")):
         return {"spec": {"claimRef": None}, "metadata": {"annotations": {BOUND_BY_CONTROLLER: None}}}
     return {"spec": {"claimRef": {"uid": None, "resourceVersion": None}}}
@@ -327,13 +327,16 @@ def _claim_change(command: SelectNode, raw: Raw) -> dict[str, Any] | None:
 
 Send = Callable[[StorageCommand, Request, Retry], Awaitable[Reply]]
 
-#: How often an object is looked at that others write, too: its controller, a provisioner.
+#: Maximum number of attempts on an object that other controllers also change.
 _MOST_LOOKS: Final = 8
 _CONFLICT: Final = 409
 
 
 async def retry_on_conflict(command: StorageCommand, send: Send, policies: Policies) -> Reply:
-    """The last answer; what is so already was done, and what cannot be done any more is a conflict that says why."""
+    """Reads and patches the object until there is no conflict, and returns the last reply.
+
+    If the command cannot be carried out any more, the reply is a conflict with the reason.
+    """
     reply = Reply(0, b"")
     for _ in range(_MOST_LOOKS):
         reply = await send(command, read_volume_object(command), policies.read)
@@ -351,23 +354,23 @@ async def retry_on_conflict(command: StorageCommand, send: Send, policies: Polic
     return reply
 
 
-#: The answer that never came.
+#: Reply of a request without an answer.
 NO_REPLY = Reply(0, b"")
 
 
 class ResultHandler(Protocol):
-    """Who is told of results, and of pods that had to be read on the way."""
+    """Receives results of commands, and pods that were read."""
 
     def result(self, result: Result) -> None:
-        """Take how a command ended."""
+        """Receives the result of a command."""
 
     def read_pod(self, raw: Raw) -> None:
-        """Take a pod as it was just read."""
+        """Receives a pod that was just read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placeholders:
-    """What the link cannot know of placeholders: their body, and whether a pod is the one meant."""
+    """Functions for placeholders: builds the pod, and checks whether an existing pod is that placeholder."""
 
     manifest: Callable[[PlaceholderSpec], Raw]
     is_ours: Callable[[Raw, PlaceholderSpec], bool]
@@ -375,7 +378,7 @@ class Placeholders:
 
 @dataclass(slots=True)
 class Attempts:
-    """Counts for metrics: tries beyond the first, and final answers by kind and status; kinds told to slow down."""
+    """Callbacks for metrics: a retry (kind, status), a final answer (kind, status), a throttled kind."""
 
     retried: Callable[[str, int], None]
     ended: Callable[[str, int], None]
@@ -383,9 +386,9 @@ class Attempts:
 
 
 class Kube:
-    """Executes commands; one instance serves all writers.
+    """Executes commands for all writers.
 
-    `throttle`: what the API server said about whole kinds. `recall` ends the tries of binds.
+    `throttle`: kinds of writes that the API server has throttled. `recall` cancels further attempts of binds.
     """
 
     def __init__(
@@ -406,7 +409,7 @@ class Kube:
         self.recall = Cancellation()
 
     async def execute(self, command: Command) -> None:
-        """Carry the command out and tell how it ended."""
+        """Executes the command and passes its result to the handler."""
         result = await self._carry_out(command)
         match result:
             case CommandSucceeded():
@@ -443,7 +446,7 @@ class Kube:
                 return await self._post_event(command)
 
     async def _bind(self, command: BindPod) -> Result:
-        """Bind; where it is unknown or contested whether the pod has a node, the pod itself says."""
+        """Binds the pod. If it is unknown whether the bind succeeded, reads the pod."""
         reply, patience = NO_REPLY, self.recall.heard_by()
         for attempt in range(1, self._policies.bind.attempts + 1):
             reply = await self._once(bind(command), WritePriority.BIND)
@@ -462,7 +465,7 @@ class Kube:
         return _failed(command, reply)
 
     async def _settle_bind(self, command: BindPod, reply: Reply) -> Result | None:
-        """Read the pod: bound as asked, bound elsewhere, gone, or (None) still without a node."""
+        """Reads the pod: bound as requested, bound to another node, gone, or None if it is still not bound."""
         pod = await self._read(command.pod.namespace, command.pod.name)
         if pod.status == 0:
             return CommandUnanswered(command)
@@ -480,7 +483,7 @@ class Kube:
         return None
 
     async def _delete(self, command: DeletePod) -> Result:
-        """A conflict is a pod of another UID under that name, or something else that only the pod itself can tell."""
+        """Deletes the pod. After a conflict reads it: a pod with another UID means that the pod is gone."""
         reply = await self._with_retries(command, delete(command), self._policies.delete)
         is_gone = reply.status == 404
         if reply.status == 409:
@@ -507,7 +510,7 @@ class Kube:
         return CommandSucceeded(command) if reply.ok else _failed(command, reply)
 
     async def _post_event(self, command: PostEvent) -> Result:
-        """An event, or one more turn of its series; a series that expired at the server starts again."""
+        """Posts an event or updates its series. If the API server has expired the series, a new one starts."""
         now = datetime.fromtimestamp(command.at, tz=UTC) if command.at else datetime.now(tz=UTC)
         known = self._series.turn(command)
         if known is not None:
@@ -525,7 +528,7 @@ class Kube:
         return _failed(command, reply)
 
     async def _with_retries(self, command: Command | None, request: Request, policy: Retry) -> Reply:
-        """Send until the answer is final: done, not worth another try, or out of tries. None = a read."""
+        """Sends the request until it succeeds, fails finally or has no attempts left. ``command`` is None for reads."""
         kind = type(command).__name__ if command is not None else "ReadPod"
         write_priority = write_priority_of(command) if command is not None else None
         attempt = 0
@@ -543,7 +546,7 @@ class Kube:
         return await self._with_retries(None, read(namespace, name), self._policies.read)
 
     async def _once(self, request: Request, write_priority: WritePriority | None) -> Reply:
-        """One try; no answer is the reply with status 0. What the server says of this kind holds for all of it."""
+        """Sends the request once. Returns status 0 without an answer. Retry-After throttles the kind of write."""
         try:
             reply = await self._session.send(request)
         except Unreachable as error:
@@ -554,7 +557,7 @@ class Kube:
         return reply
 
     def _pause_s(self, policy: Retry, attempt: int, reply: Reply, write_priority: WritePriority | None) -> float | None:
-        """Seconds until the next try, None = none; rights that are missing may be on their way."""
+        """Seconds until the next attempt, or None. Denied access is retried, because permissions can be updated."""
         status = UNAVAILABLE if reply.is_access_denied else reply.status
         luck = random.random()  # noqa: S311 - so that what failed together does not come again together
         pause_s = policy.pause_s(attempt, status, reply.retry_after_s, luck)
@@ -565,7 +568,7 @@ class Kube:
         )
 
 
-#: After these it is unknown, or contested, whether the pod got the node.
+#: After these it is unknown whether the pod was bound.
 _SETTLED_BY_READING = frozenset({0, 404, 409, 500, 502, 503, 504})
 
 
@@ -574,7 +577,7 @@ def _already_exists(reply: Reply) -> bool:
 
 
 def _failed(command: Command, reply: Reply) -> Result:
-    """The final no: the server's words, or that it has none."""
+    """The result of a failed command, with the API server's reason if it answered."""
     if reply.status == 0:
         return CommandUnanswered(command)
     return CommandFailed(command, reply.status, reply.reason(), reply.message())

@@ -16,12 +16,12 @@ from urllib.parse import quote, urlsplit
 
 import httptools
 
-#: Hears of each request: verb, resource, status (0 = no answer), seconds until the answer (of a watch: its head).
+#: Called for each request with verb, resource, status (0 = no answer) and seconds until the answer or its headers.
 Measure = Callable[[str, str, int, float], None]
 
 
 def named(method: str, path: str) -> tuple[str, str]:
-    """Verb and resource of a request, as in `apiserver_request_total`: LIST of pods, POST of pods/binding."""
+    """Verb and resource of a request as in the metric `apiserver_request_total`, for example LIST and pods."""
     path, _, query = path.partition("?")
     parts = path.strip("/").split("/")
     rest = parts[2:] if parts[0] == "api" else parts[3:]
@@ -38,24 +38,24 @@ def named(method: str, path: str) -> tuple[str, str]:
 
 
 def unmeasured(verb: str, resource: str, status: int, seconds: float) -> None:
-    """Hears and keeps nothing."""
+    """Ignores the measurement."""
 
 
-#: Answers whose smallest difference counts: `Date` has whole seconds, and an answer takes its time to come.
+#: Number of answers of which the smallest clock difference counts. `Date` has whole seconds, and answers are delayed.
 ANSWERS: Final = 32
 
-#: Seconds of difference that the resolution of `Date` and a slow answer may make up.
+#: Clock differences up to this many seconds can be the resolution of `Date` or a delay, and count as 0.
 TOLERATED_S: Final = 2.0
 
 
 class ServerClock:
-    """Fed by the session with each answer that it reads."""
+    """Estimates the difference between the local clock and the API server's, from the `Date` header of answers."""
 
     def __init__(self) -> None:
         self._ahead_s: deque[float] = deque(maxlen=ANSWERS)
 
     def note(self, date: str | None, now: float) -> None:
-        """An answer came at `now` (epoch seconds of our clock), with that `Date`."""
+        """Records an answer that arrived at `now` (epoch seconds of the local clock) with this `Date`."""
         try:
             self._ahead_s.append(now - parsedate_to_datetime(date or "").timestamp())
         except ValueError:
@@ -63,31 +63,31 @@ class ServerClock:
 
     @property
     def ahead_s(self) -> float:
-        """Seconds to add to a time of the API server to have it by our clock; 0 = the clocks agree, or unknown."""
+        """Seconds to add to a time of the API server to convert it to the local clock. 0 if equal or unknown."""
         ahead_s = min(self._ahead_s, default=0.0)
         return ahead_s if abs(ahead_s) > TOLERATED_S else 0.0
 
 
 UNAVAILABLE: Final = 503
 
-#: Statuses that say "not now": throttled, or the server or its store in trouble.
+#: Temporary errors: throttled, or the server or its store has a problem.
 PASSING: Final = frozenset({429, 500, 502, UNAVAILABLE, 504})
 
-#: Statuses whose Retry-After is meant for us: too many requests of ours, or of everybody's.
+#: Statuses whose Retry-After applies to all requests of the client.
 THROTTLED: Final = frozenset({429, UNAVAILABLE})
 
-#: A pause is longer by up to this share.
+#: Pauses are longer by a random share up to this one.
 JITTER: Final = 0.25
 
-#: A server that asks for more patience than this gets another try anyway.
+#: Maximum of Retry-After that is respected.
 RETRY_AFTER_LIMIT_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How a kind of command is tried again.
+    """Retry policy of a kind of command.
 
-    `attempts` counts the first one too. `statuses` are worth another try; so is no answer at all, if `unanswered`.
+    `attempts` includes the first one. `statuses` are retried. `unanswered`: whether a missing answer is retried.
     """
 
     attempts: int
@@ -98,9 +98,9 @@ class Retry:
     unanswered: bool = True
 
     def pause_s(self, attempt: int, status: int, retry_after_s: float | None = None, luck: float = 0.0) -> float | None:
-        """Seconds to wait after attempt number `attempt` (from 1) ended so; None = give up.
+        """Seconds to wait after attempt number `attempt` (from 1), or None to give up.
 
-        `status` 0 means that no answer came. `luck`: any number from 0 to 1.
+        `status` 0 means that there was no answer. `luck`: a random number from 0 to 1.
         """
         worth_it = self.unanswered if status == 0 else status in self.statuses
         if not worth_it or attempt >= self.attempts:
@@ -111,7 +111,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """One policy for each kind of request."""
+    """Retry policies by kind of request."""
 
     bind: Retry = Retry(attempts=8, first_s=0.1)
     """About 20 s in all: long enough for an API server's restart, short enough to give the node back to others."""
@@ -134,7 +134,7 @@ class Policies:
 
 
 def told_pause_s(header: str | None, now: float) -> float | None:
-    """Seconds of a Retry-After header, which says a number or a date (RFC 9110, 10.2.3); nonsense counts as absent.
+    """Seconds of a Retry-After header, which is a number or a date (RFC 9110, 10.2.3). None if invalid or missing.
 
     `now`: epoch seconds.
     """
@@ -149,17 +149,17 @@ def told_pause_s(header: str | None, now: float) -> float | None:
     return max(0.0, (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now)
 
 
-#: What a path of ours is made of; anything else in it is quoted.
+#: Characters of a path that are not quoted.
 _PLAIN: Final = "/?=&%:,-._~"
 _RETRY_AFTER: Final = b"retry-after"
 
-#: What may be done twice (RFC 9110, 9.2.2).
+#: Methods that can be repeated on a new connection (RFC 9110, 9.2.2).
 _IDEMPOTENT: Final = frozenset({"DELETE", "PUT"})
 
 
 @dataclass(slots=True)
 class HttpResponse:
-    """What came back; `retry_after` as the server wrote it."""
+    """A response. `retry_after` is the header as received."""
 
     status: int
     body: bytes
@@ -167,7 +167,7 @@ class HttpResponse:
 
 
 class NoResponse(ConnectionError):
-    """The connection ended before the answer did, or what came is no HTTP."""
+    """The connection ended before the response, or the response is not valid HTTP."""
 
 
 class _HttpConnection(asyncio.Protocol):
@@ -186,7 +186,7 @@ class _HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._waiter is None:
-            self.close()  # an answer to nothing
+            self.close()  # data without a request
             return
         try:
             self._parser.feed_data(data)
@@ -212,10 +212,10 @@ class _HttpConnection(asyncio.Protocol):
             self.close()
 
     async def exchange(self, message: bytes) -> HttpResponse:
-        """Send a request and wait for its answer.
+        """Sends a request and waits for its response.
 
         Raises:
-            NoAnswer: none came.
+            NoResponse: the connection ended before the response.
         """
         waiter: asyncio.Future[HttpResponse] = asyncio.get_running_loop().create_future()
         self._waiter = waiter
@@ -224,11 +224,11 @@ class _HttpConnection(asyncio.Protocol):
         try:
             return await waiter
         except BaseException:
-            self.close()  # its answer may come yet, and would be taken for the next one's
+            self.close()  # a late response would be taken for that of the next request
             raise
 
     def close(self) -> None:
-        """Not used again."""
+        """Closes the connection."""
         self.is_open = False
         self._transport.abort()
 
@@ -241,10 +241,10 @@ class _HttpConnection(asyncio.Protocol):
 
 
 class HttpConnectionPool:
-    """Connections to one server with one set of certificates. `prepare`: called with each new socket.
+    """Connections to one server with one TLS configuration. `prepare` is called with each new socket.
 
-    There are as many as writes are in flight at once. An idle one is kept for `keepalive_s`; the one that was used last
-    is used first.
+    There are as many connections as requests in flight. Idle connections are closed after `keepalive_s`; the most
+    recently used one is used first.
     """
 
     def __init__(
@@ -262,14 +262,14 @@ class HttpConnectionPool:
         self._is_retired = False
 
     def head(self, headers: Mapping[str, str]) -> str:
-        """The headers that are the same for many requests."""
+        """The part of the request head that many requests share."""
         return f"Host: {self._authority}\r\n" + "".join(f"{name}: {value}\r\n" for name, value in headers.items())
 
     async def exchange(self, method: str, path: str, head: str, body: bytes) -> HttpResponse:
-        """One request and its answer.
+        """Sends a request and waits for its response.
 
         Raises:
-            OSError: no connection, or none that lasted until the answer (`NoAnswer`).
+            OSError: no connection, or it ended before the response (`NoResponse`).
         """
         target = quote(self._prefix + path, safe=_PLAIN)
         start = f"{method} {target} HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\n\r\n"
@@ -284,7 +284,7 @@ class HttpConnectionPool:
         return await self._through(await self._open(), message)
 
     def retire(self) -> None:
-        """Close what is idle now, and the others when their answers are there."""
+        """Closes idle connections now, and others after their response."""
         self._is_retired = True
         while self._idle:
             self._idle.pop().close()
@@ -299,7 +299,7 @@ class HttpConnectionPool:
         return answer
 
     def _take(self) -> _HttpConnection | None:
-        """The line that was used last, if it may still be good; the others have waited for longer."""
+        """Returns the most recently used idle connection that has not expired, or None."""
         while self._idle:
             line = self._idle.pop()
             if line.is_open and time.monotonic() - line.idle_since < self._keepalive_s:

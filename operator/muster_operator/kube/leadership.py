@@ -1,7 +1,7 @@
 """Leader election, the leader label and its events.
 
-A holder that cannot renew stops writing and keeps trying. It ends only if another replica led meanwhile. The leader
-label selects the pod whose core knows the cluster, so that a Service reaches it.
+A leader that cannot renew the Lease stops writing and keeps trying. It exits only if another replica has led in the
+meantime. The leader label selects the pod whose core has recovered, so that a Service routes to it.
 
 Differs: YuniKorn has no election; it runs once, and schedules nothing while it restarts.
 """
@@ -32,18 +32,18 @@ log = structlog.get_logger("muster.leading")
 
 REASON: Final = "LeaderElection"
 
-#: The event about watches that deliver nothing, and that they do again.
+#: Reasons of the events about stale watches and their recovery.
 WATCHES_STALE: Final = "WatchesStale"
 WATCHES_FRESH: Final = "WatchesFresh"
 
 
 def announcement(namespace: str, name: str, uid: str, leader: str) -> PostEvent:
-    """Say that this one leads."""
+    """The event that this replica leads."""
     return about_lease(namespace, name, uid, REASON, f"{leader} became leader")
 
 
 def about_lease(namespace: str, name: str, uid: str, reason: str, note: str) -> PostEvent:
-    """An event on the Lease."""
+    """An event about the Lease."""
     return PostEvent(
         subject=Subject.LEASE,
         namespace=namespace,
@@ -57,23 +57,23 @@ def about_lease(namespace: str, name: str, uid: str, reason: str, note: str) -> 
     )
 
 
-#: Seconds for which a holder that is silent keeps the lease, unless told otherwise. With the second in which a standby
-#: looks again and the replay, somebody leads 12 s after a kill.
+#: Default lease duration in seconds. With the second until a standby checks and the recovery, a new leader schedules
+#: about 12 s after the old one was killed.
 DURATION_S: Final = 10
 
-#: Parts of that: after which a holder renews, another looks; for which a renewal allows writes; which a request takes.
+#: Intervals as shares of the lease duration: renewal, check by a standby, writes after a renewal, timeout of a request.
 RENEW, LOOK, WRITES, REQUEST = 0.2, 0.1, 0.7, 0.35
 
-#: Looks are spread by up to this part, so that several do not ask in step.
+#: Checks are delayed by a random share up to this one, so that standbys do not check at the same time.
 JITTER: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class Candidacy:
-    """Who wants which lease, to serve which scheduler names.
+    """The Lease of this replica and the scheduler names that it serves.
 
-    `identity` names a place in which at most one process runs at a time, as a pod's UID does. Everything is measured in
-    parts of `duration_s`, so that no two numbers can contradict each other.
+    `identity` must be unique among running processes, as the UID of a pod is. All intervals are shares of `duration_s`,
+    so that they are consistent.
     """
 
     namespace: str
@@ -89,37 +89,37 @@ class Candidacy:
 
 
 class Leading(Protocol):
-    """What the rest of the operator asks of leadership. `begun` is set once we lead, and stays set."""
+    """Interface of leader election. `begun` is set when this replica becomes leader, and stays set."""
 
     begun: asyncio.Event
 
     @property
     def holder(self) -> str:
-        """Who leads as far as we know; empty = nobody, or unknown."""
+        """Identity of the known leader; empty if there is none or it is unknown."""
 
     @property
     def trouble(self) -> str:
-        """Why the lease cannot be read or renewed at present; empty = it can."""
+        """Why the Lease cannot be read or renewed at present; empty if it can."""
 
     @property
     def transitions(self) -> int:
-        """How often the lease has changed hands."""
+        """Number of changes of the leader."""
 
     def announcements(self) -> list[PostEvent]:
-        """What to tell the cluster when we begin."""
+        """Events to post when this replica becomes leader."""
 
     def events(self, reason: str, note: str) -> list[PostEvent]:
-        """The same for what happens later."""
+        """Events to post about a later change."""
 
     async def run(self) -> None:
-        """For as long as we may lead."""
+        """Runs as long as this replica may lead."""
 
     async def release(self) -> None:
-        """Write nothing more and let another lead at once."""
+        """Stops writing and releases the Lease, so that another replica can lead immediately."""
 
 
 class NoElection:
-    """No election: we write from the start, and nobody else is asked. For one operator and never a second one."""
+    """No election: this replica writes from the start. For installations with one replica only."""
 
     holder, trouble, transitions = "", "", 0
 
@@ -127,27 +127,27 @@ class NoElection:
         self._fence, self.begun = fence, asyncio.Event()
 
     def announcements(self) -> list[PostEvent]:
-        """Nothing, for there is no choice."""
+        """No events, because there is no Lease."""
         return []
 
     def events(self, reason: str, note: str) -> list[PostEvent]:
-        """Nothing: there is no Lease."""
+        """No events, because there is no Lease."""
         return []
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Leads until cancelled."""
         self._fence.open_until(float("inf"))
         self.begun.set()
         await asyncio.Event().wait()
 
     async def release(self) -> None:
-        """Write nothing more."""
+        """Stops writing."""
         self._fence.close()
         await self._fence.emptied()
 
 
 class Leadership:
-    """Our part in the election. `clock`: that of the fence."""
+    """Leader election by Lease. `clock` must be the clock of the guard."""
 
     def __init__(
         self, session: KubeSession, candidacy: Candidacy, fence: LeadershipGuard, clock: Callable[[], float] = running_s
@@ -162,29 +162,29 @@ class Leadership:
 
     @property
     def holder(self) -> str:
-        """Who leads as far as we know; empty = nobody."""
+        """Identity of the known leader; empty if there is none."""
         return self._observation.lease.holder
 
     @property
     def transitions(self) -> int:
-        """How often the lease has changed hands."""
+        """Number of changes of the leader."""
         return self._observation.lease.transitions
 
     def announcements(self) -> list[PostEvent]:
-        """That we lead."""
+        """The event that this replica leads."""
         candidacy = self._candidacy
         return [announcement(candidacy.namespace, candidacy.name, self._observation.lease.uid, candidacy.identity)]
 
     def events(self, reason: str, note: str) -> list[PostEvent]:
-        """On the Lease."""
+        """An event about the Lease."""
         candidacy = self._candidacy
         return [about_lease(candidacy.namespace, candidacy.name, self._observation.lease.uid, reason, note)]
 
     async def run(self) -> None:
-        """Take the lease when it is free, and keep it.
+        """Acquires the Lease when it is free, and renews it.
 
         Raises:
-            LeadershipLost: we led, and another took it.
+            LeadershipLost: this replica led, and another one has acquired the Lease.
         """
         while True:
             try:
@@ -196,12 +196,12 @@ class Leadership:
             await asyncio.sleep(self._pause_s())
 
     async def turn(self) -> None:
-        """Look unless we know, then take or renew if it is free or ours.
+        """Reads the Lease unless it is known, then acquires or renews it if it is free or held by this replica.
 
         Raises:
-            LeadershipLost: we led, and another took it.
-            ApiRefused: the server does not do it.
-            Unreachable: no answer came.
+            LeadershipLost: this replica led, and another one has acquired the Lease.
+            ApiRefused: the API server answered with an error.
+            Unreachable: there was no answer.
         """
         is_known, self._is_fresh = self._is_fresh, False
         if not is_known:
@@ -218,14 +218,14 @@ class Leadership:
             self._took(sent)
 
     async def release(self) -> None:
-        """Give the lease back if we hold it; where that fails it runs out by itself."""
+        """Releases the Lease if this replica holds it. If that fails, the Lease expires."""
         self._fence.close()
         await self._fence.emptied()
         if self._mine is None:
             return
         try:
             if not await self._put(self._mine.given_back(_now())):
-                await self._look()  # a renewal that was cut off may have been done
+                await self._look()  # an interrupted renewal may have succeeded
                 self._end_if_lost()
                 await self._put(self._observation.lease.given_back(_now()))
         except (ApiRefused, Unreachable, LeadershipLost) as error:
@@ -240,7 +240,7 @@ class Leadership:
             log.info("standing by", leader=self.holder)
 
     async def _put(self, wanted: Lease) -> bool:
-        """Write that state over the one we saw; whether nobody was faster."""
+        """Writes the Lease over the observed version. Returns False if another client changed it first."""
         written = await self._store.put(wanted)
         if written is None:
             return False
@@ -260,7 +260,7 @@ class Leadership:
             raise LeadershipLost(f"{self._candidacy.namespace}/{self._candidacy.name}", self.holder)
 
     def _note(self, trouble: str) -> None:
-        """Say what is new about it, once."""
+        """Logs a problem when it begins or ends."""
         if trouble and trouble != self.trouble:
             log.warning("the lease cannot be read or renewed", reason=trouble, fence_s=round(self._fence.left_s, 1))
         elif self.trouble and not trouble:
@@ -270,7 +270,7 @@ class Leadership:
     def _pause_s(self) -> float:
         if self._is_fresh:
             return self._candidacy.duration_s * RENEW
-        look_s = self._candidacy.duration_s * LOOK * (1 + JITTER * random.random())  # noqa: S311 - spreads, hides nothing
+        look_s = self._candidacy.duration_s * LOOK * (1 + JITTER * random.random())  # noqa: S311 - jitter
         runs_out_s = self._observation.free_in_s(self._candidacy.identity, self._clock())
         return min(look_s, runs_out_s or look_s)
 
@@ -281,24 +281,24 @@ def _now() -> str:
 
 MARKED: Final = quote(f"{LABEL_ROLE}={ROLE_LEADER}")
 
-#: Seconds between looks while we lead.
+#: Seconds between checks of the label while this replica leads.
 PERIOD_S: Final = 30.0
 
-#: Seconds after the first look that failed; after each further one twice as many, up to the period.
+#: Seconds after the first failed check. They double with each further one, up to the period.
 AGAIN_S: Final = 1.0
 
-#: The pod went, or is another one of its name by now: there is nothing to take the mark from.
+#: The pod is gone, or another pod has its name, so that there is no label to remove.
 GONE: Final = frozenset({404, 409})
 
 
 def pause_s(failed: int) -> float:
-    """Seconds until the next look, after so many that failed."""
+    """Seconds until the next check after so many failed ones."""
     return min(PERIOD_S, AGAIN_S * 2 ** min(failed - 1, 10)) if failed else PERIOD_S
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderLabel:
-    """Kept on the pod of that namespace and name, ours. `recovered`: set once our core knows the cluster."""
+    """Keeps the leader label on this replica's pod only. `recovered` is set when its core knows the cluster."""
 
     session: KubeSession
     namespace: str
@@ -306,7 +306,7 @@ class LeaderLabel:
     recovered: asyncio.Event
 
     async def run(self) -> None:
-        """Keep it where it belongs, from when we lead on."""
+        """Checks the label periodically while this replica leads."""
         failed = 0
         while True:
             is_ours = self.recovered.is_set()
@@ -319,7 +319,7 @@ class LeaderLabel:
                     await self.recovered.wait()
 
     async def look(self) -> bool:
-        """Put it right once; whether that worked."""
+        """Corrects the label once. Returns whether that succeeded."""
         try:
             found = await self.session.get(f"{self._pods}?labelSelector={MARKED}")
             for request in self._changes([pod["metadata"] for pod in found.get("items") or []]):
@@ -334,7 +334,7 @@ class LeaderLabel:
         return f"/api/v1/namespaces/{self.namespace}/pods"
 
     def _changes(self, marked: list[dict[str, Any]]) -> Iterator[Request]:
-        """From others first, so that there never are two that we know of."""
+        """Requests that correct the label: first removed from other pods, so that two pods never have it."""
         others = [pod for pod in marked if pod["name"] != self.pod]
         for other in others:
             yield self._patch(other["name"], {"uid": other["uid"], "labels": {LABEL_ROLE: None}})
@@ -342,7 +342,7 @@ class LeaderLabel:
             yield self._patch(self.pod, {"labels": {LABEL_ROLE: ROLE_LEADER}})
 
     def _patch(self, name: str, metadata: dict[str, Any]) -> Request:
-        # The status subresource takes labels too: so the operator needs no right to patch pods.
+        # The status subresource accepts labels, so that the operator needs no permission to patch pods.
         path = f"{self._pods}/{quote(name)}/status?fieldManager={FIELD_MANAGER}"
         return Request("PATCH", path, orjson.dumps({"metadata": metadata}), MERGE_PATCH)
 

@@ -1,7 +1,7 @@
 """Lease objects.
 
-Pure: times are arguments. Clocks of two machines are never compared; a candidate measures with its own clock how long
-the Lease has not changed. Compatible with client-go's leader election.
+Times are arguments. Clocks of two machines are never compared: a candidate measures with its own clock for how long the
+Lease has not changed. Compatible with client-go's leader election.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from muster_operator.model.errors import ApiRefused
 
 NO_HOLDER: Final = ""
 
-#: Marks Leases of Musters, and says on each which scheduler names it serves, separated by commas.
+#: Labels of Muster's Leases, and the annotation with the served scheduler names, separated by commas.
 LABELS: Final = {"app.kubernetes.io/name": "muster", "app.kubernetes.io/component": "operator"}
 ANNOTATION_SERVES: Final = "internal.yunikorn.apache.org/scheduler-names"
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """One state of the object. `holder`: NOBODY = it was given back, or never held.
+    """A state of the object. `holder`: NO_HOLDER = released, or never held.
 
-    `transitions` counts how often it changed hands. `version`: the resourceVersion, empty = there is no object.
+    `transitions`: number of changes of the holder. `version`: the resourceVersion, empty = the object does not exist.
     """
 
     holder: str = NO_HOLDER
@@ -38,9 +38,10 @@ class Lease:
     uid: str = field(default="", compare=False)
 
     def taken_by(self, candidate: str, duration_s: int, now: str) -> Lease:
-        """The next state if the candidate takes it. `now`: a MicroTime.
+        """The state after the candidate acquires it. `now`: a MicroTime.
 
-        A process that finds its own name in it takes it again: the time of that tells two of one name apart.
+        A process that finds its own identity acquires the Lease again. The acquire time distinguishes two processes
+        with the same identity.
         """
         changes_hands = self.holder != candidate and self != NEVER_HELD
         return replace(
@@ -53,11 +54,11 @@ class Lease:
         )
 
     def renewed_by_holder(self, duration_s: int, now: str) -> Lease:
-        """The next state if who took it continues."""
+        """The state after its holder renews it."""
         return replace(self, duration_s=duration_s, renewed=now)
 
     def given_back(self, now: str) -> Lease:
-        """The next state if its holder lets go. One second, because the API server takes no zero."""
+        """The state after its holder releases it. The duration is one second, because the API server rejects zero."""
         return replace(self, holder=NO_HOLDER, duration_s=1, renewed=now)
 
 
@@ -66,32 +67,32 @@ NEVER_HELD: Final = Lease()
 
 @dataclass(frozen=True, slots=True)
 class LeaseObservation:
-    """What we saw last, and since when by our clock it has looked so."""
+    """The last observed state, and since when it has been unchanged by the local clock."""
 
     lease: Lease = NEVER_HELD
     since_s: float = float("-inf")
 
     def seeing(self, lease: Lease | None, now_s: float) -> LeaseObservation:
-        """After another look; None = there is no such object.
+        """The observation after another read. None = the object does not exist.
 
-        Who deletes the Lease of a living holder does not make it free: what was seen of it stays until it runs out.
+        Deleting the Lease of a running holder does not make it free. The last state stays valid until it expires.
         """
         if lease is None:
             return replace(self, lease=replace(self.lease, version=""))
         return LeaseObservation(lease, self.since_s if lease == self.lease else now_s)
 
     def free_in_s(self, candidate: str, now_s: float) -> float:
-        """Seconds until the candidate may take it if it does not change; 0 = now.
+        """Seconds until the candidate may acquire an unchanged Lease; 0 = now.
 
-        Its own it may take at once: one name means one place where one process runs at a time, so the holder is a dead
-        predecessor, or the candidate itself.
+        A candidate may acquire a Lease with its own identity immediately: only one process has an identity at a time,
+        so the holder is the candidate itself or a previous process that has ended.
         """
         if self.lease.holder in {NO_HOLDER, candidate}:
             return 0.0
         return max(0.0, self.since_s + self.lease.duration_s - now_s)
 
     def shows_other_hands(self, mine: Lease) -> bool:
-        """Whether another has, or had, the lease since it looked like `mine`; also another process under our name."""
+        """Whether another process has held the Lease since the state `mine`, also with the same identity."""
         lease = self.lease
         if lease.holder == mine.holder and lease.acquired != mine.acquired:
             return True
@@ -99,7 +100,7 @@ class LeaseObservation:
 
 
 def read(raw: Mapping[str, Any]) -> Lease:
-    """The state an object of the API server shows."""
+    """Converts an object of the API server."""
     spec, metadata = raw.get("spec") or {}, raw.get("metadata") or {}
     return Lease(
         holder=spec.get("holderIdentity") or NO_HOLDER,
@@ -119,7 +120,7 @@ def body(
     serves: frozenset[str] = frozenset(),
     labels: Mapping[str, str] = LABELS,
 ) -> dict[str, Any]:
-    """The object that says so; with a version it is refused if it is not that version any more."""
+    """The object for a state. With a version the API server rejects it if the version is outdated."""
     metadata: dict[str, Any] = {
         "name": name,
         "namespace": namespace,
@@ -139,7 +140,7 @@ def body(
 
 
 class Store:
-    """The Lease of that namespace and name. `serves`: what it says beside. `within_s`: what each request may take."""
+    """Reads and writes one Lease. `serves`: scheduler names for its annotation. `within_s`: timeout of a request."""
 
     def __init__(
         self,
@@ -153,21 +154,21 @@ class Store:
         self._namespace, self._name = place
 
     async def get(self) -> Lease | None:
-        """What it says, None = there is none.
+        """Reads the Lease. Returns None if it does not exist.
 
         Raises:
-            ApiRefused: the server does not show it.
-            Unreachable: no answer came.
+            ApiRefused: the API server answered with an error.
+            Unreachable: there was no answer.
         """
         reply = await self._send("GET", f"/{self._name}")
         return None if reply.status == 404 else _read(reply)
 
     async def put(self, lease: Lease) -> Lease | None:
-        """Make it say that, over the version it had when it was read; None = another was faster.
+        """Writes the Lease over the version that was read. Returns None if another client changed it first.
 
         Raises:
-            ApiRefused: the server does not do it.
-            Unreachable: no answer came; it may have been done.
+            ApiRefused: the API server answered with an error.
+            Unreachable: there was no answer; the write may have succeeded.
         """
         raw = orjson.dumps(body(self._namespace, self._name, lease, self._serves, self._labels))
         method, path = ("PUT", f"/{self._name}") if lease.version else ("POST", "")

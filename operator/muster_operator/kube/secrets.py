@@ -1,4 +1,4 @@
-"""One Secret of Muster's namespace: read, created if it is absent, or replaced over the version that was read."""
+"""Reads and writes one Secret of Muster's namespace. Writes use optimistic concurrency (resourceVersion)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from muster_operator.translate.values import Raw, mapping, text
 
 
 class SecretStore:
-    """The Secret of this namespace and name."""
+    """A Secret by namespace and name."""
 
     def __init__(self, session: KubeSession, namespace: str, name: str) -> None:
         self._session, self._name = session, name
         self._path = f"/api/v1/namespaces/{namespace}/secrets"
 
     async def read(self) -> Raw | None:
-        """The object; None = there is none. Raises ApiRefused and Unreachable."""
+        """Reads the object. Returns None if it does not exist.
+
+        Raises:
+            ApiRefused, Unreachable: the API server answered with an error, or not at all.
+        """
         try:
             return await self._session.get(f"{self._path}/{self._name}")
         except ApiRefused as error:
@@ -30,11 +34,11 @@ class SecretStore:
             raise
 
     async def write(self, entries: Mapping[str, bytes], found: Raw | None) -> bool:
-        """Create it, or replace what was found; False = another write came first.
+        """Creates the Secret, or replaces the version `found`. Returns False if another client changed it first.
 
         Raises:
-            NotLeading: another replica writes.
-            ApiRefused, Unreachable: as the API server has it.
+            NotLeading: this replica is not the leader.
+            ApiRefused, Unreachable: the API server answered with an error, or not at all.
         """
         body: dict[str, Any] = {
             "apiVersion": "v1",

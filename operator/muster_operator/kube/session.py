@@ -1,4 +1,7 @@
-"""Requests to the API server: credentials, connections, timeouts."""
+"""Requests to the API server: credentials, connections, timeouts.
+
+`KubeSession` is used for all requests of the operator. kopf's watches share its connections.
+"""
 
 from __future__ import annotations
 
@@ -38,15 +41,15 @@ from muster_operator.model.errors import AnswerTooLarge, ApiRefused, NoCredentia
 
 log = structlog.get_logger("muster.credentials")
 
-#: Seconds between looks at the files; a service account's token lives an hour, its file changes at 80 percent of that.
+#: Seconds between checks of the files. A service account token is valid for an hour and renewed at 80 percent of that.
 LOOK_S: Final = 10.0
 
-#: Where a cluster puts the files of a service account.
+#: Directory of a pod's service account files.
 SERVICE_ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 class Credentials:
-    """The present way into the cluster, read again when its files changed or it was refused."""
+    """The present credentials. They are read again if their files change or the API server rejects them."""
 
     def __init__(self, settings: kopf.OperatorSettings | None = None) -> None:
         self._settings = settings or kopf.OperatorSettings()
@@ -55,7 +58,7 @@ class Credentials:
         self._seen: Fingerprint = ()
 
     def current(self) -> kopf.ConnectionInfo:
-        """The credentials to use now.
+        """Returns the credentials to use now.
 
         Raises:
             NoCredentials: there is neither a service account nor a usable kubeconfig.
@@ -70,7 +73,7 @@ class Credentials:
         return self._info
 
     def reread(self) -> kopf.ConnectionInfo:
-        """Read the files again, because the server refused what we have or because it is old.
+        """Reads the files again, because they have changed or the API server rejected the credentials.
 
         Raises:
             NoCredentials: there is neither a service account nor a usable kubeconfig.
@@ -99,7 +102,7 @@ class Credentials:
 
 
 def _by_address(info: kopf.ConnectionInfo) -> kopf.ConnectionInfo:
-    """The API server by the address that every pod is told, so that a cluster DNS in trouble does not stop us."""
+    """Uses the API server's address from the pod's environment, so that a failure of cluster DNS has no effect."""
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
         return info
@@ -107,7 +110,7 @@ def _by_address(info: kopf.ConnectionInfo) -> kopf.ConnectionInfo:
 
 
 def _needs_plugin() -> bool:
-    """Whether the kubeconfig gets its credentials from a program, which only the official client can run."""
+    """Whether the kubeconfig uses a credential plugin, which only the official client supports."""
     texts = [path.read_text(encoding="utf-8") for path in _kubeconfigs() if path.is_file()]
     users = [user.get("user") or {} for text in texts for user in (yaml.safe_load(text) or {}).get("users") or []]
     return any("exec" in user or "auth-provider" in user for user in users)
@@ -118,17 +121,17 @@ def _kubeconfigs() -> list[Path]:
 
 
 def _files(info: kopf.ConnectionInfo) -> list[Path]:
-    """The files that credentials are from, as far as they can change under us."""
+    """Files of the credentials that can change."""
     named = (info.ca_path, info.certificate_path, info.private_key_path)
     return [*_kubeconfigs(), Path(SERVICE_ACCOUNT, "token"), *(Path(os.fsdecode(path)) for path in named if path)]
 
 
-#: What tells a file from its successor: inode, time of change, size; None = there is none.
+#: Identifies a version of each file by inode, modification time and size. None = the file does not exist.
 Fingerprint = tuple[tuple[int, int, int] | None, ...]
 
 
 def fingerprint(paths: Iterable[str | bytes | os.PathLike[str] | os.PathLike[bytes] | None]) -> Fingerprint:
-    """What tells the present contents of these files from later ones, without reading them."""
+    """Fingerprint of the present contents of the files, without reading them."""
     found: list[tuple[int, int, int] | None] = []
     for path in paths:
         try:
@@ -139,29 +142,32 @@ def fingerprint(paths: Iterable[str | bytes | os.PathLike[str] | os.PathLike[byt
     return tuple(found)
 
 
-#: Seconds an idle connection is kept; load balancers in front of API servers usually cut after 60 or more.
+#: Seconds before an idle connection is closed. Load balancers usually close idle connections after 60 or more.
 KEEPALIVE_S: Final = 50.0
 
-#: A silent connection is asked after so many seconds, so often, so many times before it counts as gone.
+#: TCP keepalive: seconds until the first probe, seconds between probes, number of probes.
 PROBES: Final[Sequence[tuple[str, int]]] = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
 
-#: Milliseconds that what was sent may stay unacknowledged.
+#: Milliseconds that sent data can stay unacknowledged before the connection is closed.
 UNACKNOWLEDGED_MS: Final = 30_000
 
-#: Seconds that requests on connections of an old certificate get to finish.
+#: Seconds that requests have to finish on connections with an old certificate.
 LAST_WORDS_S: Final = 20.0
 
-#: Connections at once: all writers of the pool, and streams, lease and reads beside them never wait for one.
+#: Maximum number of connections. It is above the number of writers, so that streams, Lease and reads never wait.
 CONNECTIONS: Final = 100
 
-#: Times a request of kopf is sent again because the server asked for patience.
+#: Number of attempts of kopf's requests that are throttled with Retry-After.
 PATIENCE: Final = 3
 JSON: Final = "application/json"
 USER_AGENT: Final = f"muster-operator/{version('muster-scheduler')}"
 
 
 class Connections:
-    """Made for the present credentials, and again when their TLS half changes. `instance`: which of several we are."""
+    """Connections with the present credentials, opened again if their TLS part changes.
+
+    `instance` identifies this operator in the user agent.
+    """
 
     def __init__(self, credentials: Credentials, measure: Measure, instance: str = "") -> None:
         self._credentials, self._measure = credentials, measure
@@ -177,7 +183,7 @@ class Connections:
         self._watches: dict[str, aiohttp.ClientResponse] = {}
 
     async def session(self) -> aiohttp.ClientSession:
-        """The session for our own requests.
+        """The aiohttp session for requests of the operator.
 
         Raises:
             NoCredentials: there are none.
@@ -200,11 +206,11 @@ class Connections:
         return self._session
 
     def url(self, path: str) -> str:
-        """Where a path is, for the session that was asked for last."""
+        """The URL of a path, for the session that was requested last."""
         return (self._info.server.rstrip("/") if self._info is not None else "") + path
 
     def headers(self, content_type: str) -> dict[str, str]:
-        """Who we are, and what we send."""
+        """The headers of a request with this content type."""
         headers = self._headers.get(content_type)
         if headers is None:
             headers = {"User-Agent": self._agent, "Accept": JSON, "Content-Type": content_type}
@@ -213,14 +219,14 @@ class Connections:
         return headers
 
     def head(self, lines: HttpConnectionPool, content_type: str) -> str:
-        """The same for a line."""
+        """The same headers as bytes for the connection pool."""
         head = self._heads.get(content_type)
         if head is None:
             head = self._heads[content_type] = lines.head(self.headers(content_type))
         return head
 
     async def for_streams(self) -> kopf.AiohttpSession:
-        """The same connections in a session that kopf may close; its manners are the ones of our own requests.
+        """A session for kopf on the same connections, which kopf may close. Middlewares add retries and credentials.
 
         Raises:
             NoCredentials: there are none.
@@ -236,11 +242,11 @@ class Connections:
         return kopf.AiohttpSession(server=self.url(""), aiohttp_session=session)
 
     def watched_bytes(self) -> dict[str, int]:
-        """How many bytes the newest watch of each resource has brought, told apart from the one before it."""
+        """Bytes received by the newest watch of each resource. A new watch always has a different number."""
         return {plural: id(response) + response.content.total_bytes for plural, response in self._watches.items()}
 
     async def close(self) -> None:
-        """Close all connections, also those of streams."""
+        """Closes all connections, including those of streams."""
         for task in self._retiring:
             task.cancel()
         await asyncio.gather(*self._retiring, return_exceptions=True)
@@ -273,7 +279,7 @@ class Connections:
             self._measure(verb, resource, status, time.perf_counter() - began)
 
     async def _patient(self, request: aiohttp.ClientRequest, send: ClientHandlerType) -> aiohttp.ClientResponse:
-        """What kopf does not do: it waits after 429 only, and stumbles over a Retry-After that is a date."""
+        """Respects Retry-After. kopf does so only after 429, and fails if the header is a date."""
         for _ in range(PATIENCE):
             response = await send(request)
             pause_s = told_pause_s(response.headers.get("Retry-After"), time.time())
@@ -284,9 +290,9 @@ class Connections:
         raise aiohttp.ClientConnectionError(f"{request.method} {request.url.path}: told to wait again and again")
 
     async def _identified(self, request: aiohttp.ClientRequest, send: ClientHandlerType) -> aiohttp.ClientResponse:
-        """With the token of now. A 401 is tried once more with credentials read again, and is then no answer at all.
+        """Adds the present token. After a 401 reads the credentials again and retries once.
 
-        To kopf it would be the end: it stops where the credentials that are refused are the only ones.
+        A second 401 becomes a connection error, because kopf would stop if its only credentials were rejected.
         """
         for read_anew in (False, True):
             info = self._credentials.reread() if read_anew else self._credentials.current()
@@ -306,7 +312,7 @@ async def _close_later(session: aiohttp.ClientSession) -> None:
 
 
 def _tls(info: kopf.ConnectionInfo) -> tuple[object, ...]:
-    """What of the credentials is bound to the connections: everything but the token."""
+    """The part of the credentials that connections depend on: everything except the token."""
     paths = (info.ca_path, info.certificate_path, info.private_key_path)
     data = (info.ca_data, info.certificate_data, info.private_key_data)
     return (info.server, info.insecure, info.proxy_url, *paths, *data, fingerprint(paths))
@@ -317,7 +323,7 @@ def _context(info: kopf.ConnectionInfo) -> ssl.SSLContext | None:
 
 
 def _socket(address: tuple[Any, ...]) -> socket.socket:
-    """A socket that notices when its other end is gone, where the system can do that."""
+    """A socket that detects a lost peer, on systems that support it."""
     family, kind, protocol = address[:3]
     made = socket.socket(family=family, type=kind, proto=protocol)
     _watch_over(made)
@@ -325,27 +331,27 @@ def _socket(address: tuple[Any, ...]) -> socket.socket:
 
 
 def _watch_over(made: socket.socket) -> None:
-    """Let a socket notice that."""
+    """Enables TCP keepalive and the user timeout of a socket."""
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (*PROBES, ("TCP_USER_TIMEOUT", UNACKNOWLEDGED_MS)):
         if hasattr(socket, name):
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-#: Seconds one request may take, connecting included. The API server's own limit is 60.
+#: Timeout of a request in seconds, including the connection. The API server's own limit is 60.
 REQUEST_S: Final = 15.0
 
-#: Seconds the reading of one object or of a few may take: a start waits for it, and asks again.
+#: Timeout in seconds of reads of one or a few objects. The start of the operator waits for them and retries.
 READ_S: Final = 5.0
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 
 
 class Request(Struct, frozen=True, gc=False):
-    """What to send. `path` starts with a slash and carries its query; `body` is JSON.
+    """A request. `path` starts with a slash and includes the query; `body` is JSON.
 
-    `is_fenced`: a write that only the leader may do, as nearly all are. `within_s`: less time than others get.
-    `resource`: what is written, as metrics call it; empty = the path says so. `most_bytes`: of the answer to a GET.
+    `is_fenced`: only the leader may send it, which is true of nearly all writes. `within_s`: a shorter timeout.
+    `resource`: the resource in metrics, empty = taken from the path. `most_bytes`: maximum size of a GET's answer.
     """
 
     method: str
@@ -359,12 +365,12 @@ class Request(Struct, frozen=True, gc=False):
 
     @property
     def name(self) -> str:
-        """For people: what was sent where."""
+        """Method and path, for messages."""
         return f"{self.method} {self.path}"
 
 
 class Reply(Struct, frozen=True, gc=False):
-    """What came back: `retry_after_s` is None where the server does not say."""
+    """A response. `retry_after_s` is None if the header is missing."""
 
     status: int
     body: bytes
@@ -372,11 +378,11 @@ class Reply(Struct, frozen=True, gc=False):
 
     @property
     def ok(self) -> bool:
-        """Whether the server did what was asked."""
+        """Whether the status is 2xx."""
         return 200 <= self.status < 300
 
     def json(self) -> dict[str, Any]:
-        """The body as an object; empty where there is none."""
+        """The body as an object; empty if it is not one."""
         try:
             value = orjson.loads(self.body)
         except orjson.JSONDecodeError:
@@ -384,16 +390,16 @@ class Reply(Struct, frozen=True, gc=False):
         return value if isinstance(value, dict) else {}
 
     def message(self) -> str:
-        """The server's reason, from its Status object or as text."""
+        """The API server's message, from its Status object or as text."""
         return str(self.json().get("message") or self.body[:200].decode(errors="replace") or self.status)
 
     @property
     def is_access_denied(self) -> bool:
-        """Whether our rights are in question, not the request: an API server that starts says so until it has them."""
+        """Whether the permissions were rejected, not the request. An API server that starts does so temporarily."""
         return self.status == 401 or (self.status == 403 and "User " in (said := self.message()) and " cannot " in said)
 
     def reason(self) -> str:
-        """The Status object's machine readable reason ("AlreadyExists", "Conflict"), else empty."""
+        """The reason of the Status object ("AlreadyExists", "Conflict"); empty if there is none."""
         return str(self.json().get("reason") or "")
 
 
@@ -410,7 +416,7 @@ async def _body(response: aiohttp.ClientResponse, request: Request) -> bytes:
 
 
 class KubeSession:
-    """The operator to the API server. `instance`: which of several operators, for the audit log."""
+    """Sends requests to the API server. `instance` identifies this operator in the audit log."""
 
     def __init__(
         self,
@@ -428,11 +434,12 @@ class KubeSession:
         self._connections = Connections(credentials, measure, instance)
 
     async def send(self, request: Request) -> Reply:
-        """Send one request and read the whole answer. A 401 is tried once more with credentials read again.
+        """Sends one request and reads the whole response. After a 401 reads the credentials again and retries once.
 
         Raises:
-            Unreachable: no answer came (connection refused or cut, time-out); NotLeading: because we may not write.
-            AnswerTooLarge: the answer has more than `most_bytes`.
+            Unreachable: no response (connection refused or closed, timeout).
+            NotLeading: this replica may not write, or stopped being the leader before the response.
+            AnswerTooLarge: the response has more than `most_bytes`.
         """
         reply = await self._send(request)
         if reply.status == 401:
@@ -441,11 +448,11 @@ class KubeSession:
         return reply
 
     async def get(self, path: str) -> dict[str, Any]:
-        """Read one object or list.
+        """Reads one object or list.
 
         Raises:
-            Unreachable: no answer came.
-            ApiRefused: the server answered with an error.
+            Unreachable: no response.
+            ApiRefused: the API server answered with an error.
         """
         reply = await self.send(Request("GET", path, within_s=READ_S))
         if not reply.ok:
@@ -453,11 +460,11 @@ class KubeSession:
         return reply.json()
 
     async def close(self) -> None:
-        """Close all connections, kopf's too."""
+        """Closes all connections, including kopf's."""
         await self._connections.close()
 
     async def for_streams(self) -> kopf.AiohttpSession:
-        """The same connections for kopf's discovery and streams.
+        """A session for kopf's discovery and watches, on the same connections.
 
         Raises:
             NoCredentials: there are none.
@@ -465,7 +472,7 @@ class KubeSession:
         return await self._connections.for_streams()
 
     def watched_bytes(self) -> dict[str, int]:
-        """How many bytes the watches of kopf have brought, by resource."""
+        """Bytes received by the newest watch of each resource."""
         return self._connections.watched_bytes()
 
     async def _send(self, request: Request) -> Reply:
@@ -491,7 +498,7 @@ class KubeSession:
             self._measure(verb, resource, status, time.perf_counter() - began)
 
     async def _exchange(self, session: aiohttp.ClientSession, request: Request, within_s: float) -> Reply:
-        """By a line of our own: nearly all that the operator asks for."""
+        """Sends writes with the connection pool, which is faster. Reads, and all requests with a proxy, use aiohttp."""
         lines = self._connections.lines
         if lines is None or request.method == "GET":
             return await self._ask(session, request, within_s)
@@ -500,7 +507,7 @@ class KubeSession:
         return Reply(answer.status, answer.body, told_pause_s(answer.retry_after, time.time()))
 
     async def _ask(self, session: aiohttp.ClientSession, request: Request, within_s: float) -> Reply:
-        """By aiohttp: what is read, and all where there is a proxy."""
+        """Sends a request with aiohttp: reads, and everything if there is a proxy."""
         async with session.request(
             request.method,
             self._connections.url(request.path),
@@ -513,7 +520,7 @@ class KubeSession:
             return Reply(response.status, body, told_pause_s(response.headers.get("Retry-After"), time.time()))
 
     def _timeout(self, within_s: float) -> aiohttp.ClientTimeout:
-        """One value for all requests that may take as long: to make it takes 2 us."""
+        """Returns a shared object per timeout, because creating one takes 2 us."""
         found = self._timeouts.get(within_s)
         if found is None:
             found = self._timeouts[within_s] = aiohttp.ClientTimeout(total=within_s)

@@ -1,7 +1,7 @@
 """The Secret with the signing keys.
 
-It holds the key that signs (`current`) and a key that only verifies (`previous`). The leader creates missing keys and
-uses a new one after the API server has stored it. To rotate, move `current` to `previous`.
+It has a key for signatures (`current`) and a key for verification only (`previous`). The leader creates missing keys
+and uses a new key after the API server has stored it. To rotate the keys, move `current` to `previous`.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from muster_operator.translate.values import Raw, mapping, text
 
 log = structlog.get_logger("muster.signing")
 
-#: Seconds between two looks.
+#: Seconds between two reads of the Secret.
 POLL_S: Final = 10.0
-#: Seconds that a new leader waits for the keys before it serves without them.
+#: Seconds that a new leader waits for the keys before it continues without them.
 READY_S: Final = 15.0
-#: Seconds after a look that failed while a leader waits.
+#: Seconds after a failed read while a new leader waits.
 AGAIN_S: Final = 0.5
-#: Times that a conflict is answered by reading again.
+#: Maximum number of attempts after conflicts.
 ATTEMPTS: Final = 5
 
 
 class SigningSecret:
-    """The Secret of one namespace. `tell`: takes the keys when they are others than before."""
+    """Keeps the signing keys up to date. `tell` is called with the keys when they change."""
 
     def __init__(self, session: KubeSession, namespace: str, tell: Callable[[SigningKeys], None]) -> None:
         self._namespace, self._tell = namespace, tell
@@ -45,11 +45,11 @@ class SigningSecret:
 
     @property
     def count(self) -> int:
-        """How many keys are known; 0: nothing is signed or trusted."""
+        """Number of known keys. With 0 nothing is signed, and no signature is valid."""
         return len(self._keys.ids) if self._keys is not None else 0
 
     async def ready(self) -> None:
-        """Read the keys, or create them; return without them after READY_S, because pods without gangs need none."""
+        """Reads or creates the keys. Returns without them after READY_S, because pods without gangs need none."""
         deadline = time.monotonic() + READY_S
         while not await self.look() and time.monotonic() < deadline:  # noqa: ASYNC110 - only a look can tell
             await asyncio.sleep(AGAIN_S)
@@ -57,13 +57,13 @@ class SigningSecret:
             log.warning("serving without signing keys: no placeholder is created or trusted", reason=self._problem)
 
     async def run(self) -> None:
-        """Look again and again until cancelled."""
+        """Reads the Secret periodically until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(POLL_S)
 
     async def look(self) -> bool:
-        """Read the Secret and create what is missing. False: it could not be read, or another replica creates it."""
+        """Reads the Secret and creates missing keys. Returns False if it has no usable key yet."""
         async with self._looking:
             return await self._look()
 
@@ -85,16 +85,16 @@ class SigningSecret:
         return True
 
     def _report(self, problem: str) -> None:
-        """Log a problem when it begins."""
+        """Logs a problem when it begins."""
         if problem and problem != self._problem:
             log.warning("the signing keys cannot be read", reason=problem, keys_in_memory=self.count)
         self._problem = problem
 
     async def _kept(self) -> dict[str, bytes]:
-        """The stored keys, with what was missing.
+        """The stored keys, after creating missing ones.
 
         Raises:
-            ApiRefused, Unreachable: as the API server has it.
+            ApiRefused, Unreachable: the API server answered with an error, or not at all.
         """
         stored: dict[str, bytes] = {}
         for _ in range(ATTEMPTS):
@@ -114,7 +114,7 @@ class SigningSecret:
         return stored
 
     def _missing(self, found: Raw | None, stored: Mapping[str, bytes]) -> bytes:
-        """The key in memory where the stored one is unusable; a new one after a rotation, which removes the entry."""
+        """The key in memory if the stored one is unusable. A new key if the entry is missing, as after a rotation."""
         known = self._stored.get(CURRENT)
         is_unusable = found is not None and CURRENT in mapping(found.get("data"))
         return known if is_unusable and known is not None and known not in stored.values() else _new_key()
@@ -125,7 +125,7 @@ def _new_key() -> bytes:
 
 
 def _usable(secret: Raw | None) -> dict[str, bytes]:
-    """The keys of the Secret that can be used; others are reported."""
+    """The usable keys of the Secret. Unusable entries are logged."""
     data = mapping(secret.get("data")) if secret is not None else {}
     found: dict[str, bytes] = {}
     for name in (CURRENT, PREVIOUS):

@@ -1,8 +1,8 @@
 """List and watch of a resource.
 
-The list is read in pages and the watch starts at its version. The stream is cut into lines and decoded directly,
-which costs less memory and time than kopf's own watch. A new list is read only after 410 Gone and for the periodic
-comparison.
+The list is read as a stream or in pages, and the watch starts at its version. Events are decoded directly from the
+lines of the stream, which costs less memory and time than kopf's own watch. A new list is read only after 410 Gone and
+for the periodic comparison.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ log = structlog.get_logger("muster.stream")
 
 
 class _Manager(TypedDict, total=False):
-    """ManagedFieldsEntry, but for `fieldsV1`."""
+    """ManagedFieldsEntry without `fieldsV1`."""
 
     apiVersion: Any
     fieldsType: Any
@@ -45,7 +45,7 @@ class _Manager(TypedDict, total=False):
 
 
 class _Metadata(TypedDict, total=False):
-    """ObjectMeta, but for `selfLink`, which no server sends any more."""
+    """ObjectMeta without `selfLink`, which API servers do not send any more."""
 
     annotations: Any
     creationTimestamp: Any
@@ -64,7 +64,7 @@ class _Metadata(TypedDict, total=False):
 
 
 class _Object(TypedDict, total=False):
-    """What is read of the kinds that are watched, at their top, and the Status that an ERROR carries."""
+    """Top-level fields of all watched kinds, and those of the Status in an ERROR event."""
 
     apiVersion: Any
     kind: Any
@@ -101,7 +101,11 @@ _EVENT: Final = msgspec.json.Decoder(_Event)
 
 
 def decoded_object(json: bytes | memoryview) -> Any:
-    """An object of a list. Raises ValueError: it is no JSON."""
+    """Decodes an object of a list.
+
+    Raises:
+        ValueError: the text is not valid JSON.
+    """
     try:
         return _OBJECT.decode(json)
     except msgspec.DecodeError:
@@ -109,7 +113,11 @@ def decoded_object(json: bytes | memoryview) -> Any:
 
 
 def decoded_event(json: bytes | memoryview) -> Any:
-    """An event of a watch. Raises ValueError: it is no JSON."""
+    """Decodes a watch event.
+
+    Raises:
+        ValueError: the text is not valid JSON.
+    """
     try:
         return _EVENT.decode(json)
     except msgspec.DecodeError:
@@ -117,7 +125,11 @@ def decoded_event(json: bytes | memoryview) -> Any:
 
 
 def decoded_pod(json: bytes | memoryview) -> Any:
-    """A pod of a list, as a Sketch if it can be read as one. Raises ValueError: it is no JSON."""
+    """Decodes a pod of a list, as a PartialPod if possible.
+
+    Raises:
+        ValueError: the text is not valid JSON.
+    """
     try:
         return partial_pod(json)
     except msgspec.DecodeError:
@@ -125,20 +137,28 @@ def decoded_pod(json: bytes | memoryview) -> Any:
 
 
 def decoded_pod_event(json: bytes) -> Any:
-    """An event of a watch of pods, with a Sketch where it can be read as one. Raises ValueError: it is no JSON."""
+    """Decodes a watch event of a pod, with a PartialPod if possible.
+
+    Raises:
+        ValueError: the text is not valid JSON.
+    """
     try:
         event = partial_pod_event(json)
-    except msgspec.DecodeError:  # a bookmark, an error, or a pod that is odd
+    except msgspec.DecodeError:  # a bookmark, an error, or a pod with unexpected field types
         return decoded_event(json)
     return {"type": event.type, "object": event.object}
 
 
 def whole(incoming: PartialPod) -> Any:
-    """All of the pod that a sketch is of. Raises ValueError: it is no JSON."""
+    """Decodes the complete pod of a PartialPod.
+
+    Raises:
+        ValueError: the text is not valid JSON.
+    """
     return decoded_event(incoming.json)["object"] if incoming.is_event else decoded_object(incoming.json)
 
 
-#: Objects per page, as client-go asks.
+#: Objects per page, as in client-go.
 PAGE: Final = 500
 
 
@@ -164,16 +184,16 @@ _DECODER: Final = msgspec.json.Decoder(_List)
 
 
 async def pages(session: KubeSession, path: str, not_older_than: str = "") -> AsyncGenerator[Page, None]:
-    """All pages. One that is not served at the moment is asked for again, the others are not.
+    """Yields the pages of a list. A page that fails with a temporary error is requested again.
 
     Raises:
-        Unreachable: no answer came.
-        ApiRefused: the server does not serve it; 410 = the list took too long, and has to start again.
+        Unreachable: no response.
+        ApiRefused: the API server answered with an error; 410 = the list took too long and has to start again.
     """
     token = ""
     while True:
         query = f"limit={PAGE}"
-        if token:  # which carries the version of the list
+        if token:  # the token contains the version of the list
             query += f"&continue={quote(token)}"
         elif not_older_than:
             query += f"&resourceVersion={quote(not_older_than)}&resourceVersionMatch=NotOlderThan"
@@ -195,16 +215,16 @@ async def _page(session: KubeSession, path: str) -> Reply:
     return reply
 
 
-#: An end like any other: the stream is taken up where it was.
+#: Errors that end a watch normally. It continues at its last version.
 _CUT: Final = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)
 
 
 @dataclass(frozen=True, slots=True)
 class From:
-    """Where a watch begins: after `version`; or, `is_list`, with all objects of a state that is not older than it.
+    """Start of a watch: after `version`, or with `is_list` as a streamed list of a state not older than `version`.
 
-    Such a list ends with a bookmark that says so (Kubernetes, API concepts: streaming lists). `silent_s`: without a
-    byte for so long, the stream ends.
+    A streamed list ends with a bookmark (Kubernetes, API concepts: streaming lists). The watch ends after `silent_s`
+    seconds without data.
     """
 
     version: str
@@ -213,7 +233,7 @@ class From:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """As the API server reads them."""
+        """Query parameters of the request."""
         found = {"watch": "true", "allowWatchBookmarks": "true"}
         if self.version:
             found["resourceVersion"] = self.version
@@ -225,10 +245,10 @@ class From:
 async def lines(
     resource: Any, namespace: Any, since: From, settings: kopf.OperatorSettings
 ) -> AsyncGenerator[list[bytes], None]:
-    """What the stream brings, an event a line, until it ends or is silent for too long. A piece may hold none.
+    """Yields the lines of a watch, one event each, until it ends or is silent for too long. A batch can be empty.
 
     Raises:
-        APIError: the API server does not serve it.
+        APIError: the API server answered with an error.
     """
     networking, watching = settings.networking, settings.watching
     timeout = aiohttp.ClientTimeout(
@@ -254,74 +274,74 @@ async def lines(
         watch_log.debug("a watch of %s was cut: %r", resource.plural, error)
 
 
-#: Seconds between comparisons while nothing goes wrong. Each costs the API server a full read.
+#: Seconds between comparisons if there are no errors. Each one costs the API server a complete list.
 COMPARE_S: Final = 3600.0
 
-#: Seconds between comparisons that a contradiction asks for.
+#: Minimum seconds between comparisons that are caused by contradictions.
 SUSPECT_S: Final = 300.0
 
-#: Seconds until a comparison that failed is tried again; meanwhile the watch continues.
+#: Seconds until a failed comparison is repeated. The watch continues in the meantime.
 RETRY_LIST_S: Final = 30.0
 
-#: Seconds without a byte after which a watch is cut: API servers send each one a bookmark a minute.
+#: Seconds without data after which a watch is closed. API servers send a bookmark every minute.
 SILENT_S: Final = 75.0
 
-#: The same for a list that is streamed: its first objects come at once, or the server does not serve it.
+#: Seconds without data after which a streamed list is closed. Its first objects arrive immediately if it is supported.
 SILENT_LIST_S: Final = 15.0
 
-#: Seconds to wait after a stream that brought nothing; the last one repeats for as long as the process lives.
+#: Seconds to wait after a watch without events. The last value repeats.
 BACKOFF_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 
-#: Pauses and times between lists are longer by up to this share, so that not all streams come at once.
+#: Pauses and intervals are longer by a random share up to this one, so that streams do not start at the same time.
 JITTER: Final = 0.2
 
-#: A stream that lasted this long was a good one even if it brought nothing.
+#: A watch of at least this many seconds counts as successful even without events.
 GOOD_STREAM_S: Final = 5.0
 
-#: Refusals of a version, one after the other, before it is given up.
+#: Number of consecutive failures at a version before the version is dropped and a new list is read.
 REFUSALS: Final = 3
 
-#: A handler may keep the loop this many events before others get a turn (a listed chunk comes without a pause).
+#: Events handled before other tasks can run, because lists arrive in large batches.
 TURN: Final = 100
 _GONE: Final = 410
 
-#: Answers to a streamed list of servers that do not know it.
+#: Statuses with which API servers reject streamed lists that they do not support.
 _NOT_STREAMED: Final = frozenset({400, 422})
 _END_OF_LIST: Final = "k8s.io/initial-events-end"
 
-#: How an event and an object of a list are read, where not as all others.
+#: Decoders of events and of listed objects, for resources that do not use the default ones.
 _DECODERS: Final = {"pods": (decoded_pod_event, decoded_pod)}
 Handler = Callable[..., Awaitable[None]]
 
 
 class WatchListener(Protocol):
-    """What a stream tells beside the events."""
+    """Receives what happens to a stream, apart from its events."""
 
     def list_begun(self, plural: str, *, is_reset: bool = False) -> None:
-        """A list is about to be requested; the handlers get its objects. `is_reset`: the store was set back."""
+        """A list is about to be requested. `is_reset`: the API server's store was restored to an earlier state."""
 
     async def listed(self, plural: str, version: str = "") -> None:
-        """The list is complete; its version."""
+        """The list is complete at this version."""
 
     async def comparison_due(self, plural: str, within_s: float) -> None:
-        """Wait until something contradicts the known state, at most that many seconds."""
+        """Waits until something contradicts the known state, at most that many seconds."""
 
     def stream_broke(self, plural: str, reason: str) -> None:
-        """Count that a stream had to be started over."""
+        """Counts that a stream had to be started again."""
 
     def stream_expired(self, plural: str) -> None:
-        """Count that what happened meanwhile is lost, and only a list can tell."""
+        """Counts that events were lost, so that a list is needed."""
 
     def heard(self, plural: str) -> None:
-        """Note that the watch lives: it brought bytes."""
+        """Records that the watch received data."""
 
     def bookmark(self, plural: str) -> None:
-        """Count a bookmark, which nobody takes."""
+        """Counts a bookmark. Handlers do not receive it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What is listed and watched, who handles it, and who is told of it."""
+    """A watched resource, its handlers and its listener."""
 
     resource: Any
     namespace: Any
@@ -332,14 +352,14 @@ class Topic:
 
 
 class Refused(Exception):
-    """The API server does not serve the stream."""
+    """The API server sent an error event."""
 
 
 class Expired(Exception):
-    """What came after our version cannot be told any more."""
+    """Events after the known version are not available any more."""
 
 
-#: What a stream survives; the last three are an answer that is not what an API server says.
+#: Errors after which a stream is resumed. The last three mean an invalid response.
 FAILURES: Final = (
     *(Expired, Refused, ApiRefused, Unreachable, errors.APIError, aiohttp.ClientError, TimeoutError),
     *(ValueError, LookupError, TypeError),
@@ -347,13 +367,13 @@ FAILURES: Final = (
 
 
 class _Pace:
-    """How fast a list is read: one in the background takes half of the time, so that events of the watch come first."""
+    """Limits a list in the background to half of the time, so that watch events are handled first."""
 
     def __init__(self, *, is_background: bool) -> None:
         self._is_background, self._count, self._since = is_background, 0, time.monotonic()
 
     async def give_way(self) -> None:
-        """One more object was handled."""
+        """Call it after each object. Pauses if it is time."""
         self._count += 1
         if self._is_background and not self._count % TURN:
             await asyncio.sleep(time.monotonic() - self._since)
@@ -361,7 +381,7 @@ class _Pace:
 
 
 class WatchStream:
-    """One resource, listed and watched for as long as the task runs."""
+    """Lists and watches one resource as long as its task runs."""
 
     def __init__(self, topic: Topic, settings: kopf.OperatorSettings, compare_s: float = COMPARE_S) -> None:
         self._topic, self._settings, self._compare_s = topic, settings, compare_s
@@ -374,7 +394,7 @@ class WatchStream:
         self._failures = self._refusals = self._taken = self._handled = 0
 
     async def run(self) -> None:
-        """Feed the handlers until cancelled. Whatever the API server does, the stream is resumed."""
+        """Passes events to the handlers until cancelled. After any error of the API server the stream is resumed."""
         try:
             while True:
                 began, taken, reason = time.monotonic(), self._taken, ""
@@ -390,7 +410,7 @@ class WatchStream:
             self._stop_comparing()
 
     async def _synchronise(self) -> None:
-        """Know everything that there is, and from which version on to watch."""
+        """Lists all objects, which gives the version from which to watch."""
         self._stop_comparing()
         self._version = await self._list("")
         self._is_reset, self._refusals = False, 0
@@ -403,7 +423,7 @@ class WatchStream:
             self._comparing = None
 
     async def _compare(self) -> None:
-        """Compare what is known with a list, now and then, next to the watch."""
+        """Compares the known state with a list periodically, while the watch continues."""
         within_s = self._compare_s
         while True:
             await self._topic.listener.comparison_due(self._plural, _longer(within_s))
@@ -417,20 +437,20 @@ class WatchStream:
                 await asyncio.sleep(_longer(min(SUSPECT_S, self._compare_s)))
 
     async def _list(self, not_older_than: str) -> str:
-        """Everything that there is; returns the version of the list."""
+        """Lists all objects and returns the version of the list."""
         listener = self._topic.listener
         listener.list_begun(self._plural, is_reset=self._is_reset)
         pace = _Pace(is_background=bool(not_older_than))
         version = await self._streamed_list(not_older_than, pace) if self._streams_lists else ""
         if not version:
-            # What a stream that ended early has shown may be deleted in what the pages show.
+            # Objects from an incomplete stream can be deleted in the state that the pages show.
             listener.list_begun(self._plural, is_reset=self._is_reset)
             version = await self._paged_list(not_older_than, pace)
         await listener.listed(self._plural, version)
         return version
 
     async def _streamed_list(self, not_older_than: str, pace: _Pace) -> str:
-        """Its version, empty = this server streams no lists, or not now."""
+        """Reads a streamed list and returns its version. Empty = the API server does not stream lists, or not now."""
         try:
             async with aclosing(self._events(From(not_older_than, SILENT_LIST_S, is_list=True))) as events:
                 async for event in events:
@@ -459,10 +479,10 @@ class WatchStream:
         return version
 
     async def _watch(self) -> None:
-        """What changed since our version, until the stream ends.
+        """Watches from the known version until the stream ends.
 
         Raises:
-            Expired: that is not known any more.
+            Expired: the version is not available any more.
             Refused: the stream reports an error.
         """
         async with aclosing(self._events(From(self._version, SILENT_S))) as events:
@@ -483,10 +503,10 @@ class WatchStream:
         self._taken += 1
 
     async def _events(self, since: From) -> AsyncGenerator[Any, None]:
-        """The events of a watch, until it ends.
+        """Yields the events of a watch until it ends.
 
         Raises:
-            Expired: what came after that version is not known any more.
+            Expired: the version is not available any more.
             Refused: the stream reports an error.
         """
         topic = self._topic
@@ -505,7 +525,7 @@ class WatchStream:
                     yield event
 
     async def _handle(self, event: Any) -> None:
-        """Give the event to every handler, and others a turn now and then."""
+        """Passes the event to every handler, and lets other tasks run from time to time."""
         for handler in self._topic.handlers:
             await handler(event=event, resource=self._topic.resource, memo=self._topic.memo)
         self._handled = (self._handled + 1) % TURN
@@ -513,9 +533,9 @@ class WatchStream:
             await asyncio.sleep(0)
 
     def _failed(self, error: Exception) -> str:
-        """What to say of an error, nothing if it only takes a new list.
+        """Returns the reason to log, or an empty text if only a new list is needed.
 
-        A version that is refused again and again may itself be the reason.
+        After repeated failures at one version, the version itself may be the cause and is dropped.
         """
         if isinstance(error, Expired) or getattr(error, "status", None) == _GONE:
             self._topic.listener.stream_expired(self._plural)
@@ -536,10 +556,10 @@ class WatchStream:
 
 
 def _longer(seconds: float) -> float:
-    """A time that is not everybody's."""
-    return seconds * (1 + JITTER * random.random())  # noqa: S311 - nobody guesses it to harm us
+    """The time plus jitter."""
+    return seconds * (1 + JITTER * random.random())  # noqa: S311 - not security relevant
 
 
 def _is_older(version: str, than: str) -> bool:
-    """Compares where both are numbers, as Kubernetes 1.35 promises for its own resources; else nothing is older."""
+    """Compares numeric versions, which Kubernetes 1.35 guarantees for its own resources. Others are never older."""
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)

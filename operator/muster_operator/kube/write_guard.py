@@ -1,7 +1,7 @@
 """The leadership guard before each write, and watch freshness.
 
-The guard closes before another replica may take the Lease, so two leaders never write at the same time (semantics 27,
-ADR 0012). Bind decisions are held while the pod or node watch is stale.
+The guard closes before another replica may acquire the Lease, so that two leaders never write at the same time
+(docs/internals/semantics.md, 27). Bind decisions wait while the pod or node watch is stale.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = structlog.get_logger("muster.freshness")
 
 
 def running_s() -> float:
-    """Seconds on a clock that is never set and, on Linux, also counts the time in which the machine sleeps."""
+    """Seconds of a clock that is never set and, on Linux, also counts while the machine sleeps."""
     return time.clock_gettime(_CLOCK)
 
 
@@ -28,18 +28,18 @@ _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Named(Protocol):
-    """A write, by what people call it."""
+    """A write with a name for messages."""
 
     @property
     def name(self) -> str:
-        """Made only where it is said."""
+        """Built only if a message needs it."""
 
 
 class GuardedWrite:
-    """A write between its question and its answer, entered by the task that writes.
+    """Context manager around a write and its response, used by the task that writes.
 
-    It has no timer: the fence has one for all of them. A timer each, for the fence and for the answer that does not
-    come, cost every write 5 us.
+    It has no timer of its own: the guard has one for all writes. Two timers per write, for the guard and for the
+    timeout, would cost 5 us.
     """
 
     __slots__ = ("_cancelling", "_fence", "_task", "_what", "end", "late_at", "within_s")
@@ -66,18 +66,18 @@ class GuardedWrite:
             raise (self.refused() if self.end is NotLeading else TimeoutError()) from error
 
     def cut(self, end: type[NotLeading | TimeoutError]) -> None:
-        """Let the write end this way, if it has not been told yet that it ends."""
+        """Cancels the write with this result, unless it is cancelled already."""
         if self.end is None:
             self.end = end
             self._task.cancel()
 
     def refused(self) -> NotLeading:
-        """What its writer is told whom the fence stops."""
+        """The exception for a write that the guard stops."""
         return NotLeading(self._what.name)
 
 
 class LeadershipGuard:
-    """Closed when made. `refused`: called for each write that it stopped."""
+    """Allows writes until a time. Closed when created. `refused` is called for each stopped write."""
 
     def __init__(self, clock: Callable[[], float] = running_s, refused: Callable[[], None] = lambda: None) -> None:
         self._clock, self._refused = clock, refused
@@ -85,41 +85,41 @@ class LeadershipGuard:
         self._under_way: set[GuardedWrite] = set()
         self._empty = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
-        self._due = float("inf")  # when the timer rings, by the event loop's clock
+        self._due = float("inf")  # when the timer expires, by the event loop's clock
 
     @property
     def left_s(self) -> float:
-        """Seconds for which it stays open if nothing more is received; 0 = it is closed."""
+        """Seconds until it closes without a further renewal; 0 = it is closed."""
         return max(0.0, self._until - self._clock())
 
     def open_until(self, moment_s: float) -> None:
-        """Open it until then by `running_s`; what is under way may take as long."""
+        """Opens it until a time of `running_s`. The time also applies to writes in flight."""
         self._until = moment_s
         if self._under_way:
             self._look()
 
     def close(self) -> None:
-        """Nothing may be written from now on."""
+        """Stops all writes from now on."""
         self.open_until(float("-inf"))
 
     async def emptied(self) -> None:
-        """Wait, after `close`, until what was under way has been cut off."""
+        """Waits, after `close`, until all writes in flight have ended."""
         while self._under_way:
             self._empty.clear()
             await self._empty.wait()
 
     def passed(self, what: Named, within_s: float) -> GuardedWrite:
-        """Do a write in the block.
+        """Returns the context manager for a write.
 
-        It raises NotLeading: we may not, or may not any more before the answer came; TimeoutError: none came in time.
+        It raises NotLeading if the guard is closed or closes before the response, TimeoutError after `within_s`.
         """
         return GuardedWrite(self, what, within_s)
 
     def begin(self, passage: GuardedWrite) -> None:
-        """A write is about to be sent.
+        """Registers a write that is about to be sent.
 
         Raises:
-            NotLeading: we may not.
+            NotLeading: the guard is closed.
         """
         left_s = self.left_s
         if left_s <= 0:
@@ -132,7 +132,7 @@ class LeadershipGuard:
             self._ring_at(due)
 
     def end(self, passage: GuardedWrite) -> None:
-        """It was answered, or will not be."""
+        """Removes a write that has ended."""
         if passage.end is NotLeading:
             self._refused()
         self._under_way.discard(passage)
@@ -140,7 +140,7 @@ class LeadershipGuard:
             self._empty.set()
 
     def _look(self) -> None:
-        """Cut off what may not continue, and look again when the next one may not."""
+        """Cancels writes that may not continue, and sets the timer for the next one."""
         now, left_s = asyncio.get_running_loop().time(), self.left_s
         due = float("inf")
         for passage in self._under_way:
@@ -159,15 +159,15 @@ class LeadershipGuard:
         self._timer = None if due == float("inf") else asyncio.get_running_loop().call_at(due, self._look)
 
 
-#: Seconds without a byte after which a stream is stale; a silent watch is cut, and begun again, after 75 s.
+#: Seconds without data after which a stream is stale. A silent watch is closed and restarted after 75 s.
 STALE_S: Final = 120.0
 
-#: What every decision rests on.
+#: Resources on which all decisions depend.
 DECISIVE: Final = frozenset({"pods", "nodes"})
 
 
 class WatchFreshness:
-    """Noted by the inbox. `clock`: seconds of a steady clock that also counts while the machine sleeps."""
+    """When each watch last delivered data. Called by the inbox. `clock` must also count while the machine sleeps."""
 
     def __init__(self, clock: Callable[[], float] = running_s) -> None:
         self._clock = clock
@@ -175,24 +175,24 @@ class WatchFreshness:
         self._delivery = asyncio.Event()
 
     def note(self, plural: str) -> None:
-        """Record that the stream delivered something."""
+        """Records that the stream delivered data."""
         self._delivered[plural] = self._clock()
         self._delivery.set()
 
     @property
     def stale(self) -> str:
-        """The resources that delivered something once and not lately; empty = none."""
+        """The resources with a stale stream, separated by commas; empty if there is none."""
         before = self._clock() - STALE_S
         return ", ".join(sorted(plural for plural, at in self._delivered.items() if at < before))
 
     @property
     def may_decide(self) -> bool:
-        """Whether no stream is stale that every decision rests on. Asked before each write, so it is short."""
+        """Whether no decisive stream is stale. Called before each write, so it must be fast."""
         before, delivered = self._clock() - STALE_S, self._delivered
         return all(delivered.get(plural, before) >= before for plural in DECISIVE)
 
     async def all_fresh(self) -> None:
-        """Wait until no stream at all is stale."""
+        """Waits until no stream is stale."""
         if stale := self.stale:
             log.warning(
                 "watches are stale, waiting for the current cluster state before making decisions", resources=stale
@@ -201,13 +201,13 @@ class WatchFreshness:
             await self._next_delivery()
 
     async def until_stale(self) -> None:
-        """Wait until a stream is stale that every decision rests on. It sleeps as long as none can be."""
+        """Waits until a decisive stream is stale. Sleeps while none can be."""
         while self.may_decide:
             delivered = [self._delivered[plural] for plural in DECISIVE & self._delivered.keys()]
             await asyncio.sleep(max(0.0, min(delivered, default=self._clock()) + STALE_S - self._clock()) + 0.01)
 
     async def until_fresh(self) -> None:
-        """Wait until no stream is stale that every decision rests on."""
+        """Waits until no decisive stream is stale."""
         while not self.may_decide:
             await self._next_delivery()
 

@@ -1,7 +1,7 @@
 """Queue of writes: priorities, fairness between namespaces, throttling.
 
-Binds precede other writes; Kubernetes events come last and may be dropped. Writes to one object stay in order. Writes
-of equal priority are sent in turn by namespace. A 429 response pauses the writes of its kind.
+Binds precede other writes. Kubernetes events come last and can be dropped. Writes to one object stay in order. Writes
+of equal priority are sent round-robin by namespace. A 429 response pauses the writes of its kind.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from muster_operator.model.limits import Shares
 
 
 class WritePriority(NumberEnum):
-    """Smaller goes first."""
+    """Smaller values go first."""
 
     BIND = 0
     DELETE = 1
@@ -51,7 +51,7 @@ class WritePriority(NumberEnum):
 
 
 def write_priority_of(command: Command) -> WritePriority:
-    """How soon a command has to go."""
+    """The priority of a command."""
     match command:
         case BindPod() | ClaimVolume(undo=False) | SelectNode(undo=False):
             return WritePriority.BIND
@@ -66,14 +66,16 @@ def write_priority_of(command: Command) -> WritePriority:
 
 
 def is_of_session(command: Command) -> bool:
-    """Whether it is in force only as long as the session that decided it: a bind and what has to come before it, and a
-    placeholder, which the next session orders again where it is still missing.
+    """Whether the command is valid only in the session that decided it.
+
+    This is true of binds, of the writes that precede a bind, and of placeholder creations, which the next session
+    orders again if needed.
     """
     return write_priority_of(command) in {WritePriority.BIND, WritePriority.CREATE}
 
 
 def namespace_of(command: Command) -> str:
-    """Whose write it is; empty for what is in no namespace."""
+    """Namespace of a write; empty for cluster-scoped objects."""
     match command:
         case CreatePlaceholder(spec=spec):
             return spec.namespace
@@ -86,7 +88,7 @@ def namespace_of(command: Command) -> str:
 
 
 def key_of(command: Command) -> str:
-    """Which pod (`namespace/name`), volume or claim a command writes to; empty for events."""
+    """The pod (`namespace/name`), volume or claim that a command changes; empty for events."""
     match command:
         case BindPod(pod=pod) | DeletePod(pod=pod) | FailPod(pod=pod) | SetCondition(pod=pod) | MarkDisrupted(pod=pod):
             return f"{pod.namespace}/{pod.name}"
@@ -103,15 +105,15 @@ def key_of(command: Command) -> str:
 
 
 def named_command(command: Command) -> dict[str, str]:
-    """What a log line says of a command: its kind and what it writes to, never what it writes."""
+    """Fields of a command for log lines: its kind and object, never its content."""
     written = f"{command.namespace}/{command.name}" if isinstance(command, PostEvent) else key_of(command)
     return {"command": type(command).__name__, "object": written}
 
 
 class Throttle:
-    """Shared by who hears the server (`Kube`) and who starts writes (`Pool`). `applied`: called each time, for metrics.
+    """Pauses per kind of write. Set by `Kube`, read by `Pool`. `applied` is called for each pause, for metrics.
 
-    `clock`: seconds of any steady clock.
+    `clock`: seconds of a monotonic clock.
     """
 
     def __init__(
@@ -121,40 +123,40 @@ class Throttle:
         self._until: dict[WritePriority, float] = {}
 
     def hold(self, kind: WritePriority, seconds: float) -> None:
-        """No new write of this kind for so long; a longer word stands."""
+        """Pauses new writes of this kind. A longer pause that exists stays in effect."""
         self._until[kind] = max(self._until.get(kind, 0.0), self._clock() + seconds)
         self._applied(kind.name.lower())
 
     def left_s(self, kind: WritePriority) -> float:
-        """Seconds until this kind may continue; 0 = it may."""
+        """Seconds until writes of this kind may continue; 0 = they may."""
         until = self._until.get(kind)
         return 0.0 if until is None else max(0.0, until - self._clock())
 
 
 class Cancellation:
-    """One for all writers."""
+    """Cancels all binds in progress. Shared by all writers."""
 
     def __init__(self) -> None:
         self._recalled = asyncio.Event()
 
     def now(self) -> None:
-        """Whatever is under way is not wanted any more; what begins later is."""
+        """Cancels all binds that are in progress. Later ones are not affected."""
         self._recalled.set()
         self._recalled = asyncio.Event()
 
     def heard_by(self) -> CancellationToken:
-        """For one bind that begins now."""
+        """Returns the token for a bind that starts now."""
         return CancellationToken(self._recalled)
 
 
 class CancellationToken:
-    """How long one bind is worth another try."""
+    """Cancellation of one bind."""
 
     def __init__(self, recalled: asyncio.Event) -> None:
         self._recalled = recalled
 
     async def lasts(self, pause_s: float) -> bool:
-        """Wait for the next try; False, at once, if there is to be none."""
+        """Waits before the next attempt. Returns False as soon as the bind is cancelled."""
         with suppress(TimeoutError):
             async with asyncio.timeout(pause_s):
                 await self._recalled.wait()
@@ -162,7 +164,7 @@ class CancellationToken:
 
 
 class Waiting(Protocol):
-    """What may wait here."""
+    """An item of a fair queue."""
 
     @property
     def namespace(self) -> str:
@@ -182,7 +184,7 @@ class FairQueue(Generic[J]):
         return bool(self._by_namespace)
 
     def append(self, job: J) -> None:
-        """Last of its namespace."""
+        """Adds a write as the last one of its namespace."""
         self._by_namespace.setdefault(job.namespace, deque()).append(job)
 
     def first(self) -> J:
@@ -190,14 +192,14 @@ class FairQueue(Generic[J]):
         return next(iter(self._by_namespace.values()))[0]
 
     def drop_first(self) -> None:
-        """Remove a waiting write; its namespace keeps its position."""
+        """Removes the first write. Its namespace keeps its position."""
         namespace, jobs = next(iter(self._by_namespace.items()))
         jobs.popleft()
         if not jobs:
             del self._by_namespace[namespace]
 
     def sweep(self, namespace: str, keep: Callable[[J], bool]) -> None:
-        """Only these of a namespace wait any longer."""
+        """Keeps only these writes of a namespace."""
         kept = deque(filter(keep, self._by_namespace.get(namespace, ())))
         if kept:
             self._by_namespace[namespace] = kept
@@ -220,7 +222,7 @@ _FIRST_TO_LAST: Final = tuple(sorted(Importance, reverse=True))
 
 
 class _Level:
-    """Events of one importance. `entries`: as they came, each with its time and since when it waits."""
+    """Events of one importance. `entries`: in order of arrival, with event time and waiting start."""
 
     def __init__(self) -> None:
         self.entries: OrderedDict[Key, tuple[PostEvent, float, float]] = OrderedDict()
@@ -233,11 +235,11 @@ class _Level:
         self._shares.add(event.namespace)
 
     def drop(self) -> None:
-        """The oldest of the namespace with most."""
+        """Drops the oldest event of the namespace with most events."""
         self._remove_oldest(self._shares.largest())
 
     def take(self) -> tuple[PostEvent, float]:
-        """The oldest event of the next namespace, and its time."""
+        """Removes and returns the oldest event of the next namespace, and its time."""
         namespace = next(iter(self._turns))
         event, at, _ = self._remove_oldest(namespace)
         if namespace in self._turns:
@@ -254,7 +256,7 @@ class _Level:
 
 
 class EventBuffer:
-    """Holds at most `limit`; beyond that one of the least important goes, and `dropped` is called."""
+    """Buffer of at most `limit` events. If it is full, an event of the lowest importance is dropped (`dropped`)."""
 
     def __init__(self, limit: int, dropped: Callable[[], None]) -> None:
         self._limit, self._dropped = limit, dropped
@@ -265,8 +267,9 @@ class EventBuffer:
         return self._count
 
     def put(self, event: PostEvent, at: float) -> None:
-        """Take over an event that happened then, epoch seconds; where the same or an older word of its series waits, it
-        takes that one's place, and has waited as long.
+        """Adds an event that happened at `at`, epoch seconds.
+
+        If the same event or an earlier one of its series is in the buffer, the event replaces it and keeps its place.
         """
         key = _key(event)
         for level in self._levels.values():
@@ -281,12 +284,12 @@ class EventBuffer:
             self._dropped()
 
     def oldest(self) -> float:
-        """Since when the one waits that waits longest, epoch seconds; infinity = nothing waits."""
+        """Time since which the oldest event waits, epoch seconds; infinity = the buffer is empty."""
         waiting = [next(iter(level.entries.values()))[2] for level in self._levels.values() if level.entries]
         return min(waiting, default=float("inf"))
 
     def take(self) -> PostEvent | None:
-        """The oldest of the most important of the namespace whose turn it is, with its time; None = nothing waits."""
+        """Removes and returns the next event: most important first, round-robin by namespace, oldest first. Or None."""
         for importance in _FIRST_TO_LAST:
             if self._levels[importance].entries:
                 self._count -= 1
@@ -300,7 +303,7 @@ def _key(event: PostEvent) -> Key:
     return (event.namespace, event.uid or event.name, *said)
 
 
-#: Which share of the places a kind may have at once.
+#: Maximum share of the writers per kind.
 SHARES: Final[Mapping[WritePriority, float]] = {
     WritePriority.BIND: 1.0,
     WritePriority.DELETE: 0.75,
@@ -308,20 +311,20 @@ SHARES: Final[Mapping[WritePriority, float]] = {
     WritePriority.PATCH: 0.25,
 }
 
-#: What a scheduler decides; it waits while the state that it rests on is stale. Patches and events only report.
+#: Scheduling decisions. They wait while the watches are stale. Patches and events only report.
 DECISIONS: Final = frozenset({WritePriority.BIND, WritePriority.DELETE, WritePriority.CREATE})
 
-#: Seconds that events get at the end, when everything else is written.
+#: Seconds for the remaining events at shutdown, after all other writes.
 LAST_EVENTS_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`writers`: requests in flight at once. `event_writers`: of those, for events. `events`: buffer of events.
+    """`writers`: maximum requests in flight. `event_writers`: of these, for events. `events`: size of the event buffer.
 
-    An event that waits is about 1 KB. `qps` is the rate of writes a second (0 = unlimited), `burst` how many may go at
-    once after a quiet time. Events start when no other write was under way for `quiet_s` seconds, or when one of them
-    has waited for `patience_s`.
+    A buffered event is about 1 KB. `qps`: maximum rate of writes per second (0 = unlimited). `burst`: writes that can
+    exceed it after an idle time. Events are sent after `quiet_s` seconds without another write in flight, or when an
+    event has waited for `patience_s`.
     """
 
     writers: int = 64
@@ -333,13 +336,13 @@ class Limits:
     patience_s: float = 10.0
 
     def of(self, kind: WritePriority) -> int:
-        """How many of a kind may be in flight."""
+        """Maximum requests in flight of a kind."""
         share = SHARES.get(kind)
         return self.event_writers if share is None else max(1, round(self.writers * share))
 
 
 class _Job(Struct, eq=False):
-    """One command on its way. `started` jobs have left the queues for good."""
+    """A command in the queue. `started` jobs have left the queues."""
 
     command: Command
     key: str
@@ -351,7 +354,7 @@ class _Job(Struct, eq=False):
 class Pool:  # long: who waits, who runs and who is called back share the same queues
     """Runs `execute` for each submitted command; `execute` must not raise. `on_drop`: an event was dropped.
 
-    `may_decide`: whether decisions may be carried out now; `wake` is called when that becomes true.
+    `may_decide`: whether decisions may be sent now. Call `wake` when it becomes true.
     """
 
     def __init__(
@@ -376,7 +379,7 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
         self._wrote = float("-inf")  # when the last write that is no event ended
 
     def submit(self, order: Order) -> None:
-        """Take a command over; it runs when its turn comes."""
+        """Adds a command to the queue."""
         if isinstance(order, PostEvent):
             self._events.put(order, time.time())
         elif isinstance(order, CancelCreations):
@@ -386,11 +389,11 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
         self._wake.set()
 
     def wake(self) -> None:
-        """Look again what may start: decisions may be carried out again."""
+        """Checks again which writes may start."""
         self._wake.set()
 
     def recall_binds(self) -> None:
-        """Binds and creations that wait are dropped without a result; binds in flight end with their present try."""
+        """Drops queued binds and creations without a result. Binds in flight end after their present attempt."""
         self._recall.now()
         self._creations.clear()
         for key in list(self._behind):
@@ -405,13 +408,13 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
             self._queues[WritePriority.CREATE].sweep(namespace, lambda job: not job.started)
 
     def _drop(self, key: str, is_dropped: Callable[[_Job], bool]) -> None:
-        """Let these jobs of a key, of those that were not started, not run."""
+        """Removes these jobs of a key from the queue, except started ones."""
         jobs = self._behind[key]
         kept = [job for job in jobs if job.started or not is_dropped(job)]
         if len(kept) == len(jobs):
             return
         for job in jobs:
-            job.started = job.started or is_dropped(job)  # it leaves its queue
+            job.started = job.started or is_dropped(job)  # the queues skip started jobs
         if not kept:
             del self._behind[key]
             return
@@ -422,11 +425,11 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
 
     @property
     def binds_in_flight(self) -> int:
-        """How many binds may be being carried out just now."""
+        """Number of binds in flight."""
         return self._in_flight[WritePriority.BIND]
 
     def depths(self) -> dict[str, int]:
-        """How many commands wait, by kind of queue."""
+        """Number of commands by queue, for metrics."""
         started = sum(1 for jobs in self._behind.values() if jobs[0].started)
         return {
             "writes": sum(len(jobs) for jobs in self._behind.values()) - started,
@@ -435,7 +438,7 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
         }
 
     async def run(self) -> None:
-        """Start jobs for as long as this task lives."""
+        """Starts jobs until cancelled."""
         rate = _Rate(self._limits.qps, self._limits.burst)
         pause_s = None
         while True:
@@ -443,7 +446,7 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
                 async with asyncio.timeout(pause_s):
                     await self._wake.wait()
             self._wake.clear()
-            # Also before the look: what the clock lets go between the two would else be neither started nor waited for.
+            # Measured before and after starting jobs: the second measurement would miss a pause that ends in between.
             before_s = self._pause_s()
             while self._in_flight.total() < self._limits.writers:
                 job = self._next()
@@ -458,13 +461,13 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
             self._idle.set()
 
     async def _is_wanted_after(self, delay: float, job: _Job) -> bool:
-        """Wait so long; False = it is a bind that was recalled meanwhile."""
+        """Waits. Returns False if the command is a bind that was cancelled in the meantime."""
         patience = self._recall.heard_by()
         await asyncio.sleep(delay)
         return await patience.lasts(0) or not is_of_session(job.command)
 
     async def drained(self) -> None:
-        """Wait until nothing waits and nothing is in flight. New commands lengthen the wait; events do by a little."""
+        """Waits until nothing is queued or in flight. Events extend the wait by LAST_EVENTS_S at most."""
         while self._behind:
             await self._finished()
         with suppress(TimeoutError):
@@ -488,10 +491,10 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
         first = waiting[0]
         if not first.started and job.write_priority < first.write_priority:
             first.write_priority = job.write_priority
-            self._queues[first.write_priority].append(first)  # it is in two queues now, and starts from one
+            self._queues[first.write_priority].append(first)  # the job is in two queues and starts from one of them
 
     def _next(self) -> _Job | None:
-        """The next job that may start: a write, else an event; None = nothing to do now."""
+        """Returns the next job that may start: a write, else an event. None if there is none."""
         is_full = False
         for kind, queue in self._queues.items():
             while queue and (queue.first().started or queue.first().write_priority is not kind):
@@ -508,14 +511,14 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
         return None if event is None else _Job(event, "", WritePriority.EVENT, event.namespace, started=True)
 
     def _forget_creation(self, job: _Job) -> None:
-        """It is under way and cannot be cancelled any more."""
+        """Forgets a creation that has started and cannot be cancelled any more."""
         if isinstance(job.command, CreatePlaceholder) and (waiting := self._creations.get(job.command.spec.app)):
             waiting.pop(job, None)
             if not waiting:
                 del self._creations[job.command.spec.app]
 
     def _events_wait_s(self) -> float:
-        """Seconds until events may start, as far as other writes go."""
+        """Seconds until events may start, with regard to other writes."""
         are_alone = self._in_flight.total() == self._in_flight[WritePriority.EVENT]
         quiet_in_s = self._wrote + self._limits.quiet_s - time.monotonic()
         if not len(self._events) or (are_alone and quiet_in_s <= 0):
@@ -527,11 +530,11 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
         return self._in_flight[kind] < self._most[kind] and not self._is_held(kind)
 
     def _is_held(self, kind: WritePriority) -> bool:
-        """Whether the API server told this kind to wait, or it is a decision and rests on an old state."""
+        """Whether the API server throttles this kind, or it is a decision and the watches are stale."""
         return self._throttle.left_s(kind) > 0 or (kind in DECISIONS and not self._may_decide())
 
     def _pause_s(self) -> float | None:
-        """Seconds until something may continue that the clock alone holds back; None = there is no such thing."""
+        """Seconds until a write may start that waits only for time. None if there is none."""
         waiting = [kind for kind, queue in self._queues.items() if queue]
         waiting += [WritePriority.EVENT] if len(self._events) else []
         pauses = [self._throttle.left_s(kind) for kind in waiting]
@@ -545,7 +548,7 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
         task.add_done_callback(self._tasks.discard)
 
     async def _run(self, job: _Job) -> None:
-        """One job, and while others wait the next one in the same task: a task each costs as much as the rest of it."""
+        """Runs a job and then further jobs in the same task, because a task costs as much as the rest of a job."""
         following: _Job | None = job
         try:
             while following is not None:
@@ -568,7 +571,7 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
                 self._release(job.key)
 
     def _release(self, key: str) -> None:
-        """The first job of a pod is done: the next one may queue, with the urgency of those behind it."""
+        """Removes the finished job of an object. Queues the next one with the highest priority of the remaining."""
         waiting = self._behind[key]
         del waiting[0]
         if not waiting:
@@ -576,18 +579,18 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
             return
         waiting[0].write_priority = min(job.write_priority for job in waiting)
         self._queues[waiting[0].write_priority].append(waiting[0])
-        self._wake.set()  # it may start beside the one that takes the place of the one that is done
+        self._wake.set()  # the queued job can start next to the one that this task continues with
 
 
 class _Rate:
-    """A token bucket: how long the next write has to wait."""
+    """A token bucket."""
 
     def __init__(self, qps: float, burst: int) -> None:
         self._qps, self._burst = qps, max(burst, 1)
         self._tokens, self._at = float(self._burst), float("-inf")
 
     def take(self, now_s: float) -> float:
-        """Take one token; returns the seconds until it is there, 0 = now."""
+        """Takes a token and returns the seconds until it is available; 0 = now."""
         if self._qps <= 0:
             return 0.0
         grown = self._burst if self._at == float("-inf") else self._tokens + (now_s - self._at) * self._qps
