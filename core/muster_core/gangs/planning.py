@@ -1,4 +1,4 @@
-"""Nodes for a gang: for all members, or for a part of them.
+"""Plans nodes for a gang: for all members, or for a part of them. The scheduling cycle calls `plan_gang`.
 
 If all members fit, they are planned as one decision. If not, the plan reserves what fits, unless the placement mode
 forbids it, and names the task groups that are incomplete.
@@ -48,7 +48,7 @@ def place_part(
     allocation_plan: AllocationPlan,
     parts: list[Part] | None,
 ) -> None:
-    """As many as fit; the rest is outstanding, so that an autoscaler may act (seed 000)."""
+    """Plans as many members as fit. The others are reported as unschedulable, so that an autoscaler may add nodes."""
     search = _PartPlan(partition, app, draft_for(partition, app), parts)
     room = quota.room(partition, app)
     planned = NOTHING
@@ -78,7 +78,7 @@ def place_part(
 
 @dataclass(frozen=True, slots=True)
 class _PartPlan:
-    """Where a part of a gang goes: `parts` are filled one after the other; None = the nodes are one."""
+    """Places a part of a gang. `parts` are filled one after the other; None = the gang has no topology."""
 
     partition: Partition
     app: Application
@@ -86,7 +86,7 @@ class _PartPlan:
     parts: list[Part] | None
 
     def place(self, kind: AskClass, count: int) -> list[tuple[NodeId, int]]:
-        """As many as fit, up to `count`."""
+        """Places up to `count` members."""
         shape, sort = shape_of(kind), self.partition.config.node_sort
         if self.parts is None:
             return node_search.place(self.snapshot, shape, count, sort)
@@ -99,10 +99,10 @@ class _PartPlan:
         return list(spots.items())
 
     def refuse(self, kind: AskClass, placed: int, allocation_plan: AllocationPlan) -> None:
-        """More of the class have no place here; `snapshot` is as the last part was left."""
+        """Records that further members of the class do not fit. The snapshot is limited to the last part."""
         why = node_search.unschedulable_reason(self.snapshot, shape_of(kind))
         who = about(self.app, kind, placed, within(self.parts[-1].name if self.parts else ""))
-        # Within a domain others of the class may have room elsewhere.
+        # Other members of the class may fit outside this domain.
         is_anywhere = self.snapshot.within is None
         allocation_plan.unplaced.append(Unplaced(kind, why, room=0 if is_anywhere else None, about=who))
         allocation_plan.blocking_reasons.append(NoNodeFits(kind, 1) if is_anywhere else MembersDoNotFit(self.app.id))
@@ -111,7 +111,10 @@ class _PartPlan:
 def parts_of(
     partition: Partition, app: Application, counts: dict[AskClass, int], coming: Sequence[MemberDemand]
 ) -> list[Part] | None:
-    """Where a part of a packed gang goes, with an eye on those to come; None = it is not packed."""
+    """Returns the topology domains for a part of a packed gang, chosen so that the `coming` members fit too.
+
+    None = the gang has no topology.
+    """
     topology = app.spec.topology
     if topology is None:
         return None
@@ -123,8 +126,10 @@ def parts_of(
 def coming(
     partition: Partition, app: Application, counts: dict[AskClass, int], *, is_needed: bool = False
 ) -> list[MemberDemand]:
-    """Members that were announced and not asked for yet; unless they are needed nothing where it does not matter when
-    they come: all are of one shape, and it is all the same where the first ones go.
+    """Returns the declared members that have no request yet.
+
+    Without `is_needed` the result is empty if these members cannot affect the plan: all members have one shape, and
+    neither a topology nor pod affinity links them.
     """
     members = app.spec.members
     if (
@@ -142,8 +147,11 @@ def coming(
 
 
 def declared(partition: Partition, member: Member, near: tuple[PodTerm, ...] = ()) -> RequestShape:
-    """A member as it was declared. How it is spread is left out, and what it wants near unless it is given: that may be
-    for others that come beside it; who keeps away from its like needs room for all of them in any cluster.
+    """Returns the shape of a declared member.
+
+    Topology spread constraints are left out. Affinity is left out unless it is given in `near`, because it may refer to
+    pods outside the gang. Anti-affinity stays, because members that repel each other need as many domains in any
+    cluster.
     """
     inter_pod = InterPodConstraints(near=near, apart=member.facts.inter_pod.apart)
     tags = partition.nodes.pods_on_nodes.tags.project(dict(member.tags))
@@ -152,36 +160,39 @@ def declared(partition: Partition, member: Member, near: tuple[PodTerm, ...] = (
 
 
 def held(app: Application) -> dict[NodeId, int]:
-    """Where it has places, and how many."""
+    """Returns the number of the gang's allocations per node."""
     return Counter(allocation.node for allocation in app.allocations.values() if allocation.releasing is None)
 
 
 def about(app: Application, kind: AskClass, more: int, where: str = "") -> str:
-    """Which member lacks places: how many of its task group have theirs, or would with `more`."""
+    """Describes how many members of the task group are placed, counting `more` that the plan would place."""
     there = len(app.gang.live.get(kind.group, ())) + more
     known = [member.count for member in app.spec.members if member.group == kind.group]
-    if app.spec.uses_virtual_placeholders:  # members that have a node count, too
+    if app.spec.uses_virtual_placeholders:  # members that already run on a node count as well
         there = known[0] - wanted(app, kind, sys.maxsize) + more
     total = max([*known, there + 1])
     return f"task group {kind.group} has places for {there} of {total} members{where}"
 
 
 def within(domain: str) -> str:
-    """In which domain, as words that follow others; nothing where there is none."""
+    """Returns the topology domain as the end of a message, or an empty text."""
     return f" in {domain}" if domain else ""
 
 
 def unschedulable_class_of(partition: Partition, app: Application, kind: AskClass) -> UnschedulableClass | None:
-    """What is remembered of the class; for those who have room held the memory, made by others, may be too low."""
+    """Returns the cached result of the class. It is not used for a gang with node reservations.
+
+    The result comes from applications that may not use the reserved resources, so its `room` may be too low.
+    """
     return None if app.id in partition.reservations.by_application else partition.unschedulable_classes.get(kind)
 
 
-#: Who comes early waits for more to come until it is one of so many of those that are still to come.
+#: While some members are placed, new requests wait until they are at least this fraction of the members still to come.
 _AT_ONCE: Final = 8
 
 
 def plan_gang(partition: Partition, app: Application, now_ns: int) -> AllocationPlan:
-    """What the gang does next; real asks of a reserving gang are not looked at (seed 000)."""
+    """Plans the next step of a gang that reserves resources. Requests of its real pods are not planned here."""
     kinds = [kind for kind in classes(app) if kind.placeholder]
     if not kinds:
         return AllocationPlan()
@@ -194,13 +205,16 @@ def plan_gang(partition: Partition, app: Application, now_ns: int) -> Allocation
         _warn(partition, app, allocation_plan, is_held=True)
         if allocation_plan.more or app.spec.is_whole:
             return allocation_plan
-        allocation_plan.unplaced.clear()  # each class says below what is short for it
+        allocation_plan.unplaced.clear()  # `_place` adds the reason of each class
     _place(partition, app, kinds, allocation_plan)
     return allocation_plan
 
 
 def _reserve(partition: Partition, app: Application, kinds: list[AskClass], now_ns: int) -> AllocationPlan:
-    """Ask for headroom; a gang that starves pledges before it is there (semantics 11)."""
+    """Reserves quota. A gang older than `gang.starvationAge` requests the reservation even if the quota is not free.
+
+    See docs/internals/semantics.md, rule 11.
+    """
     rest = lacking(app)
     refused = quota.quota_refusal(partition, app, rest)
     has_room = refused is None
@@ -208,15 +222,16 @@ def _reserve(partition: Partition, app: Application, kinds: list[AskClass], now_
     is_new = (quota_reservation.amount, quota_reservation.granted) != (app.gang.quota_reservation, app.gang.granted)
     is_starving = now_ns - app.submitted_ns >= partition.timing.starvation_age_ns
     if refused is None:
-        # One that has all or nothing is promised nothing before it starves: headroom without nodes is of no use.
+        # A gang that is placed all at once gets a reservation only when it starves, because quota without nodes is
+        # useless.
         may_pledge = not app.spec.is_whole or is_starving or bool(app.gang.quota_reservation)
         return AllocationPlan([quota_reservation] if is_new and may_pledge else [])
     unplaced = [Unplaced(kind, refused.why) for kind in kinds]
-    # What was promised and lost its headroom (a lower maximum) waits for it like a starving gang's.
+    # A reservation that exceeds a lowered maximum waits for quota like that of a starving gang.
     claims = is_starving or bool(app.gang.quota_reservation)
-    # Who has just claimed sees another headroom than before, and looks again.
+    # The new reservation changes the headroom, so the gang is planned again.
     claim: list[Decision] = [quota_reservation] if is_new and claims else []
-    # Others of the leaf could take nothing from it of what its user or group lacks.
+    # A user or group limit does not block other applications of the leaf, because they could use what is left.
     blocks = refused.why.lack is ReasonKind.QUOTA
     return AllocationPlan(claim, unplaced, [refused.blocking_reason], more=bool(claim), blocks=blocks)
 
@@ -229,17 +244,17 @@ def _place(partition: Partition, app: Application, kinds: list[AskClass], alloca
         return
     refused = quota.quota_refusal(partition, app, _sum(counts))
     exceeds = app.gang.exceeds_nodes
-    if not has_all:  # a gang that no empty cluster could hold reserves nothing for the first that arrive
+    if not has_all:  # a gang that does not fit on empty nodes reserves nothing for its first members
         _warn(partition, app, allocation_plan, is_held=refused is not None)
         exceeds = bool(allocation_plan.notice) if allocation_plan.checked else exceeds
-    # Who arrives first must not take the room of those that are still to come, nor decide where all of them go.
+    # The first members must leave room for those still to come and must not select a domain that is too small for all.
     expected = [] if has_all else coming(partition, app, counts, is_needed=exceeds)
     if app.gang.live and sum(counts.values()) * _AT_ONCE < sum(count for _, count in expected):
-        return  # each plan is one for all of them: the next ones that come make it worth it
+        return  # each plan covers all members, so plan again when more requests have arrived
     snapshot = draft_for(partition, app)
     answer = _whole(partition, app, counts, expected, snapshot) if refused is None else None
     if isinstance(answer, Places):
-        pairs = zip(counts, answer.per_demand, strict=False)  # those to come are behind them
+        pairs = zip(counts, answer.per_demand, strict=False)  # `expected` demands are last and get no decision
         places = [place for kind, spots in pairs for place in assign(app, kind, list(spots))]
         allocation_plan.decisions.append(Placement(partition.id, app.id, tuple(places), volumes_of(snapshot, *kinds)))
         return
@@ -253,12 +268,12 @@ def _place(partition: Partition, app: Application, kinds: list[AskClass], alloca
         allocation_plan.blocking_reasons.append(refused.blocking_reason)
     elif answer is not None:
         _refuse(app, counts, answer, allocation_plan)
-    if exceeds and not is_whole:  # once the nodes could hold it, it reserves what fits
+    if exceeds and not is_whole:  # once the nodes are large enough, the gang reserves what fits
         allocation_plan.blocking_reasons.append(MembersDoNotFit(app.id))
 
 
 def _refuse(app: Application, counts: dict[AskClass, int], answer: Shortage, allocation_plan: AllocationPlan) -> None:
-    """All of them wait for the one that is short, which may be still to come."""
+    """Records that all members wait for the member that does not fit. That member may have no request yet."""
     kinds = list(counts)
     if answer.demand >= len(kinds):
         allocation_plan.unplaced += [Unplaced(kind, answer.why) for kind in kinds]
@@ -277,7 +292,7 @@ def _refuse(app: Application, counts: dict[AskClass, int], answer: Shortage, all
 def _whole(
     partition: Partition, app: Application, counts: dict[AskClass, int], coming: list[MemberDemand], snapshot: Snapshot
 ) -> Places | Shortage:
-    """Places for all and those to come, or which is short of them."""
+    """Returns nodes for all members, including those still to come, or the shortage."""
     for index, (kind, count) in enumerate(counts.items()):
         unschedulable_class = unschedulable_class_of(partition, app, kind)
         if unschedulable_class is not None and unschedulable_class.room < count:
@@ -296,7 +311,7 @@ def _has_all(app: Application, counts: dict[AskClass, int]) -> bool:
 
 
 def _sum(counts: dict[AskClass, int]) -> Resources:
-    """Placeholders may be larger than the gang said they would be (injected sidecars)."""
+    """Total request. It may exceed the `placeholderAsk`, because injected sidecars add to a placeholder."""
     total: Resources = NOTHING
     for kind, count in counts.items():
         total = total.plus(kind.resources, count)
@@ -304,9 +319,10 @@ def _sum(counts: dict[AskClass, int]) -> Resources:
 
 
 def _warn(partition: Partition, app: Application, allocation_plan: AllocationPlan, *, is_held: bool) -> None:
-    """Said once for each size of the cluster: not even an empty one of these nodes could hold the gang (semantics 10).
+    """Adds a warning if the gang would not fit even on empty nodes. Evaluated once per cluster capacity.
 
-    `is_held`: a quota is in the way as well, so that more nodes would not help.
+    `is_held`: a quota blocks the gang as well, so more nodes alone would not help. See docs/internals/semantics.md,
+    rule 10.
     """
     nodes = partition.nodes
     if allocation_plan.checked or app.gang.checked_at == nodes.capacity_total or not app.spec.members:

@@ -1,4 +1,7 @@
-"""Which reservations of other gangs a gang takes over."""
+"""Takeover: selects the reservations of other incomplete gangs that a gang takes over.
+
+See docs/internals/semantics.md, rule 12. The scheduling cycle runs `plan_takeover` in steps.
+"""
 
 from __future__ import annotations
 
@@ -27,17 +30,18 @@ from muster_core.state.reservations import NodeReservation
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.users import LimitSubject, LimitSubjectKind
 
-#: Searches that are made to spare gangs which are not needed.
+#: Searches that try to leave out gangs whose reservations are not needed.
 _MOST_SPARED: Final = 4
 
-#: Placeholders that are looked at in one step.
+#: Placeholders that one step evaluates.
 _STEP: Final = 500
 _EARLY: Final = (ApplicationState.NEW, ApplicationState.ACCEPTED)
 
 
 def plan_takeover(partition: Partition, app: Application) -> Generator[None, None, ReservationTakeover | None]:
-    """The take-over that gives the gang all it lacks; None = there is none. Yields after each step of the work; it is
-    void when nodes come, go or change in between.
+    """Plans the takeover that gives the gang everything it is missing. Returns None if there is none.
+
+    Yields after each step of the work. The caller must discard the plan if nodes change in between.
     """
     kinds = [kind for kind in classes(app) if kind.placeholder]
     counts = {kind: wanted(app, kind, sys.maxsize) for kind in kinds}
@@ -56,12 +60,12 @@ def plan_takeover(partition: Partition, app: Application) -> Generator[None, Non
 
 
 def has_competing_gangs(partition: Partition, app: Application) -> bool:
-    """Whether an incomplete gang with a later key holds something."""
+    """Whether an incomplete gang with a later key has reservations."""
     return app.gang.key is not None and partition.contention.has_later(app.gang.key)
 
 
 def candidate(partition: Partition, app: Application, other: Application) -> bool:
-    """Whether the gang may take from the other one."""
+    """Whether the gang may take over reservations of the other one."""
     is_later = app.gang.key is not None and other.gang.key is not None and other.gang.key > app.gang.key
     is_open = other.is_reserving and not other.real_allocations and other.state in _EARLY
     return is_later and is_open and other.id not in partition.contention.open
@@ -69,7 +73,10 @@ def candidate(partition: Partition, app: Application, other: Application) -> boo
 
 @dataclass(frozen=True, slots=True)
 class _Rival:
-    """An incomplete gang with a later key, and what of it may go. `is_all`: nothing of it has to stay."""
+    """An incomplete gang with a later key, and the reservations that may be taken from it.
+
+    `is_all`: no guarantee protects any of its placeholders.
+    """
 
     app: Application
     placeholders: tuple[Allocation, ...]
@@ -77,13 +84,14 @@ class _Rival:
     holders: frozenset[LimitSubject]
     reserved: Resources
     is_all: bool
-    #: The same per amount and row, with how many there are; and those among them that filters look at.
+    #: Number of these placeholders per resources and row.
     rows: dict[Resources, dict[int, int]] = field(default_factory=dict)
+    #: Number of those that filters look at, per row and pod description.
     noted: dict[tuple[int, PodOnNode], int] = field(default_factory=dict)
 
 
 def _rivals(partition: Partition, app: Application, total: Resources) -> Generator[None, None, list[_Rival]]:
-    """Gangs with reservations that may be taken over, the last key first."""
+    """Returns the gangs with reservations that may be taken over, the last key first."""
     found: list[_Rival] = []
     looked_at = 0
     path = frozenset(queue.path for queue in app.queue.path_up())
@@ -113,7 +121,7 @@ def _rivals(partition: Partition, app: Application, total: Resources) -> Generat
 
 
 def _count(partition: Partition, rival: _Rival) -> None:
-    """Count its placeholders by row."""
+    """Counts its placeholders per row."""
     nodes = partition.nodes
     for one in rival.placeholders:
         row, spec = nodes.rows.row(one.node), one.spec
@@ -134,7 +142,7 @@ def _holders(partition: Partition, app: Application) -> Iterator[LimitSubject]:
 
 
 def _fewest(search: _TakeoverSearch, rivals: list[_Rival]) -> Generator[None, None, list[_Rival]]:
-    """As few as suffice: the shortest beginning of the list that does, less those that it does not need."""
+    """Returns the fewest rivals that suffice: the shortest prefix of the list, without those that it does not need."""
     low, high = 1, len(rivals)
     while low < high:
         middle = (low + high) // 2
@@ -154,8 +162,9 @@ def _fewest(search: _TakeoverSearch, rivals: list[_Rival]) -> Generator[None, No
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """Places for all that the gang lacks, with the draft charged; `left`: of each maximum after that. `emptied`: gangs
-    that have to give up all they have, for a slot of `maxApplications`.
+    """Nodes for all missing members, the charged snapshot, and what is left of each maximum afterwards.
+
+    `emptied`: gangs that must release all reservations, because their slot of `maxApplications` is needed.
     """
 
     places: Places
@@ -166,7 +175,7 @@ class _Answer:
 
 @dataclass(frozen=True, slots=True)
 class _TakeoverSearch:
-    """What one gang needs, and whether it could have it."""
+    """What the gang is missing, and the search for nodes if other gangs release their reservations."""
 
     partition: Partition
     app: Application
@@ -174,7 +183,9 @@ class _TakeoverSearch:
     total: Resources
 
     def answer(self, rivals: Sequence[_Rival]) -> _Answer | None:
-        """Places for all members if these gangs had nothing; None = there are none, or a quota or limit is short."""
+        """Returns nodes for all members as if these gangs had no reservations. None = a node, quota or limit is
+        missing.
+        """
         left = self._quotas(rivals)
         emptied = self._slots(rivals)
         if left is None or emptied is None:
@@ -198,7 +209,7 @@ class _TakeoverSearch:
         return _Answer(places, snapshot, left, emptied) if isinstance(places, Places) else None
 
     def _quotas(self, rivals: Sequence[_Rival]) -> dict[LimitSubject, Limit] | None:
-        """What each maximum leaves once the gang has all it still needs; None = one of them is too low."""
+        """Returns what is left of each maximum after the takeover. None = a maximum is too low."""
         found: dict[LimitSubject, Limit] = {}
         for bound in quota.bounds(self.partition, self.app):
             freed = NOTHING
@@ -212,12 +223,12 @@ class _TakeoverSearch:
         return found
 
     def quota_reservation(self, rival: _Rival) -> Resources:
-        """What of its quota reservation counts for the gang."""
+        """Returns the part of the rival's quota reservation that the gang can use."""
         theirs, mine = rival.app.gang, self.app.gang
         return theirs.quota_reservation if theirs.granted or not mine.quota_reservation else NOTHING
 
     def _slots(self, rivals: Sequence[_Rival]) -> frozenset[str] | None:
-        """Gangs that have to give up all they have so that the gang may start; None = that is not enough."""
+        """Returns the gangs that must release all reservations to free application slots. None = too few slots."""
         emptied: dict[str, _Rival] = {}
         for holder, most, taken in quota.full_limits(self.partition, self.app):
             able = [rival for rival in rivals if self._takes_slot(rival) and rival.is_all and holder in rival.holders]
@@ -229,14 +240,17 @@ class _TakeoverSearch:
         return frozenset(emptied)
 
     def _takes_slot(self, rival: _Rival) -> bool:
-        """Whether its slot is one that the gang lacks: a slot that is only promised, as its own is, is none."""
+        """Whether the rival's slot is available to the gang.
+
+        A slot that is only promised does not count against a gang that has such a slot itself.
+        """
         return rival.app.counted and not (self.app.counted and quota.has_only_promised_slot(rival.app))
 
 
 def _decision(
     search: _TakeoverSearch, chosen: list[_Rival], answer: _Answer
 ) -> Generator[None, None, ReservationTakeover]:
-    """What goes of each gang: what is not needed stays, of the earliest key first."""
+    """Builds the decision. Reservations that the plan does not need stay, those of the earliest key first."""
     partition, app = search.partition, search.app
     places = [
         place
@@ -277,13 +291,13 @@ def _decision(
 
 @dataclass(slots=True)
 class _Keeper:
-    """Gives back, one by one, what the plan does not need."""
+    """Returns reservations that the plan does not need to their gangs, one by one."""
 
     search: _TakeoverSearch
     answer: _Answer
 
     def may_keep(self, rival: _Rival, placeholder: Allocation) -> bool:
-        """Whether the placeholder may stay beside the plan; then it is taken from what is left."""
+        """Whether the placeholder can stay next to the plan. If so, its resources are charged."""
         spec = placeholder.spec
         is_watched = self.search.partition.nodes.pods_on_nodes.is_noted(spec.facts)
         is_watched = is_watched or any(kind.depends_on_others for kind in self.search.counts)
@@ -295,7 +309,7 @@ class _Keeper:
         return True
 
     def may_keep_pledge(self, rival: _Rival) -> bool:
-        """The same of its quota reservation."""
+        """Whether the quota reservation can stay next to the plan. If so, it is charged."""
         amount = self.search.quota_reservation(rival)
         if not amount:
             return True
@@ -305,7 +319,7 @@ class _Keeper:
         return True
 
     def fits(self, node: NodeId, resources: Resources) -> bool:
-        """Whether the node has so much beside the plan; then it is taken."""
+        """Whether the resources are available on the node next to the plan. If so, they are charged."""
         snapshot = self.answer.snapshot
         row = snapshot.nodes.rows.row(node)
         for name, amount in resources.items():

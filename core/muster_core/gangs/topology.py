@@ -1,8 +1,7 @@
-"""Topology domains for a gang.
+"""Topology domains for a gang: packs the gang into as few values of a node label as possible.
 
-Packs a gang into as few values of a node label as possible. A single domain that holds all members is tried first,
-the fullest one that can. If one domain is required, no other result is used; otherwise domains are added until all
-members fit.
+A single domain that holds all members is tried first, the fullest one that can. If one domain is required, no other
+result is used. Otherwise domains are added until all members fit. Called by gang planning and takeover.
 """
 
 from __future__ import annotations
@@ -33,30 +32,30 @@ from muster_core.placement.snapshot import Snapshot, emptied
 from muster_core.state.columns import BoolColumn
 from muster_core.state.nodes import NodeTable
 
-#: Values, or sets of values, that are tried: the fullest ones, and as many of the emptiest.
+#: Number of values, or sets of values, that are tried: this many with the least, and with the most, room.
 _TRIED: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class TopologyDomains:
-    """The values of a gang's label. `held`: where the gang is already, and with how many."""
+    """The values of a gang's topology key. `held`: number of placed members per value."""
 
     topology: Topology
     values: Values
     held: Mapping[int, int]
 
     def shown(self, code: int) -> str:
-        """A value as people read it, with the label."""
+        """The value as `key=value`."""
         return f"{self.topology.key}={self.values.names[code]}"
 
     @property
     def homes(self) -> list[int]:
-        """Where the gang is, most of it first; of equals the first by name."""
+        """Values with placed members, those with the most first, ties by name."""
         return sorted(self.held, key=lambda code: (-self.held[code], self.values.names[code]))
 
 
 def domains(snapshot: Snapshot, topology: Topology, held: Mapping[NodeId, int]) -> TopologyDomains:
-    """The values of a label; `held`: members that are placed, by node."""
+    """Returns the values of the topology key. `held`: number of placed members per node."""
     nodes, found = snapshot.nodes, values(snapshot, topology.key)
     counts: dict[int, int] = {}
     for node, count in held.items():
@@ -69,8 +68,9 @@ def domains(snapshot: Snapshot, topology: Topology, held: Mapping[NodeId, int]) 
 def place_packed(
     snapshot: Snapshot, demands: Sequence[MemberDemand], sort: NodeSort, found: TopologyDomains, work: Work
 ) -> Places | Shortage:
-    """Places for all, with the draft charged; or who is short, with the draft as it was: in the best domain where
-    one is required, else anywhere.
+    """Returns nodes for all members and charges the snapshot, or returns the shortage.
+
+    If one domain is required, the shortage is that of the best domain, else that of all nodes.
     """
     if not demands:
         return Places(())
@@ -88,8 +88,9 @@ def place_packed(
 
 
 def best_domain(snapshot: Snapshot, demands: Sequence[MemberDemand], found: TopologyDomains) -> int | None:
-    """Where the gang is, or else where it may be as a whole: with the most room now, of those that would hold it if
-    they were empty. None = no node has the label.
+    """Returns the domain of the gang, or else the one with the most room among those that could hold it when empty.
+
+    None = no node has the label.
     """
     if found.homes:
         return found.homes[0]
@@ -110,14 +111,14 @@ def best_domain(snapshot: Snapshot, demands: Sequence[MemberDemand], found: Topo
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows of a domain as it is shown; None = all rows, whatever their domain."""
+    """Rows of one domain, and its name. None = all rows."""
 
     rows: BoolColumn | None
     name: str = ""
 
 
 def parts(snapshot: Snapshot, demands: Sequence[MemberDemand], found: TopologyDomains) -> list[Part]:
-    """What is to be filled one after the other by a gang of which not all fit."""
+    """Returns the domains that an incomplete gang fills one after the other."""
     if found.topology.required:
         best = best_domain(snapshot, demands, found)
         return [Part(np.zeros(snapshot.size, dtype=np.bool_)) if best is None else _part(found, best)]
@@ -133,8 +134,9 @@ def _part(found: TopologyDomains, code: int) -> Part:
 def missing_on_empty_domains(
     nodes: NodeTable, members: Sequence[MemberDemand], topology: Topology | None
 ) -> Shortage | None:
-    """What would be short if nobody but `occupied` used these nodes; None if all members fit (semantics 10), in one
-    domain where that is required.
+    """Returns the shortage if only foreign pods (`occupied`) used the nodes. None = all members would fit.
+
+    If one domain is required, they must fit in one domain. See docs/internals/semantics.md, rule 10.
     """
     if topology is None or not topology.required:
         return missing_on_empty_nodes(nodes, members)
@@ -153,14 +155,14 @@ def _try(
 
 
 def _in_one(snapshot: Snapshot, demands: Sequence[MemberDemand], found: TopologyDomains) -> Iterator[tuple[int, ...]]:
-    """Values that may hold all."""
+    """Yields the values that may hold all members."""
     if not found.held:
         known = found.values
         yield from ((code,) for code in known.able(shares_of(snapshot, demands, known), _TRIED))
 
 
 def _in_few(snapshot: Snapshot, demands: Sequence[MemberDemand], found: TopologyDomains) -> Iterator[tuple[int, ...]]:
-    """Sets of values, the small ones first. Of a set the last one is the fullest that does."""
+    """Yields sets of values, small sets first. The last value of a set is the fullest that completes it."""
     room = room_of(snapshot, demands, found.values)
     held = list(found.held)
     if held:

@@ -1,10 +1,10 @@
-"""Candidates for preemption, and filters that a preemption can satisfy.
+"""Candidates for preemption, and filters that preemption can resolve.
 
-Candidates are ordered: pods that did not opt out first, originators last; then lower priority, then members whose
-gang stays complete without them, then smaller and younger pods. For filters that depend on pods on the node, all
-candidates are removed and added back one by one while the pod still fits.
+Candidates are ordered: pods that did not opt out first, originators last; then lower priority, then members whose gang
+stays complete without them, then smaller and younger pods. For filters that depend on pods on the node, all candidates
+are removed and added back one by one while the pod still fits.
 
-Differs: victims go by priority, gang and size too; YuniKorn orders them by opt-out, originator and age alone.
+Differs: victims are also ordered by priority, gang and size; YuniKorn orders them by opt-out, originator and age only.
 """
 
 from __future__ import annotations
@@ -28,21 +28,23 @@ from muster_core.state.request_classes import occupant_of
 from muster_core.state.reservations import PlaceId
 from muster_core.state.scheduler_state import Partition
 
-#: Allocations that one attempt looks at besides all on certain nodes, and at least of each leaf.
+#: Allocations that one attempt evaluates, and the minimum per leaf. Allocations on selected nodes are not limited.
 _MOST: Final = 400
 _LEAST_OF_A_LEAF: Final = 4
 
-#: So many times more are looked at for that, of which some may not go.
+#: This many times more allocations are read, because some of them are not eligible.
 _TRIED: Final = 8
 
-#: How a candidate stands to its gang.
+#: What the gang of a candidate loses: a member it can spare, a member of an incomplete gang, or its completeness.
 _FREE, _LOST, _WHOLE = 0, 1, 2
 _Key = tuple[bool, bool, int, int, int, int, int, float, bool, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One allocation that may go; the lowest `key` first. `cost`: its largest share of the cluster."""
+    """An allocation that may be preempted. The lowest `key` is preempted first. `cost`: its largest share of the
+    cluster.
+    """
 
     app: Application
     allocation: Allocation
@@ -51,38 +53,41 @@ class Candidate:
 
     @property
     def id(self) -> PlaceId:
-        """Which it is, in its partition."""
+        """Identifies it in its partition."""
         return self.app.id, self.allocation.id
 
     @property
     def resources(self) -> Resources:
-        """What it frees."""
+        """Resources that its preemption frees."""
         return self.allocation.spec.resources
 
     @property
     def is_precious(self) -> bool:
-        """Whether it opted out or is its application's first pod."""
+        """Whether it opted out of preemption or is the originator of its application."""
         return self.key[0] or self.key[1]
 
     @property
     def priority(self) -> int:
-        """As its queue and the ask's have it in common."""
+        """Priority as the nearest common queue of victim and request sees it."""
         return self.key[2]
 
     @property
     def breaks_gang(self) -> bool:
-        """Whether a gang that is whole would lose a member."""
+        """Whether a complete gang would lose a required member."""
         return self.key[4] == _WHOLE
 
 
 def victim_leaves(root: Queue, amount: Resources, but: Iterable[QueuePath]) -> list[Queue]:
-    """Leaves inside the fence that use more than their guarantee of something that is asked for (law 5)."""
+    """Returns the leaves below `root` that use more than their guarantee of a requested resource.
+
+    Law 5 of YuniKorn's preemption design: no task is preempted unless its queue is over its guaranteed capacity.
+    """
     spared = frozenset(but)
     return [leaf for leaf in leaves_below(root) if leaf.path not in spared and is_victim_leaf(leaf, amount)]
 
 
 def is_victim_leaf(leaf: Queue, amount: Resources) -> bool:
-    """Whether the leaf does not opt out, and uses more than its guarantee of something that is asked for."""
+    """Whether the leaf allows preemption and uses more than its guarantee of a requested resource."""
     if not leaf.applications or leaf.policies.preemption is PreemptionPolicy.DISABLED:
         return False
     left = remaining(leaf)
@@ -90,7 +95,7 @@ def is_victim_leaf(leaf: Queue, amount: Resources) -> bool:
 
 
 class CandidatePool:
-    """Candidates of certain leaves for asks of `leaf`, each ranked once."""
+    """Candidates in the given leaves for requests of `leaf`. Each allocation is ranked once."""
 
     __slots__ = ("_amount", "_leaf", "_leaves", "_lifts", "_partition", "_priority", "_ranking")
 
@@ -102,12 +107,13 @@ class CandidatePool:
         self._leaf = leaf
         self._priority = priority
         self._amount = amount
-        #: Per leaf the queues through which its priorities are seen, and the highest that may go.
+        #: Per leaf: the queues that adjust its priorities on the way up, and the highest priority that may be
+        #: preempted.
         self._lifts: dict[QueuePath, tuple[list[Queue], int]] = {}
         self._ranking = Ranking(partition)
 
     def sample(self) -> list[Candidate]:
-        """The youngest of each leaf, the first to go first."""
+        """Returns the youngest eligible allocations of each leaf, in the order of preemption."""
         bound = max(_MOST // max(len(self._leaves), 1), _LEAST_OF_A_LEAF)
         found: list[Candidate] = []
         for leaf in self._leaves.values():
@@ -116,13 +122,13 @@ class CandidatePool:
         return sorted(found, key=_key)
 
     def on(self, node: NodeId) -> list[Candidate]:
-        """All that are on a node, the first to go first."""
+        """Returns all candidates on a node, in the order of preemption."""
         apps = self._partition.applications
         there = reversed(self._partition.placed.get(node, {}).values())
         return sorted(self._of((apps[one.spec.application], one) for one in there), key=_key)
 
     def has(self, app: Application, one: Allocation) -> bool:
-        """Whether an allocation may go."""
+        """Whether the allocation may be preempted."""
         return next(self._of([(app, one)]), None) is not None
 
     def _of(self, pairs: Iterable[tuple[Application, Allocation]]) -> Iterator[Candidate]:
@@ -142,21 +148,21 @@ class CandidatePool:
 
 
 def lifted(priority: int, queues: Iterable[Queue]) -> int:
-    """A priority once it came up through these queues, the lowest first (contract 10.4)."""
+    """Returns a priority after the offsets and fences of these queues, the lowest queue first."""
     for queue in queues:
         priority = risen(queue, priority)
     return priority
 
 
 def is_eligible(allocation: Allocation, amount: Resources) -> bool:
-    """Not told to go yet, not bound to its node as a DaemonSet's pod, and of use."""
+    """Whether the allocation is not being released, is not bound to a required node, and has a requested resource."""
     if allocation.releasing is not None or allocation.spec.required_node:
         return False
     return any(map(allocation.spec.resources.__getitem__, amount))
 
 
 def sides(leaf: Queue, other: Queue) -> tuple[list[Queue], list[Queue]]:
-    """The paths of two leaves, up to below the queue that they have in common."""
+    """Returns the paths of two leaves, each up to below their nearest common queue."""
     above = {queue.path for queue in other.path_up()}
     ours = [queue for queue in leaf.path_up() if queue.path not in above]
     above = {queue.path for queue in leaf.path_up()}
@@ -164,7 +170,7 @@ def sides(leaf: Queue, other: Queue) -> tuple[list[Queue], list[Queue]]:
 
 
 class Ranking:
-    """Gives allocations their places in the order, each once; of equal ones the first asked about goes first."""
+    """Creates candidates with their ordering keys. Of equal allocations, the one evaluated first is preempted first."""
 
     __slots__ = ("_census", "_cluster", "_costs", "_known")
 
@@ -175,7 +181,7 @@ class Ranking:
         self._known: dict[PlaceId, Candidate] = {}
 
     def candidate(self, app: Application, allocation: Allocation, seen: int) -> Candidate:
-        """`seen`: its priority as the queue sees it that it has in common with the ask's."""
+        """Returns the candidate. `seen`: its priority as the common queue sees it."""
         known = self._known.get((app.id, allocation.id))
         if known is not None:
             return known
@@ -205,7 +211,7 @@ class Ranking:
 
 
 class _Census:
-    """How many members a gang has left, and how many of each task group it can spare."""
+    """Number of members that a gang has, and how many of each task group it can spare."""
 
     __slots__ = ("_is_broken", "_spare", "size")
 
@@ -219,7 +225,7 @@ class _Census:
         self._spare = {group: left[group] - least.get(group, 0) for group in left}
 
     def tier(self, group: TaskGroup) -> int:
-        """How the next candidate of this group stands to its gang; the first ones are those it can spare."""
+        """Returns what the gang loses with the next candidate of the group. Spare members are counted first."""
         if self._spare.get(group, 0) > 0:
             self._spare[group] -= 1
             return _FREE
@@ -227,7 +233,7 @@ class _Census:
 
 
 def youngest_first(partition: Partition, leaf: Queue) -> Iterator[tuple[Application, Allocation]]:
-    """A leaf's allocations, those of the application that came last first."""
+    """Yields the allocations of a leaf, those of the newest application first."""
     for name in reversed(leaf.applications):
         app = partition.applications[name]
         for allocation in reversed(app.allocations.values()):
@@ -241,8 +247,10 @@ def _key(candidate: Candidate) -> _Key:
 def in_the_way(
     snapshot: Snapshot, shape: RequestShape, node: NodeId, leaving: list[Candidate]
 ) -> list[Candidate] | None:
-    """Those of the candidates on the node, the first to go first, without whom one of the shape may run there, room
-    aside; none where it may already, None where their leaving does not help. The draft is left as it was.
+    """Returns the candidates on the node that must be removed for the filters to allow the shape, ignoring resources.
+
+    The result is empty if the filters already allow it, and None if removing all candidates does not help. The snapshot
+    is unchanged afterwards.
     """
     row = snapshot.nodes.rows.row(node)
     if node_search.allowed(snapshot, shape)[row]:
@@ -263,7 +271,7 @@ def in_the_way(
 
 
 def that_may_go(candidates: list[Candidate], balance: GuaranteeBalance) -> list[Candidate]:
-    """As many of them, the first to go first, as no guarantee forbids."""
+    """Returns the candidates that guarantees allow to preempt together, in their order."""
     found: list[Candidate] = []
     for one in candidates:
         if balance.may_lose(one.app.queue, one.resources):
@@ -275,7 +283,9 @@ def that_may_go(candidates: list[Candidate], balance: GuaranteeBalance) -> list[
 
 
 def may_run_without(snapshot: Snapshot, shape: RequestShape, node: NodeId, victims: list[Candidate]) -> bool:
-    """Whether filters let one of the shape there once these are gone: it may have to be near one of them."""
+    """Whether the filters allow the shape on the node without the victims. The shape may need one of them by pod
+    affinity.
+    """
     for one in victims:
         move(snapshot, one, -1)
     may = bool(node_search.allowed(snapshot, shape)[snapshot.nodes.rows.row(node)])
@@ -285,8 +295,10 @@ def may_run_without(snapshot: Snapshot, shape: RequestShape, node: NodeId, victi
 
 
 def going(partition: Partition, node: NodeId, now_ns: int) -> Resources:
-    """What is about to be freed on a node: of those that were told to go and that no ask takes over from. What was told
-    longer ago than a release may take may never go, so it is no room.
+    """Returns the resources that running releases will free on a node.
+
+    Releases of replaced placeholders do not count. Releases older than the release timeout do not count either, because
+    they may never end.
     """
     since_ns = now_ns - partition.timing.release_timeout_ns
     there = partition.placed.get(node, {}).values()
@@ -295,7 +307,7 @@ def going(partition: Partition, node: NodeId, now_ns: int) -> Resources:
 
 
 def move(snapshot: Snapshot, candidate: Candidate, count: int) -> None:
-    """Suppose that filters see it no more (-1), or again."""
+    """Removes the candidate from the snapshot as filters see it (-1), or adds it back (1)."""
     spec, nodes = candidate.allocation.spec, snapshot.nodes
     tags = nodes.pods_on_nodes.tags.project(spec.tags)
     snapshot.enter(nodes.rows.row(candidate.allocation.node), occupant_of(spec.facts, tags), count)

@@ -1,12 +1,12 @@
-"""Which queues may preempt, and what a queue may lose.
+"""Decides which queues may preempt, and what a queue may lose.
 
-A guarantee covers the complete subtree of its queue. A request uses the guarantee of the nearest queue on its path
-that guarantees a requested resource. Two leaf queues that preempt from each other repeatedly are paused.
+A guarantee covers the complete subtree of its queue. A request uses the guarantee of the nearest queue on its path that
+guarantees a requested resource. Two leaf queues that preempt from each other repeatedly are paused.
 
-Differs: in preemption, what is promised to asks whose victims are still there counts as used, so one guarantee is not
-claimed twice.
+Differs: in preemption, resources reserved for requests whose victims are still being released count as used, so one
+guarantee is not used twice.
 
-Differs: queues that preempt from each other in turns are paused; YuniKorn lets them continue.
+Differs: queues that preempt from each other alternately are paused; YuniKorn lets them continue.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from muster_core.state.scheduler_state import Partition
 
 @dataclass(frozen=True, slots=True)
 class PreemptionFence:
-    """Victims have to be below `root`, and have to free `need` there in addition to what a node lacks."""
+    """Victims must be below `root` and must free `need` there, in addition to what is missing on a node."""
 
     root: Queue
     need: Resources
 
 
 def usage(queue: Queue) -> Resources:
-    """What the queue uses once what goes is gone and what was promised has come."""
+    """Usage of the queue after running releases have ended and node reservations are used."""
     used = queue.allocated
     if queue.preempting:
         used -= queue.preempting
@@ -41,12 +41,12 @@ def usage(queue: Queue) -> Resources:
 
 
 def remaining(queue: Queue) -> Resources:
-    """What is left of a queue when its victims are gone."""
+    """Usage of the queue after its victims have been released."""
     return queue.allocated - queue.preempting if queue.preempting else queue.allocated
 
 
 def is_under_guarantee(leaf: Queue) -> bool:
-    """Whether something asked for there could have a right to preempt; asked often, so it asks little."""
+    """Whether a request in the leaf may be entitled to preempt. A quick check that may be true too often."""
     known: set[str] = set()
     for queue in leaf.path_up():
         used = usage(queue) if queue.guaranteed else NOTHING
@@ -58,7 +58,7 @@ def is_under_guarantee(leaf: Queue) -> bool:
 
 
 def fence(app: Application, amount: Resources) -> PreemptionFence | None:
-    """How far asks for `amount` in all may look for victims; None = they have no right to any."""
+    """Returns where requests for `amount` in total may look for victims. None = they may not preempt."""
     search = _GuaranteeSearch(amount)
     root: Queue | None = None
     for queue in app.queue.path_up():
@@ -75,7 +75,7 @@ def fence(app: Application, amount: Resources) -> PreemptionFence | None:
 
 @dataclass(slots=True)
 class _GuaranteeSearch:
-    """What is found on the way up: resources with a guarantee below, and what has to be freed."""
+    """State of the walk from the leaf to root: resources with a guarantee so far, and what must be freed."""
 
     amount: Resources
     need: dict[str, int] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class _GuaranteeSearch:
     is_refused: bool = False
 
     def meet_maximum(self, queue: Queue, used: Resources, app: Application) -> bool:
-        """Whether the queue has no room for the asks: then room has to be made inside."""
+        """Whether the request exceeds the maximum of the queue. Victims must then be inside the queue."""
         if not queue.max:
             return False
         reserved_quota = queue.reserved_quota - app.gang.quota_reservation if app.gang.granted else queue.reserved_quota
@@ -97,7 +97,7 @@ class _GuaranteeSearch:
         return is_bound
 
     def meet_guarantee(self, queue: Queue, used: Resources, leaf: Queue) -> bool:
-        """Whether the queue would be lifted beyond its guarantee by room that is made outside."""
+        """Whether the request would lift the queue above its guarantee. Victims must then be inside the queue."""
         is_bound = False
         for name, amount in self.amount.items():
             guarantee = queue.guaranteed[name]
@@ -120,8 +120,9 @@ class _GuaranteeSearch:
 
 @dataclass(slots=True)
 class GuaranteeBalance:
-    """What queues would have left if the victims so far went. `path`: queues of the asks that gain `amount`,
-    none where nobody gains.
+    """Tracks what queues lose to the victims selected so far.
+
+    `path`: the queues of the requests that gain `amount`; empty for quota preemption.
     """
 
     root: Queue
@@ -130,7 +131,7 @@ class GuaranteeBalance:
     lost: dict[QueuePath, Resources] = field(default_factory=dict)
 
     def may_lose(self, leaf: Queue, victim: Resources) -> bool:
-        """Whether no queue from the leaf up to the root falls below its guarantee, or further below."""
+        """Whether no queue from the leaf to `root` falls below its guarantee, or further below it."""
         for queue in leaf.path_up():
             if queue.guaranteed and not self._stays(queue, victim):
                 return False
@@ -139,7 +140,7 @@ class GuaranteeBalance:
         return True
 
     def lose(self, leaf: Queue, victim: Resources, times: int = 1) -> None:
-        """Suppose that the victim goes; -1 = that it stays."""
+        """Records that the victim is released; `times` -1 takes it back."""
         for queue in leaf.path_up():
             self.lost[queue.path] = self.lost.get(queue.path, NOTHING).plus(victim, times)
             if queue is self.root:
@@ -160,7 +161,7 @@ class GuaranteeBalance:
 
 
 def leaves_below(root: Queue) -> Iterable[Queue]:
-    """Every leaf of a subtree; no recursion, for trees may be deep."""
+    """Yields every leaf of a subtree. Not recursive, because the tree may be deep."""
     waiting = [root]
     while waiting:
         queue = waiting.pop()
@@ -171,16 +172,16 @@ def leaves_below(root: Queue) -> Iterable[Queue]:
 
 _SECOND: Final = 1_000_000_000
 
-#: A pair that left each other alone for so long starts again.
+#: Two queues that did not preempt from each other for this time are forgotten.
 WINDOW_NS: Final = 600 * _SECOND
 
-#: The first pause, and the longest.
+#: Length of the first pause, and of the longest one.
 _PAUSE_NS: Final = 60 * _SECOND
 _LONGEST_NS: Final = 24 * 3600 * _SECOND
 
 
 def protected_queues(partition: Partition, leaf: QueuePath, now_ns: int) -> list[QueuePath]:
-    """The leaves that nothing is taken from for this one until a pause is over."""
+    """Returns the leaves from which this leaf may not preempt until a pause ends."""
     return [
         both[0] if both[1] == leaf else both[1]
         for both, rivalry in partition.preemptions.thrashing_guards.items()
@@ -189,26 +190,26 @@ def protected_queues(partition: Partition, leaf: QueuePath, now_ns: int) -> list
 
 
 def paused_until(partition: Partition, leaf: QueuePath, now_ns: int) -> int:
-    """When the first pause of the leaf is over; 0 = it has none."""
+    """Returns when the next pause of the leaf ends; 0 = it has none."""
     pauses = (one.paused_until_ns for both, one in partition.preemptions.thrashing_guards.items() if leaf in both)
     return min((until_ns for until_ns in pauses if until_ns > now_ns), default=0)
 
 
 def is_thrashing(partition: Partition, leaf: QueuePath, victim: QueuePath, now_ns: int) -> ThrashingGuard | None:
-    """The rivalry that would go round once more if the leaf took from the other; None = it would not."""
+    """Returns the guard of two leaves if another preemption would be the next round of thrashing, else None."""
     rivalry = partition.preemptions.thrashing_guards.get(pair(leaf, victim))
     if rivalry is None or is_over(rivalry, now_ns) or rivalry.taker == leaf or not rivalry.rounds:
         return None
-    # After a pause one is let through: the world may be another by then.
+    # After a pause one preemption is allowed, because the state may have changed.
     return rivalry if rivalry.since_ns >= rivalry.paused_until_ns else None
 
 
 def is_over(rivalry: ThrashingGuard, now_ns: int) -> bool:
-    """Whether they left each other alone for long enough to forget it."""
+    """Whether the two leaves have not preempted from each other for long enough to forget the guard."""
     quiet_since = max(rivalry.since_ns, rivalry.paused_until_ns)
     return now_ns - quiet_since > max(WINDOW_NS, 2 * pause_ns(rivalry.pauses))
 
 
 def pause_ns(pauses: int) -> int:
-    """How long the next pause is after so many."""
+    """Returns the length of the next pause after this number of pauses."""
     return min(_PAUSE_NS << min(pauses, 20), _LONGEST_NS)

@@ -1,13 +1,13 @@
-"""Victims for requests of queues below their guarantee, for DaemonSet pods and for lowered quotas.
+"""Selects victims for requests of queues below their guarantee, for DaemonSet pods and for lowered quotas.
 
 For a gang, resources for every incomplete member are found, or no victim is selected. A DaemonSet pod may preempt on
 its node regardless of guarantees. Usage above a lowered maximum is divided among the child queues in proportion to
 their usage above their guarantees.
 
-Differs: a pod that requires a node takes nothing from its own application; YuniKorn does.
+Differs: a pod that requires a node never preempts pods of its own application; YuniKorn does.
 
-Differs: for a lowered maximum a victim larger than what is over goes too, if nothing smaller is left; YuniKorn stays
-over the maximum then.
+Differs: for a lowered maximum, a victim larger than the excess is selected if there is no smaller one; YuniKorn then
+stays above the maximum.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ from muster_core.state.queues import Queue
 from muster_core.state.reservations import PlaceId
 from muster_core.state.scheduler_state import Partition
 
-#: The words of YuniKorn's allocation log (contract 4.1).
+#: Texts of YuniKorn's allocation log.
 NO_RIGHT: Final = "Preemption queue guarantees check failed"
 NO_HELP: Final = "Preemption does not help"
 TOO_SHORT: Final = "Preemption helped but short of resources"
 EXHAUSTED: Final = "Preemption max attempts exhausted"
 
-#: Nodes that one attempt looks at, and at least for each member of a gang.
+#: Nodes that one attempt evaluates, and the minimum per member of a gang.
 _MOST_NODES: Final = 24
 _LEAST_NODES: Final = 4
 
-#: Of them, those that have to be cleared of somebody for more than room.
+#: Of these, nodes where victims are needed for filters and not only for resources.
 _MOST_CLEARED: Final = 4
 
 
 def guarantee_refusal(partition: Partition, app: Application, asks: list[Ask]) -> str:
-    """Return why no victims are searched for: too many members, or no right to any; empty = a search may help.
+    """Returns why no victims are searched: too many members, or no entitlement. Empty = a search may help.
 
-    Costs nothing that grows with the number of members an ask is for.
+    The cost does not grow with the number of members of a request.
     """
     if sum(map(_places, asks)) > MEMBERS_PER_PREEMPTION:
         return EXHAUSTED
@@ -72,20 +72,21 @@ def guarantee_refusal(partition: Partition, app: Application, asks: list[Ask]) -
 
 
 def asked(asks: list[Ask]) -> Resources:
-    """What is asked for in all."""
+    """Total of the requested resources."""
     return sum((ask.spec.resources.times(_places(ask)) for ask in asks), NOTHING)
 
 
 def _places(ask: Ask) -> int:
-    """How many members an ask is for, before it is split; for all others one place at a time is made room for."""
+    """Number of members of a virtual placeholder request that is not split yet; 1 for all others."""
     return ask.left if ask.spec.is_virtual else 1
 
 
 def plan_for_guarantee(
     partition: Partition, app: Application, asks: list[Ask], spared: Iterable[QueuePath], now_ns: int
 ) -> Preemption | str:
-    """Who has to go so that all of the asks have their places, and where those are; or why it cannot be done.
-    `spared`: leaves that nothing is taken from.
+    """Selects victims so that all requests get a node. Returns the decision, or why preemption does not help.
+
+    `spared`: leaves without victims.
     """
     refused = guarantee_refusal(partition, app, asks)
     amount = asked(asks)
@@ -110,13 +111,15 @@ def plan_for_guarantee(
     if not search.free_elsewhere(bound.need):
         return TOO_SHORT
     if not search.chosen:
-        return NO_HELP  # it waits for nobody: what goes already makes room
+        return NO_HELP  # releases that are already running make enough room
     return Preemption(partition.id, app.id, tuple(places), tuple(search.chosen))
 
 
 def _draft(partition: Partition, asks: list[Ask]) -> Snapshot:
-    """The schedulable nodes, with what is held for these asks, and what an ask that preempts need not leave alone.
-    Those whom others went for are as good as there.
+    """Returns a snapshot of the schedulable nodes for requests that preempt.
+
+    Node reservations do not count, except those for other requests that preempted or that require their node. Pods of
+    these requests are planned on their nodes.
     """
     own = {(ask.spec.application, ask.spec.key) for ask in asks}
     snapshot = Snapshot(partition.nodes)
@@ -133,7 +136,7 @@ def _draft(partition: Partition, asks: list[Ask]) -> Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class _Solution:
-    """Victims on one node. The least loss has the lowest `key`."""
+    """Victims on one node. The lowest `key` is the best."""
 
     key: tuple[int, int, int, int, float, int]
     node: NodeId
@@ -142,7 +145,7 @@ class _Solution:
 
 @dataclass(slots=True)
 class _VictimSearch:
-    """What is found for the asks so far."""
+    """State of the search over all requests."""
 
     partition: Partition
     snapshot: Snapshot
@@ -154,7 +157,7 @@ class _VictimSearch:
     freed_some: bool = False
 
     def place(self, ask: Ask, at_most: int) -> NodeId | None:
-        """The node for one ask, as it is or with victims, which are chosen; None = there is none."""
+        """Returns the node for one request and selects the victims there, if any. None = no node."""
         shape = shape_of(ask.kind)
         spots = node_search.place(self.snapshot, shape, 1, self.partition.config.node_sort)
         if spots:
@@ -169,7 +172,7 @@ class _VictimSearch:
         return best.node
 
     def free_elsewhere(self, need: Resources) -> bool:
-        """Choose more victims, on any node, until the queues have room too."""
+        """Selects further victims on any node until the queues have enough quota too."""
         lacking = positive(need - sum((victim.resources for victim in self.chosen.values()), NOTHING))
         if not lacking:
             return True
@@ -180,7 +183,9 @@ class _VictimSearch:
         return more is not None
 
     def _nodes(self, shape: RequestShape, at_most: int) -> list[NodeId]:
-        """Nodes with candidates that are left, where the ask may run, or might, and that are large enough for it."""
+        """Returns nodes with candidates that are large enough and whose filters allow the request, or may after
+        preemption.
+        """
         allowed = node_search.allowed(self.snapshot, shape)
         may_help = allowed | node_search.resolvable(self.snapshot, shape)
         nodes = self.snapshot.nodes
@@ -224,7 +229,7 @@ class _VictimSearch:
     def _more(
         self, node: NodeId, shape: RequestShape, candidates: list[Candidate], victims: list[Candidate]
     ) -> list[Candidate] | None:
-        """Those who make the room that is lacking once the victims are gone; None = they do not."""
+        """Returns the candidates that free the missing resources in addition to the victims. None = not enough."""
         room = {
             name: column.item(self._row(node))
             for name in shape.resources
@@ -252,8 +257,9 @@ class _VictimSearch:
 def fewest(
     candidates: list[Candidate], lacking: Resources, balance: GuaranteeBalance, *, enough: bool = True
 ) -> list[Candidate] | None:
-    """The first candidates that free what lacks and leave every guarantee alone, less those that need not go
-    after all; None = they free too little, if it has to be `enough`. `balance` is left as it was.
+    """Returns the first candidates that free the missing resources within all guarantees, without unneeded ones.
+
+    None = they free too little; without `enough` they are returned anyway. `balance` is unchanged afterwards.
     """
     victims: list[Candidate] = []
     rest = lacking
@@ -271,7 +277,7 @@ def fewest(
 
 
 def _without_idle(victims: list[Candidate], lacking: Resources) -> list[Candidate]:
-    """Spare those, the last in order first, without whom it is enough."""
+    """Removes victims that are not needed, the last in order first."""
     freed = sum((victim.resources for victim in victims), NOTHING)
     kept: list[Candidate] = []
     for victim in reversed(victims):
@@ -287,15 +293,15 @@ def positive(amounts: Resources) -> Resources:
     return Resources({name: amount for name, amount in amounts.items() if amount > 0})
 
 
-#: The words of YuniKorn's allocation log (contract 4.1).
+#: Text of YuniKorn's allocation log.
 NO_HELP_ON_NODE: Final = "No fit on required node, preemption does not help"
 
 
 def plan_for_required_node(partition: Partition, app: Application, ask: Ask, now_ns: int) -> Preemption | str:
-    """Who has to go from the node, or why that would not help."""
+    """Selects victims on the required node of a DaemonSet pod. Returns the decision, or why there is none."""
     node, asked = ask.spec.required_node, ask.spec.resources
     if node not in partition.nodes or quota.quota_refusal(partition, app, asked) is not None:
-        return NO_HELP_ON_NODE  # queues and limits bind it as any other ask
+        return NO_HELP_ON_NODE  # quotas and limits apply to it like to any other request
     snapshot, shape = Snapshot(partition.nodes), shape_of(ask.kind)
     lift(partition, snapshot, ask.kind, 1)
     own = partition.reservations.by_ask.get((app.id, ask.spec.key))
@@ -321,7 +327,7 @@ def plan_for_required_node(partition: Partition, app: Application, ask: Ask, now
 
 
 def _candidates(partition: Partition, app: Application, ask: Ask) -> list[Candidate]:
-    """Those on its node that may go for it, the first to go first."""
+    """Returns the allocations on the node that may be preempted for the request, in the order of preemption."""
     there = list(reversed(partition.placed.get(ask.spec.required_node, {}).values()))
     ranking = Ranking(partition)
     pairs = ((partition.applications[one.spec.application], one) for one in there)
@@ -340,20 +346,20 @@ def _node_victim_order(candidate: Candidate) -> tuple[bool, bool, int, bool, int
     return spec.originator, opted_out, spec.priority, not spec.is_virtual, since, candidate.cost, candidate.key[-1]
 
 
-#: At least so many allocations of each leaf are looked at.
+#: Minimum number of allocations that are evaluated per leaf.
 _LEAST_OF_A_LEAF: Final = 16
 
-#: So many times more are looked at for that, of which some may not go.
+#: This many times more allocations are read, because some of them are not eligible.
 _TRIED: Final = 8
 
 
 def excess(queue: Queue) -> Resources:
-    """By how much the queue is over its maximum once what is being released is gone."""
+    """Returns the usage above the maximum after running releases have ended."""
     return queue.max.excess(remaining(queue))
 
 
 def plan_for_quota(partition: Partition, queue: Queue) -> QuotaPreemption | None:
-    """Who has to go; None = nothing is over, or nobody may."""
+    """Selects victims for a queue above its maximum. None = it is not above it, or there are no victims."""
     over = excess(queue)
     if not over:
         return None
@@ -372,7 +378,7 @@ def plan_for_quota(partition: Partition, queue: Queue) -> QuotaPreemption | None
 
 
 def _shares(root: Queue, over: Resources) -> list[tuple[Queue, Resources]]:
-    """What each leaf below is to give."""
+    """Returns the amount that each leaf below has to release."""
     found: list[tuple[Queue, Resources]] = []
     waiting = [(root, over)]
     while waiting:
@@ -398,7 +404,7 @@ def _take(
     chosen: dict[PlaceId, Candidate],
     at_most: int,
 ) -> Resources:
-    """Choose victims of one leaf until it gave the amount, or as much of it as it can; returns what they free."""
+    """Selects victims in one leaf that free the amount, or as much of it as possible. Returns what they free."""
     ranking = Ranking(partition)
     found = (
         ranking.candidate(app, one, one.spec.priority)

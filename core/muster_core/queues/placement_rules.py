@@ -1,4 +1,4 @@
-"""Placement rules: which queue an application goes to."""
+"""Placement rules: select the queue of an application. Called when an application is added."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from muster_core.state.users import ANYONE
 
 
 def may_submit(queue: Queue, user: str, groups: Sequence[str] | None) -> bool | None:
-    """Whether any list from this queue up to the root allows the user; None = that depends on groups not known."""
+    """Whether a submit or admin ACL from this queue to root allows the user. None = it depends on unknown groups."""
     lists = [found for above in queue.path_up() for found in (above.submit_acl, above.admin_acl)]
     if any(found.allows(user, groups or ()) for found in lists):
         return True
@@ -25,7 +25,7 @@ def may_submit(queue: Queue, user: str, groups: Sequence[str] | None) -> bool | 
 
 
 def admits(found: RuleFilter | None, user: str, groups: Sequence[str] | None) -> bool | None:
-    """Whether the rule is to be asked for this user; None = that depends on groups that are not known."""
+    """Whether the filter of a rule admits the user. None = it depends on unknown groups."""
     if found is None:
         return True
     matched = _matches(found, user, groups)
@@ -58,16 +58,16 @@ _IN_RECOVERY: Final = f"{RECOVERY}."
 _PART: Final = re.compile(r"[a-z0-9_:#/@-]{1,64}")
 _MOST_LEVELS: Final = 32
 
-#: Stands for a dot in a name that is one queue, not a path.
+#: Replaces a dot in a name that is one queue name and not a path.
 _DOT: Final = "_dot_"
 
-#: Where no rule is configured.
+#: Used if no rule is configured.
 _IMPLICIT: Final = (PlacementRule("provided"),)
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The leaf, and the queues to make for it from the top down (it comes last), if any."""
+    """The leaf, and the queues to create for it from the top down, ending with the leaf itself."""
 
     path: QueuePath
     create: tuple[QueuePath, ...] = ()
@@ -75,7 +75,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class GroupsNeeded:
-    """The queue depends on the groups of the user, which are not known; `reader`: what reads them."""
+    """The queue depends on the unknown groups of the user. `reader`: the setting that reads them."""
 
     reader: str
 
@@ -88,8 +88,10 @@ class _NoMatch:
 def choose_queue(
     tree: QueueTree, rules: Sequence[PlacementRule], application: ApplicationSpec
 ) -> Chosen | GroupsNeeded | str:
-    """The queue of an application, or the reason why no rule has one; a forced one always has one (semantics 19)
-    once the groups that a rule or an access list on its way reads are known.
+    """Returns the queue of an application, or the reason why no rule selects one.
+
+    Returns `GroupsNeeded` while a rule or an access list depends on unknown groups. A forced application always gets a
+    queue; if no rule selects one, it is the recovery queue.
     """
     whys = []
     for rule in rules or _IMPLICIT:
@@ -108,12 +110,13 @@ def choose_queue(
 
 
 def recovery_queue(tree: QueueTree) -> Chosen:
-    """The queue of applications that run already and have no other; it is made when it is needed."""
+    """Returns the queue for recovered applications that no rule places. It is created if it is missing."""
     return Chosen(RECOVERY, () if tree.get(RECOVERY) else (RECOVERY,))
 
 
 def group_limit_on(queue: Queue) -> str:
-    """What reads the groups of the users of the queue beside rules and access lists; empty = nothing does.
+    """Returns the limit of the queue or its ancestors that reads the groups of users; empty = none.
+
     A limit of the group "*" alone applies to all users, independent of their groups.
     """
     for above in queue.path_up():
@@ -137,7 +140,7 @@ def _ask(tree: QueueTree, rule: PlacementRule, application: ApplicationSpec) -> 
 
 
 def _path(tree: QueueTree, rule: PlacementRule, application: ApplicationSpec) -> QueuePath | GroupsNeeded | _NoMatch:
-    """The path a rule names, made from its parent rule where it has one; unchecked against the tree."""
+    """Returns the path that a rule selects, below its parent rule if it has one. The queue tree is not checked."""
     is_admitted = admits(rule.filter, application.user, _known_groups(application))
     if is_admitted is None:
         return GroupsNeeded(f"the filter of placement rule {rule.name} names groups")
@@ -181,7 +184,7 @@ def _fixed(rule: PlacementRule, application: ApplicationSpec) -> str:
     return rule.value
 
 
-#: What each rule reads, and what to say where that is nothing.
+#: The property that each rule reads, and the reason if it is empty.
 _RULES: Final[dict[str, tuple[Callable[[PlacementRule, ApplicationSpec], str], str]]] = {
     "provided": (_provided, "the application names no queue"),
     "user": (_user, "the application has no user"),
@@ -228,7 +231,7 @@ def _usable(
 
 
 def _closed(queue: Queue) -> str:
-    """Why an existing queue takes no application; empty = it does."""
+    """Returns why an existing queue accepts no applications; empty = it accepts them."""
     if not queue.is_leaf:
         return f"queue {queue.path} is a parent queue and runs no application"
     if queue.draining:
@@ -239,7 +242,7 @@ def _closed(queue: Queue) -> str:
 
 
 def _closed_to_children(queue: Queue, path: QueuePath) -> str:
-    """Why no queue can be made below an existing one on the way to `path`; empty = it can."""
+    """Returns why no queue can be created below an existing one on the way to `path`; empty = it can."""
     if queue.is_leaf:
         return f"queue {path} would lie below the leaf {queue.path}"
     if queue.draining:

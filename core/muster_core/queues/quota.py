@@ -1,8 +1,9 @@
-"""Available quota of queues, users and groups for an application, and the fairness between queues.
+"""Available quota of queues, users and groups for an application, and the fairness quantum between queues.
 
-The headroom of a queue is its maximum minus what is allocated, reserved for gangs, or kept for requests whose victims
-are being released. The headroom of a path is the smallest of its queues, per resource. The limits of a queue for the
-user and group of the application apply in the same way.
+The headroom of a queue is its maximum minus what is allocated, reserved for gangs, or reserved for requests whose
+victims are being released. The headroom of a path is the minimum of its queues, per resource. The limits of a queue for
+the user and group of the application apply in the same way. Amounts are integers in the units of
+`muster_core.model.resources`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from muster_core.state.users import Account, LimitSubject, LimitSubjectKind
 
 @dataclass(frozen=True, slots=True)
 class QuotaBound:
-    """A maximum that binds an application, and what is taken of it."""
+    """A maximum that applies to an application, and the usage that counts towards it."""
 
     holder: LimitSubject
     max: Limit
@@ -37,14 +38,14 @@ class QuotaBound:
 
 @dataclass(frozen=True, slots=True)
 class QuotaRefusal:
-    """Whose maximum is in the way, and the "no" for people."""
+    """The quota that an application exceeds, as a wake-up condition and as a reason for users."""
 
     blocking_reason: QuotaExceeded
     why: UnschedulableReason
 
 
 def bounds(partition: Partition, app: Application) -> Iterator[QuotaBound]:
-    """All that bind it: user and group first, as behaviour C.3 asks them, then the queues, leaf first."""
+    """Yields all maximums that apply: user and group first, then the queues from the leaf to root, as in YuniKorn."""
     for holder, limit, account in partition.users.limits(app):
         if limit.max:
             yield QuotaBound(holder, limit.max, account)
@@ -54,9 +55,11 @@ def bounds(partition: Partition, app: Application) -> Iterator[QuotaBound]:
 
 
 def room(partition: Partition, app: Application, back: Resources = NOTHING, given: Resources = NOTHING) -> Limit:
-    """What the application may still take; its own pledge is its own to use, and so is what of the room that is
-    held for asks is meant: `back`, or all that is held for a gang that reserves. `given`: what this plan used of
-    such room; queues counted it before, users and groups did not.
+    """Returns what the application may still allocate.
+
+    Its own quota reservation is available to it. `back`: the part of the resources reserved for requests that is
+    available to it; all of its own for a gang that reserves. `given`: what this plan has used of `back`. Queues already
+    count it as used, users and groups do not.
     """
     left = UNLIMITED
     if app.is_reserving:
@@ -74,8 +77,9 @@ def quota_refusal(
     planned: Resources = NOTHING,
     given: Resources = NOTHING,
 ) -> QuotaRefusal | None:
-    """Who has too little for `wanted` in addition to what is `planned` already, of what, and how much; None = nobody.
-    `given` is planned too, where users and groups are asked.
+    """Returns the first maximum that `wanted` exceeds in addition to the `planned` resources. None = all fit.
+
+    `given`: also planned, but only counted for users and groups.
     """
     back = app.node_reserved if app.is_reserving else NOTHING
     for bound in bounds(partition, app):
@@ -90,7 +94,7 @@ def quota_refusal(
 
 
 def is_beyond_limits(partition: Partition, app: Application, wanted: Resources) -> bool:
-    """Whether a limit of its user or group leaves the application too little: nobody goes for that (contract 10.1)."""
+    """Whether a user or group limit is too low for the request. Preemption never helps against such a limit."""
     refused = quota_refusal(partition, app, wanted)
     return refused is not None and refused.why.lack is ReasonKind.USER_QUOTA
 
@@ -113,7 +117,7 @@ def _quota_reason(bound: QuotaBound, left: Limit, wanted: Resources, name: str) 
 
 
 def left_of(bound: QuotaBound, app: Application, back: Resources) -> Limit:
-    """What the application may still take of one maximum; `back`: of the room held for asks, what is its own."""
+    """Returns what the application may still use of one maximum. `back`: its own part of the reserved resources."""
     holder = bound.taken
     taken = holder.allocated
     if holder.reserved_quota:
@@ -127,12 +131,15 @@ def left_of(bound: QuotaBound, app: Application, back: Resources) -> Limit:
     return bound.max.room(taken)
 
 
-#: A queue's path and its maximum.
+#: Path and maximum of a queue.
 ConfiguredBound = tuple[QueuePath, Limit]
 
 
 def gang_blocking_reason(spec: ApplicationSpec, order: ApplicationOrder, path: Iterable[ConfiguredBound]) -> str:
-    """Why a leaf of that order, with these maximums from it up, never holds the gang; empty = it may."""
+    """Returns why a leaf with this order and these maximums, from the leaf to root, can never hold the gang.
+
+    Empty = the gang may fit.
+    """
     bounds = tuple(path)
     if order is ApplicationOrder.FAIR:
         return (
@@ -143,9 +150,9 @@ def gang_blocking_reason(spec: ApplicationSpec, order: ApplicationOrder, path: I
 
 
 def gang_refusal(partition: Partition, app: Application) -> QuotaRefusal | None:
-    """Why the gang can never be reserved under the present queues and limits; None = it may be.
+    """Returns why the gang can never be reserved with the present queues and limits. None = it may be.
 
-    A leaf that became a fair one while the gang was there reserves for it like any other.
+    A leaf that was changed to fair ordering while the gang exists does not refuse it.
     """
     if reason := _over_quota(app.spec.placeholder_ask, configured_bounds(app.queue)):
         holder = LimitSubject(LimitSubjectKind.QUEUE, "", app.queue.path)
@@ -167,7 +174,7 @@ def gang_refusal(partition: Partition, app: Application) -> QuotaRefusal | None:
 
 
 def configured_bounds(queue: Queue) -> Iterable[ConfiguredBound]:
-    """The maximums from this queue up."""
+    """Returns paths and maximums from this queue to root."""
     return ((above.path, above.max) for above in queue.path_up())
 
 
@@ -197,7 +204,7 @@ _WAITING = (ApplicationState.NEW, ApplicationState.ACCEPTED)
 
 @dataclass(frozen=True, slots=True)
 class StartRefusal:
-    """Whose limit keeps the application from starting; `detail`: how that is noted (contract 6.1)."""
+    """The limit that prevents the application from starting. `detail`: how the event of the REST API records it."""
 
     blocking_reason: MaxApplicationsReached
     why: UnschedulableReason
@@ -205,7 +212,7 @@ class StartRefusal:
 
 
 def start_refusal(partition: Partition, app: Application) -> StartRefusal | None:
-    """What keeps the application from starting; None = it may, or it has."""
+    """Returns what prevents the application from starting. None = it may start, or already has."""
     for holder, most, taken in full_limits(partition, app):
         if holder.kind is LimitSubjectKind.QUEUE:
             text, detail = (
@@ -222,10 +229,10 @@ def start_refusal(partition: Partition, app: Application) -> StartRefusal | None
 
 
 def full_limits(partition: Partition, app: Application) -> Iterator[tuple[LimitSubject, int, int]]:
-    """Queues, users and groups without a free slot for the application, with `maxapplications` and the slots taken.
+    """Yields queues, users and groups without a free application slot, with `maxapplications` and the used slots.
 
-    A gang that takes over a slot is counted before the gang that loses it has gone. So one that holds nothing yet needs
-    a slot that none of those uses who hold something.
+    A gang that takes over a slot is counted before the losing gang has released it. Therefore a gang without
+    allocations needs a slot that no application with allocations uses.
     """
     if app.state not in _WAITING or (app.counted and app.allocations):
         return
@@ -244,7 +251,7 @@ def full_limits(partition: Partition, app: Application) -> Iterator[tuple[LimitS
 
 
 def _promised_slots(partition: Partition, app: Application, holder: LimitSubject) -> int:
-    """Slots that keep the application from starting no more than its own does: only promised, as its own is."""
+    """Number of slots that are only promised, if the application itself has only a promised slot; else 0."""
     if not app.counted:
         return 0
     gangs = map(partition.applications.get, partition.contention.holding)
@@ -254,12 +261,12 @@ def _promised_slots(partition: Partition, app: Application, holder: LimitSubject
 
 
 def has_only_promised_slot(app: Application) -> bool:
-    """Whether it is counted and holds nothing yet."""
+    """Whether the application has a slot but no allocation yet."""
     return app.counted and not app.allocations and app.state in _WAITING
 
 
 def _counts_in(partition: Partition, app: Application, holder: LimitSubject) -> bool:
-    """Whether the application is one of the queue's, user's or group's."""
+    """Whether the application counts towards the limit of this queue, user or group."""
     match holder.kind:
         case LimitSubjectKind.USER if app.spec.user != holder.name:
             return False
@@ -272,14 +279,16 @@ def _applications(number: int) -> str:
     return f"{number} application" if number == 1 else f"{number} applications"
 
 
-#: How far a turn may run ahead of the next in order, as a part of what is due. Less means more turns, each
-#: with a plan of its own; more is seen where guarantees are small.
+#: How far a scheduling attempt may exceed the share of the next queue, as a fraction of what is due. A smaller value
+#: means more attempts with a plan each. With a larger value the unfairness becomes visible for small guarantees.
 AHEAD: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class CompetingQueue:
-    """The next in order beside one that has its turn: `used` by the latter so far, of `due`; `share` is the rival's."""
+    """The next queue in order after the one being scheduled, which has used `used` of `due`. `share`: of the
+    competitor.
+    """
 
     used: Callable[[], Resources]
     due: Callable[[str], int]
@@ -288,12 +297,12 @@ class CompetingQueue:
 
 @dataclass(frozen=True, slots=True)
 class FairnessQuantum:
-    """All rivals of a turn, on every level."""
+    """The competing queues on all levels of a path."""
 
     rivals: tuple[CompetingQueue, ...] = ()
 
     def count(self, each: Resources, at_most: int, planned: Resources = NOTHING) -> int:
-        """How many of `each` may be given, in addition to what is `planned`, before a rival is due."""
+        """Returns how many allocations of `each` may follow the `planned` ones before a competing queue is due."""
         count = at_most
         if at_most <= 1 and not planned:
             return at_most
@@ -307,7 +316,7 @@ class FairnessQuantum:
         return max(count, 0 if planned else min(at_most, 1))
 
     def is_over(self) -> bool:
-        """Whether a rival is due."""
+        """Whether a competing queue is due."""
         return any(
             amount > (rival.share + AHEAD) * rival.due(name)
             for rival in self.rivals
@@ -319,19 +328,19 @@ FREELY: Final = FairnessQuantum()
 
 
 def quantum_of(partition: Partition, leaf: Queue) -> FairnessQuantum:
-    """How much the leaf of the next attempt may get before another is due, on any level of its path."""
+    """Returns how much the leaf may allocate before another queue is due on any level of its path."""
     rivals = [rival for queue in leaf.path_up() if (rival := _rival(partition, queue)) is not None]
     return FairnessQuantum(tuple(rivals)) if rivals else FREELY
 
 
 def _rival(partition: Partition, queue: Queue) -> CompetingQueue | None:
-    """The next in order beside the queue, which is the first of its parent."""
+    """Returns the second queue in the order of the parent. The queue itself is the first."""
     parent = queue.parent
     other = partition.scheduling.second_queue(parent) if parent is not None else None
     if parent is None or other is None:
         return None
     if parent.policies.sorts_by_priority and other.shown != queue.shown:
-        return None  # of a lower priority: it waits for as long as there is anything
+        return None  # a queue with a lower priority waits until this one has no requests
     return CompetingQueue(
         lambda: queue.allocated,
         lambda name: ordering.due(partition, queue, name),

@@ -1,7 +1,7 @@
-"""Views of applications, requests and allocations.
+"""Views of applications, requests and allocations as JSON objects of the REST interface.
 
-Differs: `allocationLog` has what came of attempts to preempt and the one reason for which an ask waits now (count 1),
-not all that it ever met; the past is in the events.
+Differs: `allocationLog` has the results of preemption attempts and the one present reason for which a request waits
+(count 1), not every reason that it ever had. Earlier reasons are in the events.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _UNITS: Final = ((3600 * _SECOND, "h"), (60 * _SECOND, "m"))
 
 
 def amounts(found: Resources | Limit) -> dict[str, int]:
-    """Amounts or bounds by name."""
+    """Amounts or limits by resource name."""
     return dict(sorted(found.items()))
 
 
 def percents(used: Resources, whole: Resources | Limit) -> dict[str, int]:
-    """How much of the whole is used, of every resource that it has."""
+    """Used share in percent of every resource in `whole`."""
     return {name: used[name] * _PERCENT // amount for name, amount in sorted(whole.items()) if amount > 0}
 
 
 def span(nanoseconds: int) -> str:
-    """A duration as Go writes it: `30s`, `1m30s`, `1h0m0s`."""
+    """Formats a duration like Go: `30s`, `1m30s`, `1h0m0s`."""
     if nanoseconds % _SECOND:
         return f"{nanoseconds / _SECOND:g}s"
     text, rest = "", nanoseconds
@@ -51,7 +51,7 @@ _MILLISECOND: Final = 1_000_000
 
 
 def application(app: Application, partition: Partition, now_ns: int) -> schemas.ApplicationInfo:
-    """One application, live or ended."""
+    """Returns one application, live or ended."""
     spec, gang = app.spec, app.gang
     held = [f"{hold.node}|{hold.key}" for hold in partition.reservations.of(app.id)]
     return schemas.ApplicationInfo(
@@ -87,13 +87,13 @@ def application(app: Application, partition: Partition, now_ns: int) -> schemas.
 
 
 def all_of(apps: Iterable[Application], partition: Partition, now_ns: int) -> Iterator[schemas.ApplicationInfo]:
-    """Each of them, one at a time."""
+    """Yields the applications one at a time."""
     for app in list(apps):
         yield application(app, partition, now_ns)
 
 
 def ask(app: Application, item: Ask, log: list[schemas.LogEntry]) -> schemas.AskInfo:
-    """One ask that waits, or is parked behind a placeholder that goes."""
+    """Returns one request that waits, including one that waits for a placeholder to be released."""
     spec, replacement = item.spec, item.replacement
     return schemas.AskInfo(
         allocationKey=spec.key,
@@ -121,7 +121,7 @@ def ask(app: Application, item: Ask, log: list[schemas.LogEntry]) -> schemas.Ask
 
 
 def allocation(item: Allocation, partition: Partition) -> schemas.AllocationInfo:
-    """One allocation of an application."""
+    """Returns one allocation of an application."""
     spec = item.spec
     app = partition.applications.get(spec.application)
     return schemas.AllocationInfo(
@@ -148,7 +148,7 @@ def allocation(item: Allocation, partition: Partition) -> schemas.AllocationInfo
 
 
 def line(leaf: Queue, partition: Partition) -> list[schemas.Waiting]:
-    """Who waits in a leaf, who is tried first comes first."""
+    """Returns the waiting applications of a leaf in scheduling order."""
     blockers = leaf.blockers
     return [
         schemas.Waiting(
@@ -167,7 +167,7 @@ def line(leaf: Queue, partition: Partition) -> list[schemas.Waiting]:
 
 
 def with_state(partition: Partition, state: str) -> list[Application]:
-    """`active`, `rejected` or `completed` (which is ended, in whatever way but rejected)."""
+    """Returns the applications that are `active`, `rejected` or `completed`; `completed` includes failed ones."""
     if state == "active":
         return list(partition.applications.values())
     wants_rejected = state == "rejected"
@@ -188,7 +188,7 @@ def _groups(app: Application) -> list[schemas.TaskGroupInfo]:
 
 
 def _reasons(app: Application, item: Ask, now_ns: int) -> list[schemas.LogEntry]:
-    """What came of attempts to preempt, oldest first, and why the ask still waits, as the last try found."""
+    """Returns the results of preemption attempts, oldest first, and the reason found by the last scheduling attempt."""
     log = [
         schemas.LogEntry(message=words, lastOccurrence=at_ns, count=times)
         for words, (times, at_ns) in (item.attempts or {}).items()

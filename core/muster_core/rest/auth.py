@@ -1,7 +1,7 @@
-"""Authentication and authorization of requests, and TLS.
+"""Authentication and authorization of REST requests, and TLS.
 
-Differs: YuniKorn lets everybody read and dump. Here reads are open unless
-they are closed by a setting; what dumps or changes the state wants a token.
+Differs: YuniKorn allows everyone to read and to dump the state. Here reads are open unless a setting closes them;
+requests that dump or change the state require a token.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServerTls:
-    """Both files in PEM."""
+    """Certificate and key files in PEM format."""
 
     certificate: Path
     key: Path
 
 
 class ServerContext:
-    """`context` is for new connections, whatever certificate it holds then. Raises OSError, ssl.SSLError."""
+    """TLS context of the server. New connections use the current certificate. Raises OSError, ssl.SSLError."""
 
     def __init__(self, files: ServerTls) -> None:
         self._files = files
@@ -48,7 +48,7 @@ class ServerContext:
         self.context.load_cert_chain(files.certificate, files.key)
 
     def renew(self) -> bool:
-        """Take other files in force; files that do not go together are told and the old ones kept."""
+        """Loads changed files. If the new files are invalid, logs a warning and keeps the previous certificate."""
         try:
             seen = self._stamps()
             if seen == self._seen:
@@ -69,18 +69,18 @@ class ServerContext:
         return tuple((stat.st_mtime_ns, stat.st_ino) for stat in stats)
 
 
-#: Shorter ones can be guessed.
+#: Shorter tokens are too easy to guess.
 LEAST_CHARACTERS: Final = 16
 
 
 class TokenFile:
-    """Knows the token that the file holds now. Says it nowhere."""
+    """Reads the token from a file at each use. The token is never logged."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def problem(self) -> str:
-        """Why the file is of no use; empty = it is."""
+        """Returns why the file is not usable; empty = it is."""
         try:
             token = self._read()
         except (OSError, UnicodeDecodeError) as error:
@@ -90,7 +90,7 @@ class TokenFile:
         return ""
 
     def holds(self, token: str) -> bool:
-        """Whether this is the token, compared in the same time for every wrong one. A file of no use holds none."""
+        """Whether this is the token, compared in constant time. An unusable file matches no token."""
         if self.problem():
             return False
         return hmac.compare_digest(self._read().encode(), token.encode())
@@ -103,18 +103,18 @@ _PASSED_ON: Final = (hdrs.ORIGIN, hdrs.REFERER, hdrs.FORWARDED, hdrs.X_FORWARDED
 
 
 def is_local(request: web.Request) -> bool:
-    """Whether a program on this machine asks for itself."""
+    """Whether a program on this machine sent the request directly, without a proxy."""
     peer = request.transport.get_extra_info("peername") if request.transport else None
     if not (peer and is_loopback(str(peer[0]))):
         return False
     if any(header in request.headers for header in _PASSED_ON):
         return False
     host = request.url.host or ""
-    return host == "localhost" or is_loopback(host)  # a name of elsewhere that resolves to here is a page's trick
+    return host == "localhost" or is_loopback(host)  # other host names are a DNS rebinding attack by a web page
 
 
 def is_loopback(host: str) -> bool:
-    """Whether the address is one of this machine's own, reached from nowhere else."""
+    """Whether the address is a loopback address of this machine."""
     try:
         address = ip_address(host)
     except ValueError:
@@ -129,7 +129,7 @@ class NoApiServer(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ApiServer:
-    """`headers` is asked each time, for a service account's token changes."""
+    """Address and credentials of the API server. `headers` is called per request, because tokens are rotated."""
 
     url: str
     ssl: ssl.SSLContext | bool
@@ -137,8 +137,8 @@ class ApiServer:
 
 
 def found() -> ApiServer:
-    """The API server of this process. Raises NoApiServer."""
-    # Here and not above: the official client is tens of megabytes, and most cores never ask.
+    """Returns the API server of this process. Raises NoApiServer."""
+    # Imported here, because the client needs tens of megabytes and most processes never use it.
     from kubernetes import client, config  # noqa: PLC0415
 
     settings = client.Configuration()
@@ -153,7 +153,7 @@ def found() -> ApiServer:
         raise NoApiServer(str(error)) from error
 
     def headers() -> Mapping[str, str]:
-        # The client says under which key it is, and reads a service account's file again when it is old.
+        # The client looks up the credentials and reads a rotated service account token again.
         token = settings.auth_settings().get("BearerToken", {}).get("value")
         return {"Authorization": token} if token else {}
 
@@ -171,14 +171,14 @@ def _context(settings: object) -> ssl.SSLContext | bool:
     return context
 
 
-#: How long an answer holds: a role that was taken away is still good for so long.
+#: How long a result is cached. A revoked role stays effective for this long.
 KEPT_S: Final = 10.0
 _MOST_KEPT: Final = 1_000
 
-#: For one question.
+#: Timeout of one request.
 _DEADLINE_S: Final = 5.0
 
-#: At a time; more wait their turn.
+#: Concurrent requests; further ones wait.
 _MOST_ASKED: Final = 4
 _WHOSE: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
 _MAY: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -186,19 +186,19 @@ _ACCEPTED: Final = frozenset({200, 201})
 
 
 class Ruling(Enum):
-    """What the cluster said."""
+    """Result of a review."""
 
     ALLOWED = "allowed"
     DENIED = "denied"
-    UNKNOWN = "unknown"  # it does not know the token
+    UNKNOWN = "unknown"  # the API server does not accept the token
 
 
 class Unreachable(Exception):
-    """The cluster gave no answer."""
+    """The API server did not respond."""
 
 
 class Reviewer:
-    """Asks one API server. `close` when nobody asks any more."""
+    """Authenticates and authorizes tokens with one API server. Call `close` at the end."""
 
     def __init__(self, server: ApiServer, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._server = server
@@ -208,7 +208,7 @@ class Reviewer:
         self._session: aiohttp.ClientSession | None = None
 
     async def review(self, token: str, path: str, verb: str) -> Ruling:
-        """Whether the token's owner may do `verb` to the URL `path`. Raises Unreachable."""
+        """Whether the user of the token may do `verb` to the URL `path`. Raises Unreachable."""
         key = (sha256(token.encode()).hexdigest(), path, verb)
         kept = self._kept.get(key)
         if kept is not None and self._monotonic_s() < kept[1]:
@@ -222,7 +222,7 @@ class Reviewer:
         return ruling
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Closes the connections."""
         if self._session is not None:
             await self._session.close()
 
@@ -263,28 +263,28 @@ class Reviewer:
 
 _BEARER: Final = "bearer "
 
-#: Longer ones are no tokens.
+#: Longer values are not tokens.
 _LONGEST: Final = 16_384
 _ASK_FOR_TOKEN: Final[Mapping[str, str]] = {hdrs.WWW_AUTHENTICATE: 'Bearer realm="muster"'}
 
 
 class AccessLevel(Enum):
-    """How well a route is guarded."""
+    """How a route is protected."""
 
-    OPEN = "open"  # probes: to everybody, always
-    READ = "read"  # to everybody, unless reads are closed
-    GUARDED = "guarded"  # what changes the state, or dumps it
+    OPEN = "open"  # probes: no token, always
+    READ = "read"  # no token, unless reads are closed
+    GUARDED = "guarded"  # changes or dumps the state: requires a token
 
 
 @dataclass(frozen=True, slots=True)
 class AccessSettings:
-    """Who is let in.
+    """Settings of the authorization.
 
-    token_file: a file with a token of our own; None = there is none.
-    kubernetes: ask the cluster about its tokens, by a role with the path as nonResourceURL.
-    closed: reads want a token too.
-    trusts_loopback: who asks from this machine needs none. Not behind a proxy that
-        speaks to loopback for others (a service mesh's sidecar does).
+    token_file: file with a static token; None = no static token.
+    kubernetes: accept tokens of the cluster; roles name the path as nonResourceURL.
+    closed: reads require a token too.
+    trusts_loopback: requests from this machine need no token. Not safe behind a proxy that
+        connects through loopback, for example the sidecar of a service mesh.
     """
 
     token_file: Path | None = None
@@ -293,12 +293,12 @@ class AccessSettings:
     trusts_loopback: bool = False
 
 
-#: Anybody may read, nobody may dump or change.
+#: Reads are open; requests that dump or change the state are rejected.
 OPEN_READS: Final = AccessSettings()
 
 
 class Authorizer:
-    """Asked before every answer."""
+    """Authorizes every request before it is handled."""
 
     def __init__(self, settings: AccessSettings, reviewer: Reviewer | None = None) -> None:
         self._settings = settings
@@ -307,11 +307,13 @@ class Authorizer:
 
     @property
     def wants_tokens(self) -> bool:
-        """Whether anybody's token is accepted."""
+        """Whether any token can be accepted."""
         return self._token is not None or self._reviewer is not None
 
     async def admit(self, request: web.Request, access: AccessLevel) -> None:
-        """Let the request pass. Raises RestFailure: 401 who are you, 403 not you, 503 cannot be found out."""
+        """Allows the request. Raises RestFailure: 401 not authenticated, 403 not allowed, 503 the API server did not
+        respond.
+        """
         if access is AccessLevel.OPEN or (access is AccessLevel.READ and not self._settings.closed):
             return
         token = _token_of(request)
@@ -343,4 +345,4 @@ def _token_of(request: web.Request) -> str:
     if len(header) > _LONGEST or header[: len(_BEARER)].lower() != _BEARER:
         return ""
     token = header[len(_BEARER) :].strip()
-    return token if token.isprintable() else ""  # bytes that are no text are no token
+    return token if token.isprintable() else ""  # a token is printable text

@@ -1,4 +1,4 @@
-"""Views of clusters, partitions and nodes."""
+"""Views of clusters, partitions and nodes as JSON objects of the REST interface."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from muster_core.si.session import Session
 from muster_core.state.scheduler_state import Partition
 from muster_si import keys
 
-#: Of a rule's value, by the rule's name (contract 4.1).
+#: Parameter name of the value of a placement rule, as in YuniKorn.
 _VALUE_NAMES: Final = {"fixed": "queue", "tag": "tagName"}
 _VERSION: Final = installed_version("muster-scheduler")
 _BUILD: Final = frozenset(schemas.Build.model_fields) - {"rmId"}
 
 
 def cluster(partition: Partition, sessions: Iterable[Session], started_ns: int) -> schemas.ClusterInfo:
-    """One partition's place in the whole."""
+    """Returns the cluster information of one partition."""
     return schemas.ClusterInfo(
         startTime=started_ns,
         rmBuildInformation=[_build(session) for session in sessions if session.rm == partition.rm],
@@ -37,7 +37,7 @@ def cluster(partition: Partition, sessions: Iterable[Session], started_ns: int) 
 
 
 def partition(item: Partition) -> schemas.PartitionInfo:
-    """One partition in numbers."""
+    """Returns the totals of one partition."""
     states = Counter(app.state.value for app in (*item.applications.values(), *item.history))
     capacity, used = item.nodes.capacity_total, item.queues.root.allocated
     return schemas.PartitionInfo(
@@ -60,12 +60,12 @@ def partition(item: Partition) -> schemas.PartitionInfo:
 
 
 def containers(item: Partition) -> int:
-    """Allocations of applications, placeholders too."""
+    """Number of allocations of applications, including placeholders."""
     return sum(len(app.allocations) for app in item.applications.values())
 
 
 def rules(item: Partition) -> Iterator[schemas.RuleInfo]:
-    """The rules in force, in their order; the one for recovered applications is always there, and last."""
+    """Yields the active placement rules in their order. The recovery rule always exists and is last."""
     for rule in item.config.rules or (PlacementRule("provided"),):
         yield _rule(rule)
     yield schemas.RuleInfo(name="recovery", parameters={"queue": RECOVERY})
@@ -102,7 +102,7 @@ _BUCKETS: Final = 10
 
 
 def node(partition: Partition, name: NodeId, *, keys_only: bool = False) -> schemas.NodeInfo:
-    """One node; `keys_only`: what runs on it by its key, for it is said elsewhere."""
+    """Returns one node. `keys_only`: list allocations by key, because a dump has them elsewhere."""
     record = partition.nodes.record(name)
     holds = partition.reservations.on(name)
     held = [f"{_name(partition, hold.application)}|{hold.key}" for hold in holds]
@@ -134,14 +134,14 @@ def _name(partition: Partition, application: ApplicationId) -> str:
 
 
 def all_nodes(partition: Partition, choose: Callable[[list[NodeId]], Iterable[NodeId]]) -> Iterator[schemas.NodeInfo]:
-    """The chosen ones, one at a time."""
+    """Yields the selected nodes one at a time."""
     for name in choose(list(partition.nodes)):
         if name in partition.nodes:
             yield node(partition, name)
 
 
 def foreign(item: AllocationSpec) -> schemas.ForeignAllocation:
-    """What another scheduler runs on a node of ours."""
+    """Returns an allocation of another scheduler on a node."""
     return schemas.ForeignAllocation(
         allocationKey=item.key,
         allocationTags=dict(item.tags),
@@ -154,8 +154,9 @@ def foreign(item: AllocationSpec) -> schemas.ForeignAllocation:
 
 
 def by_use(partition: Partition) -> Iterator[schemas.ClusterUtilization | None]:
-    """None after each node, so that others may run; at last the nodes of a partition in tenths of use,
-    for every resource that any of them has.
+    """Yields None after each node, and at last the nodes of the partition by usage in steps of 10 %, per resource.
+
+    The caller may run other work after each None.
     """
     found: dict[str, list[list[str]]] = {}
     for name in list(partition.nodes):
@@ -166,7 +167,7 @@ def by_use(partition: Partition) -> Iterator[schemas.ClusterUtilization | None]:
         for resource, amount in capacity.items():
             if amount > 0:
                 tenths = found.setdefault(resource, [[] for _ in range(_BUCKETS)])
-                # As YuniKorn counts: 10 % is the end of the first tenth, not the beginning of the second.
+                # As in YuniKorn, 10 % belongs to the first step and not to the second.
                 tenth = -(-used[resource] * _BUCKETS // amount) - 1
                 tenths[min(max(tenth, 0), _BUCKETS - 1)].append(name)
     yield schemas.ClusterUtilization(
@@ -186,7 +187,7 @@ def by_use(partition: Partition) -> Iterator[schemas.ClusterUtilization | None]:
 
 
 def outstanding(partition: Partition) -> Iterator[schemas.OutstandingInfo]:
-    """What an autoscaler may help with, one shape at a time."""
+    """Yields the pending requests that more nodes could help, one per resources and instance type."""
     for item in autoscaling.outstanding(partition):
         yield schemas.OutstandingInfo(
             id=item.id,

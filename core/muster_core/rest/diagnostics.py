@@ -1,8 +1,8 @@
-"""State dump, stacks and profiles.
+"""State dump, stacks and profiles: the endpoints below /debug.
 
-Differs: the profiles are Python's, as text: `profile` is cProfile's table of the scheduling thread, `heap` and
-`allocs` are what tracemalloc saw grow, `goroutine` and `threadcreate` are the stacks of tasks and threads. There is no
-`block`, `mutex`, `symbol` and `trace`: nothing in one thread without locks corresponds to them.
+Differs: profiles are those of Python, as text. `profile` is the cProfile table of the scheduling thread. `heap` and
+`allocs` are the allocations that grew, from tracemalloc. `goroutine` and `threadcreate` are the stacks of tasks and
+threads. `block`, `mutex`, `symbol` and `trace` do not exist, because the scheduler is one thread without locks.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ from muster_si.errors import SessionLost
 
 Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
 
-#: More allocations than this, and the invariants are only checked where asked for.
+#: With more allocations than this, the invariants are checked only on request.
 CHECKED_UP_TO: Final = 5_000
 
 
 def state_dump_parts(scheduler_state: SchedulerState) -> Iterator[tuple[str, Json]]:
-    """What is held, counted: everything is 0 or empty when nothing is left over; one count at a time.
+    """Yields the counts of the state by name, one at a time. Everything is 0 or empty after all applications have
+    ended.
 
-    `pledges`, `queues` and `users` name only who holds something.
+    `pledges`, `queues` and `users` have only entries that are not 0.
     """
     partitions = list(scheduler_state.partitions.values())
     apps = [app for partition in partitions for app in partition.applications.values()]
@@ -67,7 +68,7 @@ def state_dump_parts(scheduler_state: SchedulerState) -> Iterator[tuple[str, Jso
 
 
 def _ledgers(scheduler_state: SchedulerState) -> Iterator[bytes]:
-    """`ledgers`, and at its end the nodes that hold something."""
+    """Yields the JSON of `ledgers`, which ends with the nodes that have allocations."""
     before = b"{"
     for name, value in state_dump_parts(scheduler_state):
         yield before + orjson.dumps(name) + b":" + orjson.dumps(value)
@@ -85,7 +86,9 @@ def _ledgers(scheduler_state: SchedulerState) -> Iterator[bytes]:
 def state_dump_pieces(
     scheduler_state: SchedulerState, now_ns: int, outside: Iterable[tuple[str, Json]], *, check: bool = False
 ) -> Iterator[bytes]:
-    """The document. `outside`: keys that are not the world's own. `check`: the invariants, however long it takes."""
+    """Yields the JSON document. `outside`: entries that are not part of the state. `check`: always check the
+    invariants.
+    """
     yield b'{"timestamp":' + orjson.dumps(now_ns)
     for name, value in outside:
         yield _key(name) + orjson.dumps(value)
@@ -136,7 +139,7 @@ def _applications(scheduler_state: SchedulerState, now_ns: int) -> Iterator[Shap
 
 
 def _nodes(partition: Partition) -> Iterator[Shape]:
-    """What runs on them by its key, so that a dump says each allocation once."""
+    """Nodes with their allocations by key, so that a dump has each allocation once."""
     for name in list(partition.nodes):
         if name in partition.nodes:
             yield cluster_views.node(partition, name, keys_only=True)
@@ -159,12 +162,12 @@ def _key(name: str) -> bytes:
     return b"," + orjson.dumps(name) + b":"
 
 
-#: How long the resource manager has for its part of a dump.
+#: Timeout for the resource manager's part of a dump.
 _DEADLINE_S: Final = 2.0
 
 
 async def full_state_dump(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
-    """Row 26, one at a time. `invariants` in the query: check them all, however long it takes."""
+    """Writes the state dump, one at a time. The query parameter `invariants` forces the check of the invariants."""
     async with rest_context.dumping:
         outside = await _outside(rest_context)
         check = request.query.get("invariants") in ("1", "true")
@@ -175,12 +178,12 @@ async def full_state_dump(rest_context: RestContext, request: web.Request) -> we
 
 
 async def stack(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
-    """Row 27: where every task and every thread is."""
+    """Returns the stacks of all tasks and threads."""
     return web.Response(text=stacks())
 
 
 def stacks() -> str:
-    """The text: tasks first, then threads."""
+    """Formats the stacks: tasks first, then threads."""
     text = io.StringIO()
     for task in sorted(asyncio.all_tasks(), key=lambda each: each.get_name()):
         text.write(f"task {task.get_name()}\n")
@@ -195,7 +198,7 @@ def stacks() -> str:
 
 
 async def _outside(rest_context: RestContext) -> list[tuple[str, Json]]:
-    """What the sessions know, the resource managers themselves (GetStateDump, semantics 7), and what REST keeps."""
+    """Returns data of the sessions, of the resource managers (`GetStateDump`) and of the REST interface."""
     core = rest_context.core
     sessions = list(core.dispatcher.sessions.values())
     told = await asyncio.gather(*(_of_manager(session) for session in sessions))
@@ -237,13 +240,13 @@ _NOT_HERE: Final = ("block", "mutex", "symbol", "trace")
 
 
 async def index(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
-    """What there is."""
+    """Lists the profiles."""
     lines = [f"/debug/pprof/{name}" for name in _PROFILES]
     return web.Response(text="\n".join([*lines, "seconds=N: how long is looked (profile, heap, allocs)", ""]))
 
 
 async def profile(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
-    """One of them."""
+    """Takes one profile."""
     name = request.match_info["name"]
     if name in _NOT_HERE:
         raise RestFailure(501, f"there is no {name} profile of this scheduler")
@@ -259,11 +262,11 @@ async def profile(rest_context: RestContext, request: web.Request) -> web.Stream
 
 
 async def _time(seconds: int) -> str:
-    """What the event loop's thread does, slowed down by being looked at."""
+    """Profiles the thread of the event loop. The profiler slows the thread down."""
     profiler = cProfile.Profile()
     try:
         profiler.enable()
-    except ValueError as error:  # another tool looks already
+    except ValueError as error:  # another profiler is active
         raise RestFailure(409, "another profiler is at work in this process") from error
     try:
         await asyncio.sleep(seconds)
@@ -275,7 +278,7 @@ async def _time(seconds: int) -> str:
 
 
 async def _memory(seconds: int) -> str:
-    """What grew while it was looked at, by line."""
+    """Returns the growth of memory by source line."""
     was_on = tracemalloc.is_tracing()
     if not was_on:
         tracemalloc.start()

@@ -1,7 +1,7 @@
-"""Endpoints: state, configuration, events, log levels, probes.
+"""Endpoints: state, configuration, events, log level and probes.
 
-The table in `routes` names them. Handlers run between two turns of the scheduler task; views
-read the state and change nothing.
+The table in `routes` maps paths to these functions. They run on the event loop between two cycles of the scheduler
+task. Endpoints other than `set_log_level` change nothing.
 """
 
 from __future__ import annotations
@@ -33,36 +33,36 @@ _STATES: Final = ("active", "rejected", "completed")
 
 
 def all_clusters(asked: RequestContext) -> Pieces:
-    """Row 1."""
+    """Returns one cluster entry per partition."""
     sessions = list(asked.rest_context.core.dispatcher.sessions.values())
     partitions = list(asked.scheduler_state.partitions.values())
     return array(cluster_views.cluster(item, sessions, asked.rest_context.started_ns) for item in partitions)
 
 
 def all_partitions(asked: RequestContext) -> Pieces:
-    """Row 5."""
+    """Returns the totals of all partitions."""
     return array(cluster_views.partition(item) for item in list(asked.scheduler_state.partitions.values()))
 
 
 def placement_rules(asked: RequestContext) -> Pieces:
-    """Row 6."""
+    """Returns the active placement rules."""
     return array(cluster_views.rules(asked.partition()))
 
 
 def queue_tree(asked: RequestContext) -> Pieces:
-    """Row 7."""
+    """Returns root with all queues below it."""
     partition = asked.partition()
     return queue_views.tree(partition.queues.root, partition)
 
 
 def one_queue(asked: RequestContext) -> Pieces:
-    """Row 8: with what is below it where `subtree` is in the query, whatever its value."""
+    """Returns one queue; with the query parameter `subtree`, whatever its value, all queues below it too."""
     queue, partition = asked.queue(), asked.partition()
     return queue_views.tree(queue, partition) if "subtree" in asked.query else one(queue_views.queue(queue, partition))
 
 
 def applications_of_partition(asked: RequestContext) -> Pieces:
-    """Row 9."""
+    """Returns the applications of a partition in one state."""
     partition, state = asked.partition(), asked.path["state"].lower()
     if state not in _STATES:
         raise bad_request(f"Only following application states are allowed: {', '.join(_STATES)}")
@@ -73,13 +73,13 @@ def applications_of_partition(asked: RequestContext) -> Pieces:
 
 
 def applications_of_queue(asked: RequestContext) -> Pieces:
-    """Row 10."""
+    """Returns the live applications of a leaf."""
     found = _in_queue(asked)
     return array(application_views.all_of(asked.portion(found), asked.partition(), asked.now_ns))
 
 
 def applications_of_queue_by_state(asked: RequestContext) -> Pieces:
-    """Row 11."""
+    """Returns the live applications of a leaf; the only state is `active`."""
     found = _in_queue(asked)
     if asked.path["state"].lower() != "active":
         raise bad_request("Only following application states are allowed: active")
@@ -87,47 +87,47 @@ def applications_of_queue_by_state(asked: RequestContext) -> Pieces:
 
 
 def waiting_in_queue(asked: RequestContext) -> Pieces:
-    """Ours: who waits in a leaf, in the order in which they are tried."""
+    """Returns the waiting applications of a leaf in scheduling order. Not in YuniKorn."""
     return array(asked.portion(application_views.line(asked.queue(), asked.partition())))
 
 
 def one_application(asked: RequestContext) -> Pieces:
-    """Row 12."""
+    """Returns one application."""
     return one(application_views.application(asked.application(), asked.partition(), asked.now_ns))
 
 
 def application_of_queue(asked: RequestContext) -> Pieces:
-    """Row 13."""
+    """Returns one application of a leaf."""
     queue = asked.queue()
     return one(application_views.application(asked.application(queue), asked.partition(), asked.now_ns))
 
 
 def all_nodes(asked: RequestContext) -> Pieces:
-    """Row 14."""
+    """Returns the nodes of a partition."""
     return array(cluster_views.all_nodes(asked.partition(), asked.portion))
 
 
 def one_node(asked: RequestContext) -> Pieces:
-    """Row 15."""
+    """Returns one node."""
     return one(cluster_views.node(asked.partition(), asked.node()))
 
 
 def node_utilizations(asked: RequestContext) -> Pieces:
-    """Row 16."""
+    """Returns the nodes of all partitions by usage."""
     return array(
         found for item in list(asked.scheduler_state.partitions.values()) for found in cluster_views.by_use(item)
     )
 
 
 def all_users(asked: RequestContext) -> Pieces:
-    """Row 17."""
+    """Returns the usage of all users."""
     partition = asked.partition()
     found = queue_views.by_user(partition).items()
     return array(queue_views.user(partition, name, apps) for name, apps in asked.portion(found))
 
 
 def one_user(asked: RequestContext) -> Pieces:
-    """Row 18."""
+    """Returns the usage of one user."""
     name, partition = asked.user(), asked.partition()
     apps = queue_views.by_user(partition).get(name)
     if apps is None:
@@ -136,13 +136,13 @@ def one_user(asked: RequestContext) -> Pieces:
 
 
 def all_groups(asked: RequestContext) -> Pieces:
-    """Row 19."""
+    """Returns the usage of all groups that have a limit."""
     found = queue_views.by_group(asked.partition()).items()
     return array(queue_views.group(name, apps) for name, apps in asked.portion(found))
 
 
 def one_group(asked: RequestContext) -> Pieces:
-    """Row 20."""
+    """Returns the usage of one group."""
     name = asked.group()
     apps = queue_views.by_group(asked.partition()).get(name)
     if apps is None:
@@ -151,24 +151,24 @@ def one_group(asked: RequestContext) -> Pieces:
 
 
 def application_history(asked: RequestContext) -> Pieces:
-    """Row 21."""
+    """Returns the number of running applications per minute."""
     return array(asked.rest_context.history.applications())
 
 
 def container_history(asked: RequestContext) -> Pieces:
-    """Row 22."""
+    """Returns the number of allocations per minute."""
     return array(asked.rest_context.history.containers())
 
 
 def health(asked: RequestContext) -> Pieces:
-    """Row 23."""
+    """Returns the result of the last health checks."""
     if asked.rest_context.health is None:
         raise not_found("Health check is not available")
     return one(asked.rest_context.health)
 
 
 def autoscaling(asked: RequestContext) -> Pieces:
-    """Ours: what waits for nodes that are not there."""
+    """Returns the pending requests that more nodes could help. Not in YuniKorn."""
     return array(cluster_views.outstanding(asked.partition()))
 
 
@@ -180,7 +180,7 @@ def _in_queue(asked: RequestContext) -> list[Application]:
 _JSON: Final = "application/json"
 _FILE_SUFFIX: Final = ".yaml"
 
-#: YuniKorn's JSON writes the keys of the file so; all others begin with a capital letter only.
+#: Names of these keys in YuniKorn's JSON. All other keys only get a capital first letter.
 _NAMES: Final = {
     "placementrules": "PlacementRules",
     "quotapreemptionenabled": "QuotaPreemptionEnabled",
@@ -194,13 +194,13 @@ _NAMES: Final = {
     "childtemplate": "ChildTemplate",
 }
 
-#: Below these are people's own names.
+#: Keys below these are names chosen by users.
 _OWN_NAMES: Final = frozenset({"properties", "guaranteed", "max", "resourceweights", "maxresources"})
 _FLAGS: Final = frozenset({"parent", "create", "enabled", "quotapreemptionenabled"})
 
 
 async def config(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
-    """Row 3: JSON where exactly that is accepted, else YAML."""
+    """Returns the active configuration: JSON if the Accept header is exactly `application/json`, else YAML."""
     session = _session(rest_context, request.query.get("rmId", ""))
     text = session.config_text if session and session.config_text.strip() else DEFAULT_TEXT
     extra = _settings(session.extra_config if session else {})
@@ -228,7 +228,7 @@ async def config(rest_context: RestContext, request: web.Request) -> web.StreamR
 
 
 async def validate_conf(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
-    """Row 4: always an answer; what is wrong with the text is in it."""
+    """Validates a queues.yaml. The status is 200 for invalid text too; the body has the reason."""
     body = await request.read()
     try:
         text = body.decode()
@@ -264,7 +264,7 @@ def _settings(extra: Mapping[str, str]) -> dict[str, str]:
 
 
 def _typed(data: object, name_of: Callable[[str], str], key: str = "") -> object:
-    """The same data with other names for the file's keys, and flags and counts as such."""
+    """Returns the data with keys renamed by `name_of`, and with flags and counts converted from text."""
     if isinstance(data, list):
         return [_typed(item, name_of, key) for item in data]
     if isinstance(data, dict):
@@ -284,12 +284,12 @@ def _number(value: object) -> object:
     return float(value) if isinstance(value, str) else value
 
 
-#: A reader that takes nothing for so long is dropped (contract 4, row 25).
+#: A reader that accepts no data for this time is disconnected.
 _WRITE_S: Final = 5.0
 
 
 def event_batch(asked: RequestContext) -> Pieces:
-    """Row 24."""
+    """Returns events by number."""
     core = asked.rest_context.core
     _require_tracking(asked.rest_context)
     most = core.dispatcher.settings.response_size
@@ -300,7 +300,7 @@ def event_batch(asked: RequestContext) -> Pieces:
 
 
 async def event_stream(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
-    """Row 25: the instance first, then events as they come, one JSON object a line, until either side has enough."""
+    """Streams events as JSON lines, the instance first, until one side closes the connection."""
     _require_tracking(rest_context)
     asked = RequestContext(rest_context, request.match_info, request.query, rest_context.now_ns())
     try:
@@ -314,7 +314,7 @@ async def event_stream(rest_context: RestContext, request: web.Request) -> web.S
         async for portion in records:
             await _write(response, _lines(portion))
     except (TimeoutError, ConnectionError):
-        request.protocol.force_close()  # it takes nothing any more
+        request.protocol.force_close()  # the reader accepts no data
     finally:
         records.close()
     return response
@@ -347,7 +347,7 @@ def _pieces(found: Batch) -> Pieces:
 
 
 class LogLevelRequest(BaseModel):
-    """The body of a change."""
+    """Body of a request to change the log level."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -355,12 +355,12 @@ class LogLevelRequest(BaseModel):
 
 
 async def get_log_level(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
-    """The level in force."""
+    """Returns the log level."""
     return await write(request, one(schemas.LogLevelInfo(level=_control(rest_context).level.value)))
 
 
 async def set_log_level(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
-    """Another from now on, until the next change or start."""
+    """Changes the log level until the next change or restart."""
     control = _control(rest_context)
     try:
         wanted = LogLevelRequest.model_validate_json(await request.read())
@@ -389,7 +389,7 @@ async def liveness(rest_context: RestContext, request: web.Request) -> web.Strea
 
 
 async def readiness(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
-    """Whether it schedules: the loop runs, and every resource manager that registered has told all it has."""
+    """Whether scheduling runs: the loop runs, and every registered resource manager has sent its existing objects."""
     if not rest_context.core.loop.is_running:
         return web.Response(text="the scheduling loop does not run", status=503)
     managers = rest_context.core.loop.scheduler_state.managers.values()
@@ -400,5 +400,5 @@ async def readiness(rest_context: RestContext, request: web.Request) -> web.Stre
 
 
 async def metrics(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
-    """Row 2."""
+    """Returns the metrics in the text format of Prometheus."""
     return await write(request, rest_context.core.metrics.pieces(), CONTENT_TYPE_LATEST)

@@ -1,4 +1,4 @@
-"""Health checks in the background."""
+"""Health checks and other periodic work of the REST server."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from muster_core.rest.requests import EVERY_S, RestContext
 from muster_core.rest.schemas import Health, HealthCheck
 from muster_core.state.scheduler_state import Partition, SchedulerState
 
-#: Of each check, so that a message stays readable.
+#: Number of findings per check in a message, so that it stays readable.
 _MOST_TOLD: Final = 10
 
-#: Yielded by a walk: nothing is wrong here, others may run.
+#: Yielded by a check that found nothing wrong, so that other work may run.
 _FINE: Final = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What was counted since the start: steps and cycles that failed, nodes that were refused."""
+    """Counted since the start: failed steps and cycles, and rejected nodes."""
 
     failures: int
     nodes_refused: int
@@ -35,7 +35,7 @@ class Counts:
 
 @dataclass(slots=True)
 class _Finding:
-    """One check, and the first of what it found."""
+    """Result of one check, with the first of its findings."""
 
     name: str
     description: str
@@ -60,7 +60,7 @@ class _Finding:
 
 
 def checks(scheduler_state: SchedulerState, counts: Counts) -> Iterator[Health | None]:
-    """None, None, … and at last what was found."""
+    """Yields None after each evaluated object, and at last the result."""
     errors = _Finding("Scheduling errors", "no step and no cycle of the scheduler failed")
     if counts.failures:
         errors.found(f"{counts.failures} steps or cycles failed since the start; each is in the log")
@@ -166,17 +166,17 @@ _WALKS: Final[tuple[tuple[str, str, Callable[[Partition], Iterator[str]]], ...]]
 
 _SECOND: Final = 1_000_000_000
 
-#: How long checks run before others do.
+#: Time that checks run before other work runs.
 _SLICE_S: Final = 0.005
 
-#: How often a switched off check looks whether it was switched on.
+#: Interval at which disabled health checks read the setting again.
 _OFF_S: Final = 5.0
 _CERTIFICATE_S: Final = 10.0
 _SWEEP_S: Final = 2.0
 
 
 class Background:
-    """Runs from `start` to `stop`."""
+    """Periodic tasks of the REST server, from `start` to `stop`."""
 
     def __init__(self, rest_context: RestContext, runner: web.AppRunner, context: ServerContext | None) -> None:
         self._rest_context = rest_context
@@ -185,7 +185,7 @@ class Background:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begin."""
+        """Starts the tasks."""
         work: dict[str, Coroutine[None, None, None]] = {
             "history": _sample(self._rest_context),
             "health": _check(self._rest_context),
@@ -196,14 +196,14 @@ class Background:
         self._tasks = [asyncio.create_task(each, name=f"muster-rest-{name}") for name, each in work.items()]
 
     async def stop(self) -> None:
-        """End, and wait for the end."""
+        """Stops the tasks and waits until they have ended."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 async def check_health(rest_context: RestContext) -> None:
-    """One round of checks, letting others run every few milliseconds; its result is what is served from then on."""
+    """Runs all checks once and publishes the result. Lets other work run every few milliseconds."""
     metrics = rest_context.core.metrics
     failures = int(metrics.registry.get_sample_value("muster_core_failures_total") or 0)
     until = time.perf_counter() + _SLICE_S

@@ -1,4 +1,4 @@
-"""Views of queues, users and groups."""
+"""Views of queues, users and groups as JSON objects of the REST interface."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_CHILDREN = b'"children":[]}'
 
 
 def queue(item: Queue, partition: Partition) -> schemas.QueueInfo:
-    """One queue, without what is below it."""
+    """Returns one queue without its children."""
     policies = item.policies
     bound = _max(item, partition)
     return schemas.QueueInfo(
@@ -65,7 +65,7 @@ def queue(item: Queue, partition: Partition) -> schemas.QueueInfo:
 
 
 def tree(item: Queue, partition: Partition) -> Iterator[bytes]:
-    """One queue with all below it, in pieces; the queue of recovered applications is not shown (contract 2.10)."""
+    """Yields the JSON of a queue with its subtree. The recovery queue is omitted, as in YuniKorn."""
     yield encode(queue(item, partition)).removesuffix(_NO_CHILDREN) + b'"children":['
     before = b""
     for child in list(item.children.values()):
@@ -78,7 +78,9 @@ def tree(item: Queue, partition: Partition) -> Iterator[bytes]:
 
 
 def headroom(item: Queue, partition: Partition) -> Limit:
-    """What may still be taken here: the tightest of the queues up to the root, which has what the nodes have."""
+    """Returns the minimum of what is left of the maximums from the queue to root. The maximum of root is the cluster
+    size.
+    """
     left = _max(item, partition).room(item.allocated)
     for above in item.path_up():
         left = left.narrowed(_max(above, partition).room(above.allocated))
@@ -86,7 +88,7 @@ def headroom(item: Queue, partition: Partition) -> Limit:
 
 
 def _max(item: Queue, partition: Partition) -> Limit:
-    """The root's maximum is what the nodes have."""
+    """The maximum of the queue. For root it is the total capacity of the nodes."""
     return item.max if item.path != ROOT else Limit(dict(partition.nodes.capacity_total.items()))
 
 
@@ -109,14 +111,14 @@ _EVERYBODY: Final = "*"
 
 @dataclass(slots=True)
 class _QueueUsage:
-    """Somebody's part of one queue."""
+    """Usage of one queue by one user or group."""
 
     used: Resources = NOTHING
     running: list[str] = field(default_factory=list)
 
 
 def by_user(partition: Partition) -> dict[str, list[Application]]:
-    """Live applications of each user, users in the order of their names."""
+    """Live applications by user, sorted by user name."""
     found: dict[str, list[Application]] = {}
     for app in partition.applications.values():
         found.setdefault(app.spec.user, []).append(app)
@@ -124,7 +126,7 @@ def by_user(partition: Partition) -> dict[str, list[Application]]:
 
 
 def by_group(partition: Partition) -> dict[str, list[Application]]:
-    """Live applications of each group that has a limit, groups in the order of their names."""
+    """Live applications by group that has a limit, sorted by group name."""
     found: dict[str, list[Application]] = {}
     for app in partition.applications.values():
         if group := partition.users.group_of(app):
@@ -133,7 +135,7 @@ def by_group(partition: Partition) -> dict[str, list[Application]]:
 
 
 def user(partition: Partition, name: str, apps: Iterable[Application]) -> schemas.UserUsage:
-    """What one user uses."""
+    """Returns the usage of one user."""
     live = list(apps)
     return schemas.UserUsage(
         userName=name,
@@ -143,7 +145,7 @@ def user(partition: Partition, name: str, apps: Iterable[Application]) -> schema
 
 
 def group(name: str, apps: Iterable[Application]) -> schemas.GroupUsage:
-    """What the applications of one group use."""
+    """Returns the usage of the applications of one group."""
     live = list(apps)
     return schemas.GroupUsage(
         groupName=name, applications=[app.name for app in live], queues=_tree(live, name, is_group=True)
@@ -183,7 +185,7 @@ def _tree(apps: Iterable[Application], name: str, *, is_group: bool) -> schemas.
 
 
 def _limit(queue: Queue, name: str, *, is_group: bool) -> QuotaLimit | None:
-    """The limit that names it, else the wildcard's."""
+    """Returns the limit with this name, or else the wildcard limit."""
     for wanted in (name, _EVERYBODY):
         for limit in queue.limits:
             if wanted in (limit.groups if is_group else limit.users):

@@ -1,4 +1,4 @@
-"""A request and what it refers to."""
+"""Context of a request: its parameters, and the objects of the state that they refer to."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from muster_core.state.applications import Application
 from muster_core.state.queues import Queue
 from muster_core.state.scheduler_state import Partition, SchedulerState
 
-#: For the first request's line and headers.
+#: Seconds until the first request line and headers of a connection must have arrived.
 HEADER_S: Final = 10.0
 
 
 class Connections:
-    """Which of a server's connections have asked, and since when the others were seen."""
+    """Tracks which connections of a server have sent a request, and since when the others are open."""
 
     def __init__(self) -> None:
         self._heard: set[RequestHandler] = set()
         self._since: dict[RequestHandler, float] = {}
 
     def heard(self, connection: RequestHandler) -> None:
-        """It sent a request."""
+        """Records that the connection has sent a request."""
         self._heard.add(connection)
 
     def sweep(self, connections: Collection[RequestHandler], now_s: float) -> int:
-        """Close those that were silent for too long, and forget those that are gone; returns how many were closed."""
+        """Closes connections that have sent no request in time and forgets closed ones. Returns how many it closed."""
         self._heard.intersection_update(connections)
         silent = [each for each in connections if each not in self._heard]
         self._since = {each: self._since.get(each, now_s) for each in silent}
@@ -53,13 +53,13 @@ class Connections:
         return len(late)
 
 
-#: Between two samples.
+#: Seconds between two samples.
 EVERY_S: Final = 60.0
 _KEPT: Final = 1440
 
 
 class Sample(NamedTuple):
-    """One minute."""
+    """Sample of one minute."""
 
     at_ns: int
     applications: int
@@ -73,42 +73,42 @@ class History:
         self._samples: deque[Sample] = deque(maxlen=_KEPT)
 
     def sample(self, scheduler_state: SchedulerState, now_ns: int) -> None:
-        """Count now."""
+        """Adds a sample."""
         apps = [app for partition in scheduler_state.partitions.values() for app in partition.applications.values()]
         running = sum(app.state is ApplicationState.RUNNING for app in apps)
         self._samples.append(Sample(now_ns, running, sum(len(app.allocations) for app in apps)))
 
     def applications(self) -> Iterator[ApplicationCount]:
-        """Applications that ran."""
+        """Yields the numbers of running applications."""
         for sample in list(self._samples):
             yield ApplicationCount(timestamp=sample.at_ns, totalApplications=str(sample.applications))
 
     def containers(self) -> Iterator[ContainerCount]:
-        """Allocations, placeholders too."""
+        """Yields the numbers of allocations, including placeholders."""
         for sample in list(self._samples):
             yield ContainerCount(timestamp=sample.at_ns, totalContainers=str(sample.containers))
 
 
 @dataclass(slots=True, eq=False)
 class RestContext:
-    """One per server. `levels`: None where the log is not this process's to steer."""
+    """State of one REST server. `levels`: None if the log is configured outside this process."""
 
     core: Scheduler
     now_ns: Callable[[], int] = time.time_ns
     levels: LevelControl | None = None
     history: History = field(default_factory=History)
-    #: Of the last checks; None = there were none yet.
+    #: Result of the last health checks; None = not run yet.
     health: Health | None = None
-    #: One dump at a time (contract 4), and one profile.
+    #: Allows one dump at a time, as in YuniKorn, and one profile at a time.
     dumping: asyncio.Lock = field(default_factory=asyncio.Lock)
     profiling: asyncio.Lock = field(default_factory=asyncio.Lock)
-    #: Configurations are checked one at a time: a large one takes a second of the machine.
+    #: Allows one validation at a time, because a large configuration takes about a second of CPU time.
     checking: asyncio.Lock = field(default_factory=asyncio.Lock)
     connections: Connections = field(default_factory=Connections)
     started_ns: int = 0
 
     def __post_init__(self) -> None:
-        """It starts now."""
+        """Sets the start time."""
         self.started_ns = self.now_ns()
 
 
@@ -123,7 +123,7 @@ _MOST_DIGITS: Final = 18
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """One request. `path` and `query` are as the client wrote them, unescaped once."""
+    """One request. `path` and `query` are as the client sent them, unescaped once."""
 
     rest_context: RestContext
     path: Mapping[str, str]
@@ -132,18 +132,18 @@ class RequestContext:
 
     @property
     def scheduler_state(self) -> SchedulerState:
-        """As it is now: it may be another one later."""
+        """The present state. The object may be replaced later."""
         return self.rest_context.core.loop.scheduler_state
 
     def text(self, name: str) -> str:
-        """A part of the path, query-unescaped as contract 4 has it."""
+        """Returns a part of the path, unescaped a second time as a query, as YuniKorn does."""
         raw = self.path[name]
         if _BROKEN_ESCAPE.search(raw):
             raise bad_request(f"invalid URL escape in {name}")
         return unquote_plus(raw)
 
     def partition(self) -> Partition:
-        """By its name, or with its resource manager, `[rm]name`, where two have one of that name."""
+        """Finds the partition by name, or by `[rm]name` if several resource managers have one of that name."""
         wanted = self.path["partition"]
         found = self.scheduler_state.partitions.get(PartitionId(wanted))
         if found is None:
@@ -154,7 +154,7 @@ class RequestContext:
         return found
 
     def queue(self) -> Queue:
-        """By its full path; the queue of recovered applications is not shown (contract 2.10)."""
+        """Finds the queue by its full path. The recovery queue is not shown, as in YuniKorn."""
         path = self.text("queue").lower()
         if not _QUEUE.fullmatch(path):
             raise bad_request("Invalid queue name")
@@ -164,9 +164,9 @@ class RequestContext:
         return found
 
     def application(self, queue: Queue | None = None) -> Application:
-        """A live one, else the newest of that ID that ended; in this queue, and in the namespace of the query.
+        """Finds a live application, or else the newest ended one, in this queue and in the namespace of the query.
 
-        The ID is the one that people see, which applications of several namespaces may have, or the one on the wire.
+        The ID is the one that users see, which several namespaces may use, or the one on the Scheduler Interface.
         """
         partition, name = self.partition(), self.text("application")
         namespace = self.query.get("namespace", "")
@@ -184,18 +184,18 @@ class RequestContext:
         raise not_found(responses.NO_APPLICATION)
 
     def node(self) -> NodeId:
-        """A node of the partition."""
+        """Returns the ID of a node in the partition."""
         name = NodeId(self.text("node"))
         if name not in self.partition().nodes:
             raise not_found(responses.NO_NODE)
         return name
 
     def user(self) -> str:
-        """A name that a user may have."""
+        """Returns a valid user name."""
         return self._name("user", _USER, responses.INVALID_USER)
 
     def group(self) -> str:
-        """A name that a group may have, or the wildcard."""
+        """Returns a valid group name or the wildcard."""
         return self._name("group", _GROUP, responses.INVALID_GROUP)
 
     def _name(self, part: str, form: re.Pattern[str], otherwise: str) -> str:
@@ -205,7 +205,7 @@ class RequestContext:
         return name
 
     def number(self, name: str, default: int) -> int:
-        """A whole number of 0 or more out of the query."""
+        """Returns an integer of at least 0 from the query."""
         text = self.query.get(name)
         if text is None:
             return default
@@ -214,13 +214,13 @@ class RequestContext:
         return int(text)
 
     def portion(self, items: Iterable[T]) -> Iterator[T]:
-        """What `offset` and `limit` leave of a list; without them all of it."""
+        """Applies `offset` and `limit` of the query to a list."""
         offset = self.number("offset", 0)
         limit = self.number("limit", -1)
         return islice(items, offset, None if limit < 0 else offset + limit)
 
     def with_status(self, apps: Iterable[Application]) -> list[Application]:
-        """Those whose state is the one asked for, if one is."""
+        """Applies `status` of the query to applications."""
         status = self.query.get("status", "").lower()
         if status and status not in _STATUSES:
             raise bad_request(f"Only following active statuses are allowed: {', '.join(_STATUSES)}")
@@ -228,7 +228,7 @@ class RequestContext:
 
 
 def _is_in(app: Application, namespace: str) -> bool:
-    """Whether the application began in that namespace, or has a pod there. Always true for an empty namespace."""
+    """Whether the application began in the namespace or has a pod there. Always true for an empty namespace."""
     if namespace in ("", app.spec.namespace):
         return True
     specs = (*(ask.spec for ask in app.asks.values()), *(item.spec for item in app.allocations.values()))

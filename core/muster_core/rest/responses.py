@@ -1,4 +1,4 @@
-"""Responses and failures."""
+"""JSON responses and failures of the REST interface."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class RestFailure(Exception):
-    """Answered with `status` and `message`; `headers` go with it."""
+    """A request that is answered with `status` and `message`, and with these `headers`."""
 
     def __init__(self, status: int, message: str, headers: Mapping[str, str] = _NONE) -> None:
         super().__init__(f"{status}: {message}")
@@ -36,43 +36,43 @@ class RestFailure(Exception):
 
 
 def not_found(message: str) -> RestFailure:
-    """404."""
+    """Returns a failure with status 404."""
     return RestFailure(404, message)
 
 
 def bad_request(message: str) -> RestFailure:
-    """400."""
+    """Returns a failure with status 400."""
     return RestFailure(400, message)
 
 
 def answer(failure: RestFailure) -> web.Response:
-    """The body of contract 4: message and description say the same."""
+    """Returns the response of a failure. As in YuniKorn, message and description are equal."""
     body = encode(FailureInfo(status_code=failure.status, message=failure.message, description=failure.message))
     return web.Response(body=body, status=failure.status, headers={"Content-Type": JSON_TYPE, **failure.headers})
 
 
-#: How long a big answer is written before others run.
+#: Time that a large response is built before other work runs.
 _SLICE_S: Final = 0.005
 
-#: And how much of it is held at once.
+#: Size of the largest part of a response in memory.
 _SLICE_BYTES: Final = 1024 * 1024
 
-#: A reader that takes nothing for so long is dropped.
+#: A reader that accepts no data for this time is disconnected.
 STALLED_S: Final = 30.0
 
-#: Smaller ones are not worth packing.
+#: Smaller responses are not compressed.
 _PACKED_FROM: Final = 2_048
-_PACKING: Final = 1  # of 9: half the time of the usual 6 for a tenth more bytes
+_PACKING: Final = 1  # of 9: takes half the time of the default 6 for 10 % more bytes
 Pieces = Iterator[bytes]
 
 
 def one(shape: Shape) -> Pieces:
-    """A JSON object."""
+    """Yields a JSON object."""
     yield encode(shape)
 
 
 def array(shapes: Iterable[Shape | None]) -> Pieces:
-    """A JSON array, one element at a time; None is none, and a moment at which others may run."""
+    """Yields a JSON array, one element at a time. None adds no element and lets other work run."""
     before = b"["
     for shape in shapes:
         if shape is None:
@@ -86,7 +86,7 @@ def array(shapes: Iterable[Shape | None]) -> Pieces:
 async def write(
     request: web.Request, pieces: Pieces, content_type: str = JSON_TYPE, *, stalled_s: float = STALLED_S
 ) -> web.StreamResponse:
-    """Write what comes, letting others run every slice; a reader that takes nothing for so long is dropped."""
+    """Writes the pieces and lets other work run after every slice. Disconnects a reader that accepts no data."""
     packs = "gzip" in request.headers.get(hdrs.ACCEPT_ENCODING, "").lower()
     gathered, is_whole = _gather(pieces)
     if is_whole:
@@ -114,7 +114,7 @@ async def _write_in_time(request: web.Request, response: web.StreamResponse, par
 
 
 def _gather(pieces: Pieces) -> tuple[bytes, bool]:
-    """What can be had in one slice, and whether that was the end."""
+    """Returns what one slice of time yields, and whether that was the end."""
     until = time.perf_counter() + _SLICE_S
     gathered: list[bytes] = []
     size = 0

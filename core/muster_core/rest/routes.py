@@ -1,4 +1,7 @@
-"""The table of routes."""
+"""Table of the routes. The server and the OpenAPI document are built from it.
+
+`row`: number of the endpoint among those of YuniKorn; 0 = not in YuniKorn.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ Endpoint = Callable[[RestContext, web.Request], Awaitable[web.StreamResponse]]
 
 
 class Media(Enum):
-    """What is in a body that is no JSON object of ours."""
+    """Content type of a body that is not one of the JSON objects in `schemas`."""
 
     TEXT = "text/plain"
     YAML = "application/x-yaml"
@@ -28,7 +31,7 @@ class Media(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One parameter of the query."""
+    """A query parameter."""
 
     name: str
     about: str
@@ -39,7 +42,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One thing that can be asked. `shape`: the body of a 200."""
+    """A method and path with its endpoint. `shape`: the body of a response with status 200."""
 
     method: str
     path: str
@@ -50,7 +53,7 @@ class Route:
     query: tuple[Query, ...] = ()
     failures: tuple[int, ...] = ()
     access: AccessLevel = AccessLevel.READ
-    #: The body of a request: a model, or text.
+    #: Body of the request: a model, or text.
     takes: object = None
 
 
@@ -65,7 +68,7 @@ def _view(
 
 
 def _shown(view: View) -> Endpoint:
-    """The endpoint that writes what a view finds."""
+    """Returns the endpoint that writes the pieces of a view."""
 
     async def answer(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
         return await write(
@@ -290,5 +293,5 @@ _OTHERS: Final = (
 
 ROUTES: Final[tuple[Route, ...]] = (*_READING, *_OTHERS)
 
-#: Where something was once: answered with 301 (contract 4, row 29).
+#: Former paths, answered with status 301 as in YuniKorn.
 MOVED: Final = {f"{_WS}/fullstatedump": "/debug/fullstatedump", f"{_WS}/stack": "/debug/stack"}

@@ -1,4 +1,4 @@
-"""JSON objects of the REST interface."""
+"""JSON objects of the REST interface. The OpenAPI document contains these classes and their docstrings."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-#: Memory in bytes, vcore in millicores, others as they are counted.
+#: Memory in bytes, vcore in millicores, other resources as numbers.
 Amounts = dict[str, int]
 
-#: Whole percents by resource name.
+#: Integer percentages by resource name.
 Percents = dict[str, int]
 Texts = dict[str, str]
 TimeNs = Annotated[int, Field(description="nanoseconds since the epoch")]
 
 
 class Shape(BaseModel):
-    """One JSON object of an answer."""
+    """Base class of all JSON objects in responses."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def encode(shape: Shape) -> bytes:
-    """The JSON; what is None is left out."""
+    """Returns the JSON. Fields that are None are omitted."""
     return shape.__pydantic_serializer__.to_json(shape, exclude_none=True)
 
 
 class FailureInfo(Shape):
-    """The body of every answer that is no (contract 4)."""
+    """Body of every response that reports a failure."""
 
     status_code: int
     message: str
@@ -35,7 +35,7 @@ class FailureInfo(Shape):
 
 
 class LogEntry(Shape):
-    """One reason why an ask waits."""
+    """A reason why a request waits."""
 
     message: str
     lastOccurrence: TimeNs
@@ -49,14 +49,14 @@ class LogEntry(Shape):
 
 
 class ReplacementInfo(Shape):
-    """The placeholder whose place an ask gets when it is gone."""
+    """The placeholder that is released before its request gets an allocation."""
 
     allocationID: str
     nodeId: str
 
 
 class AskInfo(Shape):
-    """An ask that waits, or is parked behind a placeholder that goes."""
+    """A request that waits, including one that waits for a placeholder to be released."""
 
     allocationKey: str
     allocationTags: Texts
@@ -80,7 +80,7 @@ class AskInfo(Shape):
 
 
 class AllocationInfo(Shape):
-    """A place that was given to an application."""
+    """An allocation of an application."""
 
     allocationKey: str
     allocationID: str
@@ -104,14 +104,14 @@ class AllocationInfo(Shape):
 
 
 class StateChange(Shape):
-    """One change of state."""
+    """A change of the application state."""
 
     time: TimeNs
     applicationState: str
 
 
 class TaskGroupInfo(Shape):
-    """What became of a task group's placeholders."""
+    """Placeholders of a task group."""
 
     taskGroupName: str
     count: int
@@ -129,7 +129,7 @@ class ResourceHistory(Shape):
 
 
 class Waiting(Shape):
-    """An application that waits for something in its leaf, and what decides on its place in the order."""
+    """An application that waits in its leaf, with the values that decide on its position in the queue."""
 
     applicationID: str
     namespace: str | None = Field(None, description="namespace of its first pod")
@@ -145,7 +145,7 @@ class Waiting(Shape):
 
 
 class ApplicationInfo(Shape):
-    """One application with its asks and allocations."""
+    """An application with its requests and allocations."""
 
     applicationID: str
     namespace: str | None = Field(
@@ -180,7 +180,7 @@ class ApplicationInfo(Shape):
 
 
 class ForeignAllocation(Shape):
-    """What another scheduler runs on a node of ours."""
+    """An allocation of another scheduler."""
 
     allocationKey: str
     allocationTags: Texts
@@ -192,7 +192,7 @@ class ForeignAllocation(Shape):
 
 
 class NodeInfo(Shape):
-    """One node. In a dump `allocations` are keys, so that each allocation is said once."""
+    """A node. In a dump `allocations` has keys, so that each allocation is listed once."""
 
     nodeID: str
     hostName: str
@@ -213,7 +213,7 @@ class NodeInfo(Shape):
 
 
 class OutstandingInfo(Shape):
-    """Places of one shape that no node has room for (seed 001, AutoScalingMetrics)."""
+    """Pending requests with equal resources that no node has room for."""
 
     id: str
     partition: str
@@ -224,7 +224,7 @@ class OutstandingInfo(Shape):
 
 
 class TemplateInfo(Shape):
-    """What a leaf made on demand below the queue gets."""
+    """Settings of leaf queues that are created below the queue."""
 
     maxApplications: int
     maxResource: Amounts
@@ -233,7 +233,7 @@ class TemplateInfo(Shape):
 
 
 class QueueInfo(Shape):
-    """One queue; its `children` where they were asked for, their names always."""
+    """A queue. `childNames` is always set, `children` only if they are requested."""
 
     queuename: str = Field(description="the full path")
     status: str
@@ -275,7 +275,7 @@ class QueueInfo(Shape):
 
 
 class Build(Shape):
-    """What a resource manager said of itself when it registered; a name it did not give is left out."""
+    """Build information that a resource manager sent with its registration; missing names are omitted."""
 
     rmId: str
     arch: str | None = None
@@ -289,7 +289,7 @@ class Build(Shape):
 
 
 class ClusterInfo(Shape):
-    """One partition's place in the whole."""
+    """The scheduler and the resource manager of one partition."""
 
     startTime: TimeNs
     rmBuildInformation: list[Build]
@@ -299,7 +299,7 @@ class ClusterInfo(Shape):
 
 
 class Capacity(Shape):
-    """What the nodes of a partition have, and how much of it is used."""
+    """Capacity of the nodes of a partition and its usage."""
 
     capacity: Amounts
     usedCapacity: Amounts
@@ -307,14 +307,14 @@ class Capacity(Shape):
 
 
 class NodeSorting(Shape):
-    """How nodes are ordered for placement."""
+    """Order in which nodes are preferred."""
 
     type: str
     resourceWeights: dict[str, float]
 
 
 class PartitionInfo(Shape):
-    """One partition in numbers."""
+    """Totals of one partition."""
 
     clusterId: str
     name: str
@@ -330,7 +330,7 @@ class PartitionInfo(Shape):
 
 
 class RuleFilterInfo(Shape):
-    """Whom a placement rule is for, or not for."""
+    """Users and groups that a placement rule applies to, or does not apply to."""
 
     type: str
     userList: list[str]
@@ -340,7 +340,7 @@ class RuleFilterInfo(Shape):
 
 
 class RuleInfo(Shape):
-    """One placement rule that is in force."""
+    """An active placement rule."""
 
     name: str
     parameters: Texts
@@ -349,7 +349,7 @@ class RuleInfo(Shape):
 
 
 class Bucket(Shape):
-    """Nodes whose use of one resource lies in one tenth."""
+    """Nodes whose usage of one resource is in one range."""
 
     bucketName: str
     numOfNodes: int
@@ -357,14 +357,14 @@ class Bucket(Shape):
 
 
 class ResourceBuckets(Shape):
-    """All nodes by their use of one resource."""
+    """Nodes by their usage of one resource."""
 
     type: str
     utilization: list[Bucket]
 
 
 class ClusterUtilization(Shape):
-    """All nodes of a partition by their use of each resource."""
+    """Nodes of a partition by their usage of each resource."""
 
     clusterId: str
     partition: str
@@ -372,19 +372,19 @@ class ClusterUtilization(Shape):
 
 
 class Quantity(Shape):
-    """One amount, as protobuf's JSON has it."""
+    """An amount, in the JSON mapping of protobuf."""
 
     value: int
 
 
 class EventResource(Shape):
-    """Amounts of an event, as protobuf's JSON has them."""
+    """Amounts of an event, in the JSON mapping of protobuf."""
 
     resources: dict[str, Quantity]
 
 
 class Event(Shape):
-    """One record (contract 6.1)."""
+    """An event record."""
 
     type: int
     objectID: str
@@ -397,7 +397,7 @@ class Event(Shape):
 
 
 class EventBatch(Shape):
-    """Records of one answer; null where the first one asked for is not kept."""
+    """Event records; null if the first requested record is no longer stored."""
 
     InstanceUUID: str
     LowestID: int
@@ -406,21 +406,21 @@ class EventBatch(Shape):
 
 
 class ApplicationCount(Shape):
-    """Applications that ran at a minute."""
+    """Number of running applications at one minute."""
 
     timestamp: TimeNs
     totalApplications: str
 
 
 class ContainerCount(Shape):
-    """Allocations there were at a minute."""
+    """Number of allocations at one minute."""
 
     timestamp: TimeNs
     totalContainers: str
 
 
 class HealthCheck(Shape):
-    """One check and what it found."""
+    """Result of one health check."""
 
     Name: str
     Succeeded: bool
@@ -429,14 +429,14 @@ class HealthCheck(Shape):
 
 
 class Health(Shape):
-    """The last result of the checks in the background."""
+    """Result of the last health checks."""
 
     Healthy: bool
     HealthChecks: list[HealthCheck]
 
 
 class Config(Shape):
-    """The configuration in force, with the names of its file written as YuniKorn's JSON has them."""
+    """The active configuration, with the key names of YuniKorn's JSON."""
 
     Partitions: list[dict[str, object]]
     Checksum: str
@@ -446,7 +446,7 @@ class Config(Shape):
 
 
 class ValidationInfo(Shape):
-    """Whether a configuration may be put in force."""
+    """Whether a configuration is valid."""
 
     allowed: bool
     reason: str | None = None
@@ -455,13 +455,13 @@ class ValidationInfo(Shape):
 
 
 class LogLevelInfo(Shape):
-    """From what on the log is written."""
+    """Lowest level that is logged."""
 
     level: str = Field(description="debug, info, warning or error")
 
 
 class UsageTree(Shape):
-    """One queue's part of somebody's usage, and the queues below it."""
+    """Usage of one queue by a user or group, with the queues below it."""
 
     queuePath: str
     resourceUsage: Amounts
@@ -472,7 +472,7 @@ class UsageTree(Shape):
 
 
 class UserUsage(Shape):
-    """What one user uses."""
+    """Usage of one user."""
 
     userName: str
     groups: Texts = Field(description="application -> the group whose limit it counts against")
@@ -480,7 +480,7 @@ class UserUsage(Shape):
 
 
 class GroupUsage(Shape):
-    """What the applications of one group use."""
+    """Usage of the applications of one group."""
 
     groupName: str
     applications: list[str]

@@ -1,6 +1,6 @@
 """The HTTP server and its OpenAPI document.
 
-Both are generated from the table in `routes`. Requests are bounded in size, time and number.
+Both are built from the table in `routes`. Requests are limited in size, time and number.
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RestSettings:
-    """address, port: where to listen; port 0 = any free one.
-    tls: None = plain HTTP. access: who is let in.
-    levels: steers the process's log; None = it is not ours to steer.
+    """Settings of the REST server.
+
+    address, port: where to listen; port 0 = any free port. tls: None = plain HTTP. access: authorization. levels:
+    controls the log level; None = the log is configured outside this process.
     """
 
     address: str = "127.0.0.1"
@@ -77,7 +78,7 @@ Json = dict[str, Any]
 
 @cache
 def document() -> Json:
-    """OpenAPI 3.1; made once, and not to be changed."""
+    """Returns the OpenAPI 3.1 document. It is cached and must not be changed."""
     paths: dict[str, Json] = {}
     for route in ROUTES:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
@@ -165,18 +166,18 @@ def _schemas() -> Json:
     return dict(sorted(found["$defs"].items()))
 
 
-#: How long answers that are being written are waited for at the end.
+#: Seconds to wait at shutdown for responses that are being written.
 _SHUTDOWN_S: Final = 1.0
 _ALLOWED_HEADERS: Final = "X-Requested-With,Content-Type,Accept,Origin"
 _MOST_BYTES: Final = MOST_CHARACTERS
 _OPENAPI: Final = "/openapi.json"
 
-#: Of the headers of a no.
+#: Headers that a failure keeps.
 _KEPT: Final = (hdrs.ALLOW, hdrs.LOCATION)
 
 
 class RestServer:
-    """One address, from `start` to `stop`. Raises StartFailure where it cannot be what the settings say."""
+    """HTTP server on one address. The constructor raises StartFailure if the settings cannot be applied."""
 
     def __init__(self, scheduler: Scheduler, settings: RestSettings) -> None:
         _check_token(settings)
@@ -188,13 +189,13 @@ class RestServer:
             application(self._rest_context, Authorizer(settings.access, self._reviewer)),
             access_log=None,
             handle_signals=False,
-            handler_cancellation=True,  # a reader of events that goes gives its place to another
+            handler_cancellation=True,  # frees the event stream of a reader that disconnects
             shutdown_timeout=_SHUTDOWN_S,
         )
         self._background = Background(self._rest_context, self._runner, self._context)
 
     async def start(self) -> int:
-        """Listen; returns the port, chosen by the system where 0 was asked for. Raises OSError."""
+        """Starts to listen. Returns the port, which the system selects if the setting is 0. Raises OSError."""
         settings = self._settings
         await self._runner.setup()
         context = self._context.context if self._context else None
@@ -206,7 +207,7 @@ class RestServer:
         return int(self._runner.addresses[0][1])
 
     async def stop(self) -> None:
-        """Listen no longer."""
+        """Stops the server."""
         await self._background.stop()
         await self._runner.cleanup()
         if self._reviewer is not None:
@@ -214,16 +215,16 @@ class RestServer:
 
 
 class StartFailure(Exception):
-    """REST cannot be served as it is configured; the message is for people."""
+    """The REST server cannot start with these settings; the message is for users."""
 
 
 def application(rest_context: RestContext, guard: Authorizer) -> web.Application:
-    """All routes, guarded."""
+    """Builds the web application with authorization on every route."""
     made = web.Application(middlewares=[_failures_as_json], client_max_size=_MOST_BYTES)
     methods: dict[str, list[str]] = {path: ["GET"] for path in (_OPENAPI, *MOVED)}
     for route in ROUTES:
         methods.setdefault(route.path, []).append(route.method)
-    #: What is guarded is not shared with other sites' pages.
+    #: CORS headers per handler. Guarded routes have none, so pages of other sites cannot use them.
     shared: dict[object, Mapping[str, str]] = {}
     for route in ROUTES:
         handler = partial(_admitted, route, rest_context, guard)
@@ -246,14 +247,14 @@ def application(rest_context: RestContext, guard: Authorizer) -> web.Application
 async def _admitted(
     route: Route, rest_context: RestContext, guard: Authorizer, request: web.Request
 ) -> web.StreamResponse:
-    """Guard first, then the answer."""
+    """Authorizes the request and calls its endpoint."""
     rest_context.connections.heard(request.protocol)
     await guard.admit(request, route.access)
     return await route.endpoint(rest_context, request)
 
 
 def _sharing(methods: list[str]) -> Mapping[str, str]:
-    """Contract 4: any page may read, with these methods."""
+    """Returns the CORS headers. As in YuniKorn, any page may read with these methods."""
     allowed = "OPTIONS, POST" if methods == ["POST"] else ", ".join([*methods, "OPTIONS"])
     return {
         hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: "*",
@@ -268,7 +269,7 @@ async def _described(guard: Authorizer, body: bytes, request: web.Request) -> we
 
 
 async def _moved(target: str, request: web.Request) -> web.StreamResponse:
-    asked = request.rel_url.raw_query_string  # as it came: unescaped it could break the header
+    asked = request.rel_url.raw_query_string  # still escaped, because unescaped text could break the header
     query = f"?{asked}" if asked else ""
     return web.Response(status=301, headers={hdrs.LOCATION: target + query})
 
@@ -280,7 +281,7 @@ async def _options(headers: Mapping[str, str], request: web.Request) -> web.Stre
 async def _add_headers(
     shared: Mapping[object, Mapping[str, str]], request: web.Request, response: web.StreamResponse
 ) -> None:
-    """Before the first byte goes out, of whatever answer."""
+    """Adds headers to every response before its first byte is sent."""
     for name, value in shared.get(request.match_info.handler, {}).items():
         response.headers.setdefault(name, value)
     response.headers[hdrs.X_CONTENT_TYPE_OPTIONS] = "nosniff"
