@@ -1,4 +1,7 @@
-"""Certificate authorities, their Secret and their rotation."""
+"""Certificate authorities of the webhook, their Secret and their rotation.
+
+Two authorities exist at any time, as in YuniKorn, so that one can be replaced while clients trust the other.
+"""
 
 from __future__ import annotations
 
@@ -24,52 +27,52 @@ from muster_operator.translate.values import Raw, mapping, text
 
 log = structlog.get_logger("muster.admission")
 
-#: An authority lives a year and is replaced 90 days before its end (contract 7).
+#: Validity of an authority, and when it is replaced before its end, as in YuniKorn.
 LIFE: Final = timedelta(days=365)
 RENEW_BEFORE: Final = timedelta(days=90)
-#: What is served lives in memory only, and is created again when a third of its life is left.
+#: Validity of the serving certificate, which is in memory only, and when it is replaced before its end.
 SERVED_LIFE: Final = timedelta(days=30)
 SERVED_RENEW_BEFORE: Final = timedelta(days=10)
-#: Clocks of two machines differ.
+#: Tolerated difference between the clocks of two machines.
 SKEW: Final = timedelta(minutes=5)
 AUTHORITY_NAME: Final = "muster admission authority"
-SECRET: Final = "muster-admission"  # noqa: S105 - its name
-#: Its entries, certificate and key of each authority (contract 7).
+SECRET: Final = "muster-admission"  # noqa: S105 - a name
+#: Entries of the Secret: certificate and key of each authority, named as in YuniKorn.
 ENTRIES: Final = (("cacert1.pem", "cakey1.pem"), ("cacert2.pem", "cakey2.pem"))
-#: Times that a conflict is answered by reading again, before the next round.
+#: Attempts after conflicts before the next round.
 ATTEMPTS: Final = 5
 
 
 class BadCertificate(ValueError):
-    """What was given or found is no usable certificate or key; the text says what is wrong."""
+    """The given or stored certificate or key is unusable. The text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """A certificate that signs, and its key."""
+    """A CA certificate and its key."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
 
     @property
     def pem(self) -> bytes:
-        """The certificate as text."""
+        """The certificate as PEM."""
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
     @property
     def key_pem(self) -> bytes:
-        """The key as text, unencrypted."""
+        """The key as PEM, unencrypted."""
         return _key_pem(self.key)
 
     def is_due(self, now: datetime) -> bool:
-        """Whether it has to be replaced: it ends soon, or its time has not come (a clock that was wrong)."""
+        """Whether it has to be replaced: it expires soon, or is not valid yet because a clock was wrong."""
         certificate = self.certificate
         return certificate.not_valid_after_utc - now < RENEW_BEFORE or certificate.not_valid_before_utc > now + SKEW
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """What is served: a chain and its key, and the authorities (PEM) whom a client has to trust for it."""
+    """A serving certificate chain, its key, and the authorities (PEM) that clients have to trust for it."""
 
     chain: bytes
     key: bytes
@@ -77,7 +80,7 @@ class Leaf:
     not_after: datetime
 
     def is_due(self, now: datetime) -> bool:
-        """Whether one that was made here has to be created again."""
+        """Whether a certificate that Muster issued has to be replaced."""
         return self.not_after - now < SERVED_RENEW_BEFORE
 
 
@@ -85,7 +88,7 @@ Pair = tuple[Authority, Authority]
 
 
 def authority(now: datetime, life: timedelta = LIFE) -> Authority:
-    """A new one, valid from now on."""
+    """Creates an authority that is valid from now on."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name(AUTHORITY_NAME)
     usage = x509.KeyUsage(
@@ -103,9 +106,9 @@ def authority(now: datetime, life: timedelta = LIFE) -> Authority:
 
 
 def kept_or_made(found: tuple[Authority | None, Authority | None], now: datetime) -> Pair:
-    """The pair to use from now on: what is missing or due is created again, the rest stays.
+    """Returns the authorities to use: missing or due ones are created, the others kept.
 
-    The first ever pair is staggered: the second lives half as long, so that never both are replaced at once.
+    In the first pair the second authority has half the lifetime, so that both are never replaced at the same time.
     """
     first, second = (None if one is None or one.is_due(now) else one for one in found)
     if first is None and second is None:
@@ -114,14 +117,14 @@ def kept_or_made(found: tuple[Authority | None, Authority | None], now: datetime
 
 
 def signer(pair: Pair) -> Authority:
-    """The one that signs: known longest, and of two that are equally old the one that lives longer."""
+    """The authority that signs: the oldest one, and of equally old ones the one that expires last."""
     return min(
         pair, key=lambda one: (one.certificate.not_valid_before_utc, -one.certificate.not_valid_after_utc.timestamp())
     )
 
 
 def issue(pair: Pair, names: Iterable[str], now: datetime) -> Leaf:
-    """A certificate for these names and addresses, which clients accept that trust the pair."""
+    """Issues a certificate for these host names and addresses, signed by an authority of the pair."""
     names, by = list(names), signer(pair)
     key = ec.generate_private_key(ec.SECP256R1())
     ends = min(now + SERVED_LIFE, by.certificate.not_valid_after_utc)
@@ -142,10 +145,10 @@ def issue(pair: Pair, names: Iterable[str], now: datetime) -> Leaf:
 
 
 def read_authority(certificate: bytes, key: bytes) -> Authority:
-    """An authority from its texts.
+    """Reads an authority from PEM texts.
 
     Raises:
-        BadCertificate: they are garbled, do not belong together, or may not sign.
+        BadCertificate: the texts are invalid, do not match, or are not of an authority.
     """
     try:
         read = x509.load_pem_x509_certificate(certificate)
@@ -161,10 +164,12 @@ def read_authority(certificate: bytes, key: bytes) -> Authority:
 
 
 def given(chain: bytes, key: bytes, authorities: bytes) -> Leaf:
-    """A leaf from files that somebody else keeps, such as cert-manager. `authorities` may be empty.
+    """Reads a serving certificate from files that another tool maintains, such as cert-manager.
+
+    `authorities` may be empty.
 
     Raises:
-        BadCertificate: they are garbled, or key and certificate do not belong together.
+        BadCertificate: the texts are invalid, or key and certificate do not match.
     """
     try:
         leaf = x509.load_pem_x509_certificates(chain)[0]
@@ -179,7 +184,7 @@ def given(chain: bytes, key: bytes, authorities: bytes) -> Leaf:
 
 
 def split(bundle: bytes) -> tuple[bytes, ...]:
-    """The certificates of a bundle, each as one text; none where it is garbled."""
+    """Splits a bundle into its certificates as PEM. Returns none if it is invalid."""
     try:
         found = x509.load_pem_x509_certificates(bundle)
     except ValueError:
@@ -219,17 +224,17 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 class AuthoritySecret:
-    """The Secret of one namespace."""
+    """The Secret with the authorities."""
 
     def __init__(self, session: KubeSession, namespace: str) -> None:
         self._store = SecretStore(session, namespace, SECRET)
 
     async def pair(self, now: datetime) -> Pair | None:
-        """The authorities in force; None = they are not all there, and another replica has to make them.
+        """Returns the authorities, and creates missing or due ones. None if another replica has to create them.
 
         Raises:
-            ApiRefused: we lack the rights, or the API server refuses.
-            Unreachable: it did not answer.
+            ApiRefused: permissions are missing, or the API server answered with another error.
+            Unreachable: there was no answer.
         """
         for _ in range(ATTEMPTS):
             found = await self._store.read()
@@ -254,7 +259,7 @@ def _entries(pair: Pair) -> dict[str, bytes]:
 
 
 def _authorities(secret: Raw | None) -> tuple[Authority | None, Authority | None]:
-    """What of the Secret can be used."""
+    """The authorities of the Secret. None for one that is missing or unusable."""
     data = mapping(secret.get("data")) if secret is not None else {}
     first, second = (_authority(data, names) for names in ENTRIES)
     return first, second
@@ -273,20 +278,23 @@ def _authority(data: Raw, names: tuple[str, str]) -> Authority | None:
 
 
 def _usable(found: tuple[Authority | None, Authority | None], now: datetime) -> Pair | None:
-    """Those that are there though they may be due; None = one is missing or has ended, and can sign nothing."""
+    """The authorities if both exist and have not expired, even if they are due. Otherwise None."""
     first, second = (None if one is None or one.certificate.not_valid_after_utc <= now else one for one in found)
     return (first, second) if first is not None and second is not None else None
 
 
-#: API servers hear of a registration through their own watch: milliseconds, and seconds where they are in trouble.
+#: Time until API servers use a changed registration. They watch it, normally with a delay of milliseconds.
 SETTLE: Final = timedelta(seconds=5)
 
-#: Replicas look at the Secret every few seconds; one that was cut off gets this long.
+#: Time for which a replaced authority stays registered, in case a replica was disconnected and still serves with it.
 RETIRE: Final = timedelta(minutes=10)
 
 
 class Trust:
-    """Follows one change of certificates after the other. Authorities are PEM texts."""
+    """Coordinates a certificate change with the registration, so that clients always trust the serving certificate.
+
+    Authorities are PEM texts.
+    """
 
     def __init__(self) -> None:
         self.serving: Leaf | None = None
@@ -295,13 +303,14 @@ class Trust:
         self._unwanted_since: dict[bytes, datetime] = {}
 
     def want(self, leaf: Leaf) -> None:
-        """This is what should be served from now on, as soon as that is possible."""
+        """Sets the certificate to serve as soon as it is trusted."""
         self._wanted = leaf
 
     def to_tell(self, registered: Iterable[Iterable[bytes]], now: datetime) -> tuple[bytes, ...]:
-        """The authorities to register, given those that are in each registration: the wanted ones, and what retires.
+        """Returns the authorities to register: those of the wanted certificate, and replaced ones for RETIRE.
 
-        None where the wanted leaf names none: then they are somebody else's to tell.
+        `registered`: the authorities of each present registration. Empty if the wanted certificate has no authorities;
+        another tool registers them in that case.
         """
         wanted = self._wanted.authorities if self._wanted is not None else ()
         if not wanted:
@@ -311,12 +320,12 @@ class Trust:
         return (*wanted, *(one for one in unwanted if now - self._unwanted_since[one] < RETIRE))
 
     def told(self, registered: Iterable[Iterable[bytes]], now: datetime) -> None:
-        """These are in each registration; known is what is in all."""
+        """Records which authorities all registrations contain."""
         known = set.intersection(*map(set, registered))
         self._known_since = {one: self._known_since.get(one, now) for one in known}
 
     def to_serve(self, now: datetime) -> Leaf | None:
-        """What to serve with from now on, None = go on as it is. The first one does not wait: nothing is served yet."""
+        """Returns the certificate to serve now, or None for no change. The first one is served without a delay."""
         wanted = self._wanted
         if wanted is None or wanted is self.serving:
             return None

@@ -1,4 +1,4 @@
-"""Namespaces and priority classes for decisions, and validation of ConfigMaps."""
+"""Namespaces and priority classes for admission decisions, and validation of ConfigMaps."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ NAMESPACES: Final = "namespaces"
 PRIORITY_CLASSES: Final = "priorityclasses"
 DELETED: Final = "DELETED"
 
-#: Of a namespace's annotations only these are kept.
+#: Prefix of the namespace annotations that are kept.
 _PREFIX: Final = "yunikorn.apache.org/"
 
-#: Lists of one: a right to list is needed for the watch anyway, a right to get would be one more.
+#: Lists with one object, because the permission to list is needed for the watch anyway, and that to get is not.
 _PATHS: Final = {
     NAMESPACES: "/api/v1/namespaces?fieldSelector=metadata.name%3D",
     PRIORITY_CLASSES: "/apis/scheduling.k8s.io/v1/priorityclasses?fieldSelector=metadata.name%3D",
@@ -39,12 +39,15 @@ _PATHS: Final = {
 UNKNOWN_S: Final = 1.0
 MAX_UNKNOWN_NAMES: Final = 1024
 
-#: Look-ups at once.
+#: Maximum number of concurrent reads.
 LOOK_UPS: Final = 4
 
 
 class ClusterView:
-    """Fed by the watch (`watched`, `listed`), asked by the server. `account`: who we are, to the API server."""
+    """Namespaces and priority classes. Updated by the watch (`watched`, `listed`), read by the server.
+
+    `account` is the user name of the operator at the API server.
+    """
 
     def __init__(
         self,
@@ -65,16 +68,16 @@ class ClusterView:
 
     @property
     def known(self) -> ClusterSnapshot:
-        """All of it; it continues changing."""
+        """A live view of the present state."""
         return ClusterSnapshot(self.account, self._home, self._scheduler_names, self._namespaces, self._classes)
 
     @property
     def missing(self) -> str:
-        """What was never listed; empty = nothing."""
+        """Resources without a complete list; empty if there are none."""
         return ", ".join(sorted(set(_PATHS) - self._listed))
 
     def watched(self, plural: str, kind: str | None, raw: Raw) -> None:
-        """Take an object as the watch shows it; other kinds than ours are nothing to us."""
+        """Handles a watch event. Other kinds are ignored."""
         name = text(mapping(raw.get("metadata")).get("name"))
         known = self._known(plural)
         if known is None:
@@ -85,19 +88,19 @@ class ClusterView:
             self._take(plural, name, raw)
 
     def listed(self, plural: str) -> None:
-        """A list is complete; what it shows and what is gone came one by one."""
+        """Records that a list is complete. Its objects were passed to `watched`."""
         if self._known(plural) is not None:
             self._listed.add(plural)
 
     def is_missing(self, namespace: str, priority_class: str) -> bool:
-        """Whether one of them (empty = none) has to be looked up."""
+        """Whether the namespace or the priority class (empty = none) has to be read."""
         return namespace not in self._namespaces or bool(priority_class and priority_class not in self._classes)
 
     async def look_up(self, namespace: str, priority_class: str) -> None:
-        """Have both known, by a look of our own where the watch has not told of them.
+        """Reads the namespace and the priority class if the watch has not delivered them.
 
         Raises:
-            ApiRefused, Unreachable: one cannot be read.
+            ApiRefused, Unreachable: one of them cannot be read.
         """
         if namespace not in self._namespaces:
             await self._read_once(NAMESPACES, namespace)
@@ -116,7 +119,7 @@ class ClusterView:
         await asyncio.shield(reading)
 
     async def _read(self, plural: str, name: str) -> None:
-        """One that is not there stays unknown: the API server refuses what names it by itself."""
+        """Reads an object. A missing one stays unknown, because the API server rejects objects that refer to it."""
         async with self._looking:
             found = await self._session.get(_PATHS[plural] + quote(name, safe=""))
         items = found.get("items") or []
@@ -126,7 +129,7 @@ class ClusterView:
             self.not_found(plural, name)
 
     def not_found(self, plural: str, name: str) -> None:
-        """Remember for a moment that the API server has no object of that name."""
+        """Remembers for UNKNOWN_S that the object does not exist."""
         self._unknown[plural, name] = self._clock() + UNKNOWN_S
         self._unknown.move_to_end((plural, name))
         if len(self._unknown) > MAX_UNKNOWN_NAMES:
@@ -134,7 +137,7 @@ class ClusterView:
 
     @property
     def unknown_names(self) -> int:
-        """How many names are remembered as not found."""
+        """Number of names that are remembered as missing."""
         return len(self._unknown)
 
     def _take(self, plural: str, name: str, raw: Raw) -> None:
@@ -154,19 +157,19 @@ class ClusterView:
                 return None
 
 
-#: Seconds that the core gets; the answer has to be there before the API server stops waiting.
+#: Timeout of the core in seconds. It is below the timeout of the API server.
 CORE_S: Final = 2.5
 
-#: The API server cuts longer ones, and drops many.
+#: Limits of warnings, because the API server truncates long ones and drops many.
 WARNING_LIMIT: Final = 250
 MOST_WARNINGS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationCheck:
-    """Reads the other ConfigMaps of our namespace, and asks the core, which gets `core_s` seconds.
+    """Validates a ConfigMap of Muster's namespace together with the other ones, by asking the core.
 
-    `present`: the configuration in force.
+    `present`: the present configuration. `core_s`: timeout of the core in seconds.
     """
 
     session: KubeSession
@@ -176,7 +179,7 @@ class ConfigurationCheck:
     core_s: float = CORE_S
 
     async def answer(self, review: Review) -> AdmissionAnswer:
-        """Refused are values that mean nothing, and queues that the core would not take, in its words.
+        """Rejects invalid settings, and queue configurations that the core rejects, with the core's message.
 
         Raises:
             ApiRefused, Unreachable: the other ConfigMaps cannot be read.

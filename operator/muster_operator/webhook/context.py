@@ -1,7 +1,7 @@
-"""A review with what follows from it: object kinds, namespaces, conditions of the webhook.
+"""Input of admission decisions: the review, the object kinds, the namespaces, and the match conditions in CEL.
 
-Differs: ReplicationController is looked at too. Its controller is trusted like the others, so a name that is forged in
-its template would pass where only the kinds of contract 7 are checked.
+Differs: ReplicationController is checked too. Its controller is trusted like the others, so a forged user in its
+template would pass if only the kinds that YuniKorn checks were checked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from muster_operator.translate.values import Raw, mapping, objects, strings, tex
 
 
 class Operation(StrEnum):
-    """What is about to be done to the object; of others we are not asked."""
+    """Operations that the webhook receives."""
 
     CREATE = "CREATE"
     UPDATE = "UPDATE"
@@ -25,7 +25,7 @@ class Operation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Submitter:
-    """Who sent the request, as the API server authenticated it. The only source of truth about a user."""
+    """The user of the request, as authenticated by the API server. The only source of truth about a user."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -33,9 +33,9 @@ class Submitter:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """A question. `old` is None for a CREATE; `kind` is the object's kind, such as `Pod` or `CronJob`.
+    """An admission request. `old` is None for a CREATE; `kind` is the object's kind, such as `Pod` or `CronJob`.
 
-    `name` may be empty: a pod that is created with `generateName` has none yet.
+    `name` may be empty, because a pod that is created with `generateName` has no name yet.
     """
 
     operation: Operation
@@ -49,9 +49,9 @@ class Review:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionAnswer:
-    """Yes or no. `refusal` says what is wrong, where and what to do; empty = allowed.
+    """The answer to a request. `refusal` names the problem, the field and the fix; empty = allowed.
 
-    `object` is how the object should be stored, None = as it is. `warnings` are shown to the user by kubectl.
+    `object` is the object to store, None = unchanged. `warnings` are displayed by kubectl.
     """
 
     refusal: str = ""
@@ -60,17 +60,17 @@ class AdmissionAnswer:
 
     @property
     def is_allowed(self) -> bool:
-        """Whether the request continues."""
+        """Whether the request is allowed."""
         return not self.refusal
 
 
-#: Where the control plane lives: never served and never refused anything, or a cluster could not start itself.
+#: Namespace of the control plane. Muster changes and rejects nothing there, so that a cluster can always start.
 CONTROL_PLANE: Final = "kube-system"
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """A view of the cluster at one moment; an unknown namespace has no annotations, an unknown class no wishes."""
+    """The cluster as known at one moment. Unknown namespaces have no annotations, unknown classes no settings."""
 
     account: str = "system:serviceaccount:muster:muster-operator"
     """The user name of our own service account: it alone makes placeholders (semantics 18)."""
@@ -88,13 +88,13 @@ class ClusterSnapshot:
     """By name of a PriorityClass: its annotation allow-preemption (contract 1.7)."""
 
     def is_protected(self, namespace: str) -> bool:
-        """Whether nothing is set and nothing refused there. Registration must leave these out too."""
+        """Whether Muster changes and rejects nothing in this namespace. The registration must exclude it too."""
         return namespace in {self.home, CONTROL_PLANE}
 
 
 @dataclass(frozen=True, slots=True)
 class AdmittedKind:
-    """A kind of the API. `template`: the way to the pod's description, `()` = the object is the pod itself."""
+    """An object kind of the webhook. `template`: path to the pod template, `()` = the object is a pod."""
 
     group: str
     resource: str
@@ -102,27 +102,27 @@ class AdmittedKind:
 
     @property
     def is_pod(self) -> bool:
-        """Whether the object is a pod and not something that pods are made of."""
+        """Whether the object is a pod and not a workload with a template."""
         return not self.template
 
     @property
     def api_version(self) -> str:
-        """As `apiVersion` of an object says it."""
+        """The `apiVersion` of objects of this kind."""
         return f"{self.group}/v1" if self.group else "v1"
 
     @property
     def place(self) -> str:
-        """The description as users are informed of it; empty for a pod."""
+        """Path of the template for messages; empty for a pod."""
         return "".join(f"{step}." for step in self.template)
 
     def description(self, thing: Raw) -> Raw:
-        """The pod or the template in it. Not to be written to."""
+        """The pod, or the template of the workload. Callers must not write to it."""
         for step in self.template:
             thing = mapping(thing.get(step))
         return thing
 
     def replaced(self, thing: Raw, description: Raw) -> Raw:
-        """The object with another description; the old object stays as it is."""
+        """A copy of the object with another pod or template."""
         return _replaced(thing, self.template, description)
 
 
@@ -132,7 +132,7 @@ def _replaced(thing: Raw, way: tuple[str, ...], value: Raw) -> Raw:
 
 _TEMPLATE: Final = ("spec", "template")
 
-#: By kind; version v1 of each group, CREATE and UPDATE, without subresources (contract 7).
+#: By kind; version v1 of each group, CREATE and UPDATE, without subresources. As in YuniKorn.
 KINDS: Final = {
     "Pod": AdmittedKind("", "pods", ()),
     "ReplicationController": AdmittedKind("", "replicationcontrollers", _TEMPLATE),
@@ -146,7 +146,7 @@ KINDS: Final = {
 
 
 def is_made_of_a_template(thing: Raw) -> bool:
-    """Whether the object says that a controller made it of a workload that is looked at itself."""
+    """Whether the object has a controller of one of these workload kinds, which is checked itself."""
     for owner in objects(mapping(thing.get("metadata")).get("ownerReferences")):
         kind = KINDS.get(str(owner.get("kind")))
         if kind and not kind.is_pod and owner.get("controller") is True and owner.get("apiVersion") == kind.api_version:
@@ -155,24 +155,24 @@ def is_made_of_a_template(thing: Raw) -> bool:
 
 
 def is_served(namespace: str, annotations: Mapping[str, str], rules: NamespaceRules) -> bool:
-    """Whether pods of the namespace become ours without naming us."""
+    """Whether pods of the namespace get Muster as their scheduler even if they do not name it."""
     said = _said(annotations, names.ANNOTATION_NAMESPACE_ENABLE)
     return said if said is not None else _is_listed(namespace, rules.process, rules.bypass)
 
 
 def is_labelled(namespace: str, annotations: Mapping[str, str], rules: NamespaceRules) -> bool:
-    """Whether pods that name no application get one written on them."""
+    """Whether pods without an application ID get one."""
     said = _said(annotations, (names.ANNOTATION_NAMESPACE_GENERATE_APP_ID,))
     return said if said is not None else _is_listed(namespace, rules.label, rules.no_label)
 
 
 def is_found(patterns: Patterns, name: str) -> bool:
-    """Whether one of the expressions is found in the name."""
+    """Whether one of the patterns matches a part of the name."""
     return any(pattern.search(name) is not None for pattern in patterns)
 
 
 def _said(annotations: Mapping[str, str], keys: tuple[str, ...]) -> bool | None:
-    """None = nothing. Anything but "true" is a no (contract 1.6)."""
+    """The first of these annotations that is set; None if there is none. As in YuniKorn, only "true" means yes."""
     return next((annotations[key] == "true" for key in keys if annotations.get(key)), None)
 
 
@@ -181,7 +181,7 @@ def _is_listed(namespace: str, listed: Patterns, excepted: Patterns) -> bool:
 
 
 def is_trusted(submitter: Submitter, rules: AccessRules) -> bool:
-    """Whether the submitter may say that a pod belongs to somebody else."""
+    """Whether the submitter may set another user on a pod."""
     if rules.bypass_auth or (rules.trust_controllers and is_found(rules.system_users, submitter.name)):
         return True
     if is_found(rules.external_users, submitter.name):
@@ -191,13 +191,16 @@ def is_trusted(submitter: Submitter, rules: AccessRules) -> bool:
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
 
-#: The group of kubelets; only the API server says who is in it.
+#: Group of the kubelets, which only the API server assigns.
 _NODES: Final = "system:nodes"
 
 
 @dataclass(frozen=True, slots=True)
 class AdmissionContext:
-    """`new`, `old`: the pod or the template as it would be and as it is stored; `old` is empty for a CREATE."""
+    """A review with what decisions need.
+
+    `new`, `old`: the pod or the template of the request and as stored; `old` is empty for a CREATE.
+    """
 
     review: Review
     kind: AdmittedKind
@@ -212,26 +215,26 @@ class AdmissionContext:
 
     @property
     def submitter(self) -> Submitter:
-        """Who asks."""
+        """The user of the request."""
         return self.review.submitter
 
     @property
     def is_create(self) -> bool:
-        """Whether the object is new."""
+        """Whether the object is created."""
         return self.review.operation is Operation.CREATE
 
     @property
     def annotations(self) -> dict[str, str]:
-        """Of the pod as it would be."""
+        """Annotations of the pod or template in the request."""
         return annotations_of(self.new)
 
     @property
     def old_annotations(self) -> dict[str, str]:
-        """Of the pod as it is stored."""
+        """Annotations of the stored pod or template."""
         return annotations_of(self.old)
 
     def where(self, annotation: str) -> str:
-        """An annotation with the place it is in, for people."""
+        """Path of an annotation, for messages."""
         return f"{self.kind.place}metadata.annotations[{annotation}]"
 
 
@@ -241,10 +244,10 @@ def annotations_of(description: Raw) -> dict[str, str]:
 
 
 def new_context(review: Review, known: ClusterSnapshot, settings: AdmissionSettings) -> AdmissionContext | None:
-    """The case; None = it is nothing to us.
+    """Returns the context of a review, or None if the webhook does not decide about it.
 
-    Left alone are other kinds, the control plane's namespace and our own (a cluster must be able to start without us),
-    what our own account does, and what a kubelet writes of its static pods.
+    Ignored are other kinds, requests of the operator, and static pods of kubelets. The namespaces of the control plane
+    and of Muster are ignored too, so that a cluster can start without Muster.
     """
     kind = KINDS.get(review.kind)
     if kind is None or known.is_protected(review.namespace) or review.submitter.name == known.account:
@@ -273,13 +276,13 @@ _INTERNAL: Final = names.INTERNAL_PREFIX
 
 
 def is_guarded(annotation: str) -> bool:
-    """Whether users may not write it, or not for others; a request that changes such an annotation is sent to us."""
+    """Whether users may not set the annotation, or not for other users. Changes of it are sent to the webhook."""
     return annotation == _USER_INFO or annotation.startswith(_INTERNAL)
 
 
 @dataclass(frozen=True, slots=True)
 class Ours:
-    """What tells our own from others': scheduler names that are served, our account, our namespace."""
+    """Identifies Muster: its scheduler names, its user name at the API server, its namespace."""
 
     scheduler_names: frozenset[str]
     account: str
@@ -287,9 +290,10 @@ class Ours:
 
 
 def of_strangers(ours: Ours) -> list[Condition]:
-    """Not of kubelets, whose static pods must start without us, and not of ourselves: a placeholder costs no question.
+    """Excludes requests of kubelets and of the operator.
 
-    Only the API server says who is who; nothing that a user can write counts here.
+    Static pods must start without the webhook, and placeholders need no admission. Both conditions use only the
+    authenticated user.
     """
     return [
         ("not-of-a-kubelet", "!has(request.userInfo.groups) || !('system:nodes' in request.userInfo.groups)"),
@@ -298,9 +302,10 @@ def of_strangers(ours: Ours) -> list[Condition]:
 
 
 def claims_us(kind: AdmittedKind, ours: Ours) -> Condition:
-    """A new pod that names us. A new template that names us or has a guarded annotation, and what changes it so.
+    """Matches new pods with our scheduler name, and new templates with our scheduler name or a guarded annotation.
 
-    A template of nobody's that names us and changes gets its owner then, so that is asked about too.
+    Also matches changes of guarded annotations, and a changed template with our scheduler name and without a user,
+    because it gets a user then.
     """
     new, old = (_description(root, kind) for root in ("object", "oldObject"))
     if kind.is_pod:
@@ -311,7 +316,7 @@ def claims_us(kind: AdmittedKind, ours: Ours) -> Condition:
 
 
 def claims_nothing(kind: AdmittedKind, ours: Ours) -> Condition:
-    """The rest of what is new or, if it is a template, changes."""
+    """Matches the other new pods, and the other new or changed templates."""
     new, old = (_description(root, kind) for root in ("object", "oldObject"))
     if kind.is_pod:
         return ("does-not-name-us", f"!{_names(new, ours)}")
@@ -319,14 +324,14 @@ def claims_nothing(kind: AdmittedKind, ours: Ours) -> Condition:
 
 
 def writes_guarded() -> Condition:
-    """A binding with a guarded annotation, be it empty: the API server merges those of a binding into the pod's."""
+    """Matches a binding with a guarded annotation, which the API server would copy to the pod."""
     way = "object.metadata.annotations"
     written = f"{way}.exists(key, key == '{_USER_INFO}' || key.startsWith('{_INTERNAL}'))"
     return ("writes-guarded", f"{_has(way)} && {written}")
 
 
 def is_called(names: frozenset[str]) -> Condition:
-    """An object of one of these names."""
+    """Matches objects with one of these names."""
     return ("is-ours", f"object.metadata.name in {_listed(names)}")
 
 
@@ -340,43 +345,43 @@ def _is_nobodys(description: str) -> str:
 
 
 def _changes(new: str, old: str) -> str:
-    """Whether a guarded annotation is added, changed or taken away."""
+    """Expression: a guarded annotation is added, changed or removed."""
     has_other_user = f"{_annotation(new, _USER_INFO)} != {_annotation(old, _USER_INFO)}"
     return " || ".join([has_other_user, _has_other_internal(new, old), _has_other_internal(old, new)])
 
 
 def _has_other_internal(one: str, other: str) -> str:
-    """Whether `one` has an annotation of the internal prefix that `other` has not, or not with this value."""
+    """Expression: `one` has an internal annotation that `other` does not have with this value."""
     here, there = _annotations(one), _annotations(other)
     is_same = f"key in {there} && {there}[key] == {here}[key]"
     return f"{here}.exists(key, key.startsWith('{_INTERNAL}') && !({is_same}))"
 
 
 def _differ(new: str, old: str) -> str:
-    """Whether they are two."""
+    """Expression: both exist and differ."""
     return f"({_has(new)} && {_has(old)} && {new} != {old})"
 
 
 def _names(description: str, ours: Ours) -> str:
-    """Whether it names one of our schedulers."""
+    """Expression: the pod or template has one of our scheduler names."""
     way = f"{description}.spec.schedulerName"
     return f"({_has(way)} && {way} in {_listed(ours.scheduler_names)})"
 
 
 def _annotation(description: str, key: str) -> str:
-    """Its value, empty where there is none."""
+    """Expression: the value of the annotation, or an empty text."""
     way = f"{description}.metadata.annotations"
     return f"({_has(way)} && '{key}' in {way} ? {way}['{key}'] : '')"
 
 
 def _annotations(description: str) -> str:
-    """Its annotations, empty where there are none."""
+    """Expression: the annotations, or an empty map."""
     way = f"{description}.metadata.annotations"
     return f"({_has(way)} ? {way} : {{}})"
 
 
 def _has(way: str) -> str:
-    """Whether every step of the way is there."""
+    """Expression: every step of the path exists."""
     steps = way.split(".")
     return " && ".join(f"has({'.'.join(steps[:end])})" for end in range(2, len(steps) + 1))
 

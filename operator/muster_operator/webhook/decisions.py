@@ -1,13 +1,15 @@
-"""Admission decisions. Pure.
+"""Admission decisions: user identity, scheduler name, labels and internal annotations. No I/O.
 
-Differs: YuniKorn checks an UPDATE of pods only, and of workloads nothing; it refuses 3; by 5 the controller would own.
-Differs: a pod that names us in a namespace that is not served gets its owner too, and so do templates without an
-application's id: else one could leave one's limits behind. Differs: with bypassAuth the owner is written as the
-documentation of YuniKorn says; its source writes nothing then.
+Differs: YuniKorn does not check updates of workloads. It rejects a user annotation of an untrusted submitter even if it
+names the submitter; Muster accepts it and sets the groups of the login. In YuniKorn the user of a pod from a template
+without the annotation is the controller; in Muster the pod has no user.
+Differs: a pod with Muster's scheduler name in a namespace that is not managed gets the user annotation too, and so do
+templates without an application ID. Otherwise users could avoid their limits. Differs: with bypassAuth the user
+annotation is set, as the documentation of YuniKorn states; its code sets nothing then.
 
-Differs: a label that is there is never written over, for the selector of a ReplicaSet may count on it; YuniKorn writes
-the canonical id over `applicationId`. Two ids that disagree are told in an event. Differs: a pod that names one of the
-served scheduler names keeps it.
+Differs: an existing label is never changed, because the selector of a ReplicaSet may depend on it; YuniKorn replaces
+`applicationId` by the canonical ID. Two different IDs are reported in an event. Differs: a pod with one of the served
+scheduler names keeps it.
 """
 
 from __future__ import annotations
@@ -39,13 +41,13 @@ from muster_operator.webhook.context import (
     new_context,
 )
 
-#: Characters of the annotation. All annotations of an object together have 256 KiB (Kubernetes, object validation).
+#: Maximum characters of the annotation. All annotations of an object can have 256 KiB (Kubernetes object validation).
 LIMIT: Final = 64 * 1024
 _FIX: Final = 'write {"user": "name", "groups": ["group"]}'
 
 
 def of_submitter(submitter: Submitter) -> str:
-    """The submitter as the annotation says it. Groups that do not fit are left out, the last ones first."""
+    """The submitter as an annotation value. If there are too many groups, the last ones are left out."""
     groups = [text(group) for group in submitter.groups]
     while True:
         written = orjson.dumps({"user": text(submitter.name), "groups": groups}).decode()
@@ -55,7 +57,11 @@ def of_submitter(submitter: Submitter) -> str:
 
 
 def read_user_info(annotation: str) -> UserInfo:
-    """The user and the groups. Raises BadInputError where it does not name them as it has to."""
+    """Reads the annotation.
+
+    Raises:
+        BadInputError: it is not valid.
+    """
     if len(annotation) > LIMIT:
         raise _bad(f"has {len(annotation)} characters, more than {LIMIT}")
     try:
@@ -75,7 +81,7 @@ def read_user_info(annotation: str) -> UserInfo:
 
 
 def _is_name(name: str) -> bool:
-    """Whether people can read it: no control characters, and not blank."""
+    """Whether the name is not blank and has no control characters."""
     return bool(name.strip()) and not any(unicodedata.category(character) == "Cc" for character in name)
 
 
@@ -85,13 +91,13 @@ def _bad(problem: str) -> BadInputError:
 
 _OWNER: Final = names.ANNOTATION_USER_INFO
 
-#: Of a name in a message.
+#: Characters of a name in a message.
 _NAME_LENGTH_SHOWN: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
 class UserInfoDecision:
-    """`written`: what the annotation has to be, None = as it is."""
+    """`written`: the value to set; None = unchanged."""
 
     refusal: str = ""
     written: str | None = None
@@ -102,7 +108,12 @@ _AS_IT_IS: Final = UserInfoDecision()
 
 
 def evaluate_user_info(case: AdmissionContext, rules: AccessRules) -> UserInfoDecision:
-    """What becomes of the annotation."""
+    """Decides about the user annotation, for pods and templates, on CREATE and UPDATE.
+
+    An unchanged annotation is allowed, whoever changes other fields. Trusted submitters may set any valid user, others
+    only themselves with the groups of their login. The user of a pod does not change. If the annotation is missing, the
+    submitter is set, except on a pod that a trusted controller created from a template.
+    """
     stated, before = case.annotations.get(_OWNER, ""), case.old_annotations.get(_OWNER, "")
     if not stated and not before:
         return _filled(case, rules)
@@ -118,7 +129,7 @@ def evaluate_user_info(case: AdmissionContext, rules: AccessRules) -> UserInfoDe
 
 
 def _stated(case: AdmissionContext, stated: str, before: str) -> UserInfoDecision:
-    """What somebody wrote who may write himself only."""
+    """Decides about an annotation of a submitter who may only set himself."""
     mine = of_submitter(case.submitter)
     if stated == mine and not before:
         return _AS_IT_IS
@@ -156,8 +167,9 @@ def _forged(case: AdmissionContext, user: str, owner: str) -> str:
 
 
 def _filled(case: AdmissionContext, rules: AccessRules) -> UserInfoDecision:
-    """Nothing is written and nothing was. A template that does not change otherwise is left, or all its pods would be
-    replaced; a stored pod keeps what it has.
+    """Decides about an annotation that is missing now and before.
+
+    An otherwise unchanged template stays unchanged, because a change would replace all its pods. So does a stored pod.
     """
     if not case.ours or not case.submitter.name:
         return _AS_IT_IS
@@ -169,7 +181,7 @@ def _filled(case: AdmissionContext, rules: AccessRules) -> UserInfoDecision:
 
 
 def _problem(case: AdmissionContext, stated: str) -> str:
-    """Why it cannot be read; empty = it can."""
+    """Why the annotation is invalid; empty if it is valid."""
     try:
         read_user_info(stated)
     except BadInputError as error:
@@ -178,14 +190,14 @@ def _problem(case: AdmissionContext, stated: str) -> str:
 
 
 def _owner(annotation: str) -> str:
-    """Whose it was; empty where that cannot be read."""
+    """The user of the annotation; empty if it is invalid."""
     try:
         return read_user_info(annotation).user
     except BadInputError:
         return ""
 
 
-#: The canonical label and its older name.
+#: The canonical label and its legacy name.
 _COPIES: Final = (
     (names.LABEL_APP_ID, names.LEGACY_LABEL_APP_ID),
     (names.LABEL_QUEUE, names.LEGACY_LABEL_QUEUE),
@@ -194,7 +206,7 @@ _COPIES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Additions:
-    """What has to be written; of an empty one nothing."""
+    """Labels, annotations and spec fields to set."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -202,10 +214,9 @@ class Additions:
 
 
 def additions(case: AdmissionContext, known: ClusterSnapshot, settings: AdmissionSettings) -> Additions:
-    """What a new pod lacks to be ours.
+    """The missing fields of a new pod in a managed namespace.
 
-    A pod that already has a node keeps its scheduler, because there is nothing to schedule; the rest is as for others.
-    One of a DaemonSet becomes ours too.
+    A pod with a node keeps its scheduler name, because it is not scheduled. Pods of DaemonSets are included.
     """
     if not (case.kind.is_pod and case.is_create and case.served):
         return Additions()
@@ -231,7 +242,7 @@ def _labels(case: AdmissionContext, settings: AdmissionSettings) -> dict[str, st
 
 
 def _preemption(case: AdmissionContext, known: ClusterSnapshot) -> dict[str, str]:
-    """What the priority class says, where the pod says neither yes nor no (contract 1.2)."""
+    """The setting of the priority class, if the pod has no valid annotation. As in YuniKorn."""
     if case.annotations.get(names.ANNOTATION_ALLOW_PREEMPTION) in {"true", "false"}:
         return {}
     name = text(mapping(case.new.get("spec")).get("priorityClassName"))
@@ -243,7 +254,7 @@ _KEY_LENGTH_SHOWN: Final = 120
 
 
 def internal_refusal(case: AdmissionContext) -> str:
-    """What is wrong with the internal annotations; empty = nothing. They can be removed from templates only."""
+    """The problem of changed internal annotations; empty if there is none. Only templates can lose them."""
     if not case.ours:
         return ""
     before, now = _internal(case.old_annotations), _internal(case.annotations)
@@ -266,7 +277,7 @@ KIND: Final = "Binding"
 
 
 def binding_refusal(review: Review, known: ClusterSnapshot) -> str:
-    """What is wrong with the binding; empty = nothing."""
+    """The problem of the binding; empty if there is none."""
     if known.is_protected(review.namespace) or review.submitter.name == known.account:
         return ""
     written = [key for key in annotations_of(review.object) if is_guarded(key)]
@@ -276,7 +287,7 @@ def binding_refusal(review: Review, known: ClusterSnapshot) -> str:
 
 
 def decide(review: Review, known: ClusterSnapshot, settings: AdmissionSettings) -> AdmissionAnswer:
-    """Whether the object may be stored, and how. The objects of the review stay as they are."""
+    """Decides whether and how the object is stored. The objects of the review are not changed."""
     if review.kind == KIND:
         return AdmissionAnswer(binding_refusal(review, known))
     case = new_context(review, known, settings)
@@ -284,7 +295,7 @@ def decide(review: Review, known: ClusterSnapshot, settings: AdmissionSettings) 
         return AdmissionAnswer()
     try:
         return _decided(case, known, settings)
-    except RecursionError:  # two objects are compared, and no pod is as deep as that
+    except RecursionError:  # from comparing the objects; valid pods are not nested as deeply
         return AdmissionAnswer(f"{case.review.kind} is nested too deeply: leave out what no pod has")
 
 
@@ -303,7 +314,7 @@ def _decided(case: AdmissionContext, known: ClusterSnapshot, settings: Admission
 def _written(
     case: AdmissionContext, labels: Mapping[str, str], annotations: Mapping[str, str], spec: Mapping[str, str]
 ) -> Raw | None:
-    """The object with these entries; None where there are none."""
+    """The object with these entries; None if there are none."""
     if not (labels or annotations or spec):
         return None
     metadata = mapping(case.new.get("metadata"))

@@ -1,7 +1,7 @@
 """The webhook configurations and their reconciliation.
 
-Match conditions (CEL) limit requests to pods and workloads that concern Muster, so an unavailable webhook blocks
-nothing else. API servers before Kubernetes 1.28 ignore match conditions, so registration requires 1.28. Only the
+Match conditions (CEL) limit requests to pods and workloads that concern Muster, so that an unavailable webhook blocks
+no others. API servers before Kubernetes 1.28 ignore match conditions, so that registration requires 1.28. Only the
 leader writes.
 """
 
@@ -27,27 +27,27 @@ from muster_operator.webhook.context import CONTROL_PLANE, KINDS, AdmittedKind, 
 
 log = structlog.get_logger("muster.admission")
 
-#: Of both configurations, where Muster runs in the namespace that deploy/rbac.yaml makes.
+#: Name of both configurations if Muster runs in the default namespace.
 NAME: Final = "muster-admission"
 HOME: Final = "muster"
 
-#: Where our hooks live; their names need three parts.
+#: Domain of the webhook names, which need three parts.
 DOMAIN: Final = "admission.muster"
 
-#: Contract 7.
+#: Paths of the webhook, as in YuniKorn.
 MUTATE: Final = "/mutate"
 VALIDATE: Final = "/validate-conf"
 
-#: The same for what is not ours yet: what we cannot answer continues.
+#: Path for objects that do not name Muster. These webhooks fail open.
 MUTATE_OTHERS: Final = "/mutate/others"
 
-#: Seconds that the API server waits for an answer about our own, and about others.
+#: Timeouts of the API server in seconds, for objects of Muster and for others.
 TIMEOUT_S: Final = 5
 OTHERS_TIMEOUT_S: Final = 2
 
-#: Nodes say here that they live.
+#: Namespace of the node heartbeats.
 _NODE_LEASES: Final = "kube-node-lease"
-_NAMESPACE: Final = "kubernetes.io/metadata.name"  # the API server writes it, and nobody can change it
+_NAMESPACE: Final = "kubernetes.io/metadata.name"  # set by the API server; users cannot change it
 _POD: Final = KINDS["Pod"]
 _CRONJOB: Final = KINDS["CronJob"]
 _WORKLOADS: Final = tuple(kind for kind in KINDS.values() if kind not in (_POD, _CRONJOB))
@@ -58,7 +58,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class WebhookClientConfig:
-    """Where the API server finds us: a service of our namespace, or (outside of the cluster) a URL without a path."""
+    """Address of the webhook: a service in Muster's namespace, or a URL without a path outside of the cluster."""
 
     namespace: str
     service: str = ""
@@ -66,7 +66,7 @@ class WebhookClientConfig:
     url: str = ""
 
     def client(self, path: str, bundle: bytes) -> Json:
-        """The clientConfig of a hook; without a bundle the API server trusts whom its machine trusts."""
+        """The clientConfig of a webhook. Without a bundle the API server uses the trust store of its machine."""
         client: Json = {"caBundle": base64.b64encode(bundle).decode()} if bundle else {}
         if self.url:
             return {**client, "url": self.url.rstrip("/") + path}
@@ -75,12 +75,12 @@ class WebhookClientConfig:
 
 
 def name_of(home: str) -> str:
-    """What both configurations are called: two Musters with names of their own do not write over each other."""
+    """Name of both configurations. It contains the namespace, so that two installations do not conflict."""
     return NAME if home == HOME else f"{NAME}-{home}"
 
 
 def mutating(client_config: WebhookClientConfig, ours: Ours, bundle: Iterable[bytes]) -> Json:
-    """The MutatingWebhookConfiguration, whose API server trusts these authorities."""
+    """The MutatingWebhookConfiguration, with these authorities as caBundle."""
     trusted = b"".join(bundle)
 
     def claims(kind: AdmittedKind) -> Condition:
@@ -107,7 +107,7 @@ def mutating(client_config: WebhookClientConfig, ours: Ours, bundle: Iterable[by
 
 
 def validating(client_config: WebhookClientConfig, ours: Ours, bundle: Iterable[bytes]) -> Json:
-    """The ValidatingWebhookConfiguration."""
+    """The ValidatingWebhookConfiguration, with these authorities as caBundle."""
     hook = _hook("configuration", [_rule("", ["configmaps"], _CREATE_AND_UPDATE)], [context.is_called(NAMES)])
     hook["clientConfig"] = client_config.client(VALIDATE, b"".join(bundle))
     hook["namespaceSelector"] = _in_namespaces("In", {ours.home})
@@ -117,19 +117,19 @@ def validating(client_config: WebhookClientConfig, ours: Ours, bundle: Iterable[
 
 
 def bundle_of(configuration: Json) -> bytes:
-    """The authorities that are in a configuration; of several hooks the first that has any."""
+    """The caBundle of a configuration, from the first webhook that has one."""
     clients = [hook.get("clientConfig") or {} for hook in configuration.get("webhooks") or []]
     return next((base64.b64decode(client["caBundle"]) for client in clients if client.get("caBundle")), b"")
 
 
 def _own(name: str, rules: list[Json], asked: Condition, ours: Ours) -> Json:
-    """What is ours fails closed."""
+    """A webhook for objects of Muster. It fails closed."""
     hook = _hook(name, rules, [*context.of_strangers(ours), asked])
     return {**hook, "failurePolicy": "Fail", "timeoutSeconds": TIMEOUT_S}
 
 
 def _others(name: str, rules: list[Json], kind: AdmittedKind, ours: Ours) -> Json:
-    """What is not ours yet is never held up for long, and never stopped."""
+    """A webhook for objects that do not name Muster. It fails open and has a short timeout."""
     hook = _hook(name, rules, [*context.of_strangers(ours), context.claims_nothing(kind, ours)])
     return {**hook, "failurePolicy": "Ignore", "timeoutSeconds": OTHERS_TIMEOUT_S}
 
@@ -178,20 +178,20 @@ def _configuration(kind: str, name: str, hooks: list[Json]) -> Json:
 
 T = TypeVar("T")
 
-#: The first version that keeps `matchConditions`.
+#: First Kubernetes version with match conditions.
 OLDEST: Final = (1, 28)
 
-#: Seconds until we ask again.
+#: Seconds until the next attempt.
 AGAIN_S: Final = 1.0
 _WHO_AM_I: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 _DIGITS: Final = re.compile(r"\d+")
 
 
 async def discover_api(session: KubeSession) -> str:
-    """Our name to the API server; asked until it answers.
+    """Returns the user name of the operator at the API server. Repeats the request until it is answered.
 
     Raises:
-        StartupRefused: it is too old.
+        StartupRefused: the API server is too old.
     """
     found = await _until_answered(lambda: _version(session))
     if found < OLDEST:
@@ -212,7 +212,7 @@ async def _until_answered(ask: Callable[[], Awaitable[T]]) -> T:
 
 
 async def _version(session: KubeSession) -> tuple[int, int]:
-    """Some clouds write "28+"."""
+    """The version of the API server. Some clouds report a minor version such as "28+"."""
     said = await session.get("/version")
     major, minor = (_DIGITS.match(text(said.get(key))) for key in ("major", "minor"))
     if major is None or minor is None:
@@ -237,7 +237,7 @@ Make = Callable[[Iterable[bytes]], Json]
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What to register, and how: `by_manifest` leaves all but the authorities to the user."""
+    """What to register. `by_manifest`: the user applies the configurations, and only the caBundle is maintained."""
 
     client_config: WebhookClientConfig
     ours: Ours
@@ -246,18 +246,18 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationView:
-    """The configurations as they stand, by path; None = there is none."""
+    """The present configurations by path; None = the configuration does not exist."""
 
     found: Mapping[str, Raw | None]
 
     @property
     def authorities(self) -> tuple[tuple[bytes, ...], ...]:
-        """Those of each configuration."""
+        """The authorities of each configuration."""
         return tuple(split(bundle_of(one or {})) for one in self.found.values())
 
 
 class Registrar:
-    """Both configurations of the cluster."""
+    """Reads and writes both configurations."""
 
     def __init__(self, session: KubeSession, registration: Registration) -> None:
         self._session, self._registration = session, registration
@@ -269,19 +269,19 @@ class Registrar:
         }
 
     async def look(self) -> RegistrationView:
-        """What is there.
+        """Reads the present configurations.
 
         Raises:
-            ApiRefused, Unreachable: it cannot be read.
+            ApiRefused, Unreachable: a configuration cannot be read.
         """
         return RegistrationView({path: await self._read(path) for path in self._makers})
 
     async def keep(self, look: RegistrationView, bundle: tuple[bytes, ...]) -> None:
-        """Have both stand as they should, with these authorities; nothing is written where nothing differs.
+        """Creates or corrects the configurations, with these authorities. Writes only if there is a difference.
 
         Raises:
-            NotLeading: something differs, and another replica has to put it right.
-            ApiRefused, Unreachable: the API server refuses, or does not answer.
+            NotLeading: there is a difference, and the leader has to correct it.
+            ApiRefused, Unreachable: the API server answered with an error, or not at all.
         """
         for path, make in self._makers.items():
             found = look.found[path]
@@ -290,10 +290,10 @@ class Registrar:
                 await self._write(path, wanted, found)
 
     def _wanted(self, path: str, ours: Json, found: Raw | None) -> Json:
-        """Ours, or the user's with our authorities.
+        """The wanted configuration: the generated one, or that of the user with the generated authorities.
 
         Raises:
-            ApiRefused: the user's is not there.
+            ApiRefused: the configuration of the user does not exist.
         """
         if self._registration.by_manifest:
             if found is None:
@@ -312,7 +312,7 @@ class Registrar:
             raise
 
     async def _write(self, path: str, wanted: Json, found: Raw | None) -> None:
-        """Create or replace. Somebody else was faster: the next round looks again."""
+        """Creates or replaces a configuration. After a conflict the next round tries again."""
         body, method = wanted, "POST"
         if found is not None:
             version = mapping(found.get("metadata")).get("resourceVersion")
@@ -326,9 +326,9 @@ class Registrar:
 
 
 def _with_authorities(hooks_of: Raw, source: Raw, *, only_missing: bool = False) -> list[Json]:
-    """The hooks of one configuration with the authorities of the other's, by name.
+    """The webhooks of one configuration with the authorities of another one, matched by name.
 
-    `only_missing`: where the first names none; somebody else, such as cert-manager, may have written the other's.
+    `only_missing`: keeps existing authorities, which another tool such as cert-manager may have written.
     """
     found = {hook["name"]: hook["clientConfig"].get("caBundle") for hook in source.get("webhooks") or []}
     hooks: list[Json] = []
@@ -340,7 +340,7 @@ def _with_authorities(hooks_of: Raw, source: Raw, *, only_missing: bool = False)
 
 
 def _is_as(found: Raw, wanted: Raw) -> bool:
-    """Whether hooks and labels are as they should be; other labels and annotations are nobody's harm."""
+    """Whether webhooks and labels are as wanted. Other labels and annotations are ignored."""
     labels = mapping(mapping(found.get("metadata")).get("labels"))
     asked = mapping(mapping(wanted.get("metadata")).get("labels"))
     return found.get("webhooks") == wanted.get("webhooks") and all(

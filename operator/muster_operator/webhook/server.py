@@ -1,8 +1,9 @@
 """The HTTPS server of the webhook.
 
-It runs an event loop in its own thread, so responses do not wait for the controller (ADR 0013). Requests are bounded
-in size, number and time, and slots are shared fairly between client addresses, because every pod of the cluster can
-connect. A request that cannot be evaluated in time is rejected where the endpoint fails closed.
+It runs an event loop in its own thread, so that responses do not wait for the controller (docs/internals/adr, number
+0013). Every pod of the cluster can connect. Requests are therefore limited in size, number and time, and slots are
+shared fairly between client addresses. A request that cannot be evaluated in time is rejected if the endpoint fails
+closed.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def webhook_thread() -> AsyncIterator[asyncio.AbstractEventLoop]:
-    """A loop that runs till the end of the block."""
+    """Runs an event loop in a thread until the end of the block."""
     loop = uvloop.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="admission", daemon=True)
     thread.start()
@@ -54,37 +55,37 @@ async def webhook_thread() -> AsyncIterator[asyncio.AbstractEventLoop]:
 
 
 async def run_in_thread(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
-    """The result of work that another loop does; cancelled there if it is cancelled here."""
+    """Runs a coroutine in another loop and returns its result. Cancellation is passed on."""
     if loop is asyncio.get_running_loop():
         return await work
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
 
 
-#: Statuses of a refusal, as users see them: forbidden, or "try again".
+#: HTTP statuses of a rejection, as users see them: forbidden, or temporarily unavailable.
 FORBIDDEN: Final = 403
 UNAVAILABLE: Final = 503
 
-#: A message that kubectl prints whole.
+#: Maximum characters of a message, so that kubectl displays it completely.
 MESSAGE_LIMIT: Final = 4096
 
 
 class BadReview(ValueError):
-    """What came is no AdmissionReview that we can answer."""
+    """The request is not a valid AdmissionReview."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewRequest:
-    """A review and the id that its answer has to carry. `review` is None for an operation that we have no word in."""
+    """A review and its UID, which the response repeats. `review` is None for an operation that is always allowed."""
 
     uid: str
     review: Review | None
 
 
 def read_review(body: bytes) -> ReviewRequest:
-    """Understand what the API server asks.
+    """Reads an AdmissionReview.
 
     Raises:
-        BadReview: it cannot be understood.
+        BadReview: the request is not valid.
     """
     try:
         request = mapping(mapping(orjson.loads(body)).get("request"))
@@ -110,7 +111,7 @@ def read_review(body: bytes) -> ReviewRequest:
 
 
 def review_reply(question: ReviewRequest, answer: AdmissionAnswer, status: int = FORBIDDEN) -> bytes:
-    """The answer as the API server wants to receive it: what is to be changed as a JSON patch (RFC 6902)."""
+    """The AdmissionReview response. Changes of the object are a JSON patch (RFC 6902)."""
     said: dict[str, Any] = {"uid": question.uid, "allowed": answer.is_allowed}
     if not answer.is_allowed:
         reason = "ServiceUnavailable" if status == UNAVAILABLE else "Forbidden"
@@ -126,7 +127,7 @@ def review_reply(question: ReviewRequest, answer: AdmissionAnswer, status: int =
 
 
 def patch(old: Raw, new: Raw) -> list[dict[str, Any]]:
-    """The changes from one to the other."""
+    """The JSON patch from one object to the other."""
     return list(jsonpatch.make_patch(old, new))
 
 
@@ -138,24 +139,24 @@ def _submitter(info: Raw) -> Submitter:
 
 
 class TooManyRequests(Exception):
-    """The address has as many requests waiting as it may have."""
+    """The address has too many waiting requests."""
 
 
 class FairPlaces:
-    """At most `total` requests at once and `per_source` of one address; `waiting` more of each address may wait."""
+    """Fair semaphore: at most `total` requests at once, `per_source` of one address, and `waiting` more per address."""
 
     def __init__(self, total: int, per_source: int, waiting: int) -> None:
         self._free, self._per_source, self._limit = total, per_source, waiting
         self._held: Counter[str] = Counter()
-        #: Addresses with waiting requests, the next one to be served first.
+        #: Addresses with waiting requests, in the order in which they are served.
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     @asynccontextmanager
     async def place(self, source: str) -> AsyncIterator[None]:
-        """Hold a place for one request of the address.
+        """Holds a slot for one request of the address.
 
         Raises:
-            TooManyRequests: too many requests of the address wait already.
+            TooManyRequests: the address has too many waiting requests.
         """
         await self._enter(source)
         try:
@@ -176,7 +177,7 @@ class FairPlaces:
             await granted
         except asyncio.CancelledError:
             if granted.done() and not granted.cancelled():
-                self._leave(source)  # the place was given at the moment of the cancellation
+                self._leave(source)  # the slot was granted at the moment of the cancellation
             elif granted in queue:
                 queue.remove(granted)
                 if not queue and self._waiting.get(source) is queue:
@@ -196,7 +197,7 @@ class FairPlaces:
             self._give(following)
 
     def _next(self) -> str | None:
-        """Return the waiting address to serve next; at most `total` others are passed over, which hold their share."""
+        """The next waiting address. Addresses with a full share are skipped, of which there are at most `total`."""
         return next((source for source in self._waiting if self._held[source] < self._per_source), None)
 
     def _give(self, source: str) -> None:
@@ -211,40 +212,41 @@ class FairPlaces:
             granted.set_result(None)
 
 
-#: Bytes of a question: an object and its old self, each of at most 1.5 MiB (what etcd stores), every byte of which Go
-#: may write as six (`<` is `\u003c`). What is larger could not be stored; what is smaller must not get by unasked.
+#: Maximum bytes of a request. It has an object and its old version of at most 1.5 MiB each (limit of etcd), and Go can
+#: encode each byte as six (`<` as `\u003c`). Larger objects cannot be stored, and smaller ones must not be skipped.
 BODY_LIMIT: Final = 20 * 2**20
 
-#: Questions that are answered at once, of all addresses and of one; others wait.
+#: Requests that are evaluated at once, of all addresses and of one.
 ROOM: Final = 32
 ROOM_OF_SOURCE: Final = 24
 
-#: Questions of up to SMALL bytes that are read at once, of all addresses and of one. They bound the memory.
+#: Requests of up to SMALL bytes that are read at once, of all addresses and of one. These limits bound the memory.
 READING: Final = 128
 READING_OF_SOURCE: Final = 48
 
-#: Seconds in which a question has to be read: an API server sends it at once.
+#: Timeout in seconds for reading a request, which API servers send without pauses.
 READ_S: Final = 2.0
 
-#: Questions of one address that may wait; an API server handles at most 600 requests at once by default.
+#: Waiting requests of one address. An API server handles at most 600 requests at once by default.
 WAITING_OF_SOURCE: Final = 1024
 
-#: Bytes of a question beyond which it is read and answered alone of its address: it takes its size a few times.
+#: Bytes above which a request is large, and how many large ones are handled at once, one per address. Each needs
+#: several times its size in memory.
 SMALL: Final = 2**20
 LARGE: Final = 3
 
-#: Seconds that an idle connection is kept. API servers let go after 90; if we did before, a question that is under way
-#: just then would be lost, and with it a pod.
+#: Seconds before an idle connection is closed. API servers close theirs after 90. If the webhook closed it first, a
+#: request in flight would fail, and with it a pod.
 KEEPALIVE_S: Final = 180.0
 
-#: Contract 7.
+#: Path of the health check, as in YuniKorn.
 HEALTH: Final = "/health"
 _TRY_AGAIN: Final = "Muster cannot answer just now ({}): try again"
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A path. `within_s`: less than the API server waits. `is_closed`: what is not answered is refused."""
+    """A path of the server. `within_s`: timeout below that of the API server. `is_closed`: whether it fails closed."""
 
     answer: Callable[[Review], Awaitable[AdmissionAnswer]]
     within_s: float
@@ -252,7 +254,7 @@ class Endpoint:
 
 
 class ReviewMetrics:
-    """What is counted; a verdict is allowed, changed, refused, failed or bad."""
+    """Metrics by path; a result is allowed, changed, refused, failed or bad."""
 
     def __init__(self, metrics: Metrics) -> None:
         self.reviews = prometheus_client_Counter(
@@ -266,10 +268,10 @@ class ReviewMetrics:
 
 
 class TlsContexts:
-    """The TLS context that listens, and the certificate that each handshake gets: the latest.
+    """The TLS context of the listener, with the latest certificate for each handshake.
 
-    A fresh context for each certificate, chosen per handshake: a context that is loaded again keeps the old certificate
-    beside the new one where their keys are of different types.
+    Each certificate has a new context, which the SNI callback selects. Loading a second certificate into one context
+    would keep the first one if the key types differ.
     """
 
     def __init__(self) -> None:
@@ -278,10 +280,10 @@ class TlsContexts:
         self.listening.sni_callback = self._choose
 
     def serve(self, leaf: Leaf) -> None:
-        """Every handshake from now on gets this; connections there are continue.
+        """Uses this certificate for all new connections. Existing connections continue.
 
         Raises:
-            ssl.SSLError: it cannot be served with.
+            ssl.SSLError: the certificate cannot be used.
         """
         context = _context()
         with _as_file(leaf.chain) as chain, _as_file(leaf.key) as key:
@@ -293,7 +295,7 @@ class TlsContexts:
 
 
 class AdmissionServer:
-    """Serves until stopped. `missing`: what keeps it from answering well, for `/health`; empty = nothing."""
+    """Serves until stopped. `missing` returns why it is not ready, for `/health`; empty = ready."""
 
     def __init__(self, endpoints: Mapping[str, Endpoint], missing: Callable[[], str], metrics: ReviewMetrics) -> None:
         self._missing, self._metrics = missing, metrics
@@ -307,7 +309,7 @@ class AdmissionServer:
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, keepalive_timeout=KEEPALIVE_S)
 
     async def start(self, port: int, tls: TlsContexts) -> int:
-        """Listen; returns the port (0 asked for any free one).
+        """Listens on the port and returns it; 0 selects a free port.
 
         Raises:
             StartupRefused: the port cannot be used.
@@ -319,7 +321,7 @@ class AdmissionServer:
         return address[1]
 
     async def stop(self) -> None:
-        """Answer what was asked, then close."""
+        """Finishes requests in progress, then closes."""
         await self._runner.cleanup()
 
     async def _health(self, _: web.Request) -> web.Response:
@@ -365,13 +367,13 @@ class AdmissionServer:
         return verdict, _json(review_reply(question, answer))
 
     def _large_lane(self, request: web.Request, source: str) -> AbstractAsyncContextManager[None]:
-        """Hold a place among the large questions; small ones need none."""
+        """Holds one of the slots for large requests if needed."""
         size = request.content_length
         return nullcontext() if size is not None and size <= SMALL else self._large.place(source)
 
 
 def _failed(question: ReviewRequest | None, endpoint: Endpoint, reason: str) -> web.Response:
-    """No answer: a refusal that says so where that is right, else an error, which leaves it to the failurePolicy."""
+    """The response without a decision: a rejection if the endpoint fails closed, else an HTTP error."""
     log.warning("a question of the API server was not answered", reason=reason, refused=endpoint.is_closed)
     said = _TRY_AGAIN.format(reason)
     if question is None or not endpoint.is_closed:
@@ -380,7 +382,7 @@ def _failed(question: ReviewRequest | None, endpoint: Endpoint, reason: str) -> 
 
 
 def _tell(review: Review, answer: AdmissionAnswer) -> None:
-    """A refusal is somebody's to know: who, what and why, and never the object."""
+    """Logs a rejection with user, object name and reason, but never the object."""
     if not answer.is_allowed:
         log.info(
             "refused", operation=review.operation.value, kind=review.kind, namespace=review.namespace, name=review.name,
@@ -394,7 +396,7 @@ def _json(body: bytes) -> web.Response:
 
 @contextmanager
 def _as_file(content: bytes) -> Iterator[str]:
-    """A path for who reads files only: in memory, for a key belongs on no disk, and a container may have none."""
+    """Path of a file in memory with this content. Keys must not be on disk, and a disk may be read-only."""
     with os.fdopen(os.memfd_create("muster"), "wb") as file:
         file.write(content)
         file.flush()

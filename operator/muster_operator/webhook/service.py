@@ -38,24 +38,24 @@ from muster_si.api import AdministrationAPI
 
 log = structlog.get_logger("muster.admission")
 
-#: Seconds between rounds: a configuration that somebody broke is whole again after one.
+#: Seconds between rounds, after which a changed configuration is corrected.
 EVERY_S: Final = 3.0
 
 
 class CertificateSource(Protocol):
-    """Where certificates come from."""
+    """Source of the serving certificate."""
 
     async def leaf(self, now: datetime) -> Leaf | None:
-        """What should be served with; None = there is nothing yet.
+        """Returns the certificate to serve, or None if there is none yet.
 
         Raises:
-            BadCertificate: what is there cannot be used.
+            BadCertificate: it cannot be used.
             LinkError: it cannot be read.
         """
 
 
 class OwnSource:
-    """Made by ourselves from the Secret's authorities, for these names and addresses."""
+    """Issues certificates for these names and addresses with the authorities of the Secret."""
 
     def __init__(self, secret: AuthoritySecret, names: list[str]) -> None:
         self._secret, self._names = secret, names
@@ -63,7 +63,7 @@ class OwnSource:
         self._leaf: Leaf | None = None
 
     async def leaf(self, now: datetime) -> Leaf | None:
-        """The same one until it is due or an authority is replaced."""
+        """Returns the same certificate until it is due or an authority is replaced."""
         pair: Pair | None = await self._secret.pair(now)
         if pair is None:
             return None
@@ -74,7 +74,7 @@ class OwnSource:
 
 
 class GivenSource:
-    """Files that somebody else keeps; read in every round, for they may be replaced (cert-manager does)."""
+    """Reads the certificate from files of another tool, such as cert-manager, which can change at any time."""
 
     def __init__(self, certificate: Path, key: Path, authority: Path | None) -> None:
         self._paths = (certificate, key, authority)
@@ -82,7 +82,7 @@ class GivenSource:
         self._leaf: Leaf | None = None
 
     async def leaf(self, now: datetime) -> Leaf | None:
-        """What is in the files now."""
+        """Returns the certificate in the files."""
         try:
             read = tuple(path.read_bytes() if path is not None else b"" for path in self._paths)
         except OSError as error:
@@ -93,7 +93,7 @@ class GivenSource:
 
 
 class WebhookReconciler:
-    """Runs the rounds. `serve` takes what is to be served from now on."""
+    """Reconciles certificate and registration. `serve` is called with a new certificate."""
 
     def __init__(self, source: CertificateSource, registrar: Registrar, serve: Callable[[Leaf], None]) -> None:
         self._source, self._registrar, self._serve = source, registrar, serve
@@ -103,23 +103,23 @@ class WebhookReconciler:
 
     @property
     def missing(self) -> str:
-        """What keeps the API server from asking us; empty = nothing."""
+        """Why the webhook is not ready; empty if it is."""
         if self._trust.serving is None:
             return self._said or "there is no certificate yet"
         return "" if self._is_registered else self._said or "not registered yet"
 
     async def run(self) -> None:
-        """Round after round, until cancelled."""
+        """Runs rounds until cancelled."""
         while True:
             await self.attempt(datetime.now(UTC))
             await asyncio.sleep(EVERY_S)
 
     async def attempt(self, now: datetime) -> None:
-        """One round; what goes wrong is said once, and again when it is something else."""
+        """Runs one round. A problem is logged when it begins or changes."""
         try:
             await self._round(now)
         except NotLeading:
-            self._report("")  # the one that leads puts it right
+            self._report("")  # the leader corrects it
         except ApiRefused as error:
             rights = " (the rights are in deploy/rbac.yaml, at 'webhook')" if error.status == 403 else ""
             self._report(f"{error}{rights}")
@@ -152,16 +152,16 @@ class WebhookReconciler:
         self._said = problem
 
 
-#: Seconds before the API server stops waiting in which an answer is on its way.
+#: Seconds between the timeout of the server and that of the API server, for the transfer of the answer.
 MARGIN_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookOptions:
-    """How admission is served; off while neither `service` nor `url` says where the API server finds us.
+    """Options of the webhook. It is disabled if neither `service` nor `url` is set.
 
-    `certificate`, `key`, `authority`: files that somebody else keeps, else we make our own. `by_manifest`: the user
-    applied deploy/webhooks.yaml, and only the authorities in it are ours to keep.
+    `certificate`, `key`, `authority`: files of another tool; without them Muster issues its own. `by_manifest`: a user
+    applied deploy/webhooks.yaml, and Muster maintains only its authorities.
     """
 
     service: str = ""
@@ -174,11 +174,11 @@ class WebhookOptions:
 
     @property
     def is_on(self) -> bool:
-        """Whether there is admission at all."""
+        """Whether the webhook is enabled."""
         return bool(self.service or self.url)
 
     def check(self) -> None:
-        """Refuse what cannot be meant.
+        """Checks the options.
 
         Raises:
             StartupRefused: options contradict each other.
@@ -196,7 +196,7 @@ class WebhookOptions:
 
 
 class Admission:
-    """One per operator. Made before the watch begins, so that it sees all of it."""
+    """The webhook of one operator. Create it before the watches start, so that it receives all objects."""
 
     def __init__(
         self,
@@ -217,21 +217,21 @@ class Admission:
         self._keeper: WebhookReconciler | None = None
 
     def attach(self, inbox: Inbox) -> None:
-        """See what the operator's watch shows."""
+        """Subscribes to the operator's watches."""
         inbox.show_also(self._view, cluster.NAMESPACES, cluster.PRIORITY_CLASSES)
 
     @property
     def missing(self) -> str:
-        """What keeps admission from answering as it should; empty = nothing."""
+        """Why the webhook is not ready; empty if it is."""
         if self._view.missing:
             return f"not listed yet: {self._view.missing}"
         return "starting" if self._keeper is None else self._keeper.missing
 
     async def run(self) -> None:
-        """Serve until cancelled.
+        """Serves until cancelled.
 
         Raises:
-            StartupRefused: the port cannot be used, or the API server is too old to be asked to ask us.
+            StartupRefused: the port cannot be used, or the API server is too old.
         """
         self._view.account = await discover_api(self._session)
         tls, home = TlsContexts(), asyncio.get_running_loop()
@@ -246,7 +246,7 @@ class Admission:
                 await webhook_server.run_in_thread(loop, server.stop())
 
     def _endpoints(self, home: asyncio.AbstractEventLoop) -> dict[str, Endpoint]:
-        """They run in the server's loop; what talks to the API server or the core runs in the operator's, `home`."""
+        """The endpoints run in the server's loop. Requests to the API server and the core run in the loop `home`."""
         within_s, others_within_s = registration.TIMEOUT_S - MARGIN_S, registration.OTHERS_TIMEOUT_S - MARGIN_S
 
         async def mutate(review: Review) -> AdmissionAnswer:
@@ -266,7 +266,7 @@ class Admission:
         }
 
     def _present_settings(self) -> AdmissionSettings:
-        """Those in force, read again only when they were replaced."""
+        """The present settings, parsed again after a change."""
         entries = self._present().extra
         if entries is not self._read_from:
             self._settings, warnings = parse(entries, self._names)
