@@ -1,6 +1,6 @@
-"""Every setting: key, default, meaning. Settings of admission.
+"""Catalog of all settings (key, default, meaning), settings of the admission webhook, and warnings about entries.
 
-Differs: YuniKorn drops a bad list in silence but for its own log.
+Differs: YuniKorn ignores an invalid list of expressions and reports that only in its log.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SYSTEM_USERS: Final = "admissionController.accessControl.systemUsers"
 EXTERNAL_USERS: Final = "admissionController.accessControl.externalUsers"
 EXTERNAL_GROUPS: Final = "admissionController.accessControl.externalGroups"
 
-#: As the ConfigMap would have them.
+#: Default values as in a ConfigMap.
 DEFAULTS: Final[Mapping[str, str]] = {
     PROCESS_NAMESPACES: "",
     BYPASS_NAMESPACES: "^kube-system$",
@@ -43,21 +43,21 @@ DEFAULTS: Final[Mapping[str, str]] = {
     EXTERNAL_GROUPS: "",
 }
 
-#: The name that is set on pods, if it is served.
+#: The scheduler name that the webhook sets on pods, if it is served.
 _OWN_NAME: Final = "muster"
 
-#: Characters of one expression, and bytes that it may take compiled.
+#: Maximum characters of an expression, and maximum memory of the compiled one in bytes.
 _LONGEST: Final = 1024
 _MOST_MEMORY: Final = 1024 * 1024
 
-#: Cannot be found in anything.
+#: An expression that never matches.
 _NOTHING: Final = "x^"
 _BOOLEANS: Final = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 T = TypeVar("T")
 
 
 class _Unfit(Exception):
-    """A value means nothing; says why, and what to write."""
+    """A value is invalid. The text has the reason and the fix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +66,11 @@ class _Reader:
     doubts: dict[str, str] = field(default_factory=dict)
 
     def switch(self, key: str) -> bool:
-        """True or false; an empty entry says neither."""
+        """Reads a boolean. An empty entry means the default."""
         return self._read(key, _boolean, self.entries.get(key, "").strip() or DEFAULTS[key])
 
     def namespaces(self, key: str) -> Patterns:
-        """A list, in which a bad expression finds nothing."""
+        """Reads a list of expressions for namespaces. An invalid expression matches nothing."""
         return tuple(self._found(key, part) for part in _parts(self.entries.get(key, DEFAULTS[key])))
 
     def _found(self, key: str, expression: str) -> Pattern:
@@ -81,7 +81,7 @@ class _Reader:
             return _compiled(_NOTHING)
 
     def patterns(self, key: str) -> Patterns:
-        """A list; an empty entry is an empty one."""
+        """Reads a list of expressions. An empty entry is an empty list; an invalid one means the default."""
         return self._read(key, _patterns, self.entries.get(key, DEFAULTS[key]))
 
     def _read(self, key: str, parser: Callable[[str], T], written: str) -> T:
@@ -94,21 +94,21 @@ class _Reader:
 
 
 def parse(entries: Mapping[str, str], scheduler_names: frozenset[str]) -> tuple[AdmissionSettings, tuple[str, ...]]:
-    """The settings, and a warning for each value that is not used. `scheduler_names`: those that are served."""
+    """Returns the settings, and a warning per ignored value. `scheduler_names`: the served ones."""
     reader = _Reader(entries)
     settings = _settings(reader, scheduler_names)
     return settings, tuple(f"{key} {says}" for key, says in reader.doubts.items())
 
 
 def admission_warnings(entries: Mapping[str, str]) -> dict[str, str]:
-    """By key what is wrong with its value."""
+    """Problems of values by key."""
     reader = _Reader(entries)
     _settings(reader, frozenset())
     return reader.doubts
 
 
 def loose(entries: Mapping[str, str]) -> dict[str, str]:
-    """By key which expression trusts more names than it seems to: everybody may call a service account as he likes."""
+    """Warnings by key about unanchored expressions, which also match parts of service account names of any user."""
     found: dict[str, str] = {}
     for key in (SYSTEM_USERS, EXTERNAL_USERS, EXTERNAL_GROUPS):
         for part in _parts(entries.get(key, "")):
@@ -170,15 +170,15 @@ def _compiled(expression: str) -> Pattern:
     return compiled
 
 
-#: Ends the keys of queue configurations.
+#: Suffix of the keys of queue configurations.
 QUEUES: Final = ".yaml"
 
-#: How alike two keys have to be for one to be meant by the other.
+#: Minimum similarity of an unknown key to a known one that is suggested.
 ALIKE: Final = 0.75
 
 
 class Takes(StrEnum):
-    """When a changed value is in force."""
+    """When a changed value takes effect."""
 
     AT_ONCE = "at once"
     AT_START = "at start"
@@ -186,9 +186,9 @@ class Takes(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """`default` is written as the ConfigMap would have it; `meaning` is one line for people.
+    """A setting. `default` is as in a ConfigMap; `meaning` is one line for the documentation.
 
-    `is_list`: an empty value is an empty list; of others it is as if the entry were not there.
+    `is_list`: an empty value is an empty list. For other settings an empty value means the default.
     """
 
     key: str
@@ -198,17 +198,17 @@ class Setting:
     is_list: bool = False
 
     def is_set(self, entries: Mapping[str, str]) -> bool:
-        """Whether the entries say anything about it."""
+        """Whether the entries have a value."""
         return bool(entries.get(self.key, "").strip()) or (self.is_list and self.key in entries)
 
     def value(self, entries: Mapping[str, str]) -> str:
-        """What counts with these entries, or the default."""
+        """The value in the entries, or the default."""
         return entries[self.key].strip() if self.is_set(entries) else self.default
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What the author of an entry should know of it."""
+    """A warning about an entry."""
 
     key: str
     line: str
@@ -313,7 +313,7 @@ OPERATOR: Final = (
 
 
 def _rules(key: str, meaning: str) -> Setting:
-    """A setting of admission; the texts are regular expressions with commas between them, unless it is a switch."""
+    """A setting of the webhook. Its value is a comma-separated list of regular expressions, or a boolean."""
     default = DEFAULTS[key]
     return Setting(key, default, Takes.AT_ONCE, meaning, is_list=default not in {"true", "false"})
 
@@ -353,10 +353,10 @@ TELLING: Final = (
     _at_once(LEVELS, "", "the same for a part of Muster; not set: as the one above it, `core.rest` as `core`"),
 )
 
-#: What the names of subsystems begin with: parts of the core, of the operator, of its admission (contract 3.1).
+#: First parts of subsystem names, for parts of the core, the operator and the webhook. Some are YuniKorn's.
 SUBSYSTEMS: Final = frozenset({"admission", "core", "deprecation", "kubernetes", "shim"})
 
-#: By heading, in the order in which people read them.
+#: Settings by heading, in the order of the documentation.
 CATALOGUE: Final[Mapping[str, tuple[Setting, ...]]] = MappingProxyType(
     {
         "Gangs and clocks": CLOCKS,
@@ -370,7 +370,7 @@ SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
     {setting.key: setting for group in CATALOGUE.values() for setting in group}
 )
 
-#: Keys of YuniKorn that mean nothing here, and why nothing is missing.
+#: Settings of YuniKorn without an effect in Muster, and why they are not needed.
 MEANINGLESS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "admissionController.filtering.defaultQueue": "write a placement rule of the name fixed instead",
@@ -385,18 +385,18 @@ MEANINGLESS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def setting_warnings(entries: Mapping[str, str]) -> list[Finding]:
-    """What is odd about these entries: keys, and values that are not worth a refusal. Others are judged elsewhere."""
+    """Warnings about entries: unknown keys, keys without effect, unused queues, ignored values, loose expressions."""
     unanchored = [_about(key, says) for key, says in loose(entries).items()]
     return [*_unknown(entries), *_without_effect(entries), *_idle_queues(entries), *unfit(entries), *unanchored]
 
 
 def unfit(entries: Mapping[str, str]) -> list[Finding]:
-    """Values that cannot be used, and without which the operator continues; nobody should be able to store one."""
+    """Values that are ignored. The webhook rejects ConfigMaps with such values."""
     return [_about(key, says) for key, says in admission_warnings(entries).items()]
 
 
 def awaiting_restart(old: Mapping[str, str], new: Mapping[str, str]) -> list[Finding]:
-    """The settings that differ and are read at the start only."""
+    """Changed settings that take effect at the next start."""
     return [
         _about(setting.key, f"= {setting.value(new)} counts after a restart; now it is {setting.value(old)}")
         for setting in SETTINGS.values()
@@ -414,7 +414,7 @@ def _is_known(key: str) -> bool:
 
 
 def _meant(key: str) -> str:
-    """The known key that it looks like, as a question."""
+    """A suggestion of the most similar known key."""
     lower = {known.lower(): known for known in SETTINGS}
     found = difflib.get_close_matches(key.lower(), lower, n=1, cutoff=ALIKE)
     return f"; is {lower[found[0]]} meant?" if found else ""
@@ -425,7 +425,7 @@ def _without_effect(entries: Iterable[str]) -> list[Finding]:
 
 
 def _idle_queues(entries: Mapping[str, str]) -> list[Finding]:
-    """Queue configurations that are not read, where none is: a file of a slightly wrong name."""
+    """Queue configurations that are not used although there is none with the expected name."""
     in_force = f"{SETTINGS[settings.POLICY_GROUP].value(entries)}{QUEUES}"
     if in_force in entries:
         return []

@@ -1,4 +1,4 @@
-"""Reads and merges the ConfigMaps."""
+"""Reads and merges the ConfigMaps of Muster."""
 
 from __future__ import annotations
 
@@ -13,31 +13,33 @@ from muster_operator.kube.session import KubeSession
 from muster_operator.model.errors import ApiRefused, BadSetting
 from muster_operator.translate.values import Raw, mapping, text
 
-#: In the order of asking; within a pair the later one wins.
+#: Names of ConfigMaps. The first pair of which one exists is used; within a pair the second one takes precedence.
 PAIRS: Final = (("muster-defaults", "muster-configs"), ("yunikorn-defaults", "yunikorn-configs"))
 NAMES: Final = frozenset(name for pair in PAIRS for name in pair)
 
-#: Largest unpacked entry, bytes: a queue configuration for thousands of queues, but no bomb.
+#: Maximum bytes of an unpacked entry: enough for thousands of queues, and a limit for compression bombs.
 UNPACKED_LIMIT: Final = 16 * 1024 * 1024
 
-#: Ends the keys of `binaryData` that are unpacked.
+#: Suffix of the keys in `binaryData` that are unpacked.
 PACKED: Final = ".gz"
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigSource:
-    """A ConfigMap, so that what is wrong in it can be said where its author looks."""
+    """Identifies a ConfigMap, for events about its entries."""
 
     name: str
     uid: str
 
 
 async def read_config_maps(session: KubeSession, namespace: str, new: Raw | None = None) -> tuple[Raw, ...]:
-    """The ConfigMaps that are in force, the winning one last; empty = there is none. `new`: as if this one stood there.
+    """Returns the ConfigMaps in use, by increasing precedence; empty if there are none.
+
+    `new`: a ConfigMap that is used in place of the stored one of its name, for validation.
 
     Raises:
-        ApiRefused: the API server does not let us read them.
-        Unreachable: it did not answer.
+        ApiRefused: the API server answered with an error.
+        Unreachable: there was no answer.
     """
     known = {} if new is None else {text(mapping(new.get("metadata")).get("name")): new}
     for pair in PAIRS:
@@ -48,7 +50,7 @@ async def read_config_maps(session: KubeSession, namespace: str, new: Raw | None
 
 
 def merged(config_maps: Iterable[Raw]) -> dict[str, str]:
-    """The entries of several ConfigMaps, later ones over earlier ones.
+    """Merges the entries of several ConfigMaps; later ones take precedence.
 
     Raises:
         BadSetting: a compressed entry cannot be unpacked.
@@ -63,7 +65,7 @@ def merged(config_maps: Iterable[Raw]) -> dict[str, str]:
 
 
 def source(config_maps: Sequence[Raw], key: str = "") -> ConfigSource | None:
-    """The ConfigMap that has the last word on a key; the last one if none has the key, None if there is none."""
+    """The ConfigMap whose value of the key is used. If none has the key, the last one; None if there are none."""
     for config_map in reversed(config_maps):
         written = {*(config_map.get("data") or {}), *(config_map.get("binaryData") or {})}
         if not written.isdisjoint({key, key + PACKED}):
@@ -77,7 +79,7 @@ def _source(config_map: Raw) -> ConfigSource:
 
 
 async def _read(session: KubeSession, namespace: str, name: str) -> Raw | None:
-    """One ConfigMap, None = there is none."""
+    """Reads one ConfigMap. Returns None if it does not exist."""
     try:
         return await session.get(f"/api/v1/namespaces/{namespace}/configmaps/{name}")
     except ApiRefused as error:

@@ -1,4 +1,7 @@
-"""Settings of the ConfigMaps, validated."""
+"""Parses and validates the settings of the ConfigMaps.
+
+Docstrings of the reader functions (`_boolean` and others) are the fixes in error messages.
+"""
 
 from __future__ import annotations
 
@@ -16,32 +19,32 @@ from muster_si import keys
 CLUSTER_ID: Final = "service.clusterId"
 POLICY_GROUP: Final = "service.policyGroup"
 
-#: Ours: comma list of the scheduler names that are served.
+#: Muster only: served scheduler names, separated by commas.
 SCHEDULER_NAMES: Final = "service.schedulerNames"
 HOT_REFRESH: Final = "service.enableConfigHotRefresh"
 DISABLE_GANG: Final = "service.disableGangScheduling"
 
-#: Ours: namespaces that share application IDs.
+#: Muster only: namespaces that share application IDs.
 SHARING_GROUPS: Final = "applications.sharingGroups"
 
-#: Ours: how gangs that do not say it get their places (semantics 16).
+#: Muster only: placement mode of gangs that do not specify one (docs/internals/semantics.md, 16).
 GANG_PLACEMENT: Final = "gang.placement"
 PLACEHOLDER_IMAGE: Final = "service.placeholderImage"
 RUN_AS_USER: Final = "service.placeholderRunAsUser"
 RUN_AS_GROUP: Final = "service.placeholderRunAsGroup"
 FS_GROUP: Final = "service.placeholderFsGroup"
 
-#: The documentation and the source of YuniKorn spell it differently; the later one wins (contract 14, 4).
+#: YuniKorn's documentation and code use different names. The second one, of the code, takes precedence.
 INSTANCE_TYPE_LABELS: Final = ("service.instanceTypeNodeLabelKey", "service.nodeInstanceTypeNodeLabelKey")
 VOLUME_BIND_TIMEOUT: Final = "service.volumeBindTimeout"
 UNIQUE_APP_IDS: Final = "admissionController.filtering.generateUniqueAppId"
 QPS: Final = "kubernetes.qps"
 BURST: Final = "kubernetes.burst"
 
-#: Ours: requests to the API server in flight at once.
+#: Muster only: maximum number of concurrent requests to the API server.
 WRITERS: Final = "kubernetes.concurrency"
 
-#: Time-outs of ours that the core reads; the operator only checks that they are durations.
+#: Muster only: timeouts for the core. The operator only checks that they are durations.
 DURATIONS: Final = (
     keys.EXTRA_PLACEHOLDER_TIMEOUT,
     keys.EXTRA_MAX_PLACEHOLDER_TIMEOUT,
@@ -58,7 +61,7 @@ DURATIONS: Final = (
 
 T = TypeVar("T")
 
-#: Zap's levels by number and name, as the standard library's names (contract 3).
+#: Levels of zap, YuniKorn's logger, by number and name, as names of Python's logging levels.
 _LEVELS: Final = {
     "-1": "DEBUG",
     "0": "INFO",
@@ -85,7 +88,7 @@ _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """Everything that the ConfigMaps decide."""
+    """The parsed ConfigMaps."""
 
     settings: Settings = field(default_factory=Settings)
     """What the agent and the translation read. Of these only the placement of gangs is reloaded (contract 3)."""
@@ -116,10 +119,10 @@ class Configuration:
 
 
 def parse(entries: Mapping[str, str], policy_group: str | None = None) -> Configuration:
-    """Read the merged entries of the ConfigMaps. `policy_group`: the one in force, which a reload cannot change.
+    """Parses the merged entries of the ConfigMaps. `policy_group`: the present one, which a reload cannot change.
 
     Raises:
-        BadSetting: a value means nothing; the message names key, value and fix.
+        BadSetting: a value is invalid. The message names key, value and fix.
     """
     for key in DURATIONS:
         _read(entries, key, "", _duration)
@@ -157,7 +160,7 @@ def _settings(entries: Mapping[str, str]) -> Settings:
 
 
 def _log_levels(entries: Mapping[str, str]) -> dict[str, str]:
-    """`log.level` as "", `log.<subsystem>.level` as its subsystem; what means nothing for one is left out."""
+    """Log levels by subsystem: `log.level` as "", `log.<subsystem>.level` as its subsystem, without invalid ones."""
     found: dict[str, str] = {}
     for key, value in entries.items():
         subsystem = subsystem_of(key)
@@ -169,7 +172,7 @@ def _log_levels(entries: Mapping[str, str]) -> dict[str, str]:
 
 
 def subsystem_of(key: str) -> str | None:
-    """The subsystem whose level a key sets: "" = all; None = the key is no level."""
+    """The subsystem whose log level a key sets: "" = all; None = the key is not a log level."""
     if key == keys.SETTING_LOG_LEVEL:
         return ""
     if key.startswith(keys.SETTING_LOG_PREFIX) and key.endswith(keys.SETTING_LOG_SUFFIX):
@@ -188,10 +191,10 @@ def _limits(entries: Mapping[str, str]) -> Limits:
 
 
 def _read(entries: Mapping[str, str], key: str, default: T, reader: Callable[[str], T | None]) -> T:
-    """The value of a key; the reader returns None for nonsense and says in its docstring what would be right.
+    """Parses the value of a key. A reader returns None for an invalid value, and its docstring is the fix.
 
     Raises:
-        BadSetting: nonsense.
+        BadSetting: the value is invalid.
     """
     text = entries.get(key)
     if text is None or not text.strip():

@@ -1,1 +1,4 @@
-"""The kopf handlers and how kopf is run."""
+"""The kopf handlers, and the code that starts and patches kopf.
+
+Read ``registry``, then ``framework``.
+"""

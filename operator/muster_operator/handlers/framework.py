@@ -1,4 +1,4 @@
-"""Runs kopf, with the fast watch path and periodic lists."""
+"""Runs kopf with the fast watch path for large resources, and compares the other resources with lists."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ comparison_log = structlog.get_logger("muster.comparison")
 
 log = structlog.get_logger("muster.fast_path")
 
-#: (group, plural) of the resources that take the fast path: there are as many as nodes, pods or volumes, or more.
+#: (group, plural) of the resources on the fast path: those with as many objects as nodes, pods or volumes, or more.
 FAST: Final = frozenset(
     {
         ("", "pods"),
@@ -67,7 +67,7 @@ _REQUEST_PARAMETERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class FastPath:
-    """What the straight loop needs: the handlers, their memo, and the listener for complete lists."""
+    """What the fast watch path needs: handlers, their memo, and the listener for lists."""
 
     registries: tuple[kopf.OperatorRegistry, ...]
     memo: object
@@ -77,7 +77,7 @@ class FastPath:
 
 
 def missing() -> list[str]:
-    """Names and signatures of kopf that the fast path relies on and that are not as expected; empty = all there."""
+    """Internals of kopf that the fast path uses and that differ from the expected ones; empty = all as expected."""
     wrong: list[str] = []
     for owner, name in (
         (orchestration, "queueing"),
@@ -99,15 +99,15 @@ def missing() -> list[str]:
 
 
 def _unknown_parameters(function: Callable[..., object], expected: tuple[str, ...]) -> list[str]:
-    """Differences between the parameters a function has and the ones the fast path passes or takes."""
+    """The function's signature, if its parameters are not the expected ones."""
     actual = tuple(inspect.signature(function).parameters)
     return [] if set(actual) == set(expected) else [f"{function.__name__}{actual}"]
 
 
 def install(path: FastPath, fast: Container[tuple[str, str]] = FAST) -> Callable[[], None] | None:
-    """Replace kopf's watcher, for the resources in `fast` by the straight loop; returns what takes it out again.
+    """Replaces kopf's watcher for the resources in `fast` by the fast path. Returns a function that undoes it.
 
-    None = not possible with this kopf.
+    Returns None if this version of kopf is not supported.
     """
     wrong = missing()
     if wrong:
@@ -123,7 +123,7 @@ def install(path: FastPath, fast: Container[tuple[str, str]] = FAST) -> Callable
         else:
             await _restarted(slow, path.listener, resource, kwargs)
 
-    setattr(queueing, "watcher", watcher)  # noqa: B010 - mypy sees a function there, and so it stays
+    setattr(queueing, "watcher", watcher)  # noqa: B010 - mypy does not allow assigning to a function
 
     def uninstall() -> None:
         setattr(queueing, "watcher", slow)  # noqa: B010
@@ -134,7 +134,7 @@ def install(path: FastPath, fast: Container[tuple[str, str]] = FAST) -> Callable
 async def _restarted(
     slow: Callable[..., Awaitable[None]], listener: WatchListener, resource: Any, kwargs: Mapping[str, Any]
 ) -> None:
-    """Run kopf's own watcher; an answer that kopf does not expect ends one stream and not the process."""
+    """Runs kopf's own watcher, and restarts it after an unexpected response, which would otherwise end the process."""
     failures = 0
     while True:
         try:
@@ -157,13 +157,13 @@ def handlers_for(registries: Iterable[kopf.OperatorRegistry], resource: Any) -> 
     ]
 
 
-#: Seconds between comparisons: these resources are small, but for a cluster without the fast path.
+#: Seconds between comparisons. These resources are small, except in a cluster without the fast path.
 COMPARE_S: Final = 300.0
 
-#: Seconds between two looks at how much the watches have brought.
+#: Seconds between checks of the bytes that watches have received.
 LOOK_S: Final = 10.0
 
-#: Where each resource is listed; what pods are read with comes before pods.
+#: Paths of the lists. Resources that pods depend on precede pods.
 PATHS: Final = {
     "namespaces": "/api/v1/namespaces",
     "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
@@ -178,12 +178,12 @@ PATHS: Final = {
     "pods": "/api/v1/pods",
 }
 
-#: The cluster does not have this kind, so there is nothing of it.
+#: The cluster does not have this resource, so that there are no objects.
 _NOT_SERVED: Final = 404
 
 
 async def compare_forever(session: KubeSession, inbox: Inbox, plurals: Iterable[str]) -> None:
-    """List and compare these resources now and again; a list that fails is tried again."""
+    """Lists and compares these resources periodically. A failed list is repeated."""
     due = [plural for plural in PATHS if plural in set(plurals)]
     failures, waiting = 0, list(due)
     while True:
@@ -221,7 +221,7 @@ async def _compare(session: KubeSession, inbox: Inbox, plural: str) -> None:
 
 
 async def note_bytes(session: KubeSession, inbox: Inbox) -> None:
-    """Report watches that deliver bytes: kopf keeps bookmarks to itself, and a quiet resource brings nothing else."""
+    """Reports watches that received data. kopf does not report bookmarks, which are the only data of idle resources."""
     before: dict[str, int] = {}
     while True:
         for plural, count in session.watched_bytes().items():
@@ -231,14 +231,14 @@ async def note_bytes(session: KubeSession, inbox: Inbox) -> None:
         await asyncio.sleep(LOOK_S)
 
 
-#: Seconds kopf gets to close its streams.
+#: Seconds that kopf has to close its streams.
 STOP_S: Final = 5.0
 Tasks = Collection[asyncio.Task[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """What to watch with. `spawned`: called when kopf has started, and with that has taken the process's signals."""
+    """Parameters of `watch`. `spawned` is called after kopf has started and installed its signal handlers."""
 
     memo: HandlerMemo
     session: KubeSession
@@ -248,10 +248,10 @@ class Watching:
 
 
 async def watch(watching: Watching) -> None:
-    """Watch until cancelled.
+    """Watches all resources until cancelled.
 
     Raises:
-        PartEnded: kopf ended by itself, as it does where it cannot discover resources for two minutes.
+        PartEnded: kopf ended, for example because it could not discover resources for two minutes.
     """
     memo, session, inbox = watching.memo, watching.session, watching.memo.inbox
     path = FastPath((registry.REGISTRY, registry.CONFIGMAP_REGISTRY), memo, inbox, session)
@@ -278,7 +278,7 @@ async def watch(watching: Watching) -> None:
 
 
 async def _spawn(registry: kopf.OperatorRegistry, watching: Watching, namespaces: tuple[str, ...]) -> Tasks:
-    """Start one kopf operator, in a context of its own: kopf keeps its credentials in a context variable."""
+    """Starts a kopf operator in its own context, because kopf stores its credentials in a context variable."""
 
     async def spawn() -> Tasks:
         tasks = await kopf.spawn_tasks(
@@ -287,9 +287,9 @@ async def _spawn(registry: kopf.OperatorRegistry, watching: Watching, namespaces
             standalone=True,
             clusterwide=not namespaces,
             namespaces=namespaces,
-            identity=cast("Any", "muster"),  # else kopf looks up our user's name, which a container may not have
+            identity=cast("Any", "muster"),  # otherwise kopf needs a user name, which a container may not have
         )
-        watching.spawned()  # before anything else runs, a signal too
+        watching.spawned()  # before a signal can be handled
         return tasks
 
     return await asyncio.create_task(spawn())

@@ -1,4 +1,4 @@
-"""The kopf handlers."""
+"""The kopf handlers and settings."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from muster_operator.runtime.inbox import Inbox
 
 @dataclass(frozen=True, slots=True)
 class HandlerMemo:
-    """kopf copies it per object; what it refers to is shared.
+    """Objects that handlers use. kopf copies the memo per object, but not what it refers to.
 
-    `reconfigure` takes note that a ConfigMap of that name changed.
+    `reconfigure` is called with the name of a changed ConfigMap.
     """
 
     inbox: Inbox
@@ -27,7 +27,7 @@ class HandlerMemo:
 
 
 def register(registry: kopf.OperatorRegistry) -> None:
-    """Have kopf call these, for the resources of that registry."""
+    """Registers the startup and login handlers."""
     kopf.on.startup(registry=registry)(configure)
     kopf.on.login(registry=registry)(log_in)
 
@@ -36,20 +36,20 @@ async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
     """Configure kopf to write nothing to the cluster, and to retry failed requests."""
     settings.posting.enabled = False
     settings.peering.standalone = True
-    # No watch for new kinds: ours are built in, and watching CRDs would need more rights.
+    # The watched kinds are built in. Watching CustomResourceDefinitions would need more permissions.
     settings.scanning.disabled = True
     settings.watching.chunk_size = 500
     settings.watching.inactivity_timeout = SILENT_S
     settings.process.ultimate_exiting_timeout = None
     settings.networking.request_timeout = 60
-    # An API server that restarts is back in seconds, one that is upgraded in a minute or two. After these a stream, or
-    # the discovery of resources at the start, is begun again.
+    # An API server restarts in seconds and is upgraded in one or two minutes. After these attempts a stream, or the
+    # discovery of resources at the start, begins again.
     settings.networking.error_backoffs = (0.2, 0.5, 1, 2, 2, *[5] * 24)
     settings.execution.default_backoff = 5
 
 
 async def log_in(memo: HandlerMemo, **_: Any) -> kopf.AiohttpSession:
-    """Our own session: one set of connections and credentials for kopf and for all that the operator asks itself."""
+    """Returns a session with the operator's connections and credentials."""
     return await memo.session.for_streams()
 
 
@@ -71,7 +71,7 @@ register(REGISTRY)
 @kopf.on.event("storage.k8s.io", "v1", "csistoragecapacities", registry=REGISTRY)
 @kopf.on.event("storage.k8s.io", "v1", "volumeattachments", registry=REGISTRY)
 async def observe(event: Any, resource: kopf.Resource, memo: HandlerMemo, **_: Any) -> None:
-    """Something exists, changed or is gone."""
+    """Passes a watch event to the inbox."""
     await memo.inbox.watched(resource.plural, event["type"], event["object"])
 
 
@@ -83,7 +83,7 @@ register(CONFIGMAP_REGISTRY)
 
 @kopf.on.event("", "v1", "configmaps", registry=CONFIGMAP_REGISTRY)
 async def observe_configmap(event: Any, memo: HandlerMemo, **_: Any) -> None:
-    """A ConfigMap exists, changed or is gone."""
+    """Reports a changed ConfigMap of Muster."""
     name = event["object"]["metadata"]["name"]
     if name in NAMES:
         await memo.reconfigure(name)

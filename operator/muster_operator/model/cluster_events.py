@@ -1,4 +1,4 @@
-"""What Kubernetes reports."""
+"""Events: changes of Kubernetes objects, as `translate` and the inbox create them for the controller."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from muster_operator.model.storage import Attachment, Claim, ClusterObject, Node
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """``tags`` go into every application of the namespace (contract 1.6, 1.9); ``problems`` are ignored annotations.
+    """A namespace. ``tags`` are added to every application of the namespace, as in YuniKorn.
 
-    ``labels`` are what the namespace selectors of pods read.
+    ``problems``: reasons of ignored annotations. ``labels``: for the namespace selectors of pods.
     """
 
     name: str
@@ -29,104 +29,104 @@ class Namespace:
 
 
 class PodSeen(Struct, frozen=True, gc=False):
-    """A pod exists and looks like this."""
+    """A pod was created or changed."""
 
     pod: Pod | ForeignPod
 
 
 class PodGone(Struct, frozen=True, gc=False):
-    """A pod no longer exists, ours or foreign."""
+    """A pod was deleted, of this or another scheduler."""
 
     uid: PodUid
 
 
 class NodeSeen(Struct, frozen=True, gc=False):
-    """A node exists and looks like this."""
+    """A node was created or changed."""
 
     node: Node
 
 
 class NodeGone(Struct, frozen=True, gc=False):
-    """A node no longer exists."""
+    """A node was deleted."""
 
     name: NodeName
 
 
 class NamespaceSeen(Struct, frozen=True, gc=False):
-    """A namespace exists and carries these annotations."""
+    """A namespace was created or changed."""
 
     namespace: Namespace
 
 
 class NamespaceGone(Struct, frozen=True, gc=False):
-    """A namespace no longer exists; its pods are told one by one."""
+    """A namespace was deleted. Its pods have events of their own."""
 
     name: str
 
 
 class PriorityClassSeen(Struct, frozen=True, gc=False):
-    """A priority class exists; only ``allow-preemption`` is read of it (contract 1.7)."""
+    """A priority class was created or changed. Only its annotation ``allow-preemption`` is used, as in YuniKorn."""
 
     name: str
     allow_preemption: bool
 
 
 class ObjectSeen(Struct, frozen=True, gc=False):
-    """Another object that filters read exists and looks like this, or is gone."""
+    """Another object for the core's filters was created, changed or deleted."""
 
     object: ClusterObject
 
 
 class VolumeSeen(Struct, frozen=True, gc=False):
-    """A PersistentVolume exists and looks like this."""
+    """A PersistentVolume was created or changed."""
 
     volume: Volume
 
 
 class VolumeGone(Struct, frozen=True, gc=False):
-    """A PersistentVolume no longer exists."""
+    """A PersistentVolume was deleted."""
 
     name: str
 
 
 class ClaimGone(Struct, frozen=True, gc=False):
-    """A PersistentVolumeClaim, ``namespace/name``, no longer exists."""
+    """A PersistentVolumeClaim, ``namespace/name``, was deleted."""
 
     key: str
 
 
 class ClaimSeen(Struct, frozen=True, gc=False):
-    """A PersistentVolumeClaim exists and looks like this."""
+    """A PersistentVolumeClaim was created or changed."""
 
     claim: Claim
 
 
 class DriversSeen(Struct, frozen=True, gc=False):
-    """The CSINode of a node looks like this; without ``limits`` it is gone."""
+    """The CSINode of a node was created or changed; without ``limits`` it was deleted."""
 
     drivers: NodeDrivers
 
 
 class AttachmentSeen(Struct, frozen=True, gc=False):
-    """A VolumeAttachment exists and looks like this."""
+    """A VolumeAttachment was created or changed."""
 
     attachment: Attachment
 
 
 class AttachmentGone(Struct, frozen=True, gc=False):
-    """A VolumeAttachment no longer exists."""
+    """A VolumeAttachment was deleted."""
 
     name: str
 
 
 class KeysSeen(Struct, frozen=True, gc=False):
-    """These keys sign and verify from now on."""
+    """The signing keys were read or have changed."""
 
     keys: SigningKeys
 
 
 class PlacementChosen(Struct, frozen=True, gc=False):
-    """The configuration says how gangs that name no placement get their places, from now on (semantics 16)."""
+    """The configured placement mode of gangs has changed. See docs/internals/semantics.md, 16."""
 
     placement: Placement
 

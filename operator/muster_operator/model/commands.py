@@ -14,15 +14,15 @@ from muster_operator.model.storage import ClaimRef
 
 
 class CreatePlaceholder(Struct, frozen=True, gc=False):
-    """Create a placeholder pod with our field manager. 409 AlreadyExists is a final answer here, not a retry."""
+    """Create a placeholder pod with Muster's field manager. 409 AlreadyExists is final and not retried."""
 
     spec: PlaceholderSpec
 
 
 class BindPod(Struct, frozen=True, gc=False):
-    """Bind a pod to a node through the binding subresource, once and never blindly again (semantics 20).
+    """Bind a pod to a node with the binding subresource. See docs/internals/semantics.md, 20.
 
-    ``signature``: written on the pod with its node (agent/trust); empty = none.
+    ``signature``: annotation that proves the binding (controller/trust.py); empty = none.
     """
 
     pod: PodRef
@@ -32,10 +32,10 @@ class BindPod(Struct, frozen=True, gc=False):
 
 
 class DeletePod(Struct, frozen=True, gc=False):
-    """Delete a pod with its UID as precondition; 404 and a UID conflict are success. ``reason`` is for the log.
+    """Delete a pod with its UID as precondition. 404 and a UID conflict are success. ``reason`` is for the log.
 
-    ``force``: with grace period 0, so that the object goes although its kubelet has not confirmed the end of the
-    containers; otherwise the pod's own grace period applies.
+    ``force``: with grace period 0, so that the object is removed before the kubelet has confirmed the end of the
+    containers. Otherwise the pod's own grace period applies.
     """
 
     pod: PodRef
@@ -44,7 +44,7 @@ class DeletePod(Struct, frozen=True, gc=False):
 
 
 class FailPod(Struct, frozen=True, gc=False):
-    """Set ``status.phase=Failed`` with this reason on a pod that never got a node (contract 6.2)."""
+    """Set ``status.phase=Failed`` with this reason on a pod that was never bound, as YuniKorn does."""
 
     pod: PodRef
     reason: str
@@ -52,7 +52,7 @@ class FailPod(Struct, frozen=True, gc=False):
 
 
 class SetCondition(Struct, frozen=True, gc=False):
-    """Set the condition PodScheduled=False with this reason (contract 6.2)."""
+    """Set the condition PodScheduled=False with this reason, as YuniKorn does."""
 
     pod: PodRef
     reason: str
@@ -60,7 +60,7 @@ class SetCondition(Struct, frozen=True, gc=False):
 
 
 class MarkResumed(Struct, frozen=True, gc=False):
-    """Note on the originator that the gang's reservation is over, so that a restart makes no placeholders again."""
+    """Mark the originator of a gang that was given up, so that no placeholders are created after a restart."""
 
     originator: PodRef
     signature: str = ""
@@ -69,7 +69,7 @@ class MarkResumed(Struct, frozen=True, gc=False):
 class MarkDisrupted(Struct, frozen=True, gc=False):
     """Set the condition DisruptionTarget=True on a pod that is preempted, before it is deleted.
 
-    A Job's podFailurePolicy tells a preemption from a failure of the program by it (Kubernetes, pod disruptions).
+    With it the podFailurePolicy of a Job distinguishes a preemption from a failure (Kubernetes, pod disruptions).
     """
 
     pod: PodRef
@@ -77,9 +77,9 @@ class MarkDisrupted(Struct, frozen=True, gc=False):
 
 
 class ClaimVolume(Struct, frozen=True, gc=False):
-    """Write on a free volume that it is for this claim, as kube-scheduler does; ``undo``: that it is free again.
+    """Set the claimRef of a free volume, as kube-scheduler does. ``undo``: remove it.
 
-    A volume that is another claim's by then is refused with 409, and undone is only what has not been bound yet.
+    A volume that has another claim in the meantime is a conflict (409). A completed binding is not undone.
     """
 
     pod: PodRef
@@ -89,7 +89,7 @@ class ClaimVolume(Struct, frozen=True, gc=False):
 
 
 class SelectNode(Struct, frozen=True, gc=False):
-    """Write on a claim for which node its volume is to be made; ``undo``: for none. As for ClaimVolume otherwise."""
+    """Set the selected node of a claim, for which its volume is provisioned. ``undo``: remove it, as in ClaimVolume."""
 
     pod: PodRef
     claim: ClaimRef
@@ -108,14 +108,14 @@ class Subject(StrEnum):
 
 
 class EventType(StrEnum):
-    """The two types that Kubernetes knows."""
+    """The event types of Kubernetes."""
 
     NORMAL = "Normal"
     WARNING = "Warning"
 
 
 class Importance(NumberEnum):
-    """What a full event queue drops first (architecture 7)."""
+    """Order in which a full event buffer drops events, lowest first."""
 
     PROGRESS = 0
     RESULT = 1
@@ -123,11 +123,11 @@ class Importance(NumberEnum):
 
 
 class PostEvent(Struct, frozen=True, gc=False):
-    """A Kubernetes event (events.k8s.io/v1) that a user acts on (semantics 28).
+    """A Kubernetes event (events.k8s.io/v1). See docs/internals/semantics.md, 28.
 
-    ``namespace`` and ``uid`` are empty for what is in no namespace. Events of equal non-empty ``series`` are one event
-    whose note and count move on; an empty one stands alone. ``at``: when it happened, epoch seconds (0 = now); the
-    pool notes it, for an event may wait.
+    ``namespace`` and ``uid`` are empty for cluster-scoped objects. Events with the same non-empty ``series`` are one
+    event, whose note and count are updated. ``at``: time of the event in epoch seconds (0 = now). The write queue sets
+    it, because events can wait.
     """
 
     subject: Subject
@@ -143,7 +143,7 @@ class PostEvent(Struct, frozen=True, gc=False):
     at: float = 0.0
 
     def __eq__(self, other: object) -> bool:
-        """Whatever the time: the same event is the same one later."""
+        """Compares all fields except the time."""
         return isinstance(other, PostEvent) and self._said() == other._said()
 
     def __hash__(self) -> int:
@@ -159,9 +159,9 @@ Command = CreatePlaceholder | PodCommand | StorageCommand | PostEvent
 
 
 class CancelCreations(Struct, frozen=True, gc=False):
-    """Drop the creations of this application that were ordered before and are not under way. None of them is answered.
+    """Drop the creations of this application that have not started. They have no results.
 
-    Nothing is written: it is for the link's own queue.
+    This affects only the write queue; nothing is sent.
     """
 
     app: AppId
@@ -171,15 +171,15 @@ Order = Command | CancelCreations
 
 
 class CommandSucceeded(Struct, frozen=True, gc=False):
-    """The API server did it, or it was already so."""
+    """The API server carried out the command, or there was nothing to do."""
 
     command: Command
 
 
 class CommandFailed(Struct, frozen=True, gc=False):
-    """The API server refused it for good, or the retries ran out.
+    """The API server rejected the command finally, or there are no attempts left.
 
-    ``status`` is the HTTP status, 0 for none; ``reason`` the Status object's (``AlreadyExists``, ``Forbidden``, ...).
+    ``status`` is the HTTP status, 0 for none; ``reason`` that of the Status object (``AlreadyExists``, ...).
     """
 
     command: Command
@@ -189,12 +189,12 @@ class CommandFailed(Struct, frozen=True, gc=False):
 
     @property
     def may_pass(self) -> bool:
-        """Whether the same may succeed later: others wrote at the same moment, or the server is busy or in trouble."""
+        """Whether a later attempt may succeed: after a conflict, throttling or an error of the server."""
         return self.status in {409, 429} or self.status >= 500
 
 
 class CommandUnanswered(Struct, frozen=True, gc=False):
-    """It was sent and nobody knows whether it was done. The link reads the pod and tells that fact first."""
+    """There was no answer, so that it is unknown whether the command was carried out. The pod is read first."""
 
     command: Command
 
@@ -203,7 +203,7 @@ Result = CommandSucceeded | CommandFailed | CommandUnanswered
 
 
 class Failure(Struct, frozen=True, gc=False):
-    """An object that the agent failed on and went on without. `name`: with its namespace if it has one."""
+    """An object whose handling raised an exception. `name` includes its namespace if it has one."""
 
     kind: str
     name: str
@@ -211,7 +211,7 @@ class Failure(Struct, frozen=True, gc=False):
 
 
 class Outcome(Struct):
-    """Filled by the agent while it handles one input, then handed to the link whole."""
+    """Results of handling one input: requests to the core, commands for Kubernetes, failures."""
 
     news: list[CoreRequest] = field(default_factory=list)
     commands: list[Order] = field(default_factory=list)
@@ -221,7 +221,7 @@ class Outcome(Struct):
         return bool(self.news or self.commands or self.failures)
 
     def add(self, more: Outcome) -> None:
-        """What follows from something else, after this."""
+        """Appends another outcome."""
         self.news += more.news
         self.commands += more.commands
         self.failures += more.failures

@@ -1,4 +1,4 @@
-"""What the operator sends to the core."""
+"""Messages to the core, which `si/encode.py` converts to the Scheduler Interface."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from muster_si import keys
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What a node offers (``status.allocatable``) and what filters read of it (contract 1.7).
+    """A node with its allocatable resources and the attributes that filters need.
 
-    ``attributes`` are in the vocabulary of ``muster_si.keys``: labels, taints, host name, instance type, readiness.
+    ``attributes`` use the names of ``muster_si.keys``: labels, taints, host name, instance type, readiness.
     ``schedulable`` is false for a cordoned node (``spec.unschedulable``).
     """
 
@@ -31,7 +31,7 @@ class Node:
 
 
 class TerminationType(NumberEnum):
-    """Why an allocation or ask ends; the numbers of seed 003."""
+    """Why an allocation or request ends. The numbers are those of the Scheduler Interface."""
 
     UNKNOWN = 0
     STOPPED_BY_RM = 1
@@ -40,7 +40,7 @@ class TerminationType(NumberEnum):
     PLACEHOLDER_REPLACED = 4
 
 
-#: What an ask may say in addition to what it has in common with its class.
+#: Tags of a request in addition to those of its class.
 OWN_TAGS: Final = (
     keys.TAG_POD_NAME,
     keys.TAG_CREATION_TIME,
@@ -52,10 +52,10 @@ OWN_TAGS: Final = (
 
 
 class AskSpec(Struct, frozen=True, gc=False):
-    """One pod that wants a node: an ask, and, once it has one, the body of its allocation.
+    """The request of a pod for a node; also the body of its allocation.
 
-    ``app`` is None for a pod of another scheduler, which is counted on its node only (semantics 7). ``common``: those
-    of its tags that its class has in common, as one object; what is beside them in ``tags`` is in ``OWN_TAGS``.
+    ``app`` is None for a pod of another scheduler, which only uses resources of its node. ``common``: tags of the pod's
+    class, as one shared object. All other entries of ``tags`` are in ``OWN_TAGS``.
     """
 
     key: PodUid
@@ -72,7 +72,7 @@ class AskSpec(Struct, frozen=True, gc=False):
 
 
 class AllocationSpec(Struct, frozen=True, gc=False):
-    """An allocation that exists in Kubernetes and that the core has to account for."""
+    """An allocation that exists in Kubernetes and that the core has to count."""
 
     ask: AskSpec
     node: NodeName
@@ -81,7 +81,7 @@ class AllocationSpec(Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class ApplicationSpec:
-    """``placeholder_ask`` is empty and ``style`` blank for an application that is no gang."""
+    """An application. ``placeholder_ask`` and ``style`` are empty if it is not a gang."""
 
     app: AppId
     queue: str
@@ -93,25 +93,25 @@ class ApplicationSpec:
 
 
 class ApplicationSubmitted(Struct, frozen=True, gc=False):
-    """A new application."""
+    """A new application, or an update of its namespace's quota."""
 
     spec: ApplicationSpec
 
 
 class ApplicationRemoved(Struct, frozen=True, gc=False):
-    """The last pod of an application is gone before it could complete."""
+    """The application is removed, because its last pod ended before it completed."""
 
     app: AppId
 
 
 class AskSubmitted(Struct, frozen=True, gc=False):
-    """A pod wants a node; with a known key it replaces that ask (semantics 3)."""
+    """A pod requests a node. A request with the same key is replaced (docs/internals/semantics.md, 3)."""
 
     ask: AskSpec
 
 
 class AskReleased(Struct, frozen=True, gc=False):
-    """A pod no longer wants a node. The type is STOPPED_BY_RM, or TIMEOUT to confirm the core's own release."""
+    """The request of a pod is withdrawn. STOPPED_BY_RM, or TIMEOUT to confirm the core's own release."""
 
     app: AppId
     key: PodUid
@@ -120,14 +120,16 @@ class AskReleased(Struct, frozen=True, gc=False):
 
 
 class AllocationReported(Struct, frozen=True, gc=False):
-    """A pod has a node that the core did not give it: a foreign pod, or one that came bound."""
+    """A pod is on a node that the core did not choose: a foreign pod, or a pod that was bound before."""
 
     allocation: AllocationSpec
 
 
 class AllocationReleased(Struct, frozen=True, gc=False):
-    """A pod has left its node. STOPPED_BY_RM is ours; any other type confirms the core's release with the same type
-    (semantics 4). ``app`` is None for a foreign pod."""
+    """A pod has left its node. STOPPED_BY_RM, or the type of the core's release that is confirmed.
+
+    See docs/internals/semantics.md, 4. ``app`` is None for a foreign pod.
+    """
 
     app: AppId | None
     key: PodUid
@@ -137,7 +139,7 @@ class AllocationReleased(Struct, frozen=True, gc=False):
 
 
 class NodeCreated(Struct, frozen=True, gc=False):
-    """A new node. ``drained`` = CREATE_DRAIN: it takes nothing before NodeOpened. ``existing`` are the pods on it."""
+    """A new node. ``drained`` (CREATE_DRAIN): not schedulable before NodeOpened. ``existing``: the pods on it."""
 
     node: Node
     drained: bool
@@ -145,7 +147,7 @@ class NodeCreated(Struct, frozen=True, gc=False):
 
 
 class NodeUpdated(Struct, frozen=True, gc=False):
-    """Capacity or attributes of a known node changed; or ``existing``: more pods on it than its creation could say."""
+    """Capacity or attributes of a node changed. ``existing``: pods that did not fit into the NodeCreated message."""
 
     node: Node
     existing: tuple[AllocationSpec, ...] = ()
@@ -158,19 +160,19 @@ class NodeDrained(Struct, frozen=True, gc=False):
 
 
 class NodeOpened(Struct, frozen=True, gc=False):
-    """A drained node takes pods again (DRAIN_TO_SCHEDULABLE)."""
+    """A node is schedulable again (DRAIN_TO_SCHEDULABLE)."""
 
     name: NodeName
 
 
 class NodeDecommissioned(Struct, frozen=True, gc=False):
-    """A node is gone, and everything on it (DECOMISSION)."""
+    """A node was deleted with all its allocations (DECOMISSION, as the Scheduler Interface spells it)."""
 
     name: NodeName
 
 
 class ClusterObjectReported(Struct, frozen=True, gc=False):
-    """An object that filters read exists and looks like this, or is gone."""
+    """An object for the core's filters was created, changed or deleted."""
 
     fact: ClusterObject
 

@@ -1,4 +1,4 @@
-"""What the core sends to the operator."""
+"""Messages of the core, as `si/decode.py` converts them from the Scheduler Interface."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from muster_operator.model.storage import ChosenVolumes
 
 
 class Part(Enum):
-    """What is looked at."""
+    """Part of the core's state in an inventory."""
 
     APPLICATIONS = "applications"
     NODES = "nodes"
@@ -22,7 +22,7 @@ class Part(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HeldInCore:
-    """An allocation. ``going``: how it is being released, None = it stays."""
+    """An allocation. ``going``: type of its release in progress; None if there is none."""
 
     key: PodUid
     node: NodeName
@@ -32,7 +32,7 @@ class HeldInCore:
 
 @dataclass(frozen=True, slots=True)
 class ApplicationInCore:
-    """An application: the keys of its asks, and its allocations."""
+    """An application: the keys of its requests, and its allocations."""
 
     app: AppId
     asks: frozenset[PodUid]
@@ -41,7 +41,7 @@ class ApplicationInCore:
 
 @dataclass(frozen=True, slots=True)
 class NodeInCore:
-    """A node. ``foreign``: keys of what is on it without belonging to an application."""
+    """A node. ``foreign``: keys of its allocations without an application."""
 
     name: NodeName
     schedulable: bool
@@ -50,7 +50,7 @@ class NodeInCore:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """All names of one part beyond one up to another; empty = from the first, to the last."""
+    """The core's state of all names greater than ``beyond`` and up to ``last``; empty = unlimited."""
 
     part: Part
     beyond: str = ""
@@ -59,12 +59,12 @@ class Inventory:
     nodes: tuple[NodeInCore, ...] = ()
 
     def covers(self, name: str) -> bool:
-        """Whether a name of its part would be in it."""
+        """Whether the inventory includes the name."""
         return self.beyond < name and (not self.last or name <= self.last)
 
 
 class Allocated(Struct, frozen=True, gc=False):
-    """A pod gets a node. ``volumes``: what its unbound claims are to get (semantics 21, ``muster/chosen-volumes``)."""
+    """A pod gets a node. ``volumes``: volumes for its unbound claims (tag ``muster/chosen-volumes``)."""
 
     app: AppId
     key: PodUid
@@ -74,7 +74,7 @@ class Allocated(Struct, frozen=True, gc=False):
 
 
 class Released(Struct, frozen=True, gc=False):
-    """An allocation has to go, or (STOPPED_BY_RM) is confirmed as gone. An empty key means all of the application."""
+    """An allocation is to be released, or (STOPPED_BY_RM) was. An empty key means all of the application."""
 
     app: AppId
     key: PodUid
@@ -84,7 +84,7 @@ class Released(Struct, frozen=True, gc=False):
 
 
 class AskCancelled(Struct, frozen=True, gc=False):
-    """The core gave up an ask. An empty key means all of the application."""
+    """The core cancelled a request. An empty key means all of the application."""
 
     app: AppId
     key: PodUid
@@ -93,7 +93,7 @@ class AskCancelled(Struct, frozen=True, gc=False):
 
 
 class AskRejected(Struct, frozen=True, gc=False):
-    """The core refuses an ask."""
+    """The core rejected a request."""
 
     app: AppId
     key: PodUid
@@ -101,7 +101,7 @@ class AskRejected(Struct, frozen=True, gc=False):
 
 
 class AllocationRejected(Struct, frozen=True, gc=False):
-    """The core refuses an existing allocation."""
+    """The core rejected an existing allocation."""
 
     app: AppId
     key: PodUid
@@ -109,7 +109,7 @@ class AllocationRejected(Struct, frozen=True, gc=False):
 
 
 class AllocationResponse(Struct, frozen=True, gc=False):
-    """One AllocationResponse, applied in the order of the fields (semantics 1)."""
+    """An AllocationResponse. The fields are applied in this order (docs/internals/semantics.md, 1)."""
 
     cancelled_asks: tuple[AskCancelled, ...] = ()
     released: tuple[Released, ...] = ()
@@ -119,13 +119,13 @@ class AllocationResponse(Struct, frozen=True, gc=False):
 
 
 class ApplicationAccepted(Struct, frozen=True, gc=False):
-    """The application has a queue."""
+    """The application was accepted and has a queue."""
 
     app: AppId
 
 
 class ApplicationRejected(Struct, frozen=True, gc=False):
-    """The application is refused, with the reason for the user."""
+    """The application was rejected, with the reason for the user."""
 
     app: AppId
     reason: str
@@ -140,7 +140,7 @@ class ApplicationUpdated(Struct, frozen=True, gc=False):
 
 
 class ApplicationResponse(Struct, frozen=True, gc=False):
-    """One ApplicationResponse, applied in the order of the fields."""
+    """An ApplicationResponse. The fields are applied in this order."""
 
     rejected: tuple[ApplicationRejected, ...] = ()
     accepted: tuple[ApplicationAccepted, ...] = ()
@@ -148,14 +148,14 @@ class ApplicationResponse(Struct, frozen=True, gc=False):
 
 
 class NodeResponse(Struct, frozen=True, gc=False):
-    """One NodeResponse. ``rejected`` maps a node's name to the reason."""
+    """A NodeResponse. ``rejected``: reasons by node name."""
 
     accepted: tuple[NodeName, ...] = ()
     rejected: Mapping[NodeName, str] | None = None
 
 
 class SchedulingState(StrEnum):
-    """What keeps an ask waiting, or not (semantics 6)."""
+    """Why a request waits, or that it does not. See docs/internals/semantics.md, 6."""
 
     SKIPPED = "Skipped"
     SCHEDULED = "Scheduled"
@@ -164,7 +164,7 @@ class SchedulingState(StrEnum):
 
 
 class SchedulingStateChanged(Struct, frozen=True, gc=False):
-    """The scheduling state of one ask changed."""
+    """The scheduling state of a request changed."""
 
     app: AppId
     key: PodUid
@@ -173,13 +173,13 @@ class SchedulingStateChanged(Struct, frozen=True, gc=False):
 
 
 class SchedulingStates(Struct, frozen=True, gc=False):
-    """One callback's worth of changed states."""
+    """Changed states of one callback."""
 
     changes: tuple[SchedulingStateChanged, ...]
 
 
 class EventKind(StrEnum):
-    """What a core event is about (seed 003, EventRecord.Type)."""
+    """What a core event is about (EventRecord.Type of the Scheduler Interface)."""
 
     REQUEST = "REQUEST"
     APP = "APP"
@@ -188,8 +188,10 @@ class EventKind(StrEnum):
 
 
 class CoreEvent(Struct, frozen=True, gc=False):
-    """A core event. ``object_id``: the ask's key of a request, the application, node or queue itself;
-    ``reference_id``: the application of a request."""
+    """A core event. ``object_id``: key of the request, or ID of the application, node or queue.
+
+    ``reference_id``: application of the request.
+    """
 
     kind: EventKind
     object_id: str
@@ -198,20 +200,20 @@ class CoreEvent(Struct, frozen=True, gc=False):
 
 
 class CoreEvents(Struct, frozen=True, gc=False):
-    """One callback's worth of core events."""
+    """Core events of one callback."""
 
     events: tuple[CoreEvent, ...]
 
 
 class NodeRecommended(Struct, frozen=True, gc=False):
-    """What might be done about a node, in words (seed 001, NodeRecommendation)."""
+    """A recommendation for a node as text (NodeRecommendation of the Scheduler Interface)."""
 
     node: NodeName
     message: str
 
 
 class Recommendations(Struct, frozen=True, gc=False):
-    """One callback's worth of recommendations."""
+    """Recommendations of one callback."""
 
     nodes: tuple[NodeRecommended, ...]
 

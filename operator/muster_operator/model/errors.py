@@ -4,11 +4,11 @@ from __future__ import annotations
 
 
 class OperatorError(Exception):
-    """Root of this package's errors."""
+    """Base class of the errors of `model` and `translate`."""
 
 
 class ImpossibleTransitionError(OperatorError):
-    """A state table has no row for this pair."""
+    """The state table has no row for this state and event."""
 
     def __init__(self, state: str, event: str, subject: str = "") -> None:
         super().__init__(f"no transition from {state} on {event}" + (f" ({subject})" if subject else ""))
@@ -18,9 +18,9 @@ class ImpossibleTransitionError(OperatorError):
 
 
 class BadInputError(OperatorError):
-    """A field of an annotation or object cannot be used.
+    """A field of an annotation or object is invalid.
 
-    Raised inside ``translate`` and caught at its border: the agent sees a value with the text.
+    Raised and caught inside ``translate``. The controller gets a value with the text.
     """
 
     def __init__(self, field: str, problem: str, fix: str) -> None:
@@ -31,7 +31,7 @@ class BadInputError(OperatorError):
 
 
 class LinkError(Exception):
-    """Root of the operator's errors."""
+    """Base class of errors of connections and of the process."""
 
 
 class NoCredentials(LinkError):
@@ -43,7 +43,7 @@ class NoCredentials(LinkError):
 
 
 class Unreachable(LinkError):
-    """The API server did not answer; whether it acted is unknown."""
+    """The API server did not answer. It is unknown whether it carried out the request."""
 
     def __init__(self, what: str, reason: str) -> None:
         super().__init__(f"{what}: {reason}")
@@ -51,7 +51,7 @@ class Unreachable(LinkError):
 
 
 class NotLeading(Unreachable):
-    """A write that the fence stopped; before it was sent, or while its answer was awaited."""
+    """The leadership guard stopped a write, before it was sent or before its response."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what, "this operator does not hold the lease")
@@ -67,18 +67,18 @@ class ApiRefused(LinkError):
 
 
 class AnswerTooLarge(LinkError):
-    """The answer of the API server has more bytes than are read."""
+    """The response of the API server exceeds the limit."""
 
     def __init__(self, what: str, most_bytes: int) -> None:
         super().__init__(f"{what}: the answer has more than {most_bytes} bytes")
 
 
 class Uncertain(LinkError):
-    """The API server answered, but not what was asked: whether another scheduler runs is unknown."""
+    """The API server answered incompletely, so that it is unknown whether another scheduler runs."""
 
 
 class PartEnded(LinkError):
-    """A part of the operator ended by itself; the process has to start again."""
+    """A part of the operator ended unexpectedly. The process has to restart."""
 
     def __init__(self, part: str, reason: str) -> None:
         super().__init__(f"{part} ended: {reason}")
@@ -86,7 +86,7 @@ class PartEnded(LinkError):
 
 
 class LeadershipLost(PartEnded):
-    """The lease has, or had, another holder: what we know and plan is not in force any more."""
+    """The Lease has, or had, another holder, so that the state and plans of this replica are outdated."""
 
     def __init__(self, lease: str, holder: str) -> None:
         super().__init__("leadership", f"{holder or 'another operator'} took the lease {lease}")
@@ -94,11 +94,11 @@ class LeadershipLost(PartEnded):
 
 
 class StartupRefused(LinkError):
-    """The operator cannot serve as asked; the message says why and what to do."""
+    """The operator cannot start with these options. The message has the reason and the fix."""
 
 
 class ConfigurationRejected(StartupRefused):
-    """What is in the ConfigMaps cannot be put in force; `key` is the entry at fault."""
+    """The ConfigMaps cannot be applied. `key` is the invalid entry."""
 
     def __init__(self, key: str, message: str) -> None:
         super().__init__(message)
@@ -106,7 +106,7 @@ class ConfigurationRejected(StartupRefused):
 
 
 class BadSetting(ConfigurationRejected):
-    """A setting has a value that means nothing."""
+    """The value of a setting is invalid."""
 
     def __init__(self, key: str, value: str, fix: str) -> None:
         super().__init__(key, f"setting {key} = {value!r} is wrong: {fix}")

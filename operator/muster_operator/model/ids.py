@@ -8,13 +8,13 @@ from typing import Final, NewType
 
 
 class TextEnum(StrEnum):
-    """A StrEnum with the hash of its text."""
+    """A StrEnum with the hash of its text, which is faster than Enum's."""
 
     __hash__ = str.__hash__
 
 
 class NumberEnum(IntEnum):
-    """An IntEnum with the hash of its number."""
+    """An IntEnum with the hash of its number, which is faster than Enum's."""
 
     __hash__ = int.__hash__
 
@@ -24,32 +24,32 @@ PodUid = NewType("PodUid", str)
 NodeName = NewType("NodeName", str)
 AllocationId = NewType("AllocationId", str)
 
-#: An allocation that the core has not named yet, or one that only Kubernetes knows.
+#: ID of an allocation that the core has not named yet, or does not know.
 NO_ALLOCATION_ID = AllocationId("")
 
 
 def application_id(namespace: str, name: str, sharing_groups: Mapping[str, str]) -> AppId:
     """The identity of the application `name` of a pod in `namespace`. `sharing_groups`: group by namespace.
 
-    No namespace has an `@` or a slash in its name, so that identities of namespaces and groups never meet.
+    Namespace names contain no `@` and no slash, so that identities of namespaces and groups are distinct.
     """
     group = sharing_groups.get(namespace)
     return AppId(f"@{group}/{name}" if group else f"{namespace}/{name}")
 
 
 def application_name(app: AppId) -> str:
-    """The ID that the pods of the application name: what follows the first slash."""
+    """The application ID as written on the pods: the part after the first slash."""
     return app.partition("/")[2] or app
 
 
 Resources = Mapping[str, int]
 
-#: The largest amount that the Scheduler Interface can carry (seed 003, Quantity).
+#: Maximum amount of a Quantity in the Scheduler Interface.
 MAX_AMOUNT: Final = 2**63 - 1
 
 
 def added(left: Resources, right: Resources) -> dict[str, int]:
-    """The sum, name by name."""
+    """The sum by resource."""
     total = dict(left)
     for name, amount in right.items():
         total[name] = total.get(name, 0) + amount
@@ -57,7 +57,7 @@ def added(left: Resources, right: Resources) -> dict[str, int]:
 
 
 def larger(left: Resources, right: Resources) -> dict[str, int]:
-    """The larger amount of each name."""
+    """The maximum by resource."""
     peak = dict(left)
     for name, amount in right.items():
         peak[name] = max(peak.get(name, 0), amount)

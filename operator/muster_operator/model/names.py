@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-#: The field manager of placeholder creates: one of the three signs that a placeholder is ours (semantics 18).
+#: Field manager of placeholder creations: one of the marks of our placeholders (docs/internals/semantics.md, 18).
 PLACEHOLDER_FIELD_MANAGER: Final = "muster-placeholder"
 
-#: The field manager of every other write.
+#: Field manager of all other writes.
 FIELD_MANAGER: Final = "muster"
 
-#: ``reportingController`` of our events.
+#: ``reportingController`` of Muster's events.
 REPORTING_CONTROLLER: Final = "muster"
 LABEL_APP_ID: Final = "yunikorn.apache.org/app-id"
 LABEL_QUEUE: Final = "yunikorn.apache.org/queue"
@@ -18,10 +18,10 @@ LEGACY_LABEL_APP_ID: Final = "applicationId"
 LEGACY_LABEL_QUEUE: Final = "queue"
 SPARK_LABEL_APP_ID: Final = "spark-app-selector"
 
-#: Annotations and labels that only Muster writes; webhook and policy refuse such annotations to everybody else.
+#: Prefix of annotations and labels that only Muster writes. Webhook and policy reject such annotations of users.
 INTERNAL_PREFIX: Final = "internal.yunikorn.apache.org/"
 
-#: Ours, on the pod of the operator that leads; the Service of REST selects by it.
+#: Muster only, on the pod of the leading operator, for the selector of the REST Service.
 LABEL_ROLE: Final = "internal.yunikorn.apache.org/role"
 ROLE_LEADER: Final = "leader"
 ANNOTATION_TASK_GROUPS: Final = "yunikorn.apache.org/task-groups"
@@ -31,19 +31,19 @@ ANNOTATION_USER_INFO: Final = "yunikorn.apache.org/user.info"
 ANNOTATION_ALLOW_PREEMPTION: Final = "yunikorn.apache.org/allow-preemption"
 ANNOTATION_PLACEHOLDER: Final = "internal.yunikorn.apache.org/placeholder"
 
-#: Ours, on the originator: the gang's reservation ended without the gang (see commands.MarkResumed).
+#: Muster only, on the originator: the gang was given up (see commands.MarkResumed).
 ANNOTATION_GANG_OUTCOME: Final = "internal.yunikorn.apache.org/gang-outcome"
 GANG_RESUMED: Final = "resumed"
 
-#: Ours, on a placeholder: its ordinal and requests, and our signature of both and of its identity.
+#: Muster only, on a placeholder: its ordinal and requests, and the signature of both and of its identity.
 ANNOTATION_PLACEHOLDER_ORDINAL: Final = "internal.yunikorn.apache.org/placeholder-ordinal"
 ANNOTATION_PLACEHOLDER_REQUESTS: Final = "internal.yunikorn.apache.org/placeholder-requests"
 ANNOTATION_PLACEHOLDER_SIGNATURE: Final = "internal.yunikorn.apache.org/placeholder-signature"
 
-#: Ours, on the originator next to ANNOTATION_GANG_OUTCOME: our signature of it.
+#: Muster only, on the originator next to ANNOTATION_GANG_OUTCOME: its signature.
 ANNOTATION_OUTCOME_SIGNATURE: Final = "internal.yunikorn.apache.org/gang-outcome-signature"
 
-#: Ours, on a bound pod: our signature of the binding, which shows that Muster bound the pod to its node.
+#: Muster only, on a bound pod: the signature of the binding, which proves that Muster bound the pod to its node.
 ANNOTATION_BINDING_SIGNATURE: Final = "internal.yunikorn.apache.org/binding-signature"
 ANNOTATION_NAMESPACE_QUOTA: Final = "yunikorn.apache.org/namespace.quota"
 ANNOTATION_NAMESPACE_GUARANTEED: Final = "yunikorn.apache.org/namespace.guaranteed"
@@ -52,7 +52,7 @@ ANNOTATION_NAMESPACE_MAX_CPU: Final = "yunikorn.apache.org/namespace.max.cpu"
 ANNOTATION_NAMESPACE_MAX_MEMORY: Final = "yunikorn.apache.org/namespace.max.memory"
 ANNOTATION_PARENT_QUEUE: Final = "yunikorn.apache.org/parentqueue"
 
-#: The source and the documentation of YuniKorn spell it differently; the first that is set counts (contract 14, 5).
+#: YuniKorn's code and documentation use different names. The first one that is set takes precedence.
 ANNOTATION_NAMESPACE_ENABLE: Final = (
     "yunikorn.apache.org/namespace.enableYuniKorn",
     "yunikorn.apache.org/namespace.enableYunikorn",
@@ -60,7 +60,7 @@ ANNOTATION_NAMESPACE_ENABLE: Final = (
 
 ANNOTATION_NAMESPACE_GENERATE_APP_ID: Final = "yunikorn.apache.org/namespace.generateAppId"
 
-# -- event reasons and actions (contract 6.2) ---------------------------------
+# -- event reasons and actions, as in YuniKorn --------------------------------
 REASON_GANG: Final = "GangScheduling"
 REASON_SCHEDULING: Final = "Scheduling"
 REASON_SCHEDULED: Final = "Scheduled"
@@ -70,7 +70,7 @@ REASON_TASK_REJECTED: Final = "TaskRejected"
 REASON_APPLICATION_FAILED: Final = "ApplicationFailed"
 REASON_APPLICATION_REJECTED: Final = "ApplicationRejected"
 
-#: Ours, on a pod with resource claims (DRA), and of its condition.
+#: Muster only, on a pod with resource claims (DRA): reason of the event and of the condition.
 REASON_UNSUPPORTED_CLAIMS: Final = "UnsupportedResourceClaims"
 REASON_RESERVATION_TIMEOUT: Final = "ResourceReservationTimeout"
 REASON_NODE_ACCEPTED: Final = "NodeAccepted"
@@ -78,10 +78,10 @@ REASON_NODE_REJECTED: Final = "NodeRejected"
 REASON_INFORMATIONAL: Final = "Informational"
 REASON_INTERNAL_ERROR: Final = "InternalError"
 
-#: kube-scheduler's, on the pod that goes.
+#: kube-scheduler's reason, on the preempted pod.
 REASON_PREEMPTED: Final = "Preempted"
 
-#: Ours, on a node: what might be done about it (seed 001, NodeRecommendation).
+#: Muster only, on a node: a recommendation (NodeRecommendation of the Scheduler Interface).
 REASON_NODE_RECOMMENDED: Final = "NodeRecommendation"
 ACTION_CREATING_PLACEHOLDERS: Final = "CreatingPlaceholders"
 ACTION_PLACEHOLDER_ALLOCATED: Final = "PlaceholderAllocated"
@@ -91,12 +91,12 @@ ACTION_PLACEHOLDER_CREATE_FAILED: Final = "PlaceholderCreateFailed"
 ACTION_PLACEHOLDER_TIMEOUT: Final = "PlaceholderTimeOut"
 ACTION_GANG_FAILED: Final = "GangSchedulingFailed"
 
-#: Ours: a kubelet refused a pod of a gang (semantics 5).
+#: Muster only: a kubelet rejected a pod of a gang (docs/internals/semantics.md, 5).
 ACTION_MEMBER_REJECTED: Final = "MemberRejected"
 
-#: Ours: a pod that is being released is still there (semantics 14).
+#: Muster only: a deleted pod still exists (docs/internals/semantics.md, 14).
 ACTION_DELETE_UNCONFIRMED: Final = "DeleteUnconfirmed"
 
-# -- reasons of the condition PodScheduled=False (contract 6.2) ----------------
+# -- reasons of the condition PodScheduled=False, as in YuniKorn ---------------
 CONDITION_UNSCHEDULABLE: Final = "Unschedulable"
 CONDITION_SKIPPED: Final = "SchedulingSkipped"

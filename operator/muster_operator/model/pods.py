@@ -15,7 +15,7 @@ from muster_si import keys
 
 
 class PodPhase(TextEnum):
-    """``status.phase``; what is missing or unknown to us is Pending."""
+    """``status.phase``. A missing or unknown phase counts as Pending."""
 
     PENDING = "Pending"
     RUNNING = "Running"
@@ -23,12 +23,12 @@ class PodPhase(TextEnum):
     FAILED = "Failed"
 
 
-#: A pod in one of these holds nothing any more.
+#: A pod in one of these phases holds no resources.
 ENDED_PHASES = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
 
 
 class PodRef(Struct, frozen=True, gc=False):
-    """Which pod: enough to address it and to be sure that it is still the same one (uid precondition)."""
+    """Identifies a pod. The UID is the precondition of writes, so that they affect the same pod."""
 
     namespace: str
     name: str
@@ -37,7 +37,7 @@ class PodRef(Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class UserInfo:
-    """Who owns an application (contract 1.5)."""
+    """The user of an application, as in YuniKorn."""
 
     user: str = "nobody"
     groups: tuple[str, ...] = ()
@@ -45,9 +45,9 @@ class UserInfo:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class GangSource:
-    """The two annotations that define a gang, as written (contract 1.3, 1.4). Empty text means absent.
+    """The two annotations that define a gang, as written and as in YuniKorn. Empty text means absent.
 
-    They are read when the pod creates its application, so the text is kept. ``problem``: why it is not: it is too long.
+    They are parsed when the pod creates its application. ``problem``: why a text that is too long was not kept.
     """
 
     task_groups: str = ""
@@ -56,12 +56,12 @@ class GangSource:
 
     @property
     def is_written(self) -> bool:
-        """Whether the pod says anything of task groups, readable or not."""
+        """Whether the pod has task groups, valid or not."""
         return bool(self.task_groups.strip() or self.problem)
 
 
 class Condition(Struct, frozen=True, gc=False):
-    """The pod's condition PodScheduled=False, as far as it is ours to write (semantics 28)."""
+    """The pod's condition PodScheduled=False. See docs/internals/semantics.md, 28."""
 
     reason: str
     message: str
@@ -69,9 +69,9 @@ class Condition(Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class PlaceholderClaim:
-    """What a pod says that claims to be a placeholder of ours: its owner, and its requests as they were signed.
+    """The claim of a pod to be a placeholder of Muster: its owner, and the requests that were signed.
 
-    ``other_requests``: those that the pod has, if they are others; a webhook may have changed them.
+    ``other_requests``: the actual requests if they differ, for example because of a webhook.
     """
 
     owner: PodUid
@@ -81,14 +81,13 @@ class PlaceholderClaim:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """To which application a pod belongs and in which role (contract 1.1, 1.2).
+    """The application of a pod and its role, as in YuniKorn.
 
-    ``marked``: the pod has the mark of placeholders, or their name and container, which nobody can take off a pod
-    (``has_pause``: it has the container); ``claim``: it claims to be one of ours; ``placeholder`` is true,
-    and ``owner`` the originator's UID, only if its signature was verified (agent/trust). ``resumed``: the pod says
-    that its gang was given up. ``refusal`` says why the pod cannot be scheduled at all; empty if it can.
-    ``conflicts`` are the losing spellings of application id and queue, as sentences. ``user_problem``: what is wrong
-    with the user.
+    ``marked``: the pod has the mark of placeholders, or their name and container, which users cannot remove.
+    ``has_pause``: it has the container. ``claim``: it claims to be a placeholder. ``placeholder`` is true, and
+    ``owner`` the originator's UID, only if the signature is valid (controller/trust.py). ``resumed``: the pod has the
+    mark that its gang was given up. ``refusal``: why the pod cannot be scheduled; empty if it can. ``conflicts``:
+    warnings about ignored application IDs and queues. ``user_problem``: why the user annotation is invalid.
     """
 
     app: AppId
@@ -108,15 +107,15 @@ class Membership:
 
 
 class Pod(Struct, frozen=True, gc=False):
-    """A pod that asks for one of our scheduler names.
+    """A pod with one of the served scheduler names.
 
-    ``created_s``: creation time, epoch seconds. ``scheduled_at_ms``: since when it has its node (PodScheduled),
-    epoch milliseconds. ``allow_preemption``: None = the priority class decides. ``preempts_others`` is false for
-    ``preemptionPolicy: Never``. ``tags`` are those of contract 1.9 and what filters and scores read of the pod.
-    ``claims``: names of its resource claims (DRA), which nobody here can satisfy. ``kubelet_refusal`` is why a kubelet
-    would not start the pod; empty if it did not refuse it. ``common``: those of its tags that its whole class has, one
-    object for all of them; empty if it has tags that no other has. ``seal`` and ``ordinal``: the signature and the
-    ordinal of a placeholder, or the signature of a gang's outcome; ``binding``: that of the binding, all unverified.
+    ``created_s``: creation time, epoch seconds. ``scheduled_at_ms``: time of the binding (PodScheduled), epoch
+    milliseconds. ``allow_preemption``: None = the priority class decides. ``preempts_others`` is false for
+    ``preemptionPolicy: Never``. ``tags``: those of YuniKorn, and constraints and preferences for the core. ``claims``:
+    names of its resource claims (DRA), which are not supported. ``kubelet_refusal``: why the kubelet rejected the pod;
+    empty if it did not. ``common``: the tags of the pod's class, as one shared object; empty if it has tags that no
+    other pod has. ``seal`` and ``ordinal``: signature and ordinal of a placeholder, or the signature of a gang's
+    outcome. ``binding``: signature of the binding. The signatures are not verified.
     """
 
     ref: PodRef
@@ -145,17 +144,16 @@ class Pod(Struct, frozen=True, gc=False):
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has run to its end and holds nothing."""
+        """Whether the pod has ended and holds no resources."""
         return self.phase in ENDED_PHASES
 
 
 class ForeignPod(Struct, frozen=True, gc=False):
-    """A pod of another scheduler: what it takes from its node, and what pods near it have to mind (contract 10.10).
+    """A pod of another scheduler: its resources, and its constraints for other pods.
 
-    ``node`` is where it is, or where its scheduler makes room for it (``status.nominatedNodeName``): who took that room
-    would be preempted in turn, and again.
-    ``kind`` is the value of the ``foreign`` tag: ``default``, or ``static`` for the kubelet's own mirror pods.
-    ``tags``: namespace, name, labels, and what it asks of pods near it.
+    ``node``: its node, or the node that its scheduler makes room on (``status.nominatedNodeName``). A pod that took
+    these resources would be preempted repeatedly. ``kind``: value of the ``foreign`` tag, ``default``, or ``static``
+    for mirror pods of the kubelet. ``tags``: namespace, name, labels, and constraints for other pods.
     """
 
     ref: PodRef
@@ -168,19 +166,18 @@ class ForeignPod(Struct, frozen=True, gc=False):
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has run to its end and holds nothing."""
+        """Whether the pod has ended and holds no resources."""
         return self.phase in ENDED_PHASES
 
 
 @dataclass(frozen=True, slots=True)
 class TaskGroup:
-    """One group of equal members (contract 1.3).
+    """A group of equal members, as in YuniKorn.
 
-    ``min_member`` is 0 if nothing is reserved for the group: its definition has 0, or all its members had their
-    places before a restart and have ended. ``min_resource`` is one member in
-    the scheduler's units without its pod; ``requests`` the same as written, for the placeholder's body.
-    ``pod_fields`` is the canonical JSON of the pod spec fields that the group sets (nodeSelector, tolerations,
-    affinity, topologySpreadConstraints); ``constraints`` the hard ones in the form of TAG_CONSTRAINTS.
+    ``min_member`` is 0 if all members were bound before a restart and have ended. ``min_resource``: resources of one
+    member in the scheduler's units, without ``pods``. ``requests``: the same as written, for the placeholder's body.
+    ``pod_fields``: canonical JSON of the pod spec fields of the group (nodeSelector, tolerations, affinity,
+    topologySpreadConstraints). ``constraints``: value of TAG_CONSTRAINTS.
     """
 
     name: str
@@ -195,7 +192,7 @@ class TaskGroup:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The node label by whose values a gang is packed; empty = by none. ``required``: it may be in one value only."""
+    """The node label that a gang is packed by; empty = none. ``required``: all members must have the same value."""
 
     key: str = ""
     required: bool = False
@@ -205,7 +202,7 @@ NO_TOPOLOGY: Final = Topology()
 
 
 class Placement(StrEnum):
-    """How a gang gets its places (semantics 16)."""
+    """How a gang gets its reservations. See docs/internals/semantics.md, 16."""
 
     RESERVE = keys.PLACEMENT_RESERVE
     ATOMIC = keys.PLACEMENT_ATOMIC
@@ -214,10 +211,10 @@ class Placement(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GangDefinition:
-    """A gang as its originator defines it (contract 1.3, 1.4).
+    """A gang as defined by its originator, with the annotations of YuniKorn.
 
-    ``placeholder_ask`` is the sum over the groups, pods included. Time-outs are milliseconds, 0 = the core's default;
-    ``warnings`` are parameters that could not be read and what was taken instead.
+    ``placeholder_ask``: sum of all groups, including ``pods``. Timeouts in milliseconds, 0 = the core's default.
+    ``warnings``: invalid parameters and the values that are used instead.
     """
 
     groups: tuple[TaskGroup, ...]
@@ -231,22 +228,22 @@ class GangDefinition:
 
     @property
     def is_direct(self) -> bool:
-        """Whether the core holds its places itself, without placeholder pods."""
+        """Whether the core reserves without placeholder pods."""
         return self.placement is Placement.DIRECT
 
     @property
     def size(self) -> int:
-        """How many members it has at least; those who had their places before a restart, and have ended, no more."""
+        """Minimum number of members, without those that were bound before a restart and have ended."""
         return sum(group.min_member for group in self.groups)
 
     def group(self, name: str) -> TaskGroup | None:
-        """The group of that name, if there is one."""
+        """The group with that name, or None."""
         return next((group for group in self.groups if group.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceholderSpec:
-    """One placeholder pod to create (contract 1.8). Equal specs make equal names, so a repeated create is seen."""
+    """A placeholder pod to create, as in YuniKorn. Equal specs have equal names, so that no duplicate is created."""
 
     name: str
     app: AppId
@@ -262,12 +259,12 @@ class PlaceholderSpec:
 
     @property
     def namespace(self) -> str:
-        """A placeholder lives beside its originator."""
+        """The namespace of the originator."""
         return self.owner.namespace
 
 
 @dataclass(frozen=True, slots=True)
 class GangProblem:
-    """A definition that cannot be used: the field, what is wrong with it and the fix, as one sentence for the user."""
+    """An invalid gang definition. The message has the field, the problem and the fix."""
 
     message: str

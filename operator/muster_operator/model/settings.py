@@ -11,7 +11,7 @@ from muster_operator.model.pods import Placement
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Defaults are those of the contract where it names the setting."""
+    """Settings of the operator. Defaults are YuniKorn's if it has the setting."""
 
     scheduler_names: frozenset[str] = frozenset({"muster", "yunikorn"})
     """Pods with one of these in ``spec.schedulerName`` are ours, all others are foreign."""
@@ -80,12 +80,12 @@ class Pattern(Protocol):
     """A compiled regular expression."""
 
     def search(self, text: str, /) -> object | None:
-        """Something, if the text contains what is looked for."""
+        """Returns a value other than None if the pattern matches a part of the text."""
 
 
 Patterns = tuple[Pattern, ...]
 
-#: Of users who are not named by any setting: nobody.
+#: Matches no user and no namespace.
 NO_PATTERNS: Final[Patterns] = ()
 
 
@@ -101,7 +101,7 @@ class NamespaceRules:
 
 @dataclass(frozen=True, slots=True)
 class AccessRules:
-    """`admissionController.accessControl.*`: who may say for which user a pod is."""
+    """`admissionController.accessControl.*`: users that may set another user on a pod."""
 
     bypass_auth: bool = False
     trust_controllers: bool = True
@@ -112,7 +112,7 @@ class AccessRules:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionSettings:
-    """All of it. `scheduler_name` is the one that is set on pods of served namespaces."""
+    """Settings of the webhook. `scheduler_name` is set on pods of managed namespaces."""
 
     namespaces: NamespaceRules = field(default_factory=NamespaceRules)
     access: AccessRules = field(default_factory=AccessRules)

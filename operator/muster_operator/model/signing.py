@@ -1,4 +1,4 @@
-"""Signatures of placeholders and their keys. Pure."""
+"""Signatures of placeholders, bindings and gang outcomes, and their keys. No I/O."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from enum import Enum
 from typing import Final
 
 VERSION: Final = "v1"
-#: The Secret with the keys, and its entries: the key that signs, and one that only verifies.
-SECRET: Final = "muster-signing"  # noqa: S105 - its name
+#: Name and entries of the Secret: the key for signatures, and one for verification only.
+SECRET: Final = "muster-signing"  # noqa: S105 - a name
 CURRENT: Final = "current"
 PREVIOUS: Final = "previous"
-#: Bytes of a key; shorter keys are not used.
+#: Minimum bytes of a key.
 KEY_BYTES: Final = 32
-#: Characters of a signature; longer texts are none.
+#: Maximum characters of a signature.
 SIGNATURE_CHARACTERS: Final = 80
 _KEY_ID_CHARACTERS: Final = 12
 
 
 class Validity(Enum):
-    """What a signature is worth."""
+    """The result of verifying a signature."""
 
     NONE = "there is no signature"
     VALID = "Muster signed this"
@@ -32,7 +32,7 @@ class Validity(Enum):
 
 
 class SigningKeys:
-    """The keys of one installation; the first one signs, all of them verify. Equal if they sign and verify alike."""
+    """The keys of one installation. The first one signs, all verify. Equal if they have the same keys and instance."""
 
     def __init__(self, instance: str, keys: Sequence[bytes]) -> None:
         if not keys:
@@ -53,12 +53,12 @@ class SigningKeys:
         return f"SigningKeys({', '.join(self.ids)})"
 
     def sign(self, parts: Iterable[str]) -> str:
-        """The signature of these texts, in this order."""
+        """Signs the texts in this order."""
         key = self.ids[0]
         return f"{VERSION}:{key}:{self._code(key, parts)}"
 
     def verify(self, signature: str, parts: Iterable[str]) -> Validity:
-        """What the signature is worth for these texts."""
+        """Verifies the signature of these texts."""
         if not signature:
             return Validity.NONE
         fields = signature.split(":")
@@ -76,7 +76,7 @@ class SigningKeys:
 
 
 def read_key(written: str) -> bytes | None:
-    """The key of an entry of the Secret; None = it cannot be used."""
+    """Decodes an entry of the Secret. Returns None if it is not a valid key."""
     try:
         key = base64.b64decode(written, validate=True)
     except (binascii.Error, ValueError):
@@ -87,12 +87,12 @@ def read_key(written: str) -> bytes | None:
 def placeholder_texts(  # noqa: PLR0913 - these are signed
     *, namespace: str, name: str, owner: str, app: str, group: str, ordinal: str, requests: str
 ) -> tuple[str, ...]:
-    """What the signature of a placeholder signs. `owner`: UID of the originator; `app`: the plain application ID."""
+    """The signed texts of a placeholder. `owner`: UID of the originator; `app`: application ID without namespace."""
     return ("placeholder", namespace, name, owner, app, group, ordinal, requests)
 
 
 def key_id(key: bytes) -> str:
-    """The name of a key, which says nothing of it."""
+    """The public name of a key, from which the key cannot be derived."""
     return hashlib.sha256(b"muster key id\0" + key).hexdigest()[:_KEY_ID_CHARACTERS]
 
 
@@ -101,6 +101,6 @@ def _prepared(key: bytes, instance: str) -> hmac.HMAC:
 
 
 def _message(parts: Iterable[str]) -> bytes:
-    """The texts, each after its length, so that no two lists of texts are the same bytes."""
+    """The texts with their lengths, so that different lists of texts never have the same bytes."""
     encoded = [part.encode("utf-8", "replace") for part in parts]
     return b"".join([b"%d:%b" % (len(part), part) for part in encoded])

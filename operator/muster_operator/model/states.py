@@ -11,7 +11,7 @@ from muster_operator.model.ids import TextEnum
 
 
 class AppState(TextEnum):
-    """Where an application is, in the operator's view."""
+    """State of an application in the operator."""
 
     NEW = "New"
     SUBMITTED = "Submitted"
@@ -28,7 +28,7 @@ class AppState(TextEnum):
 
 
 class AppEvent(TextEnum):
-    """What happens to an application."""
+    """Event in the life cycle of an application."""
 
     SUBMIT = "Submit"
     ACCEPT = "Accept"
@@ -44,7 +44,7 @@ class AppEvent(TextEnum):
 
 
 class TaskState(TextEnum):
-    """Where a pod is on its way to a node and off it."""
+    """State of a task, which represents a pod."""
 
     NEW = "New"
     PENDING = "Pending"
@@ -59,7 +59,7 @@ class TaskState(TextEnum):
 
 
 class TaskEvent(TextEnum):
-    """What happens to a task."""
+    """Event in the life cycle of a task."""
 
     WAIT = "Wait"
     SUBMIT = "Submit"
@@ -99,11 +99,11 @@ TASK: Final[Mapping[tuple[TaskState, TaskEvent], TaskState]] = {
     (_T.PENDING, _TE.SUBMIT): _T.SCHEDULING,
     (_T.SCHEDULING, _TE.ALLOCATE): _T.ALLOCATED,
     (_T.ALLOCATED, _TE.BIND): _T.BOUND,
-    # The refusal was of an older ask, which met the allocation of that one.
+    # The rejection was of a later request, which arrived after the allocation of this one.
     (_T.REJECTED, _TE.ALLOCATE): _T.ALLOCATED,
     (_T.ALLOCATED, _TE.ROLL_BACK): _T.SCHEDULING,
     (_T.SCHEDULING, _TE.ROLL_BACK): _T.PENDING,
-    # A pod that came with a node, or that a restart found on one.
+    # The pod was bound by another client, or before a restart.
     (_T.NEW, _TE.BIND): _T.BOUND,
     (_T.PENDING, _TE.BIND): _T.BOUND,
     (_T.SCHEDULING, _TE.BIND): _T.BOUND,
@@ -121,7 +121,7 @@ Event = TypeVar("Event", bound=StrEnum)
 
 
 def after(table: Mapping[tuple[State, Event], State], state: State, event: Event) -> State:
-    """The state that follows.
+    """Returns the next state.
 
     Raises:
         ImpossibleTransitionError: the table has no such row.

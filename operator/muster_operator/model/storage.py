@@ -10,7 +10,7 @@ from muster_operator.model.ids import NodeName
 
 
 class ObjectKind(StrEnum):
-    """What kind of object; the names of the interface's enum `Fact.Kind`."""
+    """Kind of an object for the core; the names of the interface's enum `Fact.Kind`."""
 
     NAMESPACE = "NAMESPACE"
     VOLUME = "VOLUME"
@@ -22,9 +22,9 @@ class ObjectKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClusterObject:
-    """One object as the core knows it. ``name``: ``namespace/name`` where it lies in a namespace.
+    """An object for the core's filters. ``name``: ``namespace/name`` if it has a namespace.
 
-    ``attributes`` are those of its kind in ``muster_si.keys``. ``gone``: it is there no more.
+    ``attributes``: those of its kind in ``muster_si.keys``. ``gone``: it was deleted.
     """
 
     kind: ObjectKind
@@ -35,7 +35,7 @@ class ClusterObject:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRef:
-    """Which claim: enough to address it and to be sure that it is still the same one. An empty ``uid`` is any."""
+    """Identifies a PersistentVolumeClaim. An empty ``uid`` matches any."""
 
     namespace: str
     name: str
@@ -43,13 +43,13 @@ class ClaimRef:
 
     @property
     def key(self) -> str:
-        """``namespace/name``, as facts and tags name it."""
+        """``namespace/name``, as in tags and objects for the core."""
         return f"{self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """What a volume asks of one label of a node, spelled as in Kubernetes."""
+    """A requirement of a volume's node affinity, as in Kubernetes."""
 
     key: str
     operator: str
@@ -58,10 +58,10 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A PersistentVolume. ``claim``: whom it is for (``spec.claimRef``). ``is_bound``: phase Bound.
+    """A PersistentVolume. ``claim``: its ``spec.claimRef``. ``is_bound``: phase Bound. ``is_going``: being deleted.
 
-    ``reach``: terms of its node affinity, None = it is reached from everywhere. ``handle``: of a CSI volume, empty for
-    others, also those that a CSI driver took over. ``told``: what the core is told.
+    ``reach``: terms of its node affinity, None = accessible from all nodes. ``handle``: handle of a CSI volume, empty
+    for others, also for migrated in-tree volumes. ``told``: the object as reported to the core.
     """
 
     name: str
@@ -75,9 +75,9 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A PersistentVolumeClaim. ``volume``: the name of its volume. ``is_bound``: its binding is completed.
+    """A PersistentVolumeClaim. ``volume``: name of its volume. ``is_bound``: the binding is completed.
 
-    ``selected_node``: for which node its volume is to be made.
+    ``selected_node``: the node that its volume is provisioned for. ``is_going``: being deleted.
     """
 
     ref: ClaimRef
@@ -90,7 +90,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class NodeDrivers:
-    """The CSINode of a node, as ``muster/volume-limits`` and ``muster/migrated-plugins``, which is empty for none."""
+    """Values of ``muster/volume-limits`` and ``muster/migrated-plugins`` from a CSINode; the second may be empty."""
 
     node: NodeName
     limits: str
@@ -99,7 +99,7 @@ class NodeDrivers:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A VolumeAttachment: a volume that is, or is to be, attached to a node by a driver."""
+    """A VolumeAttachment: a volume that a driver attaches, or will attach, to a node."""
 
     name: str
     node: NodeName
