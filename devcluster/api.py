@@ -1,4 +1,4 @@
-"""A thin client of the API server: JSON in, JSON out, fast enough to create thousands of pods."""
+"""A thin client of the API server for tests, demo and benchmarks. It sends and receives JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Json = dict[str, Any]
 FIELD_MANAGER = "devcluster"
 DELETE = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
 TIMEOUT_S = 30.0
-"""For one request. The server on a loaded laptop answers in milliseconds; a minute would only hide a hang."""
+"""For one request. A server on a loaded laptop answers in milliseconds; a longer timeout would only hide a hang."""
 
 PATCH_TYPES = {
     "merge": "application/merge-patch+json",
@@ -30,7 +30,7 @@ PATCH_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How to reach an API server as somebody: ``tls`` holds the trusted authority and any client certificate."""
+    """Address and credentials of an API server. ``tls`` has the trusted authority and any client certificate."""
 
     server: str
     tls: ssl.SSLContext
@@ -38,7 +38,10 @@ class Access:
 
 
 class Api:
-    """Requests of one user; ``async with Api(access) as api``. Resources are named by their plural (``pods``)."""
+    """A client with the credentials of one user: ``async with Api(access) as api``.
+
+    Methods name a resource by its plural (``pods``).
+    """
 
     def __init__(self, access: Access, user_agent: str = "devcluster") -> None:
         self.access = access
@@ -68,7 +71,7 @@ class Api:
         params: Mapping[str, str] | None = None,
         content_type: str = "application/json",
     ) -> Json:
-        """One request; raises ApiError when the server refuses, aiohttp.ClientError when it is not there."""
+        """Send one request. Raises ApiError for an error status, aiohttp.ClientError if the server is unreachable."""
         data = None if body is None else orjson.dumps(body)
         headers = {"Content-Type": content_type} if data is not None else {}
         async with self._session.request(
@@ -83,22 +86,22 @@ class Api:
             return decoded
 
     async def get(self, plural: str, name: str, namespace: str | None = None) -> Json:
-        """One object; ApiError with status 404 when there is none."""
+        """Return one object. Raises ApiError with status 404 if it does not exist."""
         return await self.request("GET", BY_PLURAL[plural].path(namespace, name))
 
     async def find(self, plural: str, namespace: str | None = None, **selectors: str) -> list[Json]:
-        """All objects (``labelSelector=``, ``fieldSelector=``), of all namespaces if none is given."""
+        """List objects (``labelSelector=``, ``fieldSelector=``), of all namespaces if none is given."""
         answer = await self.request("GET", BY_PLURAL[plural].path(namespace), params=selectors)
         items: list[Json] = answer["items"]
         return items
 
     async def create(self, manifest: Json, namespace: str | None = None) -> Json:
-        """Create the object; a namespaced one without a namespace goes to ``default``."""
+        """Create the object. The default namespace of a namespaced object is ``default``."""
         resource, where, _ = _address(manifest, namespace)
         return await self.request("POST", resource.path(where), manifest, {"fieldManager": FIELD_MANAGER})
 
     async def apply(self, manifest: Json, namespace: str | None = None) -> Json:
-        """Server-side apply: create it or make it so."""
+        """Create or update the object with server-side apply."""
         resource, where, name = _address(manifest, namespace)
         params = {"fieldManager": FIELD_MANAGER, "force": "true"}
         return await self.request("PATCH", resource.path(where, name), manifest, params, PATCH_TYPES["apply"])
@@ -106,7 +109,7 @@ class Api:
     async def patch(
         self, plural: str, name: str, body: Json, namespace: str | None = None, *, subresource: str | None = None
     ) -> Json:
-        """A JSON merge patch."""
+        """Send a JSON merge patch."""
         path = BY_PLURAL[plural].path(namespace, name, subresource)
         return await self.request("PATCH", path, body, content_type=PATCH_TYPES["merge"])
 
@@ -118,7 +121,7 @@ class Api:
         *,
         grace_s: int | None = None,
     ) -> bool:
-        """Ask for deletion, of owned objects too; False if it was gone already."""
+        """Delete an object, and in the background the objects that it owns. Returns False if it does not exist."""
         options: Json = dict(DELETE)
         if grace_s is not None:
             options["gracePeriodSeconds"] = grace_s
@@ -131,16 +134,16 @@ class Api:
         return True
 
     async def delete_all(self, plural: str, namespace: str | None = None, **selectors: str) -> None:
-        """Delete a whole collection, without grace."""
+        """Delete a collection with a grace period of 0 s."""
         options = {**DELETE, "gracePeriodSeconds": 0}
         await self.request("DELETE", BY_PLURAL[plural].path(namespace), options, params=selectors)
 
     async def watch(
         self, plural: str, namespace: str | None = None, **selectors: str
     ) -> AsyncIterator[tuple[str, Json]]:
-        """Objects there are (as ``ADDED``), then changes, for ever, however often the server ends its watch.
+        """Yield the existing objects (as ``ADDED``), then changes. Reopens a watch that the server ends.
 
-        Raises ApiError when the server forgot the version it was at (410): list again.
+        Raises ApiError with status 410 if the server no longer has the resource version; the caller must list again.
         """
         path = BY_PLURAL[plural].path(namespace)
         listed = await self.request("GET", path, params=selectors)
@@ -156,7 +159,7 @@ class Api:
 
 
 async def bind(api: Api, pod: str, node: str, namespace: str) -> None:
-    """Bind by hand, as a scheduler does."""
+    """Bind a pod to a node."""
     body = {
         "apiVersion": "v1",
         "kind": "Binding",
@@ -174,7 +177,7 @@ async def _watch_once(
         if answer.status >= 400:
             raise _refusal(answer.status, await answer.read())
         rest = b""
-        # Chunks, split here: reading by lines stops at the reader's buffer limit, and a pod's line can be longer.
+        # Split chunks here, because reading by lines fails at the reader's buffer limit, which a pod can exceed.
         async for chunk in answer.content.iter_any():
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:

@@ -1,4 +1,4 @@
-"""Reads the API server's audit log: who wrote what and how it ended, for tests to count; which rights were used."""
+"""Reads the API server's audit log: the writes with user and result, and the permissions that accounts used."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any, Self
 import orjson
 
 WRITTEN = {"pods", "events", "persistentvolumes", "persistentvolumeclaims"}
-"""Resources whose writes are counted."""
+"""Resources whose writes ``AuditLog`` returns."""
 READING = {"get", "list", "watch"}
 BEGINNING = b'{"kind":"Event","apiVersion":"audit.k8s.io'
-"""How each event in the log begins."""
+"""The first bytes of each event in the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One answered write; ``at``: when the server received it (RFC 3339).
+    """One answered write. ``at`` is when the server received it (RFC 3339).
 
-    Of a binding there is more: its ``node``, and the pod's ``uid`` if the binder named it, for a pod may be made again
-    under the name of one that is gone.
+    A binding also has its ``node``, and the pod's ``uid`` if the request contained it. The UID distinguishes pods that
+    were created one after the other with the same name.
     """
 
     user: str
@@ -39,12 +39,12 @@ class Write:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the server did it."""
+        """Whether the server carried out the write."""
         return 200 <= self.code < 300
 
     @property
     def what(self) -> str:
-        """``create pods/binding`` and the like: what counts are grouped by."""
+        """Verb and resource, such as ``create pods/binding``. ``counts`` groups by it."""
         return f"{self.verb} {self.resource}/{self.subresource}" if self.subresource else f"{self.verb} {self.resource}"
 
     @classmethod
@@ -70,18 +70,18 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """Who may do something to all objects of a resource, or to the one of that name (Kubernetes, RBAC)."""
+    """A permission as in Kubernetes RBAC: a verb on all objects of a resource, or on the object ``name``."""
 
     group: str
     resource: str
-    """With its subresource: ``pods/binding``."""
+    """With the subresource, such as ``pods/binding``."""
     verb: str
     name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A request, by the right that it needs on the object it names (none for a list), and whether it was allowed."""
+    """A request: the permission that it needs on its object (no name for a list), and whether it was allowed."""
 
     right: Right
     agent: str
@@ -89,21 +89,21 @@ class Use:
 
 
 class AuditLog:
-    """The log file, read from a mark on: ``mark = audit.mark()`` ... ``audit.since(mark)``."""
+    """The log file. A mark is an offset to read from: ``mark = audit.mark()`` ... ``audit.since(mark)``."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def mark(self) -> int:
-        """The present end of the log, in bytes."""
+        """The current end of the log, in bytes."""
         return self.path.stat().st_size if self.path.exists() else 0
 
     def since(self, mark: int = 0) -> list[Write]:
-        """Every write of pods, events, volumes and claims that was answered after the mark."""
+        """Return every write of pods, events, volumes and claims that was answered after the mark."""
         return self.news(mark)[0]
 
     def news(self, mark: int) -> tuple[list[Write], int]:
-        """The same, and the mark to read on from: who asks again and again need not read a long log from its start."""
+        """Return the writes after the mark, and the mark for the next call, so that a poll reads only new lines."""
         found = []
         for event, end in self._events(mark):
             mark = end
@@ -112,7 +112,7 @@ class AuditLog:
         return found, mark
 
     def uses(self, account: str) -> set[Use]:
-        """What a service account (``namespace:name``) asked of resources, each kind of request once."""
+        """Return the kinds of requests that a service account (``namespace:name``) sent."""
         user = f"system:serviceaccount:{account}"
         return {
             _use(event)
@@ -121,13 +121,13 @@ class AuditLog:
         }
 
     def count(self, mark: int, account: str, right: Right) -> int:
-        """How often a service account (``namespace:name``) used a right after the mark."""
+        """Return how often a service account (``namespace:name``) used a permission after the mark."""
         user = f"system:serviceaccount:{account}"
         events = (event for event, _ in self._events(mark) if (event.get("user") or {}).get("username") == user)
         return sum("objectRef" in event and _use(event).right == right for event in events)
 
     def _events(self, mark: int) -> Iterator[tuple[dict[str, Any], int]]:
-        """The events after the mark, each with its end; a line that is still being written is left for later."""
+        """Yield the events after the mark, each with the offset of its end. Skips an incomplete last line."""
         if not self.path.exists():
             return
         with self.path.open("rb") as file:
@@ -148,7 +148,7 @@ def _use(event: dict[str, Any]) -> Use:
 
 
 def _event(line: bytes) -> dict[str, Any] | None:
-    """The event in a line; a server that was killed may have left half of one before it, or nothing but that."""
+    """Decode the event of a line, or None. A killed server may have left part of another event before it."""
     try:
         event: dict[str, Any] = orjson.loads(line[max(line.rfind(BEGINNING), 0) :])
     except orjson.JSONDecodeError:
@@ -166,5 +166,5 @@ def bindings_per_pod(writes: Iterable[Write]) -> Counter[tuple[str, str, str]]:
 
 
 def counts(writes: Iterable[Write], user: str | None = None) -> Counter[str]:
-    """Writes by kind (``create pods/binding``), of one user or of everybody, refused ones included."""
+    """Count writes by kind (``create pods/binding``), of one user or of all, including rejected ones."""
     return Counter(write.what for write in writes if user is None or write.user == user)

@@ -1,4 +1,4 @@
-"""Where the programs are: the user's KUBEBUILDER_ASSETS first, then our cache, else built now."""
+"""Finds the Go programs: in the user's KUBEBUILDER_ASSETS, else in devcluster's cache, else builds them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
 
 
 def find(program: Program) -> Path | None:
-    """The program's path if it is at hand, else None."""
+    """Return the path of the program, or None if it has to be built."""
     assets = os.environ.get(ASSETS_VARIABLE)
     places = [Path(assets) / program.name] if assets else []
     return next((place for place in [*places, cached_path(program)] if os.access(place, os.X_OK)), None)
 
 
 def ensure(programs: Sequence[Program] = CONTROL_PLANE, console: Console | None = None) -> dict[str, Path]:
-    """Name to path of every program asked for, building what is missing. Raises BuildFailed."""
+    """Build missing programs and return the path of each program by name. Raises BuildFailed."""
     missing = [program for program in programs if find(program) is None]
     if missing:
         build(missing, console or Console(stderr=True))

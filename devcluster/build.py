@@ -1,4 +1,4 @@
-"""Builds the pinned Go programs into the cache, one builder at a time, and shows how far it is."""
+"""Builds the pinned Go programs into the cache and shows the progress. A lock allows one builder at a time."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from devcluster.toolchain import ensure_go, find_go
 
 GOFLAGS = "-mod=readonly -buildvcs=false -trimpath"
 PLAIN_LINE_S = 20.0
-"""Without a terminal: a line of progress this often, so that a log shows life and stays short."""
+"""Seconds between progress lines if the output is not a terminal."""
 
 
 def build(programs: Sequence[Program], console: Console) -> None:
-    """Build what the cache does not have yet. Raises BuildFailed.
+    """Build the programs that are not in the cache. Raises BuildFailed.
 
-    Two processes that build at the same time would do the work twice: the second waits and then finds it done.
+    If another process is building, this one waits and then uses the result.
     """
     with _one_builder(console):
         missing = [program for program in programs if not cached_path(program).exists()]
@@ -82,7 +82,7 @@ def _build_family(go: Path, programs: list[Program], console: Console) -> None:
 
 
 def _show(process: subprocess.Popen[str], names: str, console: Console) -> deque[str]:
-    """Follow the compiler; returns its last lines."""
+    """Show the compiler's progress and return its last lines."""
     last_words: deque[str] = deque(maxlen=40)
     packages = downloads = 0
     next_line = start = time.monotonic()
@@ -101,11 +101,11 @@ def _show(process: subprocess.Popen[str], names: str, console: Console) -> deque
 
 
 def _move_into_place(programs: list[Program], fresh: Path, target: Path) -> None:
-    """A program appears in the cache whole or not at all."""
+    """Rename into the cache, so that the cache never has an incomplete program."""
     target.mkdir(parents=True, exist_ok=True)
     for program in programs:
         built = fresh / Path(program.package).name
-        if not built.exists():  # Go leaves a version out of a binary's name: .../server/v3 becomes server
+        if not built.exists():  # Go names the binary of .../server/v3 server
             built = fresh / Path(program.package).parent.name
         built.replace(target / program.name)
     if not any(fresh.iterdir()):

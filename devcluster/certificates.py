@@ -1,4 +1,4 @@
-"""A certificate authority for one run, and the key that signs service account tokens."""
+"""A certificate authority for one cluster, and the key that signs service account tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 VALID_FOR = dt.timedelta(days=30)
-"""A kept cluster (KEEP=1) lives days, not months; nothing here should be worth stealing."""
+"""Long enough for a cluster that is kept for days (KEEP=1), short enough for stolen certificates to expire."""
 
 
 def _name(common_name: str) -> x509.Name:
@@ -33,7 +33,7 @@ def _write_private(path: Path, content: bytes) -> None:
 
 
 def write_signing_key(folder: Path) -> tuple[Path, Path]:
-    """A fresh key pair that signs and proves service account tokens: (private, public)."""
+    """Write a new key pair for service account tokens. Returns the paths (private, public)."""
     key = ec.generate_private_key(ec.SECP256R1())
     private, public = folder / "serviceaccount.key", folder / "serviceaccount.pub"
     _write_private(private, _private_bytes(key))
@@ -51,7 +51,7 @@ class ServerFiles:
     key: Path
 
     def context(self) -> ssl.SSLContext:
-        """A server-side TLS context of these files."""
+        """A server-side TLS context with these files."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(self.certificate, self.key)
         return context
@@ -81,7 +81,7 @@ class Authority:
         self.file.write_bytes(self._certificate.public_bytes(serialization.Encoding.PEM))
 
     def issue(self, name: str, hosts: list[str]) -> ServerFiles:
-        """A server certificate for ``hosts`` (names or addresses), written as ``name.crt`` and ``name.key``."""
+        """Issue a server certificate for ``hosts`` (names or addresses) as ``name.crt`` and ``name.key``."""
         key = ec.generate_private_key(ec.SECP256R1())
         authority_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         certificate = (

@@ -1,6 +1,6 @@
-"""The door of this tool: ``async with running(fakes=[FakeNode("n1")]) as cluster``.
+"""The entry point of devcluster: ``async with running(fakes=[FakeNode("n1")]) as cluster``.
 
-Whatever stands behind it, the caller gets the same: an administrator's client, kubeconfig files, fake nodes.
+Every flavour of cluster provides the same: an administrator's client, kubeconfig files and fake nodes.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from devcluster.nodes import FakeNode
 from devcluster.process import Process
 
 TOKEN_S = 24 * 3600
-"""Life of a service account's token: longer than any test, shorter than a forgotten cluster."""
+"""Lifetime of a service account token: longer than any test."""
 
 
 class Cluster:
-    """A running cluster. ``folder`` is its own and goes with it; ``plane`` is there only for the local flavour."""
+    """A running cluster. ``folder`` is deleted with it. ``plane`` is None except for the local flavour."""
 
     def __init__(
         self, folder: Path, access: Access, authority: Path, plane: ControlPlane | None, *, tethered: bool
@@ -47,13 +47,13 @@ class Cluster:
 
     @property
     def audit(self) -> AuditLog:
-        """What was written so far; raises FlavourUnavailable where the API server is not ours."""
+        """The audit log. Raises FlavourUnavailable unless the flavour is local."""
         if self.plane is None:
             raise FlavourUnavailable("only the local control plane keeps an audit log for us")
         return AuditLog(self.plane.audit_log)
 
     async def kubeconfig_for(self, account: str, namespace: str, server: str | None = None) -> Path:
-        """A kubeconfig with a fresh token of this service account; ``server``: a proxy to go through instead."""
+        """Write a kubeconfig with a new token of a service account. ``server`` is the URL of a proxy to use instead."""
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
         ask: Json = {
             "apiVersion": "authentication.k8s.io/v1",
@@ -66,17 +66,17 @@ class Cluster:
         return kubeconfig.write(file, kubeconfig.document(server or self.server, str(self.authority), token, namespace))
 
     async def admin_kubeconfig(self) -> Path:
-        """The administrator's kubeconfig of the local flavour; elsewhere the user's own one."""
+        """Return the administrator's kubeconfig of the local flavour; otherwise the user's own."""
         if self.plane is not None:
             return self.plane.admin_kubeconfig
         return foreign.kubeconfig_path(self.folder)
 
     async def apply_file(self, path: Path, namespace: str | None = None) -> list[Json]:
-        """Server-side apply of every document of a YAML file, in its order."""
+        """Apply every document of a YAML file in order, with server-side apply."""
         return [await self.admin.apply(document, namespace) for document in documents(path)]
 
     async def add_nodes(self, fakes: Iterable[FakeNode]) -> None:
-        """Create fake nodes and wait until they are Ready; starts KWOK the first time."""
+        """Create fake nodes and wait until they are Ready. The first call starts KWOK."""
         fakes = list(fakes)
         if not fakes:
             return
@@ -90,24 +90,24 @@ class Cluster:
         self._kwok.check()
 
     async def remove_nodes(self, names: Iterable[str] | None = None) -> None:
-        """Delete these fake nodes, or all that we made; never a node of somebody else."""
+        """Delete these fake nodes, or all fake nodes of this object. Other nodes are never deleted."""
         gone = self._fake if names is None else self._fake.intersection(names)
         await nodes.remove(self.admin, gone)
         self._fake = self._fake - set(gone)
 
     async def restart_apiserver(self) -> None:
-        """Stop the API server and start it again on the same port: every watch breaks, nothing is lost."""
+        """Restart the API server on the same port. All watches end; the data stays."""
         if self.plane is None:
             raise FlavourUnavailable("only our own API server is ours to restart")
         await self.plane.apiserver.stop(grace_s=1.0)
         await self.plane.start_apiserver()
 
     def processes(self) -> list[Process]:
-        """Every process that runs for this cluster."""
+        """All processes of this cluster."""
         return [*(self.plane.processes() if self.plane else []), *([self._kwok] if self._kwok else [])]
 
     async def close(self) -> None:
-        """Take away what we made: in a foreign cluster the fake nodes, at home everything."""
+        """Remove what devcluster created: the fake nodes of a foreign cluster, or the complete local cluster."""
         if self.plane is None:
             await self.remove_nodes()
         if self._kwok is not None:
@@ -118,7 +118,7 @@ class Cluster:
 
 
 def documents(path: Path) -> list[Json]:
-    """The objects of a YAML file, in their order."""
+    """Return the objects of a YAML file in order."""
     return [document for document in yaml.safe_load_all(path.read_text()) if document]
 
 
@@ -131,11 +131,11 @@ async def running(
     readable: bool = False,
     gangs: bool = False,
 ) -> AsyncIterator[Cluster]:
-    """A cluster for the length of the block.
+    """Provide a cluster for the duration of the block.
 
-    ``which``: None lets ``MUSTER_CLUSTER`` and the machine choose. ``keep``: leave everything running after a block
-    that ended well; ``state`` then knows how to stop it. A block that fails is cleaned up in any case. ``readable``,
-    ``gangs``: see ``ControlPlane``; only of the local flavour.
+    ``which``: None selects by ``MUSTER_CLUSTER`` and the machine (``flavour.choose``). ``keep``: leave everything
+    running after a block that succeeded; ``kept`` can stop it. After a failed block everything is stopped.
+    ``readable`` and ``gangs``: see ``ControlPlane``; only for the local flavour.
     """
     async with AsyncExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="muster-"))

@@ -1,6 +1,6 @@
-"""Reading a kubeconfig that somebody else wrote: who we are there and how to reach it.
+"""Reads server and credentials from a user's kubeconfig.
 
-The official client does the reading, for it knows exec plugins, OIDC and inline certificates.
+The official client reads the file, because it supports exec plugins, OIDC and inline certificates.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from devcluster.errors import FlavourUnavailable
 
 
 def trusting(authority: Path) -> ssl.SSLContext:
-    """A client-side TLS context that trusts this authority and nobody else."""
+    """A client-side TLS context that trusts only this authority."""
     return ssl.create_default_context(cafile=str(authority))
 
 
 async def load(kubeconfig: Path | None, context: str | None = None) -> Access:
-    """Access of the file's current (or the named) context; None: what KUBECONFIG or ~/.kube/config says.
+    """Return access with the current (or the named) context of a kubeconfig.
 
-    Raises FlavourUnavailable when there is no such file or context.
+    ``kubeconfig``: None uses KUBECONFIG or ~/.kube/config. Raises FlavourUnavailable if file or context do not exist.
     """
     settings = await asyncio.to_thread(_read, kubeconfig, context)
     tls = ssl.create_default_context(cafile=settings.ssl_ca_cert or None)
@@ -32,12 +32,12 @@ async def load(kubeconfig: Path | None, context: str | None = None) -> Access:
         tls.verify_mode = ssl.CERT_NONE
     if settings.cert_file:
         tls.load_cert_chain(settings.cert_file, settings.key_file)
-    bearer = settings.auth_settings().get("BearerToken", {}).get("value")  # the client says under which key it is
+    bearer = settings.auth_settings().get("BearerToken", {}).get("value")  # the client defines the key
     return Access(settings.host, tls, bearer.removeprefix("Bearer ") if bearer else None)
 
 
 def authority_of(kubeconfig: Path | None, context: str | None = None) -> str:
-    """Path of the certificate authority's file of a context. Raises FlavourUnavailable when it names none."""
+    """Return the path of the certificate authority of a context. Raises FlavourUnavailable if it has none."""
     settings = _read(kubeconfig, context)
     if not settings.ssl_ca_cert:
         raise FlavourUnavailable("the kubeconfig names no certificate authority")

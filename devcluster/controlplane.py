@@ -1,4 +1,4 @@
-"""etcd, kube-apiserver and kube-controller-manager as processes: their flags, and the order they start in.
+"""Runs etcd, kube-apiserver and kube-controller-manager as processes, with their flags and start order.
 
 Only kubelets are simulated (``kwok``); the API server, admission, RBAC, controllers and garbage collector are real.
 """
@@ -21,13 +21,13 @@ from devcluster.waiting import until
 
 POLICY = Path(__file__).with_name("audit_policy.yaml")
 GANG_GATES = "GenericWorkload=true,GangScheduling=true"
-"""Kubernetes' own gang scheduling (KEP-4671, alpha in 1.36): the API of PodGroups, and the scheduler's plugin."""
+"""Kubernetes' own gang scheduling (KEP-4671, alpha in 1.36): the PodGroup API and the scheduler plugin."""
 GANG_API = "scheduling.k8s.io/v1alpha2"
 START_S = 60.0
-"""For each program to answer. Three seconds on an idle laptop; the rest is for a machine that compiles meanwhile."""
+"""Until a program is ready. An idle laptop takes three seconds, a machine that is compiling much longer."""
 
 CONTROLLERS = (
-    # Without these two a new node keeps its not-ready taint and only pods that tolerate everything find a place.
+    # Without these two a new node keeps its not-ready taint and accepts only pods that tolerate everything.
     "node-lifecycle-controller", "taint-eviction-controller",
     "garbage-collector-controller", "namespace-controller", "pod-garbage-collector-controller",
     "serviceaccount-controller", "serviceaccount-token-controller", "root-ca-certificate-publisher-controller",
@@ -37,14 +37,14 @@ CONTROLLERS = (
     "clusterrole-aggregation-controller",
     "persistentvolume-binder-controller", "ephemeral-volume-controller",
     "persistentvolume-protection-controller", "persistentvolumeclaim-protection-controller",
-    # Lets PodGroups go; there are none unless their API is served.
+    # Removes the finalizer of PodGroups; without their API there are none.
     "podgroup-protection-controller",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Where the servers listen, all on 127.0.0.1."""
+    """The ports of the servers, all on 127.0.0.1."""
 
     etcd: int
     etcd_peer: int
@@ -53,14 +53,14 @@ class Ports:
 
     @classmethod
     def pick(cls) -> Ports:
-        """Four free ones."""
+        """Select four free ports."""
         return cls(*ports.free(4))
 
 
 class ControlPlane:
-    """The three processes and the files they need, all under ``folder``.
+    """The three processes and their files, all under ``folder``.
 
-    ``readable``: objects lie in etcd as JSON, so that a test can follow their history there; slower than protobuf.
+    ``readable``: etcd stores objects as JSON, so that a test can read their history; slower than protobuf.
     ``gangs``: serves the alpha API of Kubernetes' own gang scheduling.
     """
 
@@ -94,23 +94,23 @@ class ControlPlane:
 
     @property
     def access(self) -> Access:
-        """The administrator's."""
+        """The administrator's access."""
         return Access(self.server, trusting(self.authority.file), self._token)
 
     @property
     def etcd_url(self) -> str:
-        """Where etcd answers, without credentials."""
+        """URL of etcd, which needs no credentials."""
         return f"http://127.0.0.1:{self.ports.etcd}"
 
     async def start(self) -> None:
-        """Start all three and return when the API server is ready. Raises ProcessFailed or ConditionNotMet."""
+        """Start all three processes and wait until the API server is ready. Raises ProcessFailed or ConditionNotMet."""
         self.etcd.start()
         await self._etcd_answers()
         await self.start_apiserver()
         self.controllers.start()
 
     async def start_apiserver(self) -> None:
-        """Start only the API server (also again, after it was stopped) and wait until it is ready."""
+        """Start or restart the API server and wait until it is ready."""
         self.apiserver.start()
         async with Api(self.access) as api:
 
@@ -121,12 +121,12 @@ class ControlPlane:
             await until("the API server is ready", is_ready, START_S, tolerate=(aiohttp.ClientError, ApiError))
 
     async def stop(self) -> None:
-        """Stop all, clients before servers; what does not go quickly is killed, for the data is thrown away anyway."""
+        """Stop all, clients before servers. Processes are killed after one second, because the data is discarded."""
         for process in (self.controllers, self.apiserver, self.etcd):
             await process.stop(grace_s=1.0)
 
     def processes(self) -> list[Process]:
-        """All three."""
+        """The three processes."""
         return [self.etcd, self.apiserver, self.controllers]
 
     def _process(self, name: str, flags: list[str]) -> Process:
@@ -158,7 +158,7 @@ class ControlPlane:
             f"--listen-peer-urls={peer}",
             f"--initial-advertise-peer-urls={peer}",
             f"--initial-cluster=devcluster={peer}",
-            "--unsafe-no-fsync",  # the data dies with the run
+            "--unsafe-no-fsync",  # the data is discarded at the end
             "--log-level=warn",
         ]
 
@@ -185,9 +185,9 @@ class ControlPlane:
             "--max-mutating-requests-inflight=1500",
             f"--audit-policy-file={POLICY}",
             f"--audit-log-path={self.audit_log}",
-            "--audit-log-maxsize=100000",  # never rotated: a test reads it from its mark on
-            "--audit-log-mode=blocking",  # what was answered is in the file
-            "--delete-collection-workers=8",  # one by one, thousands of pods outlast a request
+            "--audit-log-maxsize=100000",  # never rotated, because tests read from an offset
+            "--audit-log-mode=blocking",  # an answered request is in the file
+            "--delete-collection-workers=8",  # a single worker would not delete thousands of pods within a request
             "--shutdown-delay-duration=0s",
         ]
 
@@ -205,7 +205,7 @@ class ControlPlane:
             f"--secure-port={self.ports.controllers}",
             f"--cert-dir={self.folder / 'controllers'}",
             f"--controllers={','.join(CONTROLLERS)}",
-            # The defaults (20 requests a second) delete a thousand pods in minutes.
+            # With the defaults (20 requests per second), deleting a thousand pods takes minutes.
             "--kube-api-qps=5000",
             "--kube-api-burst=10000",
             "--concurrent-gc-syncs=50",

@@ -1,8 +1,8 @@
-"""``make demo``: a gang on a real API server, from its placeholders to its end, live.
+"""``make demo``: shows a gang on a real API server, from its placeholders to its end.
 
-Runs core and operator as two processes over the unix socket, the operator with its own service account and role.
-Exit code 0: the whole cycle was seen and nothing is left over. 1: the reason is printed. KEEP=1 leaves everything up.
-RECORD=file writes down what was seen and when, for the pictures of the documents.
+Core and operator run as two processes connected by the unix socket. The operator has its own service account and role.
+Exit code 0: the gang completed and nothing is left. 1: the output has the reason. KEEP=1 leaves everything running.
+RECORD=file writes the observed events with their times, for the pictures of the documentation.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from devcluster.waiting import until
 EXAMPLE = Path(__file__).parents[1] / "examples" / "01-gang" / "gang.yaml"
 NAMESPACE = "muster-demo"
 NODES = [FakeNode(f"node-{index}", cpu="1", memory="4Gi") for index in range(8)]
-"""Small on purpose: the gang needs several of them."""
+"""Small nodes, so that the gang needs several of them."""
 
 RUN_FOR = {"devcluster.muster/run-for": "3s"}
-"""Annotation that ends fake pods. Real kubelets run the pause container for ever: there the demo deletes the Jobs."""
+"""Annotation that ends fake pods. With real kubelets the pause container never ends, so the demo deletes the Jobs."""
 
 CONFIG = {
-    "service.placeholderImage": "registry.k8s.io/pause:3.10.2",  # the example's own, so one image is enough
-    "service.placeholderRunAsUser": "65535",  # that image's user; kubelets refuse an image that would run as root
-    "service.completingTimeout": "2s",  # the ledgers are checked at the end, half a minute would be dull
+    "service.placeholderImage": "registry.k8s.io/pause:3.10.2",  # the image of the example, so one image is enough
+    "service.placeholderRunAsUser": "65535",  # that image's user; kubelets reject an image that would run as root
+    "service.completingTimeout": "2s",  # the state is checked after this time; the default is 30 s
 }
 
 CYCLE_S = 120.0
@@ -54,7 +54,7 @@ SHOW_EVERY_S = 0.05
 
 @dataclass(slots=True)
 class Demo:
-    """One run: the cluster, Muster, and what is seen of the gang."""
+    """One run: the cluster, Muster, and the observed state of the gang."""
 
     cluster: Cluster
     muster: Muster
@@ -64,7 +64,7 @@ class Demo:
     applied_at: float = 0.0
 
     async def run(self) -> list[str]:
-        """The gang's whole life; returns what is left over, empty if all is well."""
+        """Run the gang from submission to its end. Returns what is left of it; empty on success."""
         mark = self.cluster.audit.mark() if self.fake else 0
         watching = asyncio.create_task(self._watch())
         try:
@@ -130,7 +130,7 @@ class Demo:
 
 
 async def main(console: Console, *, keep: bool) -> int:
-    """The demo; returns the exit code."""
+    """Run the demo and return the exit code."""
     _end_earlier(console)
     which = await flavour.choose()
     fake = which is Flavour.LOCAL
@@ -155,7 +155,7 @@ async def main(console: Console, *, keep: bool) -> int:
 
 @asynccontextmanager
 async def _muster(cluster: Cluster, console: Console, *, keep: bool) -> AsyncIterator[Muster]:
-    """Muster with its account and the demo's configuration; taken away afterwards, unless kept."""
+    """Run Muster with its account and the demo's configuration. Removes both afterwards unless ``keep``."""
     async with muster.installed(cluster, keep=keep), _namespace(cluster, keep=keep):
         await muster.configure(cluster, CONFIG)
         account = await cluster.kubeconfig_for(muster.ACCOUNT, muster.NAMESPACE)
@@ -173,7 +173,7 @@ async def _muster(cluster: Cluster, console: Console, *, keep: bool) -> AsyncIte
 
 @asynccontextmanager
 async def _namespace(cluster: Cluster, *, keep: bool) -> AsyncIterator[None]:
-    """A namespace for the gang, with the account that its pods need."""
+    """Create a namespace for the gang and wait for the service account that its pods need."""
     await cluster.admin.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     await until(
         "the namespace has its service account",
@@ -189,13 +189,13 @@ async def _namespace(cluster: Cluster, *, keep: bool) -> AsyncIterator[None]:
 
 
 def _record(seen: Json) -> None:
-    """For the pictures of the documents, if somebody asked for it."""
+    """Write the recording if RECORD is set."""
     if file := os.environ.get("RECORD"):
         Path(file).write_text(json.dumps(seen, indent=1) + "\n")
 
 
 def _end_earlier(console: Console) -> None:
-    """One kept cluster at a time: its note would be lost, and it with it."""
+    """Stop an earlier kept cluster, because only one cluster can be recorded as kept."""
     old = kept.load()
     if old is not None:
         console.print("ending what an earlier KEEP=1 left up")

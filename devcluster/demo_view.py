@@ -1,4 +1,4 @@
-"""How the demo looks: a live table on a terminal, a line per change elsewhere, and a summary at the end."""
+"""The output of the demo: a live table on a terminal, else one line per change, and a summary at the end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLUMNS = {
     "bound": "real pods bound",
     "finished": "done",
 }
-"""Count of a group to column title, in the order of a gang's life."""
+"""Field of GroupCounts to column title, in the order of a gang's life cycle."""
 
 
 def table(view: GangView) -> Table:
@@ -39,12 +39,12 @@ def table(view: GangView) -> Table:
 
 
 def line(view: GangView) -> str:
-    """All groups together, for a log."""
+    """Return the totals of all groups as one line."""
     return ", ".join(f"{title} {view.total(key)}" for key, title in COLUMNS.items())
 
 
 class Progress:
-    """Shows the view whenever it changed; ``with Progress(console, view) as progress``."""
+    """Shows changes of the view: ``with Progress(console, view) as progress``."""
 
     def __init__(self, console: Console, view: GangView) -> None:
         self._console = console
@@ -65,7 +65,7 @@ class Progress:
             self._live.stop()
 
     def show(self) -> None:
-        """Bring the picture up to date; nothing if nothing changed."""
+        """Update the output if the view has changed."""
         words = line(self._view)
         if words == self._last or not self._view.groups:
             return
@@ -77,7 +77,7 @@ class Progress:
 
 
 def summary(view: GangView, applied_at: float, writes: Mapping[str, int] | None) -> Table:
-    """Milestones in seconds after ``kubectl apply``, and the operator's writes where they can be counted."""
+    """Return milestones in seconds after ``kubectl apply``, counts, and the operator's writes if they are known."""
     result = Table(title="what happened", show_header=False)
     result.add_column("what")
     result.add_column("how much", justify="right")
@@ -96,7 +96,7 @@ def summary(view: GangView, applied_at: float, writes: Mapping[str, int] | None)
 
 
 def recording(view: GangView, applied_at: float, writes: Mapping[str, int] | None) -> Json:
-    """What was seen, as JSON; times are seconds after ``kubectl apply``."""
+    """Return the observed events as JSON. Times are seconds after ``kubectl apply``."""
 
     def after(at: float | None) -> float | None:
         return None if at is None else round(at - applied_at, 3)

@@ -1,22 +1,22 @@
-"""What can go wrong around a development cluster.
+"""Errors of devcluster.
 
 DevclusterError
 ├── BuildFailed          a Go program could not be built, or Go itself is missing
-├── ProcessFailed        a child died or never got ready; carries the tail of its log
-├── ConditionNotMet      a deadline passed; carries what was seen last
-├── FlavourUnavailable   MUSTER_CLUSTER names something that does not answer here
-└── ApiError             the API server refused a request
+├── ProcessFailed        a child process ended or never became ready; has the tail of its log
+├── ConditionNotMet      a deadline passed; has the last result
+├── FlavourUnavailable   the requested kind of cluster is not available on this machine
+└── ApiError             the API server rejected a request
 """
 
 from __future__ import annotations
 
 
 class DevclusterError(Exception):
-    """Base of everything this tool raises on purpose."""
+    """Base class of all errors that devcluster raises."""
 
 
 class BuildFailed(DevclusterError):
-    """A program could not be built; ``output`` holds the end of the compiler's words."""
+    """A program could not be built. ``output`` is the end of the compiler's output."""
 
     def __init__(self, program: str, output: str) -> None:
         super().__init__(f"could not build {program}:\n{output}")
@@ -44,11 +44,11 @@ class ConditionNotMet(DevclusterError):
 
 
 class FlavourUnavailable(DevclusterError):
-    """The wanted kind of cluster cannot be had on this machine."""
+    """The requested kind of cluster is not available on this machine."""
 
 
 class ApiError(DevclusterError):
-    """The API server answered with a failure."""
+    """The API server answered with an error status."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(f"{status} {reason}: {message}")

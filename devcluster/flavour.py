@@ -1,4 +1,4 @@
-"""Which cluster to use: ``MUSTER_CLUSTER`` says ``local``, ``current`` or ``kind``; unset, the machine decides."""
+"""Selects the kind of cluster: ``MUSTER_CLUSTER`` is ``local``, ``current`` or ``kind``; see ``choose`` if unset."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class Flavour(StrEnum):
     """Where the cluster comes from."""
 
     LOCAL = "local"
-    """Our own etcd, API server, controllers and KWOK; needs nothing but Go, which it gets itself."""
+    """A local etcd, API server, controllers and KWOK. Needs only Go, which it downloads if missing."""
     CURRENT = "current"
-    """The current context of KUBECONFIG; nothing in it is deleted but what we made."""
+    """The current context of KUBECONFIG. Only objects that devcluster created are deleted."""
     KIND = "kind"
-    """kind, where Docker answers; a cluster that was there before is used and left."""
+    """kind; needs Docker. An existing cluster is used and not deleted."""
 
 
 def wanted() -> Flavour | None:
-    """What the user asked for; None if nothing. Raises FlavourUnavailable for an unknown word."""
+    """Return the value of ``MUSTER_CLUSTER``, None if unset. Raises FlavourUnavailable for an unknown value."""
     word = os.environ.get(VARIABLE, "").strip().lower()
     if not word:
         return None
@@ -37,7 +37,7 @@ def wanted() -> Flavour | None:
 
 
 async def choose() -> Flavour:
-    """What the user asked for, else kind where it can work, else the local control plane."""
+    """Return the user's choice, else kind if it is installed and Docker answers, else the local control plane."""
     asked = wanted()
     if asked is not None:
         return asked
@@ -46,7 +46,7 @@ async def choose() -> Flavour:
 
 
 async def docker_answers() -> bool:
-    """Whether a Docker daemon is there to talk to."""
+    """Whether a Docker daemon answers."""
     if shutil.which("docker") is None:
         return False
     quiet = asyncio.subprocess.DEVNULL

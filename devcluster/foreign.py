@@ -1,4 +1,4 @@
-"""A cluster that is not ours: the current context of the user's kubeconfig, or of the one kind wrote for us."""
+"""Connects to a cluster of the user's kubeconfig, or of the kubeconfig that kind wrote for this run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OWN_FILE = "kind.kubeconfig"
 
 
 def kubeconfig_path(folder: Path) -> Path:
-    """The file in use: what kind wrote for this run, else the first of KUBECONFIG, else ``~/.kube/config``."""
+    """Return kind's file for this run, else the first file of KUBECONFIG, else ``~/.kube/config``."""
     own = folder / OWN_FILE
     if own.exists():
         return own
@@ -23,12 +23,15 @@ def kubeconfig_path(folder: Path) -> Path:
 
 
 async def connect(folder: Path) -> tuple[Access, Path]:
-    """Access as the file's user, and a copy of the authority's certificate in ``folder``. Raises FlavourUnavailable."""
+    """Return access as the file's user, and copy the authority's certificate to ``folder``.
+
+    Raises FlavourUnavailable.
+    """
     file = kubeconfig_path(folder)
     access = await connection.load(file)
     return access, await asyncio.to_thread(_copy, connection.authority_of(file), folder / "ca.crt")
 
 
 def _copy(source: str, target: Path) -> Path:
-    """The client library's own copy of an inline certificate is a temporary file of its process."""
+    """Copy the file, because the client library stores an inline certificate in a temporary file of its process."""
     return Path(shutil.copyfile(source, target))

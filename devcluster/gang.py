@@ -1,7 +1,8 @@
-"""What can be seen of a gang from outside: counts per task group, taken from the pods' watch alone.
+"""The observable state of a gang: counts per task group, computed from watch events of pods.
 
-Pure: the watcher tells it what it saw and when. A placeholder that went is *released*; as many of the released ones as
-there are bound real pods in the group are *replaced*. The API server does not say which was meant.
+Pure: the caller passes events and times. A deleted placeholder is *released*. The number of *replaced* placeholders is
+the smaller of released placeholders and bound real pods, because the API server does not record which pod replaced
+which placeholder.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ GROUPS = "yunikorn.apache.org/task-groups"
 
 @dataclass(slots=True)
 class GroupCounts:
-    """One task group. The sets hold pod names."""
+    """Counts of one task group. The sets contain pod names."""
 
     asked: int = 0
     created: set[str] = field(default_factory=set)
@@ -29,18 +30,18 @@ class GroupCounts:
 
     @property
     def replaced(self) -> int:
-        """Released placeholders whose place a real pod took."""
+        """Number of released placeholders that a real pod replaced."""
         return min(len(self.released), len(self.bound))
 
     @property
     def left(self) -> int:
-        """Placeholders that are still there."""
+        """Number of placeholders that still exist."""
         return len(self.created) - len(self.released)
 
 
 @dataclass(slots=True)
 class PodLife:
-    """One pod of the gang, and when (seconds, the caller's clock) it was first seen, bound, and at its end."""
+    """One pod of the gang, and when it was first seen, bound and ended (seconds of the caller's clock)."""
 
     group: str
     is_placeholder: bool
@@ -51,15 +52,15 @@ class PodLife:
 
 @dataclass(slots=True)
 class GangView:
-    """All groups, and when (seconds, the caller's clock) each milestone was first seen."""
+    """All groups, and when each milestone was first reached (seconds of the caller's clock)."""
 
     groups: dict[str, GroupCounts] = field(default_factory=dict)
     milestones: dict[str, float] = field(default_factory=dict)
     lives: dict[str, PodLife] = field(default_factory=dict)
-    """By name of the pod."""
+    """By pod name."""
 
     def see(self, kind: str, pod: Json, now: float) -> None:
-        """Take in one watch event of a pod that belongs to some task group; others are ignored."""
+        """Process one watch event. Pods without a task group are ignored."""
         annotations = pod["metadata"].get("annotations") or {}
         name = annotations.get(GROUP)
         if name is None:

@@ -1,4 +1,4 @@
-"""What ``KEEP=1`` and ``up`` left running: a note of the processes and the folder, and how to end them."""
+"""Records the processes and the folder of a cluster that ``KEEP=1`` or ``up`` left running, and stops them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from devcluster.process import POLL_S, Process
 from devcluster.programs import cache_root
 
 STOP_S = 1.0
-"""A kube-apiserver with open watches takes ten seconds to end by itself; its data is thrown away anyway."""
+"""Before SIGKILL. A kube-apiserver with open watches takes ten seconds to end, and its data is discarded anyway."""
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """One process. ``started`` (seconds since 1970) tells it from a later one that got the same id."""
+    """One process. ``started`` (Unix seconds) distinguishes it from a later process with the same id."""
 
     name: str
     pid: int
@@ -29,24 +29,24 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A cluster that outlived the command that made it. ``processes``: in the order they should end."""
+    """A cluster that keeps running after its command has ended. ``processes`` is in stop order."""
 
     folder: Path
     kubeconfig: Path
     processes: tuple[Running, ...]
 
     def alive(self) -> list[psutil.Process]:
-        """Those that still run."""
+        """The processes that still run."""
         return [found for process in self.processes if (found := _find(process)) is not None]
 
 
 def note_path() -> Path:
-    """One kept cluster at a time, and its note is here."""
+    """Path of the record. It holds one kept cluster at a time."""
     return cache_root() / "kept.json"
 
 
 def save(folder: Path, kubeconfig: Path, processes: Sequence[Process]) -> Kept:
-    """Note what runs; ``processes`` in the order they were started."""
+    """Record a running cluster. ``processes`` is in start order."""
     running = [Running(p.name, p.pid, psutil.Process(p.pid).create_time()) for p in reversed(processes) if p.pid]
     kept = Kept(folder, kubeconfig, tuple(running))
     note_path().parent.mkdir(parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ def save(folder: Path, kubeconfig: Path, processes: Sequence[Process]) -> Kept:
 
 
 def load() -> Kept | None:
-    """The noted cluster, None if there is none."""
+    """Return the recorded cluster, or None."""
     try:
         note = orjson.loads(note_path().read_bytes())
     except FileNotFoundError:
@@ -65,7 +65,7 @@ def load() -> Kept | None:
 
 
 def stop(kept: Kept) -> None:
-    """End every process of the note, then forget its folder and the note."""
+    """Stop every recorded process, then delete the folder and the record."""
     for process in kept.processes:
         for end in (psutil.Process.terminate, psutil.Process.kill):
             _end(process, end)
@@ -74,7 +74,7 @@ def stop(kept: Kept) -> None:
 
 
 def _end(process: Running, how: Callable[[psutil.Process], None]) -> None:
-    """Send the signal and wait a while for the end; a zombie counts as ended, for nobody here may reap it."""
+    """Send the signal and wait up to STOP_S. A zombie counts as ended, because this process cannot reap it."""
     found = _find(process)
     if found is None:
         return

@@ -1,4 +1,4 @@
-"""kind clusters: used if there, created if not, deleted only if created here."""
+"""Uses an existing kind cluster, or creates one and deletes it afterwards."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ READY = "180s"
 
 
 def cluster_name() -> str:
-    """``KIND_CLUSTER_NAME`` (kind's own variable), else a name of ours."""
+    """Return ``KIND_CLUSTER_NAME`` (kind's own variable), else ``muster-devcluster``."""
     return os.environ.get("KIND_CLUSTER_NAME") or NAME
 
 
 async def ensure(kubeconfig: Path, stack: AsyncExitStack) -> None:
-    """Have the cluster and its kubeconfig. Raises FlavourUnavailable with kind's own words."""
+    """Create the cluster if it does not exist, and write its kubeconfig.
+
+    Raises FlavourUnavailable with kind's error output.
+    """
     if shutil.which("kind") is None or not await docker_answers():
         raise FlavourUnavailable("MUSTER_CLUSTER=kind needs `kind` on PATH and a Docker daemon that answers")
     name = cluster_name()

@@ -1,7 +1,7 @@
-"""kube-scheduler as one more process beside a cluster: a peer to measure against, or pods' default scheduler.
+"""Runs kube-scheduler as a process, to compare benchmarks with it or as the default scheduler of a test.
 
-It has a service account of its own with the roles that every cluster has for it, so the API server treats it as it
-treats any other scheduler, and the audit log knows it by name.
+It has its own service account with Kubernetes' default roles. The API server treats it like any other scheduler, and
+the audit log shows its name.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from devcluster.waiting import until
 
 ACCOUNT, NAMESPACE = "kube-scheduler", "kube-system"
 ROLES = ("system:kube-scheduler", "system:volume-scheduler")
-"""Kubernetes makes both at its start (RBAC, default roles)."""
+"""Kubernetes creates both at startup (RBAC default roles)."""
 
 READY_S = 60.0
 
 
 class KubeScheduler:
-    """Serves pods of ``default-scheduler``.
+    """A kube-scheduler that schedules pods of ``default-scheduler``.
 
-    ``gangs``: with its alpha gang mode (PodGroup objects, ``spec.schedulingGroup``), which the cluster has to be
-    started for (``running(gangs=True)``).
+    ``gangs`` enables its alpha gang mode (PodGroup objects, ``spec.schedulingGroup``). The cluster must serve the API
+    (``running(gangs=True)``).
     """
 
     def __init__(self, cluster: Cluster, kubeconfig: Path, *, gangs: bool = False) -> None:
@@ -48,7 +48,7 @@ class KubeScheduler:
         self.process = Process("kube-scheduler", argv, cluster.folder / "logs" / "kube-scheduler.log")
 
     async def start(self) -> None:
-        """Start it and return when it has seen the cluster. Raises ProcessFailed or ConditionNotMet."""
+        """Start it and wait until it is ready. Raises ProcessFailed or ConditionNotMet."""
         self.process.start()
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session:
 
@@ -60,12 +60,12 @@ class KubeScheduler:
             await until("kube-scheduler is ready", is_ready, READY_S, tolerate=(aiohttp.ClientError,))
 
     async def stop(self) -> None:
-        """SIGTERM; it has nothing to put in order."""
+        """Send SIGTERM, and SIGKILL after two seconds."""
         await self.process.stop(grace_s=2.0)
 
 
 async def account(cluster: Cluster) -> Path:
-    """Make its service account and its rights, and return its kubeconfig."""
+    """Create its service account and role bindings, and return its kubeconfig."""
     for manifest in manifests():
         try:
             await cluster.admin.create(manifest)
@@ -76,7 +76,7 @@ async def account(cluster: Cluster) -> Path:
 
 
 def manifests() -> list[Json]:
-    """The account, and its bindings."""
+    """The service account and its role bindings."""
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT, "namespace": NAMESPACE}}
     return [account, *(_binding(role, subject) for role in ROLES)]
@@ -93,11 +93,11 @@ def _binding(role: str, subject: Json) -> Json:
 
 
 def configuration(path: Path, kubeconfig: Path) -> Path:
-    """Its defaults, but for limits that it would otherwise only wait at, and for an election with nobody else."""
+    """Write a configuration with its defaults, except for a higher client rate limit and no leader election."""
     document = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
-        # The flags --kube-api-qps and --kube-api-burst count only without such a file.
+        # With a configuration file, kube-scheduler ignores the flags --kube-api-qps and --kube-api-burst.
         "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 5000, "burst": 10000},
         "leaderElection": {"leaderElect": False},
     }

@@ -1,4 +1,4 @@
-"""Kubeconfig files: one server, one user, one token."""
+"""Writes kubeconfig files with one server, one user and one token."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CONTEXT = "muster-devcluster"
 
 
 def document(server: str, authority: str, token: str, namespace: str = "default") -> dict[str, Any]:
-    """A kubeconfig; ``authority`` is the path of the certificate authority's file."""
+    """Return a kubeconfig. ``authority`` is the path of the certificate authority's file."""
     return {
         "apiVersion": "v1",
         "kind": "Config",
@@ -23,7 +23,7 @@ def document(server: str, authority: str, token: str, namespace: str = "default"
 
 
 def write(path: Path, content: dict[str, Any]) -> Path:
-    """Write the file readable for its owner only, for it holds a token."""
+    """Write the file with mode 0600, because it contains a token."""
     path.touch(mode=0o600)
     path.write_text(yaml.safe_dump(content, sort_keys=False))
     return path

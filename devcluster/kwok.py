@@ -1,4 +1,4 @@
-"""The process that plays kubelet for every node that carries our annotation, and for no other."""
+"""Runs KWOK, which simulates the kubelets of nodes with the annotation ``kwok.x-k8s.io/node: fake``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FAKE_ANNOTATION = ("kwok.x-k8s.io/node", "fake")
 
 
 def process(program: Path, kubeconfig: Path, log: Path, *, tethered: bool = True) -> Process:
-    """KWOK as a child, not started yet. It needs the API server to be ready."""
+    """Return KWOK as a child process that is not started. It needs a ready API server."""
     argv = [
         str(program),
         f"--kubeconfig={kubeconfig}",

@@ -1,4 +1,4 @@
-"""Reads the core's state dump: whether its ledgers are empty and agree with each other."""
+"""Checks in the core's state dump that nothing is allocated or pending and that the invariants hold."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from devcluster.api import Json
 
 NOT_OURS = {"foreign", "ignored"}
-"""Keys of the dump's ``ledgers`` that may be anything: what other schedulers run, and counts of odd messages."""
+"""Keys of ``ledgers`` that are not checked: pods of other schedulers, and counts of ignored messages."""
 
 
 def leftovers(dump: Json) -> list[str]:
-    """What is still held or wanted when nothing should be, and every broken invariant; empty if all is well."""
+    """Return remaining allocations, requests and applications, and broken invariants; empty if there are none."""
     held = {key: value for key, value in dump["ledgers"].items() if key not in NOT_OURS}
     applications = [f"{app['applicationID']} is {app['applicationState']}" for app in dump["applications"]]
     broken = [f"invariant: {words}" for words in dump["invariants"] or []]
@@ -19,7 +19,7 @@ def leftovers(dump: Json) -> list[str]:
 
 
 def _amounts(path: str, value: object) -> Iterator[tuple[str, object]]:
-    """Every number other than zero in a tree of maps, with its path."""
+    """Yield every nonzero number in nested maps, with its path."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _amounts(f"{path}/{key}" if path else key, inner)

@@ -1,4 +1,4 @@
-"""Core and operator as real processes against a cluster, the way the Pod runs them: a unix socket between them."""
+"""Runs core and operator as processes against a cluster, connected by a unix socket as in the Pod."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ from devcluster.resources import BY_KIND
 from devcluster.waiting import until
 
 ACCOUNT = "muster-operator"
-"""The service account the operator runs as; its role is the product's own manifest."""
+"""The service account of the operator. deploy/rbac.yaml has its role."""
 
 NAMESPACE = "muster"
-"""Where its configuration lives and its service account is."""
+"""The namespace of its configuration and service account."""
 
 LEASE = "muster"
-"""The Lease there that says which of several operators leads."""
+"""The Lease of the leader election."""
 
 MANIFESTS = Path(__file__).parents[1] / "deploy" / "rbac.yaml"
-"""The product's own: namespace, service account and the smallest role that does."""
+"""The product's manifest: namespace, service account and minimal role."""
 
 OPERATOR_POLICY = MANIFESTS.with_name("operator-policy.yaml")
-"""The product's own: what that account may do with pods and Secrets."""
+"""The product's admission policy, which limits what that account may do with pods and Secrets."""
 
 READY_S = 60.0
 GONE_S = 60.0
-"""Seconds that a namespace that was deleted may take: its controller empties it first."""
+"""Until a deleted namespace is gone; its controller deletes the content first."""
 DUMP_PATH = "/debug/fullstatedump"
 
 CONFIGURATION = "muster-configs"
-"""The ConfigMap of its settings."""
+"""The ConfigMap with Muster's settings."""
 
 POLICY_PARAMETERS = "muster-operator-policy"
-"""The ConfigMap that tells the policy the settings it depends on."""
+"""The ConfigMap with the parameters of the admission policy."""
 
 LIBRARIES_DEBUG = re.compile(r'"level": "debug", "logger": "(?!muster)')
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Where Muster runs: its kubeconfig (not the administrator's), its namespace, and a folder for socket and logs."""
+    """Kubeconfig (not the administrator's) and namespace of Muster, and a folder for its socket and logs."""
 
     kubeconfig: Path
     folder: Path
@@ -58,14 +58,14 @@ class Setup:
     log_level: str = "info"
     tethered: bool = True
     embedded: bool = False
-    """Both halves in one process with the in-process transport between them (``muster run --embedded``)."""
+    """Operator and core in one process with the in-process transport (``muster run --embedded``)."""
     env: Mapping[str, str] = field(default_factory=dict)
     identity: str = "muster-0"
-    """Who the operator is in the Lease. One name is one place, as in a pod: it takes over from itself at once."""
+    """Identity of the operator in the Lease. A restarted operator with the same identity takes it immediately."""
 
 
 async def configure(cluster: Cluster, entries: Mapping[str, str]) -> None:
-    """Write Muster's settings, and those that the policy of its account depends on, as the chart does."""
+    """Write Muster's settings and the parameters of its admission policy, as the chart does."""
     permitted = {
         "placeholderImage": entries.get("service.placeholderImage", "registry.k8s.io/pause:3.7"),
         "schedulerNames": entries.get("service.schedulerNames", "muster,yunikorn"),
@@ -80,10 +80,10 @@ async def configure(cluster: Cluster, entries: Mapping[str, str]) -> None:
 
 @asynccontextmanager
 async def installed(cluster: Cluster, *, keep: bool = False) -> AsyncIterator[None]:
-    """Have the product's namespace, account and role in the cluster.
+    """Create the product's namespace, account, role and policy in the cluster.
 
-    Afterwards what was not there before is taken away, unless it is to be kept. Raises ConditionNotMet if a namespace
-    that is on its way out does not go.
+    Afterwards deletes the objects that it created, unless ``keep``. Raises ConditionNotMet if a terminating namespace
+    of an earlier run is not removed in time.
     """
     made: list[Json] = []
     await until("the old namespace is gone", lambda: _is_not_going(cluster), GONE_S)
@@ -103,7 +103,7 @@ async def installed(cluster: Cluster, *, keep: bool = False) -> AsyncIterator[No
 
 
 async def _is_not_going(cluster: Cluster) -> bool:
-    """Whether things can be made in our namespace: it is not there, or is there to stay."""
+    """Whether objects can be created in the namespace: it does not exist, or is not terminating."""
     try:
         found = await cluster.admin.get("namespaces", NAMESPACE)
     except ApiError as error:
@@ -114,9 +114,9 @@ async def _is_not_going(cluster: Cluster) -> bool:
 
 
 class Muster:
-    """The two processes. ``core`` and ``operator`` can be stopped, killed and started each on its own.
+    """The two processes. ``core`` and ``operator`` can be stopped, killed and started separately.
 
-    Embedded they are one process, under both names.
+    If ``setup.embedded``, both attributes are the same process.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -136,18 +136,18 @@ class Muster:
 
     @property
     def rest_url(self) -> str:
-        """Where the core's REST is, from this machine."""
+        """URL of the core's REST API."""
         return f"http://127.0.0.1:{self.rest_port}"
 
     async def start(self) -> None:
-        """Start both (what runs already stays) and return when the operator is ready."""
+        """Start both processes unless they run, and wait until the operator is ready."""
         for process in self._processes():
             if not process.is_running():
                 process.start()
         await self.ready()
 
     async def ready(self, deadline_s: float = READY_S) -> None:
-        """Wait until the operator says that it serves. Raises ProcessFailed if either dies, ConditionNotMet if late."""
+        """Wait until the operator is ready. Raises ProcessFailed if a process ends, or after ``deadline_s``."""
         async with aiohttp.ClientSession() as session:
 
             async def is_ready() -> bool:
@@ -162,36 +162,36 @@ class Muster:
                 raise ProcessFailed("operator", str(error), self.tails()) from error
 
     async def role(self) -> str:
-        """What the operator says of itself to the kubelet's readiness probe."""
+        """Return the text of the operator's readiness endpoint."""
         url = f"http://127.0.0.1:{self.health_port}/readyz"
         async with aiohttp.ClientSession() as session, session.get(url) as answer:
             return (await answer.text()).strip()
 
     async def samples(self, metric: str) -> dict[str, float]:
-        """What the operator has counted so far of a metric, by its labels as they are written."""
+        """Return the samples of one of the operator's metrics, by the text of their labels."""
         url = f"http://127.0.0.1:{self.health_port}/metrics"
         async with aiohttp.ClientSession() as session, session.get(url) as answer:
             lines = [line.rpartition(" ") for line in (await answer.text()).splitlines()]
         return {name.removeprefix(metric): float(value) for name, _, value in lines if name.partition("{")[0] == metric}
 
     async def stop(self) -> None:
-        """SIGTERM to both, the operator first, for it drains into the core."""
+        """Stop both processes with SIGTERM, the operator first, because it still sends to the core."""
         for process in self._processes():
             await process.stop()
 
     async def dump(self) -> Json:
-        """The core's ledgers, from its debug endpoint."""
+        """Return the core's state dump."""
         async with aiohttp.ClientSession() as session, session.get(self.rest_url + DUMP_PATH) as answer:
             answer.raise_for_status()
             state: Json = await answer.json()
             return state
 
     def tails(self, lines: int = 40) -> str:
-        """The ends of both logs, for a failure's report."""
+        """Return the ends of both logs, for error messages."""
         return "\n".join(f"--- {p.name} ---\n{_own_words(p.tail(500), lines)}" for p in self._processes())
 
     def _processes(self) -> list[Process]:
-        """In the order in which they stop: the operator first. Any order will do to start."""
+        """The processes in stop order: the operator first. They start in any order."""
         return [self.operator] if self.setup.embedded else [self.operator, self.core]
 
     def _process(self, name: str, module: str, *flags: str) -> Process:
@@ -208,5 +208,5 @@ class Muster:
 
 
 def _own_words(log: str, lines: int) -> str:
-    """The last lines without the libraries' chatter, which at debug level is most of the log."""
+    """The last lines without debug lines of libraries, which are most of the log at debug level."""
     return "\n".join([line for line in log.splitlines() if not LIBRARIES_DEBUG.search(line)][-lines:])

@@ -1,4 +1,4 @@
-"""Fake nodes: their manifests, making many at once, taking them away again."""
+"""Creates and deletes fake nodes."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from devcluster.kwok import FAKE_ANNOTATION
 from devcluster.waiting import until
 
 OURS = ("app.kubernetes.io/managed-by", "muster-devcluster")
-"""On everything this tool creates in a cluster that it did not make: what lacks it is never deleted."""
+"""Label of all objects that devcluster creates in a foreign cluster. Objects without it are never deleted."""
 
 READY_S = 60.0
 CONCURRENT = 50
-"""Requests in flight; more only queue up in the API server."""
+"""Requests in flight. More would only queue in the API server."""
 
 
 @dataclass(frozen=True, slots=True)
 class FakeNode:
-    """A node as a scheduler sees it. Sizes are Kubernetes quantities; ``extra`` names other resources."""
+    """The allocatable resources, labels and taints of a node. Values are Kubernetes quantities; ``extra`` has other
+    resources."""
 
     name: str
     cpu: str = "8"
@@ -32,7 +33,7 @@ class FakeNode:
     unschedulable: bool = False
 
     def manifest(self) -> Json:
-        """The Node object, with the status that KWOK keeps."""
+        """Return the Node object. KWOK maintains its status."""
         amounts = {"cpu": self.cpu, "memory": self.memory, "pods": self.pods, **self.extra}
         labels = {"kubernetes.io/hostname": self.name, "kubernetes.io/os": "linux", **self.labels, OURS[0]: OURS[1]}
         spec: Json = {"taints": [dict(taint) for taint in self.taints]} if self.taints else {}
@@ -48,7 +49,7 @@ class FakeNode:
 
 
 async def add(api: Api, nodes: Iterable[FakeNode]) -> None:
-    """Create the nodes, many at once, and wait until each is Ready and its not-ready taint is gone."""
+    """Create the nodes concurrently and wait until each is Ready without the not-ready taint."""
     wanted = {node.name: node for node in nodes}
     turn = asyncio.Semaphore(CONCURRENT)
 
@@ -83,7 +84,7 @@ async def remove(api: Api, names: Iterable[str]) -> None:
 
 
 def is_ready(node: Json) -> bool:
-    """Ready by its condition, and open: no taint of the node life cycle left on it."""
+    """Whether the node has the condition Ready and no taint of the node lifecycle controller."""
     conditions = node["status"].get("conditions", [])
     ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
     taints = {taint["key"] for taint in node["spec"].get("taints", [])}

@@ -7,10 +7,10 @@ from contextlib import ExitStack
 
 
 def free(count: int) -> list[int]:
-    """``count`` different ports that nobody listened on a moment ago.
+    """Return ``count`` different free ports.
 
-    All are held at once while picking, so they differ; they are let go before the caller starts its servers,
-    so another program may still take one: the server then fails to start and says so.
+    The ports are closed again before the caller starts its servers. If another program takes one in between, the server
+    fails to start and reports it.
     """
     with ExitStack() as held:
         ports: list[int] = []

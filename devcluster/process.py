@@ -1,4 +1,4 @@
-"""A child process in a group of its own, with its log in a file; it is gone when we are."""
+"""A child process in its own process group, with a log file. It ends when the parent ends."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from devcluster.errors import ProcessFailed
 
 TETHER = Path(__file__).with_name("tether.py")
 POLL_S = 0.02
-"""How often a child's end is looked for. Short: stopping five children is part of every run."""
+"""Interval for checking whether a child has ended. Short, because every run stops several children."""
 
 
 @dataclass(slots=True)
 class Process:
-    """One supervised program; start it again after a kill and the log goes on in the same file.
+    """One supervised program. It can be restarted, and then appends to the same log.
 
-    ``tethered``: killed by the kernel when this process dies. False only for what ``KEEP=1`` leaves behind.
+    ``tethered``: the kernel kills it when this process ends. False only for processes that ``KEEP=1`` leaves running.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Process:
     _child: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start the program; raises ProcessFailed if it is already running."""
+        """Start the program. Raises ProcessFailed if it is already running."""
         if self.is_running():
             raise ProcessFailed(self.name, "started twice", self.tail())
         tether = [sys.executable, "-I", "-S", str(TETHER), str(os.getpid())] if self.tethered else []
@@ -52,16 +52,16 @@ class Process:
 
     @property
     def pid(self) -> int | None:
-        """The process id while it runs, also that of its group."""
+        """The process id, which is also its group id; None if it was not started."""
         return self._child.pid if self._child is not None and self.is_running() else None
 
     @property
     def returncode(self) -> int | None:
-        """How it ended (negative: by that signal); None while it runs or before it started."""
+        """The exit code (negative: ended by that signal); None while it runs or before it started."""
         return self._child.poll() if self._child is not None else None
 
     def is_running(self) -> bool:
-        """Whether the child has been started and has not ended."""
+        """Whether the child was started and has not ended."""
         return self._child is not None and self._child.poll() is None
 
     def tail(self, lines: int = 25) -> str:
@@ -79,7 +79,7 @@ class Process:
             raise ProcessFailed(self.name, f"ended with code {self.returncode}", self.tail())
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the whole group; nothing if it is gone already."""
+        """Send a signal to the process group, if it still exists."""
         if self._child is not None:
             try:
                 os.killpg(self._child.pid, number)
@@ -87,7 +87,7 @@ class Process:
                 return
 
     async def ended(self, deadline_s: float) -> bool:
-        """Wait for the child's end; False if it still runs after ``deadline_s``."""
+        """Wait until the child ends. Returns False if it still runs after ``deadline_s``."""
         until = asyncio.get_running_loop().time() + deadline_s
         while self.is_running():
             if asyncio.get_running_loop().time() >= until:
@@ -96,7 +96,7 @@ class Process:
         return True
 
     async def stop(self, grace_s: float = 5.0) -> int | None:
-        """SIGTERM, then SIGKILL after the grace; returns how it ended."""
+        """Send SIGTERM, and SIGKILL after ``grace_s``. Returns the exit code."""
         if self.is_running():
             self.signal(signal.SIGTERM)
             if not await self.ended(grace_s):
@@ -104,6 +104,6 @@ class Process:
         return self.returncode
 
     async def kill(self) -> None:
-        """SIGKILL to the group; returns when the child is gone."""
+        """Send SIGKILL to the group and wait until the child has ended."""
         self.signal(signal.SIGKILL)
         await self.ended(10.0)

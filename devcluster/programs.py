@@ -1,4 +1,4 @@
-"""The pinned Go programs: the module family that builds each, its version stamp, its place in the cache."""
+"""The pinned Go programs: module family, version stamp and path in the cache of each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAJOR, _MINOR, _ = KUBERNETES_VERSION.lstrip("v").split(".")
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One binary: ``family`` is the folder under ``modules/`` that pins it, ``package`` the Go package to build."""
+    """One binary. ``family`` is the folder under ``modules/`` that pins it, ``package`` the Go package to build."""
 
     name: str
     family: str
@@ -24,7 +24,7 @@ class Program:
     ldflags: str = "-s -w"
 
 
-# Without it the server calls itself v0.0.0 and clients refuse to talk to it; plugins cannot read the version at all.
+# Without the stamp the server reports v0.0.0, which clients reject and plugins cannot parse.
 _STAMPED = (
     f"-s -w -X {_STAMP}.gitVersion={KUBERNETES_VERSION} -X {_STAMP}.gitMajor={_MAJOR} "
     f"-X {_STAMP}.gitMinor={_MINOR} -X {_STAMP}.gitTreeState=clean"
@@ -43,7 +43,7 @@ KUBECTL = _kubernetes("kubectl")
 KWOK = Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok")
 JUDGE = Program("judge", "judge", "muster.local/devcluster/judge", _STAMPED)
 
-# Helm renders for the Kubernetes that it was made for, which its own release stamps the same way.
+# Helm renders for the Kubernetes version in its stamp, as in its own releases.
 _FOR_KUBERNETES = "-s -w " + " ".join(
     f"-X helm.sh/helm/v3/pkg/{package}.k8sVersion{part}={number}"
     for package in ("chartutil", "lint/rules")
@@ -55,26 +55,25 @@ KUBECONFORM = Program("kubeconform", "install", "github.com/yannh/kubeconform/cm
 ACTIONLINT = Program("actionlint", "workflows", "github.com/rhysd/actionlint/cmd/actionlint")
 
 CONTROL_PLANE = (ETCD, APISERVER, CONTROLLERS, KWOK)
-"""What a cluster needs."""
+"""The programs of a cluster."""
 
 INSTALLERS = (KUBECTL, HELM, KUBECONFORM)
-"""What renders, checks and applies the chart and the manifests made of it."""
+"""The programs that render, validate and apply the chart and its manifests."""
 
 TESTED_WITH = (*CONTROL_PLANE, JUDGE, *INSTALLERS, ACTIONLINT)
-"""What the tests need: a cluster, kube-scheduler's opinion of where pods may go, what installs Muster, and a reader of
-workflows."""
+"""The programs of the tests: a cluster, kube-scheduler's plugins, the installers, and a linter of workflows."""
 
 ALL = (*CONTROL_PLANE, JUDGE, SCHEDULER, *INSTALLERS, ACTIONLINT)
 
 
 def cache_root() -> Path:
-    """Where built programs live between runs."""
+    """Return the folder of built programs."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "muster" / "devcluster"
 
 
 def family_hash(family: str, modules: Path = MODULES) -> str:
-    """Twelve hex digits that change when a pin, a build flag or a source of the family changes."""
+    """Return twelve hex digits that change when a pin, a build flag or a source of the family changes."""
     digest = hashlib.sha256()
     sources = sorted(path.name for path in (modules / family).glob("*.go"))
     for file in ("go.mod", "go.sum", *sources):
@@ -86,5 +85,5 @@ def family_hash(family: str, modules: Path = MODULES) -> str:
 
 
 def cached_path(program: Program) -> Path:
-    """Where the built program is, or will be."""
+    """Return the path of the program in the cache. It may not exist yet."""
     return cache_root() / f"{program.family}-{family_hash(program.family)}" / program.name

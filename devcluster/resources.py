@@ -1,4 +1,4 @@
-"""Which path of the API server holds which kind. A table, so that no start pays for discovery."""
+"""Maps kinds to paths of the API server. A static table, which saves API discovery at startup."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One kind: its REST plural, group path and whether it lives in a namespace."""
+    """One kind: its plural, the path of its API group, and whether it is namespaced."""
 
     kind: str
     plural: str
@@ -15,7 +15,7 @@ class Resource:
     namespaced: bool = True
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
-        """The URL path of the collection, of an object or of its subresource; without namespace: of all namespaces."""
+        """Return the URL path of the collection, an object or its subresource. No namespace means all namespaces."""
         parts = [self.prefix]
         if self.namespaced and namespace is not None:
             parts += ["namespaces", namespace]

@@ -1,4 +1,4 @@
-"""Runs a coroutine so that SIGTERM ends it the way Ctrl-C does: through its clean-up."""
+"""Runs a coroutine so that SIGTERM cancels it like Ctrl-C, and its cleanup runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def run(main: Coroutine[object, object, T]) -> T:
-    """``asyncio.run`` with a SIGTERM that cancels; raises KeyboardInterrupt for both signals."""
+    """Like ``asyncio.run``, but SIGTERM cancels the coroutine. Raises KeyboardInterrupt for both signals."""
 
     async def cancellable() -> T:
         task = asyncio.ensure_future(main)

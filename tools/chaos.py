@@ -1,11 +1,11 @@
-"""Muster under faults and kills for as long as one likes (`make chaos`).
+"""Tests Muster under API faults and killed processes (`make chaos`).
 
     python -m tools.chaos --episodes 200 --seed 7
 
-An episode is one kill (-9) of operator, core or API server, alone or together, under a load of gangs and single pods
-and a proxy that makes the API server fail. Episodes come in rounds of at most a hundred; at the end of each round
-everything has to be served or refused, and every ledger the cluster. Exit code 1: something was lost, leaked, doubled,
-or failed without being handled; the last lines say what, and the seed that does it again.
+An episode kills (-9) operator, core or API server, alone or together, under a load of gangs and single pods. A proxy
+makes requests to the API server fail. At the end of a round of at most a hundred episodes, every pod must be scheduled
+or rejected, and the state of operator and core must equal that of the cluster. Exit code 1: something was lost, leaked
+or duplicated, or an error was not handled. The last lines name it and the seed that reproduces it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from tests.e2e.faults.campaign import NotSurvived, Result, fight
 from tests.e2e.faults.plan import Plan
 
 ROUND = 100
-"""Episodes in a round; with them 500 pods of gangs and 500 single ones."""
+"""Episodes per round, with 500 pods in gangs and 500 single pods."""
 POD_SHARE = 5
-"""Pods of either sort for each episode."""
+"""Pods in gangs, and single pods, per episode."""
 
 
 def summary(result: Result) -> list[str]:
-    """A round in lines."""
+    """Return the result of a round as lines of text."""
     faults = ", ".join(f"{count} x {fault}" for fault, count in sorted(_by_fault(result).items()))
     kills = ", ".join(f"{victim} {count}" for victim, count in sorted(result.kills.items()))
     items = ", ".join(f"{count} x {kind}" for kind, count in sorted(result.items.items()))
@@ -56,7 +56,7 @@ def _by_fault(result: Result) -> dict[str, int]:
 
 
 async def chaos(episodes: int, seed: int, operators: int | None, keep: Path | None) -> int:
-    """All rounds, on one cluster; the exit code. ``keep``: where logs go if something is wrong."""
+    """Run all rounds on one cluster and return the exit code. ``keep``: folder for the logs after a failure."""
     async with running(which=Flavour.LOCAL, readable=True) as cluster, muster.installed(cluster):
         done = rounds = 0
         while done < episodes:
@@ -79,7 +79,7 @@ async def chaos(episodes: int, seed: int, operators: int | None, keep: Path | No
 
 
 def _tell(cluster: Cluster, plan: Plan, keep: Path | None) -> None:
-    """How to do it again, and what to look at."""
+    """Print how to reproduce the failure, and copy the logs."""
     print(f"do it again: make chaos N={plan.episodes} SEED={plan.seed} OPERATORS={plan.operators}", file=sys.stderr)
     if keep is not None:
         target = keep / plan.name

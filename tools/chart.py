@@ -1,5 +1,7 @@
-"""Keeps the chart in step: its copies of files of ``deploy/`` (Helm reads none outside of a chart), and its values in
-``docs/reference/helm-values.md``. Called by ``make diagrams``; a test fails when one of them is stale.
+"""Writes the generated files of the chart, and the table of its values in ``docs/reference/helm-values.md``.
+
+The chart has copies of files of ``deploy/``, because Helm reads only files of the chart. Called by ``make diagrams``;
+a test fails if a file is stale.
 """
 
 import json
@@ -31,11 +33,11 @@ AT_START = CHART / "files" / "at-start.txt"
 BEGIN = "<!-- written by `make diagrams` from charts/muster/values.schema.json and values.yaml -->\n"
 END = "<!-- end -->\n"
 SHORT = 60
-"""Longest default that is shown; the others are to be looked up in values.yaml."""
+"""Maximal length of a default in the table, in characters. For longer ones the table refers to values.yaml."""
 
 
 def leaves(schema: dict[str, Any], values: dict[str, Any], path: str = "") -> Iterator[tuple[str, str, str]]:
-    """Key, default and meaning of each value; of a group first the group itself, without a default."""
+    """Yield key, default and meaning of each value. A group precedes its values and has no default."""
     for name, below in schema["properties"].items():
         key = f"{path}{name}"
         if "properties" in below and isinstance(values.get(name), dict) and values[name]:
@@ -51,7 +53,7 @@ def _shown(value: object) -> str:
 
 
 def table() -> str:
-    """The rows, between the two remarks."""
+    """Return the rows between the two markers."""
     schema = json.loads((CHART / "values.schema.json").read_text())
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     rows = [f"| `{key}` | {default} | {meaning} |" for key, default, meaning in leaves(schema, values)]
@@ -59,18 +61,18 @@ def table() -> str:
 
 
 def page() -> str:
-    """The page with the table as it has to be."""
+    """Return the page with the current table."""
     before, _, rest = PAGE.read_text().partition(BEGIN)
     return before + table() + rest.partition(END)[2]
 
 
 def at_start() -> str:
-    """The keys of settings that are read when the operator starts, one a line: a change of them starts new pods."""
+    """Return the keys of settings that are read only at startup, one per line. A change of them restarts the pods."""
     return "".join(f"{setting.key}\n" for setting in SETTINGS.values() if setting.takes is Takes.AT_START)
 
 
 def stale() -> list[str]:
-    """What is not as its source."""
+    """Return the names of stale files."""
     copies = [copy for copy, source in COPIES.items() if not copy.exists() or copy.read_bytes() != source.read_bytes()]
     made = [path for path, text in ((PAGE, page()), (AT_START, at_start())) if path.read_text() != text]
     return [path.relative_to(ROOT).as_posix() for path in (*copies, *made)]

@@ -1,7 +1,7 @@
 """Writes the tables and examples of ``docs/reference/cli.md`` from the commands themselves.
 
-What stands between the marks is made here; the words around it are written by hand. Called by ``make diagrams``; a test
-fails when the page is stale.
+The parts between the markers are generated, the rest is written by hand. Called by ``make diagrams``; a test fails if
+the page is stale.
 """
 
 import inspect
@@ -17,18 +17,18 @@ BEGIN, END = "<!-- made by tools/commands.py -->\n", "<!-- end -->"
 
 
 def overview() -> str:
-    """A row each, in the order of ``muster --help``."""
+    """Return one row per command, in the order of ``muster --help``."""
     rows = "".join(f"| `muster {entry.name}` | {entry.about} |\n" for entry in COMMANDS)
     return f"| Command | What for |\n|---|---|\n{rows}"
 
 
 def details() -> str:
-    """What each command that looks or checks says of itself, its options and its examples."""
+    """Return help text, options and examples of each command that inspects or checks."""
     return "\n".join(_section(entry) for entry in COMMANDS if entry.panel in (LOOK, CHECK))
 
 
 def shared() -> str:
-    """The options of all commands that ask a core."""
+    """Return the options that all commands with a connection to the core share."""
     options = [option for option in _options(_entry("queues").made) if _is_shared(option)]
     return "| Option | Environment | Meaning |\n|---|---|---|\n" + "".join(
         f"| {_names(option)} | {f'`{option.envvar}`' if option.envvar else ''} | {option.help} |\n"
@@ -37,7 +37,7 @@ def shared() -> str:
 
 
 def written(page: str) -> str:
-    """The page with the parts of now. Raises LookupError where marks are missing."""
+    """Return the page with current generated parts. Raises LookupError if markers are missing."""
     for made in (overview(), shared(), details()):
         before, mark, rest = page.partition(BEGIN)
         if not mark or END not in rest:

@@ -1,8 +1,8 @@
-"""Writes ``docs/reference/compatibility.md`` from ``compatibility.yaml`` there, and the ``Differs:`` remarks into
-``docs/internals/differences.md``.
+"""Writes ``docs/reference/compatibility.md`` and the ``Differs:`` remarks of ``docs/internals/differences.md``.
 
-The YAML lists what a user or a resource manager may rely on, each row with the test that shows it; tests compare it
-with the running thing. Called by ``make diagrams``; a test fails when a page is stale.
+The source is ``docs/reference/compatibility.yaml``. It lists the interfaces that users and resource managers rely on,
+each with the test that verifies it. Tests compare the list with the code. Called by ``make diagrams``; a test fails if
+a page is stale.
 """
 
 import sys
@@ -38,33 +38,33 @@ SUBJECTS = {
     "muster_operator": "Pods, placeholders and nodes",
     "muster_core": "REST",
 }
-"""What a remark is about, by the longest beginning of its module's name."""
+"""Subject of a remark, by the longest matching prefix of its module name."""
 
 
 class Row(BaseModel):
-    """One name, what becomes of it here, and the test that fails when that is no longer so."""
+    """One name, its support in Muster, and the test that verifies it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     how: str = ""
-    #: `path::name`; empty where there is nothing to show, and `differs` says why.
+    #: `path::name`; empty if there is nothing to test, with the reason in `differs`.
     test: str = ""
-    #: In what it is not as there.
+    #: How Muster differs.
     differs: str = ""
-    #: Of an event.
+    #: The number of an event.
     number: int | None = None
-    #: Of a metric.
+    #: Type and labels of a metric.
     type: str = ""
     labels: tuple[str, ...] = ()
-    #: Of what the seeds name: its kind, the seeds that have it, and where it lives now.
+    #: For names of the specifications: the kind, the specifications that have it, and the modules that implement it.
     kind: str = ""
     seeds: tuple[str, ...] = ()
     where: tuple[str, ...] = ()
 
 
 class Group(BaseModel):
-    """Rows under one heading; a section with one group needs none."""
+    """Rows under one heading. A section with one group needs no heading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -73,7 +73,7 @@ class Group(BaseModel):
 
 
 class Section(BaseModel):
-    """`id` is what tests ask for, `title` and `intro` (Markdown) what people read."""
+    """A section of the page. Tests select it by `id`; `title` and `intro` are Markdown."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -84,17 +84,17 @@ class Section(BaseModel):
 
     @property
     def rows(self) -> list[Row]:
-        """All rows of all groups."""
+        """The rows of all groups."""
         return [row for group in self.groups for row in group.rows]
 
     @property
     def names(self) -> list[str]:
-        """The names of all rows, as often as they are there."""
+        """The names of all rows, including duplicates."""
         return [row.name for row in self.rows]
 
 
 class Compatibility(BaseModel):
-    """The whole list."""
+    """The content of compatibility.yaml."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -102,19 +102,19 @@ class Compatibility(BaseModel):
     sections: tuple[Section, ...]
 
     def section(self, name: str) -> Section:
-        """The section of that id. Raises KeyError."""
+        """Return the section with this id. Raises KeyError."""
         found = {section.id: section for section in self.sections}
         return found[name]
 
 
 @cache
 def load() -> Compatibility:
-    """What the YAML says. Raises pydantic.ValidationError for rows of another form."""
+    """Read the YAML file. Raises pydantic.ValidationError for invalid rows."""
     return Compatibility.model_validate(yaml.safe_load(SOURCE.read_text()))
 
 
 def rendered(compatibility: Compatibility) -> str:
-    """The page."""
+    """Return compatibility.md."""
     return "\n".join(_lines(compatibility)) + "\n"
 
 
@@ -135,7 +135,7 @@ def _lines(compatibility: Compatibility) -> Iterator[str]:
 
 
 def differing(page: str) -> str:
-    """The page of differences from YuniKorn, with the remarks of now, by subject."""
+    """Return the page of differences from YuniKorn with the current remarks, grouped by subject."""
     found: dict[str, list[str]] = {subject: [] for subject in SUBJECTS.values()}
     for module, text in differences():
         best = max((beginning for beginning in SUBJECTS if module.startswith(beginning)), key=len)
@@ -160,12 +160,12 @@ def _test(row: Row) -> str:
 
 
 def fresh() -> dict[Path, str]:
-    """What both pages have to be."""
+    """Return the current content of both pages."""
     return {PAGE: rendered(load()), DIFFERENCES: differing(DIFFERENCES.read_text())}
 
 
 def main() -> int:
-    """Renews the pages that are stale, and names them; ``--check`` only names them, with exit code 1."""
+    """Write stale pages and print their names. ``--check`` only prints the names; the exit code is then 1."""
     stale = {path: text for path, text in fresh().items() if not path.exists() or path.read_text() != text}
     for path, text in stale.items():
         print(path.relative_to(ROOT))

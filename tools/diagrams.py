@@ -1,8 +1,8 @@
-"""Draws the pictures of the documents: the state tables in ``docs/internals/states/``, the rest in ``docs/pictures/``.
+"""Draws the pictures of the documentation: state tables in ``docs/internals/states/``, others in ``docs/pictures/``.
 
-A table is a module-level ``Mapping[(State, Event), State]`` in ``muster_core.model.states`` or
-``muster_operator.model.states``; its page and picture are named after the side and the table. Called by
-``make diagrams``; a test fails when a file is stale.
+A state table is a module-level ``Mapping[(State, Event), State]`` in ``muster_core.model.states`` or
+``muster_operator.model.states``. Its page and picture are named after the component and the table. Called by
+``make diagrams``; a test fails if a file is stale.
 """
 
 import importlib
@@ -25,7 +25,7 @@ Event = TypeVar("Event")
 
 
 def label(member: object) -> str:
-    """The word a user sees: an enum's text value, else its name."""
+    """Return the name that users see: an enum's text value, else its name."""
     if isinstance(member, Enum):
         return member.value if isinstance(member.value, str) else member.name
     return member.__name__ if isinstance(member, type) else str(member)
@@ -44,7 +44,7 @@ def is_table(value: object) -> bool:
 
 
 def tables() -> Iterator[tuple[str, str, Mapping[tuple[Enum, object], Enum]]]:
-    """Every table of both sides as (side, name, table); a side without a states module has none."""
+    """Yield every table of core and operator as (component, name, table)."""
     for side, module in SIDES.items():
         if importlib.util.find_spec(module) is None:
             continue
@@ -54,12 +54,12 @@ def tables() -> Iterator[tuple[str, str, Mapping[tuple[Enum, object], Enum]]]:
 
 
 def edges(table: Mapping[tuple[State, Event], State]) -> list[tuple[str, str, str]]:
-    """The rows of a table as (state, event, next state), in the words that users see."""
+    """Return the rows of a table as (state, event, next state), with the names that users see."""
     return [(label(source), label(event), label(target)) for (source, event), target in table.items()]
 
 
 def page(side: str, name: str, table: Mapping[tuple[State, Event], State]) -> str:
-    """One page: the picture, then the same table in words."""
+    """Return one page: the picture and the table."""
     lines = [
         f"# {side}: {spoken(name)}",
         "",
@@ -76,7 +76,7 @@ def page(side: str, name: str, table: Mapping[tuple[State, Event], State]) -> st
 
 
 def index() -> str:
-    """The list of the pages."""
+    """Return the page that lists all tables."""
     lines = [
         "# Life cycles",
         "",
@@ -90,17 +90,17 @@ def index() -> str:
 
 
 def spoken(name: str) -> str:
-    """A table's name in words."""
+    """Return a table's name as lower-case words."""
     return name.strip("_").lower().replace("_", " ")
 
 
 def file_name(side: str, name: str) -> str:
-    """Of a table's page and picture, without an ending."""
+    """Return the file name of a table's page and picture, without suffix."""
     return f"{side}-{spoken(name).replace(' ', '-')}"
 
 
 def fresh() -> dict[Path, str]:
-    """What there has to be: text by file."""
+    """Return the current content of each generated file."""
     drawings = {"walk.svg": walk.drawn(), "halves.svg": halves.drawn(), **run.pictures()}
     found = {STATES / "README.md": index()} | {PICTURES / name: text for name, text in drawings.items()}
     for side, name, table in tables():
@@ -111,7 +111,7 @@ def fresh() -> dict[Path, str]:
 
 
 def stale() -> list[str]:
-    """The files that are missing, old, or no longer made of anything."""
+    """Return the files that are missing, stale, or no longer generated."""
     made = fresh()
     kept = {path: path.read_text() for path in (*STATES.glob("*.md"), *PICTURES.glob("*.svg"))}
     return sorted(
@@ -120,7 +120,7 @@ def stale() -> list[str]:
 
 
 def main() -> int:
-    """Writes what is stale and prints its name."""
+    """Write stale files and print their names."""
     made = fresh()
     for name in stale():
         path = ROOT / name

@@ -1,7 +1,7 @@
-"""Finds every ``Differs:`` remark of the product, for ``docs/reference/compatibility.md``.
+"""Finds the ``Differs:`` remarks of the product for ``docs/internals/differences.md``.
 
-A remark says, in a comment or a docstring, where Muster behaves otherwise than YuniKorn. It runs from the word
-``Differs:`` to the end of its paragraph.
+A remark in a comment or docstring describes a difference from YuniKorn. It extends from the word ``Differs:`` to the
+end of its paragraph.
 """
 
 import io
@@ -17,16 +17,16 @@ REMARK = re.compile(r"\bDiffers:`?\s*(?P<text>.+)", re.DOTALL)
 
 
 class Difference(NamedTuple):
-    """One remark: what differs, and the module that says so."""
+    """One remark: its text, and the module that contains it."""
 
     module: str
     text: str
 
 
 def paragraphs(source: str) -> Iterator[str]:
-    """The paragraphs of all comments and triple-quoted strings, each as one line.
+    """Yield the paragraphs of all comments and triple-quoted strings, each as one line.
 
-    Comment lines directly below each other are one paragraph.
+    Consecutive comment lines are one paragraph.
     """
     comment: list[str] = []
     last = 0
@@ -45,7 +45,7 @@ def paragraphs(source: str) -> Iterator[str]:
 
 
 def differences(root: Path = ROOT) -> list[Difference]:
-    """Every remark below the product's folders, by module."""
+    """Return the remarks of all product modules, sorted by module."""
     found: set[Difference] = set()
     for folder in FOLDERS:
         for path in (root / folder).rglob("*.py"):

@@ -1,15 +1,13 @@
-"""What the image leaves out of its environment, and what it brings along: ``python image.py ENVIRONMENT``.
+"""Reduces and precompiles the Python environment of the image: ``python image.py ENVIRONMENT``.
 
-Only the Dockerfile runs it, in the stage that is thrown away, with the environment's own Python and nothing but the
-standard library. Three steps, each of which tells what it saved:
+Only the build stage of the Dockerfile runs it, with the environment's own Python and the standard library. The steps:
 
-* ``drop``: files that no process of ours ever opens.
-* ``strip``: of native libraries what the loader does not map: symbols and line numbers for debuggers. There is no
-  ``strip`` in a slim image, and nothing to get one with.
-* ``warm``: bytecode of what the three programs import, the standard library's too, for the root is read-only and a
-  start would compile some thousand modules anew.
+* ``drop`` deletes files that no process of Muster opens.
+* ``strip`` removes symbols and line numbers for debuggers from native libraries. A slim image has no ``strip``.
+* ``warm`` writes the bytecode of all modules that the three programs import. The root file system is read-only, so
+  every start would compile about a thousand modules again.
 
-tests/unit/repo/test_image_contents.py imports all of the product without what is dropped.
+tests/unit/repo/test_image_contents.py imports the product without the deleted files.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from pathlib import Path
 
 PACKAGES = ("muster_si", "muster_core", "muster_operator", "muster")
 LATER = ("kubernetes.client", "kubernetes.config", "kubernetes.stream.ws_client")
-"""What is imported where it is needed, and not at the start."""
+"""Modules that the product imports on demand, not at startup."""
 
 DROPPED = {
     "**/tests": "the libraries' own tests",
@@ -44,7 +42,7 @@ DROPPED = {
     "ldap3/protocol/schemas": "what directories are like that nobody asks",
     "pygments/lexers": "colours for source code, which nothing here prints",
 }
-"""Files and folders of site-packages, and why nobody misses them."""
+"""Files and folders of site-packages that are deleted, and why Muster does not need them."""
 
 KEPT = (
     "kubernetes/client/api/__init__.py",
@@ -52,7 +50,7 @@ KEPT = (
     "pygments/lexers/__init__.py",
     "pygments/lexers/_mapping.py",
 )
-"""Of those what is loaded with what is around it; each looks further only when it is asked for a name."""
+"""Modules in these folders that their packages import at load time; they import others only on attribute access."""
 
 ELF64_LITTLE = b"\x7fELF\x02\x01"
 HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
@@ -60,17 +58,16 @@ SEGMENT = struct.Struct("<IIQQQQQQ")
 
 
 def unneeded(packages: Path) -> set[Path]:
-    """Files below site-packages that the image does not hold."""
+    """Return the files below site-packages to delete."""
     found = {path for pattern in DROPPED for path in packages.glob(pattern)}
     files = {file for path in found for file in (path.rglob("*") if path.is_dir() else [path]) if not file.is_dir()}
     return files - {packages / name for name in KEPT}
 
 
 def mapped(library: bytes) -> bytes | None:
-    """The library without what no segment maps; None where there is nothing of that, or it is no library for 64 bits.
+    """Return the library without the bytes after its last segment; None if there are none or it is not 64-bit ELF.
 
-    The loader goes by segments. Behind the last of them lie the symbols and line numbers that only debuggers read, and
-    the table of sections.
+    The loader maps segments only. After the last one are symbols and line numbers for debuggers, and the section table.
     """
     if not library.startswith(ELF64_LITTLE):
         return None
@@ -80,17 +77,17 @@ def mapped(library: bytes) -> bytes | None:
     end = max([HEADER.size, offset + size * count, *(segment[2] + segment[5] for segment in segments)])
     if end >= len(library):
         return None
-    fields[6] = fields[12] = fields[13] = 0  # where the sections' table is, how many, and which holds their names
+    fields[6] = fields[12] = fields[13] = 0  # section table: offset, count, index of names
     return HEADER.pack(*fields) + library[HEADER.size : end]
 
 
 def drop(packages: Path) -> int:
-    """Take away what is not needed. Returns the bytes that are gone."""
+    """Delete unneeded files. Returns the number of bytes saved."""
     return sum(_removed(path) for path in unneeded(packages))
 
 
 def strip(libraries: Iterable[Path]) -> int:
-    """Take from native libraries what is never mapped. Returns the bytes that are gone."""
+    """Strip native libraries. Returns the number of bytes saved."""
     saved = 0
     for path in libraries:
         whole = path.read_bytes()
@@ -102,7 +99,7 @@ def strip(libraries: Iterable[Path]) -> int:
 
 
 def warm() -> int:
-    """Import all of ours, and what is imported later; Python writes the bytecode. Returns the number of modules."""
+    """Import all modules of Muster and LATER, so that Python writes bytecode. Returns the number of modules."""
     for package in PACKAGES:
         for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
             if not module.name.endswith("__main__"):
@@ -119,7 +116,7 @@ def _removed(path: Path) -> int:
 
 
 def main(environment: Path) -> None:
-    """The three steps, told of."""
+    """Run the three steps and print their results."""
     (packages,) = environment.glob("lib/python3.*/site-packages")
     print(f"dropped {drop(packages) / 2**20:.1f} MiB that nothing opens")
     print(f"stripped {strip(packages.rglob('*.so*')) / 2**20:.1f} MiB that no loader maps")

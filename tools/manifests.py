@@ -1,7 +1,7 @@
-"""Renders ``deploy/base`` and ``deploy/overlays`` from the chart, for who installs by ``kubectl apply -k``.
+"""Renders ``deploy/base`` and ``deploy/overlays`` from the chart for installation with ``kubectl apply -k``.
 
-What is the same in all variants is the base; an overlay adds what is its own. Called by ``make manifests``; a test
-fails when they are stale. Helm's hooks are left out: nobody would run them.
+The base has the common objects of all variants. Each overlay adds its own. Helm hooks are left out, because kubectl
+does not run them. Called by ``make manifests``; a test fails if a file is stale.
 """
 
 import subprocess
@@ -28,7 +28,7 @@ Json = dict[str, Any]
 
 
 def render(values: Json, namespace: str = NAMESPACE, *flags: str) -> list[Json]:
-    """What the chart makes of these values. Raises CalledProcessError with Helm's words."""
+    """Render the chart with these values. Raises CalledProcessError with Helm's error output."""
     command = [str(ensure([HELM])["helm"]), "template", "muster", str(CHART), "--namespace", namespace, *flags]
     done = subprocess.run(
         [*command, "--values", "-"], input=yaml.safe_dump(values), capture_output=True, text=True, check=True
@@ -37,7 +37,7 @@ def render(values: Json, namespace: str = NAMESPACE, *flags: str) -> list[Json]:
 
 
 def files() -> dict[Path, str]:
-    """Every file of base and overlays with its text."""
+    """Return the text of every file of base and overlays."""
     rendered = {name: [_plain(document) for document in _of(values)] for name, values in VARIANTS.items()}
     variants = list(rendered.values())
     shared = [document for document in variants[0] if all(document in others for others in variants)]
@@ -49,7 +49,7 @@ def files() -> dict[Path, str]:
 
 
 def stale() -> list[str]:
-    """What is not as the chart would have it."""
+    """Return the files that differ from the rendered chart."""
     return [
         path.relative_to(ROOT).as_posix()
         for path, text in files().items()
@@ -67,7 +67,7 @@ def _namespace() -> Json:
 
 
 def _plain(document: Json) -> Json:
-    """Without what only Helm needs."""
+    """Return the object without Helm's labels."""
     template = document.get("spec", {}).get("template", {}) if document["kind"] == "Deployment" else {}
     for metadata in (document["metadata"], template.get("metadata", {})):
         for label in OF_HELM:

@@ -1,7 +1,7 @@
 """Writes the tables of ``docs/reference/metrics.md``: metrics from the two registries, alerts from their rules.
 
-Metrics come from a core and an operator that have seen something of everything, the ones that the tests of dashboard
-and alerts look at. Called by ``make diagrams``; a test fails when the page is stale.
+The metrics are those of a core and an operator in which every metric has a sample. The tests of dashboard and alerts
+use the same ones. Called by ``make diagrams``; a test fails if the page is stale.
 """
 
 import re
@@ -20,16 +20,16 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference" / "metrics.md"
 RULES = ROOT / "deploy" / "monitoring" / "alerts.yaml"
 GENERAL = ("process_", "python_", "pause")
-"""Of every Python program; told in a sentence of the page."""
+"""Prefixes of metrics of every Python program, which the page describes in one sentence."""
 QUEUE = "root_a_"
-"""Part of the names that have a queue's name in them."""
+"""Part of metric names that contain a queue name."""
 VALUE = re.compile(r"\{\{ \$(?:labels\.)?(\w+) \}\}")
 METRICS_HEAD = "| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n"
 ALERTS_HEAD = "| Alert | Severity | After | Means |\n|---|---|---|---|\n"
 
 
 def tables() -> dict[str, str]:
-    """By the heading that each stands under, in Markdown."""
+    """Return the Markdown tables by their headings."""
     core = [*metrics(busy_core())]
     ours = [row for row in core if row.startswith("| `muster_")]
     return {
@@ -41,7 +41,7 @@ def tables() -> dict[str, str]:
 
 
 def metrics(registry: CollectorRegistry) -> Iterator[str]:
-    """A row for each metric, by name."""
+    """Yield a row per metric, sorted by name."""
     found = {exposed(metric): metric for metric in registry.collect() if not metric.name.startswith(GENERAL)}
     for name, metric in sorted(found.items()):
         labels = sorted({label for sample in metric.samples for label in sample.labels} - {"le"})
@@ -51,14 +51,14 @@ def metrics(registry: CollectorRegistry) -> Iterator[str]:
 
 
 def exposed(metric: Metric) -> str:
-    """The name under which it is asked for."""
+    """Return the name as exposed to Prometheus."""
     if metric.type != "counter" or any(sample.name == metric.name for sample in metric.samples):
         return metric.name
     return f"{metric.name}_total"
 
 
 def alerts() -> Iterator[str]:
-    """A row for each rule, in the order of the file."""
+    """Yield a row per alert rule, in file order."""
     for group in yaml.safe_load(RULES.read_text())["spec"]["groups"]:
         for rule in group["rules"]:
             told = {key: VALUE.sub(r"*\1*", text) for key, text in rule["annotations"].items()}

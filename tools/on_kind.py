@@ -1,8 +1,8 @@
-"""`make e2e-kind`: a kind cluster, the image in it, and tests/kind against it; afterwards what was made goes again.
+"""`make e2e-kind`: builds the image, loads it into a kind cluster and runs tests/kind against it.
 
-KIND_CLUSTER_NAME: a cluster that is there is used and left, one that is not is made by that name. KIND_NODE_IMAGE: its
-node image. BASE, IMAGE: as for `make image`. HELM_ARGS: more words for `helm install`. KEEP=1 leaves a cluster that was
-made. Words on the command line are pytest's.
+KIND_CLUSTER_NAME: name of the cluster. An existing one is used and not deleted; a new one is deleted afterwards unless
+KEEP=1. KIND_NODE_IMAGE: node image of a new cluster. BASE, IMAGE: as for `make image`. HELM_ARGS: arguments of
+`helm install`. Arguments on the command line are passed to pytest.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ TESTS = "tests/kind"
 PROGRAMS = ("docker", "kind", "kubectl", "helm")
 NAME = "muster-e2e"
 NEXT = "next"
-"""Tag of the same image under which the upgrade's test installs it once more."""
+"""Second tag of the image, which the upgrade test installs."""
 READY = "180s"
 
 
 class Unable(Exception):
-    """Why nothing can be tried here, in one line."""
+    """The tests cannot run on this machine; has the reason in one line."""
 
 
 def image() -> str:
-    """IMAGE, else the one that the chart installs where nothing is said."""
+    """Return IMAGE, else the chart's default image."""
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     return os.environ.get("IMAGE") or f"muster:{version}"
 
 
 def check() -> None:
-    """Raises Unable where a program is missing or no Docker daemon answers."""
+    """Raise Unable if a program is missing or no Docker daemon answers."""
     missing = [program for program in PROGRAMS if shutil.which(program) is None]
     if missing:
         raise Unable(f"it needs {', '.join(PROGRAMS)} on PATH, and found no {', no '.join(missing)}")
@@ -52,7 +52,7 @@ def check() -> None:
 
 @contextmanager
 def step(what: str) -> Iterator[None]:
-    """Tells what takes long, and how long it took."""
+    """Print a step and its duration."""
     print(f"==> {what}", flush=True)
     began = time.perf_counter()
     yield
@@ -60,20 +60,20 @@ def step(what: str) -> Iterator[None]:
 
 
 def run(*command: object, env: dict[str, str] | None = None) -> None:
-    """A program whose output is seen. Raises Unable where it fails."""
+    """Run a program with visible output. Raises Unable if it fails."""
     words = [str(word) for word in command]
     if subprocess.run(words, cwd=ROOT, env=env, check=False).returncode != 0:
         raise Unable(f"{' '.join(words[:3])} failed")
 
 
 def clusters() -> list[str]:
-    """Those of kind on this machine."""
+    """Return the kind clusters of this machine."""
     told = subprocess.run(["kind", "get", "clusters"], capture_output=True, text=True, check=False)
     return told.stdout.split()
 
 
 def ensure(name: str, kubeconfig: Path, stack: ExitStack) -> None:
-    """Have the cluster; one that is made here is deleted when the stack closes, but for KEEP=1."""
+    """Create the cluster if it does not exist. The stack deletes a created one unless KEEP=1."""
     if name in clusters():
         print(f"==> cluster {name} is there: it is used and left", flush=True)
         run("kind", "export", "kubeconfig", "--name", name, "--kubeconfig", kubeconfig)
@@ -90,7 +90,7 @@ def ensure(name: str, kubeconfig: Path, stack: ExitStack) -> None:
 
 
 def load(name: str) -> None:
-    """Build the image and bring it to the nodes, under its own tag and under the upgrade's."""
+    """Build the image and load it into the nodes with its own tag and the tag of the upgrade test."""
     with step(f"building {image()}"):
         run("make", "image", f"IMAGE={image()}")
     again = f"{image().rpartition(':')[0]}:{NEXT}"
@@ -101,7 +101,7 @@ def load(name: str) -> None:
 
 
 def tests(name: str, kubeconfig: Path, words: Sequence[str]) -> int:
-    """Run tests/kind; returns pytest's exit code."""
+    """Run tests/kind and return pytest's exit code."""
     env = {**os.environ, "KUBECONFIG": str(kubeconfig), "MUSTER_KIND": name, "MUSTER_IMAGE": image()}
     chosen = [] if any(word.startswith(TESTS) for word in words) else [TESTS]
     command = [sys.executable, "-m", "pytest", "-v", *chosen, *words]
@@ -109,7 +109,7 @@ def tests(name: str, kubeconfig: Path, words: Sequence[str]) -> int:
 
 
 def main(words: Sequence[str]) -> int:
-    """The exit code: pytest's, or 1 where nothing could be tried."""
+    """Return pytest's exit code, or 1 if the tests could not run."""
     name = os.environ.get("KIND_CLUSTER_NAME") or NAME
     try:
         check()

@@ -1,6 +1,6 @@
 """Writes the description of the REST interface to ``docs/reference/openapi.json``.
 
-Called by ``make diagrams``; a test fails when the file is stale.
+Called by ``make diagrams``; a test fails if the file is stale.
 """
 
 import json
@@ -13,17 +13,17 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "openapi.
 
 
 def rendered() -> str:
-    """The description as it stands in the tree."""
+    """Return the description of the current routes as JSON text."""
     return json.dumps(document(), indent=1, ensure_ascii=False) + "\n"
 
 
 def is_stale() -> bool:
-    """Whether the file in the tree differs from what the routes say."""
+    """Whether the file differs from the current description."""
     return not PAGE.exists() or PAGE.read_text() != rendered()
 
 
 def main() -> int:
-    """Renews the file if it is stale, and says so."""
+    """Write the file if it is stale, and print its name."""
     if is_stale():
         PAGE.write_text(rendered())
         print(PAGE.relative_to(PAGE.parent.parent))

@@ -2,7 +2,8 @@
 
     python -m tools.package [--image registry.example.com/muster] [--push oci://registry.example.com/charts]
 
-What is pushed names the image of its release; build/chart/reference then has what to sign, by digest.
+`--image` sets the default image of the packaged chart. After `--push`, build/chart/reference has the reference to sign,
+with its digest.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ PUSHED: Final = re.compile(r"Pushed: (?P<name>\S+):[^:\s]+\s+Digest: (?P<digest>
 
 
 def with_image(values: str, image: str) -> str:
-    """The chart's values with another default of `image.repository`. Raises ValueError where there is none."""
+    """Return the chart's values with another default of `image.repository`. Raises ValueError if there is none."""
     changed, count = REPOSITORY.subn(rf"\g<1>{image}", values)
     if count != 1:
         raise ValueError("values.yaml has no image.repository")
@@ -32,7 +33,7 @@ def with_image(values: str, image: str) -> str:
 
 
 def reference(said: str) -> str:
-    """What Helm pushed, by digest. Raises ValueError where Helm does not say it."""
+    """Return the reference of the pushed chart with its digest. Raises ValueError if Helm's output has none."""
     found = PUSHED.search(said)
     if found is None:
         raise ValueError(f"helm push did not name a digest: {said}")
@@ -40,7 +41,7 @@ def reference(said: str) -> str:
 
 
 def package(image: str | None) -> Path:
-    """The packaged chart. Raises CalledProcessError; Helm has said why."""
+    """Lint and package the chart and return its path. Raises CalledProcessError with Helm's output."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     copy = FOLDER / "source" / CHART.name
     shutil.copytree(CHART, copy)
@@ -55,14 +56,14 @@ def package(image: str | None) -> Path:
 
 
 def push(made: Path, registry: str) -> str:
-    """Sends it, and returns its reference. Raises CalledProcessError; Helm has said why."""
+    """Push the chart and return its reference. Raises CalledProcessError with Helm's output."""
     command = [str(ensure([HELM])["helm"]), "push", str(made), registry]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     return reference(done.stdout)
 
 
 def main() -> int:
-    """Package, and push if asked to; 1 if Helm finds something wrong."""
+    """Package the chart, and push it with `--push`. Returns 1 if Helm reports an error."""
     parser = argparse.ArgumentParser(prog="package", description="lint and package the chart")
     parser.add_argument("--image", help="default of image.repository in the package")
     parser.add_argument("--push", help="an OCI registry: oci://host/path")

@@ -1,7 +1,7 @@
-"""The documents as a site sees them: where each file of the repository is in it, and what links become.
+"""Maps files of the repository to paths of the documentation site, and rewrites links.
 
-Pages are written to be read as plain Markdown, on a code host or in an editor, so they link to files and folders all
-over the repository. Those that lie outside of ``docs/`` become pages of the site too. ``tools/site.py`` tells MkDocs.
+Pages are also read as plain Markdown, on a code host or in an editor, so they link to files and folders of the
+repository. Linked files outside of ``docs/`` become pages of the site. ``tools/site.py`` is the MkDocs hook.
 """
 
 import re
@@ -18,16 +18,16 @@ ALL = "/*"
 LINK = re.compile(r"(?<=\]\()(?!https?://|mailto:|#)(?P<path>[^)#\s]+)(?P<anchor>#[^)\s]*)?(?=\))")
 FENCE = re.compile(r"^(```.*?^```[ ]*$)", re.MULTILINE | re.DOTALL)
 SHOWN = {".yaml": "yaml", ".yml": "yaml", ".py": "python", ".toml": "toml"}
-"""Sources that become pages, and how they are coloured; anything else is handed out as it is."""
+"""Suffixes of sources that become pages, and their syntax highlighting. Other files are copied unchanged."""
 LOADING = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href", "object": "data"}
 NAMING = {"canonical", "alternate", "next", "prev"}
-"""Relations of a link that is fetched by nobody."""
+"""Values of ``rel`` of links that browsers do not load."""
 REMOTE = re.compile(r"^(?:https?:)?//")
 REMOTE_STYLE = re.compile(r"(?:url\(|@import)\s*['\"]?(?:https?:)?//")
 
 
-def written_out(entry: Any) -> Any:  # a tree of lists, mappings and paths, as YAML has it
-    """The navigation with ``folder/*`` replaced by the pages of that folder and of those right below it."""
+def written_out(entry: Any) -> Any:  # nested lists, mappings and paths from YAML
+    """Return the navigation with ``folder/*`` replaced by the pages of that folder and of its subfolders."""
     match entry:
         case list():
             return [written_out(one) for one in entry]
@@ -40,14 +40,14 @@ def written_out(entry: Any) -> Any:  # a tree of lists, mappings and paths, as Y
 
 
 def pages_of(folder: str) -> list[str]:
-    """Its README first, then its other pages and the READMEs of its folders, by name."""
+    """Return the folder's README, then its other pages and the READMEs of its subfolders, sorted by name."""
     top = DOCS / folder if (DOCS / folder).is_dir() else ROOT / folder
     below = sorted({*top.glob("*.md"), *top.glob(f"*/{INDEX}")} - {top / INDEX})
     return [address(path) for path in (top / INDEX, *below)]
 
 
 def address(path: Path) -> str:
-    """Where a file of the repository is among the sources of the site."""
+    """Return the path of a repository file in the sources of the site."""
     if path == ROOT / INDEX:
         path = HOME
     if path.is_dir():
@@ -57,12 +57,12 @@ def address(path: Path) -> str:
 
 
 def links(text: str) -> Iterator[str]:
-    """The paths that a page leads to, as they are written."""
+    """Yield the link targets of a page, unresolved."""
     return (found["path"] for part in FENCE.split(text)[::2] for found in LINK.finditer(part))
 
 
 def outside() -> dict[str, Path]:
-    """What the documents lead to outside of ``docs/``, and what that leads to: the place in the site and the file."""
+    """Return the files outside of ``docs/`` that pages link to, directly or indirectly, by their path in the site."""
     todo = [*DOCS.rglob("*.md"), *ROOT.glob("*.md"), *(ROOT / "examples").rglob(INDEX)]
     seen = {ROOT / INDEX}
     while todo:
@@ -77,7 +77,7 @@ def outside() -> dict[str, Path]:
 
 
 def led(markdown: str, origin: Path) -> str:
-    """The text of a page with its links to where their files are in the site; `origin`: the page's file."""
+    """Return the text of a page with its links rewritten for the site. `origin` is the file of the page."""
     here = PurePosixPath(address(origin)).parent
 
     def there(found: re.Match[str]) -> str:
@@ -92,12 +92,12 @@ def led(markdown: str, origin: Path) -> str:
 
 
 def as_page(path: Path) -> str:
-    """A source as a page: its name, and a block of code."""
+    """Return a source file as a page: its name and a code block."""
     return f"# {path.relative_to(ROOT).as_posix()}\n\n```{SHOWN[path.suffix]}\n{path.read_text().rstrip()}\n```\n"
 
 
 def relative(target: PurePosixPath, folder: PurePosixPath) -> str:
-    """The way from a folder of the site to a file of it."""
+    """Return the relative path from a folder of the site to a file."""
     common = 0
     while common < min(len(target.parts), len(folder.parts)) and target.parts[common] == folder.parts[common]:
         common += 1
@@ -105,14 +105,14 @@ def relative(target: PurePosixPath, folder: PurePosixPath) -> str:
 
 
 class Assets(HTMLParser):
-    """What a page loads from other hosts when it is opened."""
+    """Collects the addresses that a page loads from other hosts."""
 
     def __init__(self) -> None:
         super().__init__()
         self.remote: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note an address that is fetched without being followed."""
+        """Record an address that the browser loads with the page."""
         said = dict(attrs)
         address = said.get(LOADING.get(tag, "")) or ""
         if REMOTE.match(address) and said.get("rel") not in NAMING:
@@ -120,7 +120,7 @@ class Assets(HTMLParser):
 
 
 def remote_assets(site: Path) -> list[str]:
-    """`file: address` of what built pages and styles would load from elsewhere."""
+    """Return `file: address` for everything that built pages and styles load from other hosts."""
     found: list[str] = []
     for path in sorted(site.rglob("*.html")):
         parser = Assets()

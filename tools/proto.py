@@ -21,13 +21,13 @@ PATTERNS = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*_pb2_grpc.pyi")
 
 
 class CompilerError(Exception):
-    """The protocol compiler refused a file; it has said why on the standard error."""
+    """The protocol compiler rejected a file. It wrote the reason to the standard error."""
 
 
 def generate(proto: Path, into: Path) -> None:
-    """Compiles every .proto below ``proto`` into ``into``, keeping the folders.
+    """Compile every .proto file below ``proto`` into the same folders of ``into``.
 
-    Raises CompilerError when the compiler refuses a file.
+    Raises CompilerError if the compiler rejects a file.
     """
     sources = sorted(path.relative_to(proto).as_posix() for path in proto.glob("*/*.proto"))
     if not sources:
@@ -52,7 +52,7 @@ def generate(proto: Path, into: Path) -> None:
 
 
 def generated(folder: Path) -> dict[str, bytes]:
-    """The generated files below ``folder`` by their path in it."""
+    """Return the content of the generated files below ``folder`` by relative path."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for pattern in PATTERNS
@@ -61,7 +61,7 @@ def generated(folder: Path) -> dict[str, bytes]:
 
 
 def drift(proto: Path = PROTO) -> list[str]:
-    """The generated files that differ from what the compiler makes now, or should not be there."""
+    """Return the generated files that differ from the compiler's current output, or are not part of it."""
     with tempfile.TemporaryDirectory() as scratch:
         generate(proto, Path(scratch))
         fresh = generated(Path(scratch))
@@ -70,7 +70,7 @@ def drift(proto: Path = PROTO) -> list[str]:
 
 
 def regenerate(proto: Path = PROTO) -> list[str]:
-    """Writes what differs, deletes what is left over, and returns the names of both."""
+    """Write files that differ, delete obsolete ones, and return the names of both."""
     with tempfile.TemporaryDirectory() as scratch:
         generate(proto, Path(scratch))
         fresh = generated(Path(scratch))
@@ -85,7 +85,7 @@ def regenerate(proto: Path = PROTO) -> list[str]:
 
 
 def main() -> int:
-    """The command line; the exit code is 1 when a check found a difference."""
+    """Run the command line. The exit code is 1 if a check found a difference."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--check", action="store_true", help="change nothing, fail when a file is stale")
     if not parser.parse_args().check:

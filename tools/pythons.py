@@ -1,10 +1,10 @@
-"""Runs the unit and contract tests on every CPython from 3.11 up that the machine has (`make test-py`).
+"""Runs the unit and contract tests on every installed CPython from version 3.11 (`make test-py`).
 
     python -m tools.pythons --uv uv [--python 3.13] [pytest's arguments]
 
-Each minor version gets an environment of its own in .cache/pythons, with exactly what uv.lock has; `.venv` stays as it
-is. Nothing is compiled: a locked dependency without a wheel is named. Ends in a table, and with 1 if tests failed, or
-could not run on a version that was asked for or that pyproject.toml calls supported.
+Each minor version has its own environment in .cache/pythons, with the versions of uv.lock. Nothing is compiled: the
+tool names a locked dependency without a wheel. It prints a table. The exit code is 1 if tests failed, or could not run
+on a requested version or one that pyproject.toml lists.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 ENVIRONMENTS: Final = ROOT / ".cache" / "pythons"
 OLDEST: Final = (3, 11)
 
-#: What an interpreter says of itself; free-threaded ones have wheels of their own, which the lock need not have.
+#: Prints facts about the interpreter. Free-threaded ones need their own wheels, which uv.lock may not have.
 QUESTION: Final = (
     "import json, platform, sys, sysconfig; "
     "print(json.dumps([list(sys.version_info[:3]), sys.version_info.releaselevel, platform.python_implementation(), "
@@ -45,7 +45,7 @@ Minor = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """One Python of the machine. `final` is False of alphas, betas and release candidates."""
+    """One installed Python. `final` is False for alphas, betas and release candidates."""
 
     version: tuple[int, int, int]
     path: str
@@ -53,7 +53,7 @@ class Interpreter:
 
     @property
     def minor(self) -> Minor:
-        """What wheels and the table go by."""
+        """The minor version, which wheels and the table use."""
         return self.version[:2]
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ class Interpreter:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one Python: "passed", "failed", or "not run", with the reason in words."""
+    """Result of one Python: "passed", "failed" or "not run", with the reason."""
 
     python: str
     result: str
@@ -70,7 +70,7 @@ class Outcome:
 
 
 def candidates(uv: str, env: Mapping[str, str]) -> list[str]:
-    """Programs that may be Pythons: what uv finds, what pyenv installed, and what is on PATH."""
+    """Return possible Python programs: those that uv finds, those of pyenv, and those on PATH."""
     found = [entry["path"] for entry in _of_uv(uv) if entry.get("path")]
     versions = Path(env.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
     found += [str(path) for path in sorted(versions.glob("*/bin/python"))]
@@ -86,24 +86,24 @@ def _of_uv(uv: str) -> list[dict[str, str]]:
     try:
         entries: list[dict[str, str]] = json.loads(done.stdout)
     except ValueError:
-        return []  # of another release of uv; the other two ways remain
+        return []  # another version of uv; the other two sources remain
     return entries
 
 
 def asked(path: str) -> Interpreter | None:
-    """The interpreter behind a program; None if it is none, or none that we test on."""
+    """Run a program and return its interpreter; None if it is not a Python or not one to test on."""
     try:
         done = subprocess.run([path, "-I", "-c", QUESTION], capture_output=True, text=True, check=True, timeout=30)
         version, level, implementation, is_free_threaded, executable = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError):
-        return None  # a shim of a version that is not chosen, or something else of that name
+        return None  # a shim of a version that is not selected, or another program of that name
     if implementation != "CPython" or is_free_threaded:
         return None
     return Interpreter((version[0], version[1], version[2]), executable, level == "final")
 
 
 def chosen(interpreters: Iterable[Interpreter], wanted: Sequence[Minor] = ()) -> list[Interpreter]:
-    """The newest of each minor version from 3.11 up, oldest first; a final release before a newer candidate of it."""
+    """Return the newest Python of each minor version from 3.11 up, in ascending order. Final releases are preferred."""
     best: dict[Minor, Interpreter] = {}
     for one in sorted(interpreters, key=lambda one: (one.final, one.version, one.path)):
         if one.minor >= OLDEST and (not wanted or one.minor in wanted):
@@ -112,14 +112,14 @@ def chosen(interpreters: Iterable[Interpreter], wanted: Sequence[Minor] = ()) ->
 
 
 def supported() -> list[Minor]:
-    """The versions that pyproject.toml names in its classifiers."""
+    """Return the versions in the classifiers of pyproject.toml."""
     classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
     found = [re.fullmatch(r"Programming Language :: Python :: (\d+)\.(\d+)", line) for line in classifiers]
     return sorted((int(match[1]), int(match[2])) for match in found if match)
 
 
 def why_not_installed(said: str) -> str:
-    """The refusal of uv in one line; the dependency without a wheel by its name."""
+    """Return uv's error in one line. Names the dependency without a wheel."""
     found = NO_WHEEL.search(said)
     if found:
         return f"no wheel of {found['name']} {found['version']}, which uv.lock has, for this Python"
@@ -128,13 +128,13 @@ def why_not_installed(said: str) -> str:
 
 
 def summary(output: str) -> str:
-    """The counts of pytest's last line."""
+    """Return the counts of pytest's last line."""
     found = SUMMARY.findall(output)
     return found[-1] if found else "pytest ended without a summary"
 
 
 class Runs:
-    """The environments, and the tests in them."""
+    """Creates the environments and runs the tests in them."""
 
     def __init__(self, uv: str, arguments: Sequence[str], console: Console) -> None:
         self._uv = uv
@@ -142,7 +142,7 @@ class Runs:
         self._console = console
 
     def run(self, python: Interpreter) -> Outcome:
-        """Makes the environment of this Python, then runs the tests; the log stays beside it."""
+        """Create the environment of this Python and run the tests. The log is written next to the environment."""
         name = f"{python.minor[0]}.{python.minor[1]}"
         folder, log = ENVIRONMENTS / name, ENVIRONMENTS / f"{name}.log"
         ENVIRONMENTS.mkdir(parents=True, exist_ok=True)
@@ -163,7 +163,7 @@ class Runs:
         return Outcome(str(python), result, words)
 
     def _install(self, python: Interpreter, folder: Path) -> str:
-        """Exactly what is locked, from wheels, then Muster itself. Returns why that did not work, "" if it did."""
+        """Install the locked versions from wheels, then Muster. Returns the error, or "" on success."""
         env = {**os.environ, "UV_PROJECT_ENVIRONMENT": str(folder)}
         env.pop("VIRTUAL_ENV", None)
         command = [self._uv, "sync", "--frozen", "--quiet", "--python", python.path]
@@ -175,7 +175,7 @@ class Runs:
 
 
 def minor(text: str) -> Minor:
-    """ "3.13" as numbers. Raises ArgumentTypeError."""
+    """Parse a version such as "3.13". Raises ArgumentTypeError."""
     match = re.fullmatch(r"(\d+)\.(\d+)", text)
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a version such as 3.13")
@@ -183,14 +183,14 @@ def minor(text: str) -> Minor:
 
 
 def is_failure(outcomes: Mapping[Minor, Outcome], needed: Sequence[Minor], wanted: Sequence[Minor]) -> bool:
-    """Whether something failed, did not run where it is supported, or is not there although it was asked for."""
+    """Whether tests failed, did not run on a supported version, or a requested version is missing."""
     failed = any(outcome.result == "failed" for outcome in outcomes.values())
     unrun = any(outcome.result == "not run" for version, outcome in outcomes.items() if version in needed)
     return failed or unrun or not outcomes or any(version not in outcomes for version in wanted)
 
 
 def table(outcomes: Iterable[Outcome], missing: Iterable[Minor]) -> Table:
-    """A line for each Python, and for each that was asked for or is supported and is not here."""
+    """Return one row per Python, and one per missing version that was requested or is supported."""
     drawn = Table("Python", "Result", "Tests", title="make test-py")
     for one in outcomes:
         drawn.add_row(one.python, one.result, one.words)
@@ -200,7 +200,7 @@ def table(outcomes: Iterable[Outcome], missing: Iterable[Minor]) -> Table:
 
 
 def main() -> int:
-    """Test on each Python; 1 if something was wrong."""
+    """Test on each Python. Returns 1 after a failure."""
     parser = argparse.ArgumentParser(prog="pythons", description="unit and contract tests on every CPython there is")
     parser.add_argument("--uv", default=shutil.which("uv") or "uv", help="the program uv")
     parser.add_argument("--python", action="append", type=minor, default=[], help="only this version, such as 3.13")

@@ -1,7 +1,7 @@
-"""Writes the tables of keys in ``docs/reference/queues-yaml.md`` from the forms that the core reads the file by.
+"""Writes the tables of keys in ``docs/reference/queues-yaml.md`` from the core's models of the file.
 
-A table stands below a heading; the words around it are written by hand. Called by ``make diagrams``; a test fails when
-the page is stale.
+Each table is below a heading. The text around it is written by hand. Called by ``make diagrams``; a test fails if the
+page is stale.
 """
 
 from collections.abc import Iterator
@@ -23,9 +23,9 @@ HEAD = "| Key | Default | Meaning |\n|---|---|---|\n"
 
 
 def rows(form: type[Form], prefix: str = "") -> Iterator[tuple[str, str, str]]:
-    """Key, default and meaning; a key without a meaning of its own stands for the keys of its mapping.
+    """Yield key, default and meaning. A mapping without its own meaning is replaced by its keys.
 
-    Raises LookupError for a key that nobody explained.
+    Raises LookupError for a key without a meaning.
     """
     for key, field in form.model_fields.items():
         meaning = next((one for one in field.metadata if isinstance(one, Meaning)), None)
@@ -39,13 +39,13 @@ def rows(form: type[Form], prefix: str = "") -> Iterator[tuple[str, str, str]]:
 
 
 def below(field: FieldInfo) -> type[Form] | None:
-    """The form of what stands under the key, if that is a mapping with known keys."""
+    """Return the model of the value, if it is a mapping with known keys."""
     parts = (field.annotation, *getattr(field.annotation, "__args__", ()))
     return next((part for part in parts if isinstance(part, type) and issubclass(part, Form)), None)
 
 
 def tables() -> dict[str, str]:
-    """By the heading that each stands under, in Markdown."""
+    """Return the Markdown tables by their headings."""
     return {
         heading: HEAD + "".join(f"| `{key}` | {default} | {meaning} |\n" for key, default, meaning in rows(form))
         for heading, form in FORMS.items()

@@ -1,7 +1,7 @@
-"""The facts of a release, checked: every place that has the version has the same (`make release-facts TAG=v0.1.0`).
+"""Checks that all files have the version of a release tag, and prints its facts (`make release-facts TAG=v0.1.0`).
 
-Prints `version`, `image-tag` and `created` as `name=value`, the form in which a CI takes them over. A tag that does not
-fit the tree, or whose changes are still in changelog.d, ends with 1 and says why. Any other ref is `edge`.
+Prints `version`, `image-tag` and `created` as `name=value` for the CI workflows. Exits with 1 and the reason if the tag
+does not match the tree, or if changelog.d still has notes. For a ref that is not a release tag, `image-tag` is `edge`.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """What the tree says of its version."""
+    """The versions in the files of the tree."""
 
     project: str
     chart: str
     app: str
     changelog: str
     notes: int
-    """How many notes are in changelog.d still."""
+    """Number of notes in changelog.d."""
 
 
 def read() -> Tree:
-    """As it is checked out."""
+    """Read the versions of the working tree."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     chart: dict[str, Any] = yaml.safe_load((ROOT / "charts/muster/Chart.yaml").read_text())
     notes = [path for path in (ROOT / "changelog.d").glob("*.md") if path.name != "README.md"]
@@ -41,7 +41,7 @@ def read() -> Tree:
 
 
 def faults(tree: Tree, tag: str) -> list[str]:
-    """What keeps this tag from being a release; nothing is asked of other refs, which do not begin with v."""
+    """Return the reasons why the tag cannot be released. Refs that are not release tags have none."""
     if not is_release(tag):
         return []
     version = tag.removeprefix("v")
@@ -55,12 +55,12 @@ def faults(tree: Tree, tag: str) -> list[str]:
 
 
 def is_release(ref: str) -> bool:
-    """Whether it is the tag of a release: v and a number."""
+    """Whether the ref is a release tag: it starts with v and a digit."""
     return ref.startswith("v") and ref[1:2].isdigit()
 
 
 def main() -> int:
-    """Print the facts; 1 where the tag does not fit the tree."""
+    """Print the facts. Returns 1 if the tag does not match the tree."""
     parser = argparse.ArgumentParser(prog="release", description="what a release is called, once it all agrees")
     parser.add_argument("tag", help="v0.1.0, or a branch")
     tag = parser.parse_args().tag

@@ -1,7 +1,7 @@
 """Writes the tables of ``docs/reference/settings.md`` from the catalogue of settings.
 
-A table stands below a heading of the catalogue; the words around it are written by hand. Called by ``make diagrams``;
-a test fails when the page is stale.
+Each table is below a heading of the catalogue. The text around it is written by hand. Called by ``make diagrams``; a
+test fails if the page is stale.
 """
 
 from pathlib import Path
@@ -15,14 +15,14 @@ MEANINGLESS_HEADING = "Keys of YuniKorn without effect"
 
 
 def tables() -> dict[str, str]:
-    """By the heading that each stands under, in Markdown."""
+    """Return the Markdown tables by their headings."""
     made = {f"## {heading}": SETTINGS + "".join(map(row, settings)) for heading, settings in CATALOGUE.items()}
     idle = "".join(f"| `{key}` | {why} |\n" for key, why in MEANINGLESS.items())
     return made | {f"## {MEANINGLESS_HEADING}": "| Key | Instead |\n|---|---|\n" + idle}
 
 
 def row(setting: Setting) -> str:
-    """One setting, for people."""
+    """Return the table row of one setting."""
     default = f"`{setting.default}`" if setting.default else "none"
     return f"| `{setting.key}` | {default} | {setting.takes} | {setting.meaning} |\n"
 

@@ -1,10 +1,9 @@
-"""Random events against the core's invariants for as long as one likes (`make soak`).
+"""Sends random events to the core and checks its invariants (`make soak`).
 
     python -m tools.soak --events 100000 --seed 7
 
-Runs in rounds, each with a seed of its own, counted up from the first. What breaks is shrunk and printed, with the seed
-that finds it again at once. With `--clock` each scheduling cycle has a budget by the real clock: what breaks is then
-not shrunk but kept as a journal.
+Each round has its own seed, counted up from the first. A failure is shrunk and printed with the seed that reproduces
+it. With `--clock`, each scheduling cycle has a real time budget. A failure is then not shrunk but kept as a journal.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from tests.unit.core.scheduling.randomly.rounds import journal_of, run_round
 
 
 def main() -> int:
-    """Send so many events; 1 if something broke."""
+    """Send the requested number of events. Returns 1 after a failure."""
     parser = argparse.ArgumentParser(prog="soak", description="random events against the core's invariants")
     parser.add_argument("--events", type=int, default=100_000, help="how many, at least")
     parser.add_argument("--seed", type=int, default=None, help="of the first round; printed, chosen if not given")

@@ -1,9 +1,9 @@
-"""Random pods in random clusters, placed by us and by kube-scheduler's own plugins, as many as one likes (`make soak`).
+"""Compares the placement of random pods in random clusters with kube-scheduler's own plugins (`make soak`).
 
     python -m tools.soak_placement --pairs 20000 --seed 7
 
-Runs in rounds, each with a seed of its own, counted up from the first. The first
-difference is shrunk and printed, with the seed that finds it again at once.
+Each round has its own seed, counted up from the first. The first difference is shrunk and printed with the seed that
+reproduces it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PAIRS_OF_A_ROUND = 4000
 
 
 def main() -> int:
-    """Judge so many pairs; 1 if one differs."""
+    """Compare the requested number of pairs. Returns 1 if one differs."""
     parser = argparse.ArgumentParser(prog="soak_placement", description="our placements against kube-scheduler's")
     parser.add_argument("--pairs", type=int, default=20_000, help="how many, at least")
     parser.add_argument("--seed", type=int, default=None, help="of the first round; printed, chosen if not given")

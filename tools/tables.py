@@ -1,6 +1,6 @@
-"""Puts generated tables under the headings of a page whose other words are written by hand.
+"""Puts generated tables under the headings of a page that is otherwise written by hand.
 
-Called by the tools that write one page each; a test fails when a page is stale.
+Called by the tools that each write one page.
 """
 
 import re
@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 
 def put(page: str, tables: Mapping[str, str]) -> str:
-    """The page with these tables, in Markdown, by their headings (`## Queue`), instead of those that stand there.
+    """Return the page with its tables replaced. ``tables`` has Markdown tables by heading (`## Queue`).
 
-    Raises LookupError where a heading is missing.
+    Raises LookupError if a heading is missing.
     """
     for heading, table in tables.items():
         head = f"\n{heading}\n\n"

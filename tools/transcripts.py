@@ -1,8 +1,8 @@
-"""Reads the commands that documents show, and compares what they print with what is shown below them.
+"""Reads the commands of ``console`` blocks in documents, and compares their output with the documented output.
 
-A block of ``console`` is a transcript: a line that begins with ``$ `` is a command, what follows is what it prints; a
-line of three dots stands for lines that are left out. ``tests/e2e/documents`` types the commands and uses this to
-compare and, where asked to, to write down what was printed. Pure; nothing is run here.
+A line that begins with ``$ `` is a command, and the lines after it are its output. A line of three dots stands for
+omitted lines. ``tests/e2e/documents`` runs the commands, compares their output and can update the documents. This
+module is pure and runs nothing.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from dataclasses import dataclass
 from itertools import dropwhile
 from typing import Final
 
-#: What can be typed on a cluster that has nothing but Muster and fake nodes.
+#: Programs that run on a cluster with only Muster and fake nodes.
 TYPED: Final = ("kubectl", "muster", "sed")
-#: What is left out there: it builds, installs, or makes a cluster, which is tested elsewhere.
+#: Commands that are skipped. They build, install or create a cluster, which other tests cover.
 LEFT_OUT: Final = ("cd", "docker", "export", "git", "helm", "kind", "make")
-#: What only looks: it is asked again until it says what is shown.
+#: Commands that only read. They are repeated until they print the documented output.
 LOOKS: Final = ("get", "describe", "app", "apps", "doctor", "explain", "nodes", "queues", "status")
 LEFT_OUT_LINES: Final = "..."
 _FENCE: Final = "```"
 _PROMPT: Final = "$ "
-#: kubectl goes on for ever, or wants a kubelet that runs containers.
+#: kubectl commands that do not end, or need a kubelet that runs containers.
 _ENDLESS: Final = re.compile(r"(?:^|\s)(?:-w|--watch|logs|exec|port-forward)(?:\s|$)")
-#: Letters and digits that Kubernetes makes names of, five for a pod, eight to ten for a ReplicaSet.
+#: Letters and digits of generated names: five for a pod, eight to ten for a ReplicaSet.
 _MADE: Final = "[bcdfghjklmnpqrstvwxz2456789]"
-#: What differs from run to run, and what is read instead of it.
+#: Patterns that differ from run to run, and their replacement.
 _CHANGING: Final = (
     (re.compile(r"\btg-([a-z0-9.-]+)-[a-z0-9]{10}\b"), r"tg-\1-(made)"),
     (re.compile(rf"-{_MADE}{{8,10}}-{_MADE}{{5}}\b"), "-(made)"),
@@ -41,7 +41,7 @@ _CHANGING: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command of a document. ``at``: the lines of its output, the first and the one behind the last, from 0."""
+    """One command of a document. ``at``: line numbers of its output, from 0, first and end (exclusive)."""
 
     command: str
     shown: tuple[str, ...]
@@ -49,32 +49,32 @@ class Step:
 
     @property
     def words(self) -> list[str]:
-        """The program and what it is told, without the settings before it."""
+        """The program and its arguments, without variable assignments."""
         return list(dropwhile(lambda word: "=" in word, self.command.split()))
 
     @property
     def program(self) -> str:
-        """What is called; in a clone it may be called by its path."""
+        """The name of the program, without its path."""
         return self.words[0].removeprefix(".venv/bin/")
 
     @property
     def is_typed(self) -> bool:
-        """Whether it ends, and needs nothing that a cluster of fake nodes does not have."""
+        """Whether the command ends and works on a cluster of fake nodes."""
         return self.program in TYPED and not _ENDLESS.search(self.command)
 
     @property
     def looks(self) -> bool:
-        """Whether it may be typed again."""
+        """Whether the command may be repeated."""
         return self.words[1] in LOOKS
 
     @property
     def fails(self) -> bool:
-        """Whether it is shown to be refused."""
+        """Whether the documented output is an error."""
         return any(line.lower().startswith("error") for line in self.shown)
 
 
 def steps(document: str) -> list[Step]:
-    """The commands of all transcripts, in their order."""
+    """Return the commands of all transcripts in order."""
     found: list[Step] = []
     lines = document.splitlines()
     is_inside, index = False, 0
@@ -98,9 +98,9 @@ def steps(document: str) -> list[Step]:
 
 
 def difference(shown: Iterable[str], printed: Iterable[str]) -> str:
-    """What stands in one and not in the other, empty if they are the same but for what changes from run to run.
+    """Return the lines that only one output has; empty if they are equal except for values that differ from run to run.
 
-    The order of lines counts for nothing: pods are listed by names that a controller makes up.
+    The order of lines is ignored, because pods are sorted by generated names.
     """
     wanted, found = Counter(_read(shown)), Counter(_read(printed))
     is_whole = not wanted.pop(LEFT_OUT_LINES, 0)
@@ -110,9 +110,9 @@ def difference(shown: Iterable[str], printed: Iterable[str]) -> str:
 
 
 def rewritten(document: str, printed: Mapping[Step, Iterable[str]]) -> str:
-    """The document with what was printed below its commands.
+    """Return the document with new output below its commands.
 
-    Where nothing is shown, or lines were left out, it stays as it is.
+    Commands without documented output or with omitted lines stay unchanged.
     """
     lines = document.splitlines(keepends=True)
     for step in sorted(printed, key=lambda step: step.at, reverse=True):
@@ -122,7 +122,7 @@ def rewritten(document: str, printed: Mapping[Step, Iterable[str]]) -> str:
 
 
 def _read(lines: Iterable[str]) -> list[str]:
-    """Without what changes, and without the width of columns."""
+    """Normalise values that differ from run to run, and the width of columns."""
     return [" ".join(_steady(line.rstrip()).split()) for line in lines if line.strip()]
 
 

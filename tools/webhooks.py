@@ -1,7 +1,7 @@
-"""Writes ``deploy/webhooks.yaml``: the Service and both webhook configurations, as the operator would register them.
+"""Writes ``deploy/webhooks.yaml``: the Service and both webhook configurations that the operator would register.
 
-For clusters in which a person registers webhooks and not a program (``--webhook-manifest``). Called by ``make
-diagrams``; a test fails when the file is stale. With other scheduler names or another namespace:
+The file is for clusters in which an administrator registers webhooks (``--webhook-manifest``). Called by ``make
+diagrams``; a test fails if the file is stale. With other scheduler names or another namespace:
 ``python -m tools.webhooks --schedulers muster --namespace gangs > webhooks.yaml``.
 """
 
@@ -26,7 +26,7 @@ HEADER = """\
 
 
 def manifest(schedulers: frozenset[str], namespace: str, account: str) -> str:
-    """The three documents."""
+    """Return the three YAML documents."""
     service: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -43,10 +43,10 @@ def manifest(schedulers: frozenset[str], namespace: str, account: str) -> str:
 
 
 class _Plain(yaml.SafeDumper):
-    """Says what is equal twice instead of pointing at it."""
+    """Repeats equal values instead of using aliases."""
 
     def ignore_aliases(self, data: object) -> bool:
-        """Always."""
+        """Return True for all values."""
         return True
 
 
@@ -61,7 +61,7 @@ def main(
 
 
 def default() -> str:
-    """The manifest of the file."""
+    """Return the manifest with default arguments."""
     return manifest(frozenset({"muster", "yunikorn"}), "muster", "muster-operator")
 
 

@@ -1,7 +1,7 @@
-"""Lints .github: zizmor for what is unsafe, actionlint for what does not work. Called by ``make check``.
+"""Lints .github: zizmor for security, actionlint for errors. Called by ``make check``.
 
-zizmor comes with the environment. actionlint is one of the Go programs that ``make test`` builds: used where it is
-built already, so that ``make check`` compiles nothing and needs no Go; a test runs it in any case.
+zizmor is in the environment. actionlint is one of the Go programs that ``make test`` builds. It is used only if it is
+already built, so that ``make check`` compiles nothing and needs no Go. A test always runs it.
 """
 
 import subprocess
@@ -12,12 +12,12 @@ from devcluster.programs import ACTIONLINT, cached_path
 
 ROOT = Path(__file__).resolve().parent.parent
 ZIZMOR = (str(Path(sys.executable).with_name("zizmor")), "--offline", "--quiet", "--no-progress", ".github")
-#: Only its own rules: what shellcheck and pyflakes would say depends on whether a machine has them.
+#: Only its own rules, because not every machine has shellcheck and pyflakes.
 FLAGS = ("-shellcheck=", "-pyflakes=")
 
 
 def main() -> int:
-    """What the linters say goes to their own outputs; 1 if one of them found something."""
+    """Run the linters with their own output. Returns 1 if one of them found something."""
     commands: list[tuple[str, ...]] = [ZIZMOR]
     actionlint = cached_path(ACTIONLINT)
     if actionlint.exists():
