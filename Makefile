@@ -57,7 +57,7 @@ check: setup .venv/.docs ## style, format, types, layers, generated code, docume
 
 test: check ## the checks, then all tests: units in seconds, end to end on a local control plane (ARGS="-k name" chooses; ARGS="-n0 --pdb" stays in one process)
 	$(BIN)/python -m devcluster build
-	$(BIN)/pytest -n 3 $(ARGS) tests/unit tests/judge tests/install tests/e2e tests/attacks
+	$(BIN)/pytest -n 3 --ignore tests/unit/repo/test_language.py $(ARGS) tests/unit tests/judge tests/install tests/e2e tests/attacks
 
 test-py: setup | $(UV) ## unit and contract tests on every CPython from 3.11 up that is here, each in an environment of its own (PYTHONS="3.12 3.13" chooses; ARGS as for test)
 	$(BIN)/python -m tools.pythons --uv $(UV) $(foreach version,$(PYTHONS),--python $(version)) $(ARGS)
@@ -79,9 +79,10 @@ attacks: setup ## what a namespace user can do to the others, at full size (ARGS
 	$(BIN)/python -m devcluster build
 	MUSTER_ATTACKS=full $(PYTEST) -n 0 tests/attacks
 
-soak: setup ## random events against the core's invariants, random pods against kube-scheduler's plugins (EVENTS=100000 PAIRS=20000 SEED=7, CLOCK=1 for cycles by the real clock; what breaks is shrunk and printed)
+soak: setup ## random events against the core's invariants, random pods against kube-scheduler's plugins, then all of the unit tests of which `make test` runs a part (EVENTS=100000 PAIRS=20000 SEED=7, CLOCK=1 for cycles by the real clock; what breaks is shrunk and printed)
 	$(BIN)/python -m tools.soak --events $(or $(EVENTS),100000) $(if $(SEED),--seed $(SEED)) $(if $(CLOCK),--clock)
 	$(BIN)/python -m tools.soak_placement --pairs $(or $(PAIRS),20000) $(if $(SEED),--seed $(SEED))
+	MUSTER_TESTS=thorough $(BIN)/pytest -n 2 --timeout 1800 -m "thorough or hypothesis" $(ARGS) tests/unit
 
 chaos: setup ## kills and faults under load, then look for what was lost, leaked or doubled (N=200 SEED=7 OPERATORS=2 KEEP=folder)
 	$(BIN)/python -m devcluster build

@@ -1,9 +1,5 @@
-"""What holds for all tests: end-to-end tests are marked by their folder, and random tests are repeatable.
+"""What holds for all tests: end-to-end tests are marked by their folder, and random tests are repeatable."""
 
-``MUSTER_HYPOTHESIS=thorough`` makes the random tests run much longer.
-"""
-
-import os
 from pathlib import Path
 
 import pytest
@@ -12,6 +8,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
+from tests.amounts import IS_THOROUGH
 from tests.e2e import permissions
 
 #: Tests that need a cluster, each folder with one of its own.
@@ -23,8 +20,8 @@ SECONDS_FOR_AN_E2E_TEST = 300
 
 # No deadline: a slow machine is not a failure. Repeatable: the same tree gives the same verdict.
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=60)
-settings.register_profile("thorough", deadline=None, max_examples=2000)
-settings.load_profile(os.environ.get("MUSTER_HYPOTHESIS", "repeatable"))
+settings.register_profile("thorough", deadline=None, max_examples=1000)
+settings.load_profile("thorough" if IS_THOROUGH else "repeatable")
 
 
 class ByFile(LoadScopeScheduling):

@@ -6,14 +6,16 @@ from random import Random  # noqa: TID251 - of a fixed seed
 
 import pytest
 
+from tests.amounts import amount
 from tests.unit.contract.both import Both
 from tests.unit.contract.turmoil import PLACEMENTS, Turmoil, law_breaches
 from tests.unit.contract.upheaval import Upheaval
 from tests.unit.operator.controller.objects import a_group, a_pod, gang_annotations
 
-SEEDS = 40
+SEEDS = amount(10, 1000)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_agent_and_engine_survive_a_turmoil(seed: int) -> None:
     """Messages, commands and facts in any order, kills between any two of them."""
@@ -21,6 +23,7 @@ def test_agent_and_engine_survive_a_turmoil(seed: int) -> None:
     survives(Turmoil(chance.randrange), chance.randrange(3, 25))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_agent_and_engine_survive_an_upheaval(seed: int) -> None:
     """Preemption, quotas that change, nodes that are lost, pods that somebody else binds or that take long to go."""

@@ -32,7 +32,7 @@ def commands(workflow: Json) -> list[list[str]]:
 
 
 def test_there_is_one_for_each_purpose() -> None:
-    assert set(WORKFLOWS) == {"chart.yaml", "docs.yaml", "e2e-kind.yaml", "image.yaml", "test.yaml"}
+    assert set(WORKFLOWS) == {"chart.yaml", "docs.yaml", "e2e-kind.yaml", "image.yaml", "soak.yaml", "test.yaml"}
 
 
 @EACH

@@ -47,9 +47,8 @@ def a_full_cluster(waiting: int) -> Scene:
     """Each node has a pod of an application of its own, and so many applications wait for one."""
     scene = Scene(a_configuration(a_queue("a"), a_queue("b")), nodes=NODES, vcore=1000)
     scene.tell(*(event for index in range(NODES) for event in short(f"short{index}")))
-    for index in range(waiting):
-        scene.tell(ApplicationAdded(an_application(f"w{index}", queue="root.b")))
-        scene.tell(AskAdded(an_ask(f"w{index}", app=f"w{index}")))
+    scene.tell(*(ApplicationAdded(an_application(f"w{index}", queue="root.b")) for index in range(waiting)))
+    scene.tell(*(AskAdded(an_ask(f"w{index}", app=f"w{index}")) for index in range(waiting)))
     return scene
 
 

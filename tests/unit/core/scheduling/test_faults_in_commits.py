@@ -19,6 +19,7 @@ from muster_core.model.events import (
     NodeAdded,
 )
 from muster_core.model.specs import AllocationSpec, GangPlacement, GangStyle
+from tests.amounts import amount
 from tests.unit.builders import (
     PARTITION,
     RM,
@@ -37,7 +38,7 @@ from tests.unit.core.scheduling.randomly.stage import Stage, Tally
 #: Seconds, longer than any back-off, timer or interval of these stories; pods end every few of them.
 _LONG, _FEW = 600, 5
 #: Every so many calls of a story raise, in a run of its own.
-_STRIDE = 3
+_STRIDE = amount(17, 1)
 
 
 @dataclass(frozen=True)
@@ -169,6 +170,7 @@ def faults(*, after: bool) -> Iterator[FaultAt]:
     return (FaultAt(number, after) for number in count(1 + after, _STRIDE))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
 def test_an_exception_at_any_call_loses_neither_an_effect_nor_the_outcome(story: Story, *, after: bool) -> None:

@@ -1,4 +1,4 @@
-"""A seeded part of `make soak`: 10,000 random events and no law is broken (semantics 17, 19, 22).
+"""A seeded part of `make soak`: thousands of random events and no law is broken (semantics 17, 19, 22).
 
 Each round stops with its seed's examples, so the counts below hold on every machine.
 """
@@ -9,8 +9,8 @@ import pytest
 
 from tests.unit.core.scheduling.randomly.rounds import run_round
 
-#: The usual ones; one with thousands of queues, and one with gangs of thousands of members.
-_SEEDS = (1, 3, 10, 15)
+#: A usual one, and one with gangs of thousands of members; `make soak` also runs those with thousands of queues.
+_SEEDS = (1, 15)
 
 
 @pytest.mark.timeout(300)

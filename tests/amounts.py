@@ -1,0 +1,16 @@
+"""How much the random and the exhaustive tests run: a fixed part in `make test`, and all of it in `make soak`.
+
+`make soak` sets MUSTER_TESTS=thorough and selects the tests of Hypothesis and those marked `thorough`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+IS_THOROUGH: Final = os.environ.get("MUSTER_TESTS") == "thorough"
+
+
+def amount(usual: int, thorough: int) -> int:
+    """How many seeds, pairs or steps this run takes."""
+    return thorough if IS_THOROUGH else usual
