@@ -1,11 +1,11 @@
-"""What can go wrong between a resource manager and the scheduler.
+"""Errors between a resource manager and the scheduler.
 
     SchedulerInterfaceError
-    ├── Refused        the other side read the message and says no; it says why
-    ├── SessionLost    the session is over; register again
-    └── AddressError   an address or its TLS files cannot be used as given
+    ├── Refused        the other side read the message and rejected it with a reason
+    ├── SessionLost    the session has ended; register again
+    └── AddressError   an address or its TLS files cannot be used
 
-Raised by both transports alike, so neither side ever sees a gRPC error.
+Both transports raise the same errors, so that neither side handles gRPC errors.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import StrEnum
 
 
 class RefusalCode(StrEnum):
-    """Why a whole message or call was refused; maps one to one on a gRPC status."""
+    """Why a whole message or call was rejected. Each code is a gRPC status of the same name."""
 
     INVALID_ARGUMENT = "INVALID_ARGUMENT"
     NOT_FOUND = "NOT_FOUND"
@@ -24,14 +24,13 @@ class RefusalCode(StrEnum):
 
 
 class SchedulerInterfaceError(Exception):
-    """Root of this package's errors."""
+    """Base class of this package's errors."""
 
 
 class Refused(SchedulerInterfaceError):
-    """The scheduler refused a message or call as a whole.
+    """The scheduler rejected a whole message or call.
 
-    Items that can be refused one by one (an ask, a node, an application) come
-    back in the Rejected* messages of seed 003 instead.
+    Single items (a request, a node, an application) are rejected with the Rejected* messages of si.proto instead.
     """
 
     def __init__(self, code: RefusalCode, reason: str) -> None:
@@ -41,7 +40,7 @@ class Refused(SchedulerInterfaceError):
 
 
 class SessionLost(SchedulerInterfaceError):
-    """The session ended: connection lost, replaced, refused, overrun or closed."""
+    """The session has ended: connection lost, replaced, rejected, overloaded or closed."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -49,7 +48,7 @@ class SessionLost(SchedulerInterfaceError):
 
 
 class AddressError(SchedulerInterfaceError):
-    """A socket address, or the TLS files beside it, cannot be used as given; the message says what to change."""
+    """A socket address or its TLS files cannot be used. The message has the fix."""
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(f"{address}: {reason}")

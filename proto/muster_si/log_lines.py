@@ -1,9 +1,7 @@
-"""One form for every line of a process's log, whoever wrote it: we through structlog, a library through the standard
-library's logging, Python itself about a warning or a crash.
+"""One format for all log lines of a process: of structlog, of libraries that use `logging`, and of Python itself.
 
-Both halves call `configure` once, when their process starts; which levels are written is theirs to say. A line has
-`event`, `level`, `logger`, `timestamp` (ISO 8601, UTC), where there was one the `exception` as text, and what else was
-told of the event.
+Operator and core call `configure` once at their start and choose the levels. A line has `event`, `level`, `logger`,
+`timestamp` (ISO 8601, UTC), further fields of the event, and the `exception` as text if there was one.
 """
 
 from __future__ import annotations
@@ -24,31 +22,31 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 
 class LogFormat(StrEnum):
-    """json for collectors, console for people."""
+    """JSON for log collectors, console for people."""
 
     JSON = "json"
     CONSOLE = "console"
 
 
 class NamedLogger(Protocol):
-    """Where structlog's lines end: it writes one, and knows from which logger it is."""
+    """The logger that structlog writes lines to. It has a name."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Retold:
-    """What is written instead of a library's record."""
+    """Replaces the record of a library in the log."""
 
     level: int
     event: str
     fields: Mapping[str, str] = field(default_factory=dict)
 
 
-#: None = the record is written as it is.
+#: Returns None if the record is written unchanged.
 Retell = Callable[[logging.LogRecord], Retold | None]
 
-#: Attribute of a record with the fields of what it is retold as.
+#: Attribute of a record with the fields of its replacement.
 _FIELDS: Final = "retold_fields"
 
 
@@ -61,7 +59,7 @@ class _LineHandler(logging.StreamHandler[TextIO]):
         self._convert = convert
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Retells the record; False where that puts it below the level of its logger."""
+        """Replaces the record. Returns False if the new level is below the level of its logger."""
         retold = self._convert(record) if self._convert is not None else None
         if retold is not None:
             record.levelno, record.levelname = retold.level, logging.getLevelName(retold.level)
@@ -72,7 +70,7 @@ class _LineHandler(logging.StreamHandler[TextIO]):
         return bool(super().filter(record))
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Writes it to what standard error is just now: who captures it may come and go."""
+        """Writes to the present standard error, which tests replace."""
         self.stream = sys.stderr
         super().emit(record)
 
@@ -83,13 +81,13 @@ def configure(
     factory: Callable[..., NamedLogger],
     convert: Retell | None = None,
 ) -> None:
-    """Let structlog and the standard library's logging write lines of one form to standard error.
+    """Configures structlog and `logging` to write lines of the same format to standard error.
 
     Args:
-        form: for collectors or for people.
-        first: what structlog's events go through before anything else, to drop those below their level.
-        factory: makes what writes them, from the name of a logger.
-        convert: what a library's records are told as.
+        form: JSON or console.
+        first: structlog processors that run first and drop events below their level.
+        factory: creates a logger by name.
+        convert: replaces records of libraries.
     """
     renderer, errors = _rendering(form)
     facts: list[Processor] = [structlog.processors.add_log_level, _add_logger]
@@ -112,7 +110,7 @@ def configure(
 
 
 def tell_of_crashes() -> None:
-    """Let an error that ends the process, a thread or nothing at all become a line as well. For whole processes."""
+    """Logs unhandled errors of the process, of threads and of finalizers. For whole processes."""
     log = logging.getLogger("python")
 
     def ended(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -143,7 +141,7 @@ def tell_of_crashes() -> None:
 def _rendering(form: LogFormat) -> tuple[Processor, list[Processor]]:
     if form is LogFormat.JSON:
         return structlog.processors.JSONRenderer(default=str), [structlog.processors.format_exc_info]
-    # Never with the values of local variables: they may hold a user's secrets, or a whole world.
+    # Without values of local variables, which can be secrets or very large.
     plain = structlog.dev.plain_traceback
     colors = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     return structlog.dev.ConsoleRenderer(exception_formatter=plain, colors=colors), []
@@ -156,6 +154,6 @@ def _add_logger(logger: WrappedLogger, method: str, event: EventDict) -> EventDi
 
 
 def _spread(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """The fields of a record that was retold, each under its own name."""
+    """Adds the fields of a replaced record to the event."""
     event.update(event.pop(_FIELDS, {}))
     return event

@@ -1,4 +1,4 @@
-"""How much was said of allocations and applications, counted so that merging messages on the way changes nothing."""
+"""Counts the items in messages of the core, independently of how messages are merged on the way."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from muster_si import si_pb2
 
 
 def words(response: si_pb2.AllocationResponse | si_pb2.ApplicationResponse) -> int:
-    """The items of one response; both sides add them up over both streams (muster.v1, Inventory).
+    """Number of items in a response. Both sides add them up over both streams (muster.v1, Inventory).
 
-    Who has received as many has received them all: on no stream can more be received than was said.
+    A receiver with the same count as the sender has received everything.
     """
     if isinstance(response, si_pb2.ApplicationResponse):
         return len(response.rejected) + len(response.accepted) + len(response.updated)

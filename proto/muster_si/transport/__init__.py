@@ -1,8 +1,8 @@
-"""Two ways to carry the Scheduler Interface; the core and the operator cannot tell which one they got.
+"""Two transports of the Scheduler Interface with the same behaviour: in process, and gRPC.
 
-Read in this order: ``inprocess`` (hands objects over) and ``client_session`` (one registration as the resource
-manager sees it); then the socket: ``grpc_client`` and ``client_stream`` on one side, ``grpc_server``, ``servicer`` and
-``server_session`` on the other. Both sides of the socket share ``streams`` (the four ordered streams), ``batching``
-(which messages may travel as one), ``outbox`` (the bounded queue before a stream), ``status`` (refusals as gRPC
-status), ``address``, ``credentials`` and ``settings``. ``administration`` serves, and asks for, what needs no session.
+Read in this order: ``inprocess`` (passes objects) and ``client_session`` (a session of the resource manager); then
+gRPC: ``grpc_client`` and ``client_stream`` on the client, ``grpc_server``, ``servicer`` and ``server_session`` on the
+server. Both sides of gRPC share ``streams`` (the four ordered streams), ``batching`` (which messages can be merged),
+``outbox`` (the bounded queue of a stream), ``status`` (rejections as gRPC status), ``address``, ``credentials`` and
+``settings``. ``administration`` has the services without a session.
 """

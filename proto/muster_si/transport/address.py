@@ -1,7 +1,7 @@
-"""Where the core listens and the operator connects: a unix socket, or TCP.
+"""The address of the core: a unix socket, or TCP.
 
-`unix:///run/muster/si.sock` is the default way between two containers of a pod (semantics 29); `host:port` is for a
-core elsewhere and asks for TLS files, except on the loopback interface.
+`unix:///run/muster/si.sock` is the default between two containers of a pod (docs/internals/semantics.md, 29).
+`host:port` is for a core on another host and requires TLS files, except on the loopback interface.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from typing import Final
 from muster_si.errors import AddressError
 
 _SCHEME: Final = "unix://"
-#: sun_path holds 108 bytes with its end mark (Linux); gRPC fails with a riddle beyond.
+#: sun_path has 108 bytes including its terminator (Linux). gRPC fails with an unclear error beyond that.
 _PATH_BYTES: Final = 107
-#: What others and executers lose: the socket's mode is 0660.
+#: Results in mode 0660 of the socket.
 _UMASK: Final = 0o117
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An address that was understood. `target` is gRPC's spelling; `path` is set for a unix socket only."""
+    """A parsed address. `target` is in gRPC's format; `path` is set for a unix socket only."""
 
     target: str
     path: Path | None
@@ -35,9 +35,10 @@ class Address:
 
 
 def parse_address(text: str) -> Address:
-    """Understands `unix:///absolute/path` or `host:port`.
+    """Parses `unix:///absolute/path` or `host:port`.
 
-    Raises AddressError.
+    Raises:
+        AddressError: the text has neither format.
     """
     if text.startswith("unix:"):
         return _unix(text)
@@ -66,9 +67,10 @@ def _is_loopback(host: str) -> bool:
 
 
 def require_protection(text: str, *, has_tls: bool, allow_plaintext: bool) -> None:
-    """Refuses plaintext where somebody else could listen or talk.
+    """Rejects plaintext on connections that others could read or use.
 
-    Raises AddressError: TCP off the loopback interface needs TLS files, or to be allowed in so many words.
+    Raises:
+        AddressError: TCP outside of loopback has no TLS files, and plaintext is not allowed explicitly.
     """
     if has_tls or allow_plaintext or parse_address(text).is_loopback:
         return
@@ -77,9 +79,10 @@ def require_protection(text: str, *, has_tls: bool, allow_plaintext: bool) -> No
 
 
 def clear_stale_socket(address: str, path: Path) -> None:
-    """Removes the socket file that a killed process left behind.
+    """Removes the socket file of a process that was killed.
 
-    Raises AddressError when the folder is missing, the file is no socket, or somebody listens on it.
+    Raises:
+        AddressError: the directory is missing, the file is not a socket, or a process listens on it.
     """
     if not path.parent.is_dir():
         raise AddressError(address, f"the folder {path.parent} does not exist")
@@ -99,7 +102,7 @@ def _is_served(path: Path) -> bool:
         probe.setblocking(False)
         try:
             probe.connect(str(path))
-        except BlockingIOError:  # its queue is full, so there is one
+        except BlockingIOError:  # its queue is full, so that a process listens
             return True
         except OSError:
             return False
@@ -108,7 +111,7 @@ def _is_served(path: Path) -> bool:
 
 @contextmanager
 def private_socket() -> Iterator[None]:
-    """A unix socket bound in here is readable and writable by owner and group, and was never more (semantics 29)."""
+    """Creates unix sockets with mode 0660, without a moment of wider permissions (docs/internals/semantics.md, 29)."""
     before = os.umask(_UMASK)
     try:
         yield

@@ -1,9 +1,10 @@
-"""muster.v1.AdminService and MetricsService over the wire: the server's handlers, and a client.
+"""muster.v1.AdminService and MetricsService over gRPC: handlers of the server, and a client.
 
     admin = AdministrationClient("unix:///run/muster/si.sock")
     state = await admin.scheduler_state(muster_pb2.SchedulerStateRequest())
 
-Neither knows sessions: who may reach the address may ask. In one process the core's own AdministrationAPI is used.
+The services have no sessions: every client that can connect can use them. In one process the core's own
+AdministrationAPI is used.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _DEFAULTS = TransportSettings()
 
 
 def handlers(core: AdministrationAPI) -> list[grpc.GenericRpcHandler]:
-    """Both services for a grpc.aio server."""
+    """Handlers of both services for a grpc.aio server."""
     admin = {
         "UpdateConfig": _handler(muster_pb2.UpdateConfigRequest, core.update_config),
         "ValidateConfiguration": _handler(muster_pb2.ValidateConfigurationRequest, core.validate_configuration),
@@ -64,30 +65,34 @@ class AdministrationClient:
         settings: TransportSettings = _DEFAULTS,
         allow_plaintext: bool = False,
     ) -> None:
-        """Connects to nothing yet. Raises AddressError when the address cannot be used, or not without TLS."""
+        """Does not connect yet.
+
+        Raises:
+            AddressError: the address is invalid or needs TLS.
+        """
         require_protection(address, has_tls=tls is not None, allow_plaintext=allow_plaintext)
         self._patience_s = settings.question_timeout_s
         self._dialling = Dialling(parse_address(address).target, tls, settings.options())
 
     async def update_config(self, request: muster_pb2.UpdateConfigRequest) -> muster_pb2.UpdateConfigResponse:
-        """Replaces a configuration. Raises Refused, SessionLost where no scheduler answers."""
+        """Replaces a configuration. Raises Refused, or SessionLost without an answer."""
         data = await self._call(f"/{ADMIN_SERVICE}/UpdateConfig", request)
         return parse(muster_pb2.UpdateConfigResponse, data)
 
     async def validate_configuration(
         self, request: muster_pb2.ValidateConfigurationRequest
     ) -> muster_pb2.ValidateConfigurationResponse:
-        """Judges a configuration. Raises Refused, SessionLost where no scheduler answers."""
+        """Validates a configuration. Raises Refused, or SessionLost without an answer."""
         data = await self._call(f"/{ADMIN_SERVICE}/ValidateConfiguration", request)
         return parse(muster_pb2.ValidateConfigurationResponse, data)
 
     async def scheduler_state(self, request: muster_pb2.SchedulerStateRequest) -> muster_pb2.SchedulerState:
-        """Resource managers and partitions. Raises Refused, SessionLost where no scheduler answers."""
+        """Statistics of resource managers and partitions. Raises Refused, or SessionLost without an answer."""
         data = await self._call(f"/{METRICS_SERVICE}/GetSchedulerState", request)
         return parse(muster_pb2.SchedulerState, data)
 
     async def autoscaling_metrics(self, request: muster_pb2.AutoScalingMetricsRequest) -> muster_pb2.AutoScalingMetrics:
-        """What is outstanding because of missing nodes. Raises Refused, SessionLost where no scheduler answers."""
+        """Resource requests that wait for missing nodes. Raises Refused, or SessionLost without an answer."""
         data = await self._call(f"/{METRICS_SERVICE}/GetAutoScalingMetrics", request)
         return parse(muster_pb2.AutoScalingMetrics, data)
 
@@ -98,7 +103,7 @@ class AdministrationClient:
     async def _call(self, method: str, request: Message) -> bytes:
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._dialling.channel().unary_unary(method)
         try:
-            # A core that has just come up is waited for: gRPC tries a failed address again only after a pause.
+            # Waits for a core that is starting, because gRPC retries a failed address only after a pause.
             return await call(request.SerializeToString(), wait_for_ready=True, timeout=self._patience_s)
         except grpc.aio.AioRpcError as error:
             if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:

@@ -1,16 +1,16 @@
-"""Which messages of one stream may travel as one, so that a busy stream carries many items per message.
+"""Decides which messages of a stream can be merged, so that a busy stream carries many items per message.
 
-The encoding of protobuf makes the merge itself free: the bytes of two messages put one after the other are one
-message with both lists. What has to be decided is when that keeps the meaning. The receiver applies the fields of a
-message in an order, not the items in theirs, so two messages may become one only where both readings are the same:
+Merging is free with protobuf: two encoded messages one after the other are one message with the lists of both. The
+receiver applies the fields of a message in a fixed order. Two messages can therefore be merged only if this order gives
+the same result as applying one message after the other:
 
-* A *lane* is a set of fields of which the order of application is known. Messages of different lanes never merge,
-  nor does a message that fills fields of more than one.
-* Within a lane the fields are numbered in the order of application. A later message may join when its first field is
-  not before the last field so far. So releases followed by new allocations merge, and a release never overtakes the
-  new allocation of the same key that was sent before it (semantics 1: releasedAsks, released, new).
-* Where nothing says in which order the fields of a message are applied (requests, answers about applications and
-  nodes, rejections), every field is a lane of its own.
+* A *lane* is a set of fields with a known order of application. Messages of different lanes are never merged, and a
+  message with fields of several lanes is never merged.
+* Within a lane the fields are numbered in the order of application. A later message can be appended if its first field
+  is not before the last field so far. Releases followed by new allocations are therefore merged, and a release never
+  overtakes an earlier allocation with the same key (docs/internals/semantics.md, 1: releasedAsks, released, new).
+* If the order of application is not defined (requests, answers about applications and nodes, rejections), every field
+  is a lane of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from google.protobuf.message import Message
 
 from muster_si import muster_pb2, si_pb2
 
-#: Lane of a message that always travels alone.
+#: Lane of a message that is never merged.
 ALONE: Final = ""
 
 _DECISIONS: Final = "decisions"
@@ -30,7 +30,7 @@ _DECISIONS: Final = "decisions"
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """A message ready to travel: its bytes, how many items it holds, and what decides about merging."""
+    """An encoded message, its number of items, and what decides about merging."""
 
     data: bytes
     items: int
@@ -39,12 +39,12 @@ class Parcel:
     last: int = 0
 
     def may_follow(self, lane: str, last: int) -> bool:
-        """Whether it can join a batch of this lane whose last field so far is `last`."""
+        """Whether it can be appended to a batch of this lane whose last field is `last`."""
         return self.lane != ALONE and self.lane == lane and self.first >= last
 
 
 def parcel(message: Message) -> Parcel:
-    """Encodes a message of any stream; the message may be changed afterwards without harm."""
+    """Encodes a message of any stream. Later changes of the message have no effect."""
     match message:
         case si_pb2.AllocationRequest():
             lane, items = _allocation_request(message)
@@ -68,14 +68,14 @@ def parcel(message: Message) -> Parcel:
 
 
 def _only(**fields: int) -> tuple[str, int]:
-    """The one field that has items, as a lane, and their number; alone when there are several or none."""
+    """The only non-empty field as a lane, and the number of items. ALONE if there are several or none."""
     filled = [name for name, count in fields.items() if count]
     return (filled[0] if len(filled) == 1 else ALONE), max(1, sum(fields.values()))
 
 
 def _allocation_request(message: si_pb2.AllocationRequest) -> tuple[str, int]:
     asks, allocations = len(message.asks), len(message.allocations)
-    if not message.HasField("releases"):  # asked first: the hot path makes no submessage
+    if not message.HasField("releases"):  # checked first, because reading it would create a submessage
         if allocations == 0 and asks:
             return "asks", asks
         return _only(allocations=allocations, asks=asks)
@@ -101,7 +101,7 @@ def _allocation_response(message: si_pb2.AllocationResponse) -> Parcel:
 
 
 def _callback(message: muster_pb2.Callback) -> tuple[str, int]:
-    """Events follow events and states follow states; a question has an answer and travels alone."""
+    """Events merge with events, and states with states. A question has an answer and is never merged."""
     match message.WhichOneof("kind"):
         case "events":
             return "events", max(1, len(message.events.events))

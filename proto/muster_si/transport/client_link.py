@@ -1,4 +1,4 @@
-"""What a session of the client holds on a channel: its four streams and its calls, under one session id."""
+"""The gRPC streams and calls of a client session, with a common session ID."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _StreamMethod: TypeAlias = "grpc.aio.StreamStreamMultiCallable[bytes, bytes]"
 
 
 class ClientLink:
-    """The wire under one ClientSession. Made for one registration and never used for another."""
+    """gRPC streams and calls of one ClientSession. Used for one registration only."""
 
     def __init__(self, channel: grpc.aio.Channel, session: ClientSession, settings: TransportSettings) -> None:
         self.session = session
@@ -43,9 +43,12 @@ class ClientLink:
         self._watching: asyncio.Task[None] | None = None
 
     async def open(self, request: si_pb2.RegisterResourceManagerRequest) -> si_pb2.RegisterResourceManagerResponse:
-        """Registers, then opens the streams; returns when the server has bound them all.
+        """Registers, opens the streams and returns when the server has bound all of them.
 
-        Raises Refused, SessionLost; the callback has not heard of the session's end then.
+        On errors the callback is not called.
+
+        Raises:
+            Refused, SessionLost: the registration failed.
         """
         self.session.over.add_done_callback(self._cancel)
         try:
@@ -59,7 +62,7 @@ class ClientLink:
             failure = raised(error)
             self.session.leave(str(failure))
             raise failure from error
-        except BaseException:  # cancelled, or the caller's time-out: nothing may stay open
+        except BaseException:  # cancelled, or a timeout of the caller: no stream may stay open
             self.session.leave("the registration was given up")
             raise
         self._watching = asyncio.create_task(self._watch())
@@ -79,12 +82,21 @@ class ClientLink:
             raise SessionLost(reason) from error
 
     async def send(self, kind: StreamKind, message: Message) -> None:
-        """Takes the message over for delivery on its stream. Raises SessionLost, Refused when it is too large."""
+        """Queues the message for its stream.
+
+        Raises:
+            SessionLost: the session has ended.
+            Refused: the message is too large.
+        """
         self.session.require_open()
         await self._streams[kind].send(message)
 
     async def call(self, rpc: str, request: Message) -> bytes:
-        """One call of muster.v1.Session; returns the bytes of its response. Raises Refused, SessionLost."""
+        """Calls a method of muster.v1.Session and returns the bytes of its response.
+
+        Raises:
+            Refused, SessionLost: the call failed.
+        """
         self.session.require_open()
         method: _UnaryMethod = self._channel.unary_unary(f"/{SESSION_SERVICE}/{rpc}")
         try:
@@ -93,9 +105,10 @@ class ClientLink:
             raise raised(error) from error
 
     async def say_goodbye(self, request: muster_pb2.UnregisterRequest) -> None:
-        """Unregisters. The server closes the streams meanwhile, and that must not cancel the call.
+        """Unregisters. The server closes the streams during the call, which must not cancel it.
 
-        Raises Refused, SessionLost.
+        Raises:
+            Refused, SessionLost: the call failed.
         """
         self.session.require_open()
         method: _UnaryMethod = self._channel.unary_unary(f"/{SESSION_SERVICE}/Unregister")
@@ -105,9 +118,10 @@ class ClientLink:
             raise raised(error) from error
 
     async def as_sent(self, request: muster_pb2.FenceRequest) -> muster_pb2.FenceRequest:
-        """The same fence in messages of the wire, of which batching made fewer; waits until they left.
+        """Converts a barrier to the number of merged messages that gRPC sent. Waits until they are sent.
 
-        Raises SessionLost.
+        Raises:
+            SessionLost: the session has ended.
         """
         self.session.require_open()
         return muster_pb2.FenceRequest(
@@ -119,12 +133,12 @@ class ClientLink:
         )
 
     async def _sent(self, kind: StreamKind, messages: int) -> int:
-        if messages < 0:  # the scheduler's to refuse
+        if messages < 0:  # the scheduler rejects it
             return messages
         return await self._streams[kind].batches_holding(messages)
 
     async def drain(self) -> None:
-        """Delivers what waits and closes the streams in good order, as far as the settings' farewell allows."""
+        """Sends what is queued and closes the streams, within `farewell_s` of the settings."""
         farewells = [asyncio.create_task(stream.drain()) for stream in self._streams.values()]
         if not self.session.is_over and farewells:
             await asyncio.wait(farewells, timeout=self._settings.farewell_s)
@@ -133,9 +147,9 @@ class ClientLink:
         await asyncio.gather(*farewells, return_exceptions=True)
 
     async def _watch(self) -> None:
-        """The first stream that closes ends the session, once the others have delivered what they still hold.
+        """Ends the session when the first stream closes, after the others have delivered what they hold.
 
-        The reason is the same on all; a stream that was cut off does not know it.
+        The reason is the same on all streams; an interrupted stream does not have it.
         """
         ends = [stream.ended for stream in self._streams.values()]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

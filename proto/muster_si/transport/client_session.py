@@ -1,7 +1,7 @@
-"""One registration as the resource manager sees it, the same for both transports.
+"""A session of the resource manager, for both transports.
 
-It stands before the operator's callback: forwards what the scheduler says while the session lasts, says
-`session_lost` once, and nothing after it.
+It wraps the callback of the operator: it passes messages on during the session, calls `session_lost` once, and nothing
+after that.
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ T = TypeVar("T")
 
 
 class ClientSession:
-    """A ResourceManagerCallback around the operator's own."""
+    """A ResourceManagerCallback that wraps the operator's."""
 
     def __init__(self, rm_id: str, callback: ResourceManagerCallback) -> None:
         self.rm_id = rm_id
         self.callback = callback
-        #: Done with the reason when the session ended.
+        #: Set to the reason when the session has ended.
         self.over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._is_leaving = False
 
     @property
     def is_over(self) -> bool:
-        """Whether the session ended, for whatever reason."""
+        """Whether the session has ended."""
         return self.over.done()
 
     def update_allocation(self, response: si_pb2.AllocationResponse) -> None:
-        """Forwards, unless the session is over."""
+        """Passes the message on, unless the session has ended."""
         if not self.is_over:
             self.callback.update_allocation(response)
 
     def update_application(self, response: si_pb2.ApplicationResponse) -> None:
-        """Forwards, unless the session is over."""
+        """Passes the message on, unless the session has ended."""
         if not self.is_over:
             self.callback.update_application(response)
 
     def update_node(self, response: si_pb2.NodeResponse) -> None:
-        """Forwards, unless the session is over."""
+        """Passes the message on, unless the session has ended."""
         if not self.is_over:
             self.callback.update_node(response)
 
     def call_back(self, callback: muster_pb2.Callback) -> None:
-        """Forwards, unless the session is over."""
+        """Passes the message on, unless the session has ended."""
         if not self.is_over:
             self.callback.call_back(callback)
 
     def session_lost(self, reason: str) -> None:
-        """Ends the session and tells the operator, unless it is leaving; only the first end counts."""
+        """Ends the session and calls the operator, unless the operator is ending it. Later ends are ignored."""
         if self.is_over:
             return
         self.over.set_result(reason)
@@ -62,19 +62,19 @@ class ClientSession:
             self.callback.session_lost(reason)
 
     def start_leaving(self) -> None:
-        """The operator says goodbye: however the session ends from here on, the operator is not told."""
+        """The operator is ending the session: its callback does not get the end any more."""
         self._is_leaving = True
 
     def leave(self, reason: str) -> None:
-        """Ends the session by the operator's own wish."""
+        """Ends the session on request of the operator."""
         self.start_leaving()
         self.session_lost(reason)
 
     def require_open(self) -> None:
-        """Raises SessionLost with the reason once the session is over."""
+        """Raises SessionLost with the reason if the session has ended."""
         if self.is_over:
             raise SessionLost(self.over.result())
 
     async def unless_over(self, call: Awaitable[T]) -> T:
-        """The result of the call. Raises SessionLost, and cancels the call, as soon as the session ends."""
+        """Returns the result of the call. Cancels it and raises SessionLost when the session ends."""
         return await unless_over(call, self.over, self.over.result)

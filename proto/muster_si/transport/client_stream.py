@@ -1,6 +1,6 @@
-"""One of a client's streams: what waits to be sent, a task that sends it, a task that reads the answers.
+"""A stream of a client: the queue of outgoing messages, a task that sends them, and a task that reads responses.
 
-Sending and reading never wait for each other (semantics 25).
+Sending and reading do not wait for each other (docs/internals/semantics.md, 25).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from muster_si.transport.streams import BOUND_METADATA, StreamKind, parse
 
 
 class ClientStream:
-    """Carries one kind of message both ways; its end is the session's end."""
+    """Transfers one kind of message in both directions. Its end is the end of the session."""
 
     def __init__(
         self,
@@ -37,15 +37,15 @@ class ClientStream:
         self._max_message_bytes = settings.max_message_bytes
         self._outbox = Outbox(settings.client_outbox_bytes, settings.batch_items, settings.batch_bytes)
         self._deliver = _delivery(kind, session)
-        #: Done with the reason when the server closed the stream and everything before that was delivered.
+        #: Set to the reason after the server has closed the stream and all responses were delivered.
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        #: A write was pending when the stream closed; gRPC then makes up a status of its own (INTERNAL) for the reader.
+        #: A write was pending when the stream closed. The reader gets the status INTERNAL from gRPC in that case.
         self.is_cut_off = False
         self._writing: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Returns when the server has bound the stream to the session. Raises AioRpcError when it did not."""
+        """Returns when the server has bound the stream to the session. Raises AioRpcError if it has not."""
         if BOUND_METADATA not in dict(await self._call.initial_metadata()):
             code, details = await self._call.code(), await self._call.details()
             raise grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details)
@@ -54,9 +54,11 @@ class ClientStream:
         self._reading.add_done_callback(self._report)
 
     async def send(self, message: Message) -> None:
-        """Takes the message over for delivery; waits while too much is waiting already.
+        """Queues the message. Waits while the queue is full.
 
-        Raises Refused when it is too large to be sent at all (the session continues), SessionLost when it is over.
+        Raises:
+            Refused: the message is too large. The session continues.
+            SessionLost: the session has ended.
         """
         outgoing = parcel(message)
         size = len(outgoing.data)
@@ -67,14 +69,15 @@ class ClientStream:
         await self._outbox.put(outgoing)
 
     async def batches_holding(self, messages: int) -> int:
-        """How many messages of the wire hold the first `messages` that were sent; waits until they left.
+        """Number of merged messages that contain the first `messages` messages. Waits until they are sent.
 
-        Raises SessionLost.
+        Raises:
+            SessionLost: the session has ended.
         """
         return await self._outbox.batches_holding(messages)
 
     async def drain(self) -> None:
-        """Sends what waits, tells the server that no more comes, and waits for it to close the stream."""
+        """Sends what is queued, closes the sending side and waits until the server closes the stream."""
         self._outbox.close("closed")
         if self._writing is not None and self._reading is not None:
             await self._writing
@@ -82,7 +85,7 @@ class ClientStream:
             await self._reading
 
     def cancel(self, reason: str) -> None:
-        """Ends at once; whoever waits to send gets SessionLost with the reason."""
+        """Ends the stream immediately. Waiting senders get SessionLost with the reason."""
         self._outbox.close(reason)
         self._call.cancel()
         for task in (self._writing, self._reading):
@@ -90,7 +93,7 @@ class ClientStream:
                 task.cancel()
 
     async def _write(self) -> None:
-        """Why a write failed is the reader's to say: it gets the status (of this stream or, better, of another)."""
+        """Sends queued messages. The reader reports why a write failed, because it gets the status."""
         try:
             while (batch := await self._outbox.take()) is not None:
                 await self._call.write(batch)
@@ -112,7 +115,7 @@ class ClientStream:
             self.ended.set_result(reason)
 
     def _report(self, reading: asyncio.Task[None]) -> None:
-        """A bug of the callback ends the session: what it was told is lost, and only a new start repairs that."""
+        """Ends the session after an exception of the callback, because a message was lost."""
         if reading.cancelled() or (bug := reading.exception()) is None:
             return
         message = f"the resource manager failed on a response of {self._kind.rpc}"
@@ -121,7 +124,7 @@ class ClientStream:
 
 
 def _delivery(kind: StreamKind, session: ClientSession) -> Callable[[bytes], None]:
-    """How the bytes of a response reach the session."""
+    """The function that passes a response to the session."""
     match kind:
         case StreamKind.ALLOCATION:
             return lambda data: session.update_allocation(parse(si_pb2.AllocationResponse, data))

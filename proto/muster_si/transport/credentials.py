@@ -1,7 +1,7 @@
-"""Mutual TLS from three PEM files: each side shows a certificate and checks the other's against the same CA.
+"""Mutual TLS from three PEM files: each side has a certificate, and verifies the other's with the same CA.
 
-Certificates are renewed while both sides run, by changing the files: a server shows the new one from the next handshake
-on, a client from its next connection (`transport.dialling`).
+Certificates can be renewed at runtime by changing the files. A server uses the new one from the next handshake on, a
+client from its next connection on (`transport.dialling`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import grpc
 
 from muster_si.errors import AddressError
 
-#: Of each file: inode, time of its last change, size.
+#: Of each file: inode, modification time, size.
 Fingerprint = tuple[tuple[int, int, int] | None, ...]
 
 
@@ -21,7 +21,7 @@ Fingerprint = tuple[tuple[int, int, int] | None, ...]
 class TlsFiles:
     """Paths of PEM files.
 
-    server_name: what the server's certificate must be issued for, where that is not the host that is dialled.
+    server_name: name in the server's certificate, if it is not the host of the address.
     """
 
     certificate: Path
@@ -30,7 +30,7 @@ class TlsFiles:
     server_name: str | None = None
 
     def for_server(self) -> grpc.ServerCredentials:
-        """Credentials that refuse a client without a certificate of this CA. Raises AddressError."""
+        """Credentials that reject clients without a certificate of this CA. Raises AddressError."""
         renewal = _Renewal(self)
         present = self._configuration()
         return grpc.dynamic_ssl_server_credentials(
@@ -40,7 +40,7 @@ class TlsFiles:
         )
 
     def for_client(self) -> grpc.ChannelCredentials:
-        """Credentials that show our certificate and trust only this CA. Raises AddressError."""
+        """Credentials with our certificate that trust only this CA. Raises AddressError."""
         return grpc.ssl_channel_credentials(
             root_certificates=_read(self.authority),
             private_key=_read(self.key),
@@ -48,7 +48,7 @@ class TlsFiles:
         )
 
     def fingerprint(self) -> Fingerprint:
-        """What tells the present files from later ones: inode, time of change, size; None = it is not there."""
+        """Identifies the present version of each file by inode, modification time and size; None = missing."""
         return tuple(_mark(path) for path in (self.certificate, self.key, self.authority))
 
     def _configuration(self) -> grpc.ServerCertificateConfiguration:
@@ -56,12 +56,12 @@ class TlsFiles:
         return grpc.ssl_server_certificate_configuration([pair], root_certificates=_read(self.authority))
 
     def channel_options(self) -> list[tuple[str, int | str]]:
-        """Arguments for the gRPC channel of the client."""
+        """Channel arguments of the client."""
         return [("grpc.ssl_target_name_override", self.server_name)] if self.server_name else []
 
 
 class _Renewal:
-    """Asked by gRPC at each handshake, in a thread of its own: the files if they changed, None if not."""
+    """Called by gRPC in its own thread for each handshake. Returns the files if they have changed, else None."""
 
     def __init__(self, files: TlsFiles) -> None:
         self._files, self._seen = files, files.fingerprint()
@@ -73,7 +73,7 @@ class _Renewal:
         try:
             configuration = self._files._configuration()  # noqa: SLF001 - its own helper
         except AddressError:
-            return None  # between two files of a renewal
+            return None  # only a part of the files has been replaced yet
         self._seen = seen
         return configuration
 

@@ -1,4 +1,4 @@
-"""A client's channel, created again when its TLS files were renewed; a connection that lives keeps its certificate."""
+"""The channel of a client, opened again after its TLS files were renewed. Existing connections keep theirs."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ import grpc
 from muster_si.errors import AddressError
 from muster_si.transport.credentials import Fingerprint, TlsFiles
 
-#: Seconds that calls on a channel of old certificates get to end.
+#: Seconds that calls on a channel with old certificates have to finish.
 LAST_CALLS_S: Final = 10.0
 
 Options = Sequence[tuple[str, int | str]]
 
 
 class Dialling:
-    """One target. Connects to nothing before `channel`."""
+    """Opens channels to one target. Does not connect before `channel` is called."""
 
     def __init__(self, target: str, tls: TlsFiles | None, options: Options) -> None:
-        """Raises AddressError: a TLS file cannot be read."""
+        """Reads the TLS files.
+
+        Raises:
+            AddressError: a file cannot be read.
+        """
         self._target, self._tls = target, tls
         self._options = [*options, *(tls.channel_options() if tls is not None else [])]
         self._credentials = tls.for_client() if tls is not None else None
@@ -30,7 +34,7 @@ class Dialling:
         self._closing: set[asyncio.Task[None]] = set()
 
     def channel(self) -> grpc.aio.Channel:
-        """The channel to use now. Files that cannot be read at the moment change nothing."""
+        """Returns the channel to use now. Unreadable new files are ignored."""
         if self._tls is not None and self._tls.fingerprint() != self._seen:
             self._renew(self._tls)
         if self._channel is None:
@@ -38,7 +42,7 @@ class Dialling:
         return self._channel
 
     async def aclose(self) -> None:
-        """Close the connection, and those of earlier certificates."""
+        """Closes the connection, and those with earlier certificates."""
         for task in self._closing:
             task.cancel()
         await asyncio.gather(*self._closing, return_exceptions=True)

@@ -1,11 +1,11 @@
-"""The operator's end of the socket: `GrpcClient` is the scheduler as one resource manager sees it.
+"""The gRPC client of the operator: `GrpcClient` is a SchedulerAPI for one resource manager.
 
     scheduler = GrpcClient("unix:///run/muster/si.sock")
     await scheduler.register_resource_manager(request, callback)
     await scheduler.update_node(...)
 
-When the callback receives `session_lost`, register again on the same object; it keeps its channel and lets gRPC connect
-again. How often to try is the caller's to decide.
+After `session_lost` register again on the same object. It keeps its channel, and gRPC connects again. The caller
+decides how often to try.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DEFAULTS = TransportSettings()
 
 
 class GrpcClient:  # long: as many methods as the interface
-    """A SchedulerAPI over a socket, for one resource manager."""
+    """A SchedulerAPI over gRPC for one resource manager."""
 
     def __init__(
         self,
@@ -35,7 +35,11 @@ class GrpcClient:  # long: as many methods as the interface
         settings: TransportSettings = _DEFAULTS,
         allow_plaintext: bool = False,
     ) -> None:
-        """Connects to nothing yet. Raises AddressError when the address cannot be used, or not without TLS."""
+        """Does not connect yet.
+
+        Raises:
+            AddressError: the address is invalid or needs TLS.
+        """
         require_protection(address, has_tls=tls is not None, allow_plaintext=allow_plaintext)
         self._dialling = Dialling(parse_address(address).target, tls, settings.options())
         self._settings = settings
@@ -44,9 +48,9 @@ class GrpcClient:  # long: as many methods as the interface
     async def register_resource_manager(
         self, request: si_pb2.RegisterResourceManagerRequest, callback: ResourceManagerCallback
     ) -> si_pb2.RegisterResourceManagerResponse:
-        """Opens a session and its streams; the session this object had before is over then.
+        """Opens a session and its streams, and ends the previous session of this object.
 
-        Waits for the server to come up, as long as the settings say. Raises Refused, SessionLost.
+        Waits for the server to start, up to `register_timeout_s`. Raises Refused, SessionLost.
         """
         require_rm_id("RegisterResourceManagerRequest", request.rmID)
         session = ClientSession(request.rmID, callback)
@@ -59,41 +63,41 @@ class GrpcClient:  # long: as many methods as the interface
         return response
 
     async def update_allocation(self, request: si_pb2.AllocationRequest) -> None:
-        """Sends on the allocation stream. Raises SessionLost, Refused when the message is too large."""
+        """Sends on the allocation stream. Raises SessionLost, or Refused if the message is too large."""
         await self._present().send(StreamKind.ALLOCATION, request)
 
     async def update_application(self, request: si_pb2.ApplicationRequest) -> None:
-        """Sends on the application stream. Raises SessionLost, Refused when the message is too large."""
+        """Sends on the application stream. Raises SessionLost, or Refused if the message is too large."""
         await self._present().send(StreamKind.APPLICATION, request)
 
     async def update_node(self, request: si_pb2.NodeRequest) -> None:
-        """Sends on the node stream. Raises SessionLost, Refused when the message is too large."""
+        """Sends on the node stream. Raises SessionLost, or Refused if the message is too large."""
         await self._present().send(StreamKind.NODE, request)
 
     async def update_configuration(self, request: si_pb2.UpdateConfigurationRequest) -> None:
-        """Asks the scheduler to take a configuration. Raises Refused, SessionLost."""
+        """Replaces the configuration. Raises Refused, SessionLost."""
         await self._present().call("UpdateConfiguration", request)
 
     async def update_utilization(self, request: muster_pb2.UtilizationRequest) -> muster_pb2.UtilizationResponse:
-        """Reports to the scheduler. Raises Refused, SessionLost."""
+        """Reports actual usage. Raises Refused, SessionLost."""
         return parse(muster_pb2.UtilizationResponse, await self._present().call("UpdateUtilization", request))
 
     async def update_facts(self, request: muster_pb2.FactsRequest) -> muster_pb2.FactsResponse:
-        """Tells the scheduler. Raises Refused, SessionLost."""
+        """Reports objects for filters. Raises Refused, SessionLost."""
         return parse(muster_pb2.FactsResponse, await self._present().call("UpdateFacts", request))
 
     async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:
-        """Sends on the stream of callbacks. Raises SessionLost, Refused when the message is too large."""
+        """Sends on the callback stream. Raises SessionLost, or Refused if the message is too large."""
         link = self._present()
         try:
             require_rm_id("Answer", rm_id, link.session.rm_id)
-        except Refused as refusal:  # the message carries no rmID, so the server could not refuse it
+        except Refused as refusal:  # the message has no rmID, so that the server cannot reject it
             link.session.session_lost(str(refusal))
             return
         await link.send(StreamKind.CALLBACK, answer)
 
     async def fence(self, request: muster_pb2.FenceRequest) -> None:
-        """Waits for the scheduler to have taken in as many messages as were sent by this object.
+        """Waits until the scheduler has processed as many messages as this object has sent.
 
         Raises Refused, SessionLost.
         """
@@ -101,7 +105,10 @@ class GrpcClient:  # long: as many methods as the interface
         await link.call("Fence", await link.as_sent(request))
 
     async def take_inventory(self, request: muster_pb2.InventoryRequest) -> muster_pb2.Inventory:
-        """Asks the scheduler once it has taken in as much as `fence` would wait for. Raises Refused, SessionLost."""
+        """Returns a part of the scheduler's state, after the messages that `fence` would wait for.
+
+        Raises Refused, SessionLost.
+        """
         link = self._present()
         asked = muster_pb2.InventoryRequest()
         asked.CopyFrom(request)
@@ -109,7 +116,7 @@ class GrpcClient:  # long: as many methods as the interface
         return parse(muster_pb2.Inventory, await link.call("TakeInventory", asked))
 
     async def unregister(self, request: muster_pb2.UnregisterRequest) -> None:
-        """Leaves on purpose; the callback receives nothing more. Raises Refused, SessionLost."""
+        """Ends the session on purpose. The callback is not called any more. Raises Refused, SessionLost."""
         link = self._present()
         require_rm_id("UnregisterRequest", request.rmID, link.session.rm_id)
         link.session.start_leaving()
@@ -119,13 +126,13 @@ class GrpcClient:  # long: as many methods as the interface
             link.session.leave("unregistered")
 
     async def connection_lost(self, rm_id: str, callback: ResourceManagerCallback) -> None:
-        """Drops the session of this callback, if it is the present one; the callback is not told."""
+        """Ends the session of this callback if it is the present one. The callback is not called."""
         link = self._link
         if link is not None and link.session.callback is callback and link.session.rm_id == rm_id:
             link.session.leave("dropped")
 
     async def aclose(self) -> None:
-        """Delivers what waits to be sent, ends the session without unregistering and closes the connection."""
+        """Sends what is queued, ends the session without unregistering and closes the connection."""
         link, self._link = self._link, None
         if link is not None:
             link.session.start_leaving()

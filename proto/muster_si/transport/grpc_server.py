@@ -1,4 +1,4 @@
-"""The core's end of the socket: `GrpcServer` listens and lets a `SchedulerAPI` answer.
+"""The gRPC server of the core: `GrpcServer` listens and calls a `SchedulerAPI`.
 
 server = GrpcServer(core, "unix:///run/muster/si.sock")
 await server.start()
@@ -29,11 +29,11 @@ _DEFAULTS = TransportSettings()
 
 
 class GrpcServer:
-    """Serves si.v1.Scheduler and muster.v1.Session on one address, to any number of resource managers; with
-    `administration`, the services for those that are none, too.
+    """Serves si.v1.Scheduler and muster.v1.Session on one address, for any number of resource managers.
 
-    The core gets the calls of one kind in the order they were sent, and a ResourceManagerCallback whose functions
-    never block. When a connection breaks the core receives `connection_lost`.
+    With `administration` it also serves the services without a session. The core gets the calls of one kind in the
+    order in which they were sent, and a ResourceManagerCallback that never blocks. When a connection is lost, the core
+    receives `connection_lost`.
     """
 
     def __init__(
@@ -46,7 +46,11 @@ class GrpcServer:
         allow_plaintext: bool = False,
         administration: AdministrationAPI | None = None,
     ) -> None:
-        """Raises AddressError when the address cannot be used, or not without TLS."""
+        """Checks the address.
+
+        Raises:
+            AddressError: the address is invalid or needs TLS.
+        """
         require_protection(address, has_tls=tls is not None, allow_plaintext=allow_plaintext)
         self._address = address
         self._parsed: Address = parse_address(address)
@@ -58,9 +62,10 @@ class GrpcServer:
         self._server: grpc.aio.Server | None = None
 
     async def start(self) -> str:
-        """Listens, and returns the address with the port that was free if 0 was asked for.
+        """Listens and returns the address, with the selected port in place of 0.
 
-        Raises AddressError when the address is in use or the socket's folder is missing.
+        Raises:
+            AddressError: the address is in use, or the directory of the socket does not exist.
         """
         path = self._parsed.path
         if path is not None:
@@ -86,9 +91,9 @@ class GrpcServer:
             raise AddressError(self._address, "cannot be listened on; is it in use?") from error
 
     async def aclose(self) -> None:
-        """Delivers what the core has said, closes every session with UNAVAILABLE and stops listening.
+        """Sends what is queued, closes every session with UNAVAILABLE and stops listening.
 
-        Bounded by the settings' farewell. The core is told of each session that ends; not starting was closing too.
+        Takes at most twice `farewell_s`. The core gets the end of each session. Without `start` it does nothing.
         """
         server, self._server = self._server, None
         if server is None:

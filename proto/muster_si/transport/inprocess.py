@@ -1,7 +1,7 @@
-"""The transport without a wire: operator and core in one process, the same message objects on both sides.
+"""The in-process transport: operator and core in one process pass the same message objects.
 
-A message belongs to its receiver once it is sent. What the gRPC transport guarantees by its streams holds here too:
-a refused message ends the session, the callback hears of the end once, and calls after it raise SessionLost.
+A message must not be changed after it was sent. The behaviour is that of the gRPC transport: a rejected message ends
+the session, the callback gets its end once, and later calls raise SessionLost.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class InProcessClient:  # long: as many methods as the interface
-    """The scheduler as one resource manager sees it (a SchedulerAPI); the core itself stands behind."""
+    """A SchedulerAPI for one resource manager that calls the core directly."""
 
     def __init__(self, core: SchedulerAPI) -> None:
         self._core = core
@@ -31,7 +31,11 @@ class InProcessClient:  # long: as many methods as the interface
     async def register_resource_manager(
         self, request: si_pb2.RegisterResourceManagerRequest, callback: ResourceManagerCallback
     ) -> si_pb2.RegisterResourceManagerResponse:
-        """Opens a session; the one this object had before is over. Raises Refused."""
+        """Opens a session and ends the previous one of this object.
+
+        Raises:
+            Refused: the core rejected the registration.
+        """
         require_rm_id("RegisterResourceManagerRequest", request.rmID)
         session = ClientSession(request.rmID, callback)
         response = await self._core.register_resource_manager(request, session)
@@ -55,31 +59,31 @@ class InProcessClient:  # long: as many methods as the interface
         await _deliver(self._core, self._present(), request.rmID, request, self._core.update_node)
 
     async def update_configuration(self, request: si_pb2.UpdateConfigurationRequest) -> None:
-        """Asks the core to take a configuration. Raises Refused, SessionLost."""
+        """Replaces the configuration. Raises Refused, SessionLost."""
         await self._call(request.rmID, request, self._core.update_configuration)
 
     async def update_utilization(self, request: muster_pb2.UtilizationRequest) -> muster_pb2.UtilizationResponse:
-        """Hands the reports to the core. Raises Refused, SessionLost."""
+        """Passes the reports to the core. Raises Refused, SessionLost."""
         return await self._call(request.rmID, request, self._core.update_utilization)
 
     async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:
-        """Hands the answer to the core. Raises SessionLost."""
+        """Passes the answer to the core. Raises SessionLost."""
         await _deliver(self._core, self._present(), rm_id, answer, lambda given: self._core.answer(rm_id, given))
 
     async def fence(self, request: muster_pb2.FenceRequest) -> None:
-        """Waits for the core to have taken in what the request counts. Raises Refused, SessionLost."""
+        """Waits until the core has processed the counted messages. Raises Refused, SessionLost."""
         await self._call(request.rmID, request, self._core.fence)
 
     async def take_inventory(self, request: muster_pb2.InventoryRequest) -> muster_pb2.Inventory:
-        """Asks the core once it has taken in what the request counts. Raises Refused, SessionLost."""
+        """Returns a part of the core's state after the counted messages. Raises Refused, SessionLost."""
         return await self._call(request.after.rmID, request, self._core.take_inventory)
 
     async def update_facts(self, request: muster_pb2.FactsRequest) -> muster_pb2.FactsResponse:
-        """Hands the facts to the core. Raises Refused, SessionLost."""
+        """Passes the objects to the core. Raises Refused, SessionLost."""
         return await self._call(request.rmID, request, self._core.update_facts)
 
     async def unregister(self, request: muster_pb2.UnregisterRequest) -> None:
-        """Leaves on purpose; the callback receives nothing more. Raises Refused, SessionLost."""
+        """Ends the session on purpose. The callback is not called any more. Raises Refused, SessionLost."""
         session = self._present()
         require_rm_id("UnregisterRequest", request.rmID, session.rm_id)
         session.start_leaving()
@@ -89,13 +93,13 @@ class InProcessClient:  # long: as many methods as the interface
             session.leave("unregistered")
 
     async def connection_lost(self, rm_id: str, callback: ResourceManagerCallback) -> None:
-        """Drops the session of this callback, if it is the present one; the callback is not told."""
+        """Ends the session of this callback if it is the present one. The callback is not called."""
         session = self._session
         if session is not None and session.callback is callback and session.rm_id == rm_id:
             await self.aclose()
 
     async def aclose(self) -> None:
-        """Ends the session without unregistering: the core sees the connection lost."""
+        """Ends the session without unregistering. The core gets a lost connection."""
         session = self._session
         if session is not None and not session.is_over:
             session.leave("closed")
@@ -116,7 +120,7 @@ class InProcessClient:  # long: as many methods as the interface
 async def _deliver(
     core: SchedulerAPI, session: ClientSession, rm_id: str, message: M, take: Callable[[M], Awaitable[None]]
 ) -> None:
-    """A refused message ends the session, as it ends the streams of the other transport."""
+    """Passes a message to the core. A rejected message ends the session, as it does with gRPC."""
     try:
         require_rm_id(message.DESCRIPTOR.name, rm_id, session.rm_id)
         await take(message)

@@ -1,4 +1,4 @@
-"""Waiting for an answer that a session's end makes pointless."""
+"""Waits for a result, or for the end of the session."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ E = TypeVar("E")
 
 
 async def unless_over(call: Awaitable[T], over: asyncio.Future[E], reason: Callable[[], str]) -> T:
-    """The result of the call, or SessionLost with the reason as soon as `over` is done; the call is cancelled then."""
+    """Returns the result of the call. When `over` is done, cancels the call and raises SessionLost with the reason."""
     task: asyncio.Future[T] = asyncio.ensure_future(call)
     either: list[asyncio.Future[T] | asyncio.Future[E]] = [task, over]
     try:

@@ -1,7 +1,7 @@
-"""The bounded queue before a stream: filled by callers, emptied by the one writer.
+"""The bounded queue of a stream: callers add messages, one task sends them.
 
-Nothing is held back for a timer. While the writer is idle a message leaves at once; what arrives while it is busy is
-merged by the rule of `batching`. Order is the order of the calls, also among callers that had to wait for room.
+Messages are not delayed by a timer. A message is sent immediately if the stream is idle; messages that arrive while it
+is busy are merged by the rules of `batching`. Order is the order of the calls, also if callers had to wait.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Final
 from muster_si.errors import SessionLost
 from muster_si.transport.batching import Parcel
 
-#: What a waiting parcel costs beside its bytes (object, queue slot), so that a million empty messages count too.
+#: Bytes of a queued message in addition to its data (object, queue slot), so that empty messages count too.
 _OVERHEAD_BYTES: Final = 128
 
 
 class Outbox:
-    """Messages of one stream on their way out.
+    """Outgoing messages of one stream.
 
-    limit_bytes: what may wait; one message always may, however large.
+    limit_bytes: maximum of queued bytes. A single message is always accepted, whatever its size.
     """
 
     def __init__(self, limit_bytes: int, batch_items: int, batch_bytes: int) -> None:
@@ -37,7 +37,7 @@ class Outbox:
         self.batches = 0  # messages they became
 
     def try_put(self, parcel: Parcel) -> bool:
-        """Queues the message unless there is no room; a closed outbox swallows it."""
+        """Queues the message. Returns False if the queue is full. A closed outbox drops the message."""
         if self._closed is not None:
             return True
         cost = len(parcel.data) + _OVERHEAD_BYTES
@@ -49,9 +49,10 @@ class Outbox:
         return True
 
     async def put(self, parcel: Parcel) -> None:
-        """Queues the message, waiting for room and for those who waited before.
+        """Queues the message. Waits for space, and for callers that wait already.
 
-        Raises SessionLost when the outbox is or gets closed.
+        Raises:
+            SessionLost: the outbox is closed.
         """
         if not self._turn.locked() and self._require_open() and self.try_put(parcel):
             return
@@ -61,7 +62,7 @@ class Outbox:
                 await self._moved.wait()
 
     async def take(self) -> bytes | None:
-        """Waits for a message and returns it with all that may travel with it; None when closed and empty."""
+        """Waits for a message and returns it, merged with following ones if possible. None if closed and empty."""
         while not self._waiting:
             if self._closed is not None:
                 return None
@@ -90,9 +91,10 @@ class Outbox:
         return b"".join(parts) if len(parts) > 1 else head.data
 
     async def batches_holding(self, messages: int) -> int:
-        """Waits until that many messages left the queue, and says how many batches left it so far.
+        """Waits until that many messages were sent, and returns the number of merged messages so far.
 
-        Raises SessionLost when the outbox is or gets closed before.
+        Raises:
+            SessionLost: the outbox was closed before.
         """
         while self.taken < messages and self._require_open():
             self._moved.clear()
@@ -100,7 +102,7 @@ class Outbox:
         return self.batches
 
     def close(self, reason: str) -> None:
-        """Takes no more; what waits can still be taken. Who waits for room gets SessionLost with this reason."""
+        """Accepts no more messages. Queued ones can still be taken; waiting callers get SessionLost with the reason."""
         if self._closed is None:
             self._closed = reason
         self._news.set()

@@ -1,7 +1,7 @@
-"""One registration as the core sees it: the ResourceManagerCallback that puts what it is told into four outboxes.
+"""A session on the server: the ResourceManagerCallback that queues messages in four outboxes.
 
-Made by the servicer at registration, before the resource manager opens its streams, so nothing said meanwhile is
-lost. It ends once, with a status that all its streams close with.
+The servicer creates it at registration, before the resource manager opens its streams, so that no message is lost. It
+ends once, with a status for all its streams.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from muster_si.transport.streams import StreamKind
 class Ending:
     """Why a session ended.
 
-    is_news: the core does not know yet and has to be told that the connection is lost.
-    drains: what waits in the outboxes is still delivered, if the resource manager reads it soon.
+    is_news: the core does not know it yet and has to get `connection_lost`.
+    drains: queued messages are still sent, if the resource manager reads them soon.
     """
 
     code: grpc.StatusCode
@@ -39,7 +39,7 @@ class ServerSession:
 
     def __init__(self, rm_id: str, session_id: str | None, settings: TransportSettings) -> None:
         self.rm_id = rm_id
-        self.session_id = session_id  # None: a plain si.v1 client, which knows of no sessions
+        self.session_id = session_id  # None: a plain si.v1 client without sessions
         self.over: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self._settings = settings
         self._outboxes = {
@@ -51,29 +51,30 @@ class ServerSession:
         self._unattended = asyncio.get_running_loop().call_later(settings.attach_timeout_s, self._give_up)
 
     def update_allocation(self, response: si_pb2.AllocationResponse) -> None:
-        """Queues for the allocation stream."""
+        """Queues a message for the allocation stream."""
         self._post(StreamKind.ALLOCATION, response)
 
     def update_application(self, response: si_pb2.ApplicationResponse) -> None:
-        """Queues for the application stream."""
+        """Queues a message for the application stream."""
         self._post(StreamKind.APPLICATION, response)
 
     def update_node(self, response: si_pb2.NodeResponse) -> None:
-        """Queues for the node stream."""
+        """Queues a message for the node stream."""
         self._post(StreamKind.NODE, response)
 
     def call_back(self, callback: muster_pb2.Callback) -> None:
-        """Queues for the stream of callbacks."""
+        """Queues a message for the callback stream."""
         self._post(StreamKind.CALLBACK, callback)
 
     def session_lost(self, reason: str) -> None:
-        """The core's word that the session is over: its streams close with ABORTED."""
+        """The core ends the session. Its streams close with ABORTED."""
         self.end(Ending(grpc.StatusCode.ABORTED, reason, is_news=False))
 
     def attach(self, kind: StreamKind) -> Outbox:
-        """The outbox for a stream that the resource manager opened.
+        """Returns the outbox for a new stream of the resource manager.
 
-        Raises Refused when it has this stream already.
+        Raises:
+            Refused: it has such a stream already.
         """
         if kind in self._attached:
             reason = f"this session has its {kind.rpc} stream already"
@@ -83,14 +84,16 @@ class ServerSession:
         return self._outboxes[kind]
 
     def fall_silent(self, kind: StreamKind) -> None:
-        """The resource manager sends no more on this stream. When it said so on every stream, it is leaving; a plain
-        client may only be done asking and still wants its answers."""
+        """The resource manager has closed its sending side of this stream. After all streams the session ends.
+
+        A plain si.v1 client may still read responses, so that its session continues.
+        """
         self._silent.add(kind)
         if self.session_id is not None and self._silent == set(StreamKind):
             self.end(Ending(grpc.StatusCode.OK, "closed by the resource manager", drains=True))
 
     def end(self, ending: Ending) -> None:
-        """Ends the session; only the first end counts."""
+        """Ends the session. Later ends are ignored."""
         if self.over.done():
             return
         self.over.set_result(ending)
@@ -115,7 +118,7 @@ class ServerSession:
             self._overrun(f"more than {limit} bytes wait to be read from {kind.rpc}")
 
     def _overrun(self, reason: str) -> None:
-        """Ends the session instead of growing, and says goodbye on the callbacks' stream if that one still flows."""
+        """Ends the session because a limit is exceeded. Requests a new registration on the callback stream."""
         reregister = muster_pb2.Callback(reregister=muster_pb2.Reregister(reason=reason))
         self._outboxes[StreamKind.CALLBACK].try_put(parcel(reregister))
         self.end(Ending(grpc.StatusCode.RESOURCE_EXHAUSTED, reason))

@@ -1,7 +1,7 @@
-"""One open stream of a session on the server: a task that reads and one that writes, until the session ends.
+"""An open stream of a session on the server: one task reads and one writes, until the session ends.
 
-Neither waits for the other (semantics 25): a resource manager that does not read can still send, and one that
-sends without pause can still be answered.
+They do not wait for each other (docs/internals/semantics.md, 25). A resource manager that does not read can still send,
+and one that sends without a pause still gets responses.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from muster_si.transport.sessions import Context
 from muster_si.transport.status import status_code
 from muster_si.transport.streams import StreamKind, parse, require_rm_id
 
-#: How a session ends whose resource manager is gone without a word.
+#: End of a session whose connection was lost.
 CONNECTION_BROKE: Final = Ending(grpc.StatusCode.UNAVAILABLE, "the connection broke")
 
 
 class ServerStream:
-    """Carries one kind of message both ways."""
+    """Transfers one kind of message in both directions."""
 
     def __init__(
         self,
@@ -36,7 +36,11 @@ class ServerStream:
         requests: AsyncIterator[bytes],
         context: Context,
     ) -> None:
-        """Attaches to the session. Raises Refused when that has such a stream already."""
+        """Attaches to the session.
+
+        Raises:
+            Refused: the session has such a stream already.
+        """
         self._core = core
         self._kind = kind
         self._session = session
@@ -45,10 +49,10 @@ class ServerStream:
         self._outbox: Outbox = session.attach(kind)
 
     async def run(self, first: bytes | None, farewell_s: float) -> Ending:
-        """Serves until the session ends, and returns how. `first` is a request that was read already.
+        """Serves until the session ends, and returns how it ended. `first` is a request that was read already.
 
-        The rest of an outbox is delivered for up to `farewell_s` when the ending says so, and always on the stream of
-        callbacks, which may hold the reason.
+        The rest of the outbox is sent for up to `farewell_s` if the ending requires it, and always on the callback
+        stream, which may contain the reason.
         """
         reading = asyncio.create_task(self._read(first))
         reading.add_done_callback(self._report)
@@ -81,7 +85,7 @@ class ServerStream:
             self._session.end(CONNECTION_BROKE)
 
     def _report(self, reading: asyncio.Task[None]) -> None:
-        """A bug of the core ends the session: nothing behind the request it failed on can be trusted."""
+        """Ends the session after an exception of the core, because the state after a failed request is unreliable."""
         if reading.cancelled() or (bug := reading.exception()) is None:
             return
         message = f"the scheduler failed on a request of {self._kind.rpc}"

@@ -1,7 +1,7 @@
-"""The scheduler's side of the wire: binds streams and calls to sessions and hands what arrives to the core.
+"""gRPC services of the scheduler: assigns streams and calls to sessions and passes requests to the core.
 
-Requests come in as bytes and are parsed here, so that a message that is none is refused with a reason instead of a
-parser's stack trace. Never decides anything the core could decide.
+Requests arrive as bytes and are parsed here, so that an invalid message is rejected with a reason. Decisions are left
+to the core.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class Servicer:
-    """si.v1.Scheduler and muster.v1.Session over one SchedulerAPI."""
+    """The services si.v1.Scheduler and muster.v1.Session of a SchedulerAPI."""
 
     def __init__(self, core: SchedulerAPI, sessions: Sessions, settings: TransportSettings) -> None:
         self._core = core
@@ -43,7 +43,7 @@ class Servicer:
         self._settings = settings
 
     def handlers(self) -> list[grpc.GenericRpcHandler]:
-        """Both services for a grpc.aio server."""
+        """Handlers of both services for a grpc.aio server."""
         scheduler = {
             "RegisterResourceManager": unary(self._register),
             **{kind.rpc: self._stream(kind) for kind in StreamKind if kind is not StreamKind.CALLBACK},
@@ -75,7 +75,7 @@ class Servicer:
         except (Refused, SessionLost) as error:
             session.end(Ending(grpc.StatusCode.ABORTED, error.reason, is_news=False))
             raise
-        except BaseException:  # the client went away meanwhile, or the core has a bug: either way nobody attends
+        except BaseException:  # the client has disconnected, or the core failed: there is no session in either case
             session.end(CONNECTION_BROKE)
             raise
         return response
@@ -138,7 +138,7 @@ class Servicer:
     async def _bind(
         self, kind: StreamKind, requests: AsyncIterator[bytes], context: Context
     ) -> tuple[ServerSession, bytes | None]:
-        """The session a stream belongs to, by its metadata or else by its first request, which is given back."""
+        """The session of a stream, by its metadata or by its first request, which is returned too."""
         claim = Claim.of(context)
         if claim.rm_id is not None:
             return self._sessions.find(claim.rm_id, claim.session_id), None
@@ -153,7 +153,7 @@ class Servicer:
 def unary(
     act: Callable[[bytes, Context], Awaitable[Message]],
 ) -> grpc.RpcMethodHandler[bytes, bytes]:
-    """A call whose refusal becomes a status."""
+    """A handler that converts Refused and SessionLost to a status."""
 
     async def behaviour(data: bytes, context: Context) -> bytes:
         try:

@@ -1,4 +1,4 @@
-"""The present session of each resource manager, and what a request says about the one it belongs to."""
+"""The present session of each resource manager, and the assignment of requests to sessions."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What the metadata of a request says; None where it says nothing (a plain si.v1 client)."""
+    """Resource manager and session in the metadata of a request. None if missing (a plain si.v1 client)."""
 
     rm_id: str | None
     session_id: str | None
 
     @classmethod
     def of(cls, context: Context) -> Claim:
-        """Reads the metadata. An rmID that is no UTF-8 belongs to no session."""
+        """Reads the metadata. An rmID that is not valid UTF-8 belongs to no session."""
         metadata = dict(context.invocation_metadata() or ())
         rm_id, session_id = metadata.get(RM_ID_METADATA), metadata.get(SESSION_METADATA)
         return cls(
@@ -35,7 +35,7 @@ class Claim:
 
 
 class Sessions:
-    """Present sessions by rmID: at most one each, as the core has it."""
+    """Present sessions by rmID. Each resource manager has at most one, as in the core."""
 
     def __init__(self, core: SchedulerAPI) -> None:
         self._core = core
@@ -43,9 +43,10 @@ class Sessions:
         self._telling: set[asyncio.Task[None]] = set()
 
     def open(self, session: ServerSession) -> None:
-        """Makes it the present session; the older one of the same resource manager ends.
+        """Makes it the present session and ends the previous one of the same resource manager.
 
-        Raises SessionLost when it ended while the core registered it: somebody registered after it.
+        Raises:
+            SessionLost: it ended during the registration, because of a later registration.
         """
         if session.over.done():
             raise SessionLost(session.over.result().reason)
@@ -55,13 +56,14 @@ class Sessions:
             older.session_lost(f"resource manager {session.rm_id!r} registered again")
 
     def watch(self, session: ServerSession) -> None:
-        """From now on the end of this session is told to the core, unless the end came from there."""
+        """Reports the end of this session to the core, unless the core ended it."""
         session.over.add_done_callback(lambda over: self._ended(session, over.result()))
 
     def find(self, rm_id: str, session_id: str | None) -> ServerSession:
-        """The present session of a resource manager; an id, where one is given, must be that session's.
+        """Returns the present session of a resource manager. A given session ID must match.
 
-        Raises Refused (FAILED_PRECONDITION) when there is none.
+        Raises:
+            Refused: there is none (FAILED_PRECONDITION).
         """
         session = self._present.get(rm_id)
         if session is None or session.over.done():
@@ -71,12 +73,12 @@ class Sessions:
         return session
 
     def end_all(self, reason: str) -> None:
-        """The server stops: what waits is delivered, then every stream closes with UNAVAILABLE."""
+        """Ends all sessions because the server stops: sends what is queued, then closes with UNAVAILABLE."""
         for session in list(self._present.values()):
             session.end(Ending(grpc.StatusCode.UNAVAILABLE, reason, drains=True))
 
     async def told(self) -> None:
-        """Returns when the core knows of every end so far."""
+        """Returns after every end so far was reported to the core."""
         while self._telling:
             await asyncio.wait(self._telling)
 

@@ -1,6 +1,6 @@
-"""Limits and deadlines of the gRPC transport, the same on both sides unless said otherwise.
+"""Limits and timeouts of the gRPC transport, for both sides unless stated otherwise.
 
-Read by the client and the server when they start; nothing here changes while they run.
+Client and server read them when they start.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ _MIB: Final = 1024 * _KIB
 
 @dataclass(frozen=True, slots=True)
 class TransportSettings:
-    """How much may wait, how big a message may be, how long silence may last.
+    """Limits of queues and messages, and timeouts in seconds.
 
-    max_message_bytes: largest message sent or taken; 16 MiB holds a node with a thousand existing allocations many
-      times over. Must be equal on both sides.
-    batch_items: asks, allocations, nodes ... that are merged into one message while the stream is busy. Larger saves
-      little (100 items cost 1.2 times what 200 cost per item) and delays the first of them.
-    batch_bytes: a batch is closed when it reaches this size, so that one slow message does not hold the stream.
-    client_outbox_bytes: what may wait for a stream of the client; a call that finds it full waits.
-    server_outbox_bytes: what may wait for a resource manager that does not read; more ends its session. Large enough
-      for the answers to a recovery of 100,000 pods.
-    keepalive_s, keepalive_timeout_s: silence after which the peer is pinged, and how long the answer may take. A dead
-      peer is noticed after their sum (20 s); a closed socket at once.
-    register_timeout_s: how long a registration waits for the server to come up and answer.
-    question_timeout_s: how long a call of administration waits for the server to come up and answer. Shorter than what
-      the API server gives a webhook, which may have to wait for it.
-    attach_timeout_s: a session whose resource manager opens no stream for this long counts as lost.
-    farewell_s: how long an ending session may still deliver what it has to say.
+    max_message_bytes: largest message that is sent or received. 16 MiB is several times the size of a node with a
+       thousand existing allocations. It must be equal on both sides.
+    batch_items: maximum number of items (requests, allocations, nodes) in a merged message. A larger value saves
+       little (100 items cost 1.2 times what 200 cost per item) and delays the first item.
+    batch_bytes: maximum size of a merged message, so that one slow message does not block the stream.
+    client_outbox_bytes: what can be queued for a stream of the client. Calls wait while the queue is full.
+    server_outbox_bytes: what can be queued for a resource manager that does not read. Beyond it its session ends.
+       It is sufficient for the responses to a recovery of 100,000 pods.
+    keepalive_s, keepalive_timeout_s: idle time until the peer is pinged, and timeout of the response. A lost peer is
+       detected after their sum (20 s), a closed socket immediately.
+    register_timeout_s: timeout of a registration, including the wait for the server to start.
+    question_timeout_s: timeout of an administration call, including the wait for the server to start. It is shorter
+       than the API server's timeout of a webhook that waits for the call.
+    attach_timeout_s: time after which a session without any stream counts as lost.
+    farewell_s: time in which an ending session can send what is queued.
     """
 
     max_message_bytes: int = 16 * _MIB
@@ -46,7 +46,7 @@ class TransportSettings:
     farewell_s: float = 1.0
 
     def options(self) -> list[tuple[str, int | str]]:
-        """As gRPC channel arguments, for both sides."""
+        """The settings as gRPC channel arguments for both sides."""
         return [
             ("grpc.max_receive_message_length", self.max_message_bytes),
             ("grpc.max_send_message_length", self.max_message_bytes),
@@ -55,14 +55,14 @@ class TransportSettings:
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.http2.max_pings_without_data", 0),
             ("grpc.http2.ping_timeout_ms", round(self.keepalive_timeout_s * 1000)),
-            # The server lets clients ping twice as often as ours do, before it calls it abuse.
+            # The server tolerates twice as many pings as the client sends before it closes the connection.
             ("grpc.http2.min_ping_interval_without_data_ms", round(self.keepalive_s * 500)),
-            # Two cores on one port would each get some of the streams; the second must fail to start.
+            # Two cores on one port would each get a part of the streams. The second one must fail to start.
             ("grpc.so_reuseport", 0),
-            # A core that restarts is back within a second; the default backs off to two minutes.
+            # A core restarts within a second, but gRPC's default backoff grows to two minutes.
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.min_reconnect_backoff_ms", 5000),
             ("grpc.max_reconnect_backoff_ms", 1000),
-            # Every client object has its own connection: one that breaks takes nobody else's session along.
+            # Every client has its own connection, so that a broken one does not affect other sessions.
             ("grpc.use_local_subchannel_pool", 1),
         ]

@@ -1,7 +1,7 @@
 """The ordered streams of a session: three of si.v1 and the callbacks of muster.v1.
 
-One stream per kind, because order holds within a kind and never across (semantics 19, 25). This module knows their
-gRPC names and how bytes become the message that a kind carries.
+There is one stream per kind, because order is kept within a kind only (docs/internals/semantics.md, 19 and 25). This
+module has their gRPC names and the parsing of their messages.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ SESSION_SERVICE: Final = "muster.v1.Session"
 ADMIN_SERVICE: Final = "muster.v1.AdminService"
 METRICS_SERVICE: Final = "muster.v1.MetricsService"
 
-#: Metadata of a registration, its streams and its calls: which session they belong to. The id is UTF-8, so it
-#: travels as binary metadata. A plain si.v1 client sends neither.
+#: Metadata of a registration, its streams and its calls: the session that they belong to. The rmID is UTF-8 and
+#: therefore binary metadata. A plain si.v1 client sends neither.
 SESSION_METADATA: Final = "muster-session"
 RM_ID_METADATA: Final = "muster-rm-id-bin"
-#: Initial metadata of the server's answer on a stream: it is bound to its session.
+#: Initial metadata of the server on a stream that is bound to its session.
 BOUND_METADATA: Final = "muster-bound"
 
 M = TypeVar("M", bound=Message)
 
 
 class StreamKind(Enum):
-    """A stream, by its full gRPC method name."""
+    """A stream by its full gRPC method name."""
 
     ALLOCATION = f"/{SCHEDULER_SERVICE}/UpdateAllocation"
     APPLICATION = f"/{SCHEDULER_SERVICE}/UpdateApplication"
@@ -39,14 +39,15 @@ class StreamKind(Enum):
 
     @property
     def rpc(self) -> str:
-        """The method's name without its service."""
+        """The method name without the service."""
         return self.value.rpartition("/")[2]
 
 
 def parse(kind: type[M], data: bytes) -> M:
-    """The message in these bytes.
+    """Parses a message.
 
-    Raises Refused (INVALID_ARGUMENT) when they are no such message.
+    Raises:
+        Refused: the bytes are not a valid message of this kind (INVALID_ARGUMENT).
     """
     try:
         return kind.FromString(data)
@@ -56,9 +57,10 @@ def parse(kind: type[M], data: bytes) -> M:
 
 
 def rm_id_of(kind: StreamKind, data: bytes) -> str:
-    """The resource manager that the first request of a plain si.v1 stream names; "" where it names none.
+    """The rmID in the first request of a plain si.v1 stream; empty if there is none.
 
-    Raises Refused when the bytes are no such request.
+    Raises:
+        Refused: the bytes are not a valid request.
     """
     match kind:
         case StreamKind.ALLOCATION:
@@ -73,9 +75,10 @@ def rm_id_of(kind: StreamKind, data: bytes) -> str:
 
 
 def require_rm_id(message: str, given: str, session: str | None = None) -> None:
-    """Checks the rmID of a message against that of its session; None where there is no session yet.
+    """Checks the rmID of a message against that of its session. ``session`` is None before a registration.
 
-    Raises Refused (INVALID_ARGUMENT) naming the message and the field (semantics 3).
+    Raises:
+        Refused: it is missing or different (INVALID_ARGUMENT), with the names of message and field.
     """
     if not given:
         raise Refused(RefusalCode.INVALID_ARGUMENT, f"{message}.rmID is missing")
@@ -85,6 +88,6 @@ def require_rm_id(message: str, given: str, session: str | None = None) -> None:
 
 
 def unregistered(rm_id: str) -> Refused:
-    """The refusal of a message or call for which there is no session."""
+    """The rejection of a message or call without a session."""
     reason = f"there is no such session of resource manager {rm_id!r}: call RegisterResourceManager first"
     return Refused(RefusalCode.FAILED_PRECONDITION, reason)
