@@ -149,6 +149,9 @@ class StubServer:
         self.seen[f"{method} {path.rpartition('/')[2] if method == 'POST' else ''}"] += 1
         if method == "POST" and path in INTRODUCTION:
             return StubResponse(201, orjson.dumps(INTRODUCTION[path]))
+        if method == "POST" and path.endswith("/secrets"):
+            secret = orjson.loads(body or b"{}")
+            self.kept[f"{path}/{secret['metadata']['name']}"] = secret
         return StubResponse(201 if method == "POST" else 200, body or _SUCCESS)
 
     def _bind(self, path: str, node: str) -> StubResponse:

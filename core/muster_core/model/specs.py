@@ -277,6 +277,11 @@ class AskSpec:
     common: Mapping[str, str] = field(default_factory=lambda: _NO_TAGS, compare=False)
 
     @property
+    def has_selectors(self) -> bool:
+        """Whether it depends on labels of other pods."""
+        return self.facts.inter_pod is not NO_INTER_POD_CONSTRAINTS or self.placement is not None
+
+    @property
     def report_key(self) -> AllocationKey:
         """Under which key the resource manager hears why it waits: places without pods speak for their task group."""
         return virtual_placeholder_key(self.application, self.group) if self.is_virtual else self.key

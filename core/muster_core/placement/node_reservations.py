@@ -19,7 +19,6 @@ from muster_core.model.ids import NO_NODE, NodeId
 from muster_core.model.limits import NODE_RESERVATIONS_PER_LEAF, NODES_PER_NODE_RESERVATION
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.placement import node_search
-from muster_core.placement.replacement import has_placeholder
 from muster_core.placement.snapshot import AllocationPlan, Snapshot, shape_of, volumes_of
 from muster_core.queues import quota
 from muster_core.state.applications import Application, Ask
@@ -143,7 +142,7 @@ def candidates(partition: Partition, leaf: Queue) -> list[Ask]:
         left = at_most
         apps = (partition.applications[name] for name in islice(names, _APPLICATIONS))
         for key, app in _first(partition, apps, at_most):
-            if has_placeholder(app, kind) or not may_reserve(partition, app):
+            if app.has_placeholder(kind) or not may_reserve(partition, app):
                 continue
             asks = list(islice(_refused(partition, app, kind), left))
             found += ((key, -kind.priority, len(found) + index, ask) for index, ask in enumerate(asks))

@@ -17,7 +17,6 @@ from muster_core.model.specs import NO_VOLUMES, PodProperties
 from muster_core.model.storage import Volume, VolumeHandle
 from muster_core.placement import node_search
 from muster_core.placement.node_reservations import lift
-from muster_core.placement.replacement import has_placeholder
 from muster_core.placement.snapshot import (
     AllocationPlan,
     Snapshot,
@@ -123,7 +122,7 @@ def plan_pods(
     kinds = classes(app)
     is_first = True
     for index, kind in enumerate(kinds):
-        if has_placeholder(app, kind):
+        if app.has_placeholder(kind):
             continue
         if search.left <= 0 or allocation_plan.more:
             allocation_plan.more = True
@@ -197,10 +196,12 @@ class _PodSearch:
         if alike is not None and alike in self.refused:
             return 0, self.refused[alike]
         self.looks -= 1
-        lift(self.partition, snapshot, kind, 1)
+        if kind.required_node:
+            lift(self.partition, snapshot, kind, 1)
         placed = self._give(kind, allowed, snapshot)
         why = node_search.unschedulable_reason(snapshot, shape_of(kind)) if placed < allowed else None
-        lift(self.partition, snapshot, kind, -1)
+        if kind.required_node:
+            lift(self.partition, snapshot, kind, -1)
         if placed:  # placed pods may satisfy the pod affinity of other classes
             self.refused.clear()
         elif alike is not None and why is not None:

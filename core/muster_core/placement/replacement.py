@@ -47,7 +47,7 @@ def plan_replacements(partition: Partition, app: Application, at_most: int) -> A
         return allocation_plan
     search = _ReplacementSearch(allocation_plan, Snapshot(partition.nodes), set())
     for kind in classes(app):
-        if has_placeholder(app, kind):
+        if app.has_placeholder(kind):
             is_watched = kind.depends_on_others or stateful_filters(search.snapshot, shape_of(kind))
             plan_kind = _plan_constrained if is_watched else _plan_class
             plan_kind(partition, app, kind, search, at_most - len(allocation_plan.decisions))
@@ -64,11 +64,6 @@ def _is_left(app: Application, allocation_plan: AllocationPlan) -> bool:
     """Whether a request that replaces a virtual placeholder, which completes at once, needs further allocations."""
     swaps = (decision for decision in allocation_plan.decisions if isinstance(decision, PlaceholderReplacement))
     return any(app.asks[one.ask].left > 1 and app.allocations[one.placeholder].spec.is_virtual for one in swaps)
-
-
-def has_placeholder(app: Application, kind: AskClass) -> bool:
-    """Whether requests of this class wait for a placeholder instead of free resources."""
-    return not kind.placeholder and not kind.as_usual and kind.group in app.gang.live
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Dispatches effects to sessions, timers and the event store."""
+"""Dispatches effects to sessions, timers and the event store, and catches what fails on the way."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count, groupby
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 import orjson
 import structlog
@@ -32,7 +32,6 @@ from muster_core.model.effects import (
 from muster_core.model.events import TimerFired
 from muster_core.model.ids import RmId
 from muster_core.model.records import AllocationsRecorded, AskRecorded, EventRecorded, Recorded
-from muster_core.runtime.supervision import Supervisor
 from muster_core.si import encode
 from muster_core.si.events import EventStore, PushFilter, is_pushed
 from muster_core.si.session import Session
@@ -40,6 +39,42 @@ from muster_si import si_pb2
 from muster_si.words import words
 
 _log = structlog.get_logger(__name__)
+_diagnostics = structlog.get_logger("muster_core.runtime.diagnostics")
+T = TypeVar("T")
+C = TypeVar("C")
+
+
+class Supervisor:
+    """`failure`: the last one since it was taken, None while all is well."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self.failure: Exception | None = None
+
+    def attempt(self, act: Callable[[], T], instead: T, cause: object) -> T:
+        """What `act` returns, or `instead` where it failed; `cause` is what the log shows."""
+        found = self.attempt_each(lambda _: (act(),), (cause,))
+        return found[0] if found else instead
+
+    def attempt_each(self, act: Callable[[C], Iterable[T]], causes: Iterable[C]) -> list[T]:
+        """What `act` returns for one after the other, less those for which it failed."""
+        found: list[T] = []
+        for cause in causes:
+            try:
+                found += act(cause)
+            except Exception as failure:  # noqa: BLE001 - the one supervisor of the core
+                self._metrics.failures.inc()
+                self.failure = failure
+                with suppress(OSError, ValueError):  # a log that cannot be written stops nothing
+                    _diagnostics.error(
+                        "recovered from a failure in the core", cause=repr(cause)[:2000], exc_info=failure
+                    )
+        return found
+
+    def take_failure(self) -> Exception | None:
+        """The failure since the last call, None if there was none."""
+        failure, self.failure = self.failure, None
+        return failure
 
 
 class TimerHeap:

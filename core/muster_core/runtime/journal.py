@@ -21,8 +21,8 @@ from muster_core.metrics.counters import Metrics
 from muster_core.model.effects import Effect
 from muster_core.model.events import Event
 from muster_core.model.resources import Limit, Resources
-from muster_core.runtime.supervision import Supervisor
-from muster_core.scheduling.cycle import cycle
+from muster_core.runtime.dispatch import Supervisor
+from muster_core.scheduling.cycle import CycleBudget, cycle
 from muster_core.scheduling.step import step
 from muster_core.state.scheduler_state import SchedulerState
 
@@ -107,21 +107,6 @@ class Journal:
 
     def _write(self, line: object) -> None:
         self._file.write(orjson.dumps(line) + b"\n")
-
-
-class CycleBudget:
-    """Asked by a cycle whether it may continue; counts how often it may."""
-
-    def __init__(self, may_go_on: Callable[[], bool]) -> None:
-        self._may_go_on = may_go_on
-        self.granted = 0
-
-    def __call__(self) -> bool:
-        """Whether there is time left."""
-        if not self._may_go_on():
-            return False
-        self.granted += 1
-        return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,10 @@ _SUBSYSTEMS: Final = {
     "muster_core.runtime.user_groups": "core.security",
     "muster_core.runtime.loop": "core.scheduler",
     "muster_core.metrics": "core.metrics",
+    "muster_core.runtime.diagnostics": "core.diagnostics",
     "muster_core.runtime.dispatch": "core.scheduler",
     "muster_core.rest": "core.rest",
     "muster_core.runtime.service": "core.rmproxy",
-    "muster_core.runtime.supervision": "core.diagnostics",
     "muster_si.transport": "core.rpc",
 }
 

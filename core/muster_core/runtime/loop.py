@@ -1,12 +1,14 @@
 """The scheduler task: the only task that owns the scheduler state.
 
 It reads events from its mailbox, fires timers, runs cycles and passes the effects to `dispatch`. Cycles are spaced by
-`CyclePacing`. Not thread-safe; no other task touches the state.
+`CyclePacing`. Not thread-safe; no other task touches the state. An exception in one event or application is logged and
+counted, and the task continues. Long-lived objects are frozen so that garbage collection does not pause the task.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ from typing import Final
 import structlog
 
 from muster_core.metrics.counters import CyclePhases, Metrics
-from muster_core.model.effects import Effect
+from muster_core.model.effects import AllocationResponse, Effect
 from muster_core.model.events import (
     ConnectionLost,
     Event,
@@ -25,11 +27,10 @@ from muster_core.model.events import (
     TimerFired,
     TimerKind,
 )
-from muster_core.runtime.dispatch import Dispatcher
-from muster_core.runtime.journal import CycleBudget, Journal
-from muster_core.runtime.supervision import GarbageCollectorFreezer, SteadyClock, Supervisor, size
+from muster_core.runtime.dispatch import Dispatcher, Supervisor
+from muster_core.runtime.journal import Journal
 from muster_core.scheduling import invariants
-from muster_core.scheduling.cycle import CycleResult, cycle
+from muster_core.scheduling.cycle import CycleBudget, CycleResult, cycle
 from muster_core.scheduling.step import step
 from muster_core.si import encode
 from muster_core.si.session import EventQueue, QueuedMessage, Session
@@ -39,6 +40,20 @@ _log = structlog.get_logger(__name__)
 
 #: It sleeps no longer, so that a wall clock that was put right is noticed.
 _LONGEST_SLEEP_S: Final = 600.0
+
+
+class SteadyClock:
+    """Never goes back, and never jumps."""
+
+    def __init__(
+        self, wall_ns: Callable[[], int] = time.time_ns, monotonic_ns: Callable[[], int] = time.monotonic_ns
+    ) -> None:
+        self._monotonic_ns = monotonic_ns
+        self._offset_ns = wall_ns() - monotonic_ns()
+
+    def __call__(self) -> int:
+        """Nanoseconds since the epoch."""
+        return self._offset_ns + self._monotonic_ns()
 
 
 class WakeUpTimer:
@@ -123,6 +138,39 @@ class CyclePacing:
     def _over(self) -> None:
         self._timer = None
         self._ring()
+
+
+#: Events, effects and allocations between two freezes: the younger generations stay small enough for 1-2 ms a pass.
+_EVENTS: Final = 5_000
+
+
+def size(effects: Sequence[Effect]) -> int:
+    """How many effects and allocations a cycle made."""
+    return sum(1 + (len(one.new) if isinstance(one, AllocationResponse) else 0) for one in effects)
+
+
+class GarbageCollectorFreezer:
+    """Does nothing unless `is_on`: the collector belongs to the whole process."""
+
+    def __init__(self, *, is_on: bool) -> None:
+        self._is_on = is_on
+        self._events = 0
+
+    def recovered(self) -> None:
+        """After a recovery: one full pass, also over what an earlier recovery left, then out of sight."""
+        if self._is_on:
+            gc.unfreeze()
+            gc.collect()
+            gc.freeze()
+            self._events = 0
+
+    def heard(self, events: int) -> None:
+        """After a turn: what the last events and decisions made and still is there has come to stay."""
+        self._events += events
+        if self._is_on and self._events >= _EVENTS:
+            gc.collect(1)
+            gc.freeze()
+            self._events = 0
 
 
 #: Clocks that make the engine look for victims.

@@ -32,12 +32,11 @@ from muster_core.model.ids import ROOT, AllocationId, ApplicationId, NodeId, RmI
 from muster_core.model.records import EventRecorded, Notice
 from muster_core.model.states import NodeState
 from muster_core.placement.autoscaling import outstanding
-from muster_core.runtime.dispatch import Dispatcher
+from muster_core.runtime.dispatch import Dispatcher, Supervisor
 from muster_core.runtime.journal import Journal
 from muster_core.runtime.loop import Loop, LoopSettings
-from muster_core.runtime.supervision import Supervisor
 from muster_core.runtime.user_groups import GroupRetries, Groups
-from muster_core.si import encode, pod_tags, storage
+from muster_core.si import encode, storage, values
 from muster_core.si import session as si_session
 from muster_core.si.decode import Decoder, Intake
 from muster_core.si.events import EventStore
@@ -132,13 +131,13 @@ def read_utilization(
         try:
             taken.append(_report(report, partitions, amounts))
         except InvalidField as unfit:
-            rejected.append(muster_pb2.RejectedUtilizationReport(ID=pod_tags.shown(report.ID), reason=str(unfit)))
+            rejected.append(muster_pb2.RejectedUtilizationReport(ID=values.shown(report.ID), reason=str(unfit)))
     return taken, rejected
 
 
 def _report(report: muster_pb2.UtilizationReport, partitions: Partitions, amounts: AmountReader) -> UtilizationReported:
-    identity = pod_tags.named(report.ID, "ID")
-    application = ApplicationId(pod_tags.bounded(report.applicationID, "applicationID"))
+    identity = values.named(report.ID, "ID")
+    application = ApplicationId(values.bounded(report.applicationID, "applicationID"))
     return UtilizationReported(
         partition=partitions.find(report.partitionName or keys.DEFAULT_PARTITION),
         used=amounts.read(report.actualUsedResource, "actualUsedResource"),

@@ -75,11 +75,13 @@ def _add_ask(partition: Partition, spec: AskSpec, now_ns: int) -> None:
         # Nothing is wrong with it: it may have been asked before the resource manager knew, on another stream.
         _return(partition, spec, f"the reservation of application {app.name} is over: a placeholder comes too late")
         return
-    reason = _refusal(app, spec) or selectors.refusal(partition, spec)
+    has_selectors = spec.has_selectors
+    reason = _refusal(app, spec) or (selectors.refusal(partition, spec) if has_selectors else "")
     if reason:
         _reject_request(partition, spec, reason)
         return
-    selectors.read(partition, spec)
+    if has_selectors:
+        selectors.read(partition, spec)
     tags = partition.nodes.pods_on_nodes.tags.project(spec.tags)
     known = app.asks.get(spec.key)
     if known is not None:

@@ -67,6 +67,21 @@ class Step(StrEnum):
 PhaseTimer = Callable[[Step], None]
 
 
+class CycleBudget:
+    """Asked by a cycle whether it may continue; counts how often it may."""
+
+    def __init__(self, may_go_on: Callable[[], bool]) -> None:
+        self._may_go_on = may_go_on
+        self.granted = 0
+
+    def __call__(self) -> bool:
+        """Whether there is time left."""
+        if not self._may_go_on():
+            return False
+        self.granted += 1
+        return True
+
+
 def untimed(step: Step) -> None:
     """Nobody times it."""
 
@@ -118,11 +133,14 @@ class QueueAttempt:
             tried, app = app, None if self.only else scheduling.next_application(self.leaf)
             if app is not None and (tried.unplanned or self._is_over(tried) or not self.may_go_on()):
                 break
-        preemption.watch_leaf(self.partition, self.leaf, self.now_ns)
+        if self.leaf.waiting:
+            preemption.watch_leaf(self.partition, self.leaf, self.now_ns)
 
     def _take_one(self, app: Application) -> bool:
         """Whether it was tried: it may be held, or not be worth it."""
-        is_worth = requeue.is_worth_trying(self.partition, app) or self.only is not None
+        if self.partition.unschedulable_classes.grown:
+            requeue.count_again(self.partition, app)
+        is_worth = self.only is not None or self.partition.scheduling.active.has(app)
         if not is_worth or self._is_held(app):
             return False
         self._try(app)
@@ -140,7 +158,7 @@ class QueueAttempt:
         if app.asleep_until_ns or self._is_parked(app):
             self._mark_unschedulable(app, [])  # a clock, or an answer, stirs it
             return True
-        if waits := requeue.is_waiting(self.partition, app):
+        if app.is_reserving and (waits := requeue.is_waiting(self.partition, app)):
             report_unschedulable(
                 self.partition,
                 app,
@@ -210,7 +228,8 @@ class QueueAttempt:
         if app.gang.live and not self._is_parked(app):
             swaps = replacement.plan_replacements(partition, app, self.left)
             self._carry_out(app, swaps)
-        requeue.set_blocking(partition, app, blocks=False)
+        if app.blocks:
+            requeue.set_blocking(partition, app, blocks=False)
         if self.left <= 0 or self._is_parked(app):  # what is asked about is in no draft: it would be planned twice
             self._settle(app, [swaps], more=True)
             return
@@ -228,7 +247,7 @@ class QueueAttempt:
         self._carry_out(app, swaps)
         requeue.set_blocking(partition, app, blocks=False)
         why = UnschedulableReason(ReasonKind.ADMISSION, app.withheld)
-        kinds = [kind for kind in _told(app) if not replacement.has_placeholder(app, kind)]
+        kinds = [kind for kind in _told(app) if not app.has_placeholder(kind)]
         report_unschedulable(partition, app, [Unplaced(kind, why) for kind in kinds])
         self._settle(app, [swaps], more=swaps.more)
 
@@ -438,8 +457,9 @@ def cycle(
 def _pass(
     partition: Partition, now_ns: int, may_go_on: Callable[[], bool], phase_ended: PhaseTimer, result: CycleResult
 ) -> None:
-    selectors.tidy(partition)
-    requeue.absorb(partition)
+    if partition.nodes.pods_on_nodes.tags.labels.is_on:
+        selectors.tidy(partition)
+    _absorb(partition)
     is_first = True
     while partition.scheduling.is_due:
         if not is_first and not may_go_on():
@@ -457,7 +477,7 @@ def _pass(
         if app is not None and app.is_reserving:
             turn = QueueAttempt(partition, app.queue, FREELY, _TURN_ALONE, now_ns, may_go_on, phase_ended, only=app)
             turn.take()
-            requeue.absorb(partition)
+            _absorb(partition)
     is_taken_over = True
     while is_taken_over:
         while (leaf := partition.scheduling.next_leaf()) is not None:
@@ -469,15 +489,29 @@ def _pass(
             is_alone = partition.scheduling.is_alone(leaf)
             places = _TURN_ALONE if is_alone and leaf.policies.order is ApplicationOrder.FIFO else _TURN
             QueueAttempt(partition, leaf, FREELY if is_alone else None, places, now_ns, may_go_on, phase_ended).take()
-            requeue.absorb(partition)
-        is_taken_over = takeovers.resolve_takeovers(partition, now_ns, may_go_on)
-        requeue.absorb(partition)
+            _absorb(partition)
+        is_taken_over = bool(partition.contention.due) and takeovers.resolve_takeovers(partition, now_ns, may_go_on)
+        _absorb(partition)
         if partition.contention.due:
             result.more = True
             return
-    preemption.watch_shrunk(partition, now_ns)
-    timers.watch_nodes(partition, now_ns)
-    extensions.node_to_empty(partition, now_ns)
+    _watch(partition, now_ns)
+
+
+def _watch(partition: Partition, now_ns: int) -> None:
+    """Set the timers of what may be possible later, where the cycle left something to wait for."""
+    if partition.shrunk or partition.preemptions.idle:
+        preemption.watch_shrunk(partition, now_ns)
+    if partition.reservations.without_node:
+        timers.watch_nodes(partition, now_ns)
+    if partition.timing.empty_node_interval_ns:
+        extensions.node_to_empty(partition, now_ns)
+
+
+def _absorb(partition: Partition) -> None:
+    """Wake up the applications for which nodes gained resources, if any did."""
+    if partition.nodes.gains.is_any(partition.nodes.epoch):
+        requeue.absorb(partition)
 
 
 def _in_turn(scheduler_state: SchedulerState) -> list[Partition]:

@@ -124,7 +124,8 @@ def add_ask(partition: Partition, app: Application, ask: Ask) -> None:
     """Let an ask wait, counted as pending on every queue of the path."""
     is_first = ask.kind not in app.waiting
     app.add_ask(ask)
-    selectors.join(partition, ask.spec)
+    if partition.nodes.pods_on_nodes.tags.labels.is_on:
+        selectors.join(partition, ask.spec)
     count_pending(partition, app, ask.spec.resources, ask.left)
     if ask.spec.placeholder:
         group = app.gang.groups.setdefault(ask.spec.group, GroupCount(ask.spec.resources))
@@ -174,7 +175,8 @@ def stop_waiting(partition: Partition, app: Application) -> None:
         del queue.waiting[app.id]
         partition.dequeue_one(app)
         partition.scheduling.leave(app)
-        requeue.set_blocking(partition, app, blocks=False)
+        if app.blocks:
+            requeue.set_blocking(partition, app, blocks=False)
         if not queue.waiting:
             del partition.waiting[queue.path]
 

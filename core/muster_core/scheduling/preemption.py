@@ -25,7 +25,6 @@ from muster_core.model.ids import ApplicationId, QueuePath
 from muster_core.model.limits import MEMBERS_PER_PREEMPTION, PREEMPTION_SEARCHES_IN_VAIN
 from muster_core.model.records import Notice
 from muster_core.model.resources import Limit
-from muster_core.placement.replacement import has_placeholder
 from muster_core.placement.snapshot import wanted
 from muster_core.preemption import guarantees, planning
 from muster_core.preemption.guarantees import is_under_guarantee, leaves_below, usage
@@ -346,7 +345,7 @@ def _subject(partition: Partition, app: Application, kind: AskClass) -> list[Ask
         asks = _of_gang(app) if kind.placeholder else []
         is_one_each = app.spec.uses_virtual_placeholders or all(ask.left == 1 for ask in asks)
         return asks if is_one_each and all(_may(partition, ask) for ask in asks) else []
-    if kind.placeholder or has_placeholder(app, kind):
+    if kind.placeholder or app.has_placeholder(kind):
         return []
     return list(islice((ask for key in app.waiting[kind] if _may(partition, ask := app.asks[key])), 1))
 

@@ -211,7 +211,7 @@ def turn_freed(partition: Partition, leaf: Queue) -> None:
 
 def _absorb_nodes(partition: Partition, gains: list[NodeId]) -> None:
     """Open the lines of classes of which one may fit into what some of the nodes have left. How many really do is
-    counted when the first who is there is next (`is_worth_trying`).
+    counted when the first who is there is next (`count_again`).
     """
     nodes, unschedulable_classes = partition.nodes, partition.unschedulable_classes
     rows = np.array([nodes.rows.row(node) for node in gains if node in nodes], dtype=np.int64)
@@ -236,12 +236,12 @@ def _absorb_nodes(partition: Partition, gains: list[NodeId]) -> None:
             _look_anew(partition, kind)
 
 
-def is_worth_trying(partition: Partition, app: Application) -> bool:
+def count_again(partition: Partition, app: Application) -> None:
     """Count what the classes of the application that gained may have now, and close the lines before those that still
-    have too little. Returns whether anything is left to try the application for.
+    have too little. The application stays active if anything is left to try it for.
     """
     unschedulable_classes = partition.unschedulable_classes
-    for kind in app.waiting if unschedulable_classes.grown else ():
+    for kind in app.waiting:
         unschedulable_class = unschedulable_classes.grown.get(kind)
         if unschedulable_class is None:
             continue
@@ -252,7 +252,6 @@ def is_worth_trying(partition: Partition, app: Application) -> bool:
         for count, line in partition.blocking_reasons.by_kind.get(kind, {}).items():
             if count > unschedulable_class.room:
                 partition.scheduling.close(line)
-    return partition.scheduling.active.has(app)
 
 
 def _is_concerned(kind: AskClass, claims: Container[str]) -> bool:

@@ -57,7 +57,8 @@ def step(scheduler_state: SchedulerState, event: Event, now_ns: int) -> list[Eff
     Raises CoreError only where the core itself is wrong; the effects of what was changed before are in the outbox.
     """
     _step(scheduler_state, event, now_ns)
-    configuration.drop_closed_partitions(scheduler_state)
+    if scheduler_state.is_any_closing:
+        configuration.drop_closed_partitions(scheduler_state)
     return scheduler_state.outbox.drain()
 
 

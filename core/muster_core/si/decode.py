@@ -235,12 +235,12 @@ class Asks:
         if count > 1 and any(each * count > QUANTITY_LIMIT for _, each in amount.items()):
             raise InvalidField("resourceAsk", f"is absurd when taken {count} times")
         tags = pod_tags.tags(ask.tags, "tags")
-        group = pod_tags.group(ask.taskGroupName)
+        group = values.group(ask.taskGroupName)
         itself, others = pod_tags.preemption(ask)
         return AskSpec(
             partition=self._partitions.find(ask.partitionName),
-            application=pod_tags.application_id(ask.applicationID),
-            key=pod_tags.allocation_key(ask.allocationKey),
+            application=values.application_id(ask.applicationID),
+            key=values.allocation_key(ask.allocationKey),
             resources=amount,
             constraints=pod_tags.constraints(tags),
             group=group,
@@ -257,7 +257,7 @@ class Asks:
             facts=pod_tags.read_properties(tags),
             allow_preempt_self=itself,
             allow_preempt_other=others,
-            created_ns=pod_tags.moment(tags, keys.TAG_CREATION_TIME, _SECOND),
+            created_ns=values.moment_of(tags, keys.TAG_CREATION_TIME, _SECOND),
         )
 
 
@@ -267,7 +267,7 @@ def _alike(like: AskSpec, key: str, name: str, created: str) -> AskSpec:
     return AskSpec(
         like.partition,
         like.application,
-        pod_tags.allocation_key(key),
+        values.allocation_key(key),
         like.resources,
         like.constraints,
         like.group,
@@ -285,7 +285,7 @@ def _alike(like: AskSpec, key: str, name: str, created: str) -> AskSpec:
         like.facts,
         like.allow_preempt_self,
         like.allow_preempt_other,
-        pod_tags.moment(tags, keys.TAG_CREATION_TIME, _SECOND),
+        values.moment_of(tags, keys.TAG_CREATION_TIME, _SECOND),
         like.common,
     )
 
@@ -401,13 +401,13 @@ class Decoder:
                 _within(number, "applications")
                 intake.events.append(ApplicationAdded(self._application(new, intake)))
             except InvalidField as unfit:
-                intake.answers.append(ApplicationRejected(self._rm, pod_tags.shown(new.applicationID), str(unfit)))
+                intake.answers.append(ApplicationRejected(self._rm, values.shown(new.applicationID), str(unfit)))
         for gone in request.remove:
             try:
                 partition = self.partitions.find(gone.partitionName)
-                intake.events.append(ApplicationRemoved(partition, pod_tags.application_id(gone.applicationID)))
+                intake.events.append(ApplicationRemoved(partition, values.application_id(gone.applicationID)))
             except InvalidField as unfit:
-                intake.answers.append(ApplicationRejected(self._rm, pod_tags.shown(gone.applicationID), str(unfit)))
+                intake.answers.append(ApplicationRejected(self._rm, values.shown(gone.applicationID), str(unfit)))
         return intake
 
     def nodes(self, request: si_pb2.NodeRequest) -> Intake:
@@ -425,21 +425,21 @@ class Decoder:
         taken of its tags only that is left out, and said.
         """
         tags, pod = self._said_of_pod(allocation, intake)
-        group = pod_tags.group(allocation.taskGroupName)
-        key = pod_tags.allocation_key(allocation.allocationKey)
+        group = values.group(allocation.taskGroupName)
+        key = values.allocation_key(allocation.allocationKey)
         if node and allocation.nodeID not in ("", node):
             raise InvalidField(
-                "nodeID", f"is {pod_tags.shown(allocation.nodeID)!r}, but it was reported with node {node!r}"
+                "nodeID", f"is {values.shown(allocation.nodeID)!r}, but it was reported with node {node!r}"
             )
         application = allocation.applicationID
-        identity = pod_tags.bounded(allocation.allocationID, "allocationID")
+        identity = values.bounded(allocation.allocationID, "allocationID")
         itself, others = pod_tags.preemption(allocation)
         return AllocationSpec(
             partition=self.partitions.find(allocation.partitionName),
-            application=ApplicationId(pod_tags.bounded(application, "applicationID")),
+            application=ApplicationId(values.bounded(application, "applicationID")),
             key=key,
             id=AllocationId(identity) if identity else allocation_id(key, 0),
-            node=NodeId(pod_tags.named(allocation.nodeID or node, "nodeID")),
+            node=NodeId(values.named(allocation.nodeID or node, "nodeID")),
             resources=self._counted.read(allocation.resourcePerAlloc, "resourcePerAlloc"),
             group=group,
             placeholder=allocation.placeholder and bool(group),
@@ -452,8 +452,8 @@ class Decoder:
             required_node=pod_tags.required_node(tags),
             allow_preempt_self=itself,
             allow_preempt_other=others,
-            created_ns=pod_tags.moment(tags, keys.TAG_CREATION_TIME, _SECOND),
-            allocated_ns=pod_tags.moment(tags, keys.TAG_ALLOCATED_AT, _MILLISECOND),
+            created_ns=values.moment_of(tags, keys.TAG_CREATION_TIME, _SECOND),
+            allocated_ns=values.moment_of(tags, keys.TAG_ALLOCATED_AT, _MILLISECOND),
             unverified=tags.get(keys.TAG_UNVERIFIED) == "true",
         )
 
@@ -472,28 +472,28 @@ class Decoder:
         }, NO_PROPERTIES
 
     def _release(self, release: si_pb2.AllocationRelease) -> AllocationReleased:
-        key = pod_tags.bounded(release.allocationKey, "allocationKey")
-        identity = pod_tags.bounded(release.allocationID, "allocationID")
+        key = values.bounded(release.allocationKey, "allocationKey")
+        identity = values.bounded(release.allocationID, "allocationID")
         if not release.applicationID and not key:
             raise InvalidField(
                 "applicationID", "is missing, and there is no allocationKey of an independent allocation"
             )
         return AllocationReleased(
             partition=self.partitions.find(release.partitionName),
-            application=ApplicationId(pod_tags.bounded(release.applicationID, "applicationID")),
+            application=ApplicationId(values.bounded(release.applicationID, "applicationID")),
             key=AllocationKey(key) if key else None,
             id=AllocationId(identity) if identity else None,
-            termination=pod_tags.termination(release.terminationType),
+            termination=values.termination(release.terminationType),
             message=release.message,
         )
 
     def _ask_release(self, release: si_pb2.AllocationAskRelease) -> AskReleased:
-        key = pod_tags.bounded(release.allocationKey, "allocationKey")
+        key = values.bounded(release.allocationKey, "allocationKey")
         return AskReleased(
             partition=self.partitions.find(release.partitionName),
-            application=pod_tags.application_id(release.applicationID),
+            application=values.application_id(release.applicationID),
             key=AllocationKey(key) if key else None,
-            termination=pod_tags.termination(release.terminationType),
+            termination=values.termination(release.terminationType),
             message=release.message,
         )
 
@@ -517,23 +517,23 @@ class Decoder:
         quota, odd = read_namespace_quota(tags, self._sums)
         spec = ApplicationSpec(
             partition=self.partitions.find(new.partitionName),
-            id=pod_tags.application_id(new.applicationID),
+            id=values.application_id(new.applicationID),
             queue=new.queueName,
-            user=pod_tags.bounded(new.ugi.user, "ugi.user") or "nobody",
-            groups=tuple(pod_tags.bounded(group, "ugi.groups") for group in new.ugi.groups),
+            user=values.bounded(new.ugi.user, "ugi.user") or "nobody",
+            groups=tuple(values.bounded(group, "ugi.groups") for group in new.ugi.groups),
             tags=tags,
             timeout_ns=values.span_ns(new.executionTimeoutMilliSeconds, "executionTimeoutMilliSeconds"),
-            wait_timeout_ns=pod_tags.moment(tags, keys.APP_TAG_GANG_WAIT_TIMEOUT, _MILLISECOND),
+            wait_timeout_ns=values.moment_of(tags, keys.APP_TAG_GANG_WAIT_TIMEOUT, _MILLISECOND),
             placeholder_ask=ask,
             style=_STYLES.get(new.gangSchedulingStyle, GangStyle.SOFT),
             gang_placement=pod_tags.gang_placement(tags),
             members=pod_tags.members(tags),
             topology=pod_tags.topology(tags),
-            created_ns=pod_tags.moment(tags, keys.APP_TAG_CREATION_TIME, _SECOND),
+            created_ns=values.moment_of(tags, keys.APP_TAG_CREATION_TIME, _SECOND),
             forced=tags.get(keys.APP_TAG_CREATE_FORCE, "").lower() == "true",
             quota=quota,
             namespace=tags.get(keys.APP_TAG_NAMESPACE, ""),
-            shown_as=pod_tags.bounded(tags.get(keys.APP_TAG_APPLICATION_ID, ""), keys.APP_TAG_APPLICATION_ID),
+            shown_as=values.bounded(tags.get(keys.APP_TAG_APPLICATION_ID, ""), keys.APP_TAG_APPLICATION_ID),
             is_renewal=tags.get(keys.APP_TAG_RENEWAL) == "true",
         )
         if ask and new.gangSchedulingStyle not in _STYLES:
@@ -542,7 +542,7 @@ class Decoder:
         return spec
 
     def _node(self, info: si_pb2.NodeInfo, intake: Intake) -> Event:
-        node = NodeId(pod_tags.named(info.nodeID, "nodeID"))
+        node = NodeId(values.named(info.nodeID, "nodeID"))
         told = _NODE_ACTIONS.get(info.action)
         if told is not None:
             name = info.attributes.get(keys.NODE_PARTITION) or self._partition_of_node.get(node)
@@ -599,7 +599,7 @@ def _identity_of(new: si_pb2.AddApplicationRequest) -> si_pb2.AddApplicationRequ
     user, groups = new.ugi.user, [group for group in new.ugi.groups if len(group) <= NAME_LIMIT]
     tags = {tag: new.tags[tag] for tag in _IDENTITY_TAGS if tag in new.tags and len(new.tags[tag]) <= NAME_LIMIT}
     try:
-        pod_tags.moment(tags, keys.APP_TAG_CREATION_TIME, _SECOND)
+        values.moment_of(tags, keys.APP_TAG_CREATION_TIME, _SECOND)
     except InvalidField:
         del tags[keys.APP_TAG_CREATION_TIME]
     return si_pb2.AddApplicationRequest(
@@ -621,7 +621,7 @@ _Item = si_pb2.AllocationAsk | si_pb2.Allocation | si_pb2.AllocationRelease | si
 
 
 def _refusal(item: _Item, unfit: InvalidField) -> Rejection:
-    return Rejection(pod_tags.shown(item.applicationID), AllocationKey(item.allocationKey[:NAME_LIMIT]), str(unfit))
+    return Rejection(values.shown(item.applicationID), AllocationKey(item.allocationKey[:NAME_LIMIT]), str(unfit))
 
 
 def _style_warning(rm: RmId, new: si_pb2.AddApplicationRequest) -> EventRecorded:

@@ -23,13 +23,10 @@ from muster_core.model.constraints import (
     matches,
 )
 from muster_core.model.ids import (
-    AllocationKey,
-    ApplicationId,
     NodeId,
     PartitionId,
     RmId,
     TaskGroup,
-    Termination,
     partition_id,
 )
 from muster_core.model.limits import MEMBERS_PER_GANG, QUANTITY, TASK_GROUPS_PER_GANG
@@ -357,12 +354,6 @@ def _member_properties(found: Object, namespace: str) -> PodProperties:
 #: Distinct amounts kept as one shared value; beyond it the memo starts again.
 _SHARED_AMOUNTS: Final = 4096
 
-_TERMINATIONS: Final[Mapping[int, Termination]] = {
-    si_pb2.STOPPED_BY_RM: Termination.STOPPED_BY_RM,
-    si_pb2.TIMEOUT: Termination.TIMEOUT,
-    si_pb2.PREEMPTED_BY_SCHEDULER: Termination.PREEMPTED_BY_SCHEDULER,
-    si_pb2.PLACEHOLDER_REPLACED: Termination.PLACEHOLDER_REPLACED,
-}
 
 #: One for all: Python makes an empty frozen set again each time.
 _NOWHERE: Final[frozenset[NodeId]] = frozenset()
@@ -372,55 +363,6 @@ _PLACEMENTS: Final[Mapping[str, GangPlacement]] = {
     keys.PLACEMENT_ATOMIC: GangPlacement.ATOMIC,
     keys.PLACEMENT_DIRECT: GangPlacement.DIRECT,
 }
-
-
-def shown(name: str) -> ApplicationId:
-    """A name as it may be repeated in an answer."""
-    return ApplicationId(name[:NAME_LIMIT])
-
-
-def bounded(name: str, label: str) -> str:
-    """A name that may be empty, but not longer than any name may be."""
-    if len(name) > NAME_LIMIT:
-        raise InvalidField(label, f"is longer than {NAME_LIMIT} characters")
-    return name
-
-
-def named(name: str, label: str) -> str:
-    """A name that has to be there."""
-    if not name:
-        raise InvalidField(label, "is missing")
-    return bounded(name, label)
-
-
-def long_name(name: str, label: str) -> str:
-    """A name of an object in a namespace: twice as long as one alone."""
-    if not name or len(name) > 2 * NAME_LIMIT:
-        raise InvalidField(label, f"is missing or longer than {2 * NAME_LIMIT} characters")
-    return name
-
-
-def application_id(name: str) -> ApplicationId:
-    """ApplicationID."""
-    return ApplicationId(named(name, "applicationID"))
-
-
-def allocation_key(name: str) -> AllocationKey:
-    """AllocationKey."""
-    return AllocationKey(named(name, "allocationKey"))
-
-
-def group(name: str) -> TaskGroup:
-    """taskGroupName; empty = of none."""
-    return TaskGroup(bounded(name, "taskGroupName"))
-
-
-def termination(number: int) -> Termination:
-    """terminationType; UNKNOWN_TERMINATION_TYPE and numbers of a later interface are refused."""
-    termination = _TERMINATIONS.get(number)
-    if termination is None:
-        raise InvalidField("terminationType", f"is not known: {number}")
-    return termination
 
 
 def constraints(tags: Mapping[str, str]) -> Constraints:
@@ -434,7 +376,7 @@ def constraints(tags: Mapping[str, str]) -> Constraints:
         return found
     if found.node_name not in ("", required):
         raise InvalidField(keys.TAG_REQUIRED_NODE, f"is {required!r}, but the pod names node {found.node_name!r}")
-    return replace(found, node_name=bounded(required, keys.TAG_REQUIRED_NODE))
+    return replace(found, node_name=values.bounded(required, keys.TAG_REQUIRED_NODE))
 
 
 def placement(tags: Mapping[str, str]) -> PlacementConstraint | None:
@@ -456,7 +398,7 @@ def placement(tags: Mapping[str, str]) -> PlacementConstraint | None:
 
 def required_node(tags: Mapping[str, str]) -> NodeId:
     """The one node that the ask may run on, or that an allocation had to; empty = any."""
-    return NodeId(bounded(tags.get(keys.TAG_REQUIRED_NODE, ""), keys.TAG_REQUIRED_NODE))
+    return NodeId(values.bounded(tags.get(keys.TAG_REQUIRED_NODE, ""), keys.TAG_REQUIRED_NODE))
 
 
 def members(tags: Mapping[str, str]) -> tuple[Member, ...]:
@@ -494,17 +436,6 @@ def nodes_to_avoid(tags: Mapping[str, str]) -> frozenset[NodeId]:
     return frozenset(NodeId(name) for name in text.split(",") if name) if text else _NOWHERE
 
 
-def moment(tags: Mapping[str, str], tag: str, unit_ns: int) -> int:
-    """The time in `tag`, in nanoseconds since the epoch; 0 = not given."""
-    text = tags.get(tag)
-    if not text:
-        return 0
-    try:
-        return values.moment_ns(text, unit_ns)
-    except InvalidField as unfit:
-        raise unfit.inside(tag) from unfit
-
-
 def tags(found: Mapping[str, str], label: str, characters: int = limits.TAG_CHARACTERS_PER_ITEM) -> dict[str, str]:
     """All tags of an item, of so many characters in all at most."""
     if len(found) > limits.TAGS_PER_ITEM:
@@ -535,7 +466,7 @@ class Partitions:
         """partitionName; in any case, but it has to be there."""
         known = self._ids.get(name) or self._ids.get(name.lower())
         if known is None:
-            raise InvalidField("partitionName", f"is not known: {shown(name)!r}" if name else "is missing")
+            raise InvalidField("partitionName", f"is not known: {values.shown(name)!r}" if name else "is missing")
         return known
 
 

@@ -23,7 +23,7 @@ from muster_core.model.storage import (
     Volume,
     VolumeHandle,
 )
-from muster_core.si import pod_tags, values
+from muster_core.si import values
 from muster_core.si.pod_tags import selector
 from muster_core.si.values import (
     NAME_LIMIT,
@@ -238,9 +238,9 @@ def read_cluster_object(
 
 def _fact(fact: ClusterObject) -> ClusterFact:
     if fact.kind == ClusterObject.NAMESPACE:
-        return NamespaceLabels(pod_tags.long_name(fact.name, "name"), None if fact.gone else dict(fact.attributes))
+        return NamespaceLabels(values.long_name(fact.name, "name"), None if fact.gone else dict(fact.attributes))
     if fact.kind not in _READERS:
         raise InvalidField("kind", f"is not known: {int(fact.kind)}")
     kind, reader = _READERS[fact.kind]
-    name = pod_tags.long_name(fact.name, "name")
+    name = values.long_name(fact.name, "name")
     return ObjectGone(kind, name) if fact.gone else read_storage_object(reader, name, fact.attributes)

@@ -1,4 +1,4 @@
-"""Values in string maps of messages: resources, constraints, durations."""
+"""Values in messages and in their string maps: names, resources, constraints, times."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ from muster_core.model.constraints import (
     Term,
     Toleration,
 )
+from muster_core.model.ids import AllocationKey, ApplicationId, TaskGroup, Termination
 from muster_core.model.resources import Resources
 from muster_core.model.specs import Topology
+from muster_si import si_pb2
 
 
 class InvalidField(Exception):
@@ -343,3 +345,71 @@ def _target(found: Object) -> Target:
     if bool(values) != (operator in (TargetOperator.IN, TargetOperator.NOT_IN)):
         raise InvalidField("targetValues", f"do not go with {operator.value}")
     return Target(key, operator, tuple(values))
+
+
+_TERMINATIONS: Final[Mapping[int, Termination]] = {
+    si_pb2.STOPPED_BY_RM: Termination.STOPPED_BY_RM,
+    si_pb2.TIMEOUT: Termination.TIMEOUT,
+    si_pb2.PREEMPTED_BY_SCHEDULER: Termination.PREEMPTED_BY_SCHEDULER,
+    si_pb2.PLACEHOLDER_REPLACED: Termination.PLACEHOLDER_REPLACED,
+}
+
+
+def shown(name: str) -> ApplicationId:
+    """A name as it may be repeated in an answer."""
+    return ApplicationId(name[:NAME_LIMIT])
+
+
+def bounded(name: str, label: str) -> str:
+    """A name that may be empty, but not longer than any name may be."""
+    if len(name) > NAME_LIMIT:
+        raise InvalidField(label, f"is longer than {NAME_LIMIT} characters")
+    return name
+
+
+def named(name: str, label: str) -> str:
+    """A name that has to be there."""
+    if not name:
+        raise InvalidField(label, "is missing")
+    return bounded(name, label)
+
+
+def long_name(name: str, label: str) -> str:
+    """A name of an object in a namespace: twice as long as one alone."""
+    if not name or len(name) > 2 * NAME_LIMIT:
+        raise InvalidField(label, f"is missing or longer than {2 * NAME_LIMIT} characters")
+    return name
+
+
+def application_id(name: str) -> ApplicationId:
+    """ApplicationID."""
+    return ApplicationId(named(name, "applicationID"))
+
+
+def allocation_key(name: str) -> AllocationKey:
+    """AllocationKey."""
+    return AllocationKey(named(name, "allocationKey"))
+
+
+def group(name: str) -> TaskGroup:
+    """taskGroupName; empty = of none."""
+    return TaskGroup(bounded(name, "taskGroupName"))
+
+
+def termination(number: int) -> Termination:
+    """terminationType; UNKNOWN_TERMINATION_TYPE and numbers of a later interface are refused."""
+    termination = _TERMINATIONS.get(number)
+    if termination is None:
+        raise InvalidField("terminationType", f"is not known: {number}")
+    return termination
+
+
+def moment_of(tags: Mapping[str, str], tag: str, unit_ns: int) -> int:
+    """The time in `tag`, in nanoseconds since the epoch; 0 = not given."""
+    text = tags.get(tag)
+    if not text:
+        return 0
+    try:
+        return moment_ns(text, unit_ns)
+    except InvalidField as unfit:
+        raise unfit.inside(tag) from unfit

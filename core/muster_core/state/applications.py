@@ -247,6 +247,10 @@ class Application:  # long: every write to an application goes through here
         """Whether its real asks are held back until its gang has its places (seed 000)."""
         return self.spec.is_gang and not self.gang.over
 
+    def has_placeholder(self, kind: AskClass) -> bool:
+        """Whether requests of this class wait for a placeholder instead of free resources."""
+        return not kind.placeholder and not kind.as_usual and kind.group in self.gang.live
+
     def add_ask(self, ask: Ask) -> None:
         """Take in an ask that waits."""
         spec = ask.spec

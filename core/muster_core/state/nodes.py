@@ -69,6 +69,10 @@ class WakeUpNodes:
         self.claims[claim] = None
         self._noted += 1
 
+    def is_any(self, epoch: int) -> bool:
+        """Whether the table's epoch grew since nodes were last taken, or there is something that was not read."""
+        return epoch != self._noted or bool(self._nodes or self.claims or self.inter_pod)
+
     def take(self, epoch: int) -> list[NodeId] | None:
         """Those that gained until this epoch, gone ones too; None = the epoch grew for more than them."""
         nodes = list(self._nodes)

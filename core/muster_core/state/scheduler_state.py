@@ -282,6 +282,11 @@ class SchedulerState:
     #: How often in a row the handler of a timer raised.
     failed_timers: dict[Timer, int] = field(default_factory=dict)
 
+    @property
+    def is_any_closing(self) -> bool:
+        """Whether a partition is no longer configured."""
+        return any(partition.is_closing for partition in self.partitions.values())
+
     def ignore(self, kind: str) -> None:
         """Count something that was received and left without effect."""
         self.ignored[kind] = self.ignored.get(kind, 0) + 1

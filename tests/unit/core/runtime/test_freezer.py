@@ -9,7 +9,7 @@ import pytest
 from muster_core.model.effects import AllocationResponse, NewAllocation
 from muster_core.model.ids import AllocationId, NodeId
 from muster_core.model.records import EventRecorded, Notice
-from muster_core.runtime.supervision import GarbageCollectorFreezer, size
+from muster_core.runtime.loop import GarbageCollectorFreezer, size
 from tests.unit.builders import RM, an_ask
 
 

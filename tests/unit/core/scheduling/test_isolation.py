@@ -22,7 +22,8 @@ from muster_core.model.ids import ApplicationId, Termination, partition_id
 from muster_core.model.limits import FAILURE_BACKOFF_MOST_NS
 from muster_core.model.specs import GangStyle, Topology
 from muster_core.placement import pods
-from muster_core.scheduling import applications, commit, ledger, lifecycle, preemption, selectors
+from muster_core.scheduling import applications, commit, ledger, lifecycle
+from muster_core.scheduling import cycle as cycle_module
 from muster_core.scheduling.cycle import QueueAttempt, cycle
 from muster_core.scheduling.step import step
 from muster_core.state.applications import Application
@@ -108,7 +109,7 @@ def test_a_gang_whose_plan_raises_does_not_hold_back_those_behind_it() -> None:
 
 def test_changes_committed_before_a_partition_fails_are_still_reported() -> None:
     scene = two_applications()
-    with fault(preemption, "watch_shrunk", lambda *_: True):
+    with fault(cycle_module, "_watch", lambda *_: True):
         said = scene.ask(an_ask("x", app="next"))
         assert set(placed(said)) == {"x"}
         assert scene.failures == (f"partition {PARTITION}",)
@@ -158,7 +159,7 @@ def test_an_event_that_raises_halfway_has_reported_its_changes() -> None:
     assert {one.spec.key for one in scene.app("next").allocations.values()} == {"y"}
 
 
-@pytest.mark.parametrize("owner, name", [(selectors, "read"), (lifecycle, "accept"), (applications, "class_like")])
+@pytest.mark.parametrize("owner, name", [(applications, "_refusal"), (lifecycle, "accept"), (applications, "class_like")])
 def test_a_request_that_raises_is_rejected_with_the_error(owner: ModuleType, name: str) -> None:
     scene = TolerantScene(a_configuration(a_queue("a")), nodes=1)
     scene.tell(ApplicationAdded(an_application("app", queue="root.a")))

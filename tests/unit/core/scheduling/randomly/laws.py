@@ -11,7 +11,6 @@ from muster_core.model.config import ApplicationOrder
 from muster_core.model.resources import Limit
 from muster_core.model.states import ApplicationState, ManagerState
 from muster_core.placement import node_reservations, node_search, pods, replacement
-from muster_core.placement.replacement import has_placeholder
 from muster_core.placement.snapshot import AllocationPlan, Snapshot, shape_of
 from muster_core.queues import quota
 from muster_core.scheduling import requeue
@@ -38,7 +37,7 @@ def every_no_is_a_no(partition: Partition) -> None:
             continue
         room = quota.room(partition, app)
         for kind in app.waiting:
-            if kind.placeholder or has_placeholder(app, kind) or not room.count(kind.resources, 1):
+            if kind.placeholder or app.has_placeholder(kind) or not room.count(kind.resources, 1):
                 continue
             spots = node_search.place(Snapshot(partition.nodes), shape_of(kind), 1, partition.config.node_sort)
             assert spots == [], f"{app.id} could have been placed on {spots}"
