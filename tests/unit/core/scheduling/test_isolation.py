@@ -159,7 +159,10 @@ def test_an_event_that_raises_halfway_has_reported_its_changes() -> None:
     assert {one.spec.key for one in scene.app("next").allocations.values()} == {"y"}
 
 
-@pytest.mark.parametrize("owner, name", [(applications, "_refusal"), (lifecycle, "accept"), (applications, "class_like")])
+STEPS = [(applications, "_refusal"), (lifecycle, "accept"), (applications, "class_like")]
+
+
+@pytest.mark.parametrize("owner, name", STEPS)
 def test_a_request_that_raises_is_rejected_with_the_error(owner: ModuleType, name: str) -> None:
     scene = TolerantScene(a_configuration(a_queue("a")), nodes=1)
     scene.tell(ApplicationAdded(an_application("app", queue="root.a")))
