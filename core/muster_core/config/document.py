@@ -1,4 +1,4 @@
-"""YAML text as plain data, findings in it, and quantities."""
+"""Reads YAML as plain data with the line of each path, collects findings, and parses quantities."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import yaml
 from muster_core.model.errors import ConfigurationError, shown
 from muster_si.keys import CPU
 
-#: Of each kind. More are not told: who sees these will look again.
+#: Errors, and warnings, that are reported. The user will validate again after correcting these.
 MOST: Final = 100
 _LONGEST: Final = 500
 
 
 class Findings:
-    """Collects both, in the order of the file."""
+    """Collects errors and warnings in the order of the file."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -26,56 +26,54 @@ class Findings:
         self._errors: list[ConfigurationError] = []
 
     def odd(self, path: str, what: str) -> None:
-        """What stands at `path` has an effect that its writer may not expect, or none."""
+        """Adds a warning: the value at `path` has no effect, or one that the user may not expect."""
         self._count += 1
         if self._count <= MOST:
             self._lines.append(shown(f"{path}: {what}", _LONGEST))
 
     def wrong(self, error: ConfigurationError) -> None:
-        """The configuration is refused; the reading continues for what else there is to tell."""
+        """Adds an error: the configuration is rejected. Parsing continues, to find further errors."""
         if len(self._errors) < MOST:
             self._errors.append(error)
 
     @contextmanager
     def collecting(self) -> Iterator[None]:
-        """What is wrong in the block ends the block and is kept."""
+        """Adds a ConfigurationError raised in the block to the errors. The block ends."""
         try:
             yield
         except ConfigurationError as error:
             self.wrong(error)
 
     def lines(self) -> tuple[str, ...]:
-        """What its writer should know."""
+        """Returns the warnings."""
         more = self._count - len(self._lines)
         return (*self._lines, f"and {more} more") if more else tuple(self._lines)
 
     def errors(self) -> tuple[ConfigurationError, ...]:
-        """What is wrong; nothing = the configuration may be put in force."""
+        """Returns the errors; empty = the configuration is valid."""
         return tuple(self._errors)
 
 
 Data = dict[str, "Data"] | list["Data"] | str | None
 
-#: Four times what a ConfigMap can hold, since it may hold it compressed.
+#: Four times the limit of a ConfigMap, because it may contain compressed data.
 MOST_CHARACTERS: Final = 4 * 1024 * 1024
 MOST_DEPTH: Final = 100
 
-#: Of the document with every alias written out.
+#: Nodes of the document with all aliases expanded.
 MOST_NODES: Final = 500_000
 
-#: Of all paths together: a long key under many aliases is a small text and gigabytes of paths.
+#: Total length of all paths. Without this limit, a long key and many aliases would expand to gigabytes of paths.
 _MOST_PATHS: Final = 64 * 1024 * 1024
 _MERGE: Final = "<<"
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 
-#: The path of what is the matter with all of it.
+#: Path of findings about the complete file.
 TOP: Final = "the file"
 
 
 def read(text: str, lines: dict[str, int] | None = None) -> Data:
-    """The data in the text; None for an empty one. `lines` is given the line of each path, as far as one gets.
-    Raises ConfigurationError.
-    """
+    """Parses the text; None for an empty one. Fills `lines` with the line of each path. Raises ConfigurationError."""
     if len(text) > MOST_CHARACTERS:
         raise ConfigurationError(
             TOP, f"{len(text)} characters", "is too long", f"keep it below {MOST_CHARACTERS} characters"
@@ -92,21 +90,21 @@ def read(text: str, lines: dict[str, int] | None = None) -> Data:
 
 
 def below(path: str, key: str | int) -> str:
-    """The path of what is under `key`: `a.b` or `a[0]`."""
+    """Returns the path of `key` below `path`: `a.b` or `a[0]`."""
     if isinstance(key, int):
         return f"{path}[{key}]"
     return f"{path}.{key}" if path else key
 
 
 def line_of(path: str, lines: Mapping[str, int]) -> int:
-    """The line of a path, or of the nearest thing above it that is in the text; 0 where there is none."""
+    """Returns the line of the path, or of its nearest ancestor in the text; 0 if there is none."""
     while path and path not in lines:
         path = path[: max(path.rfind("."), path.rfind("["), 0)]
     return lines.get(path, 0)
 
 
 def _check_depth(text: str) -> None:
-    """Count nesting on the stream of events, before anything recursive sees the document."""
+    """Checks the nesting depth on the event stream, before any recursive function reads the document."""
     depth = 0
     for event in yaml.parse(text, Loader=yaml.CBaseLoader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -133,7 +131,7 @@ def _scalar(node: yaml.Node) -> str | None:
 
 
 class _Builder:
-    """Turns nodes into data, keeps their lines and counts them, aliases written out."""
+    """Converts YAML nodes to data, records their lines and counts them with all aliases expanded."""
 
     def __init__(self, lines: dict[str, int]) -> None:
         self._lines = lines
@@ -142,7 +140,7 @@ class _Builder:
         self._paths = 0
 
     def build(self, node: yaml.Node, path: str) -> Data:
-        """The data of a node at `path`."""
+        """Returns the data of the node at `path`."""
         self._nodes += 1
         if self._nodes > MOST_NODES or self._depth > MOST_DEPTH:
             raise _too_large()
@@ -201,7 +199,7 @@ def _line(node: yaml.Node) -> int:
 
 
 def _merged(node: yaml.Node, path: str) -> list[yaml.Node]:
-    """The mappings that `<<` brings in."""
+    """Returns the mappings that a merge key (`<<`) includes."""
     nodes = list(node.value) if isinstance(node, yaml.SequenceNode) else [node]
     for other in nodes:
         if not isinstance(other, yaml.MappingNode):
@@ -221,12 +219,12 @@ _FACTORS = (
 _MILLI = "m"
 _LARGEST = 2**63 - 1
 
-# Longer than any int64: the digits are not even looked at.
+# More digits than any int64; the number is not converted.
 _MOST_DIGITS = 24
 
 
 def quantity(resource: str, text: str, path: str) -> int:
-    """The amount that `text` says of `resource`, in the model's unit. Raises ConfigurationError."""
+    """Returns the amount of the resource in the unit of the model. Raises ConfigurationError."""
     match = _FORM.fullmatch(text)
     if match is None:
         raise ConfigurationError(path, text, "is not a quantity", _fix(resource))
@@ -243,12 +241,12 @@ def quantity(resource: str, text: str, path: str) -> int:
 
 
 def amounts(texts: Mapping[str, str] | None, path: str) -> dict[str, int]:
-    """Resource by resource; nothing for None. Raises ConfigurationError."""
+    """Returns the amounts by resource; None = no resources. Raises ConfigurationError."""
     return {name: quantity(name, text, below(path, name)) for name, text in (texts or {}).items()}
 
 
 def as_written(resource: str, amount: int) -> str:
-    """An amount of the model as queues.yaml would say it."""
+    """Formats an amount of the model as in queues.yaml."""
     return f"{amount}m" if resource == CPU else str(amount)
 
 

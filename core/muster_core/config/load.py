@@ -1,4 +1,8 @@
-"""Loads and validates a configuration."""
+"""Loads and validates a configuration: queues.yaml and the settings of the core.
+
+`load` is called when a resource manager registers or updates its configuration, `validate` by the REST API and the
+admission webhook.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +29,9 @@ _ORDERS: Final = {"": NodeOrder.FAIR} | {order.value: order for order in NodeOrd
 
 
 def partitions(form: FileForm, notes: Findings, extra: Mapping[str, str]) -> tuple[PartitionConfig, ...]:
-    """All partitions of the file; `extra`: the other keys, of which some allow what is refused without them.
-    What is wrong is noted.
+    """Returns all partitions of the file. Errors are added to `notes`.
+
+    `extra`: the other keys of the ConfigMaps. Some of them allow values that are rejected by default.
     """
     if not form.partitions:
         notes.wrong(
@@ -51,7 +56,7 @@ def partitions(form: FileForm, notes: Findings, extra: Mapping[str, str]) -> tup
 def _partition(form: PartitionForm, path: str, notes: Findings, extra: Mapping[str, str]) -> PartitionConfig:
     flags = form.preemption
     tree = root(form.queues, form.limits, path, notes)
-    # Rules are held against the tree; a queue that is missing there for an error of its own is no error of theirs.
+    # Rules refer to queues, so they are checked only if the queues have no errors.
     forms = () if notes.errors() else form.placementrules
     return PartitionConfig(
         name=form.name.lower() or DEFAULT_PARTITION,
@@ -96,12 +101,12 @@ def _node_sort(form: NodeSortForm, path: str, extra: Mapping[str, str]) -> NodeS
             f"write {NodeOrder.FAIR} or {NodeOrder.BINPACKING}",
         )
     if not form.resourceweights:
-        # Who writes an order gets that one; who writes none gets kube-scheduler's default (ADR 0017).
+        # Without a configured order, balanced allocation counts as in kube-scheduler (docs/internals/adr, ADR 17).
         return NodeSort(order, balanced=not form.type)
     return NodeSort(order, tuple(sorted(form.resourceweights.items())))
 
 
-#: In force where the resource manager sends none (contract 2): a queue per namespace, made when it is needed.
+#: Used if the resource manager sends no queues.yaml, as in YuniKorn: one queue per namespace, created on demand.
 DEFAULT_TEXT: Final = """\
 partitions:
   - name: default
@@ -114,26 +119,26 @@ partitions:
         submitacl: '*'
 """
 
-#: What the text is called where its name is not known.
+#: File name in messages if no other name is known.
 FILE: Final = "queues.yaml"
 _CHECKSUM_LINE: Final = re.compile(r"^checksum:.*\n?", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A configuration that may be put in force, and what its writer should know."""
+    """A valid configuration with its warnings."""
 
     configuration: Configuration
     warnings: tuple[str, ...]
     settings: CoreSettings
-    #: The text is empty or missing: `DEFAULT_TEXT` was read instead of it.
+    #: The text is empty or missing, so `DEFAULT_TEXT` was used.
     is_default: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What is in a text and the settings: `loaded` if nothing is wrong with them. `node_reserved` is the checksum that
-    the text says of itself, empty where it says none.
+    """Result of the validation. `loaded`: None if there are errors. `node_reserved`: the checksum in the text, or
+    empty.
     """
 
     loaded: Loaded | None
@@ -143,7 +148,7 @@ class Examined:
 
 
 def load(text: str, extra: Mapping[str, str], file: str = FILE) -> Loaded:
-    """Read queues.yaml and the settings. Raises ConfigurationError for the first thing that is wrong."""
+    """Loads queues.yaml and the settings. Raises ConfigurationError for the first error."""
     examined = examine(text, extra, file)
     if examined.loaded is None:
         raise examined.errors[0]
@@ -151,7 +156,7 @@ def load(text: str, extra: Mapping[str, str], file: str = FILE) -> Loaded:
 
 
 def examine(text: str, extra: Mapping[str, str], file: str = FILE) -> Examined:
-    """The same with everything that is wrong. Raises nothing."""
+    """Like `load`, but returns all errors and raises nothing."""
     of_file, of_settings = Findings(), Findings()
     form: FileForm | None = None
     found: tuple[PartitionConfig, ...] = ()
@@ -178,7 +183,7 @@ def examine(text: str, extra: Mapping[str, str], file: str = FILE) -> Examined:
 
 
 def checksum(text: str) -> str:
-    """SHA-256 of the text without its own checksum, in upper case hexadecimal (contract 2)."""
+    """Returns the SHA-256 of the text without its checksum line, in upper-case hexadecimal, as YuniKorn computes it."""
     return sha256(_CHECKSUM_LINE.sub("", text).encode(errors="replace")).hexdigest().upper()
 
 
@@ -187,9 +192,9 @@ _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class ValidationResult:
-    """`findings` are the errors, `warnings` what is accepted with a word; each is one line.
+    """Errors (`findings`) and warnings, one line each.
 
-    `checksum_match`: whether the checksum that the text says of itself is right; None where it says none.
+    `checksum_match`: whether the checksum in the text is correct; None = the text has none.
     """
 
     findings: tuple[str, ...]
@@ -199,17 +204,17 @@ class ValidationResult:
 
     @property
     def allowed(self) -> bool:
-        """Whether it may be put in force."""
+        """Whether the configuration is valid."""
         return not self.findings
 
     @property
     def reason(self) -> str:
-        """Why not; empty = it may."""
+        """The first error; empty = none."""
         return "; ".join(self.findings[:1])
 
 
 def validate(text: str, extra: Mapping[str, str] = _NONE, file: str = FILE) -> ValidationResult:
-    """Judge the text of a queues.yaml, and settings if there are any. Raises nothing."""
+    """Validates the text of a queues.yaml, and settings if given. Raises nothing."""
     examined = examine(text, extra, file)
     actual = checksum(text)
     return ValidationResult(

@@ -1,4 +1,4 @@
-"""The queue tree of a configuration: names, access lists, properties, templates."""
+"""Validates the queue tree: names, access lists, properties and templates."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _GROUP: Final = re.compile(r"[a-zA-Z0-9_-]+")
 
 
 def access(text: str, path: str, notes: Findings) -> AccessList:
-    """Who may; nobody for an empty list. Raises ConfigurationError."""
+    """Parses an access list; an empty list allows no user. Raises ConfigurationError."""
     fields = text.split()
     if len(fields) > _MOST_FIELDS:
         raise ConfigurationError(
@@ -79,7 +79,7 @@ _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,20}")
 _ORDERS: Final = {
     "fifo": ApplicationOrder.FIFO,
     "fair": ApplicationOrder.FAIR,
-    "stateaware": ApplicationOrder.FIFO,  # its meaning since 1.6
+    "stateaware": ApplicationOrder.FIFO,  # as in YuniKorn since version 1.6
 }
 
 
@@ -106,7 +106,7 @@ def _span(least: int) -> Callable[[str], object]:
     return read
 
 
-#: Per property: the field of QueuePolicies, how it is read, and what it should have been.
+#: Per property: the field of QueuePolicies, its parser, and the end of the warning about an invalid value.
 _READERS: Final[Mapping[str, tuple[str, Callable[[str], object], str]]] = {
     _SORT: ("order", _one_of(_ORDERS), "neither fifo nor fair"),
     "application.sort.priority": (
@@ -129,7 +129,7 @@ _READERS: Final[Mapping[str, tuple[str, Callable[[str], object], str]]] = {
 
 
 def inherited(properties: Mapping[str, str]) -> dict[str, str]:
-    """What a configured child has of its parent's properties."""
+    """Returns the properties that a configured child inherits from its parent."""
     return {
         key: value
         for key, value in properties.items()
@@ -138,7 +138,7 @@ def inherited(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def policies(properties: Mapping[str, str]) -> QueuePolicies:
-    """What effective properties mean; the default for what means nothing."""
+    """Converts effective properties. Invalid values are replaced by the default."""
     known: dict[str, Any] = {}
     for key, text in properties.items():
         if key in _READERS and (value := _value(key, text)) is not None:
@@ -147,7 +147,7 @@ def policies(properties: Mapping[str, str]) -> QueuePolicies:
 
 
 def of_root(effective: QueuePolicies) -> QueuePolicies:
-    """The same without what has no effect on root: there is nobody beside it to be put before or kept from."""
+    """Removes policies that have no effect on root, because root has no siblings."""
     return replace(
         effective,
         priority=DEFAULT_POLICIES.priority,
@@ -158,12 +158,12 @@ def of_root(effective: QueuePolicies) -> QueuePolicies:
 
 
 def on_demand(effective: QueuePolicies) -> QueuePolicies:
-    """The same for a queue that is made on demand: its maximum is never lowered by a configuration (contract 10.3)."""
+    """Removes policies that have no effect on a dynamic queue: a configuration never lowers its maximum."""
     return replace(effective, quota_preemption_delay_ns=DEFAULT_POLICIES.quota_preemption_delay_ns)
 
 
 def check(properties: Mapping[str, str], path: str, notes: Findings) -> None:
-    """Say which of a queue's own properties are not known or mean nothing."""
+    """Adds warnings about unknown properties and invalid values."""
     for key, text in properties.items():
         if key not in _READERS:
             notes.odd(below(path, key), "is not a known property and has no effect")
@@ -172,20 +172,20 @@ def check(properties: Mapping[str, str], path: str, notes: Findings) -> None:
 
 
 def check_root(properties: Mapping[str, str], path: str, notes: Findings) -> None:
-    """Say which properties do nothing on root itself."""
+    """Adds warnings about properties that have no effect on root."""
     for key in (_PRIORITY, _OFFSET, _PREEMPTION, _QUOTA_DELAY):
         if key in properties:
             notes.odd(below(path, key), "has no effect on root itself")
 
 
 def check_on_demand(properties: Mapping[str, str], path: str, notes: Findings) -> None:
-    """Say which properties do nothing in a template."""
+    """Adds warnings about properties that have no effect in a template."""
     if _QUOTA_DELAY in properties:
         notes.odd(below(path, _QUOTA_DELAY), "has no effect on queues that are made on demand")
 
 
 def _value(key: str, text: str) -> object:
-    """What the text of a known property means, None where it means nothing."""
+    """Returns the value of a known property; None = invalid."""
     try:
         return _READERS[key][1](text.strip())
     except (KeyError, ValueError, ConfigurationError):
@@ -193,7 +193,7 @@ def _value(key: str, text: str) -> object:
 
 
 def template(form: TemplateForm, path: str, notes: Findings) -> ChildTemplate | None:
-    """The template, None where it says nothing: then the one above holds. Raises ConfigurationError."""
+    """Returns the template; None = it is empty, so the inherited one applies. Raises ConfigurationError."""
     most = Limit(amounts(form.resources.max, below(path, "resources.max")))
     guaranteed = Resources(amounts(form.resources.guaranteed, below(path, "resources.guaranteed")))
     if not (most or guaranteed or form.maxapplications or form.properties):
@@ -220,13 +220,13 @@ def template(form: TemplateForm, path: str, notes: Findings) -> ChildTemplate | 
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_:#/@-]{1,64}")
 
-#: Where applications go that are recovered and have no other place (contract 2.10).
+#: Queue for recovered applications that no rule places.
 _RECOVERY: Final = "@recovery@"
 
 
 @dataclass(frozen=True, slots=True)
 class ParentQueue:
-    """What a queue has from those above it; root has nobody above."""
+    """What a queue inherits from its ancestors."""
 
     is_root: bool = False
     bound: LimitBound = UNBOUND
@@ -236,8 +236,9 @@ class ParentQueue:
 
 
 def root(forms: Sequence[QueueForm], limit_forms: Sequence[LimitForm], path: str, notes: Findings) -> QueueConfig:
-    """The tree of a partition at `path`; `root` is put on top where the file leaves it out, and the partition's
-    limits are those of root. Raises ConfigurationError.
+    """Returns the queue tree of the partition at `path`. Raises ConfigurationError.
+
+    Adds `root` if the file omits it. The limits of the partition are those of root.
     """
     spot = below(path, "queues")
     if len(forms) != 1 or forms[0].name.lower() != ROOT:
@@ -271,7 +272,7 @@ def _check_root(form: QueueForm, limit_forms: Sequence[LimitForm], path: str, sp
 
 
 def queue_name(name: str, path: str) -> str:
-    """The name in lower case. Raises ConfigurationError for one that no queue may have."""
+    """Returns the name in lower case. Raises ConfigurationError for an invalid name."""
     if not _NAME.fullmatch(name):
         raise ConfigurationError(
             path, name, "is not a queue name", "use 1 to 64 letters, digits and _ : # / @ -, without dots"

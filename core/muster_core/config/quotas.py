@@ -1,4 +1,4 @@
-"""Quotas, guarantees and limits of queues."""
+"""Validates quotas, guarantees and limits of queues."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from muster_core.model.errors import ConfigurationError
 from muster_core.model.resources import NOTHING, UNLIMITED, Limit, Resources
 from muster_si.keys import CPU
 
-#: Kubernetes' name for what queues.yaml calls vcore.
+#: Kubernetes name of the resource that queues.yaml calls vcore.
 _MISTAKEN = "cpu"
 
 
 def resources(form: QueueForm, path: str, above: Limit, notes: Findings) -> tuple[Limit, Resources]:
-    """Maximum and guarantee of a queue below one that may use `above`. Raises ConfigurationError."""
+    """Returns maximum and guarantee of a queue whose ancestors allow `above`. Raises ConfigurationError."""
     spot = below(path, "resources")
     own_max = Limit(amounts(form.resources.max, below(spot, "max")))
     guaranteed = Resources(amounts(form.resources.guaranteed, below(spot, "guaranteed")))
@@ -46,8 +46,9 @@ def resources(form: QueueForm, path: str, above: Limit, notes: Findings) -> tupl
 
 
 def applications(form: QueueForm, path: str, above: int, notes: Findings) -> int:
-    """How many applications may run; 0 = unlimited, as YuniKorn reads it too although its documentation
-    forbids to write it. Raises ConfigurationError.
+    """Returns how many applications may run; 0 = unlimited. Raises ConfigurationError.
+
+    YuniKorn also accepts 0, although its documentation forbids it.
     """
     spot, most = below(path, "maxapplications"), form.maxapplications
     if above and not most:
@@ -62,7 +63,7 @@ def applications(form: QueueForm, path: str, above: int, notes: Findings) -> int
 
 
 def check_children(children: Sequence[QueueConfig], guaranteed: Resources, most: Limit, path: str) -> None:
-    """What all children guarantee has to be there. Raises ConfigurationError."""
+    """Checks that the guarantees of all children fit into the parent. Raises ConfigurationError."""
     total = NOTHING
     for child in children:
         total += _promised(child)
@@ -78,7 +79,7 @@ def check_children(children: Sequence[QueueConfig], guaranteed: Resources, most:
 
 
 def _promised(queue: QueueConfig) -> Resources:
-    """What the queue guarantees: its own word, or its children's where theirs is more."""
+    """Returns the guarantee of the queue, or the sum of its children's guarantees if that is larger, per resource."""
     total = NOTHING
     for child in queue.children:
         total += _promised(child)
@@ -92,13 +93,13 @@ _GROUP: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9:_.-]*")
 
 @dataclass(frozen=True, slots=True)
 class LimitBound:
-    """The most that may be limited to; `max_applications` 0 = unlimited."""
+    """Upper bound of a limit; `max_applications` 0 = unlimited."""
 
     max: Limit = UNLIMITED
     max_applications: int = 0
 
     def narrowed(self, other: LimitBound) -> LimitBound:
-        """The tighter of the two in everything."""
+        """The smaller of both bounds for every resource and for applications."""
         counts = [count for count in (self.max_applications, other.max_applications) if count]
         return LimitBound(self.max.narrowed(other.max), min(counts, default=0))
 
@@ -108,26 +109,28 @@ UNBOUND: Final = LimitBound()
 
 @dataclass(frozen=True, slots=True)
 class Ceilings:
-    """What the limits of the queues above leave to each user and group by name."""
+    """The limits of the ancestors by user and group."""
 
     users: Mapping[str, LimitBound] = field(default_factory=lambda: MappingProxyType({}))
     groups: Mapping[str, LimitBound] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def is_user(name: str) -> bool:
-    """Whether a user can have that name."""
+    """Whether this is a valid user name."""
     return _USER.fullmatch(name) is not None
 
 
 def is_group(name: str) -> bool:
-    """Whether a group can have that name."""
+    """Whether this is a valid group name."""
     return _GROUP.fullmatch(name) is not None
 
 
 def limits(
     forms: Sequence[LimitForm], path: str, queue: LimitBound, above: Ceilings, notes: Findings
 ) -> tuple[tuple[QuotaLimit, ...], Ceilings]:
-    """The limits of a queue that may use `queue`, and what they leave to those below. What is wrong is noted."""
+    """Returns the limits of a queue whose quota is `queue`, and the ceilings for its children. Errors are added to
+    `notes`.
+    """
     users = _Names("users", _USER, above.users)
     groups = _Names("groups", _GROUP, above.groups)
     found = []
@@ -182,7 +185,7 @@ def _check_within(form: LimitForm, wanted: LimitBound, most: LimitBound, whose: 
 
 
 class _Names:
-    """The users, or the groups, of all limits of one queue."""
+    """Names of users or groups in all limits of one queue."""
 
     def __init__(self, key: str, form: re.Pattern[str], above: Mapping[str, LimitBound]) -> None:
         self._key = key
@@ -191,7 +194,7 @@ class _Names:
         self._seen: dict[str, LimitBound] = {}
 
     def add(self, form: LimitForm, names: Sequence[str], path: str) -> None:
-        """Check the next entry's names against the rules and all before them."""
+        """Checks the names of the next limit against the syntax and all previous names."""
         bound = LimitBound(Limit(amounts(form.maxresources, path)), form.maxapplications)
         for index, name in enumerate(names):
             self._check(name, names, below(below(path, self._key), index))
@@ -200,7 +203,7 @@ class _Names:
             self._seen[name] = bound.narrowed(above)
 
     def ceilings(self) -> Mapping[str, LimitBound]:
-        """What the queue's limits and those above it leave to those below."""
+        """Returns the ceilings for the children of the queue."""
         return {**self._above, **self._seen}
 
     def _check(self, name: str, names: Sequence[str], spot: str) -> None:

@@ -1,7 +1,7 @@
-"""Placement rules of a configuration.
+"""Validates placement rules.
 
-Differs: a filter whose entries are all left out is refused; in YuniKorn it
-matches nobody without a word.
+Differs: a filter whose entries are all invalid is rejected. In YuniKorn such a filter matches no user, without a
+warning.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SPECIAL: Final = frozenset("^$*+?()[{}|")
 
 
 def rule_filter(form: FilterForm, path: str, notes: Findings) -> RuleFilter:
-    """Whom the rule is for. Raises ConfigurationError."""
+    """Returns the filter of a rule. Raises ConfigurationError."""
     allow = _TYPES.get(form.type.lower())
     if allow is None:
         raise ConfigurationError(below(path, "type"), form.type, "is not a type of filter", "write allow or deny")
@@ -34,7 +34,7 @@ def rule_filter(form: FilterForm, path: str, notes: Findings) -> RuleFilter:
 def _entries(
     entries: Sequence[str], is_name: Callable[[str], bool], kind: str, path: str, notes: Findings
 ) -> tuple[frozenset[str], str]:
-    """The names, and the expression."""
+    """Returns the names and the regular expression."""
     if len(entries) == 1:
         return _only(entries[0], is_name, kind, below(path, 0))
     names = set()
@@ -67,7 +67,7 @@ _QUALIFIED: Final = f"{ROOT}."
 
 
 def rules(forms: Sequence[RuleForm], path: str, root: QueueConfig, notes: Findings) -> tuple[PlacementRule, ...]:
-    """The rules in their order. What is wrong is noted."""
+    """Returns the rules in their order. Errors are added to `notes`."""
     found = []
     for index, form in enumerate(forms):
         spot = below(path, index)
@@ -105,7 +105,7 @@ def _value(name: str, value: str, path: str) -> str:
 
 
 def _check_fixed_part(rule: PlacementRule, path: str, root: QueueConfig) -> None:
-    """The fixed beginning of a chain must be places in the tree, or ones that may be made."""
+    """Checks that the leading fixed rules of a chain name existing queues, or queues that may be created."""
     place: str = ROOT
     for step in _innermost_first(rule):
         if step.name != _FIXED:

@@ -1,4 +1,4 @@
-"""The schema of queues.yaml."""
+"""Schema of queues.yaml."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _count(value: object) -> object:
 
 
 def _texts(value: object) -> object:
-    """A property without a value is one with an empty value."""
+    """Converts a property without a value to an empty value."""
     return {key: "" if text is None else text for key, text in value.items()} if isinstance(value, dict) else value
 
 
@@ -69,7 +69,7 @@ class Form(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
-    #: What to say where something else than a mapping stands.
+    #: Remedy in the error if the value is not a mapping.
     instead: ClassVar[str] = "write a mapping"
 
     @model_validator(mode="before")
@@ -97,7 +97,7 @@ class ResourcesForm(Form):
 
 
 class LimitForm(Form):
-    """One entry of `limits` (contract 2.7)."""
+    """One entry of `limits`."""
 
     limit: Annotated[str, Meaning("a remark")] = ""
     users: Annotated[list[str], Meaning('whom it bounds; `"*"`: each user that no entry names')] = []
@@ -107,7 +107,7 @@ class LimitForm(Form):
 
 
 class TemplateForm(Form):
-    """`childtemplate` (contract 2.6)."""
+    """`childtemplate` of a queue."""
 
     maxapplications: Annotated[Count, Meaning("as of a queue", "unlimited")] = 0
     properties: Annotated[Properties, Meaning("as of a queue")] = {}
@@ -115,7 +115,7 @@ class TemplateForm(Form):
 
 
 class QueueForm(Form):
-    """One queue (contract 2.3)."""
+    """One queue."""
 
     name: Annotated[str, Meaning("1 to 64 letters, digits and `_ : # / @ -`; case does not count; no dots")]
     parent: Annotated[
@@ -150,7 +150,7 @@ class FilterForm(Form):
 
 
 class RuleForm(Form):
-    """One placement rule (contract 2.10)."""
+    """One placement rule."""
 
     name: Annotated[str, Meaning("which rule: one of those below")]
     create: Annotated[
@@ -196,7 +196,7 @@ class ResolverForm(Form):
 
 
 class PartitionForm(Form):
-    """One partition (contract 2.2)."""
+    """One partition."""
 
     name: Annotated[str, Meaning("Kubernetes has one partition", "`default`")] = ""
     queues: Annotated[list[QueueForm], Meaning("the tree; `root` is put on top where it is left out")]
@@ -211,13 +211,13 @@ class PartitionForm(Form):
 
 
 class FileForm(Form):
-    """The whole file."""
+    """The complete file."""
 
     partitions: Annotated[list[PartitionForm], Meaning("one for each; at least one")]
     checksum: Annotated[str, Meaning("of the text without this line; `validate-conf` says whether it is right")] = ""
 
 
-#: pydantic's own findings in our words: rule and fix.
+#: Rule and fix for the errors of pydantic.
 _WORDS = {
     "missing": ("is required", "add it"),
     "list_type": ("is not a list", "write a list: one item per line, each after a dash"),
@@ -227,11 +227,11 @@ _WORDS = {
 
 
 def check(data: Data, notes: Findings) -> FileForm | None:
-    """The data in the form of the file; None where it is not, which is noted."""
+    """Validates the data. None = it has errors, which are added to `notes`."""
     try:
         return FileForm.model_validate(data)
     except ValidationError as error:
-        # What is missing goes last: it is often a key that is there misspelt.
+        # Missing keys are reported last, because often the key exists with a spelling error.
         for found in sorted(error.errors(include_url=False), key=lambda one: one["type"] == "missing"):
             notes.wrong(_said(found))
         return None
@@ -252,7 +252,7 @@ def _said(finding: ErrorDetails) -> ConfigurationError:
 
 
 def _form_of(place: tuple[int | str, ...]) -> type[Form]:
-    """What stands at a place of the file, which is a mapping with known keys."""
+    """Returns the class of the mapping at a path of the file."""
     form: type[Form] = FileForm
     for step in place:
         if isinstance(step, str):
@@ -268,7 +268,7 @@ def _forms_in(annotation: object) -> Iterator[type[Form]]:
 
 
 def _kind(error: str, found: object) -> str:
-    """What is there, in a word, where it is not one value."""
+    """Returns the kind of a value that is not a scalar."""
     if error == "missing" or found is None:
         return "nothing"
     return "a list" if isinstance(found, list) else "a mapping"

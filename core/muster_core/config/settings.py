@@ -1,4 +1,4 @@
-"""Settings of the core: timeouts, events, health checks, log levels."""
+"""Parses the settings of the core: timeouts, events, health checks and log levels."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FIX = "write a duration such as 15m, 1h30m or 500ms"
 
 
 def duration_ns(text: str, path: str) -> int:
-    """Nanoseconds of a Go duration. Raises ConfigurationError; negative ones are refused too."""
+    """Converts a Go duration to nanoseconds. Raises ConfigurationError, also for a negative duration."""
     if text == "0":
         return 0
     if text.startswith("-"):
@@ -52,7 +52,7 @@ def duration_ns(text: str, path: str) -> int:
 
 
 def timing(extra: Mapping[str, str]) -> Timing:
-    """The clocks' lengths, the default where a setting is absent or empty. Raises ConfigurationError."""
+    """Returns the lengths of the timeouts. Absent or empty settings get the default. Raises ConfigurationError."""
     default = Timing()
     return Timing(
         placeholder_timeout_ns=_positive(extra, keys.EXTRA_PLACEHOLDER_TIMEOUT, default.placeholder_timeout_ns),
@@ -86,12 +86,12 @@ def _positive(extra: Mapping[str, str], key: str, default: int) -> int:
 
 _SECOND: Final = 1_000_000_000
 
-#: Of anything that is kept in memory and counted by a setting.
+#: Largest number of objects in memory that a setting may request.
 MOST_KEPT: Final = 10_000_000
 
 
 class Severity(StrEnum):
-    """From what on the log is written. YuniKorn's DPANIC, PANIC and FATAL are all `critical`."""
+    """Lowest level that is logged. `critical` stands for YuniKorn's DPANIC, PANIC and FATAL."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -123,26 +123,26 @@ _FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 @dataclass(frozen=True, slots=True)
 class CoreSettings:
-    """What is in force; every field has the default of contract 3."""
+    """The active settings. The defaults are those of YuniKorn."""
 
-    #: Off: nothing new is kept, what is kept stays.
+    #: False = no new event records are stored; existing ones stay.
     tracks_events: bool = True
-    #: Events that are kept for REST; fewer drops the oldest.
+    #: Event records that are stored for the REST API. With a smaller value the oldest are dropped.
     ring_capacity: int = 100_000
-    #: Events that wait for the resource manager.
+    #: Event records that wait for the resource manager.
     request_capacity: int = 1_000
-    #: Events in one answer.
+    #: Event records in one response.
     response_size: int = 10_000
     most_streams: int = 100
     most_streams_per_host: int = 15
-    #: Between two health checks; 0 = off.
+    #: Interval of health checks; 0 = disabled.
     health_interval_ns: int = 30 * _SECOND
-    #: By subsystem ("" = all) as they were set; what is not set is the process's own.
+    #: Log level by subsystem ("" = all). Other subsystems have the level of the process.
     severities: Mapping[str, Severity] = field(default_factory=lambda: MappingProxyType({}))
 
     def severity(self, subsystem: str) -> Severity | None:
-        """The level of a subsystem: its own, that of the nearest above it (`core.scheduler`, `core`), that of all.
-        None where none of them is set.
+        """Returns the level of a subsystem, or that of its nearest ancestor (`core.scheduler`, `core`, all). None = not
+        set.
         """
         while subsystem and subsystem not in self.severities:
             subsystem = subsystem.rpartition(".")[0]
@@ -153,7 +153,7 @@ DEFAULT_SETTINGS: Final = CoreSettings()
 
 
 def settings(extra: Mapping[str, str], notes: Findings) -> CoreSettings:
-    """The settings among the keys that are not files. Raises nothing: what is wrong is noted."""
+    """Parses the settings among the keys that are not files. Raises nothing: errors become warnings in `notes`."""
     read = _Reader(extra, notes)
     default = DEFAULT_SETTINGS
     ring = keys.SETTING_EVENT_RING if keys.SETTING_EVENT_RING in extra else keys.SETTING_EVENT_RING_OTHER
@@ -170,14 +170,14 @@ def settings(extra: Mapping[str, str], notes: Findings) -> CoreSettings:
 
 
 class _Reader:
-    """Reads one key after the other; absent and empty are the default without a word."""
+    """Parses single keys. Absent and empty values get the default without a warning."""
 
     def __init__(self, extra: Mapping[str, str], notes: Findings) -> None:
         self._extra = extra
         self._notes = notes
 
     def flag(self, key: str, *, default: bool) -> bool:
-        """As Go reads a bool."""
+        """Parses a bool like Go."""
         text = self._text(key)
         if text in _TRUE | _FALSE:
             return text in _TRUE
@@ -186,7 +186,7 @@ class _Reader:
         return default
 
     def count(self, key: str, default: int, least: int = 0) -> int:
-        """A whole number from `least` to MOST_KEPT."""
+        """Parses an integer from `least` to MOST_KEPT."""
         text = self._text(key)
         is_number = text.isascii() and text.isdigit() and len(text) <= len(str(MOST_KEPT))
         if is_number and least <= int(text) <= MOST_KEPT:
@@ -196,7 +196,7 @@ class _Reader:
         return default
 
     def interval(self, key: str, default: int) -> int:
-        """A Go duration in nanoseconds; 0 for 0 and less."""
+        """Parses a Go duration into nanoseconds; 0 for 0 and less."""
         text = self._text(key)
         if not text:
             return default
@@ -208,7 +208,7 @@ class _Reader:
         return 0 if text.startswith("-") else span
 
     def severities(self) -> dict[str, Severity]:
-        """`log.level` as "", `log.<subsystem>.level` as its subsystem."""
+        """Returns the levels by subsystem: `log.level` as "", `log.<subsystem>.level` as its subsystem."""
         found = {}
         for key in sorted(self._extra):
             subsystem = _subsystem(key)

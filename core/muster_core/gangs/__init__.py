@@ -1,4 +1,4 @@
-"""Gang plans: nodes for all members or a part of them, topology domains, take-over of reservations.
+"""Gang plans: nodes for all members or a part of them, topology domains, takeover of reservations.
 
 Read ``planning`` first, then ``topology`` and ``takeover``.
 """

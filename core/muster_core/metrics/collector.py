@@ -1,4 +1,4 @@
-"""Metrics that are read from the scheduler state when they are scraped."""
+"""Metrics that are computed from the scheduler state when they are scraped."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from muster_core.state.nodes import Columns
 from muster_core.state.queues import Queue
 from muster_core.state.scheduler_state import Partition, SchedulerState
 
-#: As the labels write them; an application that expired is counted no more.
+#: Label values. Expired applications are not counted.
 _LABELS: Final[Mapping[ApplicationState, str]] = MappingProxyType(
     {state: state.value.lower() for state in ApplicationState if state is not ApplicationState.EXPIRED}
 )
 
 _ENDED: Final = (ApplicationState.COMPLETED, ApplicationState.FAILED, ApplicationState.REJECTED)
 
-#: Applications between two moments at which others may run.
+#: Applications that are counted before other work may run.
 _APPLICATIONS_PER_SLICE: Final = 500
 
 
 class Phase(StrEnum):
-    """How far a gang is: nothing held, a part, all of it and running, or scheduled as usual after a time-out."""
+    """Progress of a gang: no reservation, a part, all of it, running, or scheduled as usual after a timeout."""
 
     WAITING = "waiting"
     PARTIAL = "partial"
@@ -50,7 +50,7 @@ class Phase(StrEnum):
 
 @dataclass(slots=True)
 class Census:
-    """What one walk found."""
+    """Counts of applications, requests and allocations."""
 
     states: Counter[str] = field(default_factory=Counter)
     by_queue: dict[QueuePath, dict[str, int]] = field(default_factory=dict)
@@ -60,8 +60,9 @@ class Census:
 
 
 def count(found: Census, partitions: Iterable[Partition]) -> Iterator[None]:
-    """Count every application once, also those that ended and are kept. Queues that are gone are left out.
-    Where it yields the world may change.
+    """Counts every application once, including stored ended ones. Omits deleted queues.
+
+    The state may change after each yield.
     """
     for partition in partitions:
         by_queue = found.by_queue
@@ -94,7 +95,7 @@ def _count(found: Census, app: Application) -> None:
 
 
 def phase(app: Application) -> Phase:
-    """How far a gang is."""
+    """Returns the progress of a gang."""
     if app.state is ApplicationState.RESUMING:
         return Phase.RESUMING
     if app.state is ApplicationState.FAILING:
@@ -105,7 +106,7 @@ def phase(app: Application) -> Phase:
 
 
 def application_families(partitions: Iterable[Partition]) -> Iterator[Metric]:
-    """All metrics about applications."""
+    """Yields the metrics about applications."""
     partitions = list(partitions)
     found = Census()
     for _ in count(found, partitions):
@@ -148,12 +149,12 @@ def application_families(partitions: Iterable[Partition]) -> Iterator[Metric]:
 
 _TENTHS: Final = 10
 
-#: Labels of the ranges, as contract 5 has them.
+#: Labels of the ranges, as in YuniKorn.
 RANGES: Final = ("[0,10%]", *(f"({10 * each}%,{10 * each + 10}%]" for each in range(1, _TENTHS)))
 
 
 def node_families(partitions: Iterable[Partition], failed: int, decommissioned: int) -> Iterator[Metric]:
-    """All metrics about nodes; those that were refused, or went, are counted elsewhere."""
+    """Yields the metrics about nodes. Rejected and decommissioned nodes are counted elsewhere."""
     active = known = 0
     usage: dict[str, npt.NDArray[np.int64]] = {}
     sums: Counter[tuple[str, str]] = Counter()
@@ -188,7 +189,7 @@ def node_families(partitions: Iterable[Partition], failed: int, decommissioned: 
 
 
 def _sums(partition: Partition, columns: Columns, resource: str) -> dict[tuple[str, str], int]:
-    """Of one resource over all nodes of a partition."""
+    """Returns totals of one resource over all nodes of a partition."""
 
     def sum_of(column: npt.NDArray[np.int64] | None) -> int:
         return 0 if column is None else int(column.sum())
@@ -204,7 +205,7 @@ def _sums(partition: Partition, columns: Columns, resource: str) -> dict[tuple[s
 
 
 def usage_counts(total: npt.NDArray[np.int64], left: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """How many nodes use up to 10 %, 20 %, … of what they have; those that have none are left out."""
+    """Returns how many nodes use up to 10 %, 20 %, … of their capacity. Nodes without capacity are omitted."""
     has = total > 0
     used = (total[has] - left[has]) / total[has]
     tenths = np.clip(np.ceil(used * _TENTHS).astype(np.int64) - 1, 0, _TENTHS - 1)
@@ -212,7 +213,7 @@ def usage_counts(total: npt.NDArray[np.int64], left: npt.NDArray[np.int64]) -> n
 
 
 def _by_name(usage: dict[str, npt.NDArray[np.int64]]) -> dict[str, npt.NDArray[np.int64]]:
-    """By what may are in a metric's name; two resources that become one name are added up."""
+    """Groups by the resource name as a part of a metric name. Resources with the same result are added up."""
     named: dict[str, npt.NDArray[np.int64]] = {}
     for resource, counts in usage.items():
         name = word(resource)
@@ -220,13 +221,13 @@ def _by_name(usage: dict[str, npt.NDArray[np.int64]]) -> dict[str, npt.NDArray[n
     return named
 
 
-#: Queues between two moments at which others may run.
+#: Queues that are counted before other work may run.
 _QUEUES_PER_SLICE: Final = 50
 _Amounts = dict[tuple[str, str, str], int]
 
 
 def queue_families(partitions: Iterable[Partition]) -> Iterator[Metric]:
-    """All metrics about queues."""
+    """Yields the metrics about queues."""
     amounts: _Amounts = {}
     containers: dict[QueuePath, tuple[int, int]] = {}
     reserved_quota = 0
@@ -259,7 +260,7 @@ def queue_families(partitions: Iterable[Partition]) -> Iterator[Metric]:
 
 
 def _add(amounts: _Amounts, path: QueuePath, queue: Queue) -> None:
-    """One queue. What it uses and wants is shown as 0 too, of resources that it is bound or promised to have."""
+    """Adds one queue. Usage of 0 is included for resources with a guarantee or maximum."""
     named = dict.fromkeys([*queue.guaranteed, *(name for name, _ in queue.max.items())], 0)
     for state, found in (
         ("guaranteed", dict(queue.guaranteed.items())),
@@ -277,7 +278,7 @@ def _add(amounts: _Amounts, path: QueuePath, queue: Queue) -> None:
 
 
 def shortage_families(partitions: Iterable[Partition]) -> Iterator[Metric]:
-    """All metrics about scarcity."""
+    """Yields the metrics about missing resources."""
     partitions = list(partitions)
     requests = 0
     amounts: Counter[str] = Counter()
@@ -323,7 +324,7 @@ def _preemptions(partitions: list[Partition]) -> Iterator[Metric]:
 
 @dataclass(frozen=True, slots=True)
 class CollectorSources:
-    """Whom the collector asks. `scheduler_state`: it is another one after the loop started again."""
+    """Objects that the collector reads. `scheduler_state` is a function, because a rebuild replaces the state."""
 
     scheduler_state: Callable[[], SchedulerState]
     mailbox: EventQueue
@@ -334,17 +335,17 @@ class CollectorSources:
 
 
 class StateCollector(Collector):
-    """Reads between two turns of the loop; changes nothing."""
+    """Reads the state between two iterations of the loop. Changes nothing."""
 
     def __init__(self, owners: CollectorSources) -> None:
         self._owners = owners
 
     def describe(self) -> list[Metric]:
-        """No names beforehand: they depend on queues and resources."""
+        """Returns no names, because they depend on queues and resources."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric, one after the other: time may pass between two of them."""
+        """Yields every metric. Other work may run between two of them."""
         owners = self._owners
         partitions = list(owners.scheduler_state().partitions.values())
         counted = owners.metrics

@@ -1,7 +1,7 @@
-"""Metrics that are counted when something happens.
+"""Metrics that are updated when something happens.
 
-Differs: a search looks at all nodes at once, so `trynode_latency` is the mean time of a search in a cycle (one
-application's), `trynode_evaluation` that of all searches of a cycle; the others are sums of a cycle, too.
+Differs: one search evaluates all nodes. Therefore `trynode_latency` is the mean time of one application's search in a
+cycle, and `trynode_evaluation` is the total time of all searches in a cycle. The others are totals per cycle too.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from muster_core.model.effects import (
 from muster_core.model.events import ApplicationAdded, Event, NodeAction, NodeActionReported
 from muster_core.scheduling.cycle import Step
 
-#: Buckets of contract 5: 0.0001 · 10^k seconds.
+#: Buckets of YuniKorn: 0.0001 · 10^k seconds.
 DECADES: Final = tuple(10.0 ** (exponent - 4) for exponent in range(8))
 
 
 class CyclePhases:
-    """The steps of one cycle: seconds and number of each."""
+    """Durations in seconds and counts of the phases of one cycle. Called at the end of each phase."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
@@ -40,7 +40,7 @@ class CyclePhases:
         self.counts: dict[Step, int] = {}
 
     def __call__(self, step: Step) -> None:
-        """What happened since the last call was this step."""
+        """Adds the time since the previous call to this phase."""
         now = self._clock()
         self.seconds[step] = self.seconds.get(step, 0.0) + now - self._last
         self.counts[step] = self.counts.get(step, 0) + 1
@@ -48,7 +48,7 @@ class CyclePhases:
 
 
 class PhaseTimes:
-    """The histograms of contract 5 for them."""
+    """YuniKorn's histograms of the phases."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         prefix = "yunikorn_scheduler"
@@ -73,7 +73,7 @@ class PhaseTimes:
         )
 
     def count(self, laps: CyclePhases) -> None:
-        """Count one cycle."""
+        """Adds one cycle."""
         for step, seconds in laps.seconds.items():
             if step in self._sorting:
                 self._sorting[step].observe(seconds)
@@ -87,7 +87,7 @@ _SIZES: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 class Metrics:
-    """Every counter and histogram of one core."""
+    """All counters and histograms of one core."""
 
     def __init__(self) -> None:
         registry = self.registry = CollectorRegistry()
@@ -127,14 +127,14 @@ class Metrics:
         self._unschedulable = {lack: unschedulable.labels(lack.value) for lack in ReasonKind}
         self._times = _Times(registry)
         self._laps = PhaseTimes(registry)
-        #: Nodes that were refused, and nodes that went, since the start.
+        #: Rejected nodes, and decommissioned nodes, since the start.
         self.nodes_refused = 0
         self.nodes_gone = 0
-        #: What the last health checks found; None = there were none.
+        #: Result of the last health checks; None = not run yet.
         self.healthy: bool | None = None
 
     def heard(self, events: Sequence[Event]) -> None:
-        """Count events: of one message, mostly of one kind."""
+        """Counts received events. The events of a message usually have one type."""
         for kind, run in groupby(events, key=type):
             count = 0
             for event in run:
@@ -149,7 +149,7 @@ class Metrics:
                 self._new.inc(count)
 
     def said(self, effect: Effect) -> None:
-        """Count an effect."""
+        """Counts an effect."""
         match effect:
             case AllocationResponse():
                 self._answered(effect)
@@ -172,39 +172,39 @@ class Metrics:
             self._times.batch.observe(len(answer.new))
 
     def dropped(self, what: str) -> None:
-        """Count something that went nowhere."""
+        """Counts a message that could not be delivered."""
         self._undelivered.labels(what).inc()
 
     def cycled(self, seconds: float, faulty: int, laps: CyclePhases) -> None:
-        """Count one cycle, its steps, and decisions in it that no longer held when they were carried out."""
+        """Counts one cycle with its phases, and the decisions that were invalid when they were committed."""
         self._laps.count(laps)
         self._times.cycle.observe(seconds)
         self._times.our_cycle.observe(seconds)
         self._faulty.inc(faulty)
 
     def turned(self, seconds: float) -> None:
-        """Count one turn of the loop."""
+        """Counts one iteration of the loop."""
         self._times.turned(seconds)
 
     def sought(self, seconds: float) -> None:
-        """Count one search for victims of preemption."""
+        """Counts one search for preemption victims."""
         self._laps.preemption.observe(seconds)
 
     def waited(self, seconds: float) -> None:
-        """Count how long a message waited for the world."""
+        """Counts the waiting time of a message for the scheduler task."""
         self._times.wait.observe(seconds)
 
     def pieces(self) -> Iterator[bytes]:
-        """Everything in Prometheus' text format; between two pieces others may run."""
+        """Yields the metrics in Prometheus text format. Other work may run between two pieces."""
         return text_format.pieces(self.registry.collect())
 
     def text(self) -> bytes:
-        """Everything in Prometheus' text format, at once."""
+        """Returns the metrics in Prometheus text format."""
         return b"".join(self.pieces())
 
 
 class _Times:
-    """The histograms."""
+    """Histograms of cycles and loop iterations."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def histogram(name: str, meaning: str, buckets: tuple[float, ...]) -> Histogram:

@@ -11,23 +11,23 @@ from typing import Final
 from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
 
-#: Between two steps of what takes long to count: no metric, but a moment at which others may run.
+#: Not a metric: yielded between the steps of a long computation, so that other work may run.
 PAUSE: Final = Metric("pause", "", "unknown")
 _INVALID: Final = re.compile(r"[^a-zA-Z0-9_]")
 
 
 def gauge(name: str, meaning: str, values: Iterable[tuple[Mapping[str, str], float]]) -> Metric:
-    """What is now, under exactly this name."""
+    """Returns a gauge with exactly this name."""
     return _metric(name, name, meaning, "gauge", values)
 
 
 def counter(name: str, meaning: str, values: Iterable[tuple[Mapping[str, str], float]]) -> Metric:
-    """What only grows; the name ends in `_total`, or it is written as it is."""
+    """Returns a counter. A name that does not end in `_total` is kept unchanged."""
     return _metric(name.removesuffix("_total"), name, meaning, "counter", values)
 
 
 def word(text: str) -> str:
-    """A part of a metric's name: what may not stand there is `_`."""
+    """Returns a valid part of a metric name: other characters become `_`."""
     return _INVALID.sub("_", text)
 
 
@@ -43,7 +43,7 @@ _LINES: Final = 500
 
 
 def pieces(metrics: Iterable[Metric]) -> Iterator[bytes]:
-    """All lines of all metrics, in order."""
+    """Yields the text of all metrics in order."""
     for metric in metrics:
         if metric is PAUSE:
             yield b""
@@ -76,7 +76,7 @@ def _line(sample: Sample) -> str:
 
 
 def _number(value: float) -> str:
-    """As Prometheus reads it; amounts of bytes as whole numbers."""
+    """Formats a number for Prometheus."""
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
     return "NaN" if math.isnan(value) else repr(value)

@@ -1,4 +1,7 @@
-"""The configuration in force as plain values, with access lists, queue policies and user expressions."""
+"""Configuration as plain values: access lists, queue policies, placement rules, node order and timeouts.
+
+`config/` creates these values from queues.yaml and the settings. Times are in nanoseconds.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from muster_core.model.resources import NOTHING, UNLIMITED, Limit, Resources
 
 @dataclass(frozen=True, slots=True)
 class AccessList:
-    """`everybody`: the list was `*`. No entry forbids; who is not named is not allowed."""
+    """Users and groups with access. `everybody`: the list is `*`. Without an entry, access is denied."""
 
     everybody: bool = False
     users: frozenset[str] = frozenset()
@@ -40,14 +43,14 @@ class ApplicationOrder(StrEnum):
 
 
 class PriorityPolicy(StrEnum):
-    """`priority.policy`: a fence shows its offset to those above and nothing of what is below."""
+    """`priority.policy`: the ancestors of a fence see only its offset and not the priorities below it."""
 
     DEFAULT = "default"
     FENCE = "fence"
 
 
 class PreemptionPolicy(StrEnum):
-    """`preemption.policy`: a fence keeps preemption inside; disabled keeps its allocations from it."""
+    """`preemption.policy`: a fence limits victims to its subtree; disabled protects the allocations of the queue."""
 
     DEFAULT = "default"
     FENCE = "fence"
@@ -56,34 +59,34 @@ class PreemptionPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class QueuePolicies:
-    """The effective properties of a queue (contract 2.5)."""
+    """Effective properties of a queue."""
 
     order: ApplicationOrder = ApplicationOrder.FIFO
-    #: `application.sort.priority`: priority goes before the order's own key; else it breaks ties.
+    #: `application.sort.priority`: True = priority is compared first; False = it only decides between equals.
     sorts_by_priority: bool = True
     priority: PriorityPolicy = PriorityPolicy.DEFAULT
     priority_offset: int = 0
     preemption: PreemptionPolicy = PreemptionPolicy.DEFAULT
-    #: How long an ask waits before it may preempt.
+    #: How long a request waits before it may preempt.
     preemption_delay_ns: int = 30 * _SECOND
-    #: How long a queue may stay over a lowered maximum; 0 = without a limit.
+    #: How long a queue may exceed a lowered maximum; 0 = without a limit.
     quota_preemption_delay_ns: int = 0
-    #: So many unschedulable asks in one pass send the application to sleep; 0 = never.
+    #: After this number of unschedulable requests in one attempt the application is paused; 0 = never.
     backoff_after: int = 0
     backoff_delay_ns: int = 30 * _SECOND
 
 
 DEFAULT_POLICIES: Final = QueuePolicies()
 
-#: Characters of an expression.
+#: Maximum length of an expression in characters.
 MOST_CHARACTERS: Final = 1024
 
-#: Bytes that one compiled expression may take.
+#: Maximum memory of one compiled expression in bytes.
 _MOST_MEMORY: Final = 1024 * 1024
 
 
 def problem(expression: str) -> str:
-    """Why the expression cannot be used; empty = it can."""
+    """Returns why the expression is invalid; empty = it is valid."""
     if len(expression) > MOST_CHARACTERS:
         return f"it is longer than {MOST_CHARACTERS} characters"
     try:
@@ -95,7 +98,7 @@ def problem(expression: str) -> str:
 
 
 def matches(expression: str, name: str) -> bool:
-    """Whether the expression, one without a problem, is found anywhere in the name."""
+    """Whether a valid expression matches a part of the name."""
     return _compiled(expression).search(name) is not None
 
 
@@ -115,12 +118,12 @@ class NodeOrder(StrEnum):
 
     FAIR = "fair"
     BINPACKING = "binpacking"
-    #: The least used first by what nodes report to use (seed 001, UtilizationReport).
+    #: The least used node first, by the utilization that nodes report. Not used by the operator of Muster.
     UTILIZATION = "utilization"
 
 
 class GroupResolver(StrEnum):
-    """`usergroupresolver.type`: where the groups of a user come from that its application does not name."""
+    """`usergroupresolver.type`: source of the groups of a user if the application names none."""
 
     NONE = ""
     OS = "os"
@@ -130,8 +133,9 @@ class GroupResolver(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class QuotaLimit:
-    """One entry of `limits` (contract 2.7): what each of the users, and each of the groups, may use of a queue
-    and all below it. "*" stands alone: every user, or every group, that no other entry names.
+    """One entry of `limits`: what each of the users and groups may use of a queue with its subtree.
+
+    "*" means every user, or every group, that no other entry names.
     """
 
     users: tuple[str, ...] = ()
@@ -139,13 +143,13 @@ class QuotaLimit:
     max: Limit = UNLIMITED
     #: 0 = unlimited.
     max_applications: int = 0
-    #: The text of `limit`, for people.
+    #: The description in the key `limit`.
     description: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ChildTemplate:
-    """`childtemplate` (contract 2.6): what a leaf made on demand below the queue gets."""
+    """`childtemplate`: settings of a leaf that is created on demand below the queue."""
 
     max: Limit = UNLIMITED
     guaranteed: Resources = NOTHING
@@ -156,7 +160,7 @@ class ChildTemplate:
 
 @dataclass(frozen=True, slots=True)
 class QueueConfig:
-    """One queue of the file; `name` in lower case, without its parents."""
+    """One queue of the file. `name`: in lower case, without its ancestors."""
 
     name: str
     parent: bool = False
@@ -165,21 +169,21 @@ class QueueConfig:
     guaranteed: Resources = NOTHING
     #: 0 = unlimited.
     max_applications: int = 0
-    #: Effective: with what came down from the parent; `policies` is what they mean.
+    #: Effective properties including the inherited ones; `policies` are their values.
     properties: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
     policies: QueuePolicies = DEFAULT_POLICIES
     submit_acl: AccessList = DENY_ALL
     admin_acl: AccessList = DENY_ALL
     limits: tuple[QuotaLimit, ...] = ()
-    #: Its own, or that of the nearest queue above that has one.
+    #: Its own template, or that of the nearest ancestor that has one.
     template: ChildTemplate | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RuleFilter:
-    """`filter` of a placement rule (contract 2.10): whom the rule is for (`allow`), or not for.
+    """`filter` of a placement rule: users and groups that the rule applies to (`allow`), or does not apply to.
 
-    Names are exact; an expression is searched for in the name. Nothing at all = everyone.
+    Names are exact; an expression may match a part of the name. An empty filter matches everyone.
     """
 
     allow: bool = True
@@ -191,7 +195,7 @@ class RuleFilter:
 
 @dataclass(frozen=True, slots=True)
 class PlacementRule:
-    """One rule of `placementrules`; `parent` is the rule that makes the parent queue."""
+    """One rule of `placementrules`. `parent`: the rule that selects the parent queue."""
 
     name: str
     create: bool = False
@@ -202,7 +206,7 @@ class PlacementRule:
 
 @dataclass(frozen=True, slots=True)
 class NodeSort:
-    """How nodes are ordered for placement: weights per resource name. `balanced`: and by how evenly they are used."""
+    """Order in which nodes are preferred: weights by resource name. `balanced`: add balanced allocation as a score."""
 
     order: NodeOrder = NodeOrder.FAIR
     weights: tuple[tuple[str, float], ...] = (("vcore", 1.0), ("memory", 1.0))
@@ -211,53 +215,53 @@ class NodeSort:
 
 @dataclass(frozen=True, slots=True)
 class PartitionConfig:
-    """One partition of the file; `name` as in the file, without the resource manager."""
+    """One partition of the file. `name`: without the resource manager."""
 
     name: str
     root: QueueConfig
     rules: tuple[PlacementRule, ...] = ()
     node_sort: NodeSort = NodeSort()
-    #: `preemption.enabled`: by guarantee and for required nodes.
+    #: `preemption.enabled`: preemption for guarantees and for required nodes.
     preemption: bool = True
-    #: `preemption.quotapreemptionenabled`: for lowered maximums.
+    #: `preemption.quotapreemptionenabled`: preemption for lowered maximums.
     quota_preemption: bool = False
     resolver: GroupResolver = GroupResolver.NONE
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The clocks' lengths in nanoseconds (settings `gang.*` and `service.*`, muster_si.keys)."""
+    """Lengths of the timeouts in nanoseconds: settings `gang.*` and `service.*`, see `muster_si.keys`."""
 
     placeholder_timeout_ns: int = 900 * _SECOND
-    #: The longest that an application may ask for.
+    #: Maximum of the placeholder timeout that an application requests.
     max_placeholder_timeout_ns: int = 24 * 3600 * _SECOND
     #: 0 = off.
     wait_timeout_ns: int = 0
     starvation_age_ns: int = 600 * _SECOND
     completing_timeout_ns: int = 30 * _SECOND
-    #: How long a release may stay unconfirmed before its swap is given up.
+    #: How long a release may stay unconfirmed before its replacement is cancelled.
     release_timeout_ns: int = 120 * _SECOND
-    #: How long a lost resource manager keeps its world (paused → stopped).
+    #: How long the state of a disconnected resource manager is kept (paused → stopped).
     manager_timeout_ns: int = 300 * _SECOND
-    #: How long an ask that no node has room for waits before a node is reserved for it.
+    #: How long a request that no node has room for waits before a node is reserved for it.
     reservation_delay_ns: int = 2 * _SECOND
-    #: How long a node stays reserved for one ask.
+    #: How long a node stays reserved for one request.
     reservation_timeout_ns: int = 3600 * _SECOND
-    #: Between two attempts of one ask to preempt.
+    #: Interval between two preemption attempts for one request.
     preemption_interval_ns: int = 15 * _SECOND
-    #: How often at most a node that could be emptied is sought and recommended (seed 001); 0 = never.
+    #: Minimum interval between recommendations to empty a node; 0 = never.
     empty_node_interval_ns: int = 0
-    #: How long an ended application is kept for people to look at (contract 6.3).
+    #: How long an ended application is kept for the REST API.
     expiry_ns: int = 72 * 3600 * _SECOND
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """Everything a registration or an UpdateConfiguration puts in force."""
+    """The complete configuration that a registration or an UpdateConfiguration activates."""
 
     partitions: tuple[PartitionConfig, ...]
     timing: Timing = Timing()
-    #: Whether changes are noted for those who watch (event.trackingEnabled).
+    #: Whether event records are stored (`event.trackingEnabled`).
     tracking: bool = True
-    #: SHA-256 of the text (contract 2), for REST.
+    #: SHA-256 of the text, for the REST API.
     checksum: str = ""

@@ -1,4 +1,4 @@
-"""Scheduling constraints of pods as values. Node affinity, tolerations, inter-pod affinity, topology spread."""
+"""Scheduling constraints of pods as values: node affinity, tolerations, inter-pod affinity, topology spread."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A node selector term: everything in it must hold. An empty term matches no node."""
+    """A node selector term: all requirements must match. An empty term matches no node."""
 
     expressions: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
@@ -27,7 +27,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """An empty key with Exists tolerates everything; an empty effect means every effect."""
+    """A toleration. An empty key with operator Exists matches every taint; an empty effect matches every effect."""
 
     key: str = ""
     operator: str = "Equal"
@@ -37,7 +37,7 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """effect: NoSchedule, PreferNoSchedule or NoExecute."""
+    """A taint. `effect`: NoSchedule, PreferNoSchedule or NoExecute."""
 
     key: str
     value: str
@@ -46,8 +46,10 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """Where a pod may go. `affinity`: terms are ORed; None = no required node affinity. `features`: what a node has
-    to declare, sorted.
+    """Constraints on node properties.
+
+    `affinity`: required node affinity, terms are ORed; None = none. `features`: features that the node must declare,
+    sorted.
     """
 
     node_selector: tuple[tuple[str, str], ...] = ()
@@ -59,13 +61,13 @@ class Constraints:
 
 ANYWHERE: Final = Constraints()
 
-#: Tags that some constraint reads, as (key, value), sorted.
+#: Tags that some selector reads, as (key, value), sorted.
 Tags = tuple[tuple[str, str], ...]
 NO_TAGS: Final[Tags] = ()
 
 
 class TargetOperator(StrEnum):
-    """How a target's key and values are meant."""
+    """Operator of a target."""
 
     IN = "IN"
     NOT_IN = "NOT_IN"
@@ -75,24 +77,26 @@ class TargetOperator(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One AffinityTargetExpression on a node's attribute or an allocation's tag."""
+    """One AffinityTargetExpression on an attribute of a node or a tag of an allocation."""
 
     key: str
     operator: TargetOperator = TargetOperator.IN
     values: tuple[str, ...] = ()
 
 
-#: No upper bound on a cardinality.
+#: No upper limit of a cardinality.
 UNBOUNDED: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class AllocationAffinity:
-    """How many allocations that match all `targets` there have to be among the nodes that share the ask's node's
-    value of the attribute `scope`: `at_least` before it is placed, `at_most` with it, if it matches them itself.
-    Where fewer than `at_least` match in the whole partition, an ask that matches itself may join them where they
-    all are, or begin (as the first pod of a series does in Kubernetes). Nodes without the attribute are in no group:
-    none of it is counted there. `required`: else it is a preference.
+    """Bounds on the number of allocations that match all `targets` in a group of nodes.
+
+    A group is the nodes with the same value of the attribute `scope`. `at_least` is compared before the request is
+    placed; `at_most` includes the request if it matches the targets itself. While fewer than `at_least` allocations
+    match in the whole partition, a request that matches itself may join the group that has all of them, or be the first
+    one. Kubernetes treats the first pod of a series with pod affinity in the same way. Nodes without the attribute are
+    in no group. `required`: False = a preference.
     """
 
     scope: str
@@ -104,14 +108,14 @@ class AllocationAffinity:
 
 @dataclass(frozen=True, slots=True)
 class PlacementConstraint:
-    """Both parts hold at once; node targets are ANDed."""
+    """Placement constraint of the Scheduler Interface: both parts apply; node targets are ANDed."""
 
     nodes: tuple[Target, ...] = ()
     allocations: AllocationAffinity | None = None
 
 
 def matches(targets: Iterable[Target], tags: Mapping[str, str]) -> bool:
-    """Whether something with these tags meets all the targets."""
+    """Whether an object with these tags matches all targets."""
     return all(_meets(target, tags.get(target.key)) for target in targets)
 
 
@@ -129,25 +133,25 @@ def _meets(target: Target, value: str | None) -> bool:
             assert_never(target.operator)
 
 
-#: The tag that says of which namespace an allocation is (muster_si.keys, TAG_NAMESPACE).
+#: Tag with the namespace of an allocation (`muster_si.keys.TAG_NAMESPACE`).
 NAMESPACE: Final = "kubernetes.io/meta/namespace"
 
-#: The tag of an allocation that is being deleted (muster_si.keys, TAG_TERMINATING): spread does not count it any more.
+#: Tag of an allocation that is being deleted (`muster_si.keys.TAG_TERMINATING`). Topology spread ignores it.
 TERMINATING: Final = "muster/terminating"
 
-#: Begins the tags that are labels of the pod (muster_si.keys, TAG_POD_LABEL_PREFIX).
+#: Prefix of tags that are labels of the pod (`muster_si.keys.TAG_POD_LABEL_PREFIX`).
 LABEL_PREFIX: Final = "kubernetes.io/label/"
 
-#: A label selector: all of them hold. None matches no pod, an empty one every pod.
+#: A label selector: all targets must match. None matches no pod, an empty one every pod.
 Selector = tuple[Target, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class PodTerm:
-    """Pods that match `selector` in certain namespaces, on nodes with one value of the label `topology`.
+    """Pods that match `selector` in certain namespaces, on nodes with the same value of the label `topology`.
 
-    The namespaces are those named and those whose labels `among` matches: its targets' keys are labels of
-    namespaces, those of `selector` are tags.
+    The namespaces are those in `namespaces` and those whose labels match `among`. Keys of `among` are labels; keys of
+    `selector` are tags.
     """
 
     topology: str
@@ -158,7 +162,7 @@ class PodTerm:
 
 @dataclass(frozen=True, slots=True)
 class WeightedPodTerm:
-    """A preference for such pods near; a negative weight is one against them."""
+    """A preference for nodes near such pods; with a negative weight, against them."""
 
     weight: int
     term: PodTerm
@@ -166,10 +170,10 @@ class WeightedPodTerm:
 
 @dataclass(frozen=True, slots=True)
 class TopologySpreadConstraint:
-    """How evenly the pods that match `selector` in `namespace` lie over the values of a node label.
+    """A topology spread constraint for the pods that match `selector` in `namespace`.
 
-    `required`: DoNotSchedule, else ScheduleAnyway. `honors_*`: nodes where the pod may not go by its node
-    affinity, or for its taints, are no domain and what is there does not count.
+    `required`: DoNotSchedule, else ScheduleAnyway. `honors_affinity`, `honors_taints`: nodes that node affinity or
+    taints exclude are no domains, and pods there are not counted (nodeAffinityPolicy, nodeTaintsPolicy).
     """
 
     topology: str
@@ -184,7 +188,7 @@ class TopologySpreadConstraint:
 
 @dataclass(frozen=True, slots=True)
 class InterPodConstraints:
-    """All of a pod's terms: required ones for and against, preferred ones, and spread constraints."""
+    """All inter-pod terms of a pod: `near` is required affinity, `apart` required anti-affinity."""
 
     near: tuple[PodTerm, ...] = ()
     apart: tuple[PodTerm, ...] = ()

@@ -10,28 +10,29 @@ from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, No
 from muster_core.model.resources import Resources
 from muster_core.model.storage import NO_CHOICE, Choice
 
-#: Stands for a number of nodes where kube-scheduler gives none: it did not look at any.
+#: Instead of a number of nodes: kube-scheduler gives no number for reasons that it finds before it filters nodes.
 EVERY_NODE: Final = -1
 
 
 class ReasonKind(StrEnum):
-    """What is missing."""
+    """What a request is waiting for."""
 
-    QUOTA = "quota"  # a queue's max; nothing a new node would help with
-    USER_QUOTA = "user quota"  # a limit of a user or a group
-    APPLICATIONS = "applications"  # as many run as may: maxapplications of a queue, a user or a group
-    TURN = "turn"  # another application goes first (a gang waiting, a pledge)
-    NODES = "nodes"  # no node has it: what an autoscaler may help with
-    RESERVED = "reserved"  # room is held for it on a node, and is not all there yet
+    QUOTA = "quota"  # the maximum of a queue; a new node would not help
+    USER_QUOTA = "user quota"  # a limit of a user or group
+    APPLICATIONS = "applications"  # maxapplications of a queue, user or group is reached
+    TURN = "turn"  # another application is first: a gang that waits for quota or has reserved it
+    NODES = "nodes"  # no feasible node; an autoscaler may help
+    RESERVED = "reserved"  # a node is reserved, but its resources are not free yet
     ADMISSION = "admission"  # the application's queue, or the groups of its user, are not known yet
-    CLUSTER = "cluster"  # the cluster's nodes could not hold it even if empty
+    CLUSTER = "cluster"  # the nodes could not hold it even if they were empty
 
 
 @dataclass(frozen=True, slots=True)
 class UnschedulableReason:
-    """Why something has no place. `counts`: reason text → number of nodes, in
-    kube-scheduler's wording where nodes are the reason; `nodes`: how many there are.
-    A reason that is of the pod and not of nodes has EVERY_NODE for a number.
+    """Why a request is not scheduled.
+
+    `counts`: number of nodes by reason, in kube-scheduler's wording; EVERY_NODE for a reason of the pod itself.
+    `nodes`: number of all nodes.
     """
 
     lack: ReasonKind
@@ -40,7 +41,7 @@ class UnschedulableReason:
     nodes: int = 0
 
     def text(self) -> str:
-        """One line for people, as kube-scheduler words and sorts it when nodes are the reason."""
+        """Returns one line for users. Reasons of nodes are worded and sorted as in kube-scheduler."""
         if not self.counts:
             return self.message
         found = ", ".join(sorted(_counted(reason, count) for reason, count in self.counts))
@@ -54,9 +55,10 @@ def _counted(reason: str, count: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Places for asks of one application, all members of one decision together.
+    """Nodes for requests of one application; all of them are committed together.
 
-    `places`: (ask, node); a key may come more than once (max_allocations > 1). `volumes`: for claims of theirs.
+    `places`: (request, node); a request with `max_allocations` above 1 may occur more than once. `volumes`: for its
+    claims.
     """
 
     partition: PartitionId
@@ -67,10 +69,10 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class PlaceholderReplacement:
-    """A real ask takes over from a placeholder of its task group (semantics 14).
+    """A pod replaces a placeholder of its task group (docs/internals/semantics.md, rule 14).
 
-    `node` is the placeholder's own, or another one where the real pod may not
-    run there: then the room is held on that node from now on.
+    `node`: the node of the placeholder, or another one if the pod cannot run there. Resources on another node are
+    reserved from then on.
     """
 
     partition: PartitionId
@@ -79,14 +81,15 @@ class PlaceholderReplacement:
     placeholder: AllocationId
     node: NodeId
     same_node: bool
-    #: For its claims, on the node.
+    #: Volumes for the claims of the pod on the node.
     volumes: Choice = NO_CHOICE
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceholderRelease:
-    """A placeholder goes without a swap: the real ask is larger than it, or the
-    real pod may run neither on its node nor on another (semantics 15).
+    """A placeholder is released without replacement, because the pod is larger or no node can run it.
+
+    See docs/internals/semantics.md, rule 15.
     """
 
     partition: PartitionId
@@ -98,9 +101,10 @@ class PlaceholderRelease:
 
 @dataclass(frozen=True, slots=True)
 class QuotaReservation:
-    """A gang begins to reserve: `amount` is promised to it on every queue of its
-    path, so that nobody else takes it meanwhile (semantics 11). `granted`: the head
-    room is there; else the gang starves and asks for it first.
+    """A gang reserves `amount` on every queue of its path, so that no other application takes it.
+
+    `granted`: the quota is free; False = the gang starves and requests it with precedence. See
+    docs/internals/semantics.md, rule 11.
     """
 
     partition: PartitionId
@@ -111,7 +115,7 @@ class QuotaReservation:
 
 @dataclass(frozen=True, slots=True)
 class NodeReservationDecision:
-    """Resources on a node are reserved for an ask that waits (contract 13)."""
+    """Resources on a node are reserved for a waiting request."""
 
     partition: PartitionId
     application: ApplicationId
@@ -121,8 +125,9 @@ class NodeReservationDecision:
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """Allocations of others go, and room is held for the asks of one application: (ask, node) each (contract 10.1).
-    `victims`: (application, allocation).
+    """Victims are released, and their resources are reserved for requests of one application.
+
+    `places`: (request, node). `victims`: (application, allocation).
     """
 
     partition: PartitionId
@@ -133,9 +138,10 @@ class Preemption:
 
 @dataclass(frozen=True, slots=True)
 class ReservationTakeover:
-    """Reservations of incomplete gangs with later keys go, and what they free is reserved for all that one gang lacks
-    (semantics 12). `places`: (ask, node) each; `victims`: placeholders, (application, allocation); `holds`: of room
-    on nodes, by (application, ask); `losers`: gangs that lose any of it, or their quota reservation.
+    """Reservations of incomplete gangs with later keys are released and reserved for one gang.
+
+    `places`: (request, node). `victims`: placeholders as (application, allocation). `holds`: node reservations as
+    (application, request). `losers`: gangs that lose any reservation. See docs/internals/semantics.md, rule 12.
     """
 
     partition: PartitionId
@@ -149,7 +155,7 @@ class ReservationTakeover:
 
 @dataclass(frozen=True, slots=True)
 class QuotaPreemption:
-    """Allocations below a queue go because it has more than its maximum (contract 10.3)."""
+    """Allocations below a queue are released, because the queue exceeds its maximum."""
 
     partition: PartitionId
     queue: QueuePath

@@ -1,4 +1,4 @@
-"""Effects that the core sends."""
+"""Effects: messages and timers that the core emits. `si/encode` converts them to messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from muster_core.model.storage import NO_CHOICE, Choice
 
 @value
 class NewAllocation:
-    """One ask got its place; encoded from the ask and these. `volumes`: what its claims that are not bound get."""
+    """A request got its node. `volumes`: volumes for its unbound claims."""
 
     ask: AskSpec
     id: AllocationId
@@ -38,7 +38,7 @@ class NewAllocation:
 
 @value
 class Release:
-    """An allocation is to go (core's word), or its going is confirmed (STOPPED_BY_RM)."""
+    """The core releases an allocation, or confirms its release (STOPPED_BY_RM)."""
 
     partition: PartitionId
     application: ApplicationId
@@ -50,7 +50,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class AskRelease:
-    """An ask is taken back by the core, or its release is confirmed."""
+    """The core cancels a request, or confirms its release."""
 
     partition: PartitionId
     application: ApplicationId
@@ -61,7 +61,7 @@ class AskRelease:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A rejected ask or allocation, with a reason for people."""
+    """A rejected request or allocation, with a reason for users."""
 
     application: ApplicationId
     key: AllocationKey
@@ -70,7 +70,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class AllocationResponse:
-    """One AllocationResponse."""
+    """Message AllocationResponse."""
 
     rm: RmId
     new: tuple[NewAllocation, ...] = ()
@@ -82,7 +82,7 @@ class AllocationResponse:
 
 @dataclass(frozen=True, slots=True)
 class ApplicationAccepted:
-    """AcceptedApplication: the application has its leaf queue."""
+    """Message AcceptedApplication: the application has its leaf queue."""
 
     rm: RmId
     application: ApplicationId
@@ -90,7 +90,7 @@ class ApplicationAccepted:
 
 @dataclass(frozen=True, slots=True)
 class ApplicationRejected:
-    """RejectedApplication."""
+    """Message RejectedApplication."""
 
     rm: RmId
     application: ApplicationId
@@ -99,7 +99,7 @@ class ApplicationRejected:
 
 @dataclass(frozen=True, slots=True)
 class ApplicationUpdated:
-    """UpdatedApplication: a change of state, `at_ns` since the epoch."""
+    """Message UpdatedApplication: the state has changed. `at_ns`: since the epoch."""
 
     rm: RmId
     application: ApplicationId
@@ -110,7 +110,7 @@ class ApplicationUpdated:
 
 @dataclass(frozen=True, slots=True)
 class NodeAccepted:
-    """AcceptedNode."""
+    """Message AcceptedNode."""
 
     rm: RmId
     node: NodeId
@@ -118,7 +118,7 @@ class NodeAccepted:
 
 @dataclass(frozen=True, slots=True)
 class NodeRejected:
-    """RejectedNode."""
+    """Message RejectedNode."""
 
     rm: RmId
     node: NodeId
@@ -126,7 +126,7 @@ class NodeRejected:
 
 
 class SchedulingState(StrEnum):
-    """Of an ask (seed 003, semantics 6)."""
+    """Scheduling state of a request (docs/internals/semantics.md, rule 6)."""
 
     SKIPPED = "SKIPPED"
     SCHEDULED = "SCHEDULED"
@@ -136,7 +136,7 @@ class SchedulingState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SchedulingStateChanged:
-    """UpdateContainerSchedulingStateRequest; said on change only. `lack`: of a "no", what it is for."""
+    """Message UpdateContainerSchedulingStateRequest, sent only on a change. `lack`: kind of the failure."""
 
     rm: RmId
     application: ApplicationId
@@ -148,9 +148,7 @@ class SchedulingStateChanged:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecommended:
-    """NodeRecommendation (seed 001): what the resource manager might do about a node, in words, and how much
-    of it should be offered for scheduling.
-    """
+    """Message NodeRecommendation: advice about a node, and how much of it should remain schedulable."""
 
     rm: RmId
     node: NodeId
@@ -160,9 +158,9 @@ class NodeRecommended:
 
 @dataclass(frozen=True, slots=True)
 class ApplicationSummarized:
-    """An application is over: what it used over time, for the log (contract 6.5).
+    """An application has ended: its resource usage over time, for the log.
 
-    `times_ns`: submitted, first run (0 = never), ended. Uses are instance type → resource → units times seconds.
+    `times_ns`: submitted, first run (0 = never), ended. Usage is instance type → resource → units times seconds.
     """
 
     rm: RmId
@@ -178,7 +176,7 @@ class ApplicationSummarized:
 
 @dataclass(frozen=True, slots=True)
 class PlacementsProposed:
-    """PredicatesArgs (seed 003), all of one plan at once: may these asks go to these nodes?"""
+    """Message PredicatesArgs with all placements of one plan: may these requests use these nodes?"""
 
     rm: RmId
     number: int
@@ -187,7 +185,7 @@ class PlacementsProposed:
 
 @dataclass(frozen=True, slots=True)
 class VictimsProposed:
-    """PreemptionPredicatesArgs (seed 003): may the ask go to the node once all the victims are gone?"""
+    """Message PreemptionPredicatesArgs: may the request use the node after all victims have ended?"""
 
     rm: RmId
     number: int
@@ -198,7 +196,7 @@ class VictimsProposed:
 
 @dataclass(frozen=True, slots=True)
 class TimerSet:
-    """`clock` is to come back as `ClockRang` at `at_ns` since the epoch."""
+    """A timer: `TimerFired` with `clock` is due at `at_ns` since the epoch."""
 
     clock: Timer
     at_ns: int

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-# Of a value, and of a path, in a message for people.
+# Maximum length of a value, and of a path, in a message.
 _LONGEST_SHOWN: Final = 80
 _LONGEST_PATH: Final = 300
 
 
 class CoreError(Exception):
-    """Root of the core's errors."""
+    """Base class of the core's exceptions."""
 
 
 class IllegalTransition(CoreError):
-    """`trigger` may not happen in `state`."""
+    """The event `trigger` is not allowed in `state`."""
 
     def __init__(self, state: str, trigger: str) -> None:
         super().__init__(f"no transition from {state!s} by {trigger!s}")
@@ -23,7 +23,7 @@ class IllegalTransition(CoreError):
 
 
 class BrokenDecision(CoreError):
-    """A decision was refused at commit, before its first write."""
+    """A decision is no longer valid at commit. Nothing has been written yet."""
 
     def __init__(self, decision: str, why: str) -> None:
         super().__init__(f"{decision} is void: {why}")
@@ -40,7 +40,7 @@ class CommitFailed(CoreError):
 
 
 class InconsistentState(CoreError):
-    """`broken`: the violated invariants, for messages. The scheduler state has to be rebuilt."""
+    """The state violates the invariants in `broken` and must be rebuilt."""
 
     def __init__(self, broken: list[str]) -> None:
         super().__init__(f"{len(broken)} invariants do not hold: {broken[0]}")
@@ -48,7 +48,7 @@ class InconsistentState(CoreError):
 
 
 class UnknownSubject(CoreError):
-    """A ledger has no such thing."""
+    """The object does not exist in the state."""
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(f"no {kind} {name!r}")
@@ -57,7 +57,7 @@ class UnknownSubject(CoreError):
 
 
 class DuplicateSubject(CoreError):
-    """A ledger has such a thing already."""
+    """The object exists in the state already."""
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(f"{kind} {name!r} is there already")
@@ -66,8 +66,9 @@ class DuplicateSubject(CoreError):
 
 
 class ConfigurationError(CoreError):
-    """`value` at `path` of a configuration breaks `rule`; `fix` says what to write instead. `file` holds it, with the
-    line after a colon where there is one; empty = it is one of the settings, and `path` its key.
+    """`value` at `path` of a configuration violates `rule`; `fix` is the remedy.
+
+    `file`: name of the file and line; empty = a setting, and `path` is its key.
     """
 
     def __init__(self, path: str, value: str, rule: str, fix: str, file: str = "") -> None:
@@ -80,11 +81,11 @@ class ConfigurationError(CoreError):
         self.file = file
 
     def within(self, file: str, line: int) -> ConfigurationError:
-        """The same, found in that line of the file; 0 = in no line of its own."""
+        """Returns the same error with file and line; 0 = no line."""
         return ConfigurationError(self.path, self.value, self.rule, self.fix, f"{file}:{line}" if line else file)
 
 
 def shown(text: str, most: int) -> str:
-    """What people wrote, for one line of a message: cut to `most` characters, control characters spelled out."""
+    """Returns user text for a message: at most `most` characters, with control characters escaped."""
     cut = text if len(text) <= most else f"{text[:most]}…"
     return cut if cut.isprintable() else "".join(char if char.isprintable() else repr(char)[1:-1] for char in cut)

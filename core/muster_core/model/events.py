@@ -1,4 +1,4 @@
-"""Events that the core receives."""
+"""Events: everything that the core receives. `si/decode` creates them from messages."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ from muster_core.model.storage import ClusterFact
 
 @dataclass(frozen=True, slots=True)
 class ManagerRegistered:
-    """A resource manager opened a session. `fenced`: nothing is scheduled for it
-    before `FencePassed` (semantics 19).
+    """A resource manager has opened a session.
+
+    `fenced`: nothing is scheduled for it before `RecoveryBarrierPassed` (docs/internals/semantics.md, rule 19).
     """
 
     rm: RmId
@@ -36,14 +37,14 @@ class ManagerRegistered:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryBarrierPassed:
-    """All that the resource manager counted has arrived."""
+    """All messages that the resource manager sent before the recovery barrier have arrived."""
 
     rm: RmId
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLost:
-    """The way to the resource manager broke."""
+    """The connection to the resource manager is closed."""
 
     rm: RmId
 
@@ -57,7 +58,7 @@ class ManagerLeft:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationReplaced:
-    """A new, valid configuration is to be in force."""
+    """A new valid configuration must be applied."""
 
     rm: RmId
     configuration: Configuration
@@ -65,14 +66,14 @@ class ConfigurationReplaced:
 
 @dataclass(frozen=True, slots=True)
 class ApplicationAdded:
-    """AddApplicationRequest."""
+    """Message AddApplicationRequest."""
 
     spec: ApplicationSpec
 
 
 @dataclass(frozen=True, slots=True)
 class ApplicationRemoved:
-    """RemoveApplicationRequest: with all its asks and allocations."""
+    """Message RemoveApplicationRequest: removes the application with all its requests and allocations."""
 
     partition: PartitionId
     application: ApplicationId
@@ -80,7 +81,7 @@ class ApplicationRemoved:
 
 @dataclass(frozen=True, slots=True)
 class GroupsResolved:
-    """The groups of a user, which were not known when applications of it came."""
+    """The groups of a user, which were unknown when its applications were added."""
 
     partition: PartitionId
     user: str
@@ -89,25 +90,23 @@ class GroupsResolved:
 
 @dataclass(frozen=True, slots=True)
 class AskAdded:
-    """AllocationAsk, new or replacing the one of the same key (semantics 3)."""
+    """Message AllocationAsk: a new request, or one that replaces the request with the same key."""
 
     spec: AskSpec
 
 
 @dataclass(frozen=True, slots=True)
 class AllocationReported:
-    """An existing allocation outside a node's registration."""
+    """An existing allocation, sent separately from the registration of its node."""
 
     spec: AllocationSpec
 
 
 @value
 class AllocationReleased:
-    """AllocationRelease from the resource manager: its own word (STOPPED_BY_RM)
-    or the confirmation of the core's.
+    """Message AllocationRelease: the resource manager releases (STOPPED_BY_RM), or confirms a release by the core.
 
-    key None = every allocation of the application; id None = every allocation
-    of the key (semantics 3).
+    `key` None = every allocation of the application; `id` None = every allocation of the key.
     """
 
     partition: PartitionId
@@ -120,7 +119,7 @@ class AllocationReleased:
 
 @dataclass(frozen=True, slots=True)
 class CallbacksDeclared:
-    """Which questions the resource manager wants to be asked (muster.v1, Attendance)."""
+    """The predicate callbacks that the resource manager implements (muster.v1, Attendance)."""
 
     rm: RmId
     places: bool
@@ -129,7 +128,7 @@ class CallbacksDeclared:
 
 @dataclass(frozen=True, slots=True)
 class PlacementsEvaluated:
-    """The answer to PlacesAsked: per place a reason against it, or empty."""
+    """Response to PlacementsProposed: a reason against each placement, or an empty text."""
 
     rm: RmId
     number: int
@@ -138,7 +137,7 @@ class PlacementsEvaluated:
 
 @dataclass(frozen=True, slots=True)
 class VictimsEvaluated:
-    """The answer to VictimsAsked: whether the ask may go there once they are gone."""
+    """Response to VictimsProposed: whether the request may use the node."""
 
     rm: RmId
     number: int
@@ -147,7 +146,7 @@ class VictimsEvaluated:
 
 @dataclass(frozen=True, slots=True)
 class ClusterObjectsReported:
-    """Objects of the cluster beside nodes and pods are so now (muster.v1)."""
+    """Present state of cluster objects other than nodes and pods (muster.v1)."""
 
     partition: PartitionId
     facts: tuple[ClusterFact, ...]
@@ -155,9 +154,9 @@ class ClusterObjectsReported:
 
 @dataclass(frozen=True, slots=True)
 class UtilizationReported:
-    """UtilizationReport (seed 001): what a node, or one allocation of an application, really uses.
+    """Message UtilizationReport: the real usage of a node or of one allocation.
 
-    It is about the node, or else about the allocation, whose identity is unique in its application only.
+    It is about the node if `node` is set. The ID of an allocation is unique only in its application.
     """
 
     partition: PartitionId
@@ -169,7 +168,7 @@ class UtilizationReported:
 
 @dataclass(frozen=True, slots=True)
 class AskReleased:
-    """AllocationAskRelease; key None = every ask of the application."""
+    """Message AllocationAskRelease; `key` None = every request of the application."""
 
     partition: PartitionId
     application: ApplicationId
@@ -180,7 +179,7 @@ class AskReleased:
 
 @dataclass(frozen=True, slots=True)
 class NodeAdded:
-    """CREATE, or CREATE_DRAIN with `draining`; with what runs on it."""
+    """Node action CREATE, or CREATE_DRAIN with `draining`. `existing`: the allocations on the node."""
 
     spec: NodeSpec
     draining: bool = False
@@ -189,14 +188,14 @@ class NodeAdded:
 
 @dataclass(frozen=True, slots=True)
 class NodeUpdated:
-    """UPDATE: capacity, occupied resources and attributes are replaced; `existing`: more of what runs there."""
+    """Node action UPDATE: replaces capacity, occupied resources and attributes. `existing`: additional allocations."""
 
     spec: NodeSpec
     existing: tuple[AllocationSpec, ...] = ()
 
 
 class NodeAction(StrEnum):
-    """The actions of seed 003 that need no more than a node's id."""
+    """Node actions that need only the ID of the node."""
 
     DRAIN = "DRAIN_NODE"
     OPEN = "DRAIN_TO_SCHEDULABLE"
@@ -205,7 +204,7 @@ class NodeAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeActionReported:
-    """DRAIN_NODE, DRAIN_TO_SCHEDULABLE or DECOMISSION."""
+    """Node action DRAIN_NODE, DRAIN_TO_SCHEDULABLE or DECOMISSION."""
 
     partition: PartitionId
     node: NodeId
@@ -213,7 +212,7 @@ class NodeActionReported:
 
 
 class TimerKind(StrEnum):
-    """The deadlines of the core; what rings is decided in scheduling/timers.py."""
+    """Kinds of timers. `scheduling/timers.py` handles them."""
 
     PLACEHOLDER = "placeholder time-out"
     WAIT = "gang wait time-out"
@@ -238,8 +237,9 @@ class TimerKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """One deadline. It only has an effect while its subject still shows the same
-    `generation`: clocks are never cancelled, they go stale.
+    """A timer. It has an effect only while its subject still has the same `generation`.
+
+    Timers are never cancelled. A timer with an old generation is ignored.
     """
 
     kind: TimerKind
@@ -248,13 +248,13 @@ class Timer:
     application: ApplicationId
     key: AllocationKey
     generation: int
-    #: Of a queue's clock.
+    #: The queue, for a timer of a queue.
     queue: QueuePath = ROOT
 
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """A deadline that was set has come."""
+    """A timer is due."""
 
     clock: Timer
 

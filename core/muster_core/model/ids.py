@@ -11,86 +11,85 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True)
 def value(cls: type[T]) -> type[T]:
-    """`dataclass(frozen=True, slots=True)`, but that nothing hashes it and nothing but the type checker keeps it."""
+    """`dataclass(slots=True)` that type checkers treat as frozen. Faster to create than `frozen=True`; no hash."""
     return dataclass(slots=True)(cls)
 
 
 RmId = NewType("RmId", str)
 
-#: A partition of one resource manager, built by `partition_id`.
+#: Partition of one resource manager, built by `partition_id`.
 PartitionId = NewType("PartitionId", str)
 
-#: Full path, lower case, from `root` (contract 2.3): `root.team.dev`.
+#: Full path from `root` in lower case: `root.team.dev`.
 QueuePath = NewType("QueuePath", str)
 ApplicationId = NewType("ApplicationId", str)
 
-#: Of an ask and of what becomes of it; Kubernetes: the pod's uid.
+#: Key of a request and of its allocations. In Kubernetes: the UID of the pod.
 AllocationKey = NewType("AllocationKey", str)
 
-#: Of one allocation: several may share a key (semantics 3).
+#: ID of one allocation. Several allocations may have the same key.
 AllocationId = NewType("AllocationId", str)
 NodeId = NewType("NodeId", str)
 
-#: Unique within its application; empty = of no task group.
+#: Name of a task group, unique in its application; empty = none.
 TaskGroup = NewType("TaskGroup", str)
 NO_GROUP: Final = TaskGroup("")
 NO_NODE: Final = NodeId("")
 ROOT: Final = QueuePath("root")
 
-#: Where applications go that ran before and have no other queue (contract 2.10); no rule may name it.
+#: Queue for recovered applications that no rule places. No rule may name it.
 RECOVERY: Final = QueuePath("root.@recovery@")
 
 
 def partition_id(rm: RmId, name: str) -> PartitionId:
-    """The partition `name` of resource manager `rm`; the empty name is `default`."""
+    """Returns the ID of partition `name` of resource manager `rm`; an empty name means `default`."""
     return PartitionId(f"[{rm}]{name.lower() or 'default'}")
 
 
 def is_partition_of(rm: RmId, partition: PartitionId) -> bool:
-    """Whether the partition is one of this resource manager."""
+    """Whether the partition belongs to this resource manager."""
     return partition.startswith(f"[{rm}]")
 
 
 def allocation_id(key: AllocationKey, ordinal: int) -> AllocationId:
-    """The id of the `ordinal`-th allocation (from 0) made for the ask `key`."""
+    """Returns the ID of allocation number `ordinal`, from 0, of the request `key`."""
     return AllocationId(f"{key}-{ordinal}")
 
 
 def virtual_placeholder_key(application: ApplicationId, group: TaskGroup) -> AllocationKey:
-    """The key of the core's own ask for the places of a task group (semantics 16, Direct); no pod's uid has a slash."""
+    """Returns the key of the core's own request for a task group of a Direct gang. UIDs of pods contain no slash."""
     return AllocationKey(f"{application}/{group}")
 
 
 def virtual_slot_key(key: AllocationKey, ordinal: int) -> AllocationKey:
-    """The key of an ask for one of these places alone."""
+    """Returns the key of a request for one member of such a task group."""
     return AllocationKey(f"{key}/{ordinal}")
 
 
 def is_virtual_key(application: ApplicationId, key: AllocationKey) -> bool:
-    """Whether the key is one of the core's own for this application."""
+    """Whether the key is one of the core's own requests for this application."""
     return key.startswith(f"{application}/")
 
 
 def child_path(parent: QueuePath, name: str) -> QueuePath:
-    """The path of the queue `name` below `parent`."""
+    """Returns the path of the queue `name` below `parent`."""
     return QueuePath(f"{parent}.{name.lower()}")
 
 
 def parent_path(path: QueuePath) -> QueuePath:
-    """The path of the queue above; empty above root."""
+    """Returns the path of the parent queue; empty for root."""
     return QueuePath(path.rpartition(".")[0])
 
 
 def queue_name(path: QueuePath) -> str:
-    """The queue's own name, without those above it."""
+    """Returns the name of the queue without its ancestors."""
     return path.rpartition(".")[2]
 
 
 class Termination(StrEnum):
-    """STOPPED_BY_RM is the resource manager's word, the others are the core's.
+    """Why an allocation or request is released. The resource manager sends STOPPED_BY_RM, the core sends the others.
 
-    The receiver confirms with the same type; a confirmation of the core's own
-    word is never echoed (semantics 4).
+    The receiver confirms with the same type. A confirmation is never confirmed again.
     """
 
     STOPPED_BY_RM = "STOPPED_BY_RM"

@@ -1,4 +1,4 @@
-"""Event records of changes that people can watch."""
+"""Event records of changes: for the REST API, and warnings for the resource manager."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from muster_core.model.specs import AskSpec
 
 
 class Notice(StrEnum):
-    """What kind of thing it is about."""
+    """Kind of the object that a record is about."""
 
     REQUEST = "REQUEST"
     APPLICATION = "APP"
@@ -23,7 +23,7 @@ class Notice(StrEnum):
 
 
 class Change(StrEnum):
-    """SET = a value or state was set; ADD, REMOVE = it, or something in it, came or went."""
+    """SET: a value or state was set. ADD, REMOVE: the object, or something in it, was added or removed."""
 
     NONE = "NONE"
     SET = "SET"
@@ -32,7 +32,7 @@ class Change(StrEnum):
 
 
 class Detail(StrEnum):
-    """What of it changed. Values are the names of EventRecord.ChangeDetail."""
+    """What has changed. The values are the names of EventRecord.ChangeDetail."""
 
     NONE = "DETAILS_NONE"
     REQUEST_CANCEL = "REQUEST_CANCEL"
@@ -82,9 +82,10 @@ class Detail(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EventRecorded:
-    """`subject` is the id of what it is about, `reference` the second thing's, `resource` the amount concerned.
+    """One event record.
 
-    One that changes nothing (`Change.NONE`, `Detail.NONE`) is said to people: the resource manager receives it too.
+    `subject`: ID of the object; `reference`: ID of a second object; `resource`: the amount. A record without a change
+    (`Change.NONE`, `Detail.NONE`) is a message for users, which the resource manager also receives.
     """
 
     rm: RmId
@@ -95,18 +96,18 @@ class EventRecorded:
     change: Change = Change.NONE
     detail: Detail = Detail.NONE
     resource: Resources = NOTHING
-    #: What people call the application that it names, as its subject or else its reference; empty = as it is named.
+    #: Application ID that users see, for the application in `subject` or `reference`; empty = the same ID.
     app_name: str = ""
 
     @property
     def is_for_people(self) -> bool:
-        """Whether it changes nothing: somebody is to act on it."""
+        """Whether it is a message for users, without a change."""
         return self.change is Change.NONE and self.detail is Detail.NONE
 
 
 @value
 class AskRecorded:
-    """An ask came or went."""
+    """A request was added or removed."""
 
     rm: RmId
     ask: AskSpec
@@ -117,10 +118,10 @@ class AskRecorded:
 
 @value
 class AllocationsRecorded:
-    """Allocations of one application that came, or went, at once: key, node and amount of each.
+    """Allocations of one application that were added or removed together: key, node and amount of each.
 
-    `detail` of those that went says why. `group` is empty where no group is charged.
-    `asked`: an ask was fulfilled by each, and is gone.
+    `detail`: why they were removed. `group`: the group whose limit they count towards; empty = none. `asked`: each of
+    them fulfilled a request.
     """
 
     rm: RmId
@@ -137,19 +138,19 @@ class AllocationsRecorded:
 
 Recorded = EventRecorded | AskRecorded | AllocationsRecorded
 
-#: Of one place: application, node, queue, user.
+#: Records per allocation: application, node, queue and user.
 _OF_A_PLACE: Final = 4
 
 
 def count_of(noted: Recorded) -> int:
-    """How many records it is read as."""
+    """Returns the number of event records that it is converted to."""
     if isinstance(noted, AllocationsRecorded):
         return len(noted.places) * (_OF_A_PLACE + noted.asked + bool(noted.group))
     return 1
 
 
 def records_of(noted: Recorded) -> Iterator[EventRecorded]:
-    """The records it is read as, in order."""
+    """Yields the event records that it is converted to, in order."""
     match noted:
         case EventRecorded():
             yield noted

@@ -1,4 +1,7 @@
-"""Resource amounts and limits by resource name."""
+"""Resource amounts and limits by resource name.
+
+Amounts are integers: vcore in millicores, memory in bytes, other resources as numbers.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,9 @@ from typing import Final
 
 
 class Resources:
-    """An amount per resource name; absent = 0. Zero amounts are not kept, so
-    equal amounts are equal values with equal hashes.
+    """An amount per resource name; absent = 0. Immutable.
+
+    Amounts of 0 are not stored, so equal amounts are equal values with equal hashes.
     """
 
     __slots__ = ("_amounts", "_hash")
@@ -45,7 +49,7 @@ class Resources:
         return self.plus(other, -1)
 
     def plus(self, other: Resources, times: int) -> Resources:
-        """This amount and `times` of the other (negative `times` takes away)."""
+        """Returns the sum of this amount and `times` of the other. A negative `times` subtracts."""
         total = self._amounts.copy()
         for name, amount in other._amounts.items():
             left = total.get(name, 0) + times * amount
@@ -56,15 +60,15 @@ class Resources:
         return _of(total)
 
     def times(self, count: int) -> Resources:
-        """`count` of this amount."""
+        """Returns `count` times this amount."""
         return _of({n: a * count for n, a in self._amounts.items()}) if count else NOTHING
 
     def widened(self, other: Resources) -> Resources:
-        """The larger amount of the two, name by name."""
+        """Returns the maximum of both amounts by resource."""
         return Resources({**self._amounts, **{n: max(self[n], a) for n, a in other._amounts.items()}})
 
     def covers(self, other: Resources) -> bool:
-        """Whether no amount of `other` is larger than here."""
+        """Whether every amount of `other` is at most the amount here."""
         have = self._amounts
         for name, amount in other._amounts.items():  # noqa: SIM110 - half the time of `all` with a generator
             if have.get(name, 0) < amount:
@@ -77,7 +81,7 @@ class Resources:
 
 
 def _of(amounts: dict[str, int]) -> Resources:
-    """Of amounts that are known not to be 0, and that nobody else keeps: sums are made all the time."""
+    """Creates Resources without a copy. The amounts must not be 0 or shared. Called very often."""
     found = Resources.__new__(Resources)
     found._amounts = amounts  # noqa: SLF001 - a second constructor
     found._hash = None  # noqa: SLF001
@@ -85,7 +89,7 @@ def _of(amounts: dict[str, int]) -> Resources:
 
 
 class Limit:
-    """An upper bound per resource name; absent = unlimited, 0 = forbidden."""
+    """An upper bound per resource name; absent = unlimited, 0 = forbidden. Immutable."""
 
     __slots__ = ("_bounds",)
 
@@ -93,11 +97,11 @@ class Limit:
         self._bounds = dict(bounds) if bounds else {}
 
     def get(self, name: str) -> int | None:
-        """The bound of `name`, None if it has none."""
+        """Returns the bound of the resource, or None."""
         return self._bounds.get(name)
 
     def items(self) -> Iterator[tuple[str, int]]:
-        """(name, bound) of every name that is bounded."""
+        """(name, bound) of every resource with a bound."""
         return iter(self._bounds.items())
 
     def __bool__(self) -> bool:
@@ -110,28 +114,29 @@ class Limit:
         return hash(frozenset(self._bounds.items()))
 
     def room(self, used: Resources) -> Limit:
-        """What is left of this limit when `used` is taken: may be negative."""
+        """Returns what is left of this limit after `used`. May be negative."""
         return Limit({n: b - used[n] for n, b in self._bounds.items()})
 
     def narrowed(self, other: Limit) -> Limit:
-        """The tighter bound of the two, name by name."""
+        """Returns the minimum of both limits by resource."""
         bounds = dict(self._bounds)
         for name, bound in other._bounds.items():
             bounds[name] = min(bound, bounds.get(name, bound))
         return Limit(bounds)
 
     def allows(self, amount: Resources) -> bool:
-        """Whether the whole amount stays within this limit."""
+        """Whether the amount is within this limit."""
         return not self.excess(amount)
 
     def excess(self, amount: Resources) -> Resources:
-        """By how much `amount` goes beyond, name by name; nothing = it is allowed.
-        A name that `amount` does not have is never in excess.
+        """Returns the part of `amount` above this limit by resource; empty = it is within the limit.
+
+        A resource that `amount` does not have is never in excess, even with a negative bound.
         """
         return Resources({n: a - self._bounds[n] for n, a in amount.items() if self._bounds.get(n, a) < a})
 
     def count(self, each: Resources, at_most: int) -> int:
-        """How many of `each` stay within this limit, `at_most` at the most."""
+        """Returns how many of `each` are within this limit, at most `at_most`."""
         count = at_most
         for name, amount in each.items():
             bound = self._bounds.get(name)

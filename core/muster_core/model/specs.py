@@ -37,7 +37,7 @@ from muster_core.model.storage import NodeStorage, VolumeHandle
 
 @dataclass(frozen=True, slots=True)
 class HostPort:
-    """A port of the node that the pod takes. `ip`: 0.0.0.0 stands for every address."""
+    """A host port of the pod. `ip` 0.0.0.0 means every address."""
 
     ip: str
     protocol: str
@@ -46,9 +46,7 @@ class HostPort:
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """What a pod prefers of nodes: weighed terms (weight, term), the images of its containers, one for each, and those
-    of its volumes.
-    """
+    """Preferences among nodes: preferred node affinity as (weight, term), container images and volume images."""
 
     terms: tuple[tuple[int, Term], ...] = ()
     images: tuple[str, ...] = ()
@@ -57,8 +55,9 @@ class Preferences:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """An in-tree volume that one node may not use twice. `kind`: gce, aws, iscsi or rbd; `id` tells disks apart, of
-    rbd with one of the `monitors`.
+    """An in-tree volume that two pods on one node may not share.
+
+    `kind`: gce, aws, iscsi or rbd. `id`: identifies the disk; an rbd disk is the same if a monitor is the same too.
     """
 
     kind: str
@@ -69,9 +68,10 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Volumes:
-    """What a pod uses: claims ("namespace/name", in its order), disks, and volumes of its own that count as attached.
+    """Volumes of a pod: claims ("namespace/name" in the order of the pod spec), disks, and inline volumes that count as
+    attached.
 
-    `ephemeral`: those of the claims that are made for it, with its UID; `pod`: how it is called then.
+    `ephemeral`: claims of generic ephemeral volumes, with the UID of the pod. `pod`: name of the pod in messages then.
     """
 
     claims: tuple[str, ...] = ()
@@ -87,7 +87,10 @@ NO_VOLUMES: Final = Volumes()
 
 @dataclass(frozen=True, slots=True)
 class PodProperties:
-    """Everything of that kind. `concerns_others`: there is more in it than what the pod itself prefers of nodes."""
+    """Properties of a pod that filters and scores read, other than constraints on node properties.
+
+    `concerns_others`: it has more than preferences among nodes.
+    """
 
     inter_pod: InterPodConstraints = NO_INTER_POD_CONSTRAINTS
     ports: tuple[HostPort, ...] = ()
@@ -97,7 +100,7 @@ class PodProperties:
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Hash once: facts are looked up far more often than made."""
+        """Computes the hash once, because lookups are much more frequent than creation."""
         concerns = bool(self.ports) or self.inter_pod != NO_INTER_POD_CONSTRAINTS or self.volumes != NO_VOLUMES
         object.__setattr__(self, "concerns_others", concerns)
         object.__setattr__(self, "_hash", hash((self.inter_pod, self.ports, self.volumes, self.preferences)))
@@ -107,7 +110,7 @@ class PodProperties:
 
     @property
     def is_particular(self) -> bool:
-        """Whether more than nodes and their room decides where such a pod may go."""
+        """Whether more than node properties and resources decides which nodes are feasible."""
         return bool(self.inter_pod.near or self.inter_pod.apart or self.inter_pod.spread or self.ports) or (
             self.volumes != NO_VOLUMES
         )
@@ -118,14 +121,14 @@ NO_PROPERTIES: Final = PodProperties()
 
 @dataclass(frozen=True, slots=True)
 class PodOnNode:
-    """An allocation as filters of others see it: the tags that some selector reads, and its facts."""
+    """An allocation as the filters of other pods see it: the tags that some selector reads, and its properties."""
 
     tags: Tags = NO_TAGS
     facts: PodProperties = NO_PROPERTIES
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Hash once, as above."""
+        """Computes the hash once, because lookups are much more frequent than creation."""
         object.__setattr__(self, "_hash", hash((self.tags, self.facts)))
 
     def __hash__(self) -> int:
@@ -138,14 +141,14 @@ _NO_IMAGES: Mapping[str, int] = MappingProxyType({})
 
 
 class GangStyle(StrEnum):
-    """Outcome of a gang's time-out while it is not yet reserved (semantics 8)."""
+    """Result of a timeout before the gang is reserved (docs/internals/semantics.md, rule 8)."""
 
     SOFT = "Soft"
     HARD = "Hard"
 
 
 class GangPlacement(StrEnum):
-    """How a gang gets its places (semantics 16)."""
+    """How resources for a gang are reserved (docs/internals/semantics.md, rule 16)."""
 
     RESERVE = "Reserve"
     ATOMIC = "Atomic"
@@ -154,9 +157,10 @@ class GangPlacement(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A task group as the application declared it: `count` pods of this shape. `facts`: what they ask of pods near
-    them, and prefer of nodes; others know them by `tags` that they all have. What is left is said of places
-    without pods, which have no other pod to say it (semantics 16, Direct).
+    """A declared task group: `count` pods of this shape.
+
+    `facts`: inter-pod terms and preferences. `tags`: tags that all its pods have. The last three fields are only used
+    for virtual placeholders, which have no pod.
     """
 
     group: TaskGroup
@@ -172,7 +176,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """A gang is packed into as few values of this node label as possible; `required`: into one, or not at all."""
+    """The gang is packed into as few values of this node label as possible; `required`: into one or not at all."""
 
     key: str
     required: bool = False
@@ -180,7 +184,9 @@ class Topology:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceQuota:
-    """What a namespace gives the leaf made on demand for its applications (contract 1.6); None = it says nothing."""
+    """Quota from the annotations of a namespace, for the leaf queue that is created for its applications. None = not
+    set.
+    """
 
     max: Limit | None = None
     guaranteed: Resources | None = None
@@ -190,62 +196,61 @@ class NamespaceQuota:
 
 @dataclass(frozen=True, slots=True)
 class ApplicationSpec:
-    """AddApplicationRequest (seed 003). A gang has a `placeholder_ask`."""
+    """Message AddApplicationRequest. An application with a `placeholder_ask` is a gang."""
 
     partition: PartitionId
     id: ApplicationId
     queue: str = ""
     user: str = "nobody"
     groups: tuple[str, ...] = ()
-    #: Why the groups of the user are not known; empty = `groups` are they.
+    #: Why the groups of the user are unknown; empty = `groups` has them.
     groups_unknown: str = ""
     tags: Mapping[str, str] = field(default_factory=lambda: _NO_TAGS)
-    #: Of a gang its placeholder time-out, else the limit of its run time (semantics 2).
+    #: Placeholder timeout of a gang, else the maximum run time (docs/internals/semantics.md, rule 2).
     timeout_ns: int = 0
-    #: The wait clock (semantics 10): 0 = the configured default.
+    #: Timeout until the first placement (docs/internals/semantics.md, rule 10); 0 = the configured default.
     wait_timeout_ns: int = 0
     placeholder_ask: Resources = NOTHING
     style: GangStyle = GangStyle.SOFT
     gang_placement: GangPlacement = GangPlacement.RESERVE
-    #: Empty where the resource manager does not tell them.
+    #: Empty if the resource manager does not send them.
     members: tuple[Member, ...] = ()
-    #: None = wherever its members have room.
+    #: None = members may be placed in any domains.
     topology: Topology | None = None
     created_ns: int = 0
-    #: It had bound pods when it came (application.create.force): never refused for
-    #: want of a queue.
+    #: It already has bound pods (application.create.force), so it is never rejected because no rule places it.
     forced: bool = False
     quota: NamespaceQuota = NamespaceQuota()
     namespace: str = ""
-    #: The ID that people see, where it is not `id`: two applications may have one.
+    #: ID that users see, if it differs from `id`. Not unique.
     shown_as: str = ""
-    #: Of an application that is there: what its namespace says now. Only `quota` counts.
+    #: Update of an existing application with the present quota of its namespace. Only `quota` is read.
     is_renewal: bool = False
 
     @property
     def name(self) -> str:
-        """The ID that people see; not unique."""
+        """Application ID that users see. Not unique."""
         return self.shown_as or self.id
 
     @property
     def is_gang(self) -> bool:
-        """Whether places are to be reserved before it runs."""
+        """Whether resources are reserved before it runs."""
         return bool(self.placeholder_ask)
 
     @property
     def is_whole(self) -> bool:
-        """Whether its gang has all its places at once or none (semantics 16)."""
+        """Whether all members of its gang are placed together or not at all."""
         return self.gang_placement is not GangPlacement.RESERVE
 
     @property
     def uses_virtual_placeholders(self) -> bool:
-        """Whether the core itself holds the places of its gang, with no pods in them (semantics 16, Direct)."""
+        """Whether the core reserves the resources of its gang itself, without placeholder pods."""
         return self.gang_placement is GangPlacement.DIRECT and self.is_gang
 
 
 @value
 class AskSpec:
-    """AllocationAsk (seed 003): `max_allocations` places of one shape."""
+    """Message AllocationAsk: a request for `max_allocations` allocations of one shape."""
 
     partition: PartitionId
     application: ApplicationId
@@ -254,26 +259,26 @@ class AskSpec:
     constraints: Constraints = ANYWHERE
     group: TaskGroup = NO_GROUP
     placeholder: bool = False
-    #: The core asks for itself: a placeholder that no pod stands for, which the resource manager is never told of.
+    #: A virtual placeholder: a request that the core creates itself. The resource manager never receives it.
     is_virtual: bool = False
     originator: bool = False
     priority: int = 0
     max_allocations: int = 1
-    #: Run time of what is allocated; 0 = without a limit (semantics 2).
+    #: Maximum run time of its allocations; 0 = no limit (docs/internals/semantics.md, rule 2).
     timeout_ns: int = 0
     namespace: str = ""
     tags: Mapping[str, str] = field(default_factory=lambda: _NO_TAGS)
     avoid: frozenset[NodeId] = frozenset()
-    #: The one node it may run on (DaemonSet pods, contract 1.9), empty = any.
+    #: The only node that may run it (DaemonSet pods); empty = any node.
     required_node: NodeId = NO_NODE
-    #: Seed 001's constraint on nodes' attributes and on other allocations; None = none.
+    #: Placement constraint of the Scheduler Interface on node attributes and other allocations; None = none.
     placement: PlacementConstraint | None = None
     facts: PodProperties = NO_PROPERTIES
     allow_preempt_self: bool = True
     allow_preempt_other: bool = True
     created_ns: int = 0
-    #: Those of its tags that all like it have: one object for all asks that say the same of everything but their key,
-    #: name and time. Empty = it was not looked for any. It says nothing that `tags` does not say.
+    #: Tags that all requests of the same origin have: one shared object for all requests that differ only in key, name
+    #: and time. Empty = not determined. Contains nothing that `tags` does not contain.
     common: Mapping[str, str] = field(default_factory=lambda: _NO_TAGS, compare=False)
 
     @property
@@ -283,15 +288,15 @@ class AskSpec:
 
     @property
     def report_key(self) -> AllocationKey:
-        """Under which key the resource manager hears why it waits: places without pods speak for their task group."""
+        """Key for scheduling states sent to the resource manager. Virtual placeholders use that of the task group."""
         return virtual_placeholder_key(self.application, self.group) if self.is_virtual else self.key
 
 
 @value
 class AllocationSpec:
-    """An allocation that exists already (recovery, or foreign to the core).
+    """An existing allocation: recovered, or of another scheduler.
 
-    `foreign` or without application: counted on its node only (semantics 7).
+    One that is `foreign` or has no application only counts on its node (docs/internals/semantics.md, rule 7).
     """
 
     partition: PartitionId
@@ -312,15 +317,15 @@ class AllocationSpec:
     allow_preempt_self: bool = True
     allow_preempt_other: bool = True
     created_ns: int = 0
-    #: When it got its node; the placeholder clock continues from it (semantics 10).
+    #: When it was bound. The placeholder timer continues from this time.
     allocated_ns: int = 0
-    #: It may be a placeholder that cannot be verified: it does not show that its gang ran already.
+    #: It may be a placeholder that cannot be verified, so it does not prove that its gang was running.
     unverified: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """NodeInfo (seed 003). `occupied`: taken by others and not told one by one."""
+    """Message NodeInfo. `occupied`: used by pods that are not reported as allocations."""
 
     partition: PartitionId
     id: NodeId
@@ -328,13 +333,13 @@ class NodeSpec:
     occupied: Resources = NOTHING
     labels: Mapping[str, str] = field(default_factory=lambda: _NO_TAGS)
     taints: tuple[Taint, ...] = ()
-    #: spec.unschedulable, which some pods tolerate; it is drained as well.
+    #: `spec.unschedulable`, which some pods tolerate. The node is drained as well.
     cordoned: bool = False
-    #: Declared ones (status.declaredFeatures).
+    #: Declared features of the node (`status.declaredFeatures`).
     features: frozenset[str] = frozenset()
-    #: Every name of the images that lie there, and their bytes.
+    #: Images on the node: every name of each image, with its size in bytes.
     images: Mapping[str, int] = field(default_factory=lambda: _NO_IMAGES)
-    #: Volumes that it can attach, and has; None = nothing is known of that.
+    #: Attach limits and attached volumes; None = unknown.
     storage: NodeStorage | None = None
-    #: As sent, but for the images, for REST; what is above is read out of it.
+    #: Attributes as received, without images, for the REST API. The fields above are parsed from them.
     attributes: Mapping[str, str] = field(default_factory=lambda: _NO_TAGS)

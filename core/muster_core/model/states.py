@@ -1,4 +1,7 @@
-"""Life cycles of applications, nodes, queues and resource managers as tables."""
+"""Life cycles of applications, nodes, queues and resource managers as tables.
+
+The diagrams in docs/internals/states are generated from these tables.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from muster_core.model.errors import IllegalTransition
 
 
 class ApplicationState(StrEnum):
-    """Seed 000's *waiting* is Completing, its *killed* is Failed."""
+    """States of an application, as in YuniKorn."""
 
     NEW = "New"
     ACCEPTED = "Accepted"
@@ -26,7 +29,7 @@ class ApplicationState(StrEnum):
 
 
 class ApplicationEvent(StrEnum):
-    """What moves an application on."""
+    """Events in the life cycle of an application."""
 
     ACCEPT = "accept"
     REJECT = "reject"
@@ -65,7 +68,7 @@ APPLICATION: Final[Mapping[tuple[ApplicationState, ApplicationEvent], Applicatio
 
 
 class ManagerState(StrEnum):
-    """A resource manager in the eyes of the core (seed 003, "Status of RM in scheduler")."""
+    """States of a resource manager, as in the Scheduler Interface ("Status of RM in scheduler")."""
 
     INIT = "init"
     RUNNING = "running"
@@ -74,7 +77,7 @@ class ManagerState(StrEnum):
 
 
 class ManagerEvent(StrEnum):
-    """What moves a resource manager on."""
+    """Events in the life cycle of a resource manager."""
 
     REGISTER = "register"
     LOSE_CONNECTION = "lose connection"
@@ -100,7 +103,7 @@ MANAGER: Final[Mapping[tuple[ManagerState, ManagerEvent], ManagerState]] = Mappi
 
 
 class NodeState(StrEnum):
-    """A node in the eyes of the core (seed 003, "State transition of node")."""
+    """States of a node, as in the Scheduler Interface ("State transition of node")."""
 
     SCHEDULABLE = "SCHEDULABLE"
     DRAINING = "DRAINING"
@@ -108,7 +111,7 @@ class NodeState(StrEnum):
 
 
 class NodeEvent(StrEnum):
-    """What moves a node on."""
+    """Events in the life cycle of a node."""
 
     DRAIN = "drain"
     OPEN = "open"
@@ -130,9 +133,9 @@ NODE: Final[Mapping[tuple[NodeState, NodeEvent], NodeState]] = MappingProxyType(
 
 
 class QueueState(StrEnum):
-    """A queue, and through its root a partition (contract 6.4).
+    """States of a queue. The state of root is that of the partition.
 
-    Stopped: a leaf that is to become a parent, until its applications are gone.
+    Stopped: a leaf that becomes a parent when its applications have ended.
     """
 
     ACTIVE = "Active"
@@ -141,7 +144,7 @@ class QueueState(StrEnum):
 
 
 class QueueEvent(StrEnum):
-    """What moves a queue on."""
+    """Events in the life cycle of a queue."""
 
     REMOVE = "remove"
     STOP = "stop"
@@ -168,7 +171,7 @@ Trigger = TypeVar("Trigger", bound=StrEnum)
 
 
 def follow(table: Mapping[tuple[State, Trigger], State], state: State, trigger: Trigger) -> State:
-    """The state after `trigger`. Raises IllegalTransition where the table has no row."""
+    """Returns the state after `trigger`. Raises IllegalTransition if the table has no such row."""
     try:
         return table[state, trigger]
     except KeyError:

@@ -1,4 +1,4 @@
-"""Volumes and claims and other cluster objects that filters read."""
+"""Volumes, claims and other cluster objects that filters read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from muster_core.model.ids import NodeId
 
 FILESYSTEM: Final = "Filesystem"
 
-#: Volume to claim, or claim to volume, that only one pod may use at a time.
+#: Access mode of volumes and claims that only one pod may use at a time.
 ONE_POD: Final = "ReadWriteOncePod"
 AVAILABLE: Final = "Available"
 LOST: Final = "Lost"
@@ -20,7 +20,7 @@ LOST: Final = "Lost"
 
 @dataclass(frozen=True, slots=True)
 class VolumeHandle:
-    """A volume as a CSI driver knows it: two volumes with one handle are one attachment."""
+    """A volume as its CSI driver identifies it. Two volumes with the same handle are one attachment."""
 
     driver: str
     id: str
@@ -28,7 +28,7 @@ class VolumeHandle:
 
 @dataclass(frozen=True, slots=True)
 class ClaimReference:
-    """Of a volume that is, or is to be, some claim's. `uid` empty: of whichever has that name."""
+    """`claimRef` of a volume. An empty `uid` refers to any claim with that name."""
 
     claim: str
     uid: str = ""
@@ -36,7 +36,7 @@ class ClaimReference:
 
 @dataclass(frozen=True, slots=True)
 class ClaimDemand:
-    """What a claim asks of a volume, beside its size and its name; equal demands are met by the same volumes."""
+    """What a claim requires of a volume besides size and name. Equal demands are satisfied by the same volumes."""
 
     storage_class: str = ""
     access_modes: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class ClaimDemand:
 
 @dataclass(frozen=True, slots=True)
 class MigratedVolume:
-    """Where a volume of a plugin that was part of Kubernetes is reached on nodes whose CSI driver took it over."""
+    """Node affinity of an in-tree volume on nodes whose CSI driver replaced the in-tree plugin."""
 
     plugin: str
     affinity: tuple[Term, ...] = ()
@@ -56,7 +56,7 @@ class MigratedVolume:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """PersistentVolume. `affinity`: terms are ORed; None = every node reaches it."""
+    """PersistentVolume. `affinity`: terms are ORed; None = every node can access it."""
 
     name: str
     capacity: int = 0
@@ -75,8 +75,10 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """PersistentVolumeClaim. `bound`: with `volume`, and for good; `request` None: of no size; `selected_node`
-    None: no node was chosen for it; `owner`: UID of the pod that it was made for.
+    """PersistentVolumeClaim.
+
+    `bound`: permanently bound to `volume`. `request`: size; None = not set. `selected_node` None: no node is selected
+    for it. `owner`: UID of the pod that the claim was created for.
     """
 
     name: str
@@ -92,17 +94,17 @@ class Claim:
 
     @property
     def is_bound(self) -> bool:
-        """Whether nothing is to be chosen for it any more."""
+        """Whether the claim is bound, so that no volume must be selected."""
         return self.bound and bool(self.volume)
 
 
 @dataclass(frozen=True, slots=True)
 class StorageClass:
-    """StorageClass. `delayed`: it waits for a pod; `topologies`: ORed, each a conjunction of label and values."""
+    """StorageClass. `delayed`: WaitForFirstConsumer. `topologies`: ORed; each is a set of labels with values."""
 
     name: str
     provisioner: str = ""
-    #: The CSI driver under which its volumes count at nodes; empty = they do not.
+    #: CSI driver under which its volumes count towards attach limits; empty = they do not count.
     driver: str = ""
     delayed: bool = False
     topologies: tuple[tuple[tuple[str, tuple[str, ...]], ...], ...] = ()
@@ -110,7 +112,7 @@ class StorageClass:
 
 @dataclass(frozen=True, slots=True)
 class StorageDriver:
-    """CSIDriver. `tells_capacity`: where it has none left it makes nothing."""
+    """CSIDriver. `tells_capacity`: it publishes its capacity, and creates volumes only where capacity is left."""
 
     name: str
     tells_capacity: bool = False
@@ -118,8 +120,9 @@ class StorageDriver:
 
 @dataclass(frozen=True, slots=True)
 class StorageCapacity:
-    """CSIStorageCapacity: the largest volume that can be made for these nodes. `nodes` None: for none; `limit` None:
-    nobody knows.
+    """CSIStorageCapacity: the largest volume that can be created for these nodes.
+
+    `nodes` None: no nodes. `limit` None: unknown.
     """
 
     name: str
@@ -129,7 +132,7 @@ class StorageCapacity:
 
 
 class ObjectKind(StrEnum):
-    """Of what is gone."""
+    """Kind of a removed object."""
 
     VOLUME = "volume"
     CLAIM = "claim"
@@ -140,7 +143,7 @@ class ObjectKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ObjectGone:
-    """One of them is there no more."""
+    """The object was removed."""
 
     kind: ObjectKind
     name: str
@@ -148,24 +151,24 @@ class ObjectGone:
 
 StorageFact = Volume | Claim | StorageClass | StorageDriver | StorageCapacity | ObjectGone
 
-#: Claim → volume; an empty volume is to be made by the claim's class.
+#: Claim → volume; an empty volume name means that the storage class creates one.
 Choice = tuple[tuple[str, str], ...]
 NO_CHOICE: Final[Choice] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class NodeStorage:
-    """What a node can attach: per CSI driver the most volumes (None = no limit), and what is attached to it."""
+    """What a node can attach: maximum number of volumes per CSI driver (None = no limit), and the attached volumes."""
 
     limits: Mapping[str, int | None]
     attached: tuple[VolumeHandle, ...] = ()
-    #: Plugins that were part of Kubernetes and that CSI drivers have taken over there.
+    #: In-tree plugins that CSI drivers replaced on the node.
     migrated: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class NamespaceLabels:
-    """The labels that a namespace has now; None = it is gone."""
+    """Present labels of a namespace; None = it was deleted."""
 
     name: str
     labels: Mapping[str, str] | None

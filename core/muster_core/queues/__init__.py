@@ -1,4 +1,4 @@
-"""Questions about queues: which queue an application goes to, how much quota is available, fairness between queues.
+"""Queue decisions: the queue of an application, the available quota, and the fairness between queues.
 
 Read ``placement_rules``, then ``quota``.
 """
