@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: runs the benchmarks of the named families or with one of the words in their names."""
+"""``python -m benchmarks``: runs the benchmarks of the named families, or those whose names contain a word."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 @app.command()
-def main(  # noqa: PLR0913 # long: the command line is its options
+def main(  # noqa: PLR0913 # the parameters are the command line
     words: Annotated[
         list[str] | None, typer.Argument(help="families or parts of names: core, cluster/gang, 1000; none = all")
     ] = None,
@@ -41,16 +41,16 @@ def main(  # noqa: PLR0913 # long: the command line is its options
     ] = None,
     names: Annotated[bool, typer.Option("--list", help="print the names and measure nothing")] = False,
 ) -> None:
-    """Measure Muster, and show the peers' numbers beside ours.
+    """Measure Muster and show its results next to those of other schedulers.
 
-    A run of everything is kept: benchmarks/results/latest.json and chart.png, and its table in
+    A run of all benchmarks is stored in benchmarks/results/latest.json, chart.png and the table of
     benchmarks/RESULTS.md.
     """
     chosen = families.chosen(words)
     if names:
         print("\n".join(name for some in chosen.values() for name in some))
         return
-    console = Console(width=None if sys.stdout.isatty() else 140)  # a pipe would get 80, too few for the table
+    console = Console(width=None if sys.stdout.isatty() else 140)  # the default of a pipe, 80, is too narrow
     is_whole = peers and not (words or quick)
     written = [file for file in (json, chart) if file is not None] + ([*record.FILES] if save or is_whole else [])
     if compare is not None:
@@ -79,14 +79,14 @@ def main(  # noqa: PLR0913 # long: the command line is its options
 
 
 def _refuse(mistakes: Sequence[str], console: Console) -> None:
-    """Say why nothing is measured, and end; nothing without a mistake."""
+    """Print the errors and exit, if there are any."""
     if mistakes:
         console.print("\n".join(mistakes), style="red", markup=False, highlight=False)
         raise typer.Exit(2)
 
 
 def _mistakes(words: Sequence[str], chart: Path | None, *, is_quick_kept: bool) -> Iterator[str]:
-    """What is wrong with the command line, before an hour is spent on it."""
+    """Yield the errors of the command line."""
     unknown = families.unknown(words)
     if unknown:
         yield f"no benchmark's name has {' or '.join(unknown)} in it; --list prints the names"
@@ -97,7 +97,7 @@ def _mistakes(words: Sequence[str], chart: Path | None, *, is_quick_kept: bool) 
 
 
 def _known(console: Console) -> dict[str, float]:
-    """Seconds that steps took in the last run; ends if its file cannot be read, for it could not be added to either."""
+    """Return the seconds of each step of the last run. Exits if the file is unreadable and cannot be merged."""
     try:
         return report.durations(record.LATEST)
     except (ValueError, KeyError):
@@ -117,7 +117,7 @@ def _compared(commits: tuple[str, str], words: Sequence[str], options: Options, 
 
 
 def _measured(chosen: Mapping[str, Sequence[str]], options: Options, console: Console) -> list[Figure]:
-    """All figures, shown; what fails is noted in the session, and costs no other family its figures."""
+    """Measure and show all figures. The session records failed families; the others continue."""
     figures: list[Figure] = []
     options.session.plan(families.planned(chosen, options))
     with options.session.shown(console):
@@ -129,9 +129,9 @@ def _measured(chosen: Mapping[str, Sequence[str]], options: Options, console: Co
                 break
             except DevclusterError as error:
                 options.session.fail(f"{key}: {error}")
-            except Exception:  # noqa: BLE001 # whatever it is: an hour of other figures is not lost for it
+            except Exception:  # noqa: BLE001 # no error may lose the other figures
                 options.session.fail(f"{key}: {traceback.format_exc()}")
-    if options.quick:  # less work than the name says: neither goals nor facts compare
+    if options.quick:  # smaller loads than the names: goals and known results do not apply
         figures = [replace(figure, name=f"{figure.name}{QUICK}", goal=None, ahead={}) for figure in figures]
     for figure in figures:
         if figure.beside:

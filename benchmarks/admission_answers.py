@@ -1,7 +1,7 @@
-"""How long the API server waits for an answer of admission while the operator has other work: idle, a start, a replay.
+"""Measures the latency of the admission webhook while the operator is idle, starts, and handles a replay of events.
 
-The operator of `operator_scale` (20,000 pods and 2,000 nodes, served by the stand-in) with its webhook on, asked 100
-times a second about a new pod, over HTTPS and kept connections. Run: `python -m benchmarks.admission_answers`.
+The operator of `operator_scale` (20,000 pods and 2,000 nodes from the stand-in server) runs with its webhook. It gets
+100 requests per second about a new pod, over kept HTTPS connections. Run: `python -m benchmarks.admission_answers`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ QUESTION: Final[dict[str, Any]] = {
 
 @dataclass(slots=True)
 class Asking:
-    """Asks at a steady rate, and notes how long each answer took, by what the operator does meanwhile."""
+    """Sends requests at a steady rate and records each latency by the phase of the operator."""
 
     url: str
     session: aiohttp.ClientSession
@@ -48,14 +48,14 @@ class Asking:
     took_ms: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     async def run(self) -> None:
-        """Until cancelled; a question does not wait for the one before."""
+        """Send requests until cancelled. A request does not wait for the previous one."""
         async with asyncio.TaskGroup() as questions:
             while True:
                 questions.create_task(self._ask(self.phase))
                 await asyncio.sleep(1 / RATE)
 
     async def answers(self) -> bool:
-        """Whether there is a server yet."""
+        """Whether the webhook answers."""
         try:
             async with self.session.post(self.url, data=orjson.dumps({"request": QUESTION})) as answer:
                 return answer.status == 200
@@ -70,7 +70,7 @@ class Asking:
 
 
 async def measure(one: Run) -> dict[str, list[float]]:
-    """Milliseconds by phase."""
+    """Return latencies in milliseconds by phase."""
     server, core = await _stand_in(one), f"unix://{one.folder}/core.sock"
     health, webhook = ports.free(2)
     one.start("core", "muster_core", f"--listen={core}", "--rest-port=0")
@@ -102,7 +102,7 @@ async def measure(one: Run) -> dict[str, list[float]]:
 
 
 def _certificate(folder: Path) -> tuple[ssl.SSLContext, list[str]]:
-    """Who trusts it, and the flags that give it to the operator."""
+    """Create a certificate. Returns a client context that trusts it and the operator's flags."""
     now = datetime.now(UTC)
     leaf = certificates.issue(certificates.kept_or_made((None, None), now), ["127.0.0.1"], now)
     trusted = b"".join(leaf.authorities)
@@ -114,7 +114,7 @@ def _certificate(folder: Path) -> tuple[ssl.SSLContext, list[str]]:
 
 
 def main() -> None:
-    """Print it."""
+    """Measure and print the latencies."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as processes:
         found = asyncio.run(measure(Run(Path(folder), processes)))
     for phase, took in found.items():

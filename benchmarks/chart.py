@@ -1,8 +1,8 @@
-"""Draws a results document: how far ahead of each peer Muster is, and how its cost grows.
+"""Draws the chart of a results document: ratios to other schedulers, and the growth of Muster's cost.
 
-Bars: how many times better, on a logarithmic scale, where 1 is the peer. Pale bars stand against facts of another
-machine; whiskers go from the lowest to the highest ratio of the turns. Figures whose facts are of other work have no
-bar. Lines: figures named ``growth/<what grows>/<how many>``, each against its first point.
+Bars show how many times better Muster is, on a logarithmic scale. Pale bars use results of another machine. Whiskers
+show the lowest and highest ratio of the rounds. Figures whose known results are of other work have no bar. Lines show
+figures named ``growth/<dimension>/<size>``, relative to the first point.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROW_INCHES = 0.24
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """How many times better than a peer, measured beside it (``here``) or against a fact; ``spread``: of the turns."""
+    """A ratio to a peer of the same session (``here``) or to a known result. ``spread``: range over the rounds."""
 
     figure: str
     peer: str
@@ -34,7 +34,7 @@ class Bar:
 
 
 def bars(document: Mapping[str, Any]) -> list[Bar]:
-    """All ratios, in the order of the figures; those with peers that ran beside come first."""
+    """Return all ratios in the order of the figures, first those with peers of the same session."""
     found = [
         Bar(figure["name"], peer, ratio["times"], ratio["here"], (ratio["lowest"], ratio["highest"]))
         for figure in document["figures"]
@@ -45,9 +45,9 @@ def bars(document: Mapping[str, Any]) -> list[Bar]:
 
 
 def curves(document: Mapping[str, Any]) -> dict[str, list[tuple[float, float]]]:
-    """By what grows: how many there are, and how many times the cost of the fewest that is, in ascending order.
+    """Return points (size, cost relative to the smallest size) by dimension, in ascending order of size.
 
-    A rate (more is better) is turned into a cost first.
+    A rate (more is better) is converted to a cost first.
     """
     found: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for figure in document["figures"]:
@@ -65,13 +65,13 @@ def _against_first(points: Sequence[tuple[float, float]]) -> list[tuple[float, f
 
 
 def can_draw() -> bool:
-    """Whether the library is here."""
+    """Whether matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
 def draw(path: Path, document: Mapping[str, Any]) -> None:
     """Write the chart as PNG."""
-    import matplotlib as mpl  # noqa: PLC0415  # it is in the environment of `make bench` alone
+    import matplotlib as mpl  # noqa: PLC0415  # only the environment of `make bench` has it
 
     mpl.use("agg")
     from matplotlib.figure import Figure  # noqa: PLC0415  # after the choice above

@@ -1,14 +1,14 @@
-"""Where a scheduler may fall over: much that waits, much that cannot be, and much that ends at once.
+"""Measures the core with many pending pods, with gangs that cannot fit, and with many pods that end at once.
 
     .venv/bin/python -m benchmarks cliffs
 
-`idle`: processor time of a core beside a full cluster with 50,000 pods that wait, in per cent of one processor while
-nothing happens; nothing in it ticks. `slow`: the same while ten pods a second end and ten others come (an hour of that
-is 36,000 pods). `gang-*`: how many times as long pods of others take that come and go, 100 a message with a cycle after
-each, beside a gang of 5,000 that cannot fit: one that wants all or nothing (`atomic`) and one of members that no node
-can hold (`reserve`), in a queue of its own and in the queue of the others. `endings`: 1,000 applications of ten pods
-end at once in a full cluster whose room others wait for: processor time in all, and the longest piece of it without
-the loop being free.
+`idle`: CPU time of the core for a full cluster with 50,000 pending pods, in percent of one CPU, without events.
+`slow`: the same while ten pods per second end and ten others are created.
+`gang-*`: the slowdown of pods that come and go, 100 per message with a cycle after each, while a gang of 5,000 members
+cannot fit. `atomic` is an all-or-nothing gang, `reserve` one with members that fit on no node. The gang has its own
+queue or shares the queue of the other pods.
+`endings`: 1,000 applications of ten pods end at once in a full cluster with pending pods: the total CPU time, and the
+longest time that the event loop was blocked.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ from muster_core.state.scheduler_state import SchedulerState
 from muster_si import si_pb2
 
 _NODES: Final = 1_000
-#: Millicores of a small node: ten pods fill it.
+#: Millicores of a small node, which ten pods fill.
 _SMALL: Final = 1_000
 _PLACES: Final = 10_000
 _WAITING: Final = 50_000
 _IDLE_S: Final = 5.0
-#: Pods that end, and as many that come.
+#: Number of pods that end, and of pods that are created.
 _SLOW_A_SECOND: Final = 10
 _GANG: Final = 5_000
 _GROUP: Final = TaskGroup("workers")
-#: No node has it.
+#: More than any node has.
 _HUGE: Final = Resources({"vcore": 64_000, "memory": 1 << 30, "pods": 1})
-#: A node takes three, the cluster 3,000.
+#: A node holds three of these, the cluster 3,000.
 _LARGE: Final = Resources({"vcore": 10_000, "memory": 1 << 30, "pods": 1})
 _MESSAGE: Final = 100
 _BUDGET_S: Final = 0.010
@@ -67,14 +67,14 @@ _BUDGET_S: Final = 0.010
 
 
 async def _full(waiting: int, *, is_slow: bool) -> float:
-    """Per cent of a processor."""
+    """Return the CPU use in percent of one CPU."""
     scheduler, listener = Scheduler(), Listener(_PLACES)
     running = asyncio.create_task(scheduler.run())
     await register(scheduler, listener, [told_node(number, _SMALL) for number in range(_NODES)])
     for message in requests(_PLACES + waiting):
         await scheduler.update_allocation(message)
     await listener.done.wait()
-    await asyncio.sleep(0.5)  # until the last has heard that it waits
+    await asyncio.sleep(0.5)  # until the state of the last pod is reported
     started, used = time.perf_counter(), time.process_time()
     if is_slow:
         await _come_and_go(scheduler, _PLACES + waiting)
@@ -102,22 +102,22 @@ async def _come_and_go(scheduler: Scheduler, first: int) -> None:
 
 
 def idle(share: float) -> dict[str, float]:
-    """Nothing happens."""
+    """Measure without events."""
     quiet()
     return {"cliffs/idle": uvloop.run(_full(round(_WAITING * share), is_slow=False))}
 
 
 def slow(share: float) -> dict[str, float]:
-    """Pods come and go."""
+    """Measure while pods end and are created."""
     quiet()
     return {"cliffs/slow": uvloop.run(_full(round(_WAITING * share), is_slow=True))}
 
 
-# -- beside a gang that cannot fit -----------------------------------------------
+# -- with a gang that cannot fit -------------------------------------------------
 
 
 def gangs(share: float) -> dict[str, float]:
-    """Each kind of gang against none."""
+    """Measure the slowdown by each kind of gang."""
     pods = round(10_000 * share)
     beside = {
         "cliffs/gang-atomic": _gang("root.gang", _LARGE, GangPlacement.ATOMIC),
@@ -129,7 +129,7 @@ def gangs(share: float) -> dict[str, float]:
 
 
 def _ratio(gang: Sequence[Event], pods: int) -> float:
-    """By turns, twice each: the machine may be shared."""
+    """Return the slowdown, measured alternately with and without the gang because the machine may be shared."""
     times = [_coming_and_going(gangs, pods) for gangs in ([], [gang], [gang], [])]
     return (times[1] + times[2]) / (times[0] + times[3])
 
@@ -149,7 +149,7 @@ def _gang(queue: str, each: Resources, placement: GangPlacement) -> list[Event]:
 
 
 def _coming_and_going(gangs: Sequence[Sequence[Event]], pods: int) -> float:
-    """Seconds until so many pods had their places and went again."""
+    """Return the seconds in which ``pods`` pods are placed and released."""
     scheduler_state = a_world(_NODES)
     for events in gangs:
         _tell(scheduler_state, events)
@@ -186,11 +186,11 @@ def _gone(asked: AskAdded) -> AllocationReleased:
     return AllocationReleased(PARTITION, spec.application, spec.key, None, Termination.STOPPED_BY_RM)
 
 
-# -- much that ends --------------------------------------------------------------
+# -- many pods that end ----------------------------------------------------------
 
 
 def endings(share: float) -> dict[str, float]:
-    """Of 1,000 applications of ten pods, whose places others take."""
+    """End 1,000 applications of ten pods, whose resources pending pods use."""
     apps = round(1_000 * share)
     scheduler_state = a_world(0)
     for number in range(apps):
@@ -213,7 +213,7 @@ def _applications(count: int) -> Iterator[Event]:
 
 
 def _pieces(scheduler_state: SchedulerState, events: Sequence[Event]) -> Iterator[float]:
-    """Seconds of one message, and of the passes after it, as the loop would run them."""
+    """Yield the seconds of one message and of each cycle after it, as the core's loop runs them."""
     start = time.process_time()
     for event in events:
         step(scheduler_state, event, 1)
@@ -222,7 +222,7 @@ def _pieces(scheduler_state: SchedulerState, events: Sequence[Event]) -> Iterato
     while more:
         start = time.process_time()
         until = start + _BUDGET_S
-        more = cycle(scheduler_state, 1, lambda: time.process_time() < until).more  # noqa: B023 - it is over when this returns
+        more = cycle(scheduler_state, 1, lambda: time.process_time() < until).more  # noqa: B023 - the cycle has ended then
         yield time.process_time() - start
 
 
@@ -249,7 +249,7 @@ _PARTS: Final[Mapping[str, Callable[[float], dict[str, float]]]] = {
 
 
 def measure(names: Sequence[str], options: Options) -> list[Figure]:
-    """The figures of these names; those that are found together are measured once."""
+    """Return the figures of these names. Figures of one measurement are measured once."""
     found: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(options.runs):
         for part, look in _PARTS.items():

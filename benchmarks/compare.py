@@ -1,7 +1,7 @@
-"""Two commits of this repository against each other: each in a tree of its own, by turns, on the same machine.
+"""Compares two commits of this repository: each in its own working tree, alternately, on the same machine.
 
-Each tree measures with its own benchmarks and its own environment (``make setup``), so only names that both have can
-be compared, and a benchmark that changed between them compares nothing.
+Each tree uses its own benchmarks and environment (``make setup``). Therefore only names that both trees have can be
+compared, and results of a benchmark that changed between the commits are meaningless.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ SETUP = "make setup"
 
 
 class NotComparable(DevclusterError):
-    """A commit cannot be set up or measured, or the two have no benchmark in common."""
+    """A commit cannot be set up or measured, or the commits have no common benchmark."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A commit, checked out."""
+    """A checked-out commit."""
 
     commit: str
     folder: Path
 
     def set_up(self) -> None:
-        """Its environment. Raises NotComparable."""
+        """Create its environment. Raises NotComparable."""
         self._output("make", "setup")
 
     def names(self, words: Sequence[str]) -> list[str]:
-        """The benchmarks that these words mean there."""
+        """Return the benchmarks of this tree that match the words."""
         return self._output(*self._benchmarks(), "--list", *words).split()
 
     def measured(self, names: Sequence[str], *, quick: bool) -> list[dict[str, Any]]:
-        """One run of each; the figures as JSON. Raises NotComparable."""
+        """Run each benchmark once and return the figures as JSON. Raises NotComparable."""
         file = self.folder / "figures.json"
         alone = "--no-peers" if "--no-peers" in self._output(*self._benchmarks(), "--help") else ""
         flags = filter(None, ("--runs=1", f"--json={file}", "--quick" if quick else "", alone))
@@ -67,7 +67,7 @@ class Tree:
 
 @dataclass(slots=True)
 class Compared:
-    """The values of one figure on both sides, turn by turn."""
+    """The values of one figure for both commits, by round."""
 
     unit: str
     less_is_better: bool
@@ -75,13 +75,13 @@ class Compared:
     after: list[float] = field(default_factory=list)
 
     def times(self) -> list[float]:
-        """How many times better the second commit was in each turn."""
+        """How many times better the second commit was in each round."""
         pairs = zip(self.before, self.after, strict=True)
         return [old / new if self.less_is_better else new / old for old, new in pairs]
 
 
 def compare(commits: tuple[str, str], words: Sequence[str], session: Session, *, runs: int, quick: bool) -> Table:
-    """Measure both by turns and show how many times better the second is. Raises NotComparable."""
+    """Measure both commits alternately and return a table of ratios (second to first). Raises NotComparable."""
     with _trees(commits) as trees:
         session.plan([SETUP] * len(trees))
         for tree in trees:
@@ -101,24 +101,24 @@ def compare(commits: tuple[str, str], words: Sequence[str], session: Session, *,
 
 
 def add(found: dict[str, Compared], before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> None:
-    """Take in one turn's figures of both sides."""
+    """Add the figures of one round."""
     old = {figure["name"]: figure["median"] for figure in before}
     for figure in after:
         name = figure["name"]
         if name in old and old[name] and figure["median"]:
-            # Reports of long ago do not say which way is better, and every one of today does.
+            # Old reports do not contain which direction is better.
             one = found.setdefault(name, Compared(figure["unit"], figure.get("less_is_better", False)))
             one.before.append(old[name])
             one.after.append(figure["median"])
 
 
 def table(commits: tuple[str, str], found: Mapping[str, Compared]) -> Table:
-    """One row a figure."""
+    """Return a table with one row per figure."""
     rows = Table("figure", "unit", *commits, "times better", "lowest to highest")
     for name, one in found.items():
         times = one.times()
         middle = statistics.median(times)
-        # Beyond what the turns differ among themselves, it is a change and no accident.
+        # A ratio outside of the variation between rounds is a real change.
         colour = "[green]" if min(times) > 1 else "[red]" if max(times) < 1 else ""
         medians = (f"{statistics.median(side):.4g}" for side in (one.before, one.after))
         rows.add_row(name, one.unit, *medians, f"{colour}{middle:.2f}x", f"{min(times):.2f} to {max(times):.2f}")
@@ -126,7 +126,7 @@ def table(commits: tuple[str, str], found: Mapping[str, Compared]) -> Table:
 
 
 def _common(trees: Sequence[Tree], words: Sequence[str]) -> dict[str, list[str]]:
-    """Names that both have, by family: what is prepared for one name of it serves all."""
+    """Return the common names by family, because names of a family share their preparation."""
     before, after = (tree.names(words) for tree in trees)
     found: dict[str, list[str]] = defaultdict(list)
     for name in before:
@@ -139,7 +139,7 @@ def _common(trees: Sequence[Tree], words: Sequence[str]) -> dict[str, list[str]]
 
 @contextmanager
 def _trees(commits: Sequence[str]) -> Iterator[list[Tree]]:
-    """Both commits, each in a folder of its own; they are gone afterwards."""
+    """Check out both commits into temporary folders."""
     with tempfile.TemporaryDirectory(prefix="muster-compare-") as folder:
         trees = [Tree(commit, Path(folder) / f"{number}") for number, commit in enumerate(commits)]
         try:

@@ -1,11 +1,11 @@
-"""What the core costs an ask from message to message: decoded, told to the world, placed, said, and noted.
+"""Measures the core from request message to response message: decoding, placement, encoding and event records.
 
     .venv/bin/python -m benchmarks edge
 
-The work of core_placement, but as the Scheduler Interface brings it: AllocationRequests of 100 asks go in, and
-AllocationResponses come out at the callback, with the loop, its mailbox, metrics and the store of events in between.
-The asks are as the operator makes them: a name, a namespace, labels, an image. `edge/decode` is the decoder alone,
-`edge/whole` all of it, both a processor second. No wire: what that costs is `si`.
+The work is that of core_placement, as messages of the Scheduler Interface: AllocationRequests of 100 asks in,
+AllocationResponses out at the callback, including the loop, its inbox, metrics and the event store. The asks have the
+content that the operator sends: name, namespace, labels and image. `edge/decode` measures only the decoder,
+`edge/whole` everything, both per CPU second. The transport is not included; the family `si` measures it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from muster_core.si.decode import Decoder
 from muster_si import keys, muster_pb2, si_pb2
 
 RM: Final = "benchmark"
-#: Asks of one message (architecture 4).
+#: Asks per message.
 MESSAGE: Final = 100
 NODES: Final = 5_000
 QUEUES: Final = (
@@ -38,20 +38,20 @@ QUEUES: Final = (
 
 
 class Listener:
-    """A resource manager that counts: `done` when it has so many allocations, `ready` when its applications are in."""
+    """A resource manager that counts responses: `done` after `expected` allocations, `ready` after all applications."""
 
     def __init__(self, expected: int) -> None:
         self.ready, self.done = asyncio.Event(), asyncio.Event()
         self._missing, self._applications = expected, APPLICATIONS
 
     def update_allocation(self, response: si_pb2.AllocationResponse) -> None:
-        """Count."""
+        """Count the items."""
         self._missing -= len(response.new)
         if not self._missing:
             self.done.set()
 
     def update_application(self, response: si_pb2.ApplicationResponse) -> None:
-        """Count."""
+        """Count the items."""
         self._applications -= len(response.accepted)
         if not self._applications:
             self.ready.set()
@@ -63,11 +63,11 @@ class Listener:
         """Nothing to do."""
 
     def session_lost(self, reason: str) -> None:
-        """The work is done."""
+        """Ignore the end of the session."""
 
 
 def requests(asks: int) -> list[si_pb2.AllocationRequest]:
-    """The applications ask by turns, 100 asks a message."""
+    """Return the requests: applications alternate, with 100 asks per message."""
     return [
         si_pb2.AllocationRequest(rmID=RM, asks=map(an_ask, range(start, min(start + MESSAGE, asks))))
         for start in range(0, asks, MESSAGE)
@@ -75,7 +75,7 @@ def requests(asks: int) -> list[si_pb2.AllocationRequest]:
 
 
 def an_ask(number: int) -> si_pb2.AllocationAsk:
-    """As the operator makes it of a pod with one image and three labels."""
+    """Return the ask that the operator sends for a pod with one image and three labels."""
     app = number % APPLICATIONS
     amounts = {"vcore": 100, "memory": 50 << 20, "pods": 1}
     tags = {
@@ -96,20 +96,20 @@ def an_ask(number: int) -> si_pb2.AllocationAsk:
 
 
 def decoded(asks: int) -> float:
-    """Asks that the decoder takes apart in a processor second."""
+    """Return decoded asks per CPU second."""
     decoder = Decoder(RmId(RM), ["default"])
     messages = requests(asks)
     return asks / timed(lambda: [decoder.allocations(message) for message in messages])
 
 
 def whole(asks: int, nodes: int = NODES) -> float:
-    """Allocations a processor second, from message to message."""
+    """Return allocations per CPU second, from message to message."""
     quiet()
     return asks / uvloop.run(_whole(asks, nodes))
 
 
 def quiet() -> None:
-    """Log errors alone."""
+    """Log only errors."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
 
 
@@ -132,7 +132,7 @@ async def _whole(asks: int, nodes: int) -> float:
 
 
 async def register(scheduler: Scheduler, listener: Listener, nodes: Sequence[si_pb2.NodeInfo]) -> None:
-    """Tell of the nodes, and of the applications, each in a queue of its own."""
+    """Register the nodes, and the applications, each in its own queue."""
     registration = si_pb2.RegisterResourceManagerRequest(rmID=RM, version="1.0.0", policyGroup="queues", config=QUEUES)
     await scheduler.register_resource_manager(registration, listener)
     await scheduler.update_node(si_pb2.NodeRequest(rmID=RM, nodes=nodes))
@@ -150,7 +150,7 @@ async def register(scheduler: Scheduler, listener: Listener, nodes: Sequence[si_
 
 
 def a_node(number: int, vcore: int = 32_000) -> si_pb2.NodeInfo:
-    """That of core_placement."""
+    """Return the node of core_placement."""
     name = f"node-{number:05d}"
     amounts = {"vcore": vcore, "memory": 256 << 30, "pods": 110}
     return si_pb2.NodeInfo(
@@ -162,7 +162,7 @@ def a_node(number: int, vcore: int = 32_000) -> si_pb2.NodeInfo:
 
 
 def measure(names: Sequence[str], options: Options) -> list[Figure]:
-    """The figures of these names."""
+    """Return the figures of these names."""
     asks = 1_000 if options.quick else 10_000
     return [Figure(name, "/CPU s", [WAYS[name](asks) for _ in range(options.runs)]) for name in names]
 

@@ -1,12 +1,11 @@
-"""How many places a second the core finds: 10,000 asks of 10 applications on 500 to 5,000 nodes, one process.
+"""Measures placements per second of the core: 10,000 asks of 10 applications on 500 to 5,000 nodes, in one process.
 
     .venv/bin/python -m benchmarks.core_placement
 
-Three ways: the plan alone with the members of an application placed at once; the plan alone with one pod after the
-other; and the engine, which hears every ask as an event, plans, commits and says each allocation. Nodes have 32 CPUs,
-256 GiB and room for 110 pods, and a label of their own; half of the asks of the mixed column select a zone. Median of
-`--runs`, in processor time. The target is 48,000 allocations a second by the engine on 5,000 nodes,
-ten times YuniKorn's.
+There are three measurements: only planning, with all members of an application at once; only planning, pod by pod; and
+the engine, which receives each ask as an event, plans, commits and reports each allocation. Nodes have 32 CPUs,
+256 GiB, room for 110 pods, and a unique label. Half of the asks of the mixed column select a zone. Results are medians
+of `--runs`, in CPU time. The goal is 48,000 allocations per second of the engine on 5,000 nodes, ten times YuniKorn's.
 """
 
 import gc
@@ -43,7 +42,7 @@ TARGET = 48_000
 
 
 def a_node(number: int) -> NodeSpec:
-    """A node of the cluster that the peers were measured on."""
+    """Return a node of the cluster on which the other schedulers were measured."""
     name = f"node-{number:05d}"
     capacity = Resources({"vcore": 32_000, "memory": 256 << 30, "pods": 110})
     labels = {"kubernetes.io/hostname": name, "zone": str(number % 3)}
@@ -51,7 +50,7 @@ def a_node(number: int) -> NodeSpec:
 
 
 def a_table(size: int) -> NodeTable:
-    """That many open nodes."""
+    """Return a table of schedulable nodes."""
     table = NodeTable()
     for number in range(size):
         table.add(a_node(number), draining=False)
@@ -59,12 +58,12 @@ def a_table(size: int) -> NodeTable:
 
 
 def constraints(*, mixed: bool) -> list[Constraints]:
-    """One value per application."""
+    """Return the constraints of each application."""
     return [IN_ZONE if mixed and number % 2 else ANYWHERE for number in range(APPLICATIONS)]
 
 
 def planned_at_once(size: int, asks: int, *, mixed: bool) -> float:
-    """Seconds to place the members of each application together."""
+    """Return the seconds to place the members of each application together."""
     snapshot = Snapshot(a_table(size))
     return timed(
         lambda: [
@@ -75,14 +74,14 @@ def planned_at_once(size: int, asks: int, *, mixed: bool) -> float:
 
 
 def planned_singly(size: int, asks: int, *, mixed: bool) -> float:
-    """Seconds to place one pod after the other."""
+    """Return the seconds to place one pod after the other."""
     snapshot = Snapshot(a_table(size))
     shapes = [RequestShape(ASKED, of) for of in constraints(mixed=mixed)]
     return timed(lambda: [place(snapshot, shapes[number % APPLICATIONS], 1, NodeSort()) for number in range(asks)])
 
 
 def by_the_engine(size: int, asks: int, *, mixed: bool) -> float:
-    """Seconds from the first ask told to the last allocation said."""
+    """Return the seconds from the first ask received to the last allocation reported."""
     scheduler_state = a_world(size)
     events = list(asks_of_all(asks, constraints(mixed=mixed)))
     said: list[Effect] = []
@@ -99,7 +98,7 @@ def by_the_engine(size: int, asks: int, *, mixed: bool) -> float:
 
 
 def a_world(size: int) -> SchedulerState:
-    """Registered, with nodes, and applications in a leaf each."""
+    """Return the state of a registered resource manager with nodes, and applications in one leaf queue each."""
     scheduler_state = SchedulerState()
     root = QueueConfig("root", parent=True, submit_acl=ALLOW_ALL)
     rules = (PlacementRule("provided", create=True),)
@@ -113,7 +112,7 @@ def a_world(size: int) -> SchedulerState:
 
 
 def asks_of_all(asks: int, values: list[Constraints]) -> Iterator[AskAdded]:
-    """The applications ask by turns."""
+    """Yield the asks. The applications alternate."""
     for number in range(asks):
         turn = number % APPLICATIONS
         key, app = AllocationKey(f"{number:036d}"), ApplicationId(f"app-{turn}")
@@ -121,9 +120,9 @@ def asks_of_all(asks: int, values: list[Constraints]) -> Iterator[AskAdded]:
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Processor seconds of the work: the core is one thread, and the machine may be shared.
+    """Return the CPU seconds of the work. The core is one thread, and the machine may be shared.
 
-    What was made before is out of the collector's way, as when the core runs (semantics 26).
+    Existing objects are frozen for the garbage collector, as when the core runs (semantics 26).
     """
     gc.collect()
     gc.freeze()
@@ -147,7 +146,7 @@ def main(
     asks: Annotated[int, typer.Option(help="Pods to place in all.")] = 10_000,
     runs: Annotated[int, typer.Option(help="Runs of each measurement; the median counts.")] = 3,
 ) -> None:
-    """Prints places per processor second for each way and size."""
+    """Print placements per CPU second for each measurement and size."""
     table = Table("places per processor second", *(f"{size:,} nodes" for size in SIZES))
     for name, measure, mixed in WAYS:
         rates = [asks / statistics.median(measure(size, asks, mixed=mixed) for _ in range(runs)) for size in SIZES]

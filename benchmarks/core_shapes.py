@@ -1,11 +1,11 @@
-"""How many places a second the core finds for pods that look at nodes' labels and at each other.
+"""Measures placements per second of the core for pods with affinity, spread constraints and volumes.
 
     .venv/bin/python -m benchmarks shapes
 
-The shapes are those of kube-scheduler's own throughput tests at 5,000 nodes (scheduler_perf), whose gates stand beside
-our figures (figures.py): pods that are there already, then pods that come. They come as the Scheduler Interface
-brings them, 100 a message, with a cycle after each; the engine hears every ask as an event, plans, commits and says
-each allocation. Processor time. `growth` is the cost of a pod on 15,000 nodes over that on 500, for as many pods.
+The workloads are those of kube-scheduler's throughput tests at 5,000 nodes (scheduler_perf), whose thresholds are in
+figures.py: existing pods, then new pods. New pods arrive 100 per message, with a cycle after each. The engine receives
+each ask as an event, plans, commits and reports each allocation. Results are in CPU time. `growth` is the cost of a pod
+on 15,000 nodes divided by that on 500, with the same number of pods.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from muster_si import keys
 from muster_si.muster_pb2 import Fact
 
 NODES: Final = 5000
-#: Nodes of the two measurements of growth, and how many times as much a pod may cost on the many.
+#: Nodes of the two growth measurements, and the maximal ratio of the costs.
 GROWTH: Final = (500, 15_000)
 MOST_GROWTH: Final = 2.0
-#: Asks of one message (architecture 4).
+#: Asks per message.
 MESSAGE: Final = 100
 ZONES: Final = 3
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
@@ -54,10 +54,10 @@ Tags = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One shape; `goal`: pods a second.
+    """One workload. `goal`: pods per second.
 
-    `tags` of the pods that come, by their number; `before`: how many of them are there already; `namespaces`:
-    over which they are dealt out, each with a label of its own kind.
+    `tags` returns the tags of a new pod by its number. `before`: number of existing pods. `namespaces`: number of
+    namespaces that the pods are distributed over, each with its own label.
     """
 
     goal: float
@@ -66,43 +66,43 @@ class Work:
     before: int = 0
     namespaces: int = 1
     taints: str = ""
-    #: No node takes two of them.
+    #: A node holds only one of them.
     one_a_host: bool = False
-    #: Attributes of every node.
+    #: Attributes of all nodes.
     attributes: Tags = field(default_factory=dict)
-    #: What else is told of the cluster for each pod that is there or comes.
+    #: Additional facts for each existing or new pod.
     told: Callable[[int], list[Fact]] = lambda _: []
 
 
 def constraints(**found: object) -> Callable[[int], Tags]:
-    """Pods with a constraint on nodes."""
+    """Return tags of pods with node constraints."""
     text = orjson.dumps(found).decode()
     return lambda _: {keys.TAG_CONSTRAINTS: text}
 
 
 def inter_pod(**found: object) -> Callable[[int], Tags]:
-    """Pods with the label color=blue that look at others with it."""
+    """Return tags of pods with the label color=blue and (anti-)affinity to pods with it."""
     text = orjson.dumps(found).decode()
     return lambda _: {keys.TAG_POD_CONSTRAINTS: text, f"{keys.TAG_POD_LABEL_PREFIX}color": "blue"}
 
 
 def term(topology: str, **more: object) -> dict[str, object]:
-    """Towards pods with the label, in the namespaces of the pods that come."""
+    """Return a term for pods with the label, in the namespaces of the new pods."""
     return {"topologyKey": topology, "labelSelector": {"matchLabels": {"color": "blue"}}, **more}
 
 
 def spread(when: str) -> Callable[[int], Tags]:
-    """Evenly over the zones."""
+    """Return tags of pods that spread over the zones."""
     return inter_pod(spread=[term(ZONE, maxSkew=5, whenUnsatisfiable=when)])
 
 
 def with_a_volume(number: int) -> Tags:
-    """A claim of the pod's own, bound to a volume that CSI attaches."""
+    """Return tags with a claim bound to a CSI volume."""
     return {keys.TAG_VOLUMES: orjson.dumps({"claims": [f"ns-0/claim-{number}"]}).decode()}
 
 
 def volume_and_claim(number: int) -> list[Fact]:
-    """Both of one pod."""
+    """Return the facts about the volume and the claim of a pod."""
     claim = {"uid": f"uid-{number}", "volumeName": f"pv-{number}", "bound": True, "accessModes": ["ReadOnlyMany"]}
     volume = {
         "capacity": 1 << 30,
@@ -154,7 +154,7 @@ WORKS: Final[Mapping[str, Work]] = {
 
 
 def measured(name: str, nodes: int, *, share: float = 1.0) -> float:
-    """Places a second of one shape; `share` of its pods."""
+    """Return placements per second of one workload with a `share` of its pods."""
     work = WORKS[name]
     pods, before = round(work.pods * share), round(work.before * share)
     scheduler_state = a_world(nodes, work)
@@ -180,7 +180,7 @@ def measured(name: str, nodes: int, *, share: float = 1.0) -> float:
 
 
 def growth(name: str) -> float:
-    """How many times as much a pod costs on many nodes as on few; as many pods as the few nodes take."""
+    """Return the cost of a pod on many nodes divided by that on few, with as many pods as fit on the few nodes."""
     few, many = GROWTH
     work = WORKS[name]
     most = few * (0.4 if work.one_a_host else 8)
@@ -189,7 +189,7 @@ def growth(name: str) -> float:
 
 
 def a_world(nodes: int, work: Work) -> SchedulerState:
-    """Registered, with nodes, namespaces and one application."""
+    """Return the state of a registered resource manager with nodes, namespaces and one application."""
     scheduler_state = SchedulerState()
     root = QueueConfig("root", parent=True, submit_acl=ALLOW_ALL)
     rules = (PlacementRule("provided", create=True),)
@@ -207,7 +207,7 @@ def a_world(nodes: int, work: Work) -> SchedulerState:
 
 
 def specs(nodes: int, work: Work) -> Iterator[NodeSpec]:
-    """Nodes in three zones."""
+    """Yield nodes in three zones."""
     taints = decode.taints({keys.NODE_TAINTS: work.taints})
     capacity = Resources({"vcore": 32_000, "memory": 256 << 30, "pods": 110})
     for number in range(nodes):
@@ -218,7 +218,7 @@ def specs(nodes: int, work: Work) -> Iterator[NodeSpec]:
 
 
 def an_ask(work: Work, number: int) -> AskSpec:
-    """What the decoder makes of the pod."""
+    """Return the decoded ask of a new pod."""
     tags = tags_of(work, number)
     text = tags.get(keys.TAG_CONSTRAINTS)
     where: Constraints = values.constraints(text) if text else ANYWHERE
@@ -229,7 +229,7 @@ def an_ask(work: Work, number: int) -> AskSpec:
 
 
 def an_allocation(work: Work, number: int, node: NodeId) -> AllocationSpec:
-    """The same of one that is there."""
+    """Return the decoded allocation of an existing pod."""
     tags = tags_of(work, number)
     key = AllocationKey(f"{number:036d}")
     return AllocationSpec(
@@ -246,7 +246,7 @@ def an_allocation(work: Work, number: int, node: NodeId) -> AllocationSpec:
 
 
 def tags_of(work: Work, number: int) -> Tags:
-    """With a name of its own, and a namespace."""
+    """Return the tags of a pod with its name and namespace."""
     return {
         keys.TAG_NAMESPACE: f"ns-{number % work.namespaces}",
         keys.TAG_POD_NAME: f"pod-{number}",

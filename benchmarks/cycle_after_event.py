@@ -1,11 +1,11 @@
-"""How long a cycle takes after one event: 500 queues, 5,000 applications, 5,000 full nodes, 100,000 pending asks.
+"""Measures one event and the cycle after it: 500 queues, 5,000 applications, 5,000 full nodes, 100,000 pending asks.
 
     .venv/bin/python -m benchmarks.cycle_after_event
 
-Every node is full and every ask was refused once. Then comes one event at a time, and the time is taken of `step` and
-of the `cycle` after it, in processor time, for the machine may be shared: an allocation ends (one place for many who
-wait), an application asks for one more, an application comes, and its first ask. The target is under 5 ms at the
-median, 20 ms at p99 and 100 ms at most, in under 600 MiB.
+Every node is full, and every ask has failed once. Then single events follow. The CPU time of `step` and the `cycle`
+after it is measured, because the machine may be shared. The events are: an allocation ends, an application sends one
+more ask, a new application, and its first ask. The goals are 5 ms at the median, 20 ms at p99, 100 ms at most, and 600
+MiB.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _CORES = (1000, 2000, 4000, 8000)
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Of the cluster and of what waits for it."""
+    """Size of the cluster and of its workload."""
 
     queues: int = 500
     applications: int = 5_000
@@ -64,7 +64,7 @@ QUICK = Size(50, 500, 500, 5_000)
 
 @dataclass(slots=True)
 class Cluster:
-    """A world in which everything is taken, and the events that may come next."""
+    """The state of a full cluster, and the events that are measured."""
 
     scheduler_state: SchedulerState
     size: Size
@@ -72,12 +72,12 @@ class Cluster:
     number: int = 0
 
     def tell(self, event: Event) -> list[Effect]:
-        """One event and the pass after it."""
+        """Handle one event and run the cycle after it."""
         now_ns = 1_000 * _SECOND + self.number
         return [*step(self.scheduler_state, event, now_ns), *cycle(self.scheduler_state, now_ns, lambda: True).effects]
 
     def release(self) -> Event:
-        """Some allocation ends."""
+        """Return the end of an allocation."""
         partition = self.scheduler_state.partitions[PARTITION]
         node = NodeId(f"node-{self.random.randrange(self.size.nodes):05d}")
         app, identity = next(iter(partition.placed[node]))
@@ -85,21 +85,21 @@ class Cluster:
         return AllocationReleased(PARTITION, app, key, identity, Termination.STOPPED_BY_RM)
 
     def ask(self) -> Event:
-        """Some application asks for one more."""
+        """Return one more ask of an application."""
         return AskAdded(self.an_ask(self.random.randrange(self.size.applications)))
 
     def submit(self) -> Event:
-        """A new application; its first ask comes with the next event."""
+        """Return a new application. Its first ask is the next event."""
         self.number += 1
         queue = queue_path(self.random.randrange(self.size.queues), self.size)
         return ApplicationAdded(ApplicationSpec(PARTITION, ApplicationId(f"new-{self.number}"), queue, user="new"))
 
     def first_ask(self) -> Event:
-        """Of the newest application."""
+        """Return the first ask of the newest application."""
         return AskAdded(self.an_ask(0, app=f"new-{self.number}"))
 
     def an_ask(self, number: int, app: str = "") -> AskSpec:
-        """One of some hundred classes."""
+        """Return an ask of one of about a hundred scheduling classes."""
         self.number += 1
         cores = _CORES[number % len(_CORES)]
         zone = number % 7
@@ -111,13 +111,13 @@ class Cluster:
 
 
 def queue_path(number: int, size: Size) -> str:
-    """The path of a leaf; leaves lie below twenty parents."""
+    """Return the path of a leaf queue below one of twenty parents."""
     number %= size.queues
     return f"root.p{number % _PARENTS}.q{number}"
 
 
 def a_cluster(size: Size, seed: int = 1) -> Cluster:
-    """Full nodes, and asks that wait."""
+    """Return a cluster with full nodes and pending asks."""
     cluster = Cluster(SchedulerState(), size, Random(seed))
     step(cluster.scheduler_state, ManagerRegistered(RM, configuration(size)), 0)
     for number in range(size.applications):
@@ -131,7 +131,7 @@ def a_cluster(size: Size, seed: int = 1) -> Cluster:
 
 
 def configuration(size: Size) -> Configuration:
-    """Guarantees everywhere, a maximum in each fifth queue, a limit for each user."""
+    """Return queues with guarantees, a maximum in every fifth queue, and a limit per user."""
     parents = []
     for parent in range(_PARENTS):
         leaves = tuple(
@@ -149,19 +149,19 @@ def configuration(size: Size) -> Configuration:
 
 
 def an_application(number: int, size: Size) -> ApplicationSpec:
-    """Each of 500 users has some."""
+    """Return an application of one of 500 users."""
     user = f"user-{number % 500}"
     return ApplicationSpec(PARTITION, ApplicationId(f"app-{number:05d}"), queue_path(number, size), user=user)
 
 
 def a_node(number: int) -> NodeSpec:
-    """32 cores, in one of five zones."""
+    """Return a node with 32 cores in one of five zones."""
     capacity = Resources({"vcore": 32_000, "memory": 256 << 30, "pods": 110})
     return NodeSpec(PARTITION, NodeId(f"node-{number:05d}"), capacity, labels={"zone": str(number % 5)})
 
 
 def existing(node: int, size: Size) -> Iterator[AllocationSpec]:
-    """Eight allocations of four cores: the node is full."""
+    """Yield eight allocations of four cores, which fill the node."""
     for index in range(8):
         key = f"old-{node:05d}-{index}"
         app = ApplicationId(f"app-{(node * 8 + index) % size.applications:05d}")
@@ -171,7 +171,7 @@ def existing(node: int, size: Size) -> Iterator[AllocationSpec]:
 
 
 def measure(cluster: Cluster, events: int) -> dict[str, list[float]]:
-    """Milliseconds of each event, by kind."""
+    """Return the milliseconds of each event by kind."""
     kinds: dict[str, Callable[[], Event]] = {
         "release": cluster.release,
         "ask": cluster.ask,
@@ -194,7 +194,7 @@ def measure(cluster: Cluster, events: int) -> dict[str, list[float]]:
 
 
 def run(*, quick: bool = False, events: int = 250) -> dict[str, float]:
-    """The figures of one run, over all kinds of events."""
+    """Return the figures of one run over all kinds of events."""
     times = measure(a_cluster(QUICK if quick else Size()), events)
     found = [one for some in times.values() for one in some]
     cut = statistics.quantiles(found, n=100)[98]

@@ -1,7 +1,7 @@
-"""Which benchmarks there are: families of names that are measured together.
+"""The registry of benchmarks: families of names that are measured together.
 
-A name is ``family/what``. Growth curves are figures named ``growth/<what grows>/<how many>``, such as
-``growth/nodes/15000``; the chart draws a line through those that grow in the same.
+A name is ``family/benchmark``. Growth curves are figures named ``growth/<dimension>/<size>``, such as
+``growth/nodes/15000``. The chart draws one line per dimension.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from benchmarks.figures import Figure, Options
 class Family:
     """Benchmarks with common preparation.
 
-    ``measure``: the figures of the chosen names; ``apart``: each name is measured for itself, so progress can be told
-    by name; ``steps``: what progress is told by otherwise (it then tells its own); ``optional``: names that only who
-    asks for gets.
+    ``measure`` returns the figures of the selected names. ``apart``: names are measured separately, so progress is
+    shown by name. ``steps``: the steps of progress otherwise, which the family reports itself. ``optional``: names that
+    run only if requested.
     """
 
     names: Sequence[str]
@@ -30,7 +30,7 @@ class Family:
     steps: Callable[[Sequence[str], Options], list[str]] | None = None
     optional: frozenset[str] = frozenset()
     seldom: bool = False
-    """Slow, steady, and without a peer that runs beside: measured in half of the runs, at least once."""
+    """Slow and stable, without a peer in the same session: measured in half of the runs, at least once."""
 
 
 FAMILIES: Mapping[str, Family] = {
@@ -58,23 +58,23 @@ FAMILIES: Mapping[str, Family] = {
 
 
 def chosen(words: Sequence[str] | None) -> dict[str, list[str]]:
-    """The names of each family that the words mean; no words mean all that is not optional."""
+    """Return the names that the words select, by family. Without words, all names that are not optional."""
     found = {key: [name for name in family.names if _is_wanted(key, name, words)] for key, family in FAMILIES.items()}
     return {key: names for key, names in found.items() if names}
 
 
 def unknown(words: Sequence[str]) -> list[str]:
-    """The words that mean no name."""
+    """Return the words that match no name."""
     return [word for word in words if not chosen([word])]
 
 
 def planned(chosen: Mapping[str, Sequence[str]], options: Options) -> list[str]:
-    """The steps that measuring these names will take."""
+    """Return the steps of measuring these names."""
     return [step for key, names in chosen.items() for step in _steps(key, names, options)]
 
 
 def measured(key: str, names: Sequence[str], options: Options) -> list[Figure]:
-    """The figures of these names of a family."""
+    """Measure these names of a family."""
     family = FAMILIES[key]
     options = options_of(key, options)
     if family.steps is not None:
@@ -87,7 +87,7 @@ def measured(key: str, names: Sequence[str], options: Options) -> list[Figure]:
 
 
 def options_of(key: str, options: Options) -> Options:
-    """How this family is measured: half of the runs where it is measured seldom."""
+    """Return the options for a family, with half of the runs if it is measured seldom."""
     return replace(options, runs=max(1, options.runs // 2)) if FAMILIES[key].seldom else options
 
 
@@ -99,9 +99,10 @@ def _steps(key: str, names: Sequence[str], options: Options) -> list[str]:
 
 
 def _is_wanted(family: str, name: str, words: Sequence[str] | None) -> bool:
-    """A word that names a family means all of it that is not optional; any other is looked for in the names.
+    """Whether a word selects the name.
 
-    A word that is a whole name means that alone: ``cluster/gang-100`` is not ``cluster/gang-1000``.
+    The name of a family selects all of its names that are not optional. A complete name selects only that name:
+    ``cluster/gang-100`` does not select ``cluster/gang-1000``. Any other word selects the names that contain it.
     """
     is_optional = name in FAMILIES[family].optional
     if not words:

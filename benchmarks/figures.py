@@ -1,4 +1,4 @@
-"""What a benchmark finds: a figure with the values of all its runs, its goals, and what the peers reached."""
+"""Results of benchmarks: a figure has the values of all runs, its goals, and the results of other schedulers."""
 
 from __future__ import annotations
 
@@ -51,29 +51,31 @@ FACTS: Mapping[str, Mapping[str, float]] = {
     "both/50000": {YUNIKORN: 5971},
     **{f"shapes/{shape}": {KUBE: rate} for shape, rate in _GATES.items()},
 }
-"""kube-scheduler 1.36.1 (gangs: its alpha PodGroup) and YuniKorn of August 2026, on another machine with 2 cores.
+"""Known results of kube-scheduler 1.36.1 (gangs: its alpha PodGroup) and YuniKorn of August 2026.
 
-`cluster`: a real API server, 1,000 fake nodes, the same load, client limits raised to 5,000 QPS. `core`, `edge/whole`:
-YuniKorn's own BenchmarkScheduling without predicates, by the wall clock on two cores. It goes from message to message,
-as our `edge/whole` does, and our `core` leaves the messages out; ours are seconds of one processor. `both`: its
-BenchmarkSchedulingThroughPut, shim and core with the API mocked, whose pods come as objects and not as bytes.
-`shapes`: the gates of kube-scheduler's own CI at 5,000 nodes, the least that it has to reach there, whose whole path
-writes to an API server; ours is the core alone. `floor` is creating the pods with no scheduler at all: it says how fast
-the machines are, and nothing about schedulers. A ratio of figures from two machines is good for one digit, and none is
-scaled: where a peer ran beside us in the same session (`Figure.rivals`), that counts and not the fact.
+They were measured on another machine with 2 cores. They are not scaled, and a ratio to them is accurate to one digit.
+Results of the same session (`Figure.rivals`) take precedence.
+
+* `cluster`: a real API server, 1,000 fake nodes, the same load, client limits of 5,000 QPS.
+* `core`, `edge/whole`: YuniKorn's BenchmarkScheduling without predicates, in wall-clock time on two cores, from message
+  to message like `edge/whole`. `core` excludes the messages. Muster's figures are in seconds of one CPU.
+* `both`: YuniKorn's BenchmarkSchedulingThroughPut: shim and core with a mocked API, with pods as objects, not bytes.
+* `shapes`: the thresholds of kube-scheduler's CI at 5,000 nodes, for the complete scheduler with an API server.
+  Muster's figures are of the core alone.
+* `floor`: creates pods without a scheduler. It compares the machines, not the schedulers.
 """
 
 
 OTHER_WORK = ("cluster/floor", "shapes/")
-"""How names begin whose facts are of other work than ours, or of nobody's: told, but no lead is drawn from them."""
+"""Prefixes of names whose known results are of other work. The table shows them; the chart does not."""
 
 QUICK = " (quick)"
-"""Ends the names of figures of small loads."""
+"""Suffix of the names of figures with small loads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """How many times better than a peer: over 1 = ahead. ``here``: both ran by turns in this session."""
+    """How many times better than a peer; above 1 Muster is better. ``here``: both were measured in this session."""
 
     peer: float
     """The peer's median, in the figure's unit."""
@@ -84,7 +86,7 @@ class Ratio:
 
 
 def times(value: float) -> str:
-    """``0.85x``, ``1.4x``, ``140x``: two digits are all that a ratio is good for."""
+    """Format a ratio with two significant digits: ``0.85x``, ``1.4x``, ``140x``."""
     return f"{value:.0f}x" if value >= 10 else f"{value:.2g}x"
 
 
@@ -92,9 +94,9 @@ def times(value: float) -> str:
 class Figure:
     """One measured number.
 
-    ``goal``: None = there is none; ``rivals``: values of peers in this session, each beside ours of the same turn;
-    ``ahead``: how many times better than such a peer it has to be; ``beside``: values of the same runs that explain
-    it; ``details``: what only the JSON file shows.
+    ``goal``: None if there is none. ``rivals``: values of peers in this session, in the same rounds as ``values``.
+    ``ahead``: the required ratio to such a peer. ``beside``: additional values of the same runs. ``details``: values
+    that only the JSON file has.
     """
 
     name: str
@@ -109,23 +111,23 @@ class Figure:
 
     @property
     def median(self) -> float:
-        """Of the runs."""
+        """The median of the runs."""
         return statistics.median(self.values)
 
     @property
     def is_met(self) -> bool | None:
-        """Whether every goal is reached; None without one, or if the peer it speaks of did not run."""
+        """Whether every goal is met; None if there is no goal, or if the peer of the goal did not run."""
         verdicts = [ratio.times >= self.ahead[peer] for peer, ratio in self._rivals().items() if peer in self.ahead]
         if self.goal is not None:
             verdicts.append(self.median <= self.goal if self.less_is_better else self.median >= self.goal)
         return all(verdicts) if verdicts else None
 
     def ratios(self) -> dict[str, Ratio]:
-        """Against each peer that did the same work, in this session or, failing that, on its day."""
+        """Return the ratio to each peer, from this session, else from known results."""
         return {**self._facts(), **self._rivals()}
 
     def as_json(self) -> dict[str, object]:
-        """Everything, for the JSON file."""
+        """Return the content for the JSON file."""
         return {
             "name": self.name,
             "unit": self.unit,
@@ -149,9 +151,9 @@ class Figure:
         return found
 
     def _rivals(self) -> dict[str, Ratio]:
-        """The median of the turns' ratios, for a slow minute touches both of a turn.
+        """Return the median of the ratios per round, because a slow minute affects both runs of a round.
 
-        Where one ran less often, the ratio of the medians.
+        If one ran less often, the ratio of the medians.
         """
         found = {}
         for peer, values in self.rivals.items():
@@ -171,9 +173,9 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to measure. ``quick``: a smaller piece of work where that is possible, to see that everything runs.
+    """Options of a measurement. ``quick``: smaller loads where possible, as a smoke test.
 
-    ``peers``: let those run beside that can.
+    ``peers``: also measure other schedulers where possible.
     """
 
     runs: int = 3

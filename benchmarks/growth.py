@@ -1,12 +1,14 @@
-"""How the core's time per ask grows with nodes, with asks that wait, and with queues.
+"""Measures how the core's time per ask grows with nodes, pending asks and queues.
 
     .venv/bin/python -m benchmarks growth
 
-Figures are microseconds of processor time per ask, from the event that brings it to its allocation, and as `x` the
-largest over the smallest size. `nodes`: 10,000 asks of 10 applications, all there before the first is placed;
-`nodes-singly`: each ask comes alone and has a cycle of its own; `pending`: 2,000 asks that find places beside so many
-that nodes have no room for, 100 a message with a cycle after each; `queues`: 10,000 asks of as many applications as
-queues, all there at once.
+Figures are microseconds of CPU time per ask, from its event to its allocation. `x` is the value of the largest size
+divided by that of the smallest.
+
+* `nodes`: 10,000 asks of 10 applications, which all arrive before the first is placed.
+* `nodes-singly`: each ask arrives alone and has its own cycle.
+* `pending`: 2,000 asks that fit, with a number of pending asks that do not; 100 per message with a cycle after each.
+* `queues`: 10,000 asks of one application per queue, which all arrive at once.
 """
 
 from __future__ import annotations
@@ -26,9 +28,9 @@ from muster_core.scheduling.cycle import cycle
 from muster_core.scheduling.step import step
 from muster_core.state.scheduler_state import SchedulerState
 
-#: Asks of one message (architecture 4).
+#: Asks per message.
 MESSAGE: Final = 100
-#: Nodes of the clusters in which something else grows.
+#: Number of nodes where another dimension grows.
 _NODES: Final = 1_000
 #: More than any node has.
 _TOO_MUCH: Final = Resources({"vcore": 64_000, "memory": 1 << 30, "pods": 1})
@@ -36,7 +38,7 @@ _TOO_MUCH: Final = Resources({"vcore": 64_000, "memory": 1 << 30, "pods": 1})
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """What grows, how far, and how many times as much the last may cost as the first; None = that is only told."""
+    """A dimension, its sizes, and the maximal ratio of the last to the first cost; None = no goal."""
 
     sizes: Sequence[int]
     measure: Callable[[int, int], float]
@@ -45,17 +47,17 @@ class Curve:
 
 
 def on_nodes(size: int, asks: int) -> float:
-    """Seconds for all asks at once."""
+    """Return the seconds for all asks at once."""
     return by_the_engine(size, asks, mixed=False)
 
 
 def singly(size: int, asks: int) -> float:
-    """Seconds with a cycle for each ask."""
+    """Return the seconds with a cycle for each ask."""
     return _placed(a_world(size), [[event] for event in _asks(asks, 10)], asks)
 
 
 def beside_pending(size: int, asks: int) -> float:
-    """Seconds for asks that come while others wait in vain, of each application a class."""
+    """Return the seconds for asks that fit while others stay pending, with one scheduling class per application."""
     scheduler_state = a_world(_NODES)
     waiting = (_ask(number, f"app-{number % 5}", _TOO_MUCH) for number in range(size))
     for event in waiting:
@@ -66,7 +68,7 @@ def beside_pending(size: int, asks: int) -> float:
 
 
 def in_queues(size: int, asks: int) -> float:
-    """Seconds for asks of an application in each queue."""
+    """Return the seconds for asks of one application per queue."""
     scheduler_state = a_world(_NODES)
     for number in range(10, size):
         spec = ApplicationSpec(PARTITION, ApplicationId(f"app-{number}"), queue=f"root.queue-{number}")
@@ -111,7 +113,7 @@ NAMES: Final = tuple(
 
 
 def measure(names: Sequence[str], options: Options) -> list[Figure]:
-    """The curves that the names are of, whole; each size by turns with the others."""
+    """Measure the complete curves of these names. The sizes alternate."""
     return [figure for what in CURVES if any(_is_of(name, what) for name in names) for figure in _curve(what, options)]
 
 

@@ -1,4 +1,4 @@
-"""The families that need no cluster: the core's engine, the wire between core and operator, the operator alone."""
+"""The families that need no cluster: the core's engine, the transport between core and operator, the operator alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHAPES = tuple(f"shapes/{name}{what}" for name in core_shapes.WORKS for what in 
 CYCLE = tuple(f"cycle-after-event/{name}" for name in ("median", "p99", "max", "memory"))
 SI = ("si/transport",)
 BUDGETS = {"operator-io/binds": 5000.0, "operator-io/events": 15_000.0, "operator-io/translated": None}
-"""A CPU second (docs/internals/architecture.md, Operator)."""
+"""Goals per CPU second (docs/internals/architecture.md, Operator)."""
 OPERATOR_IO = tuple(BUDGETS)
 MEMORY = tuple(f"memory/{name}" for name in operator_scale.MEMORY)
 SCALE = tuple(f"scale/{name}" for name in operator_scale.SCALE)
@@ -23,7 +23,7 @@ OPERATOR = tuple(f"operator/{name}" for name in operator_scale.GOALS)
 
 
 def core(names: Sequence[str], options: Options) -> list[Figure]:
-    """Allocations a processor second by the engine, by number of nodes."""
+    """Measure allocations per CPU second of the engine, by number of nodes."""
     asks = 1000 if options.quick else 10_000
     return [_engine(name, asks, options.runs) for name in names]
 
@@ -35,14 +35,14 @@ def _engine(name: str, asks: int, runs: int) -> Figure:
 
 
 def shapes(names: Sequence[str], options: Options) -> list[Figure]:
-    """Places a processor second for pods that look at labels and at each other; and how that grows with the nodes."""
+    """Measure placements per CPU second for pods with constraints, and their growth with the number of nodes."""
     return [_shape(name, options) for name in names]
 
 
 def _shape(name: str, options: Options) -> Figure:
     which, _, what = name.rpartition("/")[2].partition(" ")
     if what == "growth":
-        times = [core_shapes.growth(which) for _ in range(max(1, options.runs // 2))]  # slow and steady
+        times = [core_shapes.growth(which) for _ in range(max(1, options.runs // 2))]  # slow and stable
         return Figure(name, "x", times, core_shapes.MOST_GROWTH, less_is_better=True)
     share = 0.1 if options.quick else 1.0
     rates = [core_shapes.measured(which, core_shapes.NODES, share=share) for _ in range(options.runs)]
@@ -50,7 +50,7 @@ def _shape(name: str, options: Options) -> Figure:
 
 
 def cycles(names: Sequence[str], options: Options) -> list[Figure]:
-    """Milliseconds of a cycle after one event in a full cluster, and the memory of that."""
+    """Measure the milliseconds of a cycle after one event in a full cluster, and the memory."""
     runs = [cycle_after_event.run(quick=options.quick) for _ in range(options.runs)]
     figures = []
     for name in names:
@@ -62,13 +62,13 @@ def cycles(names: Sequence[str], options: Options) -> list[Figure]:
 
 
 def si(names: Sequence[str], options: Options) -> list[Figure]:
-    """Messages a second through the gRPC transport."""
+    """Measure messages per second of the gRPC transport."""
     results = si_throughput.measured(6000 if options.quick else 60_000, options.runs)
     return [Figure(f"si/{name}", "/s", rates, si_throughput.TARGET) for name, rates in results.items()]
 
 
 def operator_io(names: Sequence[str], options: Options) -> list[Figure]:
-    """Binds and watch events a second of the operator's CPU."""
+    """Measure binds and watch events per CPU second of the operator."""
     return [_io(name, options.runs) for name in names]
 
 
@@ -86,7 +86,7 @@ def _io_once(name: str) -> float:
 
 
 def operator(names: Sequence[str], options: Options) -> list[Figure]:
-    """Start, memory, lag and pauses of the operator among 20,000 pods; all names are one measurement."""
+    """Measure startup, memory, lag and pauses of the operator with 20,000 pods. All names are one measurement."""
     runs = [operator_scale.run(quick=options.quick) for _ in range(options.runs)]
     figures = []
     for name in names:
@@ -98,7 +98,7 @@ def operator(names: Sequence[str], options: Options) -> list[Figure]:
 
 
 def memory(names: Sequence[str], options: Options) -> list[Figure]:
-    """What operator and core hold, two processes, among 50,000 pods; all names are one measurement."""
+    """Measure the memory of operator and core as two processes with 50,000 pods. All names are one measurement."""
     runs = [operator_scale.memory(quick=options.quick) for _ in range(options.runs)]
     figures = []
     for name in names:
@@ -109,7 +109,7 @@ def memory(names: Sequence[str], options: Options) -> list[Figure]:
 
 
 def scale(names: Sequence[str], options: Options) -> list[Figure]:
-    """The operator among 15,000 nodes and 150,000 pods; all names are one measurement of three minutes."""
+    """Measure the operator with 15,000 nodes and 150,000 pods. All names are one measurement of three minutes."""
     runs = [operator_scale.scale(quick=options.quick) for _ in range(1 if options.quick else options.runs)]
     figures = []
     for name in names:

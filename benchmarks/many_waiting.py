@@ -1,14 +1,14 @@
-"""Many queues, many applications and many that may preempt, under the time budget of the core's loop.
+"""Measures cycles with many queues, many applications and many preemptors under the time budget of the core's loop.
 
     .venv/bin/python -m benchmarks waiting
 
-`leaves`: 10,000 leaf queues with one waiting pod each. `applications`: 20,000 applications of one pod in one leaf.
-Both have room on 200 nodes; a run is all cycles of 10 ms each until every pod has its node, as the loop runs them
-(`runtime/loop.py`); what came before is not counted. `guarantee`: 2,000 applications of one pod wait in a leaf
-under its guarantee on a full
-cluster, while no victim may be taken; the leaf's preemption timer fires until every application
-was considered, and each attempt and each application that a remembered answer decides counts. The rate is per second
-of processor time; `longest` is the longest cycle, or the longest event of a timer.
+`leaves`: 10,000 leaf queues with one pending pod each. `applications`: 20,000 applications of one pod in one leaf.
+Both fit on 200 nodes. A run consists of all cycles of 10 ms until every pod has a node, as the loop runs them
+(`runtime/loop.py`), without the preparation.
+`guarantee`: 2,000 applications of one pod are pending in a leaf below its guarantee, on a full cluster without possible
+victims. The preemption timer of the leaf fires until every application was considered. Each attempt counts, and each
+application that a cached result decides.
+Rates are per second of CPU time. `longest` is the longest cycle, or the longest timer event.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _START_NS: Final = 1_000 * _SECOND
 
 @dataclass(slots=True)
 class _Run:
-    """Processor seconds of each cycle, or event, and what they decided."""
+    """CPU seconds of each cycle or event, and the number of decisions."""
 
     seconds: list[float] = field(default_factory=list)
     decided: int = 0
@@ -63,23 +63,23 @@ class _Run:
         }
 
 
-# -- room for all ----------------------------------------------------------------
+# -- enough resources ------------------------------------------------------------
 
 
 def leaves(share: float) -> dict[str, float]:
-    """One pod in each of many queues."""
+    """Measure one pod in each of many queues."""
     count = round(_LEAVES * share)
     return _placed(_waiting(count, lambda number: f"root.queue-{number}"), count).figures("leaves")
 
 
 def applications(share: float) -> dict[str, float]:
-    """Many applications in one queue."""
+    """Measure many applications in one queue."""
     count = round(_APPLICATIONS * share)
     return _placed(_waiting(count, lambda _: "root.queue"), count).figures("applications")
 
 
 def _placed(events: Iterator[Event], count: int) -> _Run:
-    """All cycles until nothing is left to do."""
+    """Run cycles until nothing is left to do."""
     root = QueueConfig("root", parent=True, submit_acl=ALLOW_ALL)
     scheduler_state = _scheduler_state(
         PartitionConfig("default", root, (PlacementRule("provided", create=True),)), _NODES
@@ -92,7 +92,7 @@ def _placed(events: Iterator[Event], count: int) -> _Run:
     while more:
         start = time.process_time()
         until = start + _BUDGET_S
-        result = cycle(scheduler_state, _START_NS, lambda: time.process_time() < until)  # noqa: B023 - it is over when this returns
+        result = cycle(scheduler_state, _START_NS, lambda: time.process_time() < until)  # noqa: B023 - the cycle has ended then
         freezer.heard(size(result.effects))
         run.seconds.append(time.process_time() - start)
         run.decided += _new(result.effects)
@@ -107,11 +107,11 @@ def _new(effects: Sequence[Effect]) -> int:
     return sum(len(effect.new) for effect in effects if isinstance(effect, AllocationResponse))
 
 
-# -- under a guarantee -----------------------------------------------------------
+# -- below a guarantee -----------------------------------------------------------
 
 
 def guarantee(share: float) -> dict[str, float]:
-    """Many applications that may preempt, and no victim."""
+    """Measure many applications that may preempt, without victims."""
     count = round(_GUARANTEED * share)
     children = (
         QueueConfig("guaranteed", guaranteed=ASKED.times(count), submit_acl=ALLOW_ALL),
@@ -122,7 +122,7 @@ def guarantee(share: float) -> dict[str, float]:
     scheduler_state = _scheduler_state(PartitionConfig("default", root, preemption=True), nodes)
     name = ApplicationId("busy")
     step(scheduler_state, ApplicationAdded(ApplicationSpec(PARTITION, name, queue="root.other")), _START_NS)
-    for number in range(nodes):  # each fills a node, and may not be preempted
+    for number in range(nodes):  # each fills a node and must not be preempted
         spec = AskSpec(PARTITION, name, AllocationKey(f"busy-{number}"), _FULL, allow_preempt_self=False)
         step(scheduler_state, AskAdded(spec), _START_NS)
     effects = cycle(scheduler_state, _START_NS, lambda: True).effects
@@ -133,7 +133,7 @@ def guarantee(share: float) -> dict[str, float]:
 
 
 def _round(scheduler_state: SchedulerState, effects: Sequence[Effect], count: int) -> _Run:
-    """The timer of the leaf fires until the next time is a pause after all were considered."""
+    """Fire the timer of the leaf until all applications were considered and the next time is a pause."""
     run = _Run(decided=count)
     gc.collect()
     gc.freeze()
@@ -170,7 +170,7 @@ def _scheduler_state(partition: PartitionConfig, nodes: int) -> SchedulerState:
 
 
 def _waiting(count: int, queue: Callable[[int], str]) -> Iterator[Event]:
-    """So many applications of one pod."""
+    """Yield ``count`` applications of one pod."""
     for number in range(count):
         name = ApplicationId(f"app-{number}")
         yield ApplicationAdded(ApplicationSpec(PARTITION, name, queue=queue(number)))
@@ -192,7 +192,7 @@ _PARTS: Final[Mapping[str, Callable[[float], dict[str, float]]]] = {
 
 
 def measure(names: Sequence[str], options: Options) -> list[Figure]:
-    """The figures of these names; a rate and its longest cycle are measured once."""
+    """Return the figures of these names. A rate and its longest cycle are one measurement."""
     found: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(options.runs):
         for part, look in _PARTS.items():

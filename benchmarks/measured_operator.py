@@ -1,8 +1,8 @@
-"""The operator with two instruments in it: `python -m benchmarks.measured_operator FILE [its own options]`.
+"""The operator with instrumentation: `python -m benchmarks.measured_operator FILE [options of the operator]`.
 
-Everything is as in `python -m muster_operator`, but the loop notes when it has handled an event that carries the time
-of its writing, and a task notes how late it is woken: the longest pause that a probe or a renewal would meet. SIGUSR1
-writes what was noted since the last time to FILE, SIGUSR2 starts a comparison of pods and nodes with a list.
+It runs like `python -m muster_operator`. In addition, the loop records the delay of events that contain the time of
+their writing. A task records how late it wakes up: the longest pause for a probe or a lease renewal. SIGUSR1 writes the
+values since the last report to FILE. SIGUSR2 starts a comparison of pods and nodes with a list.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MARK: Final = f'"{STAMP}":"'.encode()
 
 
 class Notes:
-    """What was noted since the last report."""
+    """The values since the last report."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -41,7 +41,7 @@ class Notes:
         self.busy_ms: list[float] = []
 
     def report(self) -> None:
-        """Write and begin anew."""
+        """Write the values and reset them."""
         lags, pauses = sorted(self.lags_ms), sorted(self.pauses_ms)
         self._path.with_suffix(".new").write_bytes(
             orjson.dumps(
@@ -64,19 +64,19 @@ def _at(ordered: list[float], share: float) -> float:
 
 
 def _stamp(json: bytes) -> bytes:
-    """The time of writing, looked for and not decoded: the product does not read it."""
+    """Find the time of writing in the bytes, because the product does not decode it."""
     at = json.find(_MARK) + len(_MARK)
     return json[at : at + 20] if at >= len(_MARK) else b""
 
 
 class Stamped(EventReceived, frozen=True, gc=False):
-    """A fact, and when the server wrote the object that it is from, nanoseconds of the monotonic clock."""
+    """An event with the time at which the server wrote its object, in nanoseconds of the monotonic clock."""
 
     written_ns: int
 
 
 class MeasuredInbox(Inbox):
-    """The product's inbox; facts of stamped objects are stamped."""
+    """The product's inbox, with time stamps on events of stamped objects."""
 
     stamp = b""
     stamps: ClassVar[dict[int, bytes]] = {}
@@ -84,7 +84,7 @@ class MeasuredInbox(Inbox):
     def _take_in(self, plural: str, kind: str | None, raw: Raw | PartialPod) -> None:
         if isinstance(raw, PartialPod):
             self.stamp = _stamp(bytes(raw.json)) if raw.is_event else b""
-        else:  # by kopf's own way
+        else:  # through kopf's queues
             self.stamp = str((raw["metadata"].get("annotations") or {}).get(STAMP, "")).encode()
         super()._take_in(plural, kind, raw)
 
@@ -94,7 +94,7 @@ class MeasuredInbox(Inbox):
         super()._put_fact(plural, key, fact)
 
     def take(self) -> Input | None:
-        """With its time, if it has one."""
+        """Take an input and its time stamp, if it has one."""
         item = super().take()
         if isinstance(item, EventReceived) and (stamp := self.stamps.pop(id(item.fact), b"")):
             return Stamped(item.fact, int(stamp))
@@ -102,7 +102,7 @@ class MeasuredInbox(Inbox):
 
 
 class MeasuredLoop(Loop):
-    """The product's loop; `notes` is set before it is made."""
+    """The product's loop. `notes` is set before it is created."""
 
     notes: Notes
 
@@ -112,7 +112,7 @@ class MeasuredLoop(Loop):
             self.notes.lags_ms.append((time.monotonic_ns() - item.written_ns) / 1e6)
 
     async def run(self) -> None:
-        """Beside the heart."""
+        """Run the loop and the task that records pauses."""
         heart = asyncio.create_task(_beat(self.notes))
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self.notes.report)
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, lambda: self._inbox.suspect("pods", "nodes"))
@@ -123,7 +123,7 @@ class MeasuredLoop(Loop):
 
 
 async def _beat(notes: Notes) -> None:
-    """How late this task is woken; `busy`: what of that the loop's own thread has worked, and not waited for others."""
+    """Record how late this task wakes up. `busy` is the part in which the loop's thread used the CPU."""
     while True:
         before, worked = time.perf_counter(), time.thread_time()
         await asyncio.sleep(BEAT_S)

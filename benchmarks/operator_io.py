@@ -1,8 +1,8 @@
-"""How fast the operator's two hot ways are, against a trivial HTTP server in another process.
+"""Measures the operator's binds and watch events, with a trivial HTTP server in another process.
 
-`binds`: binding POSTs through pool and link, one a pod, a second of CPU of this process. `events`: pod events of 6 KB
-from a watch stream through kopf's stream, the fast path and the inbox, not yet translated; `translated` with the agent
-behind it. Run: `python -m benchmarks.operator_io`. Budgets (architecture 4): 5,000 binds, 15,000 events.
+`binds`: binding POSTs through the connection pool, one per pod. `events`: pod events of 6 KB from a watch through
+kopf's stream, the fast path and the inbox, without translation. `translated`: the same with the controller. All are per
+CPU second of this process. Run: `python -m benchmarks.operator_io`. Goals: 5,000 binds, 15,000 events.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ EVENTS = 40_000
 
 
 def pod(number: int) -> dict[str, Any]:
-    """A pod of about 6 KB."""
+    """Return a pod of about 6 KB."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -65,7 +65,7 @@ def pod(number: int) -> dict[str, Any]:
 
 
 def serve(port: Any, events: int) -> None:
-    """The trivial server: answers every write, and plays one watch of pods."""
+    """Run the server: it answers every write and serves one watch of pods."""
     created = orjson.dumps({"kind": "Status", "status": "Success"})
     lines = b"".join(orjson.dumps({"type": "ADDED", "object": pod(n)}) + b"\n" for n in range(events))
 
@@ -101,7 +101,7 @@ def serve(port: Any, events: int) -> None:
 
 @contextmanager
 def server(events: int) -> Iterator[str]:
-    """The server in a process of its own."""
+    """Run the server in its own process."""
     context = multiprocessing.get_context("spawn")
     port = context.Queue()
     process = context.Process(target=serve, args=(port, events), daemon=True)
@@ -121,18 +121,18 @@ class Fixed(Credentials):
         self._url = url
 
     def _read(self) -> kopf.ConnectionInfo:
-        return kopf.ConnectionInfo(server=self._url, token="t")  # noqa: S106 - nobody checks it
+        return kopf.ConnectionInfo(server=self._url, token="t")  # noqa: S106 - not checked
 
 
 class Counting(Inbox):
-    """An inbox that knows how many pods came."""
+    """An inbox that counts pods."""
 
     def __init__(self, metrics: Metrics) -> None:
         super().__init__(metrics)
         self.pods, self.first = 0, asyncio.Event()
 
     async def watched(self, plural: str, kind: str | None, raw: Raw | PartialPod) -> None:
-        """Count and take."""
+        """Count the pod and process it."""
         if plural == "pods":
             self.pods += 1
             self.first.set()
@@ -140,7 +140,7 @@ class Counting(Inbox):
 
 
 async def binds(url: str) -> tuple[float, float]:
-    """(wall seconds, CPU seconds of this process) for BINDS binds."""
+    """Return (wall-clock seconds, CPU seconds of this process) for BINDS binds."""
     metrics, session = Metrics(), KubeSession(Fixed(url))
     attempts = Attempts(retried=lambda kind, status: None, ended=lambda kind, status: None)
     kube = Kube(session, Placeholders(lambda spec: {}, lambda raw, spec: True), Inbox(metrics), attempts)
@@ -157,7 +157,7 @@ async def binds(url: str) -> tuple[float, float]:
 
 
 async def events(url: str, *, translated: bool) -> tuple[float, float]:
-    """(wall seconds, CPU seconds of this process) for EVENTS pod events."""
+    """Return (wall-clock seconds, CPU seconds of this process) for EVENTS pod events."""
     metrics = Metrics()
     inbox, session = Counting(metrics), KubeSession(Fixed(url))
     loop = Loop(Ledger(), inbox, lambda command: None, metrics)

@@ -1,12 +1,12 @@
-"""The operator in a cluster of 20,000 pods and 2,000 nodes, served by a stand-in for the API server; the real core.
+"""Measures the operator with 20,000 pods and 2,000 nodes from a stand-in for the API server, and the real core.
 
-From the start of the operator's process to its first bind; resident memory while it lists and after; then 5,000 pod
-events a second: the time from the server's write until the agent has handled the event, and the longest pause of the
-operator's event loop, which is what a probe or a renewal of the lease waits.
+It measures the time from process start to the first bind, and the resident memory during and after the list. Then it
+sends 5,000 pod events per second. It measures the time from the server's write until the controller has handled the
+event, and the longest pause of the operator's event loop, which delays probes and lease renewals.
 
-`scale` is the same among 150,000 pods and 15,000 nodes: until it is ready, then a comparison with a list of all of them
-next to 1,000 pod events a second. Its pauses are processor time of the event loop's thread, so that other processes on
-the machine do not count.
+`scale` uses 150,000 pods and 15,000 nodes. It measures the time until the operator is ready, then a comparison with a
+list of all pods during 1,000 pod events per second. Its pauses are CPU time of the event loop's thread, so that other
+processes on the machine do not count.
 
 Run: `python -m benchmarks.operator_scale`, with `--scale` for that.
 """
@@ -39,12 +39,12 @@ RATE: Final = 5000
 SECONDS: Final = 20.0
 DEADLINE_S: Final = 120.0
 MANY_PODS: Final = 50_000
-#: The named scale of Kubernetes' largest clusters, and what happens there next to a comparison.
+#: The size of the largest Kubernetes clusters, and the rate of events during a comparison.
 SCALE_PODS: Final = 150_000
 SCALE_NODES: Final = 15_000
 SCALE_RATE: Final = 1_000
 SCALE_SECONDS: Final = 40.0
-#: What is found there -> its unit and goal; less is better.
+#: Name to unit and goal; lower is better.
 SCALE: Final[Mapping[str, tuple[str, float | None]]] = {
     "ready": ("s", 45.0),
     "start-cpu": ("s", None),
@@ -55,18 +55,18 @@ SCALE: Final[Mapping[str, tuple[str, float | None]]] = {
     "pause-compare": ("ms", 100.0),
     "lag-compare": ("ms", 1000.0),
 }
-#: What is found among so many -> its goal, MiB.
+#: Name to goal in MiB.
 MEMORY: Final[Mapping[str, float | None]] = {"both": 1024.0, "operator": None, "core": None, "at-rest": None}
-#: Seconds after the last bind until the operator is at rest, and after the last event until all are handled.
+#: Seconds after the last bind until the operator is idle, and after the last event until all are handled.
 REST_S: Final = 3.0
 
-#: What is found -> its unit and goal; less is better, but for the rate.
+#: Name to unit and goal; lower is better, except for the rate.
 GOALS: Final[Mapping[str, tuple[str, float | None]]] = {
     "first-decision": ("s", 5.0),
     "start-cpu": ("s", None),
     "memory-peak": ("MiB", 400.0),
     "memory-steady": ("MiB", 400.0),
-    "rate": ("/s", 0.99 * RATE),  # what is offered, and nothing left behind
+    "rate": ("/s", 0.99 * RATE),  # the offered rate, without a backlog
     "lag-p50": ("ms", None),
     "lag-p99": ("ms", 100.0),
     "cpu-per-event": ("us", None),
@@ -77,7 +77,7 @@ GOALS: Final[Mapping[str, tuple[str, float | None]]] = {
 
 @dataclass(slots=True)
 class Run:
-    """One measurement: where its files are, how large it is, when the operator was started, and what was found."""
+    """One measurement: its folder, its size, the start time of the operator, and the results."""
 
     folder: Path
     processes: ExitStack
@@ -89,7 +89,7 @@ class Run:
     began_ns: int = 0
 
     def start(self, name: str, *arguments: str, env: Mapping[str, str] | None = None) -> psutil.Process:
-        """A process of ours, until the measurement ends; its words are in the folder."""
+        """Start a process that runs until the measurement ends. Its log is in the folder."""
         return self.processes.enter_context(_process(self.folder / f"{name}.log", arguments, env or {}))
 
 
@@ -110,7 +110,7 @@ def _process(log: Path, arguments: tuple[str, ...], env: Mapping[str, str]) -> I
 
 
 def run(*, quick: bool = False) -> dict[str, float]:
-    """One measurement; see GOALS for its keys."""
+    """Run one measurement. GOALS has the keys of the result."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as processes:
         one = Run(Path(folder), processes)
         if quick:
@@ -120,7 +120,7 @@ def run(*, quick: bool = False) -> dict[str, float]:
 
 
 def memory(*, quick: bool = False) -> dict[str, float]:
-    """What both processes held at most among 50,000 pods, and hold at rest, MiB; see MEMORY for its keys."""
+    """Measure the peak and idle memory of both processes with 50,000 pods, in MiB. MEMORY has the keys."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as processes:
         one = Run(Path(folder), processes, pods=2000 if quick else MANY_PODS)
         asyncio.run(_measure_memory(one))
@@ -128,7 +128,7 @@ def memory(*, quick: bool = False) -> dict[str, float]:
 
 
 def scale(*, quick: bool = False) -> dict[str, float]:
-    """The operator among 15,000 nodes and 150,000 pods; see SCALE for its keys."""
+    """Measure the operator with 15,000 nodes and 150,000 pods. SCALE has the keys."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as processes:
         one = Run(Path(folder), processes, pods=5_000 if quick else SCALE_PODS, nodes=500 if quick else SCALE_NODES)
         one.seconds = 3.0 if quick else SCALE_SECONDS
@@ -137,7 +137,7 @@ def scale(*, quick: bool = False) -> dict[str, float]:
 
 
 async def _measure_scale(one: Run) -> None:
-    """Ready, then a comparison with a list next to events of pods."""
+    """Wait until the operator is ready, then compare with a list during pod events."""
     url, notes, port = await _stand_in(one), one.folder / "notes.json", _free_port()
     core, operator = await _both(one, url, notes, f"--health-port={port}")
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=DEADLINE_S)) as client:
@@ -172,7 +172,7 @@ async def _measure_scale(one: Run) -> None:
 
 
 async def _watches(client: aiohttp.ClientSession, url: str) -> bool:
-    """Whether the server has a watch of pods that goes on."""
+    """Whether the server has an open watch of pods."""
     async with client.get(f"{url}/seen") as answer:
         return bool((await answer.json())["watches"])
 
@@ -196,7 +196,7 @@ async def _measure_memory(one: Run) -> None:
 
 
 def _peak_mib(process: psutil.Process) -> float:
-    """The most that was resident at once."""
+    """Return the peak resident memory."""
     status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
@@ -204,7 +204,7 @@ def _peak_mib(process: psutil.Process) -> float:
 async def _both(
     one: Run, url: str, notes: Path, health: str = "--health-port=0"
 ) -> tuple[psutil.Process, psutil.Process]:
-    """The core, which listens, and the operator, which has just been started."""
+    """Start core and operator. Returns when the core listens."""
     core = f"unix://{one.folder}/core.sock"
     scheduler = one.start("core", "muster_core", f"--listen={core}", "--rest-port=0", "--log-level=warning")
     await _until((one.folder / "core.sock").exists)
@@ -233,7 +233,7 @@ async def _measure(one: Run) -> None:
 
 
 def _note(one: Run, after: Mapping[str, Any], written: int) -> None:
-    """What the operator's instruments say of start and replay."""
+    """Record the operator's values of startup and replay."""
     if after["events"] != written:
         print(f"operator: {written} events written, {after['events']} handled by now", file=sys.stderr)
     cpu_s = after["cpu_s"] - one.before["cpu_s"]
@@ -250,7 +250,7 @@ def _note(one: Run, after: Mapping[str, Any], written: int) -> None:
 
 
 async def _stand_in(one: Run) -> str:
-    """The server's address, once it serves."""
+    """Start the stand-in server. Returns its address when it serves."""
     port_file = one.folder / "port"
     one.start("server", "benchmarks.stand_in", str(port_file), str(one.pods), str(one.nodes))
     await _until(port_file.exists)
@@ -258,7 +258,7 @@ async def _stand_in(one: Run) -> str:
 
 
 async def _decided(one: Run, server: aiohttp.ClientSession) -> int:
-    """When the first bind came to the server, once all came; nanoseconds of the monotonic clock."""
+    """Wait for all binds. Returns the time of the first one, in nanoseconds of the monotonic clock."""
     waiting = sum(recorded.is_pending(number) for number in range(one.pods))
     first = 0
 
@@ -274,7 +274,7 @@ async def _decided(one: Run, server: aiohttp.ClientSession) -> int:
 
 
 async def _noted(operator: psutil.Process, notes: Path) -> dict[str, Any]:
-    """What the operator's instruments saw since the last time."""
+    """Return the operator's values since the last report."""
     await asyncio.to_thread(notes.unlink, missing_ok=True)
     operator.send_signal(signal.SIGUSR1)
     await _until(notes.exists)

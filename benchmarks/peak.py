@@ -1,4 +1,4 @@
-"""The most memory that this process has had."""
+"""The peak memory of this process."""
 
 from pathlib import Path
 from typing import Final
@@ -7,7 +7,7 @@ _FIELD: Final = "VmHWM:"
 
 
 def peak_mib() -> float:
-    """MiB resident at most, of this program alone: `ru_maxrss` begins with what the process had that started it."""
+    """Return the peak resident memory in MiB. `ru_maxrss` cannot be used: it starts with the parent's value."""
     status = Path("/proc/self/status").read_text().splitlines()
     [found] = [line for line in status if line.startswith(_FIELD)]
     return int(found.split()[1]) / 1024

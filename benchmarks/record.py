@@ -1,4 +1,4 @@
-"""Keeps the last complete run: its document, its chart, and its table in benchmarks/RESULTS.md."""
+"""Stores the last complete run: its JSON document, its chart, and its table in benchmarks/RESULTS.md."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BEGIN, END = "<!-- the last run: written by `make bench` -->\n", "<!-- end of th
 
 
 def keep(document: Mapping[str, object]) -> None:
-    """Write all three; no chart where nothing can draw."""
+    """Write all three files. The chart needs matplotlib."""
     report.write(LATEST, document)
     read_back = report.plain(document)
     if chart.can_draw():
@@ -30,7 +30,7 @@ def keep(document: Mapping[str, object]) -> None:
 
 
 def last() -> dict[str, Any] | None:
-    """The document that was kept last."""
+    """Return the stored document."""
     try:
         found: dict[str, Any] = orjson.loads(LATEST.read_bytes())
     except FileNotFoundError:
@@ -39,20 +39,20 @@ def last() -> dict[str, Any] | None:
 
 
 def merged(document: Mapping[str, Any], old: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The document, and those figures of the old one that it does not have; each knows when it was measured."""
+    """Return the document plus the figures that only the old one has. Each figure has its date."""
     figures = {figure["name"]: figure for figure in ([] if old is None else old["figures"])}
     figures |= {figure["name"]: figure for figure in document["figures"]}
     return {**document, "figures": sorted(figures.values(), key=_place)}
 
 
 def _place(figure: Mapping[str, Any]) -> int:
-    """Where its family stands among all; figures of one family keep their order."""
+    """Return the position of its family. Figures of one family keep their order."""
     family = figure["name"].partition("/")[0]
     return list(FAMILIES).index(family) if family in FAMILIES else len(FAMILIES)
 
 
 def placed(page: str, document: Mapping[str, Any]) -> str:
-    """The page with this run's table between the two marks."""
+    """Return the page with this run's table between the two markers."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return before + BEGIN + "\n".join(_lines(document)) + "\n" + END + after

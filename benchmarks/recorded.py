@@ -1,7 +1,7 @@
-"""Pods and nodes as a busy cluster has them: written by several managers, with environments, volumes, statuses.
+"""Realistic pods and nodes: several field managers, environment variables, volumes and statuses.
 
-A pod is about 9 KB of JSON, half of it `managedFields`, as pods of real controllers are. What it says changes with its
-number, so that nothing is equal by chance; what repeats in real clusters (images, names of variables) repeats here.
+A pod is about 9 KB of JSON, half of it `managedFields`, like pods of real controllers. The values depend on its number,
+so that pods differ. Values that repeat in real clusters (images, names of variables) repeat here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ NODES: Final = 2000
 NAMESPACES: Final = 40
 QUEUES: Final = 20
 APPLICATIONS: Final = 400
-#: One pod in so many is another scheduler's; one in so many of ours waits for a node.
+#: One pod in FOREIGN_EVERY belongs to another scheduler. One in PENDING_EVERY of Muster's pods has no node.
 FOREIGN_EVERY: Final = 3
 PENDING_EVERY: Final = 20
 
@@ -20,7 +20,7 @@ Raw = dict[str, Any]
 
 
 def node(number: int) -> Raw:
-    """A node of 32 CPU and 256 GiB, with the labels and conditions of a cloud's node."""
+    """Return a node of 32 CPUs and 256 GiB with the labels and conditions of a cloud node."""
     name = f"node-{number:05d}"
     amounts = {"cpu": "32", "memory": "256Gi", "pods": "110", "ephemeral-storage": "900Gi"}
     labels = {
@@ -56,12 +56,12 @@ def is_foreign(number: int) -> bool:
 
 
 def is_pending(number: int) -> bool:
-    """Whether this pod of ours has no node yet."""
+    """Whether this pod of Muster has no node."""
     return not is_foreign(number) and number % PENDING_EVERY == 1
 
 
 def csi_node(number: int) -> Raw:
-    """What a node's storage drivers say of it."""
+    """Return the CSINode of a node."""
     name = f"node-{number:05d}"
     driver = {"name": "csi.example.com", "nodeID": name, "topologyKeys": ["topology.example.com/zone"]}
     return {
@@ -71,7 +71,7 @@ def csi_node(number: int) -> Raw:
 
 
 def pod(number: int, *, version: int, node_name: str | None = None, nodes: int = NODES) -> Raw:
-    """The pod of that number; on `node_name`, else on the node of so many that its number says, else waiting."""
+    """Return the pod with this number: on `node_name`, else on the node by its number, else pending."""
     where = node_name or ("" if is_pending(number) else f"node-{number % nodes:05d}")
     return {
         "metadata": _metadata(number, version),
@@ -157,6 +157,6 @@ def _status(number: int, where: str) -> Raw:
 
 
 def _managed(manager: str, fields: int) -> list[Raw]:
-    """What a manager wrote, in the shape the API server keeps it."""
+    """Return the `managedFields` of one manager."""
     owned: Raw = {f"f:field-{i}": {".": {}, "f:name": {}} for i in range(fields)}
     return [{"manager": manager, "operation": "Update", "apiVersion": "v1", "fieldsV1": {"f:spec": owned}}]

@@ -1,4 +1,4 @@
-"""Shows figures: a table with the peers beside ours, and a JSON document."""
+"""Shows figures: a table with the results of other schedulers, and a JSON document."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from benchmarks.figures import NAMES, Figure, Ratio, times
 from benchmarks.session import Session
 
 FACT = "*"
-"""Marks a peer's number that was not measured in this session."""
+"""Marks a known result, which was not measured in this session."""
 
 
 def beside(figure: Figure) -> Table:
-    """What explains one figure: medians of the same runs."""
+    """Return additional values of one figure: medians of the same runs."""
     rows = Table(figure.name, "median", "lowest to highest")
     for name, values in figure.beside.items():
         rows.add_row(name, short(statistics.median(values)), _spread(min(values), max(values)))
@@ -30,7 +30,7 @@ def beside(figure: Figure) -> Table:
 
 
 def table(figures: Sequence[Figure]) -> Table:
-    """One row a figure; ``x`` is how many times better than the peer we are."""
+    """Return a table with one row per figure. ``x`` is how many times better Muster is than the peer."""
     rows = Table("figure", "Muster, median", "lowest to highest", "goal", *(f"{name} (x)" for name in NAMES))
     for figure in figures:
         ratios = figure.ratios()
@@ -45,7 +45,7 @@ def table(figures: Sequence[Figure]) -> Table:
 
 
 def footnote(session: Session) -> str:
-    """How to read the table, and how busy the machine was."""
+    """Return an explanation of the table and the load of the machine."""
     before, after = session.load_before, os.getloadavg()[0]
     return (
         "x: how many times better Muster is than the peer, under 1 = worse; beside Muster by turns in this session, "
@@ -56,7 +56,7 @@ def footnote(session: Session) -> str:
 
 
 def document(figures: Sequence[Figure], session: Session, *, quick: bool) -> dict[str, object]:
-    """The same and more, with what is needed to judge it: the machine and how busy it was."""
+    """Return all figures with the facts about the machine and its load."""
     when = datetime.now(UTC).isoformat(timespec="minutes")
     return {
         "when": when,
@@ -76,19 +76,19 @@ def document(figures: Sequence[Figure], session: Session, *, quick: bool) -> dic
 
 
 def plain(document: Mapping[str, object]) -> dict[str, Any]:
-    """The document as it is read back from its file."""
+    """Return the document as read back from JSON."""
     found: dict[str, Any] = orjson.loads(orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS))
     return found
 
 
 def write(path: Path, document: Mapping[str, object]) -> None:
-    """The document as JSON."""
+    """Write the document as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n")
 
 
 def problems(files: Iterable[Path]) -> list[str]:
-    """Why some of these files could not be written. Folders that are missing are made when they are."""
+    """Return errors for the files that cannot be written. Missing folders are no error; they are created later."""
     return [why for file in files if (why := _obstacle(file))]
 
 
@@ -102,7 +102,7 @@ def _obstacle(file: Path) -> str:
 
 
 def durations(path: Path) -> dict[str, float]:
-    """Seconds that each step took when this file was written; nothing if there is none."""
+    """Return the seconds of each step in this file; empty if the file does not exist."""
     try:
         found: dict[str, float] = orjson.loads(path.read_bytes())["seconds"]
     except FileNotFoundError:
@@ -135,5 +135,5 @@ def _spread(lowest: float, highest: float) -> str:
 
 
 def short(value: float) -> str:
-    """Three digits, and thousands apart."""
+    """Format a number with three digits and thousands separators."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

@@ -1,10 +1,10 @@
-"""How long the REST views of a large cluster take while the core schedules, and how long it is held up by them.
+"""Measures REST views of a large cluster while the core schedules, and how long they block the core.
 
     .venv/bin/python -m benchmarks rest
 
-500 queues, 5,000 applications of 300 users, 5,000 nodes, 100,000 asks of which nine in ten wait. While a view is read,
-an ask comes and goes in turns without an end. `ms` is from the request to the last byte; beside it the longest time
-for which the event loop ran nothing else.
+The cluster has 500 queues, 5,000 applications of 300 users, 5,000 nodes, and 100,000 asks, nine tenths of them pending.
+While a view is read, an ask is added and removed repeatedly. `ms` is the time from the request to the last byte. The
+additional value is the longest time for which the event loop was blocked.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ PATHS: Mapping[str, str] = {
     "rest/metrics": "/ws/v1/metrics",
 }
 GOALS = {"rest/queues": 200.0}
-"""Milliseconds."""
+"""In milliseconds."""
 
 PARENTS, LEAVES, USERS, ASKS = 20, 24, 300, 20
 SMALL, LARGE = Resources({"vcore": 100, "pods": 1}), Resources({"vcore": 900_000, "pods": 1})
 
 
 def measure(names: Sequence[str], options: Options) -> list[Figure]:
-    """Milliseconds to the last byte, of each view."""
+    """Measure the milliseconds to the last byte of each view."""
     return uvloop.run(_measure(names, options))
 
 
@@ -93,7 +93,7 @@ async def _figure(session: aiohttp.ClientSession, name: str, runs: int) -> Figur
 
 
 async def _longest_pause() -> float:
-    """Seconds; watches until it is cancelled."""
+    """Return the longest pause of the event loop in seconds, measured until cancelled."""
     longest, last = 0.0, time.perf_counter()
     with suppress(asyncio.CancelledError):
         while True:
@@ -104,7 +104,7 @@ async def _longest_pause() -> float:
 
 
 async def _come_and_go(core: Scheduler) -> None:
-    """One ask that finds a place nowhere, told and taken back."""
+    """Add and remove an ask that fits on no node."""
     app, key = ApplicationId("app-0"), AllocationKey("comes-and-goes")
     ask = AskSpec(PARTITION, app, key, LARGE)
     while True:
@@ -115,7 +115,7 @@ async def _come_and_go(core: Scheduler) -> None:
 
 
 def _scheduler_state(size: int) -> SchedulerState:
-    """`size` nodes and applications."""
+    """Return a state with `size` nodes and applications."""
     scheduler_state = SchedulerState()
     for event in _events(size):
         step(scheduler_state, event, 1)

@@ -1,4 +1,4 @@
-"""Who used the processor while a work of the cluster ran, as a table of the page: what bounds its time."""
+"""The table of CPU seconds per process during the cluster benchmarks, for benchmarks/RESULTS.md."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, Final, NamedTuple
 from benchmarks import report
 from benchmarks.figures import NAMES
 
-#: How the lines beside a figure call the seconds of one process.
+#: Prefix of the CPU seconds of a process in the additional values of a figure.
 _OF_ONE: Final = " CPU, s"
 
 
 class _Row(NamedTuple):
-    """``used``: seconds by process, the median of all runs."""
+    """A row of the table. ``used``: seconds by process, the median of all runs."""
 
     name: str
     used: Mapping[str, float]
@@ -22,9 +22,9 @@ class _Row(NamedTuple):
 
 
 def lines(figures: Sequence[Mapping[str, Any]], cores: int) -> Iterator[str]:
-    """One row for each figure that says so, and one for each peer beside it; medians of the runs, all of them seconds.
+    """Yield one row per figure with CPU seconds, and one per peer. Values are medians of the runs, in seconds.
 
-    Works that have the same runs of a peer beside them share its row, behind the last of them.
+    Workloads that share the runs of a peer share its row, after the last of them.
     """
     rows: dict[str, _Row] = {}
     for row in (row for figure in figures for row in _rows(figure)):
@@ -61,6 +61,6 @@ def _is(name: str, prefix: str) -> bool:
 
 
 def _in_order(names: set[str]) -> list[str]:
-    """Schedulers first, then who serves them, by name; what nobody can name last."""
+    """Sort process names: schedulers, then the other processes by name, then unknown ones."""
     first = ["operator", "core", *NAMES]
     return sorted(names, key=lambda name: (name == "others", first.index(name) if name in first else len(first), name))

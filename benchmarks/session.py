@@ -1,7 +1,7 @@
-"""One sitting of benchmarks: what runs, how long it may take, what is left, and what failed.
+"""The progress of a benchmark session: running step, expected time, remaining steps, and failures.
 
-How long a step may take is what it took the last time (the results file says so). Without a terminal each step is a
-line of its own.
+The expected time of a step is that of the last run in the results file. Without a terminal, each step is printed as a
+line.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Ta
 from rich.text import Text
 
 UNKNOWN_S = 15.0
-"""What a step is supposed to take that nobody has seen."""
+"""Expected time of a step without an earlier run."""
 
 
 @dataclass(slots=True)
 class Session:
-    """Steps are named; the same step may come several times. Silent unless it is ``shown``."""
+    """The steps of a session by name; a step may repeat. Prints nothing except while ``shown``."""
 
     known: Mapping[str, float] = field(default_factory=dict)
-    """Seconds that steps took before, by name."""
+    """Seconds of earlier runs by step."""
     failures: list[str] = field(default_factory=list)
     took: dict[str, list[float]] = field(default_factory=dict)
     load_before: float = field(default_factory=lambda: os.getloadavg()[0])
@@ -39,13 +39,13 @@ class Session:
     _bar: Progress | None = None
 
     def plan(self, steps: Iterable[str]) -> None:
-        """These are going to come, in whatever order."""
+        """Add steps that will follow, in any order."""
         self._left.update(steps)
         self._planned = self._done + self._left.total()
 
     @contextmanager
     def shown(self, console: Console) -> Iterator[None]:
-        """Tell on this console what happens, for the length of the block."""
+        """Show the progress on this console during the block."""
         self._console = console
         if not console.is_terminal:
             yield
@@ -58,7 +58,7 @@ class Session:
 
     @contextmanager
     def step(self, name: str, words: str = "") -> Iterator[None]:
-        """One step for the length of the block; ``words`` tell more of it."""
+        """Run one step during the block. ``words`` describes it."""
         began = time.monotonic()
         self._now = (name, began)
         self._tell(f"{name} {words}".strip())
@@ -67,23 +67,23 @@ class Session:
         finally:
             self.took.setdefault(name, []).append(time.monotonic() - began)
             self._left[name] -= 1
-            self._left += Counter()  # drops what is done
+            self._left += Counter()  # drops completed steps
             self._done += 1
             self._now = None
 
     def say(self, words: str) -> None:
-        """A line that stays."""
+        """Print a line above the progress."""
         if self._console is not None:
             self._console.print(words, style="dim", markup=False, highlight=False)
 
     def fail(self, words: str) -> None:
-        """Something that was planned has no result; the rest goes on."""
+        """Record a failed step. The other steps continue."""
         self.failures.append(words)
         if self._console is not None:
             self._console.print(words, style="red", markup=False, highlight=False)
 
     def left_s(self) -> float:
-        """Seconds until all that was planned is done, by what is known."""
+        """Expected seconds until all planned steps are done."""
         seconds = sum(self._expected(name) * count for name, count in self._left.items())
         if self._now is not None:
             name, began = self._now
@@ -91,7 +91,7 @@ class Session:
         return seconds
 
     def medians(self) -> dict[str, float]:
-        """Seconds by step, of those that were seen now and before; for the next time."""
+        """Return the median seconds by step, from this and earlier runs, for the next run."""
         return {**self.known, **{name: round(statistics.median(values), 1) for name, values in self.took.items()}}
 
     def _expected(self, name: str) -> float:
@@ -111,7 +111,7 @@ class Session:
 
 
 class _Left(ProgressColumn):
-    """How much longer."""
+    """The expected remaining time."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -122,5 +122,5 @@ class _Left(ProgressColumn):
 
 
 def minutes(seconds: float) -> str:
-    """In a person's words."""
+    """Format seconds for people."""
     return f"{seconds:.0f} s left" if seconds < 90 else f"{seconds / 60:.0f} min left"

@@ -1,6 +1,6 @@
-"""A pod of the load generator as a real API server shows it: 3 KB, with its defaults, its token and who wrote it.
+"""A pod of the load generator as a real API server returns it: 3 KB, with defaults, token and `managedFields`.
 
-What differs from pod to pod is marked, as `stub_server.pod_event` reads it.
+Values that differ between pods have placeholders for `stub_server.pod_event`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 NAMESPACE: Final = "load"
-#: The volume of the service account's token has a name of its own in each pod.
+#: Each pod has its own name for the volume of the service account token.
 _TOKEN: Final = "kube-api-access-@TOKEN@"  # noqa: S105 - the name of a volume
 _CREATED: Final = "2026-01-01T00:00:00Z"
 
@@ -16,7 +16,7 @@ Raw = dict[str, Any]
 
 
 def shown_pod(app: int) -> Raw:
-    """A pod of that application, just created."""
+    """Return a new pod of an application."""
     return {
         "kind": "Pod",
         "apiVersion": "v1",

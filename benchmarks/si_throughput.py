@@ -1,10 +1,10 @@
-"""How many asks and allocations a second the gRPC transport carries over a unix socket, one stream, two processes.
+"""Measures asks and allocations per second of the gRPC transport: a unix socket, one stream, two processes.
 
     .venv/bin/python -m benchmarks.si_throughput --asks 100000
 
-Asks are sent one per message, as an operator does that hears of pods one by one, and 100 per message; the transport
-merges what piles up. The scheduler's process counts and does nothing else, so this is what the wire costs, parsing
-and encoding included. The target is 60,000 a second in each direction.
+Asks are sent one per message, as by an operator that receives pods one by one, and 100 per message. The transport
+merges queued messages. The scheduler's process only counts, so the result is the cost of the transport with encoding
+and decoding. The goal is 60,000 per second in each direction.
 """
 
 import asyncio
@@ -30,12 +30,12 @@ from muster_si.transport.settings import TransportSettings
 RM = "benchmark"
 TARGET = 60_000
 TAGS = {f"kubernetes.io/label/app.kubernetes.io/label-{number}": f"value-{number}" for number in range(8)}
-#: Allocations are said this many at a time, so that saying them does not hold the loop.
+#: Allocations sent at a time, so that sending does not block the loop.
 BURST = 1000
 
 
 def an_ask(number: int) -> si_pb2.AllocationAsk:
-    """An ask as the operator makes it: 36 characters of UID, three resources, some labels."""
+    """Return an ask like the operator's: a UID of 36 characters, three resources, some labels."""
     amounts = {"vcore": 500, "memory": 1 << 30, "pods": 1}
     return si_pb2.AllocationAsk(
         allocationKey=f"{number:036d}",
@@ -49,7 +49,7 @@ def an_ask(number: int) -> si_pb2.AllocationAsk:
 
 
 def an_allocation(number: int) -> si_pb2.Allocation:
-    """An allocation as the core says it."""
+    """Return an allocation like the core's."""
     return si_pb2.Allocation(
         allocationKey=f"{number:036d}",
         allocationID=f"{number:036d}-0",
@@ -60,8 +60,8 @@ def an_allocation(number: int) -> si_pb2.Allocation:
     )
 
 
-class CountingScheduler:  # long: one method for each call of the interface
-    """A SchedulerAPI that counts asks, and says allocations when it is told how many."""
+class CountingScheduler:  # long: one method per call of the interface
+    """A SchedulerAPI that counts asks, and sends allocations on request."""
 
     def __init__(self) -> None:
         self._callback: ResourceManagerCallback | None = None
@@ -71,23 +71,23 @@ class CountingScheduler:  # long: one method for each call of the interface
     async def register_resource_manager(
         self, request: si_pb2.RegisterResourceManagerRequest, callback: ResourceManagerCallback
     ) -> si_pb2.RegisterResourceManagerResponse:
-        """Starts counting anew."""
+        """Reset the count."""
         self._callback, self._messages = callback, 0
         return si_pb2.RegisterResourceManagerResponse()
 
     async def update_allocation(self, request: si_pb2.AllocationRequest) -> None:
-        """Counts."""
+        """Count the items."""
         async with self._counted:
             self._messages += 1
             self._counted.notify_all()
 
     async def fence(self, request: muster_pb2.FenceRequest) -> None:
-        """Waits for the count."""
+        """Wait for the count."""
         async with self._counted:
             await self._counted.wait_for(lambda: self._messages >= request.allocationRequests)
 
     async def update_configuration(self, request: si_pb2.UpdateConfigurationRequest) -> None:
-        """Says as many allocations as the configuration is long, one per response."""
+        """Send as many allocations as the configuration has characters, one per response."""
         callback = self._callback
         assert callback is not None
         for number in range(int(request.config)):
@@ -117,10 +117,10 @@ class CountingScheduler:  # long: one method for each call of the interface
         return muster_pb2.Inventory()
 
     async def unregister(self, request: muster_pb2.UnregisterRequest) -> None:
-        """Nothing is kept."""
+        """Keeps no state."""
 
     async def connection_lost(self, rm_id: str, callback: ResourceManagerCallback) -> None:
-        """Nothing is kept."""
+        """Keeps no state."""
 
 
 class CountingCallback:
@@ -132,7 +132,7 @@ class CountingCallback:
         self.done = asyncio.Event()
 
     def update_allocation(self, response: si_pb2.AllocationResponse) -> None:
-        """Counts."""
+        """Count the items."""
         self.allocations += len(response.new)
         if self.allocations >= self.requested_quota:
             self.done.set()
@@ -147,12 +147,12 @@ class CountingCallback:
         """Not measured."""
 
     def session_lost(self, reason: str) -> None:
-        """The measurement is void."""
+        """Invalidate the measurement."""
         raise SystemExit(f"the session was lost: {reason}")
 
 
 def serve(address: str, is_listening: Event, shall_stop: Event) -> None:
-    """The scheduler's process."""
+    """Run the scheduler's process."""
 
     async def run() -> None:
         settings = TransportSettings(server_outbox_bytes=1 << 30)
@@ -166,7 +166,7 @@ def serve(address: str, is_listening: Event, shall_stop: Event) -> None:
 
 
 def requests_for(asks: int, per_message: int) -> list[si_pb2.AllocationRequest]:
-    """The requests that hold so many asks."""
+    """Return requests with this number of asks."""
     return [
         si_pb2.AllocationRequest(
             rmID=RM, asks=[an_ask(number) for number in range(first, min(first + per_message, asks))]
@@ -176,7 +176,7 @@ def requests_for(asks: int, per_message: int) -> list[si_pb2.AllocationRequest]:
 
 
 async def asks_per_second(address: str, asks: int, per_message: int) -> float:
-    """From the first ask that is sent to the fence behind the last; building one is the operator's (13 us)."""
+    """Return the rate from the first ask sent to the barrier after the last. Excludes building an ask (13 us)."""
     client, requests = GrpcClient(address), requests_for(asks, per_message)
     registration = si_pb2.RegisterResourceManagerRequest(rmID=RM, version="1.0.0")
     await client.register_resource_manager(registration, CountingCallback())
@@ -191,7 +191,7 @@ async def asks_per_second(address: str, asks: int, per_message: int) -> float:
 
 
 async def allocations_per_second(address: str, allocations: int) -> float:
-    """From the order to say them to the last that arrives."""
+    """Return the rate from the request to the last allocation received."""
     client, callback = GrpcClient(address), CountingCallback()
     callback.requested_quota = allocations
     registration = si_pb2.RegisterResourceManagerRequest(rmID=RM, version="1.0.0")
@@ -206,7 +206,7 @@ async def allocations_per_second(address: str, allocations: int) -> float:
 
 
 async def measure(address: str, asks: int, runs: int) -> dict[str, list[float]]:
-    """Every figure as often as asked for."""
+    """Measure every figure ``runs`` times."""
     results: dict[str, list[float]] = {}
     for _ in range(runs):
         for name, rate in (
@@ -233,7 +233,7 @@ def main(
 
 
 def measured(asks: int, runs: int) -> dict[str, list[float]]:
-    """Every figure, with the scheduler in a process of its own."""
+    """Measure every figure with the scheduler in its own process."""
     context = multiprocessing.get_context("spawn")
     is_listening, shall_stop = context.Event(), context.Event()
     with tempfile.TemporaryDirectory() as folder:

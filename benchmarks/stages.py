@@ -1,4 +1,4 @@
-"""Samples the stack once per millisecond of processor time, and counts the samples by stage of a pod's path.
+"""Samples the stack once per millisecond of CPU time, and counts the samples by stage of a pod's path.
 
 A tracing profiler overstates short Python functions and understates C code. One sample costs a few microseconds.
 """
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-#: Processor seconds between two looks.
+#: CPU seconds between two samples.
 STEP_S: Final = 0.001
 #: Stage by a part of the file's path: the first match, from the innermost frame outwards. Controller code that
 #: `_OUTER` modules call counts as theirs.
@@ -39,7 +39,7 @@ _OUTER: Final = ("core_responses.py",)
 
 
 class Looks:
-    """How often each stage, and each place in the code, was seen at work."""
+    """Number of samples by stage and by position in the code."""
 
     def __init__(self) -> None:
         self.stages: Counter[str] = Counter()
@@ -47,12 +47,12 @@ class Looks:
         self._known: dict[str, str] = {}
 
     def shares(self) -> Mapping[str, float]:
-        """Parts of all looks."""
+        """Return the share of each stage."""
         everything = max(1, self.stages.total())
         return {stage: self.stages[stage] / everything for stage in STAGES}
 
     def look(self, _: int, frame: FrameType | None) -> None:
-        """Note who is at work."""
+        """Record a sample. Handler of SIGPROF."""
         found, place = "other", ""
         while frame is not None:
             file = frame.f_code.co_filename
@@ -70,7 +70,7 @@ class Looks:
 
 @contextmanager
 def looking() -> Iterator[Looks]:
-    """Look for as long as the block lasts."""
+    """Sample during the block."""
     looks = Looks()
     before = signal.signal(signal.SIGPROF, looks.look)
     signal.setitimer(signal.ITIMER_PROF, STEP_S, STEP_S)

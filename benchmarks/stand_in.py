@@ -1,8 +1,8 @@
-"""A stand-in for the API server at the HTTP boundary: `python -m benchmarks.stand_in PORT_FILE PODS [NODES]`.
+"""A stand-in for the API server over HTTP: `python -m benchmarks.stand_in PORT_FILE PODS [NODES]`.
 
-It serves lists in pages and watches, takes binds and shows their effect, keeps Leases and other small objects, and on
-`POST /replay` writes pod events at a steady rate, each stamped with the monotonic time of its writing. What it serves
-is serialised once, so that it costs as little as possible beside what is measured. `GET /seen` says what it saw.
+It serves paged lists and watches, accepts binds and shows their effect, and stores Leases and other small objects.
+`POST /replay` writes pod events at a steady rate, each with the monotonic time of its writing. Objects are serialised
+once, so that the server uses little CPU. `GET /seen` returns statistics.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _group(name: str) -> dict[str, Any]:
     return {"name": name, "versions": [version], "preferredVersion": version}
 
 
-#: What admission asks first.
+#: Responses to the requests that the operator sends before it serves admission.
 INTRODUCTION: Final[dict[str, Any]] = {
     "/version": {"major": "1", "minor": "34"},
     "/apis/authentication.k8s.io/v1/selfsubjectreviews": {"status": {"userInfo": {"username": "muster-operator"}}},
@@ -47,18 +47,18 @@ _STORAGE: Final = {
 }
 _VOLUMES: Final = {"persistentvolumes": "PersistentVolume", "persistentvolumeclaims": "PersistentVolumeClaim"}
 _NAMESPACED: Final = frozenset({"persistentvolumeclaims", "csistoragecapacities"})
-#: What the tests of the operator's watches serve, and the kinds of storage.
+#: The resources of the operator's watches.
 SERVED: Final[dict[str, Any]] = {
     **DISCOVERY,
     "/api/v1": {"resources": [*DISCOVERY["/api/v1"]["resources"], *_kinds(_VOLUMES)]},
     "/apis": {"groups": [*DISCOVERY["/apis"]["groups"], _group("storage.k8s.io")]},
     "/apis/storage.k8s.io/v1": {"resources": _kinds(_STORAGE)},
 }
-#: The annotation with the time of writing, nanoseconds of the monotonic clock, 20 digits.
+#: The annotation with the time of writing: nanoseconds of the monotonic clock, 20 digits.
 STAMP: Final = "muster.dev/written"
 _NO_TIME: Final = b"0" * 20
 _NO_VERSION: Final = "9999999999"
-#: Objects of a streamed list that are written at once.
+#: Objects of a streamed list per write.
 PIECE: Final = 50
 #: Seconds between two writes of a replay.
 TICK_S: Final = 0.01
@@ -68,21 +68,21 @@ QUEUES: Final = f"partitions: [{{name: default, queues: [{{name: root, submitacl
 
 @dataclass(slots=True)
 class Objects:
-    """One resource: its objects as JSON, in the order of their names."""
+    """One resource: its objects as JSON, sorted by name."""
 
     plural: str
     items: list[bytes] = field(default_factory=list)
     watchers: list[web.StreamResponse] = field(default_factory=list)
 
     def page(self, limit: int, start: int) -> bytes:
-        """A part of the list."""
+        """Return a page of the list."""
         end = min(len(self.items), start + limit) if limit else len(self.items)
         token = str(end) if end < len(self.items) else ""
         head = orjson.dumps({"resourceVersion": "1000000", "continue": token})
         return b'{"kind":"List","metadata":' + head + b',"items":[' + b",".join(self.items[start:end]) + b"]}"
 
     async def tell(self, lines: bytes) -> None:
-        """Write to every watch."""
+        """Write events to every watch."""
         for watcher in list(self.watchers):
             try:
                 await watcher.write(lines)
@@ -122,7 +122,7 @@ class StandIn:
         self._templates: dict[int, tuple[bytes, bytes, bytes]] = {}
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Any request."""
+        """Handle any request."""
         is_watch = request.query.get("watch") in {"true", "1"}
         kind = request.path.rpartition("/")[2] if request.method == "POST" else request.path.partition("?")[0]
         self.seen[f"{'WATCH' if is_watch else request.method} {kind}"] += 1
@@ -145,7 +145,7 @@ class StandIn:
         return _json(201 if request.method == "POST" else 200, body)
 
     async def replay(self, request: web.Request) -> web.Response:
-        """`?rate=5000&seconds=20`: so many pod events a second; answers when they are written."""
+        """`?rate=5000&seconds=20`: write pod events at this rate. Responds when they are written."""
         rate, seconds = int(request.query["rate"]), float(request.query["seconds"])
         began, written = time.monotonic(), 0
         while (passed := time.monotonic() - began) < seconds:
@@ -158,7 +158,7 @@ class StandIn:
         return _json(200, {"written": written, "seconds": time.monotonic() - began})
 
     async def cut(self, request: web.Request) -> web.Response:
-        """Cut every watch of pods, as a load balancer does."""
+        """Abort every watch of pods, as a load balancer does."""
         for watcher in self.pods.watchers:
             if watcher._req is not None and watcher._req.transport is not None:  # noqa: SLF001 - no other way to abort
                 watcher._req.transport.abort()  # noqa: SLF001
@@ -169,7 +169,7 @@ class StandIn:
             told = {"seen": dict(self.seen), "watches": len(self.pods.watchers), "bound": len(self._bound)}
             return _json(200, told | {"first_bind_ns": self.first_bind_ns})
         objects = self.lists.get(request.path)
-        if "labelSelector" in request.query:  # nothing here has the labels that Muster looks for
+        if "labelSelector" in request.query:  # no object has the labels that Muster selects
             return _json(200, {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": []})
         if objects is not None:
             limit, start = int(request.query.get("limit", "0")), int(request.query.get("continue") or 0)
@@ -204,7 +204,7 @@ class StandIn:
                 objects.watchers.remove(response)
 
     async def _streamed(self, response: web.StreamResponse, objects: Objects) -> None:
-        """A list as a stream: all objects, and a bookmark that says so."""
+        """Write a streamed list: all objects, and the bookmark at the end."""
         for start in range(0, len(objects.items), PIECE):
             await response.write(b"".join(_line("ADDED", raw) for raw in objects.items[start : start + PIECE]))
         metadata = {"resourceVersion": str(self.version), "annotations": {"k8s.io/initial-events-end": "true"}}
@@ -220,7 +220,7 @@ class StandIn:
         await self.pods.tell(_line("MODIFIED", orjson.dumps(raw)))
 
     def _event(self, number: int) -> bytes:
-        """A change of the next pod that runs: what its kubelet writes."""
+        """Return a status update of the next running pod."""
         which = (number * 7919) % self.count
         while recorded.is_pending(which):
             which += 1
@@ -251,7 +251,7 @@ def _json(status: int, body: object) -> web.Response:
 
 
 async def serve(pods: int, nodes: int, ready: Callable[[int], None]) -> None:
-    """Serve until killed; `ready` hears the port."""
+    """Serve until killed. Calls `ready` with the port."""
     stand_in = StandIn(pods, nodes)
     app = web.Application(client_max_size=2**24)
     app.router.add_post("/replay", stand_in.replay)
@@ -268,7 +268,7 @@ if __name__ == "__main__":
     port_file = Path(sys.argv[1])
 
     def tell(port: int) -> None:
-        """Whole or not at all: somebody waits for the file."""
+        """Write the port file atomically, because a process waits for it."""
         part = port_file.with_suffix(".part")
         part.write_text(str(port))
         part.rename(port_file)

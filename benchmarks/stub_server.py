@@ -1,10 +1,10 @@
-"""An API server without a network: what the operator's HTTP session is replaced by, and what answers behind it.
+"""An API server without a network, which replaces the operator's HTTP session.
 
-The line is drawn where the operator hands a request to HTTP and where it reads bytes of an answer: `StubSession` is an
-`aiohttp.ClientSession` as far as Muster and kopf use one, `StubLines` the lines that writes go out by. Behind it lists
-are bytes, watches bring bytes in pieces as a socket would, and every write is answered at once from memory; a bind is
-followed by the MODIFIED event of its pod. Bytes of pods are put together from a template, because whatever the stub
-does is paid by who is measured.
+The stub starts where the operator passes a request to HTTP and reads the bytes of a response. `StubSession` replaces
+`aiohttp.ClientSession` as far as Muster and kopf use it, and `StubLines` the connection pool of writes. Lists are
+bytes, watches return bytes in pieces like a socket, and every write is answered immediately from memory. A bind is
+followed by the MODIFIED event of its pod. The bytes of pods come from a template, because the work of the stub counts
+in the result.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from muster_operator.kube.http import HttpResponse
 from muster_operator.kube.session import Connections, Credentials
 from muster_operator.runtime.session import NEEDED
 
-#: Bytes that one read of a watch brings at most, as from a busy socket.
+#: Maximal bytes per read of a watch, as from a busy socket.
 PIECE: Final = 2**16
 _SUCCESS: Final = orjson.dumps({"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201})
 _EMPTY: Final = orjson.dumps({"kind": "List", "metadata": {"resourceVersion": "1"}, "items": []})
 _NOT_FOUND: Final = orjson.dumps({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404})
 
-#: The event of a pod, by its name: as it was created (no node), or as it is on this node. The number is its version.
+#: Builds the event of a pod from its name, node (empty: created without a node) and version.
 PodEvent = Callable[[str, str, int], bytes]
 
 
 class StubBody:
-    """The body of an answer as a stream."""
+    """The body of a response as a stream."""
 
     __slots__ = ("_body",)
 
@@ -44,12 +44,12 @@ class StubBody:
         self._body = body
 
     async def iter_any(self) -> AsyncIterator[bytes]:
-        """The whole body in one piece."""
+        """Yield the complete body at once."""
         yield self._body
 
 
 class StubResponse:
-    """An answer, for the operator and for kopf."""
+    """A response for the operator and for kopf."""
 
     __slots__ = ("_body", "content", "headers", "status")
 
@@ -59,18 +59,18 @@ class StubResponse:
         self.headers: Mapping[str, str] = {}
 
     async def read(self) -> bytes:
-        """All of it."""
+        """Return the body."""
         return self._body
 
     async def json(self) -> Any:
-        """Decoded."""
+        """Return the decoded body."""
         return orjson.loads(self._body)
 
     def release(self) -> None:
-        """Nothing is held."""
+        """Does nothing."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing."""
 
     def __await__(self) -> Generator[Any, Any, Self]:
         return self.__aenter__().__await__()
@@ -87,7 +87,7 @@ _BOUND: Final = StubResponse(201, _SUCCESS)
 
 @dataclass(slots=True)
 class Feed:
-    """The bytes of one watch, as they come; what waits is made when it is read."""
+    """The bytes of one watch. Queued events are serialised when they are read."""
 
     version: int = 1_000_000
     _lines: deque[tuple[str, str]] = field(default_factory=deque)
@@ -96,23 +96,23 @@ class Feed:
     read: int = 0
 
     def tell(self, name: str, node: str = "") -> None:
-        """A pod was created, or got its node."""
+        """Queue the event of a pod that was created, or bound to ``node``."""
         self._lines.append((name, node))
         self._news.set()
 
     def at_eof(self) -> bool:
-        """It never ends."""
+        """Return False: the stream never ends."""
         return False
 
     async def readany(self) -> bytes:
-        """What is there, or what comes next."""
+        """Return queued bytes, or wait for the next event."""
         while not self._lines:
             self._news.clear()
             await self._news.wait()
         return self._piece(PIECE)
 
     async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        """Pieces without an end, as kopf's own watch reads them."""
+        """Yield pieces without an end, as kopf's own watch reads them."""
         while True:
             yield await self.readany()
 
@@ -130,7 +130,7 @@ class Feed:
 
 @dataclass(slots=True)
 class StubServer:
-    """What the server has, and what it was asked for. `bound`: the node of each pod that was bound."""
+    """The objects of the server and the requests that it received. `bound`: the node of each bound pod."""
 
     lists: dict[str, Objects]
     kept: dict[str, Any]
@@ -140,7 +140,7 @@ class StubServer:
     seen: Counter[str] = field(default_factory=Counter)
 
     def answer(self, method: str, url: str, body: bytes | None) -> StubResponse:
-        """At once."""
+        """Respond immediately."""
         path = url.partition("?")[0]
         if method == "POST" and path.endswith("/binding"):
             return self._bind(path, orjson.loads(body or b"{}")["target"]["name"])
@@ -178,12 +178,12 @@ class StubServer:
         return StubResponse(200, _EMPTY) if is_list else StubResponse(404, _NOT_FOUND)
 
 
-#: What there may be a list of, and is not: an empty list, and not nothing.
+#: Resources whose list is empty.
 _PLURALS: Final = NEEDED | {"configmaps", "deployments", "leases"}
 
 
 class StubSession:
-    """As much of `aiohttp.ClientSession` as is used; `answer` stands where the network was."""
+    """The used part of `aiohttp.ClientSession`. `answer` replaces the network."""
 
     closed = False
     connector = None
@@ -193,34 +193,34 @@ class StubSession:
         self.headers: dict[str, str] = {"User-Agent": "stub"}
 
     def request(self, method: str, url: str, *, data: bytes | None = None, **_: object) -> StubResponse:
-        """Answered by the time it is made."""
+        """Return the response of the stub."""
         return self._server.answer(method.upper(), url.removeprefix("http://stub"), data)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing."""
 
 
 class StubLines:
-    """The part of `muster_operator.kube.http`'s connection pool that is used: a write and its response."""
+    """The used part of the connection pool of `muster_operator.kube.http`: a write and its response."""
 
     def __init__(self, server: StubServer) -> None:
         self._server = server
 
     def head(self, headers: Mapping[str, str]) -> str:
-        """What every write begins with."""
+        """Return the common head of all writes."""
         return "".join(f"{name}: {value}\r\n" for name, value in headers.items())
 
     async def exchange(self, method: str, path: str, head: str, body: bytes) -> HttpResponse:
-        """Answered by the time it is asked for."""
+        """Return the response of the stub."""
         found = self._server.answer(method, path, body)
         return HttpResponse(found.status, await found.read())
 
     def retire(self) -> None:
-        """Nothing is open."""
+        """Does nothing."""
 
 
 class StubConnections(Connections):
-    """The operator's connections, which lead nowhere."""
+    """The operator's connections, without a network."""
 
     def __init__(self, server: StubServer) -> None:
         super().__init__(StubCredentials(), lambda verb, resource, status, seconds: None)
@@ -229,30 +229,30 @@ class StubConnections(Connections):
         self.lines = lines
 
     async def session(self) -> aiohttp.ClientSession:
-        """The stub, under the headers of the present credentials."""
+        """Return the stub session with the headers of the current credentials."""
         self._info = self._credentials.current()
         stub: aiohttp.ClientSession = self._stub
         return stub
 
     async def for_streams(self) -> kopf.AiohttpSession:
-        """The same for kopf."""
+        """Return the stub session for kopf."""
         return kopf.AiohttpSession(server="http://stub", aiohttp_session=await self.session())
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing."""
 
 
 class StubCredentials(Credentials):
-    """Credentials that nobody checks."""
+    """Credentials that are not checked."""
 
     def _read(self) -> kopf.ConnectionInfo:
-        return kopf.ConnectionInfo(server="http://stub", token="t")  # noqa: S106 - nobody checks it
+        return kopf.ConnectionInfo(server="http://stub", token="t")  # noqa: S106 - not checked
 
 
 def pod_event(bodies: Sequence[Mapping[str, Any]], which: Callable[[str], int]) -> PodEvent:
-    """Makes events of pods from a body each class has; `which`: the class of a pod, by its name.
+    """Return a builder of pod events from one body per class of pods. `which` returns the class by the pod's name.
 
-    What differs is marked in a body as in `_MARKS`; a name ends in twelve digits, of which the others are made.
+    `_MARKS` are the placeholders of values that differ. A name ends in twelve digits, which determine other values.
     """
     added = [_template(body, "ADDED") for body in bodies]
     bound = [_template(_on_a_node(body), "MODIFIED") for body in bodies]
@@ -270,7 +270,7 @@ _MARKS: Final = (b"@NAME@", b"@VERSION@", b"@NODE@", b"@UID@", b"@TOKEN@")
 
 
 def _template(body: Mapping[str, Any], kind: str) -> tuple[bytes, tuple[int, ...]]:
-    """A line with %b where something differs, and what goes where."""
+    """Return a line with %b for values that differ, and the indexes of these values."""
     line = orjson.dumps({"type": kind, "object": body}).replace(b"%", b"%%") + b"\n"
     marks = tuple(_found(line))
     for mark in _MARKS:
@@ -289,7 +289,7 @@ def _found(line: bytes) -> Iterator[int]:
 
 
 def _on_a_node(body: Mapping[str, Any]) -> dict[str, Any]:
-    """What the API server makes of a pod that is bound."""
+    """Return the pod as the API server changes it after a bind."""
     condition = {
         "type": "PodScheduled",
         "status": "True",

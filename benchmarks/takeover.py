@@ -1,8 +1,8 @@
-"""How long nobody binds when who leads goes: `python -m benchmarks.takeover [RUNS]`, with the default lease.
+"""Measures how long binding stops when the leader ends: `python -m benchmarks.takeover [RUNS]`, with the default lease.
 
-A pod is created every 50 ms. From the moment the leader is told to stop, or is killed, to the first binding of who
-comes after it, by the API server's audit log: a standby after SIGTERM, a standby after kill -9 of operator and core,
-and a single operator that is killed and started again at once, as a kubelet does the first time.
+A pod is created every 50 ms. The time counts from the signal to the leader until the first binding of its successor, by
+the API server's audit log. The cases are: a standby after SIGTERM, a standby after kill -9 of operator and core, and a
+single operator that is killed and restarted immediately, as by a kubelet the first time.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ NAMESPACE = "load"
 NODES = 100
 PAUSE_S = 0.05
 QUIET_S = 3.0
-"""Of undisturbed work before each blow, so that the lease is renewed and the standby has seen it."""
+"""Seconds without faults before each measurement, so that the lease is renewed and the standby has observed it."""
 
 
 @dataclass(slots=True)
 class Pair:
-    """Who leads, and who stands by."""
+    """A leader and a standby."""
 
     cluster: Cluster
     leader: Muster
     standby: Muster
 
     async def struck(self, blow: Callable[[Muster], Awaitable[None]]) -> float:
-        """Seconds from the blow to the standby's first binding; afterwards the two have changed places."""
+        """Return the seconds from the signal to the standby's first binding. Afterwards both have changed roles."""
         await asyncio.sleep(QUIET_S)
         mark, began = self.cluster.audit.mark(), datetime.now(tz=UTC)
         await blow(self.leader)
@@ -55,7 +55,7 @@ class Pair:
 
 
 async def first_binding(cluster: Cluster, mark: int, after: datetime, by: Muster) -> float:
-    """Seconds from then to the first binding that this one made."""
+    """Return the seconds from ``after`` to the first binding by this instance."""
 
     async def seen() -> float:
         for write in cluster.audit.since(mark):
@@ -68,17 +68,17 @@ async def first_binding(cluster: Cluster, mark: int, after: datetime, by: Muster
 
 
 async def told(leader: Muster) -> None:
-    """As in a rolling upgrade."""
+    """Stop the leader as in a rolling upgrade."""
     leader.operator.signal(SIGTERM)
 
 
 async def killed(leader: Muster) -> None:
-    """As when a node dies."""
+    """Kill the leader as in a node failure."""
     await asyncio.gather(leader.operator.kill(), leader.core.kill())
 
 
 async def restarted(cluster: Cluster, leader: Muster) -> float:
-    """Seconds from the kill of a single operator to its own first binding."""
+    """Return the seconds from the kill of a single operator to its first binding."""
     await asyncio.sleep(QUIET_S)
     await leader.operator.kill()
     mark, began = cluster.audit.mark(), datetime.now(tz=UTC)
@@ -87,7 +87,7 @@ async def restarted(cluster: Cluster, leader: Muster) -> float:
 
 
 async def measure(runs: int) -> dict[str, list[float]]:
-    """All three, each as often as asked."""
+    """Measure the three cases ``runs`` times each."""
     async with _cluster() as cluster, _fed(cluster):
         kubeconfig = await cluster.kubeconfig_for(muster.ACCOUNT, muster.NAMESPACE)
         first = Muster(Setup(kubeconfig, cluster.folder))
@@ -122,7 +122,7 @@ async def _cluster() -> AsyncIterator[Cluster]:
 
 @asynccontextmanager
 async def _fed(cluster: Cluster) -> AsyncIterator[None]:
-    """A new pod of ours every PAUSE_S."""
+    """Create a pod for Muster every PAUSE_S during the block."""
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}}}
 
     async def feed() -> None:

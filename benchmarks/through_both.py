@@ -1,18 +1,17 @@
-"""Operator and core in one process, the API server replaced at the HTTP boundary: 50,000 pods on 5,000 nodes.
+"""Measures operator and core in one process without an API server: 50,000 pods on 5,000 nodes.
 
     .venv/bin/python -m benchmarks.through_both
 
-The real operator and the real core, wired as `muster run --embedded` wires them. Pods of 10 applications appear on the
-watch as fast as they are read, as JSON of the size that a real API server sends; each is decoded, translated, told to
-the core, placed, bound by a request of the real writers, and seen once more on the watch with its node. The time is
-that from the first pod's event to the last bound pod's, taken in. The stub's own time (`stub`) is part of it.
+Operator and core are connected as by `muster run --embedded`. Pods of 10 applications appear on the watch as fast as
+they are read, as JSON of the size that a real API server sends. Each pod is decoded, translated, sent to the core,
+placed, bound by a request, and received again on the watch with its node. The time is from the first pod's event until
+the event of the last bound pod is handled. It includes the time of the stub (`stub`).
 
-YuniKorn's BenchmarkSchedulingThroughPut, 5,971 pods a second, is the same work but for the API server's side:
-there pods are ready-made Go objects handed to the shim, and a bind is a function that returns. Ours reads and writes
-bytes.
+YuniKorn's BenchmarkSchedulingThroughPut, 5,971 pods per second, does the same work except for the API server: its pods
+are Go objects that are passed to the shim, and a bind is a function call. This benchmark reads and writes bytes.
 
-Kubernetes events wait until no other write is under way, ten seconds at most: a run that takes longer posts some of
-them before its last bind, and they are in its figures. What one costs is measured after it, so that both can be said.
+Kubernetes events wait until no other write is in flight, for at most ten seconds. A longer run posts some of them
+before its last bind, and its figures include them. The cost of an event is measured after the run.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ PODS: Final = 50_000
 NODES: Final = 5_000
 APPLICATIONS: Final = 10
 DEADLINE_S: Final = 120.0
-#: Names, units and goals; the memory includes the stub and what it keeps of every pod.
+#: Names, units and goals. The memory includes the stub and its objects.
 GOALS: Final[Mapping[str, tuple[str, float | None]]] = {
     "both/50000": ("/s", 12_000.0),
     "both/50000 cpu": ("/CPU s", None),
@@ -69,9 +68,7 @@ QUEUES: Final = "partitions: [{name: default, queues: [{name: root, submitacl: '
 
 @dataclass(slots=True)
 class Found:
-    """One run: seconds of the wall and of the processor, memory in MiB; events posted in that time, and seconds of the
-    processor that one took afterwards.
-    """
+    """One run: wall-clock and CPU seconds, MiB of memory, events posted in that time, and CPU seconds per event."""
 
     pods: int
     wall_s: float = 0.0
@@ -84,12 +81,12 @@ class Found:
 
     @property
     def placing_s(self) -> float:
-        """Seconds of the processor without those events."""
+        """CPU seconds without those events."""
         return self.cpu_s - self.events * self.event_s
 
 
 def a_server(nodes: int) -> StubServer:
-    """Nodes, one namespace, a queue, and no pod yet."""
+    """Return a stub server with nodes, one namespace, one queue and no pods."""
     event = pod_event([shown_pod(app) for app in range(APPLICATIONS)], lambda name: int(name[5]))
     pods = Feed(event=event)
     lists = {
@@ -107,7 +104,7 @@ def a_server(nodes: int) -> StubServer:
 
 
 def run(pods: int = PODS, nodes: int = NODES, *, profiled: bool = False) -> Found:
-    """One measurement."""
+    """Run one measurement."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(30), cache_logger_on_first_use=True)
     return uvloop.run(_measured(pods, nodes, profiled=profiled))
 
@@ -141,14 +138,14 @@ async def _measured(pods: int, nodes: int, *, profiled: bool) -> Found:
 
 
 async def _one_event_s(server: StubServer, parts: Parts, serving: asyncio.Task[None]) -> float:
-    """Seconds of the processor for each of the events that waited."""
+    """Return the CPU seconds per waiting event."""
     before, cpu = server.seen["POST events"], time.process_time()
     await _until(lambda: not parts.pool.depths()["events"], serving)
     return (time.process_time() - cpu) / max(1, server.seen["POST events"] - before)
 
 
 def _check(server: StubServer, parts: Parts, pods: int) -> None:
-    """That what was measured is the work, done right."""
+    """Check that every pod was bound once, that no node is overfull, and that the session did not restart."""
     fullest = max(Counter(server.bound.values()).values())
     assert len(server.bound) == pods, f"{len(server.bound)} of {pods} were bound"
     assert not server.twice, f"bound twice: {server.twice[:5]}"
@@ -169,7 +166,7 @@ def _resident_mib() -> float:
 
 
 def measure(names: Sequence[str], options: Figures) -> list[Figure]:
-    """All names are one measurement, in a process of its own; one more run says where the time goes."""
+    """Measure all names at once, in a separate process. An additional run is profiled."""
     runs = [_aside("--quick" if options.quick else "") for _ in range(options.runs)]
     stages = _aside("--profile", "--quick" if options.quick else "")["stages"]
     figures = []
@@ -193,7 +190,7 @@ def _aside(*arguments: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure, and say where the time goes."""
+    """Measure and print where the time goes."""
     size = (5000, 500) if "--quick" in sys.argv else (PODS, NODES)
     found = run(*size, profiled="--profile" in sys.argv)
     us = 1e6 * found.cpu_s / found.pods

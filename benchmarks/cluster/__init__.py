@@ -1,6 +1,6 @@
-"""Muster and kube-scheduler against a real API server with 1,000 fake nodes, one after the other, by turns.
+"""Benchmarks of Muster and kube-scheduler with a real API server and 1,000 fake nodes. The schedulers run alternately.
 
-Reading order: ``benches`` (what is run, who runs it, in which order), ``load`` (makes pods and sees them bound),
-``schedulers`` (who serves them), ``stage`` (one run: calm, load, counts, clean-up), ``usage`` (what processes cost),
-``results`` (figures of the runs), ``measure`` (all of it).
+Reading order: ``benches`` (workloads, schedulers and order of runs), ``load`` (creates pods and waits for their
+binding), ``schedulers`` (starts the schedulers), ``stage`` (one run: wait for an idle machine, load, counts, cleanup),
+``usage`` (CPU and memory of processes), ``results`` (figures of the runs), ``measure`` (the complete measurement).
 """

@@ -1,6 +1,6 @@
-"""What is run on the cluster, who runs it, which goals it has, and in which order all that comes.
+"""The workloads of the cluster benchmarks, their schedulers, goals and order.
 
-Goals: seconds from the first create call to the last real pod bound.
+Goals are seconds from the first create call until the last real pod is bound.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class Who(StrEnum):
-    """Who schedules, and how: Muster with one of its placements of gangs (semantics 16), a peer, or nobody."""
+    """The scheduler of a run: Muster with one of its placement modes (semantics 16), kube-scheduler, or none."""
 
     RESERVE = "Reserve"
     ATOMIC = "Atomic"
@@ -21,15 +21,16 @@ class Who(StrEnum):
 
     @property
     def is_muster(self) -> bool:
-        """Whether it is ours."""
+        """Whether the scheduler is Muster."""
         return self in (Who.RESERVE, Who.ATOMIC, Who.DIRECT)
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """``pods`` in ``gangs`` gangs of equal size, or (0) as single pods; ``quick_*``: the same, small.
+    """``pods`` in ``gangs`` gangs of equal size, or (0) as single pods. ``quick_*``: the same for a small load.
 
-    ``seldom``: who runs it only in the first half of the rounds, rounded down but at least once, for it takes minutes.
+    ``seldom``: schedulers that need minutes and run it only in the first half of the rounds (rounded down, at least
+    once).
     """
 
     pods: int
@@ -52,10 +53,10 @@ WORKS: Mapping[str, Work] = {
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """One name: a work, which of ours does it, and which peer beside it.
+    """One benchmark: a workload, Muster's placement mode, and the peer of the same session.
 
-    ``writes``: the most that our account may write per pod; ``ahead``: how many times faster than the peer of the same
-    session; ``optional``: measured only when it is asked for by its name.
+    ``writes``: maximal writes per pod of Muster's account. ``ahead``: required ratio to the peer. ``optional``: runs
+    only if requested by name.
     """
 
     work: str
@@ -67,7 +68,7 @@ class Bench:
 
     @property
     def rival(self) -> Who | None:
-        """Who does the same work by turns with it."""
+        """The peer that runs the same workload."""
         return Who.KUBE if self.who.is_muster else None
 
 
@@ -78,15 +79,15 @@ _GOALS: Mapping[str, tuple[float | None, float | None]] = {
     "gangs-50x100": (25.0, 13.0),
     "gangs-500x20": (None, None),
 }
-"""Seconds with Reserve and with Direct."""
+"""Goals in seconds with Reserve and with Direct."""
 RESERVE_WRITES, DIRECT_WRITES = 5.0, 2.0
-"""Per member: placeholder created, bound, deleted, member bound, an event; without placeholders bound, an event."""
+"""Writes per member. Reserve: create, bind, delete a placeholder; bind the member; event. Direct: bind; event."""
 EVENTS = 2
-"""Of a gang itself."""
+"""Events per gang."""
 
 
 def _writes(work: str, each: float | None) -> float | None:
-    """What each pod may cost, with its share of its gang's."""
+    """Return the maximal writes per pod, including its share of the gang's events."""
     return None if each is None else each + EVENTS * WORKS[work].gangs / WORKS[work].pods
 
 
@@ -107,7 +108,7 @@ BENCHES: Mapping[str, Bench] = {
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One run of a work by somebody; ``number`` counts the rounds from 0."""
+    """One run of a workload by a scheduler. ``number`` counts the rounds from 0."""
 
     work: str
     who: Who
@@ -115,15 +116,15 @@ class Turn:
 
     @property
     def step(self) -> str:
-        """Its name, the same in every round."""
+        """Its name, which is the same in every round."""
         return f"cluster/{self.work} {self.who}"
 
 
 def turns(benches: Sequence[Bench], runs: int, *, peers: bool) -> Iterator[Turn]:
-    """Every run, round by round; in a round all who do the same work come one right after the other.
+    """Yield every run, round by round. In a round, all schedulers of a workload run one after the other.
 
-    Who begins changes from work to work and from round to round: a machine that gets slower or faster favours nobody,
-    and who ended one work begins the next, so that schedulers are changed half as often.
+    Their order alternates between workloads and rounds, so that a machine that changes its speed favours no scheduler.
+    The last scheduler of a workload starts the next one, which halves the number of scheduler changes.
     """
     works = list(dict.fromkeys(bench.work for bench in benches))
     for number in range(runs):

@@ -1,9 +1,9 @@
-"""Creates pods as fast as the API server takes them, and sees when each gets its node.
+"""Creates pods as fast as the API server accepts them, and records when each is bound.
 
-Each pod asks for 100m and 128Mi, tolerates every taint and has no grace period; 50 creates are in flight at once. For
-Muster every pod of a gang carries the whole task-groups annotation; for kube-scheduler it names its PodGroup, which is
-there before the first pod and is not part of the time. Names of real pods begin with the load's name; every other pod
-of the namespace is a placeholder.
+Each pod requests 100m and 128Mi, tolerates every taint and has no grace period. 50 creates are in flight. For Muster
+every pod of a gang has the complete task-groups annotation. For kube-scheduler it names its PodGroup, which is created
+before the measurement. Names of real pods start with the name of the load. All other pods of the namespace are
+placeholders.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ PREFIX = "yunikorn.apache.org/"
 AMOUNTS = {"cpu": "100m", "memory": "128Mi"}
 CONCURRENT = 50
 BOUND_S, EACH_S = 45.0, 0.05
-"""How long no pod may be bound before it is given up, and how much longer for each pod. Who is slow is waited for."""
+"""Seconds without a bound pod until the run fails, and additional seconds per pod, so that slow runs can complete."""
 GROUP = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup"}
 SERVED_BY = {Who.KUBE: "default-scheduler", Who.NOBODY: "nobody"}
-"""``spec.schedulerName`` of whoever is not ours."""
+"""``spec.schedulerName`` for schedulers other than Muster."""
 
 
 class Hung(DevclusterError):
-    """For too long no pod was bound; says how far it came."""
+    """No pod was bound for too long. The message has the progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What to create, for whom: ``pods`` in ``gangs`` gangs of equal size, or (0) as single pods of one application.
+    """A load for a scheduler: ``pods`` in ``gangs`` gangs of equal size, or (0) as single pods of one application.
 
-    Pods for nobody stay without a node, which shows how fast the API server takes them.
+    Pods without a scheduler stay pending and measure how fast the API server accepts them.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Load:
     who: Who = Who.RESERVE
 
     def pod(self, number: int) -> Json:
-        """One of them."""
+        """Return the pod with this number."""
         group = f"{self.name}-g{number % max(1, self.gangs)}"
         meta: Json = {"name": f"{self.name}-{number:05d}", "labels": {"app": "load"}}
         if self.who.is_muster:
@@ -69,7 +69,7 @@ class Load:
         }
 
     def groups(self) -> list[Json]:
-        """The PodGroups that have to be there first."""
+        """Return the PodGroups to create before the pods."""
         if self.who is not Who.KUBE:
             return []
         spec = {"schedulingPolicy": {"gang": {"minCount": self.pods // max(1, self.gangs)}}}
@@ -77,7 +77,7 @@ class Load:
 
     @property
     def patience_s(self) -> float:
-        """After the last create, and from one bound pod to the next."""
+        """Maximal seconds between two bound pods, and after the last create."""
         return BOUND_S + EACH_S * self.pods
 
     def _gang(self) -> dict[str, str]:
@@ -93,7 +93,7 @@ class Load:
 
 @dataclass(slots=True)
 class Seen:
-    """Monotonic seconds: when each real pod's create call began, and when the watch first showed its node."""
+    """Times of each real pod in monotonic seconds: start of its create call, and first watch event with a node."""
 
     created: dict[str, float] = field(default_factory=dict)
     bound: dict[str, float] = field(default_factory=dict)
@@ -102,16 +102,16 @@ class Seen:
 
     @property
     def began(self) -> float:
-        """The first create call."""
+        """Time of the first create call."""
         return min(self.created.values())
 
     @property
     def seconds(self) -> float:
-        """From the first create call to the last pod bound, or created if none is to be bound."""
+        """Seconds from the first create call until the last pod is bound, or created if no scheduler runs."""
         return max(self.bound.values(), default=self.all_created) - self.began
 
     def details(self) -> Mapping[str, float]:
-        """Seconds: all creates answered, first pod bound, and a pod's own way from its create call to its node."""
+        """Seconds until all creates are answered and the first pod is bound, and quantiles from create call to node."""
         ways = sorted(self.bound[name] - self.created[name] for name in self.bound) or [0.0]
         first = min(self.bound, key=lambda name: self.bound[name], default=None)
         return {
@@ -126,10 +126,10 @@ class Seen:
 
 
 async def run(api: Api, namespace: str, load: Load) -> Seen:
-    """Create everything and return when every pod has a node. The namespace has to be empty.
+    """Create all objects and wait until every pod has a node. The namespace must be empty.
 
     Raises:
-        Hung: for ``load.patience_s`` none was bound.
+        Hung: no pod was bound for ``load.patience_s``.
     """
     seen, watching = Seen(), asyncio.Event()
     await asyncio.gather(*(api.create(group, namespace) for group in load.groups()))
@@ -147,7 +147,7 @@ async def run(api: Api, namespace: str, load: Load) -> Seen:
 
 
 async def goes_on_to_its_end(watch: asyncio.Task[None], seen: Seen, patience_s: float) -> bool:
-    """Wait for the watch; False = it did not end, and no pod was bound for so long."""
+    """Wait for the end of the watch. Returns False if no pod was bound for ``patience_s``."""
     before = -1
     while not watch.done() and before < len(seen.bound):
         before = len(seen.bound)
@@ -171,7 +171,7 @@ async def _create(api: Api, namespace: str, load: Load, seen: Seen) -> None:
 
 
 async def _watch(api: Api, namespace: str, load: Load, seen: Seen, watching: asyncio.Event) -> None:
-    """Until every pod has a node. The namespace has to be empty before: nothing else says that the watch stands."""
+    """Watch until every pod has a node. The namespace must be empty, because an event shows that the watch is open."""
     asyncio.get_running_loop().call_later(0.3, watching.set)
     async for _, pod in api.watch("pods", namespace):
         name = pod["metadata"]["name"]
@@ -184,7 +184,7 @@ async def _watch(api: Api, namespace: str, load: Load, seen: Seen, watching: asy
 
 
 async def _how_far(api: Api, namespace: str, load: Load, seen: Seen) -> str:
-    """What a person wants to know of a load that does not end."""
+    """Return the progress of a load for the error message."""
     ago = time.monotonic() - max(seen.bound.values(), default=seen.began)
     waiting = next((pod for pod in await api.find("pods", namespace) if not pod["spec"].get("nodeName")), None)
     one = ""

@@ -1,6 +1,6 @@
-"""All turns of the chosen names, on one cluster. A turn that fails is told, and the others go on.
+"""Runs the selected cluster benchmarks on one cluster. After a failed run, the others continue.
 
-Where they cannot, for the cluster itself failed, what was measured until then counts.
+If the cluster fails, the results until then are used.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ START = "cluster start"
 
 
 def steps(names: Sequence[str], options: Options) -> list[str]:
-    """What is going to be done, for who wants to know how long it takes."""
+    """Return the steps of measuring these names, for the progress display."""
     return [START, *(turn.step for turn in _turns(names, options))]
 
 
 def measure(names: Sequence[str], options: Options) -> list[Figure]:
-    """The works of these names, by turns."""
+    """Measure the workloads of these names with alternating schedulers."""
     results = Results()
     try:
         signals.run(_take_all(names, options, results))

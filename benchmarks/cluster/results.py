@@ -1,4 +1,4 @@
-"""Figures of the runs on the cluster: each of ours with its peer's runs beside it."""
+"""Computes the figures of the cluster benchmarks: Muster's runs with the peer's runs of the same session."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from benchmarks.figures import Figure
 from devcluster.api import Json
 
 BESIDE = {"create_s": "create, s", "first_bound_s": "first bound, s", "p50_s": "p50, s", "p99_s": "p99, s"}
-"""What explains the time of a work: key of a run -> how it is shown."""
+"""Additional values: key in a run to label."""
 FIRST_GOAL_S = 0.2
-"""From the create call of the pod that is bound first of a burst until it is bound."""
+"""Goal for the time from create call to binding of the pod that is bound first."""
 EXTRAS: Mapping[str, Sequence[tuple[str, str, float | None, float | None]]] = {
     "cluster/single-5000": (("first", "first_way_s", FIRST_GOAL_S, None), ("p50", "p50_s", None, 1.0)),
 }
-"""More figures of the same runs: ending, key of a run, goal in seconds, how many times better than the peer."""
+"""More figures of the same runs: suffix, key in a run, goal in seconds, required ratio to the peer."""
 
 
 class Results:
-    """What every turn found, by work and by who did it."""
+    """The results of all runs by workload and scheduler."""
 
     def __init__(self) -> None:
         self._runs: dict[tuple[str, Who], list[Json]] = defaultdict(list)
 
     def add(self, work: str, who: Who, found: Json) -> None:
-        """One more run."""
+        """Add the result of a run."""
         self._runs[work, who].append(found)
 
     def figures(self, name: str, bench: Bench) -> list[Figure]:
-        """The time, what else its runs say that has a goal, and the writes; nothing if no run ended well."""
+        """Return the figures of time, writes and other values with goals; empty if no run succeeded."""
         ours = self._runs[bench.work, bench.who]
         if not ours:
             return []
@@ -97,7 +97,7 @@ def _ahead(bench: Bench, times: float | None) -> dict[str, float]:
 
 
 def _beside(prefix: str, runs: Sequence[Json]) -> dict[str, list[float]]:
-    """Times, CPU seconds and memory by process."""
+    """Return times, and CPU seconds and memory by process."""
     found = {f"{prefix}{shown}": _values(runs, _of(key)) for key, shown in BESIDE.items()} if runs else {}
     for key, unit in (("cpu_s", "CPU, s"), ("resident_mib", "MiB")):
         for process in dict.fromkeys(process for run in runs for process in run[key]):

@@ -1,6 +1,6 @@
-"""Who serves the loads: Muster, kube-scheduler, kube-scheduler with its gang mode, or nobody. One at a time.
+"""Runs one scheduler at a time: Muster, kube-scheduler, kube-scheduler with its gang mode, or none.
 
-Another scheduler that ran beside would watch the same pods, and cost the one that is measured its processor.
+A second scheduler would watch the same pods and use CPU of the measured one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EMPTY_S = 180.0
 
 
 class Schedulers:
-    """Starts and stops them; ``accounts``: the kubeconfigs of Muster and kube-scheduler."""
+    """Starts and stops the schedulers. ``accounts``: the kubeconfigs of Muster and kube-scheduler."""
 
     def __init__(self, cluster: Cluster, accounts: tuple[Path, Path]) -> None:
         ours, theirs = accounts
@@ -34,7 +34,7 @@ class Schedulers:
         self.running: Kind = "nobody"
 
     async def change_to(self, kind: Kind) -> bool:
-        """Let this one alone run; whether that is a change. Raises ProcessFailed or ConditionNotMet."""
+        """Run only this scheduler. Returns whether it was started. Raises ProcessFailed or ConditionNotMet."""
         if kind == self.running:
             return False
         await self.stop()
@@ -51,32 +51,32 @@ class Schedulers:
         return True
 
     async def stop(self) -> None:
-        """All of them."""
+        """Stop the running scheduler."""
         await self.muster.stop()
         await self._kube.stop()
         await self._gangs.stop()
         self.running = "nobody"
 
     def processes(self) -> list[Process]:
-        """Those that run."""
+        """The processes of the running scheduler."""
         ours = [self.muster.operator, self.muster.core]
         return [process for process in (*ours, self._kube.process, self._gangs.process) if process.is_running()]
 
     def user(self) -> str:
-        """As whom the audit log knows the one that runs."""
+        """The user of the running scheduler in the audit log."""
         where = f"{muster.NAMESPACE}:{muster.ACCOUNT}"
         if self.running != "muster":
             where = f"{kube_scheduler.NAMESPACE}:{kube_scheduler.ACCOUNT}"
         return f"system:serviceaccount:{where}"
 
     def tails(self) -> str:
-        """The ends of the logs, for a failure's report."""
+        """Return the ends of the logs, for error messages."""
         if self.running == "muster":
             return self.muster.tails()
         return "\n".join(f"--- {process.name} ---\n{process.tail()}" for process in self.processes())
 
     async def forgotten(self) -> None:
-        """Wait until the core has forgotten what was deleted. Raises ConditionNotMet."""
+        """Wait until the core has no allocations of deleted pods. Raises ConditionNotMet."""
         if self.running != "muster":
             return
         left: list[str] = []
@@ -89,7 +89,7 @@ class Schedulers:
 
 
 def kind_of(who: Who, *, gangs: bool) -> Kind:
-    """Which of them a load needs."""
+    """Return the scheduler that a load needs."""
     if who is Who.NOBODY:
         return "nobody"
     if who is Who.KUBE:

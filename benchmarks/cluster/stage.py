@@ -1,4 +1,4 @@
-"""Where loads run: the local control plane with nodes, one scheduler at a time; one run and its clean-up."""
+"""The local control plane with nodes and one scheduler at a time: runs one load and cleans up."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ NAMESPACE = "load"
 NODES = 1000
 QUICK_NODES = 100
 CONFIG = {
-    "service.completingTimeout": "1s",  # empty ledgers are waited for
+    "service.completingTimeout": "1s",  # each run waits until the state is empty
     "service.placeholderImage": "registry.k8s.io/pause:3.10.2",
 }
 WARM_UP = 20
-"""Pods that a scheduler serves after its start before anything is measured."""
+"""Pods that a scheduler binds after its start, before the measurement."""
 
 SETTLED_S = 120.0
 QUIET_S = 4.0
-"""Who wrote nothing for so long is done: events are kept back in a burst, and would fall into the next run's time."""
+"""Seconds without writes after which a scheduler is done. Events are delayed and must not fall into the next run."""
 CALM_SHARE = 0.3
-"""A machine of which less than this is in use is calm; 1,000 fake nodes that renew their leases take part of it."""
+"""Maximal CPU share of an idle machine. The leases of 1,000 fake nodes use part of it."""
 CALM_FOR_S = 0.5
 CALM_S = 10.0
-"""How long a calm machine is waited for; then the run begins all the same, and its `others` say how it was."""
+"""Seconds to wait for an idle machine. Then the run starts, and its `others` show the load."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Where loads run. ``quick``: small ones."""
+    """The cluster for the runs. ``quick``: small loads."""
 
     cluster: Cluster
     schedulers: Schedulers
@@ -56,13 +56,13 @@ class Stage:
 
     @property
     def processes(self) -> list[Process]:
-        """The scheduler's first, then the cluster's."""
+        """The processes of the scheduler, then those of the cluster."""
         return [*self.schedulers.processes(), *self.cluster.processes()]
 
     async def run(self, turn: Turn) -> Json:
-        """One turn, measured, and taken away again; what was found.
+        """Measure one run, clean up, and return the results.
 
-        Raises Hung, ConditionNotMet or ProcessFailed; then the stage has to be ``cleared`` before it goes on.
+        Raises Hung, ConditionNotMet or ProcessFailed. Then ``cleared`` must be called before the next run.
         """
         work = WORKS[turn.work]
         pods, gangs = (work.quick_pods, work.quick_gangs) if self.quick else (work.pods, work.gangs)
@@ -75,7 +75,7 @@ class Stage:
         return await self._run(Load(prefix, pods, gangs, turn.who), counted=True)
 
     async def cleared(self) -> None:
-        """After a failure: nobody runs, and no pod is left. Raises ConditionNotMet."""
+        """Stop the scheduler and delete all pods after a failure. Raises ConditionNotMet."""
         await self.schedulers.stop()
         await self._delete()
 
@@ -106,7 +106,7 @@ class Stage:
         return found | {"laps_s": watch.laps}
 
     async def _writes(self, mark: int) -> Counter[str]:
-        """The scheduler's writes since the mark, once no more come: events may lag behind the last bind."""
+        """Return the scheduler's writes since the mark. Waits for its events, which follow the last bind."""
         found: Counter[str] = Counter()
 
         async def are_settled() -> bool:
@@ -120,14 +120,14 @@ class Stage:
         return found
 
     async def _delete(self) -> None:
-        """Delete all pods and PodGroups and wait until they are gone."""
+        """Delete all pods and PodGroups and wait until they are removed."""
         for plural in ("pods", "podgroups"):
             await until(
                 f"all {plural} are gone", partial(self._none, plural), EMPTY_S, tolerate=(TimeoutError, ApiError)
             )
 
     async def _none(self, plural: str) -> bool:
-        """Whether none is left; deletes what is. A collection of thousands may take longer than one request may."""
+        """Delete all objects; whether none is left. A request may time out with thousands of objects."""
         if not await self.cluster.admin.find(plural, NAMESPACE, limit="1"):
             return True
         await self.cluster.admin.delete_all(plural, NAMESPACE)
@@ -135,16 +135,16 @@ class Stage:
 
 
 def _check(what: Load, seen: Seen) -> None:
-    """A gang that said Direct and got placeholders was not placed directly: its time means something else."""
+    """Check that a gang with Direct got no placeholders, because its time would be meaningless."""
     if what.who is Who.DIRECT and seen.placeholders:
         raise Hung(f"{len(seen.placeholders)} placeholders were made for a gang that is to be placed without any")
 
 
 @asynccontextmanager
 async def open_stage(*, quick: bool) -> AsyncIterator[Stage]:
-    """The local control plane (only it keeps an audit log for us) with nodes and accounts, and nobody who schedules.
+    """Start the local control plane with nodes and accounts, without a scheduler. Only this flavour has an audit log.
 
-    The API server serves PodGroups in every run, so that all run against the same one.
+    The API server always serves PodGroups, so that all runs use the same server.
     """
     async with running(which=Flavour.LOCAL, gangs=True) as cluster, muster.installed(cluster):
         admin = cluster.admin
@@ -167,8 +167,8 @@ async def open_stage(*, quick: bool) -> AsyncIterator[Stage]:
 
 
 async def _calm() -> None:
-    """Wait a while until the machine has little else to do."""
-    psutil.cpu_percent()  # the beginning of what the first question is about
+    """Wait until the machine is idle, for at most CALM_S."""
+    psutil.cpu_percent()  # starts the first measuring interval
 
     async def is_calm() -> bool:
         await asyncio.sleep(CALM_FOR_S)

@@ -1,4 +1,4 @@
-"""What processes cost: CPU seconds since a mark, those of everybody else on the machine too, and resident memory."""
+"""CPU seconds of processes and of the rest of the machine since a mark, and resident memory."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import psutil
 from devcluster.process import Process
 
 OTHERS = "others"
-"""Processes that are not part of the benchmark: how busy the machine was with something else."""
+"""Name for all processes that are not part of the benchmark."""
 OURSELVES = "load generator"
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """CPU seconds used so far, by name of the process, and by the whole machine."""
+    """CPU seconds used so far, by process name and by the complete machine."""
 
     seconds: Mapping[str, float]
     machine: float
 
     def since(self, processes: Iterable[Process]) -> dict[str, float]:
-        """CPU seconds used since this mark."""
+        """Return the CPU seconds used since this mark."""
         now = mark(processes)
         used = {name: seconds - self.seconds.get(name, 0.0) for name, seconds in now.seconds.items()}
         used[OTHERS] = max(0.0, now.machine - self.machine - sum(used.values()))
@@ -31,21 +31,21 @@ class Mark:
 
 
 class Stopwatch:
-    """Where the seconds of a run go; ``laps`` by name."""
+    """Measures the seconds of the phases of a run; ``laps`` by name."""
 
     def __init__(self) -> None:
         self.laps: dict[str, float] = {}
         self._last = time.monotonic()
 
     def lap(self, name: str) -> None:
-        """What was done since the last lap."""
+        """Record the time since the previous phase under this name."""
         now = time.monotonic()
         self.laps[name] = round(now - self._last, 1)
         self._last = now
 
 
 def mark(processes: Iterable[Process]) -> Mark:
-    """What these processes, this one, and the machine have used up to now."""
+    """Return the CPU seconds that these processes, this process and the machine have used."""
     used = {process.name: _seconds(psutil.Process(process.pid)) for process in processes if process.pid is not None}
     times = psutil.cpu_times()
     idle = times.idle + getattr(times, "iowait", 0.0)
@@ -53,7 +53,7 @@ def mark(processes: Iterable[Process]) -> Mark:
 
 
 def resident_mib(processes: Iterable[Process]) -> dict[str, float]:
-    """Resident memory, MiB."""
+    """Return the resident memory in MiB by process name."""
     return {
         process.name: round(psutil.Process(process.pid).memory_info().rss / 2**20, 1)
         for process in processes
