@@ -45,8 +45,7 @@ from muster_core.runtime.service import Administration
 from muster_operator.assembly import Options, Ways, assembled
 from muster_operator.handlers.framework import Watching
 from muster_operator.kube.leadership import NoElection
-from muster_operator.kube.session import KubeSession
-from muster_operator.kube.write_guard import LeadershipGuard
+from muster_operator.kube.session import KubeSession, LeadershipGuard
 from muster_operator.running import configured
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.serving import Parts, serve

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from muster_operator.config.settings import Configuration
 from muster_operator.controller import trust
@@ -22,7 +23,7 @@ from muster_operator.runtime.metrics import Metrics
 from muster_operator.runtime.reconfigure import Reconfigurer, Tell
 from muster_operator.runtime.session import PAUSE_S
 from muster_operator.serving import Parts
-from muster_operator.si.encode import Encoder
+from muster_operator.si.codec import Encoder
 from muster_operator.si.session import CoreLink
 from muster_operator.translate.gangs import placeholder_body
 from muster_operator.translate.pods import read_pod
@@ -67,20 +68,22 @@ def assembled(
     """All parts, wired; nothing runs yet."""
     settings = configuration.settings
     ledger = Ledger(settings)
-    inbox = Inbox(metrics, lambda: ledger.settings)
+    inbox = Inbox(metrics, partial(getattr, ledger, "settings"))
     kube = Kube(session, _placeholders(ledger), inbox, _attempts(metrics))
+    fresh, names = inbox.freshness.may_decide, None
+    if options.candidacy is not None:
+        names = NameLeases(leases_of(session, settings.scheduler_names, options.candidacy.place))
     pool = Pool(
         kube.execute,
         configuration.limits,
         on_drop=metrics.dropped_events.inc,
         throttle=kube.throttle,
         recall=kube.recall,
-        may_decide=lambda: inbox.freshness.may_decide and (names is None or names.are_ours),
+        may_decide=fresh if names is None else lambda: fresh() and names.are_ours,
     )
-    names = None
-    if options.candidacy is not None:
-        names = NameLeases(leases_of(session, settings.scheduler_names, options.candidacy.place), pool.wake)
-    metrics.held.set_function(lambda: not inbox.freshness.may_decide or (names is not None and names.are_lost))
+    if names is not None:
+        names.on_held = pool.wake
+    metrics.held.set_function(lambda: not fresh() or (names is not None and names.are_lost))
     loop = Loop(ledger, inbox, pool.submit, metrics, options.compare_s, pool)
     loop.use_clock(lambda: session.clock.ahead_s)
     encoder = Encoder(configuration.cluster_id, settings.partition)

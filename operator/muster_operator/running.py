@@ -17,8 +17,7 @@ from muster_operator.config.settings import SCHEDULER_NAMES, Configuration, pars
 from muster_operator.handlers.framework import Watching
 from muster_operator.kube.http import PASSING
 from muster_operator.kube.leadership import LeaderLabel, Leadership, Leading, NoElection
-from muster_operator.kube.session import Credentials, KubeSession
-from muster_operator.kube.write_guard import LeadershipGuard
+from muster_operator.kube.session import Credentials, KubeSession, LeadershipGuard
 from muster_operator.model.errors import ApiRefused, ConfigurationRejected, StartupRefused, Uncertain, Unreachable
 from muster_operator.runtime import logs
 from muster_operator.runtime.conflicts import ConflictDetector, NameLeases, allowed_names

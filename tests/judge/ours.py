@@ -41,8 +41,7 @@ from muster_operator.controller.state import Ledger
 from muster_operator.model.core_requests import CoreRequest
 from muster_operator.model.settings import Settings
 from muster_operator.runtime.objects import fact_of
-from muster_operator.si.decode import Response, decoded
-from muster_operator.si.encode import Batch, Encoder, Request
+from muster_operator.si.codec import Batch, Encoder, Request, Response, decoded
 from muster_si import keys, muster_pb2, si_pb2
 from tests.judge.kube import Refusal, Verdict
 from tests.judge.scene import Raw, Scene

@@ -289,7 +289,8 @@ def join(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
     if app is None:
         app = create(ledger, out, pod)
     task = attach(ledger, app, pod)
-    rejections.inherit(ledger, app, task, now)
+    if app.refusals:
+        rejections.inherit(ledger, app, task, now)
     report_mismatches(ledger, out, app, task)
     if is_new:
         start(ledger, out, app, now)
@@ -302,7 +303,8 @@ def join(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
         tasks.report_bound(ledger, out, task)
         if may_ask(app) and task.state is TaskState.PENDING:
             _ask(ledger, out, app, task, now)
-            reporting.joined(ledger, out, app, task, now)
+            if app.gang is not None:
+                reporting.joined(ledger, out, app, task, now)
 
 
 def join_failed(ledger: Ledger, out: Outcome, task: Task, failure: tuple[str, str]) -> None:

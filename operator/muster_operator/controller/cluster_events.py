@@ -1,6 +1,7 @@
 """Event handlers of Kubernetes objects.
 
-`apply_event` updates the state and calls the handlers in `pods`, `nodes`, `applications` and `volume_binding`.
+`apply_event` updates the state and calls the handlers of pods here, and those in `nodes`, `applications` and
+`volume_binding`.
 Results are requests to the core and commands for Kubernetes; nothing is sent from here.
 """
 
@@ -9,9 +10,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from muster_operator.controller import applications, placeholders, pods, reporting, tasks, trust, volume_binding
+from msgspec import structs
+
+from muster_operator.controller import (
+    applications,
+    placeholders,
+    rejections,
+    reporting,
+    state,
+    tasks,
+    trust,
+    volume_binding,
+)
 from muster_operator.controller.nodes import node_gone, node_seen
-from muster_operator.controller.state import ForeignAllocation, Ledger, Phase
+from muster_operator.controller.state import Application, ForeignAllocation, Ledger, Phase, Task
 from muster_operator.model import names
 from muster_operator.model.cluster_events import (
     ClusterEvent,
@@ -26,9 +38,10 @@ from muster_operator.model.cluster_events import (
     PodSeen,
     PriorityClassSeen,
 )
-from muster_operator.model.commands import Outcome
-from muster_operator.model.ids import PodUid
-from muster_operator.model.pods import ForeignPod, Pod
+from muster_operator.model.commands import Outcome, SetCondition
+from muster_operator.model.ids import PodUid, application_name
+from muster_operator.model.pods import Condition, ForeignPod, Membership, Pod
+from muster_operator.model.states import AppState, TaskState
 from muster_operator.model.storage import ClusterObject, ObjectKind
 
 
@@ -118,7 +131,8 @@ def _record_pod(ledger: Ledger, pod: Pod | ForeignPod) -> Pod | ForeignPod:
     uid = pod.ref.uid
     if isinstance(pod, Pod):
         _forget_foreign(ledger, uid)  # an earlier version of the pod could not be translated
-        pod = trust.settled(ledger, pod)
+        if pod.membership.may_claim:
+            pod = trust.settled(ledger, pod)
         if pod.has_ended and not pod.membership.placeholder and uid not in ledger.unverified:
             ledger.pods.pop(uid, None)
             placeholders.remember_completed(ledger, pod)
@@ -186,7 +200,7 @@ def _react_around(
             was = ledger.priority_classes.get(name, True)
             record_event(ledger, fact)
             if was is not allow_preemption:
-                pods.class_seen(ledger, out, name)
+                class_seen(ledger, out, name)
 
 
 def _pod_seen(ledger: Ledger, out: Outcome, pod: Pod | ForeignPod, now: float) -> None:
@@ -195,7 +209,7 @@ def _pod_seen(ledger: Ledger, out: Outcome, pod: Pod | ForeignPod, now: float) -
     if isinstance(pod, Pod):
         if known is not None:
             tasks.release_foreign(ledger, out, known)
-        pods.own_pod_seen(ledger, out, pod, now)
+        own_pod_seen(ledger, out, pod, now)
     elif pod.has_ended and known is not None:
         tasks.release_foreign(ledger, out, known)
     else:
@@ -213,7 +227,7 @@ def _keys_seen(ledger: Ledger, out: Outcome, now: float) -> None:
                 if task is not None and pod.membership.placeholder:  # it counted as a member
                     applications.task_ended(ledger, out, task, now)
                 tasks.untracked_gone(ledger, out, uid)
-                pods.own_pod_seen(ledger, out, pod, now)
+                own_pod_seen(ledger, out, pod, now)
     placeholders.keys_seen(ledger, out)
 
 
@@ -222,4 +236,245 @@ def _pod_gone(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
     record_event(ledger, PodGone(uid))
     if known is not None:
         tasks.release_foreign(ledger, out, known)
-    pods.own_pod_gone(ledger, out, uid, now)
+    own_pod_gone(ledger, out, uid, now)
+
+
+#: States in which the operator has not bound the pod. If such a pod is deleted, it needs no node any more.
+_UNBOUND = frozenset(
+    {TaskState.NEW, TaskState.PENDING, TaskState.SCHEDULING, TaskState.ALLOCATED, TaskState.REJECTED, TaskState.FAILED}
+)
+
+#: States without an allocation and without a deletion.
+_WAITING = frozenset({TaskState.NEW, TaskState.PENDING, TaskState.SCHEDULING, TaskState.REJECTED})
+
+
+def of_the_same_kind(task: Task, pod: Pod) -> Pod:
+    """Keeps a placeholder a placeholder, and a member a member, whatever its metadata says later.
+
+    If the metadata has become invalid, the pod also keeps its tags and resources.
+    """
+    old, was, now = task.pod, task.pod.membership, pod.membership
+    if now.refusal and pod.node is None:
+        pod = structs.replace(pod, tags=old.tags, common=old.common, resources=old.resources)
+    if now.placeholder is was.placeholder:
+        return pod
+    return structs.replace(pod, membership=replace(now, placeholder=was.placeholder, owner=was.owner))
+
+
+def is_anothers(task: Task, pod: Pod) -> bool:
+    """Whether a waiting pod belongs to another application now."""
+    is_free = pod.node is None and not pod.terminating and not pod.membership.placeholder
+    return is_free and task.state in _WAITING and pod.membership.app != task.app
+
+
+def is_refused(task: Task, pod: Pod) -> bool:
+    """Whether a waiting pod has become invalid. It is requested again when it changes."""
+    is_waiting = pod.node is None and not pod.terminating and task.state in _WAITING
+    return is_waiting and bool(pod.membership.refusal) and not pod.membership.placeholder
+
+
+def changed(ledger: Ledger, out: Outcome, task: Task, pod: Pod, now: float) -> None:
+    """Handles a changed pod of an application."""
+    old, task.pod = task.pod, pod
+    state.recount(task)
+    ledger.tasks_by_node.add(task.uid, pod.node)
+    app = ledger.applications.get(task.app)
+    if app is not None and app.originator.ref.uid == task.uid:
+        app.originator = pod
+    _tell_of_labels(out, app, task, old.membership)
+    if pod.node is None and pod.terminating and task.state in _UNBOUND | {TaskState.KILLING}:
+        applications.task_ended(ledger, out, task, now)
+        return
+    if _is_otherwise(old, pod) and (pod.node is None or task.held) and task.release is None:
+        tasks.resend(ledger, out, task)
+    if task.uid in ledger.untracked_pods:
+        tasks.track_foreign(ledger, out, pod)
+    if pod.node is not None:
+        _has_node(ledger, out, app, task, now)
+
+
+def class_seen(ledger: Ledger, out: Outcome, name: str) -> None:
+    """Sends the pods of a priority class again, because its allow-preemption setting has changed."""
+    for task in ledger.tasks.values():
+        if task.pod.priority_class == name and task.pod.allow_preemption is None:
+            tasks.resend(ledger, out, task)
+
+
+def _is_otherwise(old: Pod, new: Pod) -> bool:
+    """Whether a part of the pod changed that was sent to the core."""
+    return (old.tags, old.resources, old.allow_preemption) != (new.tags, new.resources, new.allow_preemption)
+
+
+def _tell_of_labels(out: Outcome, app: Application | None, task: Task, old: Membership) -> None:
+    """Posts an event when a label is changed that has no effect any more."""
+    new = task.pod.membership
+    if app is None or new.placeholder:
+        return
+    if new.app not in {old.app, task.app}:
+        named = application_name(new.app)
+        note = f"application ID {named} is ignored: the pod already belongs to application {app.name}"
+        reporting.warn(out, task.pod.ref, names.REASON_SCHEDULING, f"{note}; create it again to move it")
+    elif new.queue not in {old.queue, app.queue} and new.app == task.app:
+        note = f"queue {new.queue or '(none)'} is ignored: application {app.name} is in {app.queue or 'no named queue'}"
+        reporting.warn(out, task.pod.ref, names.REASON_SCHEDULING, f"{note} since its first pod")
+
+
+def _has_node(ledger: Ledger, out: Outcome, app: Application | None, task: Task, now: float) -> None:
+    """Handles a pod with a node, bound by the operator or by another client."""
+    node = task.pod.node
+    if task.state is TaskState.BOUND or task.state not in _UNBOUND or node is None:
+        return
+    if task.state is TaskState.ALLOCATED and task.node == node:
+        tasks.mark_bound(ledger, out, task)
+    elif task.state in {TaskState.REJECTED, TaskState.FAILED}:
+        tasks.track_foreign(ledger, out, task.pod)
+    else:
+        tasks.adopt_bound(ledger, out, task, node)
+        if app is not None and app.state in applications.ANSWERED:
+            tasks.report_bound(ledger, out, task)
+        elif app is not None:
+            tasks.count_on_node(ledger, out, task)
+    if task.pod.membership.placeholder:
+        applications.placeholder_bound(ledger, out, task, now)
+
+
+#: Maximum number of resource claims in a message.
+_MAX_NAMED: Final = 5
+
+
+def own_pod_seen(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
+    """Handles a pod of this scheduler that was created or changed. It is recorded already."""
+    uid = pod.ref.uid
+    task = ledger.tasks.get(uid)
+    if task is not None:
+        pod = of_the_same_kind(task, pod)
+    if pod.has_ended:
+        _ended(ledger, out, pod, now)
+    elif task is not None and (is_anothers(task, pod) or is_refused(task, pod)):
+        applications.task_ended(ledger, out, task, now)
+        _appeared(ledger, out, pod, now)
+    elif task is not None:
+        changed(ledger, out, task, pod, now)
+    elif uid in ledger.untracked_pods:
+        tasks.track_foreign(ledger, out, pod)
+    else:
+        _appeared(ledger, out, pod, now)
+
+
+def own_pod_gone(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
+    """Handles a deleted pod of this scheduler. It is removed from the record already."""
+    ledger.forget_deletion(uid)
+    ledger.noticed.discard(uid)
+    task = ledger.tasks.get(uid)
+    if task is not None:
+        applications.task_ended(ledger, out, task, now)
+    ledger.resumed.discard(uid)
+    tasks.untracked_gone(ledger, out, uid)
+
+
+def _ended(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
+    """Handles a pod that succeeded or failed, so that it holds no resources. An ended placeholder is deleted."""
+    task = ledger.tasks.get(pod.ref.uid)
+    if task is not None:
+        task.pod = pod
+        state.recount(task)
+        rejections.pod_rejected(ledger, out, task, now)
+        applications.task_ended(ledger, out, task, now)
+    tasks.untracked_gone(ledger, out, pod.ref.uid)
+    if pod.membership.placeholder:
+        tasks.order_delete(ledger, out, pod.ref, now, "the placeholder ended")
+
+
+def is_held_back(ledger: Ledger, out: Outcome, pod: Pod) -> bool:
+    """Whether the pod cannot be scheduled, or not yet. Posts an event with the reason once."""
+    if pod.node is not None and pod.ref.uid in ledger.unverified:
+        _tell_once(ledger, out, pod, names.REASON_TASK_REJECTED, trust.UNKNOWN)
+        return False
+    if pod.membership.refusal:
+        _tell_once(ledger, out, pod, names.REASON_TASK_REJECTED, pod.membership.refusal)
+        if pod.node is not None:
+            tasks.track_foreign(ledger, out, pod)
+        return True
+    if pod.claims and pod.node is None:
+        _tell_of_claims(ledger, out, pod)
+        return True
+    if pod.gates and pod.node is None:
+        if pod.ref.uid not in ledger.noticed:
+            ledger.noticed.add(pod.ref.uid)
+            reporting.inform(
+                out, pod.ref, names.REASON_SCHEDULING, f"waiting for scheduling gates: {', '.join(pod.gates)}"
+            )
+        return True
+    ledger.noticed.discard(pod.ref.uid)
+    return False
+
+
+def _tell_of_claims(ledger: Ledger, out: Outcome, pod: Pod) -> None:
+    """Reports that resource claims are not supported. The pod waits, because it could not start on a node."""
+    named = ", ".join(pod.claims[:_MAX_NAMED])
+    note = (
+        f"resource claims are not supported yet ({named}): remove them from the pod, or use another scheduler for it, "
+        "such as default-scheduler"
+    )
+    is_there = pod.condition == Condition(names.REASON_UNSUPPORTED_CLAIMS, note)
+    if pod.ref.uid not in ledger.noticed and not is_there:
+        out.commands.append(SetCondition(pod.ref, names.REASON_UNSUPPORTED_CLAIMS, note))
+    _tell_once(ledger, out, pod, names.REASON_UNSUPPORTED_CLAIMS, note)
+
+
+def _tell_once(ledger: Ledger, out: Outcome, pod: Pod, reason: str, note: str) -> None:
+    if pod.ref.uid not in ledger.noticed:
+        ledger.noticed.add(pod.ref.uid)
+        reporting.warn(out, pod.ref, reason, note)
+
+
+def _appeared(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
+    if pod.terminating and pod.node is None:
+        return
+    if pod.membership.placeholder:
+        _placeholder_appeared(ledger, out, pod, now)
+        return
+    if is_held_back(ledger, out, pod):
+        return
+    if pod.node is None:
+        for conflict in pod.membership.conflicts:
+            reporting.warn(out, pod.ref, names.REASON_SCHEDULING, conflict)
+    applications.join(ledger, out, pod, now)
+
+
+def _placeholder_appeared(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
+    app = ledger.applications.get(pod.membership.app)
+    if (note := other_requests(pod)) and app is not None and pod.ref.name in app.slots:
+        delete_orphan(ledger, out, pod, now)
+        applications.give_up_gang(ledger, out, app, now, note)
+        return
+    if note or app is None or app.state is not AppState.RESERVING or pod.terminating:
+        delete_orphan(ledger, out, pod, now)
+        return
+    task = applications.attach(ledger, app, pod)
+    if not placeholders.take_slot(ledger, app, task, now):
+        tasks.report_bound(ledger, out, task)
+        tasks.kill(ledger, out, task, now, "more placeholders than members")
+    elif task.state is TaskState.BOUND:
+        tasks.report_bound(ledger, out, task)
+        applications.placeholder_bound(ledger, out, task, now)
+    else:
+        tasks.submit(ledger, out, task, now)
+
+
+def other_requests(pod: Pod) -> str:
+    """What is wrong with a placeholder that has other requests than Muster gave it; empty = nothing."""
+    claim = pod.membership.claim
+    if claim is None or not claim.other_requests:
+        return ""
+    return (
+        f"placeholder {pod.ref.name} was created with requests {claim.requests[:200]} and has {claim.other_requests}: "
+        "a webhook changed them; exempt placeholders from it, or write the same requests in the task group"
+    )
+
+
+def delete_orphan(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
+    """Deletes a placeholder that no gang needs. It counts on its node until it is gone."""
+    if pod.node is not None:
+        tasks.track_foreign(ledger, out, pod)
+    tasks.order_delete(ledger, out, pod.ref, now, "no gang waits for this placeholder")

@@ -13,8 +13,8 @@ from typing import Final
 
 from muster_operator.controller import (
     applications,
+    cluster_events,
     isolation,
-    pods,
     rejections,
     reporting,
     tasks,
@@ -171,7 +171,7 @@ def _submit(ledger: Ledger, out: Outcome, app: Application) -> None:
 
 def _rejoin(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
     """Adds a real pod to its application, unless it has ended or is terminating without a node."""
-    if pod.has_ended or pods.is_held_back(ledger, out, pod) or (pod.terminating and pod.node is None):
+    if pod.has_ended or cluster_events.is_held_back(ledger, out, pod) or (pod.terminating and pod.node is None):
         return
     app = ledger.applications.get(pod.membership.app)
     if app is None:
@@ -190,8 +190,8 @@ def _rejoin_placeholder(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> N
     app = ledger.applications.get(pod.membership.app)
     if pod.has_ended:
         tasks.order_delete(ledger, out, pod.ref, now, "the placeholder ended")
-    elif app is None or app.gang is None or not app.gang.size or pod.terminating or pods.other_requests(pod):
-        pods.delete_orphan(ledger, out, pod, now)
+    elif app is None or app.gang is None or not app.gang.size or pod.terminating or cluster_events.other_requests(pod):
+        cluster_events.delete_orphan(ledger, out, pod, now)
     else:
         if app.gang.is_direct:
             app.gang = replace(app.gang, placement=Placement.RESERVE)

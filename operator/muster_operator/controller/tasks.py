@@ -50,6 +50,7 @@ from muster_operator.model.core_requests import (
 )
 from muster_operator.model.ids import NO_ALLOCATION_ID, NodeName, PodUid
 from muster_operator.model.pods import ForeignPod, GangDefinition, Placement, Pod, PodRef, TaskGroup
+from muster_operator.model.signing import Validity
 from muster_operator.model.states import TASK, TaskEvent, TaskState, after
 from muster_operator.translate.constraints import pod_constraints_tag, preferences_tag
 from muster_operator.translate.gangs import placeholder_labels
@@ -178,9 +179,25 @@ def _gang_tags(ledger: Ledger, app: Application, gang: GangDefinition) -> dict[s
     return tags
 
 
+def is_bound_by_muster(ledger: Ledger, pod: Pod) -> bool:
+    """Whether Muster bound the pod to its node."""
+    if pod.node is None or not pod.binding:
+        return False
+    return trust.verify(ledger, pod.binding, _binding(pod.ref, pod.node)) is Validity.VALID
+
+
+def sign_binding(ledger: Ledger, pod: PodRef, node: NodeName) -> str:
+    """The signature of a binding; empty without a key."""
+    return "" if ledger.keys is None else ledger.keys.sign(_binding(pod, node))
+
+
+def _binding(pod: PodRef, node: NodeName) -> tuple[str, ...]:
+    return ("binding", pod.namespace, pod.name, pod.uid, node)
+
+
 def is_forced(ledger: Ledger, app: Application) -> bool:
     """Whether recovery submits the application with force, because it has a pod that Muster bound."""
-    return any(trust.is_bound_by_muster(ledger, task.pod) for task in app.members.values())
+    return any(is_bound_by_muster(ledger, task.pod) for task in app.members.values())
 
 
 def application_spec(ledger: Ledger, app: Application) -> ApplicationSpec:
@@ -294,7 +311,7 @@ def order_bind(ledger: Ledger, out: Outcome, task: Task) -> None:
     """Orders the bind of the pod to its node."""
     if task.node is not None:
         task.binds = 1
-        pod, signature = task.pod.ref, trust.sign_binding(ledger, task.pod.ref, task.node)
+        pod, signature = task.pod.ref, sign_binding(ledger, task.pod.ref, task.node)
         out.commands.append(BindPod(pod, task.node, task.pod.membership.placeholder, signature))
 
 

@@ -1,4 +1,4 @@
-"""Verification of signed placeholders, bindings and gang outcomes.
+"""Verification of signed placeholders and gang outcomes; bindings are signed in `tasks`.
 
 Users can write annotations on their pods, so state that Muster stores there is used only if its signature is valid.
 """
@@ -11,7 +11,7 @@ from msgspec import structs
 
 from muster_operator.controller.state import Application, Ledger
 from muster_operator.model import names
-from muster_operator.model.ids import NodeName, application_name
+from muster_operator.model.ids import application_name
 from muster_operator.model.pods import Membership, PlaceholderClaim, Pod, PodRef, TaskGroup
 from muster_operator.model.signing import Validity, placeholder_texts
 from muster_operator.translate.gangs import PLACEHOLDER_PREFIX, requests_text
@@ -46,7 +46,7 @@ def settled(ledger: Ledger, pod: Pod) -> Pod:
         return pod
     if claim is None:
         return pod if pod.node is not None else _refused(pod)
-    validity = _verify(ledger, pod.seal, _placeholder(pod, member, claim)) if pod.seal else Validity.NONE
+    validity = verify(ledger, pod.seal, _placeholder(pod, member, claim)) if pod.seal else Validity.NONE
     refusal = "" if member.refusal in {UNKNOWN, _UNSIGNED} else member.refusal
     if validity is Validity.UNKNOWN_KEY:
         ledger.unverified.add(pod.ref.uid)
@@ -70,18 +70,11 @@ def _refused(pod: Pod, why: str = _UNSIGNED) -> Pod:
     return structs.replace(pod, membership=replace(member, refusal=member.refusal or why))
 
 
-def is_bound_by_muster(ledger: Ledger, pod: Pod) -> bool:
-    """Whether Muster bound the pod to its node."""
-    if pod.node is None or not pod.binding:
-        return False
-    return _verify(ledger, pod.binding, _binding(pod.ref, pod.node)) is Validity.VALID
-
-
 def is_resumed(ledger: Ledger, pod: Pod) -> bool:
     """Whether Muster marked on the pod that its gang was given up."""
     if not pod.membership.resumed or not pod.seal:
         return False
-    return _verify(ledger, pod.seal, _outcome(pod.ref)) is Validity.VALID
+    return verify(ledger, pod.seal, _outcome(pod.ref)) is Validity.VALID
 
 
 def sign_placeholder(ledger: Ledger, app: Application, group: TaskGroup, name: str, ordinal: int) -> str:
@@ -99,17 +92,12 @@ def sign_placeholder(ledger: Ledger, app: Application, group: TaskGroup, name: s
     return "" if ledger.keys is None else ledger.keys.sign(texts)
 
 
-def sign_binding(ledger: Ledger, pod: PodRef, node: NodeName) -> str:
-    """The signature of a binding; empty without a key."""
-    return "" if ledger.keys is None else ledger.keys.sign(_binding(pod, node))
-
-
 def sign_outcome(ledger: Ledger, pod: PodRef) -> str:
     """The signature of the mark on an originator whose gang was given up; empty without a key."""
     return "" if ledger.keys is None else ledger.keys.sign(_outcome(pod))
 
 
-def _verify(ledger: Ledger, signature: str, parts: tuple[str, ...]) -> Validity:
+def verify(ledger: Ledger, signature: str, parts: tuple[str, ...]) -> Validity:
     """Verifies a signature. Without keys, every signature has an unknown key."""
     return Validity.UNKNOWN_KEY if ledger.keys is None else ledger.keys.verify(signature, parts)
 
@@ -124,10 +112,6 @@ def _placeholder(pod: Pod, member: Membership, claim: PlaceholderClaim) -> tuple
         ordinal=pod.ordinal,
         requests=claim.requests,
     )
-
-
-def _binding(pod: PodRef, node: NodeName) -> tuple[str, ...]:
-    return ("binding", pod.namespace, pod.name, pod.uid, node)
 
 
 def _outcome(pod: PodRef) -> tuple[str, ...]:

@@ -21,7 +21,6 @@ from muster_operator.kube.watch import (
     BACKOFF_S,
     FAILURES,
     TURN,
-    Handler,
     Topic,
     WatchListener,
     WatchStream,
@@ -67,10 +66,8 @@ _REQUEST_PARAMETERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class FastPath:
-    """What the fast watch path needs: handlers, their memo, and the listener for lists."""
+    """What the fast watch path needs."""
 
-    registries: tuple[kopf.OperatorRegistry, ...]
-    memo: object
     listener: WatchListener
     session: KubeSession
     compare_s: float = WATCH_COMPARE_S
@@ -90,8 +87,6 @@ def missing() -> list[str]:
             wrong.append(f"{owner.__name__}.{name}")
     if not wrong and getattr(orchestration, "queueing") is not queueing:  # noqa: B009 - checked, not assumed
         wrong.append("orchestration.queueing is another module")
-    if not hasattr(getattr(kopf.OperatorRegistry(), "_watching", None), "get_all_handlers"):
-        wrong.append("OperatorRegistry._watching.get_all_handlers")
     if not wrong:
         wrong += _unknown_parameters(queueing.watcher, _WATCHER_PARAMETERS)
         wrong += _unknown_parameters(api.request, _REQUEST_PARAMETERS)
@@ -117,8 +112,7 @@ def install(path: FastPath, fast: Container[tuple[str, str]] = FAST) -> Callable
 
     async def watcher(*, resource: Any, **kwargs: Any) -> None:
         if (resource.group, resource.plural) in fast:
-            handlers = tuple(handlers_for(path.registries, resource))
-            topic = Topic(resource, kwargs["namespace"], path.session, handlers, path.memo, path.listener)
+            topic = Topic(resource, kwargs["namespace"], path.session, path.listener)
             await WatchStream(topic, kwargs["settings"], path.compare_s).run()
         else:
             await _restarted(slow, path.listener, resource, kwargs)
@@ -145,16 +139,6 @@ async def _restarted(
             listener.stream_broke(resource.plural, str(error))
             log.warning("stream started over", resource=resource.plural, reason=str(error), in_seconds=delay_s)
             await asyncio.sleep(delay_s)
-
-
-def handlers_for(registries: Iterable[kopf.OperatorRegistry], resource: Any) -> list[Handler]:
-    """The functions registered with `@kopf.on.event` for a resource, in the order of registration."""
-    return [
-        cast("Handler", handler.fn)
-        for registry in registries
-        for handler in registry._watching.get_all_handlers()  # noqa: SLF001 - pinned by `missing`
-        if handler.selector is not None and handler.selector.check(resource)
-    ]
 
 
 #: Seconds between comparisons. These resources are small, except in a cluster without the fast path.
@@ -253,8 +237,8 @@ async def watch(watching: Watching) -> None:
     Raises:
         PartEnded: kopf ended, for example because it could not discover resources for two minutes.
     """
-    memo, session, inbox = watching.memo, watching.session, watching.memo.inbox
-    path = FastPath((registry.REGISTRY, registry.CONFIGMAP_REGISTRY), memo, inbox, session)
+    session, inbox = watching.session, watching.memo.inbox
+    path = FastPath(inbox, session)
     fast = FAST if watching.is_fast else frozenset[tuple[str, str]]()
     remove = install(path, fast)
     compared = NEEDED - {plural for _, plural in fast if remove is not None}

@@ -22,8 +22,7 @@ import structlog
 
 from muster_operator.kube.commands import micro_time
 from muster_operator.kube.leases import NO_HOLDER, Lease, LeaseObservation, Store
-from muster_operator.kube.session import MERGE_PATCH, KubeSession, Request
-from muster_operator.kube.write_guard import LeadershipGuard, running_s
+from muster_operator.kube.session import MERGE_PATCH, KubeSession, LeadershipGuard, Request, running_s
 from muster_operator.model.commands import EventType, Importance, PostEvent, Subject
 from muster_operator.model.errors import ApiRefused, LeadershipLost, Unreachable
 from muster_operator.model.names import FIELD_MANAGER, LABEL_ROLE, ROLE_LEADER

@@ -1,6 +1,8 @@
 """Requests to the API server: credentials, connections, timeouts.
 
-`KubeSession` is used for all requests of the operator. kopf's watches share its connections.
+`KubeSession` is used for all requests of the operator. kopf's watches share its connections. The leadership guard
+before each write closes before another replica may acquire the Lease, so that two leaders never write at the same time
+(docs/internals/semantics.md, 27).
 """
 
 from __future__ import annotations
@@ -11,11 +13,13 @@ import random
 import socket
 import ssl
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Protocol
 
 import aiohttp
 import kopf
@@ -36,8 +40,7 @@ from muster_operator.kube.http import (
     told_pause_s,
     unmeasured,
 )
-from muster_operator.kube.write_guard import LeadershipGuard
-from muster_operator.model.errors import AnswerTooLarge, ApiRefused, NoCredentials, Unreachable
+from muster_operator.model.errors import AnswerTooLarge, ApiRefused, NoCredentials, NotLeading, Unreachable
 
 log = structlog.get_logger("muster.credentials")
 
@@ -413,6 +416,142 @@ async def _body(response: aiohttp.ClientResponse, request: Request) -> bytes:
             raise AnswerTooLarge(request.name, request.most_bytes)
         parts.append(part)
     return b"".join(parts)
+
+
+#: Seconds of a clock that is never set and, on Linux, also counts while the machine sleeps.
+running_s: Final = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+class Named(Protocol):
+    """A write with a name for messages."""
+
+    @property
+    def name(self) -> str:
+        """Built only if a message needs it."""
+
+
+class GuardedWrite:
+    """Context manager around a write and its response, used by the task that writes.
+
+    It has no timer of its own: the guard has one for all writes. Two timers per write, for the guard and for the
+    timeout, would cost 5 us.
+    """
+
+    __slots__ = ("_cancelling", "_fence", "_task", "_what", "end", "late_at", "within_s")
+
+    def __init__(self, fence: LeadershipGuard, what: Named, within_s: float) -> None:
+        self._fence, self._what, self.within_s = fence, what, within_s
+        self.late_at = 0.0
+        self.end: type[NotLeading | TimeoutError] | None = None
+
+    def __enter__(self) -> None:
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a write belongs to a task")
+        self._task, self._cancelling = task, task.cancelling()
+        self._fence.begin(self)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._fence.end(self)
+        if self.end is None or self._task.uncancel() > self._cancelling:
+            return
+        if isinstance(error, asyncio.CancelledError | TimeoutError):
+            raise (self.refused() if self.end is NotLeading else TimeoutError()) from error
+
+    def cut(self, end: type[NotLeading | TimeoutError]) -> None:
+        """Cancels the write with this result, unless it is cancelled already."""
+        if self.end is None:
+            self.end = end
+            self._task.cancel()
+
+    def refused(self) -> NotLeading:
+        """The exception for a write that the guard stops."""
+        return NotLeading(self._what.name)
+
+
+class LeadershipGuard:
+    """Allows writes until a time. Closed when created. `refused` is called for each stopped write."""
+
+    def __init__(self, clock: Callable[[], float] = running_s, refused: Callable[[], None] = lambda: None) -> None:
+        self._clock, self._refused = clock, refused
+        self._until = float("-inf")
+        self._under_way: set[GuardedWrite] = set()
+        self._empty = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = float("inf")  # when the timer expires, by the event loop's clock
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until it closes without a further renewal; 0 = it is closed."""
+        return max(0.0, self._until - self._clock())
+
+    def open_until(self, moment_s: float) -> None:
+        """Opens it until a time of `running_s`. The time also applies to writes in flight."""
+        self._until = moment_s
+        if self._under_way:
+            self._look()
+
+    def close(self) -> None:
+        """Stops all writes from now on."""
+        self.open_until(float("-inf"))
+
+    async def emptied(self) -> None:
+        """Waits, after `close`, until all writes in flight have ended."""
+        while self._under_way:
+            self._empty.clear()
+            await self._empty.wait()
+
+    def passed(self, what: Named, within_s: float) -> GuardedWrite:
+        """Returns the context manager for a write.
+
+        It raises NotLeading if the guard is closed or closes before the response, TimeoutError after `within_s`.
+        """
+        return GuardedWrite(self, what, within_s)
+
+    def begin(self, passage: GuardedWrite) -> None:
+        """Registers a write that is about to be sent.
+
+        Raises:
+            NotLeading: the guard is closed.
+        """
+        left_s = self.left_s
+        if left_s <= 0:
+            self._refused()
+            raise passage.refused()
+        now = asyncio.get_running_loop().time()
+        passage.late_at = now + passage.within_s
+        self._under_way.add(passage)
+        if (due := min(passage.late_at, now + left_s)) < self._due:
+            self._ring_at(due)
+
+    def end(self, passage: GuardedWrite) -> None:
+        """Removes a write that has ended."""
+        if passage.end is NotLeading:
+            self._refused()
+        self._under_way.discard(passage)
+        if not self._under_way:
+            self._empty.set()
+
+    def _look(self) -> None:
+        """Cancels writes that may not continue, and sets the timer for the next one."""
+        now, left_s = asyncio.get_running_loop().time(), self.left_s
+        due = float("inf")
+        for passage in self._under_way:
+            if left_s <= 0:
+                passage.cut(NotLeading)
+            elif passage.late_at <= now:
+                passage.cut(TimeoutError)
+            elif passage.end is None:
+                due = min(due, passage.late_at, now + left_s)
+        self._ring_at(due)
+
+    def _ring_at(self, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due = due
+        self._timer = None if due == float("inf") else asyncio.get_running_loop().call_at(due, self._look)
 
 
 class KubeSession:

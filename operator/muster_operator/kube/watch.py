@@ -1,8 +1,8 @@
-"""List and watch of a resource.
+"""List and watch of a resource, and the freshness of watches.
 
 The list is read as a stream or in pages, and the watch starts at its version. Events are decoded directly from the
 lines of the stream, which costs less memory and time than kopf's own watch. A new list is read only after 410 Gone and
-for the periodic comparison.
+for the periodic comparison. Bind decisions wait while the pod or node watch is stale.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypedDict
@@ -25,12 +25,13 @@ import structlog
 from kopf._cogs.clients import api, errors
 
 from muster_operator.kube.http import Policies
-from muster_operator.kube.session import KubeSession, Reply, Request
+from muster_operator.kube.session import KubeSession, Reply, Request, running_s
 from muster_operator.model.errors import ApiRefused, Unreachable
 from muster_operator.translate.pod_classes import PartialPod, partial_pod, partial_pod_event
 
 watch_log = logging.getLogger("muster.watch")
 log = structlog.get_logger("muster.stream")
+freshness_log = structlog.get_logger("muster.freshness")
 
 
 class _Manager(TypedDict, total=False):
@@ -311,11 +312,13 @@ _END_OF_LIST: Final = "k8s.io/initial-events-end"
 
 #: Decoders of events and of listed objects, for resources that do not use the default ones.
 _DECODERS: Final = {"pods": (decoded_pod_event, decoded_pod)}
-Handler = Callable[..., Awaitable[None]]
 
 
 class WatchListener(Protocol):
-    """Receives what happens to a stream, apart from its events."""
+    """Receives what a stream delivers; the inbox is one."""
+
+    async def watched(self, plural: str, kind: str | None, raw: Any) -> None:
+        """Receives an object of a watch event of type `kind`, or of a list (None)."""
 
     def list_begun(self, plural: str, *, is_reset: bool = False) -> None:
         """A list is about to be requested. `is_reset`: the API server's store was restored to an earlier state."""
@@ -336,18 +339,16 @@ class WatchListener(Protocol):
         """Records that the watch received data."""
 
     def bookmark(self, plural: str) -> None:
-        """Counts a bookmark. Handlers do not receive it."""
+        """Counts a bookmark."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A watched resource, its handlers and its listener."""
+    """A watched resource and its listener."""
 
     resource: Any
     namespace: Any
     session: KubeSession
-    handlers: tuple[Handler, ...]
-    memo: object
     listener: WatchListener
 
 
@@ -394,7 +395,7 @@ class WatchStream:
         self._failures = self._refusals = self._taken = self._handled = 0
 
     async def run(self) -> None:
-        """Passes events to the handlers until cancelled. After any error of the API server the stream is resumed."""
+        """Passes events to the listener until cancelled. After any error of the API server the stream is resumed."""
         try:
             while True:
                 began, taken, reason = time.monotonic(), self._taken, ""
@@ -525,9 +526,8 @@ class WatchStream:
                     yield event
 
     async def _handle(self, event: Any) -> None:
-        """Passes the event to every handler, and lets other tasks run from time to time."""
-        for handler in self._topic.handlers:
-            await handler(event=event, resource=self._topic.resource, memo=self._topic.memo)
+        """Passes the event to the listener, and lets other tasks run from time to time."""
+        await self._topic.listener.watched(self._plural, event["type"], event["object"])
         self._handled = (self._handled + 1) % TURN
         if not self._handled:
             await asyncio.sleep(0)
@@ -563,3 +563,59 @@ def _longer(seconds: float) -> float:
 def _is_older(version: str, than: str) -> bool:
     """Compares numeric versions, which Kubernetes 1.35 guarantees for its own resources. Others are never older."""
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)
+
+
+#: Seconds without data after which a stream is stale. A silent watch is closed and restarted after 75 s.
+STALE_S: Final = 120.0
+
+#: Resources on which all decisions depend.
+DECISIVE: Final = frozenset({"pods", "nodes"})
+
+
+class WatchFreshness:
+    """When each watch last delivered data. Called by the inbox. `clock` must also count while the machine sleeps."""
+
+    def __init__(self, clock: Callable[[], float] = running_s) -> None:
+        self._clock = clock
+        self._delivered: dict[str, float] = {}
+        self._delivery = asyncio.Event()
+
+    def note(self, plural: str) -> None:
+        """Records that the stream delivered data."""
+        self._delivered[plural] = self._clock()
+        self._delivery.set()
+
+    @property
+    def stale(self) -> str:
+        """The resources with a stale stream, separated by commas; empty if there is none."""
+        before = self._clock() - STALE_S
+        return ", ".join(sorted(plural for plural, at in self._delivered.items() if at < before))
+
+    def may_decide(self) -> bool:
+        """Whether no decisive stream is stale. Called before each write, so it must be fast."""
+        before, delivered = self._clock() - STALE_S, self._delivered
+        return all(delivered.get(plural, before) >= before for plural in DECISIVE)
+
+    async def all_fresh(self) -> None:
+        """Waits until no stream is stale."""
+        if stale := self.stale:
+            freshness_log.warning(
+                "watches are stale, waiting for the current cluster state before making decisions", resources=stale
+            )
+        while self.stale:
+            await self._next_delivery()
+
+    async def until_stale(self) -> None:
+        """Waits until a decisive stream is stale. Sleeps while none can be."""
+        while self.may_decide():
+            delivered = [self._delivered[plural] for plural in DECISIVE & self._delivered.keys()]
+            await asyncio.sleep(max(0.0, min(delivered, default=self._clock()) + STALE_S - self._clock()) + 0.01)
+
+    async def until_fresh(self) -> None:
+        """Waits until no decisive stream is stale."""
+        while not self.may_decide():
+            await self._next_delivery()
+
+    async def _next_delivery(self) -> None:
+        self._delivery.clear()
+        await self._delivery.wait()

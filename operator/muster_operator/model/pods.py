@@ -105,6 +105,11 @@ class Membership:
     conflicts: tuple[str, ...] = ()
     user_problem: str = ""
 
+    @property
+    def may_claim(self) -> bool:
+        """Whether the pod may claim to be a placeholder; most pods cannot."""
+        return self.marked or self.has_pause
+
 
 class Pod(Struct, frozen=True, gc=False):
     """A pod with one of the served scheduler names.

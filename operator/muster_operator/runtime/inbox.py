@@ -17,7 +17,7 @@ from typing import Final, Generic, Protocol, TypeVar
 import structlog
 from msgspec import Struct
 
-from muster_operator.kube.write_guard import WatchFreshness
+from muster_operator.kube.watch import WatchFreshness
 from muster_operator.model.cluster_events import (
     AttachmentGone,
     ClaimGone,

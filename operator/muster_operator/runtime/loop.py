@@ -40,12 +40,13 @@ from muster_operator.runtime.inbox import (
 )
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.runtime.session import PAUSE_S, Binds, Comparing, Current, Stage
-from muster_operator.si.decode import decoded, decoded_callback
+from muster_operator.si.codec import decoded, decoded_callback
 from muster_operator.si.session import is_state_dump
 from muster_operator.translate.pod_classes import PartialPod
 from muster_operator.translate.pods import read_bound
 from muster_operator.translate.values import mapping, text
-from muster_si import muster_pb2
+from muster_si import muster_pb2, si_pb2
+from muster_si.words import words
 
 log = structlog.get_logger("muster.loop")
 
@@ -171,7 +172,7 @@ class Loop:
     def held(self) -> str:
         """What keeps decisions from being carried out although we lead; empty = nothing."""
         freshness = self._inbox.freshness
-        return "" if freshness.may_decide else f"not binding, stale watches: {freshness.stale}"
+        return "" if freshness.may_decide() else f"not binding, stale watches: {freshness.stale}"
 
     def use_clock(self, ahead_s: Callable[[], float]) -> None:
         """Times of objects are the API server's; ours is so many seconds ahead. Asked when a session begins."""
@@ -278,13 +279,18 @@ class Loop:
             verdict = decoded(message)
         if verdict is not None:
             out.add(core_responses.handle_core_response(self._ledger, verdict, now))
-        self._current.comparing.heard(message, verdict)
+        comparing = self._current.comparing
+        if isinstance(message, si_pb2.AllocationResponse | si_pb2.ApplicationResponse):
+            comparing.words += words(message)
+        if comparing.touched is not None and verdict is not None:
+            comparing.heard(verdict)
 
     def _hand_out(self, out: Outcome) -> None:
         """Say the news and order the commands; `out` is empty afterwards."""
         if self._current.session is not None and out.news:
             self._current.session.send(out.news)
-            self._current.comparing.said(out.news)
+            if self._current.comparing.touched is not None:
+                self._current.comparing.said(out.news)
         for command in out.commands:
             self._submit(command)
         for failure in out.failures:

@@ -27,10 +27,9 @@ from muster_operator.model.core_responses import CoreResponse, Inventory, Part
 from muster_operator.model.states import AppState
 from muster_operator.runtime.inbox import BarrierAck, Compared, Input, OfSession, RecoveryStep, SessionLost, SessionUp
 from muster_operator.runtime.metrics import Metrics
-from muster_operator.si.session import FromCore, Session, state_dump
-from muster_si import muster_pb2, si_pb2
+from muster_operator.si.session import Session, state_dump
+from muster_si import muster_pb2
 from muster_si.errors import Refused, SchedulerInterfaceError
-from muster_si.words import words
 
 comparing_log = structlog.get_logger("muster.comparing")
 log = structlog.get_logger("muster.session")
@@ -85,9 +84,10 @@ class Comparing:
         self._ledger, self._put, self._metrics = ledger, put, metrics
         self._pause_s, self._answer_s = pause_s, answer_s
         self._suspect = suspect  # a difference may come from an event that was missed
-        self._touched: set[str] | None = None  # None = no question is open
+        #: What a comparison that is under way leaves for the next one; None = none is.
+        self.touched: set[str] | None = None
         self._compared = asyncio.Event()
-        self._words = 0
+        self.words = 0
         self._repaired: set[Difference] = set()
         self._restarted: set[Difference] = set()  # never for the same reason again
         self._task: asyncio.Task[None] | None = None
@@ -95,7 +95,7 @@ class Comparing:
     def register(self) -> None:
         """A session was opened: what is received from now on is its own."""
         self.end()
-        self._words = 0
+        self.words = 0
         self._repaired.clear()
 
     def begin(self, session: Session) -> None:
@@ -106,26 +106,24 @@ class Comparing:
         """The session is over."""
         if self._task is not None:
             self._task.cancel()
-        self._task = self._touched = None
+        self._task = self.touched = None
 
     def said(self, news: Iterable[CoreRequest]) -> None:
         """Note of whom we speak."""
-        if self._touched is not None:
+        if self.touched is not None:
             for item in news:
-                self._touched.update(reconciliation.by_news(item))
+                self.touched.update(reconciliation.by_news(item))
 
-    def heard(self, message: FromCore, verdict: CoreResponse | None) -> None:
+    def heard(self, verdict: CoreResponse) -> None:
         """Note of whom the core spoke, once the ledger knows."""
-        if isinstance(message, si_pb2.AllocationResponse | si_pb2.ApplicationResponse):
-            self._words += words(message)
-        if self._touched is not None and verdict is not None:
-            self._touched.update(reconciliation.by_verdict(verdict))
+        if self.touched is not None:
+            self.touched.update(reconciliation.by_verdict(verdict))
 
     def compare(self, item: Compared, now: float) -> Outcome:
         """Compare a part, tell of each difference, and say what puts them right."""
-        if self._touched is None:
+        if self.touched is None:
             return Outcome()
-        before, names, self._touched = self._repaired | self._restarted, self._touched, None
+        before, names, self.touched = self._repaired | self._restarted, self.touched, None
         self._compared.set()  # also where comparing fails: the next part may be better
         found = reconciliation.compare(self._ledger, item.inventory, names, now, before)
         for difference in found.found:
@@ -148,7 +146,7 @@ class Comparing:
         while True:
             await asyncio.sleep(self._pause_s)
             self._compared.clear()
-            self._touched = set()
+            self.touched = set()
             inventory = await self._ask(session, part, beyond)
             if inventory is None:
                 return
@@ -164,7 +162,7 @@ class Comparing:
         try:
             async with asyncio.timeout(self._answer_s):
                 inventory, said = await session.take_inventory(part, beyond, LIMIT)
-                while self._words < said:  # noqa: ASYNC110 - another stream brings them; nobody signals
+                while self.words < said:  # noqa: ASYNC110 - another stream brings them; nobody signals
                     await asyncio.sleep(_LOOK_S)
                 return inventory
         except TimeoutError:
@@ -173,7 +171,7 @@ class Comparing:
             comparing_log.warning("the core cannot be compared with", reason=refused.reason)
         except SchedulerInterfaceError:
             pass  # the session says so itself
-        self._touched = None
+        self.touched = None
         return None
 
 

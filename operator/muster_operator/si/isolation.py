@@ -26,7 +26,7 @@ from muster_operator.model.core_requests import (
     NodeUpdated,
 )
 from muster_operator.model.ids import Resources
-from muster_operator.si.encode import UNENCODABLE, Batch, Encoder, Request
+from muster_operator.si.codec import UNENCODABLE, Batch, Encoder, Request
 from muster_si import keys, si_pb2
 
 log = structlog.get_logger("muster.core")

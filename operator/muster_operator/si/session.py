@@ -22,8 +22,7 @@ from muster_operator.model.core_requests import CoreRequest
 from muster_operator.model.core_responses import Inventory, Part
 from muster_operator.model.errors import ConfigurationRejected, StartupRefused
 from muster_operator.model.limits import OUTBOX_FULL, OUTBOX_LIMIT, OUTBOX_ROOM
-from muster_operator.si.decode import decoded_inventory
-from muster_operator.si.encode import UNENCODABLE, Batch, Encoder, MessageStream, Request, Sent
+from muster_operator.si.codec import UNENCODABLE, Batch, Encoder, MessageStream, Request, Sent, decoded_inventory
 from muster_operator.si.isolation import Refusal, Salvage
 from muster_si import muster_pb2, si_pb2
 from muster_si.api import SI_VERSION, SchedulerAPI

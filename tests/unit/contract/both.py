@@ -46,8 +46,7 @@ from muster_operator.controller.state import next_due
 from muster_operator.controller.timers import on_timers
 from muster_operator.model.core_requests import CoreRequest
 from muster_operator.model.core_responses import CoreResponse, Inventory, Part
-from muster_operator.si.decode import decoded, decoded_callback, decoded_inventory
-from muster_operator.si.encode import Encoder, Sent
+from muster_operator.si.codec import Encoder, Sent, decoded, decoded_callback, decoded_inventory
 from muster_si import muster_pb2, si_pb2
 from tests.unit.builders import PARTITION, RM, SECOND, a_configuration
 from tests.unit.operator.controller.core import Core

@@ -17,8 +17,7 @@ from muster_operator.model.ids import AllocationId as OperatorAllocationId
 from muster_operator.model.ids import AppId, NodeName, PodUid
 from muster_operator.model.pods import Pod
 from muster_operator.model.settings import Settings
-from muster_operator.si.decode import decoded
-from muster_operator.si.encode import Encoder
+from muster_operator.si.codec import Encoder, decoded
 from muster_operator.translate.nodes import read_node
 from muster_operator.translate.pods import read_pod
 from muster_si import si_pb2

@@ -20,6 +20,8 @@ from tests.unit.operator.kube.apiserver import FixedCredentials
 class Nobody:
     """Hears nothing."""
 
+    async def watched(self, plural: str, kind: str | None, raw: object) -> None: ...
+
     def list_begun(self, plural: str, *, is_reset: bool = False) -> None: ...
 
     async def listed(self, plural: str, version: str = "") -> None: ...
@@ -36,7 +38,7 @@ class Nobody:
 
 
 def a_path() -> FastPath:
-    return FastPath((), None, Nobody(), KubeSession(FixedCredentials("http://127.0.0.1:9", ["t"])))
+    return FastPath(Nobody(), KubeSession(FixedCredentials("http://127.0.0.1:9", ["t"])))
 
 
 @pytest.fixture(autouse=True)
@@ -74,12 +76,6 @@ def test_kopf_takes_a_session_that_somebody_else_made_and_closes_only_that() -> 
     source = inspect.getsource(auth.APIContext)
     assert "self.session = info.aiohttp_session" in source
     assert "await self.session.close()" in source
-
-
-def test_a_watch_event_reaches_a_handler_with_the_same_arguments_on_both_ways() -> None:
-    [observe] = {handler.fn for handler in handlers_registry.REGISTRY._watching.get_all_handlers()}
-    taken = {name for name, it in inspect.signature(observe).parameters.items() if it.kind is not it.VAR_KEYWORD}
-    assert taken == {"event", "resource", "memo"}
 
 
 def test_every_resource_has_a_handler_of_kopf_and_what_is_not_fast_is_compared_with_a_list() -> None:

@@ -17,7 +17,7 @@ from kopf._core.reactor import processing
 from muster_operator.handlers import framework
 from muster_operator.handlers.registry import HandlerMemo
 from muster_operator.kube.session import KubeSession
-from muster_operator.kube.write_guard import STALE_S, WatchFreshness
+from muster_operator.kube.watch import STALE_S, WatchFreshness
 from muster_operator.model.cluster_events import NamespaceSeen, PodGone, PodSeen
 from muster_operator.model.ids import PodUid
 from muster_operator.model.settings import Settings
@@ -286,7 +286,7 @@ async def test_without_the_fast_path_a_watch_of_bookmarks_alone_is_fresh(monkeyp
         inbox.freshness = WatchFreshness(clock)
         inbox.freshness.note("pods")
         clock.now += STALE_S + 1
-        assert not inbox.freshness.may_decide
+        assert not inbox.freshness.may_decide()
         server.lines.put_nowait({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "9"}}})
         async with asyncio.timeout(5):
             await inbox.freshness.until_fresh()

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster_operator.kube.leadership import Candidacy, Leadership, NoElection
-from muster_operator.kube.session import KubeSession, Reply, Request
-from muster_operator.kube.write_guard import LeadershipGuard
+from muster_operator.kube.session import KubeSession, LeadershipGuard, Reply, Request
 from muster_operator.model.errors import ApiRefused, LeadershipLost, Unreachable
 
 DURATION_S = 10

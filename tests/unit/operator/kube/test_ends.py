@@ -10,8 +10,7 @@ from muster_operator.assembly import Options, Ways, assembled
 from muster_operator.config.settings import parse
 from muster_operator.handlers.framework import Watching
 from muster_operator.kube.leadership import NoElection
-from muster_operator.kube.session import KubeSession
-from muster_operator.kube.write_guard import LeadershipGuard
+from muster_operator.kube.session import KubeSession, LeadershipGuard
 from muster_operator.model.errors import LeadershipLost
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.serving import serve

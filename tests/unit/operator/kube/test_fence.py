@@ -6,8 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from muster_operator.kube.session import KubeSession, Request
-from muster_operator.kube.write_guard import LeadershipGuard, running_s
+from muster_operator.kube.session import KubeSession, LeadershipGuard, Request, running_s
 from muster_operator.model.errors import NotLeading, Unreachable
 from tests.unit.operator.kube.apiserver import ApiServer, FixedCredentials, serving
 

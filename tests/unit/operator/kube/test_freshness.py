@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from muster_operator.kube.leadership import Candidacy, Leadership, NoElection
-from muster_operator.kube.session import KubeSession
-from muster_operator.kube.write_guard import STALE_S, LeadershipGuard, WatchFreshness
+from muster_operator.kube.session import KubeSession, LeadershipGuard
+from muster_operator.kube.watch import STALE_S, WatchFreshness
 from muster_operator.kube.write_queue import Pool
 from muster_operator.model.commands import Command, PostEvent
 from muster_operator.running import LeaderReadiness
@@ -79,7 +79,7 @@ async def test_while_the_watch_of_pods_or_nodes_is_stale_decisions_wait_and_go_o
     async def execute(command: Command) -> None:
         executed.append(command)
 
-    pool = Pool(execute, may_decide=lambda: freshness.may_decide)
+    pool = Pool(execute, may_decide=freshness.may_decide)
     freshness.note("pods")
     freshness.note("nodes")
     tasks = [asyncio.create_task(pool.run())]

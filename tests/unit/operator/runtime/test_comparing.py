@@ -10,7 +10,7 @@ from muster_operator.runtime.inbox import Input
 from muster_operator.runtime.loop import Loop
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.runtime.session import Comparing
-from muster_operator.si.encode import Encoder
+from muster_operator.si.codec import Encoder
 from muster_operator.si.session import Session
 from muster_si import muster_pb2, si_pb2
 from muster_si.errors import RefusalCode, Refused

@@ -33,8 +33,7 @@ from muster_operator.runtime.inbox import CommandEnded, EventReceived, Inbox, Un
 from muster_operator.runtime.loop import Loop
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.runtime.session import NEEDED, Stage
-from muster_operator.si.decode import decoded
-from muster_operator.si.encode import Encoder
+from muster_operator.si.codec import Encoder, decoded
 from muster_operator.si.session import CoreLink
 from muster_si import keys, muster_pb2, si_pb2
 from tests.unit.operator.controller.driver import APP

@@ -20,7 +20,7 @@ from muster_operator.runtime import reconfigure
 from muster_operator.runtime.inbox import Inbox
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.runtime.reconfigure import Reconfigurer, Tell, report_end
-from muster_operator.si.encode import Encoder
+from muster_operator.si.codec import Encoder
 from muster_operator.si.session import CoreLink
 from muster_si import muster_pb2
 from muster_si.api import AdministrationAPI

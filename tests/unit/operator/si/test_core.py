@@ -28,8 +28,7 @@ from muster_operator.model.errors import StartupRefused
 from muster_operator.model.ids import AppId, NodeName, PodUid
 from muster_operator.model.pods import UserInfo
 from muster_operator.si import session
-from muster_operator.si.decode import decoded
-from muster_operator.si.encode import Encoder
+from muster_operator.si.codec import Encoder, decoded
 from muster_operator.si.session import CoreLink, FromCore, Session
 from muster_si import keys, muster_pb2, si_pb2
 from muster_si.api import SI_VERSION

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from muster_operator.model.core_requests import AskSpec, AskSubmitted, CoreRequest
 from muster_operator.model.ids import AppId, PodUid
-from muster_operator.si.encode import Encoder
+from muster_operator.si.codec import Encoder
 from muster_si import keys, si_pb2
 
 COMMON = {keys.TAG_NAMESPACE: "ns", keys.TAG_POD_LABEL_PREFIX + "app": "job", keys.TAG_CONSTRAINTS: "{}"}

@@ -20,7 +20,7 @@ from muster_operator.model.core_requests import (
 )
 from muster_operator.model.ids import AppId, NodeName, PodUid
 from muster_operator.model.settings import Settings
-from muster_operator.si.encode import Encoder
+from muster_operator.si.codec import Encoder
 from muster_operator.translate.pods import read_pod
 from muster_si import si_pb2
 from muster_si.transport.settings import TransportSettings

@@ -53,8 +53,7 @@ from muster_operator.model.ids import AllocationId, AppId, NodeName, PodUid
 from muster_operator.model.limits import MESSAGE_ITEMS
 from muster_operator.model.pods import UserInfo
 from muster_operator.model.storage import ClusterObject, ObjectKind
-from muster_operator.si.decode import decoded, decoded_callback
-from muster_operator.si.encode import Encoder, Request, Sent
+from muster_operator.si.codec import Encoder, Request, Sent, decoded, decoded_callback
 from muster_si import keys, muster_pb2, si_pb2
 
 ENCODER = Encoder("rm", "default")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster_operator.kube.session import KubeSession
-from muster_operator.kube.write_guard import LeadershipGuard
+from muster_operator.kube.session import KubeSession, LeadershipGuard
 from muster_operator.model.errors import StartupRefused
 from muster_operator.webhook.registration import discover_api
 from tests.unit.operator.kube.apiserver import ApiServer, FixedCredentials, reply, serving, status

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster_operator.kube.session import KubeSession
-from muster_operator.kube.write_guard import LeadershipGuard
+from muster_operator.kube.session import KubeSession, LeadershipGuard
 from muster_operator.webhook.certificates import (
     RETIRE,
     SECRET,

@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from muster_operator.kube.session import KubeSession
-from muster_operator.kube.write_guard import LeadershipGuard
+from muster_operator.kube.session import KubeSession, LeadershipGuard
 from muster_operator.model.errors import ApiRefused
 from muster_operator.webhook.certificates import ENTRIES, SECRET, AuthoritySecret, Pair
 from tests.unit.operator.kube.apiserver import FixedCredentials
