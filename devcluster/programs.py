@@ -41,7 +41,7 @@ CONTROLLERS = _kubernetes("kube-controller-manager")
 SCHEDULER = _kubernetes("kube-scheduler")
 KUBECTL = _kubernetes("kubectl")
 KWOK = Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok")
-JUDGE = Program("judge", "judge", "muster.local/devcluster/judge", _STAMPED)
+CONFORMANCE = Program("conformance", "conformance", "muster.local/devcluster/conformance", _STAMPED)
 
 # Helm renders for the Kubernetes version in its stamp, as in its own releases.
 _FOR_KUBERNETES = "-s -w " + " ".join(
@@ -60,10 +60,10 @@ CONTROL_PLANE = (ETCD, APISERVER, CONTROLLERS, KWOK)
 INSTALLERS = (KUBECTL, HELM, KUBECONFORM)
 """The programs that render, validate and apply the chart and its manifests."""
 
-TESTED_WITH = (*CONTROL_PLANE, JUDGE, *INSTALLERS, ACTIONLINT)
+TESTED_WITH = (*CONTROL_PLANE, CONFORMANCE, *INSTALLERS, ACTIONLINT)
 """The programs of the tests: a cluster, kube-scheduler's plugins, the installers, and a linter of workflows."""
 
-ALL = (*CONTROL_PLANE, JUDGE, SCHEDULER, *INSTALLERS, ACTIONLINT)
+ALL = (*CONTROL_PLANE, CONFORMANCE, SCHEDULER, *INSTALLERS, ACTIONLINT)
 
 
 def cache_root() -> Path:

@@ -15,7 +15,7 @@ from tests.e2e import permissions
 ON_A_CLUSTER = [Path(__file__).parent / name for name in ("e2e", "attacks")]
 FOLDERS = ("tests/e2e/", "tests/attacks/")
 DOCUMENTS = "tests/e2e/documents/"
-COMPARISON = "tests/judge/test_placement.py"
+COMPARISON = "tests/conformance/test_placement.py"
 SECONDS_FOR_AN_E2E_TEST = 300
 
 # No deadline: a slow machine is not a failure. Repeatable: the same tree gives the same verdict.

@@ -12,8 +12,8 @@ import yaml
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
-from tests.unit.core.metrics.busy import busy_core
-from tests.unit.deploy.busy import busy_operator
+from tests.unit.core.metrics.metrics_core import busy_core
+from tests.unit.deploy.sample_metrics import busy_operator
 from tools.tables import put
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -14,7 +14,7 @@ import sys
 import time
 import traceback
 
-from tests.unit.core.scheduling.randomly.rounds import journal_of, run_round
+from tests.unit.core.scheduling.random_events.rounds import journal_of, run_round
 
 
 def main() -> int:

@@ -12,8 +12,8 @@ import argparse
 import secrets
 import sys
 
-from tests.judge.kube import Judge
-from tests.judge.rounds import Different, Tally, clusters_of, compare
+from tests.conformance.kube_scheduler import KubeScheduler
+from tests.conformance.rounds import Different, Tally, clusters_of, compare
 
 _PAIRS_OF_A_ROUND = 4000
 
@@ -26,11 +26,11 @@ def main() -> int:
     options = parser.parse_args()
     number = secrets.randbelow(1_000_000) if options.seed is None else options.seed
     tally = Tally()
-    with Judge() as judge:
+    with KubeScheduler() as kube_scheduler:
         while tally.pairs < options.pairs:
             try:
-                for theme, clusters in clusters_of(min(_PAIRS_OF_A_ROUND, options.pairs)).items():
-                    compare(judge, theme, clusters, number, tally)
+                for scenario, clusters in clusters_of(min(_PAIRS_OF_A_ROUND, options.pairs)).items():
+                    compare(kube_scheduler, scenario, clusters, number, tally)
             except Different as different:
                 again = f"python -m tools.soak_placement --pairs {options.pairs} --seed {number}"
                 print(f"{different}\nafter {tally.pairs} equal pairs; once more: {again}", file=sys.stderr, flush=True)

@@ -10,12 +10,12 @@ from muster.views import pods
 
 Json = dict[str, Any]
 
-#: What helps, by what is missing (REST: allocationLog.lack).
+#: What helps, by what is missing (REST: allocationLog.reason).
 CURES: Final = {
     "quota": "wait until something in these queues ends, or raise the maximum of the queue that is named",
     "user quota": "wait until something of this user or group ends, or raise the limit that is named",
     "applications": "wait until an application ends, or raise the number of applications that may run",
-    "turn": "wait until the earlier gang has its resources",
+    "queue order": "wait until the earlier gang has its resources",
     "admission": "restore the group directory, or add the queue that the reason names",
     "nodes": "free resources on suitable nodes, or add nodes; the pods are reported to cluster autoscalers",
     "reserved": "wait: room is held for it on a node and is about to be free",
@@ -26,7 +26,7 @@ WAITS_FOR: Final = {
     "quota": "room in the maximum of its queues",
     "user quota": "room in the limit of its user or group",
     "applications": "another application to end",
-    "turn": "an earlier gang of its queue",
+    "queue order": "an earlier gang of its queue",
     "admission": "its queue to exist, or the groups of its user to be known",
     "nodes": "room on nodes",
     "reserved": "the room that is held for it",
@@ -46,7 +46,7 @@ class Because:
 
     message: str
     kind: str
-    lack: str = ""
+    reason: str = ""
     reasons: dict[str, int] = field(default_factory=dict)
     cure: str = ""
     count: int = 0
@@ -156,7 +156,7 @@ def _places_need(app: Json) -> str:
 
 def _for(waiting: Iterable[Json], words: str) -> str:
     """What is missing, that of most first, after these words; nothing where that is not known yet."""
-    told = [WAITS_FOR[because.lack] for because in _grouped(waiting) if because.lack in WAITS_FOR]
+    told = [WAITS_FOR[because.reason] for because in _grouped(waiting) if because.reason in WAITS_FOR]
     return words + ", ".join(dict.fromkeys(told)) if told else ""
 
 
@@ -175,10 +175,10 @@ def _grouped(waiting: Iterable[Json]) -> list[Because]:
     by_message: dict[tuple[str, str], Because] = {}
     for item in waiting:
         entry = pods.reason(item) or {"message": NOT_TRIED}
-        lack = entry.get("lack", "")
+        reason = entry.get("reason", "")
         kind, message = pods.kind(item), entry["message"]
         because = by_message.setdefault(
-            (message, kind), Because(message, kind, lack, dict(entry.get("reasons") or {}), CURES.get(lack, ""))
+            (message, kind), Because(message, kind, reason, dict(entry.get("reasons") or {}), CURES.get(reason, ""))
         )
         because.count += item["pendingCount"]
         if len(because.pods) < MOST_PODS:
@@ -190,7 +190,7 @@ def _grouped(waiting: Iterable[Json]) -> list[Because]:
 
 def _attempts(waiting: Iterable[Json]) -> list[str]:
     """What came of trying to make room by preemption."""
-    entries = (entry for item in waiting for entry in item["allocationLog"] if not entry.get("lack"))
+    entries = (entry for item in waiting for entry in item["allocationLog"] if not entry.get("reason"))
     return list(dict.fromkeys(f"{entry['message']} ({entry['count']} times)" for entry in entries))
 
 

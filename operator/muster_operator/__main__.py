@@ -6,8 +6,8 @@ import sys
 def load_kopf() -> None:
     """Load kopf without the official Kubernetes client, which it asks only for the classes of objects to expect.
 
-    Nobody here hands it such objects, and the client is two fifths of the time that a start needs to load modules. Who
-    does want it, for credentials from a plug-in, loads it then.
+    This program never passes such objects, and the client takes two fifths of the start time to load. Code that
+    needs it, for credentials from a plug-in, loads it then.
     """
     client = "kubernetes"
     sys.modules[client] = None  # type: ignore[assignment] # so Python is told that there is no such module

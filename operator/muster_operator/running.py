@@ -33,7 +33,7 @@ log = structlog.get_logger("muster")
 
 @dataclass(frozen=True, slots=True)
 class LeaderReadiness:
-    """Reads the loop and the leadership each time somebody asks."""
+    """Reads the loop and the leadership at each request."""
 
     leading: Leading
     loop: Loop
@@ -75,7 +75,7 @@ MAY_PASS: Final = PASSING | {401, 403}
 
 
 class Readiness:
-    """What keeps the operator from being ready, and what else probes are told; `leader_readiness` once there is one."""
+    """Why the operator is not ready, and what else probes receive; `leader_readiness` once there is one."""
 
     def __init__(self) -> None:
         self.leader_readiness: LeaderReadiness | None = None
@@ -171,7 +171,7 @@ async def _done(work: Coroutine[None, None, None]) -> bool:
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[None, None, T]) -> T | None:
-    """The result of the work, None if we are told to stop before it is done."""
+    """The result of the work, None if a signal stops us before it is done."""
     working, stopped = asyncio.create_task(work), asyncio.create_task(stop.wait())
     await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
     stopped.cancel()

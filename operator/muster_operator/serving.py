@@ -38,7 +38,7 @@ RELEASE_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What runs beside kopf's tasks. `admission`, `names`, `conflict_detector`, `mark`, `signing`: None = it is off."""
+    """What runs next to kopf's tasks. `admission`, `names`, `conflict_detector`, `mark`, `signing`: None = off."""
 
     loop: Loop
     pool: Pool
@@ -52,7 +52,7 @@ class Parts:
 
 
 async def serve(parts: Parts, leading: Leading, watching: Watching, stop: asyncio.Event) -> None:
-    """Run all parts until `stop`, then drain: no more news, writes finished, goodbye to the core, the lease given back.
+    """Run all parts until `stop`, then drain: no more events, writes finished, unregistered, the Lease released.
 
     Who stands by watches and keeps its ledger, so that taking over is a registration and a replay; it answers the API
     server's questions too.

@@ -26,7 +26,7 @@ from devcluster.process import Process
 from devcluster.waiting import until
 from tests.e2e.configuration import a_queue, queue_file
 from tests.e2e.manifests import Group, a_gang, a_pod, is_bound
-from tests.e2e.scene import Scene
+from tests.e2e.scenario import Scene
 
 FULL: Final = os.environ.get("MUSTER_ATTACKS") == "full"
 NODES: Final = 8

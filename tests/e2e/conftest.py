@@ -22,10 +22,10 @@ from devcluster.flavour import Flavour, wanted
 from devcluster.muster import Muster, Setup
 from devcluster.nodes import FakeNode
 from devcluster.waiting import until
-from tests.e2e import aftermath, permissions
+from tests.e2e import final_checks, permissions
 from tests.e2e.gate import Gate
-from tests.e2e.of_gangs import placements_that_count
-from tests.e2e.scene import Scene
+from tests.e2e.placement_modes import placements_that_count
+from tests.e2e.scenario import Scene
 
 OpenScene = Callable[..., Awaitable[Scene]]
 MakeSetup = Callable[..., Setup]
@@ -131,7 +131,7 @@ async def open_scene(home: Cluster, request: pytest.FixtureRequest) -> AsyncIter
                 print(await scene.report())  # noqa: T201  # pytest shows it with the failure
             else:
                 await _recovered(scene)
-                await aftermath.check(scene)
+                await final_checks.check(scene)
 
 
 def placement_of_run() -> str:

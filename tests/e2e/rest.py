@@ -6,7 +6,7 @@ from typing import Any
 
 import aiohttp
 
-from tests.e2e.scene import Scene
+from tests.e2e.scenario import Scene
 
 
 async def ask(scene: Scene, path: str) -> Any:

@@ -22,7 +22,7 @@ from devcluster.programs import KUBECTL
 from tests.e2e.configuration import queues
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import PREFIX, Group, a_gang, a_pod, with_annotations
-from tests.e2e.scene import Scene
+from tests.e2e.scenario import Scene
 
 LONG_S = 600
 LEAF = "root.leaf"
@@ -69,7 +69,7 @@ async def muster(open_scene: OpenScene, cluster: Cluster) -> Command:
 
     async def is_short() -> bool:
         found = await command.data("explain", "waits")
-        return found["placed"] == 5 and [because["lack"] for because in found["because"]] == ["nodes"]
+        return found["placed"] == 5 and [because["reason"] for because in found["because"]] == ["nodes"]
 
     await scene.eventually("the second gang holds a part and lacks nodes for the rest", is_short)
     return command
@@ -99,7 +99,7 @@ async def test_a_gang_that_waits_is_explained_by_itself_and_by_its_pod(muster: C
     namespace = muster.scene.namespace
     found = await muster.data("explain", "waits")
     [because] = found["because"]
-    assert (because["lack"], because["reasons"]) == ("nodes", {"Insufficient cpu": 2})
+    assert (because["reason"], because["reasons"]) == ("nodes", {"Insufficient cpu": 2})
     of_pod = await muster.data("explain", f"{namespace}/waits-workers-0")
     assert of_pod["pod"] == f"{namespace}/waits-workers-0"
     assert of_pod["because"] == found["because"]

@@ -5,10 +5,10 @@ from pathlib import Path
 import yaml
 
 from devcluster.nodes import FakeNode
+from tests.e2e.conditions import scheduled
 from tests.e2e.configuration import QUICK_PREEMPTION
 from tests.e2e.conftest import OpenScene
-from tests.e2e.scene import Scene
-from tests.e2e.telling import scheduled
+from tests.e2e.scenario import Scene
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NODES = [FakeNode("node-0", cpu="8")]

@@ -10,10 +10,10 @@ import yaml
 from devcluster.api import Json
 from devcluster.audit import Write
 from devcluster.nodes import FakeNode
+from tests.e2e.conditions import told, waits_with
 from tests.e2e.conftest import OpenScene, placement_of_run, with_pods
 from tests.e2e.manifests import PREFIX, Group, a_gang, a_member, a_pod, with_annotations
-from tests.e2e.scene import Scene
-from tests.e2e.telling import told, waits_with
+from tests.e2e.scenario import Scene
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "01-gang" / "gang.yaml"
 LONG_S = 600

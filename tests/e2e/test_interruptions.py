@@ -1,10 +1,10 @@
 """The API server hesitates, forgets, loses answers or restarts in the middle of a gang."""
 
 from devcluster.nodes import FakeNode
+from tests.e2e.conditions import told
 from tests.e2e.conftest import OpenScene, with_pods
 from tests.e2e.manifests import Group, a_gang, a_pod
-from tests.e2e.scene import Scene
-from tests.e2e.telling import told
+from tests.e2e.scenario import Scene
 
 LONG_S = 600
 

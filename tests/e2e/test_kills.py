@@ -10,7 +10,7 @@ import pytest
 from devcluster.nodes import FakeNode
 from tests.e2e.conftest import OpenScene, with_pods
 from tests.e2e.manifests import Group, a_gang
-from tests.e2e.scene import Scene
+from tests.e2e.scenario import Scene
 
 MEMBERS = 4
 

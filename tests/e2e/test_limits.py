@@ -1,11 +1,11 @@
 """A limit holds one user or group back and nobody else, a count of applications those beyond it (contract 2.7)."""
 
 from devcluster.nodes import FakeNode
+from tests.e2e.conditions import waits_with
 from tests.e2e.configuration import queues
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import a_pod, owned
-from tests.e2e.scene import Scene
-from tests.e2e.telling import waits_with
+from tests.e2e.scenario import Scene
 
 NODES = [FakeNode("node-0", cpu="8")]
 ONE = {"vcore": "1"}

@@ -9,7 +9,7 @@ from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import a_pod
-from tests.e2e.scene import Scene
+from tests.e2e.scenario import Scene
 
 KEYS: Final = {"event", "level", "logger", "timestamp"}
 PODS: Final = 40

@@ -3,11 +3,11 @@
 import json
 
 from devcluster.nodes import FakeNode
+from tests.e2e.conditions import waits_with
 from tests.e2e.configuration import a_queue, queue_file
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import PREFIX, a_pod
-from tests.e2e.scene import Scene
-from tests.e2e.telling import waits_with
+from tests.e2e.scenario import Scene
 
 NODES = [FakeNode("node-0", cpu="8")]
 

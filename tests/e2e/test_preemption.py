@@ -2,11 +2,11 @@
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
+from tests.e2e.conditions import condition, told
 from tests.e2e.configuration import QUICK_PREEMPTION, a_queue, queue_file
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import PREFIX, a_daemon_set, a_pod, with_annotations
-from tests.e2e.scene import Scene
-from tests.e2e.telling import condition, told
+from tests.e2e.scenario import Scene
 
 SOON = {"preemption.delay": "1s"}
 NODES = [FakeNode("node-0", cpu="4")]

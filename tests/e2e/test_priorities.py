@@ -10,7 +10,7 @@ from tests.e2e.configuration import a_queue, queue_file, queues
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import a_pod
 from tests.e2e.priority_classes import make_class
-from tests.e2e.scene import Scene
+from tests.e2e.scenario import Scene
 
 ROOM_FOR_ONE = [FakeNode("node-0", cpu="1")]
 CLASSES = {"low": -10, "high": 1000}

@@ -14,10 +14,10 @@ from devcluster.cluster import documents
 from devcluster.ledgers import leftovers
 from devcluster.nodes import FakeNode
 from devcluster.resources import BY_KIND
+from tests.e2e.conditions import waits_with
 from tests.e2e.conftest import OpenScene, placement_of_run
 from tests.e2e.manifests import owned
-from tests.e2e.scene import Scene
-from tests.e2e.telling import waits_with
+from tests.e2e.scenario import Scene
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 #: What `make demo` has, but for two nodes less: nothing here needs them.

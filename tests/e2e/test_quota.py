@@ -1,11 +1,11 @@
 """A pod over its queue's quota waits, is told how much is missing, and goes as soon as there is room (contract 2.3)."""
 
 from devcluster.nodes import FakeNode
+from tests.e2e.conditions import waits_with
 from tests.e2e.configuration import a_queue, queue_file, queues
 from tests.e2e.conftest import OpenScene, with_pods
 from tests.e2e.manifests import Group, a_gang, a_pod
-from tests.e2e.scene import Scene
-from tests.e2e.telling import waits_with
+from tests.e2e.scenario import Scene
 
 NODES = [FakeNode("node-0", cpu="8", extra={"nvidia.com/gpu": "8"})]
 

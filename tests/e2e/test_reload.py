@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from devcluster.nodes import FakeNode
 from tests.e2e import rest
+from tests.e2e.conditions import told, told_on_the_config_map, waits_with
 from tests.e2e.configuration import a_queue, queue_file, queues
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import a_pod
-from tests.e2e.scene import Scene
-from tests.e2e.telling import told, told_on_the_config_map, waits_with
+from tests.e2e.scenario import Scene
 
 NODES = [FakeNode("node-0", cpu="8")]
 

@@ -11,7 +11,7 @@ from tests.e2e import rest
 from tests.e2e.configuration import a_queue, queue_file
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import a_pod, owned
-from tests.e2e.scene import Scene
+from tests.e2e.scenario import Scene
 
 PODS = 240
 ROUNDS = 5

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from devcluster.nodes import FakeNode
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import Group, a_gang, a_pod
-from tests.e2e.scene import Scene
+from tests.e2e.scenario import Scene
 
 GANG = [Group("workers", 4)]
 ROOM_FOR_TWO = [FakeNode("node-0", cpu="2500m")]

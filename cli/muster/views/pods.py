@@ -51,7 +51,7 @@ def node(item: Json) -> str:
 def reason(item: Json) -> Json | None:
     """The entry of its log that says why it waits now."""
     waiting: Iterable[Json] = reversed(item.get("allocationLog") or [])
-    return next((entry for entry in waiting if entry.get("lack")), None)
+    return next((entry for entry in waiting if entry.get("reason")), None)
 
 
 def why(item: Json) -> str:

@@ -232,7 +232,7 @@ def _reserve(partition: Partition, app: Application, kinds: list[AskClass], now_
     # The new reservation changes the headroom, so the gang is planned again.
     claim: list[Decision] = [quota_reservation] if is_new and claims else []
     # A user or group limit does not block other applications of the leaf, because they could use what is left.
-    blocks = refused.why.lack is ReasonKind.QUOTA
+    blocks = refused.why.kind is ReasonKind.QUOTA
     return AllocationPlan(claim, unplaced, [refused.blocking_reason], more=bool(claim), blocks=blocks)
 
 

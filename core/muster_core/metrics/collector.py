@@ -311,7 +311,7 @@ def _preemptions(partitions: list[Partition]) -> Iterator[Metric]:
         "muster_core_preemptions_total", "Preemptions since the start.", [({}, sum(each.count for each in preemptions))]
     )
     victims = sum(each.victims for each in preemptions)
-    yield counter("muster_core_preemption_victims_total", "Allocations told to go for others.", [({}, victims)])
+    yield counter("muster_core_preemption_victims_total", "Allocations preempted for other requests.", [({}, victims)])
     pairs = sum(len(each.thrashing_guards) for each in preemptions)
     yield gauge(
         "muster_core_preemption_thrashing_pairs",

@@ -101,7 +101,7 @@ class Metrics:
         )
         submissions = Counter(
             "yunikorn_scheduler_application_submission",
-            "Applications told, accepted and rejected.",
+            "Applications submitted, accepted and rejected.",
             ["result"],
             registry=registry,
         )
@@ -124,7 +124,7 @@ class Metrics:
         unschedulable = Counter(
             "muster_core_unschedulable", "Requests reported as unschedulable, by reason.", ["reason"], registry=registry
         )
-        self._unschedulable = {lack: unschedulable.labels(lack.value) for lack in ReasonKind}
+        self._unschedulable = {kind: unschedulable.labels(kind.value) for kind in ReasonKind}
         self._times = _Times(registry)
         self._laps = PhaseTimes(registry)
         #: Rejected nodes, and decommissioned nodes, since the start.
@@ -153,8 +153,8 @@ class Metrics:
         match effect:
             case AllocationResponse():
                 self._answered(effect)
-            case SchedulingStateChanged(lack=ReasonKind() as lack):
-                self._unschedulable[lack].inc()
+            case SchedulingStateChanged(reason_kind=ReasonKind() as kind):
+                self._unschedulable[kind].inc()
             case ApplicationAccepted():
                 self._accepted.inc()
             case ApplicationRejected():

@@ -20,7 +20,7 @@ class ReasonKind(StrEnum):
     QUOTA = "quota"  # the maximum of a queue; a new node would not help
     USER_QUOTA = "user quota"  # a limit of a user or group
     APPLICATIONS = "applications"  # maxapplications of a queue, user or group is reached
-    TURN = "turn"  # another application is first: a gang that waits for quota or has reserved it
+    QUEUE_ORDER = "queue order"  # another application is first in queue order
     NODES = "nodes"  # no feasible node; an autoscaler may help
     RESERVED = "reserved"  # a node is reserved, but its resources are not free yet
     ADMISSION = "admission"  # the application's queue, or the groups of its user, are not known yet
@@ -35,7 +35,7 @@ class UnschedulableReason:
     `nodes`: number of all nodes.
     """
 
-    lack: ReasonKind
+    kind: ReasonKind
     message: str = ""
     counts: tuple[tuple[str, int], ...] = ()
     nodes: int = 0

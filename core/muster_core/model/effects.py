@@ -136,14 +136,14 @@ class SchedulingState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SchedulingStateChanged:
-    """Message UpdateContainerSchedulingStateRequest, sent only on a change. `lack`: kind of the failure."""
+    """Message UpdateContainerSchedulingStateRequest, sent only on a change. `reason_kind`: kind of the failure."""
 
     rm: RmId
     application: ApplicationId
     key: AllocationKey
     state: SchedulingState
     reason: str
-    lack: ReasonKind | None = None
+    reason_kind: ReasonKind | None = None
 
 
 @dataclass(frozen=True, slots=True)

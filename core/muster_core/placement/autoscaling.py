@@ -60,7 +60,7 @@ def outstanding_by_leaf(partition: Partition) -> Iterator[list[Outstanding] | No
         for name in () if queue is None else queue.waiting:
             app = partition.applications[name]
             for kind, why in app.refusals.items():
-                if why.lack not in _LACKS_NODES:
+                if why.kind not in _LACKS_NODES:
                     continue
                 memo = kind, id(why)
                 if memo not in known:

@@ -237,7 +237,7 @@ def _closed(queue: Queue) -> str:
     if queue.draining:
         return f"queue {queue.path} is draining"
     if queue.state is QueueState.STOPPED:
-        return f"queue {queue.path} is stopped: it becomes a parent queue when the last of its applications is gone"
+        return f"queue {queue.path} is stopped: it becomes a parent queue when its last application ends"
     return ""
 
 

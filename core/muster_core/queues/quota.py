@@ -96,7 +96,7 @@ def quota_refusal(
 def is_beyond_limits(partition: Partition, app: Application, wanted: Resources) -> bool:
     """Whether a user or group limit is too low for the request. Preemption never helps against such a limit."""
     refused = quota_refusal(partition, app, wanted)
-    return refused is not None and refused.why.lack is ReasonKind.USER_QUOTA
+    return refused is not None and refused.why.kind is ReasonKind.USER_QUOTA
 
 
 def _quota_reason(bound: QuotaBound, left: Limit, wanted: Resources, name: str) -> UnschedulableReason:

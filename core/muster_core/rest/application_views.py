@@ -200,7 +200,7 @@ def _reasons(app: Application, item: Ask, now_ns: int) -> list[schemas.LogEntry]
                 message=why.text(),
                 lastOccurrence=now_ns,
                 count=1,
-                lack=why.lack.value,
+                reason=why.kind.value,
                 reasons=dict(why.counts) or None,
             )
         )

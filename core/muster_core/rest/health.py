@@ -138,7 +138,7 @@ def _reservations(partition: Partition) -> Iterator[str]:
         app = partition.applications.get(hold.application)
         is_known = app is not None and hold.key in app.asks and hold.node in partition.nodes
         if hold.ask in partition.reservations.by_ask and not is_known:
-            yield f"room on {hold.node} is held for {hold.key} of {hold.application}, one of which is gone"
+            yield f"room on {hold.node} is held for {hold.key} of {hold.application}, one of which no longer exists"
         else:
             yield _FINE
 

@@ -40,8 +40,8 @@ class LogEntry(Shape):
     message: str
     lastOccurrence: TimeNs
     count: int
-    lack: str | None = Field(
-        None, description="what is missing: quota, user quota, applications, turn, nodes, reserved, cluster"
+    reason: str | None = Field(
+        None, description="what is missing: quota, user quota, applications, queue order, nodes, reserved, cluster"
     )
     reasons: dict[str, int] | None = Field(
         None, description="nodes by the reason why each does not do; -1 = it is of the pod, and of every node"
@@ -266,7 +266,7 @@ class QueueInfo(Shape):
     isQuotaPreemptionRunning: bool
     quotaPreemptionStartTime: TimeNs | None = None
     preemptionPausedUntil: TimeNs | None = Field(
-        default=None, description="till when it may not take back what another queue took from it in turns"
+        default=None, description="until then it may not preempt what another queue preempted from it"
     )
     unschedAskBackoff: int
     askBackoffDelay: str

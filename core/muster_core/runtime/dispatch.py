@@ -102,7 +102,7 @@ class TimerHeap:
         return self._heap[0][0] if self._heap else None
 
     def clear(self) -> None:
-        """Forget everything: the world they belong to is gone."""
+        """Forget everything: the state they belong to was discarded."""
         self._heap.clear()
 
 
@@ -193,7 +193,7 @@ class Dispatcher:
         self._tell(rm, partial(_send, run=run), run)
 
     def _note(self, noted: Sequence[Recorded], now_ns: int) -> None:
-        """Into the store; resource managers are told what people act on."""
+        """Into the store; resource managers receive what people act on."""
         if self.events.tracking:
             self.events.add(noted, now_ns)
         told: dict[RmId, list[EventRecorded]] = {}

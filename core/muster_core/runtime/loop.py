@@ -97,7 +97,7 @@ _PARTS: Final = 5
 
 
 class CyclePacing:
-    """Seconds of any steady clock. `ring` is called when a pause that somebody met is over."""
+    """Seconds of any steady clock. `ring` is called when a pause that a caller met is over."""
 
     def __init__(self, ring: Callable[[], None]) -> None:
         self._ring = ring
@@ -106,7 +106,7 @@ class CyclePacing:
 
     @property
     def is_on(self) -> bool:
-        """Whether somebody met a pause, and has not been rung yet."""
+        """Whether a caller met a pause, and was not notified yet."""
         return self._timer is not None
 
     def cycled(self, began_s: float, ended_s: float) -> None:
@@ -288,9 +288,9 @@ class Loop:  # long: one method for each part of a turn
         return not self._closed and (len(self.mailbox) > 0 or (self._unfinished and not self._pauses.is_on))
 
     def _is_time(self, now_s: float) -> bool:
-        """Whether to schedule now. What follows on the heels of what was just heard is waited for, one yield at a time
+        """Whether to schedule now. Messages that follow the last one directly are awaited, one yield at a time
         and no longer than the budget, and so is the end of the pause after the last cycle: a burst is then planned in
-        few passes, and a lone ask waits for nobody.
+        few passes, and a lone ask does not wait for others.
         """
         if self._is_pressing:
             return True

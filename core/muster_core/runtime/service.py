@@ -58,8 +58,8 @@ Name = TypeVar("Name", bound=str)
 
 
 def take_inventory(partition: Partition, request: muster_pb2.InventoryRequest, words: int) -> muster_pb2.Inventory:
-    """The part that is asked for, without what the resource manager is never told of (places without pods).
-    `words`: how much was said so far.
+    """The part that is requested, without what the resource manager never receives (virtual placeholders).
+    `words`: how many messages were sent so far.
     """
     inventory = muster_pb2.Inventory(words=words)
     limit = min(request.limit, LIMIT) if request.limit > 0 else LIMIT
@@ -272,7 +272,7 @@ class Scheduler:  # long: one method for each call of the interface
         return muster_pb2.FactsResponse(rejected=rejected)
 
     async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:
-        """Take an attendance or an answer; one that nobody asked for is counted. Raises Refused, SessionLost."""
+        """Take a registration or an answer; an answer without a request is counted. Raises Refused, SessionLost."""
         session = self._session(rm_id)
         match answer.WhichOneof("kind"):
             case "attendance":
@@ -421,7 +421,7 @@ class Administration:
     async def validate_configuration(
         self, request: muster_pb2.ValidateConfigurationRequest
     ) -> muster_pb2.ValidateConfigurationResponse:
-        """Judge by the rules of a registration; a thread's work, for a large text takes its time."""
+        """Validate by the rules of a registration; runs in a thread, because a large text takes its time."""
         async with self._judging:
             found = await asyncio.to_thread(validate, request.config, dict(request.extraConfig))
         return muster_pb2.ValidateConfigurationResponse(findings=found.findings, warnings=found.warnings)

@@ -327,7 +327,7 @@ class Groups:
         return {user: answer for (_, user), answer in answers.items()}
 
     def close(self) -> None:
-        """No more lookups; those under way are not waited for, and whoever asks later is told so."""
+        """Stop lookups; those under way are not awaited, and later requests are refused for this reason."""
         self._is_closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -381,7 +381,7 @@ class Groups:
 
 
 def _key(event: ApplicationAdded, resolvers: Mapping[PartitionId, GroupResolver]) -> Key | None:
-    """Whom to ask about whom; None = nobody: the groups are given, or are the user's own name (contract 2.9)."""
+    """Which resolver to query for which user; None = the groups are given, or are the user's own name (2.9)."""
     resolver = resolvers.get(event.spec.partition, GroupResolver.NONE)
     if event.spec.groups or resolver is GroupResolver.NONE:
         return None

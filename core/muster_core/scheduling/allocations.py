@@ -19,7 +19,7 @@ from muster_core.state.scheduler_state import Partition, SchedulerState
 def update_allocation(
     partition: Partition, app: Application, allocation: Allocation, told: AllocationSpec, now_ns: int
 ) -> None:
-    """Put what is told of an application's allocation in the place of what was; the same once more changes nothing."""
+    """Replace an application's allocation by what was reported now; the same report once more changes nothing."""
     old = allocation.spec
     new = replace(
         old,
@@ -49,7 +49,7 @@ def _resize(partition: Partition, app: Application, allocation: Allocation, old:
     if app.gang.quota_reservation:
         ledger.set_quota_reservation(partition, app, left, granted=app.gang.granted and bool(left))
     gangs.after_placing(partition, app, now_ns)
-    partition.requeue_one(app)  # it lacks another amount, which may fit where the one that it waits for does not
+    partition.requeue_one(app)  # another amount is missing, which may fit where the old one does not
 
 
 def update_foreign_allocation(partition: Partition, identity: AllocationId, told: AllocationSpec) -> None:
@@ -107,7 +107,7 @@ def _report_own(partition: Partition, app: Application, spec: AllocationSpec, no
 def release_allocation(
     scheduler_state: SchedulerState, partition: Partition, event: AllocationReleased, now_ns: int
 ) -> None:
-    """The resource manager says that allocations are gone, of its own or as we asked."""
+    """The resource manager reports that allocations ended, on its own or as we requested."""
     app = partition.applications.get(event.application)
     gone = _meant(app, event) if app is not None else []
     if app is None or not gone:
@@ -133,7 +133,7 @@ def _stop_swaps(partition: Partition, app: Application) -> None:
 def end_allocation(
     partition: Partition, app: Application, allocation: Allocation, now_ns: int, *, node_removed: bool = False
 ) -> None:
-    """An allocation is gone: its replacement takes its place, or the ledgers shrink. A placeholder that was resized
+    """An allocation ended: its replacement takes its slot, or the ledgers shrink. A placeholder that was resized
     below its replacement has no place for it, and the replacement is scheduled as usual.
     """
     ask = app.asks.get(allocation.replaced_by) if allocation.replaced_by else None
@@ -159,7 +159,7 @@ def end_allocation(
 
 
 def _meant(app: Application, event: AllocationReleased) -> list[Allocation]:
-    """Of those that the resource manager was told of."""
+    """Of those that the resource manager received."""
     if event.key is not None and event.id is None:
         return [app.allocations[identity] for identity in app.ids.get(event.key, ())]
     found = app.allocations.values() if event.id is None else filter(None, [app.allocations.get(event.id)])

@@ -135,7 +135,7 @@ def _is_late(app: Application, spec: AskSpec) -> bool:
 
 
 def _is_like(known: Ask, spec: AskSpec, tags: Tags) -> bool:
-    """Whether a plan sees no difference, so that the ask keeps its turn, its swap and the room that is held for it."""
+    """Whether a plan sees no difference, so that the ask keeps its position, its swap and its reserved room."""
     is_same_class = class_of(spec, as_usual=known.kind.as_usual, tags=tags) == known.kind
     return is_same_class and spec.max_allocations == known.spec.max_allocations
 
@@ -328,7 +328,7 @@ def _renew(partition: Partition, app: Application, spec: ApplicationSpec, now_ns
     """The namespace says something else: a leaf on demand becomes what it would be if it were made now. One that it
     shares with other namespaces keeps what this one does not say.
 
-    Differs: YuniKorn hears of it with the next application, and of an annotation that was removed never.
+    Differs: YuniKorn applies it with the next application, and ignores that an annotation was removed.
     """
     leaf, said = app.queue, spec.quota
     sharers = (partition.applications[name].spec.namespace for name in leaf.applications)

@@ -54,7 +54,7 @@ def _commit(partition: Partition, decision: Decision, now_ns: int) -> None:
         return
     app = partition.applications.get(decision.application)
     if app is None:
-        raise BrokenDecision(type(decision).__name__, f"application {decision.application} is gone")
+        raise BrokenDecision(type(decision).__name__, f"application {decision.application} no longer exists")
     match decision:
         case Placement():
             _place(partition, app, decision, now_ns)
@@ -256,7 +256,7 @@ def _swap(partition: Partition, app: Application, decision: PlaceholderReplaceme
     _check_volumes(partition, decision.volumes)
     if not decision.same_node:
         if decision.node not in partition.nodes:
-            raise BrokenDecision("swap", f"node {decision.node} is gone")
+            raise BrokenDecision("swap", f"node {decision.node} no longer exists")
         kept = reservations.kept(partition, app, decision.node, required_only=bool(ask.spec.required_node))
         if not (partition.nodes.available(decision.node) - kept).covers(ask.spec.resources):
             raise BrokenDecision("swap", f"node {decision.node} has no room")
@@ -288,7 +288,7 @@ def _take_over(
     replacement: PlaceholderReplacement,
     now_ns: int,
 ) -> None:
-    """A place without a pod is the real ask's at once: nobody has to go first (semantics 16)."""
+    """A virtual placeholder belongs to the real ask at once: no pod has to end first (semantics 16)."""
     answer = partition.outbox.joined(partition.rm, app.id)
     say_found(partition, app, ask, replacement.node)
     ledger.unreserve(partition, (app.id, ask.spec.key))
@@ -322,7 +322,7 @@ def say_found(partition: Partition, app: Application, ask: Ask, node: NodeId) ->
 
 
 def confirm_swap(partition: Partition, app: Application, placeholder: Allocation, ask: Ask, now_ns: int) -> None:
-    """The placeholder is gone: one update of application, queue, user and node (seed 000, "Scheduler logic")."""
+    """The placeholder ended: one update of application, queue, user and node (seed 000, "Scheduler logic")."""
     replacement = ask.replacement
     if replacement is None:
         raise BrokenDecision("swap", "the ask is not parked")

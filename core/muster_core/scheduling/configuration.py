@@ -42,7 +42,7 @@ def reject_closed_partition(scheduler_state: SchedulerState, event: Event) -> No
             if manager.state is ManagerState.RUNNING and is_partition_of(rm, event.spec.partition):
                 scheduler_state.outbox.put(_refusal(rm, event))
                 return
-    scheduler_state.ignore("event for a partition that is gone")
+    scheduler_state.ignore("event for a partition that does not exist")
 
 
 def _refusal(rm: RmId, event: _New) -> Effect:
@@ -191,9 +191,9 @@ def _put_off(partition: Partition, queue: Queue, config: QueueConfig) -> None:
     queue.wanted = config
     if queue.is_leaf:
         queues.move(queue, QueueEvent.STOP)
-        what = f"becomes a parent queue when its applications ({len(queue.applications)} now) are gone"
+        what = f"becomes a parent queue when its applications ({len(queue.applications)} now) have ended"
     else:
-        what = f"becomes a leaf when the queues below it ({len(queue.children)} now) are gone"
+        what = f"becomes a leaf when the queues below it ({len(queue.children)} now) are removed"
     partition.note(Notice.QUEUE, queue.path, message=f"queue {queue.path} {what}; until then it takes nothing new")
 
 
@@ -220,7 +220,7 @@ def register_manager(scheduler_state: SchedulerState, event: ManagerRegistered, 
 
 
 def pass_recovery_barrier(scheduler_state: SchedulerState, rm: RmId, now_ns: int) -> None:
-    """Everything has been told: scheduling may begin, and clocks that came before it ring again, each by itself."""
+    """The whole state was received: scheduling may begin, and timers that expired before fire again, each by itself."""
     manager = scheduler_state.managers.get(rm)
     if manager is None:
         return
@@ -235,8 +235,8 @@ def pass_recovery_barrier(scheduler_state: SchedulerState, rm: RmId, now_ns: int
 
 
 def manager_heard(scheduler_state: SchedulerState, clock: Timer, now_ns: int) -> None:
-    """A deadline came. Behind the fence nothing is decided: what would be too late may
-    only not have been told yet (semantics 19).
+    """A deadline came. Behind the recovery barrier nothing is decided: an event that would be too late may
+    only not have been received yet (semantics 19).
     """
     if clock.kind is TimerKind.MANAGER:
         manager_timed_out(scheduler_state, clock)

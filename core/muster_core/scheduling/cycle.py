@@ -83,14 +83,14 @@ class CycleBudget:
 
 
 def untimed(step: Step) -> None:
-    """Nobody times it."""
+    """Measures no time."""
 
 
 _STATES: Final = {
     ReasonKind.QUOTA: SchedulingState.SKIPPED,
     ReasonKind.USER_QUOTA: SchedulingState.SKIPPED,
     ReasonKind.APPLICATIONS: SchedulingState.SKIPPED,
-    ReasonKind.TURN: SchedulingState.SKIPPED,
+    ReasonKind.QUEUE_ORDER: SchedulingState.SKIPPED,
     ReasonKind.ADMISSION: SchedulingState.SKIPPED,
     ReasonKind.NODES: SchedulingState.FAILED,
     ReasonKind.RESERVED: SchedulingState.RESERVED,
@@ -162,14 +162,14 @@ class QueueAttempt:
             report_unschedulable(
                 self.partition,
                 app,
-                [Unplaced(kind, UnschedulableReason(ReasonKind.TURN, waits)) for kind in _told(app)],
+                [Unplaced(kind, UnschedulableReason(ReasonKind.QUEUE_ORDER, waits)) for kind in _told(app)],
             )
             self._mark_unschedulable(app, [])  # the end of the take-over stirs it
             return True
         gang = self._gang_before(app)
         if gang is not None:
             text = f"queued behind gang {gang.name} in queue {self.leaf.path}, which is waiting for quota"
-            why = UnschedulableReason(ReasonKind.TURN, text)
+            why = UnschedulableReason(ReasonKind.QUEUE_ORDER, text)
             report_unschedulable(self.partition, app, [Unplaced(kind, why) for kind in _told(app)])
             self._mark_unschedulable(app, [QueuedBehindGang(self.leaf.path)])
             return True
@@ -187,7 +187,7 @@ class QueueAttempt:
         return self.partition.pending_callbacks.is_parked(self.partition.id, app.id)
 
     def _gang_before(self, app: Application) -> Application | None:
-        """The gang whose turn it is; None = it is this application's (semantics 11)."""
+        """The gang that is first in queue order; None = it is this application's (semantics 11)."""
         blockers = self.leaf.blockers
         if not blockers or _has_started(app) or self.leaf.policies.order is not ApplicationOrder.FIFO:
             return None
@@ -341,7 +341,7 @@ class QueueAttempt:
             [replace(entry, room=None) for entry in allocation_plan.unplaced] if parked else allocation_plan.unplaced
         )
         report_unschedulable(partition, app, unplaced)
-        refused = [entry.kind for entry in allocation_plan.unplaced if entry.why.lack is ReasonKind.NODES]
+        refused = [entry.kind for entry in allocation_plan.unplaced if entry.why.kind is ReasonKind.NODES]
         if refused:
             reservations.watch(partition, app, self.now_ns)
             preemption.watch_required(partition, app, refused, self.now_ns)
@@ -350,35 +350,35 @@ class QueueAttempt:
 def report_unschedulable(partition: Partition, app: Application, unplaced: list[Unplaced]) -> None:
     """Tell the resource manager, per ask, and only where the reason's kind is another than before.
 
-    Keys of a class keep their order and were all told together, so the walk
-    ends at the first one that knows: only newcomers are looked at, and those
+    Keys of a class keep their order and were all reported together, so the walk
+    ends at the first one with this report: only newcomers are looked at, and those
     whose room is held no more.
     """
     for entry in unplaced:
-        lack = entry.why.lack
+        kind = entry.why.kind
         if entry.room is not None:
             then = requeue.held_by_nodes(partition, app, entry.kind) if entry.room else None
             partition.unschedulable_classes.put(entry.kind, entry.room, entry.why, then)
         if entry.kind in app.waiting:
             app.refusals[entry.kind] = entry.told
         text = entry.told.text()
-        told = _untold(app, app.waiting.get(entry.kind, {}), lack)
+        told = _untold(app, app.waiting.get(entry.kind, {}), kind)
         if told:
             records.refused(partition, told, entry.told)
         for ask in told:
-            ask.said = lack
+            ask.said = kind
         speak = told[:1] if entry.kind.placeholder and app.spec.uses_virtual_placeholders else told
-        state = _STATES[lack]
+        state = _STATES[kind]
         for one in speak:
-            partition.outbox.state(SchedulingStateChanged(partition.rm, app.id, one.spec.report_key, state, text, lack))
+            partition.outbox.state(SchedulingStateChanged(partition.rm, app.id, one.spec.report_key, state, text, kind))
 
 
-def _untold(app: Application, keys: dict[AllocationKey, None], lack: ReasonKind) -> list[Ask]:
-    """Those of a class who do not know yet that this is why they wait."""
+def _untold(app: Application, keys: dict[AllocationKey, None], kind: ReasonKind) -> list[Ask]:
+    """Those of a class without a report yet that this is why they wait."""
     found: dict[AllocationKey, Ask] = {}
     for key in reversed(keys):
         ask = app.asks[key]
-        if ask.said is lack:
+        if ask.said is kind:
             break
         if ask.said is not ReasonKind.RESERVED:
             found[key] = ask
@@ -412,7 +412,7 @@ def back_off(partition: Partition, app: Application, allocation_plan: Allocation
 
 
 def _told(app: Application) -> list[AskClass]:
-    """Whose asks are told why the application waits: for a Direct gang that reserves its own asks speak."""
+    """The asks that report why the application waits: for a Direct gang that reserves its own asks do."""
     speaks = app.spec.uses_virtual_placeholders and app.is_reserving
     return [kind for kind in app.waiting if kind.placeholder or not speaks]
 
@@ -441,7 +441,7 @@ def cycle(
 ) -> CycleResult:
     """Try everything that may have changed since the last pass; an application, or a partition, that raises backs off.
 
-    `phase_ended` is told after each step which one it was. Raises UnsoundWorld; effects of before are in the outbox.
+    `phase_ended` is called after each step with its name. Raises UnsoundWorld; effects of before are in the outbox.
     """
     result = CycleResult()
     for partition in _in_turn(scheduler_state):

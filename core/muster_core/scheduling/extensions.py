@@ -65,7 +65,7 @@ def still_feasible(nodes: NodeTable, app: Application, replacement: PlaceholderR
 
 
 def remaining_placements(nodes: NodeTable, app: Application, decision: Placement) -> tuple[Place, ...]:
-    """The places of a decision that filters still allow: beside the others of it, or without them. In between was the
+    """The slots of a decision that filters still allow: with the others of it, or without them. In between was the
     order in which they were found, which is not known any more.
     """
     bare, row = Snapshot(nodes), nodes.rows.row

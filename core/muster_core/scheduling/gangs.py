@@ -28,7 +28,7 @@ from muster_core.state.request_classes import class_of
 from muster_core.state.scheduler_state import Partition, ResponseBuilder
 
 #: Why an application is refused that leaves the core to guess what it is to hold.
-UNKNOWN_MEMBERS = "gangPlacement is Direct, but the task groups were not told: the core cannot hold places for them"
+UNKNOWN_MEMBERS = "gangPlacement is Direct, but no task groups were sent: the core cannot hold places for them"
 
 
 def sum_member_asks(spec: ApplicationSpec) -> ApplicationSpec:
@@ -80,7 +80,7 @@ def _ask_for(spec: ApplicationSpec, member: Member) -> AskSpec:
 
 
 def release_virtual_placeholders(partition: Partition, app: Application, told: AllocationSpec, now_ns: int) -> None:
-    """Somebody of a task group has a node already, who asked for none: one place less is asked for, or held.
+    """A pod of a task group has a node already without an ask of its own: one slot less is requested, or reserved.
 
     A placeholder's pod stands for one that is asked for; one that is held is for the members.
     """
@@ -142,14 +142,14 @@ def _want_less(partition: Partition, app: Application, asked: Ask) -> None:
 
 
 def _held(app: Application, group: TaskGroup, node: NodeId) -> Allocation | None:
-    """The place that somebody on this node most likely has: one there, else the newest."""
+    """The slot that a pod on this node most likely has: one there, else the newest."""
     places = [app.allocations[identity] for identity in app.gang.live.get(group, ())]
     is_virtual = [place for place in places if place.spec.is_virtual]
     return next((place for place in is_virtual if place.node == node), is_virtual[-1] if is_virtual else None)
 
 
 def report_withdrawn(partition: Partition, app: Application, asked: Ask) -> None:
-    """If it was told why the gang waits, it is told that nothing is waited for any more."""
+    """If the reason of the gang was reported, report that it waits for nothing any more."""
     if asked.said is not None:
         text = "places are held for it no longer, nor waited for"
         said = SchedulingStateChanged(partition.rm, app.id, asked.spec.report_key, SchedulingState.SCHEDULED, text)
@@ -185,7 +185,7 @@ def pause_timer(app: Application, now_ns: int) -> None:
 
 
 def note_impossible(partition: Partition, app: Application, why: str, now_ns: int) -> None:
-    """Whether queues and limits can ever hold the gang. While they cannot it runs into its timer, and people are told
+    """Whether queues and limits can ever hold the gang. While they cannot it runs into its timeout, which is reported
     once; a Direct gang with members that run continues without the rest.
     """
     gang = app.gang
@@ -264,7 +264,7 @@ def fail(partition: Partition, app: Application, now_ns: int, why: str) -> None:
 
 
 def take_back_everything(partition: Partition, app: Application, why: str, now_ns: int) -> None:
-    """Release all allocations and asks, as one answer (TIMEOUT); what is being released already is not told again."""
+    """Release all allocations and asks, as one answer (TIMEOUT); a release under way is not sent again."""
     for key in app.asks:
         ledger.unlink(partition, app, key)
     taken = [allocation for allocation in app.allocations.values() if allocation.releasing is None]
@@ -306,7 +306,7 @@ def time_out(partition: Partition, app: Application, now_ns: int) -> None:
 
 
 def lost_placeholder(partition: Partition, app: Application, was: Termination | None, now_ns: int) -> None:
-    """A placeholder is gone without a swap: what that means for clocks and state."""
+    """A placeholder ended without a replacement: what that means for timers and state."""
     if app.gang.allocated:
         return
     if app.is_reserving:

@@ -62,7 +62,7 @@ def _hold(partition: Partition, hold: NodeReservation) -> Iterator[str]:
     if ask is None or ask.replacement is not None or ask.spec.resources != hold.resources:
         yield f"room is held for ask {hold.key}, which does not wait for it"
     if hold.node not in partition.nodes:
-        yield f"room is held for ask {hold.key} on node {hold.node}, which is gone"
+        yield f"room is held for ask {hold.key} on node {hold.node}, which does not exist"
     index = partition.reservations
     if hold.ask not in index.by_node.get(hold.node, {}) or hold.key not in index.by_application.get(
         hold.application, {}
@@ -181,7 +181,7 @@ def _attached(partition: Partition, used: list[tuple[int, Volumes]]) -> Iterator
 
 
 def _assumed(storage: Storage, in_use: Iterable[str]) -> Iterator[str]:
-    """Only of claims that somebody uses and that are not bound to the last; each volume for one."""
+    """Only of claims in use that are not bound to the last; each volume for one."""
     users = set(in_use)
     for claim, assumed in storage.assumed.items():
         found = storage.claims.get(claim)
@@ -493,7 +493,7 @@ def _shown(partition: Partition) -> Iterator[str]:
             yield f"queue {queue.path} counts {queue.running} running applications, there are {counted[queue.path]}"
     for path in partition.waiting:
         if path not in partition.queues.by_path:
-            yield f"queue {path} has applications that wait and is gone"
+            yield f"queue {path} has applications that wait and does not exist"
 
 
 def _lines(partition: Partition) -> Iterator[str]:
@@ -534,7 +534,7 @@ def _nodes(partition: Partition) -> Iterator[str]:
                 used[ask.replacement.node] = used.get(ask.replacement.node, NOTHING) + ask.spec.resources
     for node in used:
         if node not in partition.nodes:
-            yield f"node {node} is gone and still has allocations"
+            yield f"node {node} does not exist and still has allocations"
     for node in partition.nodes:
         kept = partition.nodes.allocated(node)
         if kept != used.get(node, NOTHING):
@@ -561,7 +561,7 @@ def _indices(partition: Partition) -> Iterator[str]:
             yield f"queue {path}: its index of classes that wait has more than wait"
     for name in (*partition.contention.holding, *partition.contention.open):
         if name not in partition.applications or not partition.applications[name].is_reserving:
-            yield f"gang {name} contends for resources and is gone or complete"
+            yield f"gang {name} contends for resources and does not exist or is complete"
     lost = {(app.id, winner) for app in partition.applications.values() for winner in app.gang.lost_to}
     losers = ((name, gang) for gang, found in partition.contention.open.items() for name in found.losers)
     if lost != {(name, gang) for name, gang in losers if name in partition.applications}:

@@ -41,7 +41,7 @@ def reserve(partition: Partition, app: Application, ask: Ask, hold: NodeReservat
 
 
 def unreserve(partition: Partition, name: AskId, *, used: bool = False) -> None:
-    """Hold nothing for this ask any more, if anything was; `used`: it takes that room now, so nobody gains by it."""
+    """Remove the reservation of this ask, if any; `used`: it takes that room now, so no other request gains by it."""
     hold = partition.reservations.by_ask.get(name)
     if hold is None:
         return
@@ -69,7 +69,7 @@ def claim(app: Application, amount: Resources, times: int) -> None:
 
 
 def mark_preempted(partition: Partition, app: Application, allocation: Allocation, number: int, now_ns: int) -> None:
-    """The allocation was told to go by that preemption; it counts as going on every queue of the path."""
+    """That preemption released the allocation; it counts as being released on every queue of the path."""
     mark_releasing(partition, app, allocation, Termination.PREEMPTED_BY_SCHEDULER, now_ns)
     allocation.preemption = number
     for queue in app.queue.path_up():
@@ -77,7 +77,7 @@ def mark_preempted(partition: Partition, app: Application, allocation: Allocatio
 
 
 def end_preemption(partition: Partition, app: Application, victim: Allocation) -> None:
-    """A victim is gone, however that came; with the last one its preemption is over."""
+    """A victim ended, for whatever reason; with the last one its preemption is over."""
     running = partition.preemptions.running[victim.preemption]
     _count_no_longer(app, victim)
     del running.victims[app.id, victim.id]
@@ -189,7 +189,7 @@ def next_id(app: Application, ask: Ask) -> AllocationId:
 
 
 def count_made(partition: Partition, app: Application, ask: Ask) -> None:
-    """One allocation of the ask was made; the ask is gone with its last one.
+    """One allocation of the ask was created; with its last one the ask ends.
 
     `count_pending` and `note_waiting` are the caller's business, so that a batch does them once.
     """
@@ -311,9 +311,9 @@ def _leave_place(
 
 
 def hand_over(partition: Partition, app: Application, old: Allocation, new: Allocation, now_ns: int) -> None:
-    """A booked allocation takes the place of another one, which is gone: the difference between them is given back.
+    """An allocation takes the slot of another one, which ended: the difference between them is given back.
 
-    Where they are alike nobody else gains or loses, so that no line is opened for it.
+    Where they are equal no other request gains or loses, so that none is woken up.
     """
     app.queue.made += 1
     app.add_sums(new.spec, 1)
@@ -410,7 +410,7 @@ def leave(partition: Partition, node: NodeId, spec: AskSpec | AllocationSpec) ->
 
 
 def assume(partition: Partition, spec: AskSpec, node: NodeId, volumes: Mapping[str, str]) -> Choice:
-    """Who has a place on the node now gets these volumes for its claims; no longer than somebody who uses them is
+    """The volumes that a pod with a slot on the node gets for its claims now; no longer than a pod that uses them is
     there. Returns what is assumed of its claims.
     """
     if not spec.facts.volumes.claims:
@@ -460,7 +460,7 @@ def unlink(partition: Partition, app: Application, key: AllocationKey) -> Ask | 
 
 
 def arrive(partition: Partition, app: Application, ask: Ask, replacement: PlaceholderReplacement) -> None:
-    """The swap's placeholder is gone: its room on the node, and what was counted there for the ask, are the ask's."""
+    """The swap's placeholder ended: its room on the node, and what was counted there for the ask, are the ask's."""
     leave(partition, replacement.node, ask.spec)
     if replacement.same_node:
         partition.nodes.take(replacement.node, ask.spec.resources)
@@ -478,7 +478,7 @@ def wait_again(partition: Partition, app: Application, ask: Ask, *, as_usual: bo
 def mark_releasing(
     partition: Partition, app: Application, allocation: Allocation, termination: Termination, now_ns: int
 ) -> None:
-    """The allocation was told to go. With one placeholder less, another may be given up for a pod."""
+    """The allocation is being released. With one placeholder less, another may be released for a pod."""
     app.mark_releasing(allocation, termination, now_ns)
     if allocation.spec.placeholder:
         partition.requeue_one(app)
@@ -505,7 +505,7 @@ def set_quota_reservation(partition: Partition, app: Application, amount: Resour
 
 
 def shrink_quota_reservation(partition: Partition, app: Application, amount: Resources) -> None:
-    """A part of what was promised is allocated now, `amount` of it is not: nobody else has more room for that."""
+    """A part of the reserved amount is allocated now, `amount` of it is not: others have no more room for that."""
     for holder in _holders(partition, app):
         _promise(holder, amount - app.gang.quota_reservation, 1, granted=app.gang.granted)
     app.gang.quota_reservation, app.gang.granted = amount, app.gang.granted and bool(amount)

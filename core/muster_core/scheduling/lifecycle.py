@@ -40,7 +40,7 @@ def remember_application(partition: Partition, app: Application, now_ns: int) ->
 
 
 def _fold_counts(partition: Partition) -> None:
-    """Add the counts of queues that are gone to those above them, oldest first, where very many are kept."""
+    """Add the counts of removed queues to those above them, oldest first, where very many are kept."""
     there = partition.queues.by_path
     if len(partition.ended) <= limits.ENDED_COUNTS_OF_GONE_QUEUES + len(_ENDS) * len(there):
         return
@@ -67,7 +67,7 @@ def _summary(partition: Partition, app: Application) -> ApplicationSummarized:
 
 
 def expire_history(partition: Partition, clock: Timer, now_ns: int) -> None:
-    """Let go of all that ended long enough ago; an ended one is Expired then (contract 6.3)."""
+    """Remove all that ended long enough ago; an ended one is Expired then (contract 6.3)."""
     if clock.generation != partition.expiring:
         return
     oldest_ns = now_ns - partition.timing.expiry_ns
@@ -234,7 +234,7 @@ def settle(partition: Partition, app: Application, now_ns: int) -> None:
 
 
 def _go_on(partition: Partition, app: Application, now_ns: int) -> None:
-    """Accepted again: real pods may have got their places, or all have gone, while placeholders went."""
+    """Accepted again: real pods may have got their slots, or all have ended, while placeholders were released."""
     if app.real_allocations:
         run(partition, app, now_ns)
     elif app.had_real:
@@ -261,7 +261,7 @@ def end_application(
 def conclude(partition: Partition, app: Application, now_ns: int) -> None:
     """Give an application that its resource manager removed the state in which it ends.
 
-    The resource manager is not told: it may have submitted another application of the same ID already.
+    The resource manager is not informed: it may have submitted another application of the same ID already.
     """
     while (event := _CONCLUDING.get(app.state)) is not None:
         app.state = follow(APPLICATION, app.state, event)

@@ -111,7 +111,7 @@ def _set_draining(partition: Partition, node: NodeId, *, draining: bool) -> None
 
 
 def _decommission(partition: Partition, node: NodeId, now_ns: int) -> None:
-    """Everything on the node is gone with it; swaps are settled as semantics 14 says."""
+    """Everything on the node ends with it; swaps are settled as semantics 14 describes."""
     reservations.leave_node(partition, node)
     partition.nodes.set_draining(node, draining=True)
     gone = list(partition.placed.get(node, {}).values())

@@ -1,7 +1,7 @@
 """Preemption: when it is tried, what is written, and enforcement of lowered quotas.
 
-A preemption is in progress from the release of its victims until the last one is gone. Meanwhile their resources stay
-reserved for the request. The plans are in `preemption`.
+A preemption is in progress from the release of its victims until the last one has ended. Meanwhile their resources
+stay reserved for the request. The plans are in `preemption`.
 
 Differs: quota preemption starts by a clock; YuniKorn looks every second.
 Differs: a queue that is still over when its victims had their time is looked at again; YuniKorn tries once.
@@ -157,7 +157,7 @@ def watch_leaf(partition: Partition, leaf: Queue, now_ns: int) -> None:
 
 
 def watch_shrunk(partition: Partition, now_ns: int) -> None:
-    """Leaves gave something back: whoever is below a guarantee by that may have had no turn, others took the room.
+    """Leaves returned resources: requests below a guarantee by that may not have been tried, others took the room.
     And where preemption did not help, it may help now that something changed.
     """
     shrunk, partition.shrunk = partition.shrunk, {}
@@ -290,7 +290,7 @@ def _look(partition: Partition, leaf: Queue, part: tuple[AskClass, deque[Applica
     if at_ns > now_ns:
         if at_ns < _NEVER:
             search.next_ns = min(search.next_ns or at_ns, at_ns)
-        # Those behind it want the same and came later; gangs differ in what they lack.
+        # Those behind it want the same and came later; gangs differ in their missing members.
         (names.popleft if app.is_reserving else names.clear)()
         return False
     refused = PreemptionRejected()
@@ -351,13 +351,13 @@ def _subject(partition: Partition, app: Application, kind: AskClass) -> list[Ask
 
 
 def _of_gang(app: Application) -> list[Ask]:
-    """What a gang that reserves lacks, as far as preemption looks at it."""
+    """What a gang that reserves misses, as far as preemption is concerned."""
     keys = (key for kind in ordering.classes(app) if kind.placeholder for key in app.waiting[kind])
     return [app.asks[key] for key in islice(keys, MEMBERS_PER_PREEMPTION + 1)]
 
 
 def _may(partition: Partition, ask: Ask) -> bool:
-    """Whether queues or nodes refused it, and nobody goes for it already. What a user may use is no reason."""
+    """Whether queues or nodes refused it, and it has no preemption yet. The limit of a user is no reason."""
     hold = partition.reservations.by_ask.get((ask.spec.application, ask.spec.key))
     if ask.preemption or not ask.spec.allow_preempt_other or (hold is not None and hold.preempted):
         return False
@@ -448,7 +448,7 @@ def confirm(partition: Partition, decision: Preemption, now_ns: int) -> bool:
 
 
 def _plan(partition: Partition, app: Application, asks: list[Ask], now_ns: int) -> Preemption | str:
-    """A plan that takes nothing from leaves that it would come round with."""
+    """A plan that takes nothing from leaves with which it would preempt in turns."""
     leaf = app.queue.path
     while True:
         answer = planning.plan_for_guarantee(
@@ -481,7 +481,7 @@ def _stop(partition: Partition, leaf: QueuePath, rivalry: ThrashingGuard, now_ns
 
 
 def _write_down(partition: Partition, ask: Ask, words: str, now_ns: int) -> None:
-    """What came of an attempt, for people who look; where only one node would do, they are told at once, and once."""
+    """The result of an attempt, for people; where only one node can be used it is reported at once, and once."""
     ask.attempts = ask.attempts or {}
     times, _ = ask.attempts.pop(words, (0, 0))
     ask.attempts[words] = (times + 1, now_ns)

@@ -2,7 +2,7 @@
 
 Differs: a queue that was made on demand, or that is no longer configured, goes at once when it is empty;
 YuniKorn looks for such queues every ten seconds.
-Differs: a leaf with applications that the configuration makes a parent is Stopped, and becomes one when they are gone;
+Differs: a leaf with applications that the configuration makes a parent is Stopped, and becomes one when they end;
 YuniKorn keeps it a leaf and loses the children.
 """
 
@@ -88,7 +88,7 @@ def apply_quota(partition: Partition, leaf: Queue, quota: NamespaceQuota) -> boo
 
 
 def maximum(leaf: Queue, quota: NamespaceQuota) -> Limit:
-    """The maximum that the leaf has once it has heard of this quota."""
+    """The maximum that the leaf has when it knows this quota."""
     return leaf.max if quota.max is None or not _follows_namespaces(leaf) else quota.max
 
 

@@ -92,13 +92,13 @@ def ask_came(partition: Partition, app: Application, ask: AskSpec) -> None:
 
 
 def ask_left(partition: Partition, app: Application, ask: AskSpec, why: Detail) -> None:
-    """An ask is gone unfulfilled: REQUEST_CANCEL, REQUEST_TIMEOUT, or APP_REQUEST where another replaced it."""
+    """An ask ended unfulfilled: REQUEST_CANCEL, REQUEST_TIMEOUT, or APP_REQUEST where another replaced it."""
     if partition.tracking:
         partition.outbox.note(AskRecorded(partition.rm, ask, Change.REMOVE, why, app.spec.shown_as))
 
 
 def places_came(partition: Partition, app: Application, places: Iterable[Allocation], *, asked: bool) -> None:
-    """Allocations of one application were made at once; `asked`: each by an ask that is gone now."""
+    """Allocations of one application were created at once; `asked`: each by an ask that has ended now."""
     if partition.tracking:
         if app.group and not app.linked:
             _link(partition, app, Change.SET)
@@ -106,7 +106,7 @@ def places_came(partition: Partition, app: Application, places: Iterable[Allocat
 
 
 def place_left(partition: Partition, app: Application, place: Allocation, *, node_removed: bool) -> None:
-    """An allocation is gone, for the reason that it is being released, or with its node."""
+    """An allocation ended, for the reason that it is being released, or with its node."""
     if partition.tracking:
         why = Detail.ALLOC_NODEREMOVED if node_removed else _GOING[place.releasing]
         partition.outbox.note(_places(partition, app, (place,), Change.REMOVE, why, asked=False))
@@ -146,14 +146,14 @@ def _places(
 
 
 def refused(partition: Partition, asks: Sequence[Ask], why: UnschedulableReason) -> None:
-    """Asks of one class, the oldest last, are told another "no" than before (`Ask.said`), or their first.
+    """Report another reason than before (`Ask.said`), or the first, for asks of one class, the oldest last.
 
-    Not noted: whose turn it is, for nobody can act on that, and placeholders, for the gang speaks for them.
+    Not recorded: the queue order, because no user can act on it, and placeholders, because the gang reports for them.
     """
     oldest = asks[-1]
-    if why.lack is ReasonKind.TURN or oldest.spec.placeholder:
+    if why.kind is ReasonKind.QUEUE_ORDER or oldest.spec.placeholder:
         return
-    had_no_quota = oldest.said in _QUOTAS and why.lack not in _QUOTAS
+    had_no_quota = oldest.said in _QUOTAS and why.kind not in _QUOTAS
     fits = "the request fits the quota again; " if had_no_quota else ""
     more = f" (and {len(asks) - 1} more requests like it)" if len(asks) > 1 else ""
     message = f"{fits}{why.text()}{more}"
@@ -167,7 +167,7 @@ def reserved(partition: Partition, node: NodeId, ask: AskSpec, change: Change) -
 
 
 def broken(partition: Partition, queue: QueuePath, why: BrokenDecision) -> str:
-    """A plan of this very moment does not hold: a bug, counted and told; nothing was written. Returns its words."""
+    """A plan of this very moment does not hold: a bug, counted and reported; nothing was written. Returns the text."""
     partition.void_decisions += 1
     partition.note(Notice.QUEUE, queue, message=str(why))
     return str(why)

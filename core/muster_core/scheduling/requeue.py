@@ -94,7 +94,7 @@ def reserved_on(partition: Partition, app: Application, node: NodeId) -> Resourc
 
 
 def _has_all(app: Application) -> bool:
-    """Whether every member that the gang lacks is asked for."""
+    """Whether every missing member of the gang is asked for."""
     asked = sum((ask.spec.resources.times(ask.left) for ask in app.asks.values() if ask.spec.placeholder), NOTHING)
     return bool(asked) and asked.covers(lacking(app))
 
@@ -156,7 +156,7 @@ def absorb(partition: Partition) -> None:
 
 
 def room_grew(partition: Partition, holder: LimitSubject, limit: Limit, taken: Queue | Account) -> None:
-    """A holder has more room: promises of others are not looked at, whoever plans does that."""
+    """A holder has more room: reservations of others are ignored, the planner evaluates them."""
     lines = partition.blocking_reasons.by_holder.get(holder)
     if not lines:
         return
@@ -205,7 +205,7 @@ def set_blocking(partition: Partition, app: Application, *, blocks: bool) -> Non
 
 
 def turn_freed(partition: Partition, leaf: Queue) -> None:
-    """Those who stood behind a gang of the leaf may not stand behind one now."""
+    """Applications that waited behind a gang of the leaf may not do that now."""
     partition.open(partition.blocking_reasons.lines.get(QueuedBehindGang(leaf.path)))
 
 

@@ -57,18 +57,18 @@ def reserve(partition: Partition, app: Application, decision: NodeReservationDec
 
 
 def check_node(partition: Partition, ask: Ask, node: NodeId) -> None:
-    """Raise BrokenDecision if the node could not be used once there is room: it is gone, drained or cordoned. Only an
-    ask that may run nowhere else may wait there all the same.
+    """Raise BrokenDecision if the node could not be used with room on it: it was removed, drained or cordoned. Only an
+    ask that may run on no other node may wait there all the same.
     """
     if node not in partition.nodes:
-        raise BrokenDecision("reservation", f"node {node} is gone")
+        raise BrokenDecision("reservation", f"node {node} no longer exists")
     is_open = partition.nodes.record(node).state is NodeState.SCHEDULABLE
     if not is_open and ask.spec.required_node != node:
         raise BrokenDecision("reservation", f"node {node} is not schedulable")
 
 
 def kept(partition: Partition, app: Application, node: NodeId, *, required_only: bool) -> Resources:
-    """What is reserved on a node for others than the application. `required_only`: an ask that may run nowhere else
+    """What is reserved on a node for others than the application. `required_only`: an ask that may run on no other node
     leaves alone only what is reserved for asks like it, and by take-overs.
     """
     holds_there = partition.reservations.on(node)
@@ -93,7 +93,7 @@ def put(partition: Partition, app: Application, ask: Ask, node: NodeId, now_ns: 
 
 
 def give_way(partition: Partition, node: NodeId) -> None:
-    """What others hold on a node gives way to an ask that may run nowhere else, or that others went for."""
+    """Reservations of others on a node yield to an ask that may run on no other node, or that has victims."""
     for hold in partition.reservations.on(node):
         if not hold.required and not hold.preempted:
             ledger.unreserve(partition, hold.ask)

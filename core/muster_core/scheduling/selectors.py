@@ -40,7 +40,7 @@ def announce(partition: Partition, members: Iterable[Member], namespace: str) ->
 
 
 def withdraw(partition: Partition, members: Iterable[Member]) -> None:
-    """The gang is gone."""
+    """The gang has ended."""
     partition.nodes.pods_on_nodes.tags.labels.refer(reads_of_members(members), -1)
 
 

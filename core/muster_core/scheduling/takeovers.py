@@ -159,7 +159,7 @@ def _begin(partition: Partition, decision: ReservationTakeover, now_ns: int) -> 
 def _check(
     partition: Partition, app: Application, decision: ReservationTakeover, gone: list[tuple[Application, Allocation]]
 ) -> dict[NodeId, Resources]:
-    """What is to be reserved on each node; the room is there once the victims are gone, and the law of guarantees
+    """What is to be reserved on each node; the room is there after the victims ended, and the law of guarantees
     holds. Raises BrokenDecision.
     """
     amount, nodes = _amounts(app, decision)

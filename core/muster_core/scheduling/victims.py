@@ -36,8 +36,8 @@ def release_on_timeout(
 
 
 def release_allocations(partition: Partition, victims: Iterable[tuple[Application, Allocation]], now_ns: int) -> None:
-    """Of those that are being released by a preemption the places without pods are gone now: the room is held for
-    whoever they went for.
+    """The virtual placeholders that a preemption releases end now: the room is reserved for
+    the requests that they were released for.
     """
     for app, victim in victims:
         if victim.spec.is_virtual:
@@ -119,7 +119,7 @@ def notify_victims(
         if not victim.spec.is_virtual:
             answer.released.append(Release(partition.id, app.id, victim.spec.key, victim.id, _PREEMPTED, why))
         if app.is_reserving:
-            partition.requeue_one(app)  # it lacks one more of its places
+            partition.requeue_one(app)  # one more of its slots is missing
     detail, text = Detail.QUEUE_PREEMPTION, f"{len(victims)} allocations are preempted"
     partition.note(Notice.QUEUE, running.queue, change=Change.SET, detail=detail, resource=freed, message=text)
 
@@ -151,7 +151,7 @@ def _check_room(
     victims: list[tuple[Application, Allocation]],
     now_ns: int,
 ) -> None:
-    """Every node can be used, and holds all its asks together once the victims and what goes anyhow are gone, beside
+    """Every node can be used, and holds all its asks after the victims and all other releases ended, in addition to
     what does not give way.
     """
     own = {(ask.spec.application, ask.spec.key) for ask, _ in asks}

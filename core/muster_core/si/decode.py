@@ -233,7 +233,7 @@ class Asks:
             raise InvalidField("maxAllocations", f"is not positive: {count}")
         amount = self._amounts.read(ask.resourceAsk, "resourceAsk")
         if count > 1 and any(each * count > QUANTITY_LIMIT for _, each in amount.items()):
-            raise InvalidField("resourceAsk", f"is absurd when taken {count} times")
+            raise InvalidField("resourceAsk", f"is out of range when taken {count} times")
         tags = pod_tags.tags(ask.tags, "tags")
         group = values.group(ask.taskGroupName)
         itself, others = pod_tags.preemption(ask)

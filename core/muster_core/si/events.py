@@ -176,7 +176,7 @@ class Stream:
         self._news.set()
 
     def close(self) -> None:
-        """End the stream: the reader is told nothing more."""
+        """End the stream: the reader receives nothing more."""
         if self._open:
             self._open = False
             self._news.set()
@@ -291,7 +291,7 @@ _Words = tuple[RmId, Notice, str, str]
 
 @dataclass(slots=True)
 class _Window:
-    """What one resource manager was told since `since_ns`, and what it was not told, by kind of thing."""
+    """What one resource manager received since `since_ns`, and what it did not receive, by kind."""
 
     since_ns: int
     told: dict[Notice, int] = field(default_factory=dict)
@@ -299,29 +299,29 @@ class _Window:
 
 
 @dataclass(slots=True)
-class _Said:
-    """When something was said last, and how often it would have been since."""
+class _LastMessage:
+    """When a message was sent last, and how often it would have been since."""
 
     at_ns: int
     again: int = 0
 
 
 class PushFilter:
-    """The memory of what was told. Counts are since the start."""
+    """The memory of what was reported. Counts are since the start."""
 
     def __init__(self, capacity: int = REQUEST_CAPACITY) -> None:
         self.capacity = capacity
         self.told = 0
         self.held_back = 0
         self._windows: dict[RmId, _Window] = {}
-        self._said: dict[_Words, _Said] = {}
+        self._said: dict[_Words, _LastMessage] = {}
 
     def chosen(self, notes: Iterable[EventRecorded], now_ns: int) -> list[EventRecorded]:
-        """Those of one resource manager's notes that it is told, with what was held back said in them."""
+        """The notes of one resource manager that it receives, with the count of withheld ones in them."""
         return [told for noted in notes if is_pushed(noted) and (told := self._admit(noted, now_ns)) is not None]
 
     def forget(self, rm: RmId) -> None:
-        """The resource manager is gone, or starts again."""
+        """The resource manager left, or starts again."""
         self._windows.pop(rm, None)
         self._said = {key: said for key, said in self._said.items() if key[0] != rm}
 
@@ -356,13 +356,13 @@ class PushFilter:
     def _remember(self, key: _Words, now_ns: int) -> None:
         """Newest last, so that what is old, or too much, is found at the front."""
         self._said.pop(key, None)
-        self._said[key] = _Said(now_ns)
+        self._said[key] = _LastMessage(now_ns)
         while len(self._said) > _REMEMBERED:
             del self._said[next(iter(self._said))]
 
 
 def is_pushed(noted: EventRecorded) -> bool:
-    """Whether a resource manager is told at all: words for people, and nodes that come or go."""
+    """Whether a resource manager receives it at all: messages for people, and nodes that come or go."""
     if noted.is_for_people:
         return True
     if noted.about is not Notice.NODE:
@@ -375,7 +375,7 @@ def _with_count(noted: EventRecorded, again: int, held_back: int) -> EventRecord
     """The note, with what was not said before it."""
     said = [noted.message] if noted.message else []
     if again:
-        said.append(f"(said {again} more times since it was last told)")
+        said.append(f"(repeated {again} times since the last report)")
     if held_back:
         said.append(f"({held_back} other events of this kind were held back before it)")
     return replace(noted, message=" ".join(said)) if again or held_back else noted

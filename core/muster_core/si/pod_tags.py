@@ -329,7 +329,7 @@ def _member(found: Object, namespace: str) -> Member:
     labels = ((keys.TAG_POD_LABEL_PREFIX + key, value) for key, value in pairs(found.get("labels"), "labels"))
     resources = values.resources(cast("Mapping[str, int]", amounts), QUANTITY)
     if any(amount * count > QUANTITY_LIMIT for _, amount in resources.items()):
-        raise InvalidField("minMember", f"of {name!r} is absurd")
+        raise InvalidField("minMember", f"of {name!r} is out of range")
     return Member(
         group=TaskGroup(name),
         count=count,
@@ -391,7 +391,7 @@ def placement(tags: Mapping[str, str]) -> PlacementConstraint | None:
     affinity = found.allocations
     if affinity is not None and affinity.required and not affinity.at_most and matches(affinity.targets, tags):
         raise InvalidField(
-            keys.TAG_PLACEMENT, "has a maxCardinality of 0 and counts the ask itself: it could go nowhere"
+            keys.TAG_PLACEMENT, "has a maxCardinality of 0 and counts the ask itself: it fits on no node"
         )
     return found
 

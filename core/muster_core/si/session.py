@@ -103,7 +103,7 @@ class MessageKind(Enum):
 class RecoveryBarrier:
     """Waits until as many messages of each kind were taken in as the resource manager counted.
 
-    `recovers`: it ends a recovery; else somebody only wants to know when.
+    `recovers`: it ends a recovery; else a caller only waits for the end.
     """
 
     counts: Mapping[MessageKind, int]
@@ -155,7 +155,7 @@ class Session:
             raise SessionLost(self.ended)
 
     def end(self, reason: str) -> None:
-        """Over: whoever waits for something of this session receives SessionLost."""
+        """Over: every caller that waits for something of this session receives SessionLost."""
         if self.ended:
             return
         self.ended = reason

@@ -129,7 +129,7 @@ def one_of(found: Object, field: str, allowed: frozenset[str]) -> str:
 
 
 def only(found: Object, fields: frozenset[str]) -> None:
-    """Refuses fields that nobody reads: who sent them expects something."""
+    """Refuse fields that are not read: the sender expects an effect."""
     unknown = found.keys() - fields
     if unknown:
         raise InvalidField(min(unknown)[:NAME_LIMIT], "is not known")
@@ -223,7 +223,7 @@ def span_ns(milliseconds: int, field: str) -> int:
     if milliseconds <= 0:
         return 0
     if milliseconds > QUANTITY_LIMIT // 1_000_000:
-        raise InvalidField(field, f"is absurd: {milliseconds} ms")
+        raise InvalidField(field, f"is out of range: {milliseconds} ms")
     return milliseconds * 1_000_000
 
 
@@ -242,7 +242,7 @@ def resources(amounts: Mapping[str, int], most: int = QUANTITY_LIMIT, *, counts:
         if amount < 0:
             raise InvalidField(name[:NAME_LIMIT], f"is negative: {amount}")
         if amount > most:
-            raise InvalidField(name[:NAME_LIMIT], f"is absurd: {amount}, at most {most} is taken")
+            raise InvalidField(name[:NAME_LIMIT], f"is out of range: {amount}, at most {most} is accepted")
         if not name or len(name) > NAME_LIMIT:
             raise InvalidField("a resource's name", "is empty or too long")
     return Resources(amounts)

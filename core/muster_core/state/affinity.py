@@ -131,7 +131,7 @@ class SelectorLabels:
         return len(self._idle) > limits.IDLE_SELECTOR_LABELS
 
     def sweep(self) -> None:
-        """Give up what nobody reads. Pods in `idle_places` are counted again around this."""
+        """Remove what is not read any more. Pods in `idle_places` are counted again around this."""
         concerned = self.idle_places()
         for scope, key in self._idle:
             del self._readers[scope][key]
@@ -157,7 +157,7 @@ class SelectorLabels:
         return {namespace: None for scope, key in reads for namespace in self._to_look_at(scope, key)}
 
     def idle_places(self) -> dict[str, None]:
-        """The same for when nobody's labels are given up; namespaces that keep all labels may do so no more."""
+        """The same for removed labels that no term reads; namespaces that keep all labels may do that no more."""
         return {namespace: None for scope, key in self._idle for namespace in self._among(scope, key)}
 
     # -- pods -----------------------------------------------------------------

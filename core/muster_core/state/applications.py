@@ -330,7 +330,7 @@ class Application:  # long: every write to an application goes through here
             del self.ids[spec.key]
 
     def mark_releasing(self, allocation: Allocation, termination: Termination, now_ns: int) -> None:
-        """The allocation is being released: it is no longer reserved, nor told again."""
+        """The allocation is being released: it is no longer reserved, nor reported again."""
         if allocation.spec.placeholder:
             self._no_longer_live(allocation)
         allocation.releasing = termination
@@ -402,7 +402,7 @@ def resize_sums(app: Application, allocation: Allocation, old: Resources) -> Non
 
 
 def lacking(app: Application) -> Resources:
-    """What the gang still lacks of its placeholderAsk, never below nothing (semantics 9)."""
+    """What the gang still misses of its placeholderAsk, never below nothing (semantics 9)."""
     if app.spec.uses_virtual_placeholders:
         # Its asks are the core's own: what members with a node stand for was taken off them.
         return _asked_for(app)

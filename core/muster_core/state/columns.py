@@ -347,7 +347,7 @@ class Marks(Generic[Mark]):
         return bool(self._flags)
 
     def rows(self, mark: Mark, size: int) -> BoolColumn:
-        """Rows with this one; none where nobody has it."""
+        """Rows with this one; none where no row has it."""
         found = np.zeros(size, dtype=np.bool_)
         if mark in self._flags:
             flags = self._flags[mark].view(size)

@@ -60,7 +60,7 @@ class Attachments:
 
     def use(self, row: int, volumes: Volumes, count: int) -> None:
         """So many more pods with these volumes are on the row; less than 0 = went. What was assumed of a claim that
-        nobody uses any more is forgotten.
+        is not in use any more is forgotten.
         """
         for claim in dict.fromkeys(volumes.claims):
             _change_count(self.claims, claim, row, count)
@@ -245,7 +245,7 @@ class NodePods:
         return {facts: dict(rows) for facts, rows in self._facts.items()}
 
     def namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
-        """A namespace has these labels; None = it is gone."""
+        """A namespace has these labels; None = it was deleted."""
         self._resolved.clear()
         if labels is None:
             self._labels.pop(name, None)
@@ -258,7 +258,7 @@ class NodePods:
 
     def targets(self, term: PodTerm) -> tuple[Target, ...] | None:
         """The tags of the pods that a pod's own term means where it is to be placed, as the namespaces are now;
-        None = it means none. A namespace selector that somebody without any labels would meet (`NotIn`, say) means
+        None = it means none. A namespace selector that a namespace without labels would meet (`NotIn`, say) means
         every namespace there: no document says so, kube-scheduler 1.36 does it.
         """
         if term not in self._resolved:

@@ -297,7 +297,7 @@ class NodeTable:  # long: every write to a node goes through here
     """All nodes of a partition, one row each.
 
     `epoch` grows whenever something may fit that did not fit before, and `gains` tells where;
-    whoever only adds to `epoch` means anywhere.
+    a caller that only adds to `epoch` means all nodes.
     `facts_epoch` whenever rows, labels, taints or schedulable flags change.
     """
 
@@ -476,8 +476,8 @@ class NodeTable:  # long: every write to a node goes through here
         return self._records[node]
 
     def take(self, node: NodeId, resources: Resources, count: int = 1, *, foreign: bool = False) -> None:
-        """Charge a node with `count` of these amounts, fitting or not: whoever decides has checked.
-        `foreign`: they belong to nobody whom the core schedules. Raises UnknownSubject.
+        """Charge a node with `count` of these amounts, fitting or not: the caller has checked.
+        `foreign`: they belong to pods that the core does not schedule. Raises UnknownSubject.
         """
         row = self.rows.row(node)
         self._available.change(row, resources, -count)

@@ -208,7 +208,7 @@ GangKey = tuple[int, int, ApplicationId]
 
 @dataclass(slots=True, eq=False)
 class OpenTakeOver:
-    """Resources that are reserved for a gang until the placeholders of the losers are gone.
+    """Resources that are reserved for a gang until the placeholders of the losers have ended.
 
     `number`: of the preemption that waits for them. `places`: as in the decision, (request, node) each.
     """
@@ -307,7 +307,7 @@ class PendingCallbacks:
         return self.sequence
 
     def close(self, number: int) -> PendingCallback | None:
-        """The question is answered, or nobody waits for it any more; None = it is not open."""
+        """The question is answered, or its request waits for it no more; None = it is not open."""
         inquiry = self.open.pop(number, None)
         if inquiry is None:
             return None

@@ -128,7 +128,7 @@ _NUMBER_BITS: Final = 40
 
 @dataclass(slots=True, eq=False)
 class ResourceManager:
-    """One resource manager. `fence_up`: it registers again and has not told all yet."""
+    """One resource manager. `fence_up`: it registers again and has not sent its whole state yet."""
 
     id: RmId
     configuration: Configuration

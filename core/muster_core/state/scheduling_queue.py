@@ -176,7 +176,7 @@ class ApplicationHeap:
 
 
 class LeafQueue:
-    """Applications that one obstacle refused, or those that are active, in the order of scheduling: per leaf an ordered
+    """Applications that one reason refused, or those that are active, in the order of scheduling: per leaf an ordered
     set of applications, per parent an ordered set of queues.
     """
 
@@ -317,7 +317,7 @@ class LeafQueue:
 
 @dataclass(slots=True, eq=False)
 class UnschedulableApplications:
-    """The lines of a partition; one in which no application stands is forgotten."""
+    """The queues of a partition; one without an application is forgotten."""
 
     cluster: SchedulingContext
     lines: dict[BlockingReason, LeafQueue] = field(default_factory=dict)
@@ -438,7 +438,7 @@ class SchedulingQueue:  # long: every way in which the order changes
         self.is_due = bool(self._due)
 
     def dequeue(self, app: Application) -> None:
-        """Try the application no more: it was tried just now, or waits no longer. Where it stands is not changed."""
+        """Do not try the application again: it was tried just now, or waits no longer. Its position is not changed."""
         self.requeued.pop(app.id, None)
         self.active.remove(app)
 
@@ -504,7 +504,7 @@ class SchedulingQueue:  # long: every way in which the order changes
             line.renew_all()
 
     def removed(self, queue: Queue) -> None:
-        """The queue is gone; no application is in it."""
+        """The queue was removed; no application is in it."""
         self._moved.pop(queue.path, None)
 
     # -- which is next --

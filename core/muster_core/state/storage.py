@@ -159,7 +159,7 @@ class Assumed:
 
 
 class Storage:  # long: every fact and every assumption goes through here
-    """Everything of the kind that was told of a partition."""
+    """Everything of the kind that was reported of a partition."""
 
     __slots__ = (
         "_by_class",
@@ -316,8 +316,8 @@ class Storage:  # long: every fact and every assumption goes through here
         return [name]
 
     def _settle(self, name: str) -> None:
-        """Nothing has to be assumed of a claim that is gone, is bound to another volume, or is bound with its volume
-        saying so: the two are told apart from each other, and until both are the volume must not look free.
+        """Nothing has to be assumed of a claim that was deleted, is bound to another volume, or is bound with a volume
+        that names it: the two are reported separately, and until both are the volume must not look free.
         """
         assumed, claim = self.assumed.get(name), self.claims.get(name)
         if assumed is None or (claim is not None and not claim.is_bound):

@@ -77,7 +77,7 @@ class _Reader:
         try:
             return _compiled(expression)
         except _Unfit as error:
-            self.doubts[key] = f"= {error}; till then it finds no namespace"
+            self.doubts[key] = f"= {error}; until it is fixed it matches no namespace"
             return _compiled(_NOTHING)
 
     def patterns(self, key: str) -> Patterns:
@@ -89,7 +89,7 @@ class _Reader:
             return parser(written)
         except _Unfit as error:
             default = f'"{DEFAULTS[key]}"' if DEFAULTS[key] else "none"
-            self.doubts[key] = f"= {error}; till then its default counts, {default}"
+            self.doubts[key] = f"= {error}; until it is fixed its default is used, {default}"
             return parser(DEFAULTS[key])
 
 
@@ -259,7 +259,7 @@ CLOCKS: Final = (
         "how long an application without pods stays Completing before it is Completed",
     ),
     _at_once(keys.EXTRA_CONFIRM_TIMEOUT, "2m", "how long a release may stay unconfirmed before its swap is given up"),
-    _at_once(keys.EXTRA_MANAGER_TIMEOUT, "5m", "how long the core keeps what it knows of an operator that is gone"),
+    _at_once(keys.EXTRA_MANAGER_TIMEOUT, "5m", "how long the core keeps the state of an operator that left"),
     _at_once(
         keys.EXTRA_RESERVATION_DELAY,
         "2s",

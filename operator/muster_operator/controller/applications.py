@@ -664,4 +664,4 @@ def _change_originator(ledger: Ledger, out: Outcome, app: Application, old: PodU
     if app.state is AppState.RESERVING:
         for task in list(app.placeholders.values()):
             if task.state is not TaskState.KILLING:
-                tasks.kill(ledger, out, task, now, "the originator is gone")
+                tasks.kill(ledger, out, task, now, "the originator was deleted")

@@ -89,8 +89,8 @@ def accepted(ledger: Ledger, out: Outcome, name: NodeName) -> None:
     Pods that were bound to it in the meantime are reported now, because they use another stream and could have
     overtaken the node.
 
-    Differs: YuniKorn says NodeAccepted of every node at every start, and NodeDeleted of a node that nobody can look at
-    any more; Kubernetes has its own event for that.
+    Differs: YuniKorn writes NodeAccepted for every node at every start, and NodeDeleted for a node that is deleted;
+    Kubernetes has its own event for that.
     """
     node = ledger.nodes.get(name)
     if not _is_last_answer(ledger, name) or node is None:
@@ -129,11 +129,11 @@ def node_gone(ledger: Ledger, out: Outcome, name: NodeName, now: float) -> None:
         task.held = False
         state.recount(task)
         if task.volume_wait is not None:
-            volume_binding.fail_binding(ledger, out, task, now, f"node {name} is gone")
+            volume_binding.fail_binding(ledger, out, task, now, f"node {name} was deleted")
             continue
         tasks.await_node(ledger, uid, name)
         if task.pod.membership.placeholder:
-            tasks.kill(ledger, out, task, now, f"node {name} is gone")
+            tasks.kill(ledger, out, task, now, f"node {name} was deleted")
     for there, occupants_there in (
         (ledger.foreign_by_node, ledger.foreign),
         (ledger.untracked_by_node, ledger.untracked_pods),

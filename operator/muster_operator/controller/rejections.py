@@ -1,6 +1,6 @@
 """Pods that the kubelet rejects or that cannot be bound, and writes that are retried later.
 
-Differs: YuniKorn gives the place of a refused member to whoever is next.
+Differs: YuniKorn gives the slot of a refused member to the next request.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ def _state(ledger: Ledger, task: Task, step: Step) -> str | None:
     """Returns _BOUND, _NOT_YET, or the reason why the claim cannot be bound on the node."""
     claim = ledger.storage.claims.get(step.claim.key)
     if claim is None or claim.ref.uid != step.claim.uid:
-        return f'persistentvolumeclaim "{step.claim.name}" is gone'
+        return f'persistentvolumeclaim "{step.claim.name}" no longer exists'
     if claim.is_going:
         return f'persistentvolumeclaim "{step.claim.name}" is being deleted'
     if claim.is_bound:
@@ -199,7 +199,7 @@ def _state_of_bound(ledger: Ledger, task: Task, claim: Claim) -> str | None:
 def _state_of_chosen(ledger: Ledger, step: Step) -> str:
     volume = ledger.storage.volumes.get(step.volume)
     if volume is None or volume.is_going:
-        return f'persistentvolume "{step.volume}" is gone'
+        return f'persistentvolume "{step.volume}" no longer exists'
     if volume.claim is None:
         return f'ClaimRef got reset for pv "{volume.name}"' if step.state is StepState.SEEN else _NOT_YET
     if volume.claim.key != step.claim.key or volume.claim.uid not in {"", step.claim.uid}:

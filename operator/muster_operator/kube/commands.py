@@ -471,7 +471,7 @@ class Kube:
             return CommandUnanswered(command)
         raw = pod.json()
         if not pod.ok or (raw.get("metadata") or {}).get("uid") != command.pod.uid:
-            return CommandFailed(command, 404, "NotFound", "the pod is gone")
+            return CommandFailed(command, 404, "NotFound", "the pod no longer exists")
         self._teller.read_pod(raw)
         node = (raw.get("spec") or {}).get("nodeName")
         if node == command.node:

@@ -290,7 +290,7 @@ class Connections:
                 return response
             response.release()
             await asyncio.sleep(min(pause_s, RETRY_AFTER_LIMIT_S) * (1 + JITTER * random.random()))  # noqa: S311
-        raise aiohttp.ClientConnectionError(f"{request.method} {request.url.path}: told to wait again and again")
+        raise aiohttp.ClientConnectionError(f"{request.method} {request.url.path}: throttled too often")
 
     async def _identified(self, request: aiohttp.ClientRequest, send: ClientHandlerType) -> aiohttp.ClientResponse:
         """Adds the present token. After a 401 reads the credentials again and retries once.

@@ -226,12 +226,12 @@ class _Level:
 
     def __init__(self) -> None:
         self.entries: OrderedDict[Key, tuple[PostEvent, float, float]] = OrderedDict()
-        self._turns: OrderedDict[str, OrderedDict[Key, None]] = OrderedDict()
+        self._round_robin: OrderedDict[str, OrderedDict[Key, None]] = OrderedDict()
         self._shares = Shares()
 
     def add(self, key: Key, event: PostEvent, at: float) -> None:
         self.entries[key] = (event, at, at)
-        self._turns.setdefault(event.namespace, OrderedDict())[key] = None
+        self._round_robin.setdefault(event.namespace, OrderedDict())[key] = None
         self._shares.add(event.namespace)
 
     def drop(self) -> None:
@@ -240,17 +240,17 @@ class _Level:
 
     def take(self) -> tuple[PostEvent, float]:
         """Removes and returns the oldest event of the next namespace, and its time."""
-        namespace = next(iter(self._turns))
+        namespace = next(iter(self._round_robin))
         event, at, _ = self._remove_oldest(namespace)
-        if namespace in self._turns:
-            self._turns.move_to_end(namespace)
+        if namespace in self._round_robin:
+            self._round_robin.move_to_end(namespace)
         return event, at
 
     def _remove_oldest(self, namespace: str) -> tuple[PostEvent, float, float]:
-        keys = self._turns[namespace]
+        keys = self._round_robin[namespace]
         key = keys.popitem(last=False)[0]
         if not keys:
-            del self._turns[namespace]
+            del self._round_robin[namespace]
         self._shares.remove(namespace)
         return self.entries.pop(key)
 

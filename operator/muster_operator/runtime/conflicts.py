@@ -245,7 +245,7 @@ class NameLease:
     ) -> None:
         self.name, self._installation, self._patience_s, self._clock = name, installation, patience_s, clock
         self._store = Store(session, (NAMESPACE, PREFIX + name), frozenset({name}), REQUEST_S, LABELS)
-        self._sight: LeaseObservation | None = None
+        self._observation: LeaseObservation | None = None
         self._mine: Lease | None = None  # as we wrote it last
         self._held_until = float("-inf")
 
@@ -262,9 +262,9 @@ class NameLease:
             ApiRefused: the server does not show it.
             Unreachable: no answer came.
         """
-        before, found, now = self._sight, await self._store.get(), self._clock()
-        self._sight = (before or LeaseObservation()).seeing(found, now)
-        lease = self._sight.lease
+        before, found, now = self._observation, await self._store.get(), self._clock()
+        self._observation = (before or LeaseObservation()).seeing(found, now)
+        lease = self._observation.lease
         if lease.holder in {NO_HOLDER, self._installation}:
             return 0.0
         self._held_until = float("-inf")
@@ -273,7 +273,9 @@ class NameLease:
                 f"another Muster (lease {lease.holder}) serves the scheduler name {self.name} (lease "
                 f"{NAMESPACE}/{PREFIX}{self.name}): stop it, or set different {SCHEDULER_NAMES}"
             )
-        return min(self._sight.free_in_s(self._installation, now), self._sight.since_s + self._patience_s - now)
+        return min(
+            self._observation.free_in_s(self._installation, now), self._observation.since_s + self._patience_s - now
+        )
 
     async def take(self) -> None:
         """Take it if it is free, or renew it. Where another was faster the next look finds it.
@@ -285,7 +287,7 @@ class NameLease:
         """
         if await self.look() > 0:
             return
-        lease = self._sight.lease if self._sight else Lease()
+        lease = self._observation.lease if self._observation else Lease()
         sent_s, now = self._clock(), _now()
         is_ours = lease.holder == self._installation
         wanted = (
@@ -293,11 +295,11 @@ class NameLease:
         )
         written = await self._store.put(wanted)
         if written is not None:
-            self._mine, self._sight = written, LeaseObservation(written, self._clock())
+            self._mine, self._observation = written, LeaseObservation(written, self._clock())
             self._held_until = sent_s + DURATION_S * DECIDES
 
     async def give_back(self) -> None:
-        """Let another installation serve the name at once, unless somebody else has written it since.
+        """Let another installation serve the name at once, unless another process has written it since.
 
         The next leader of this installation holds it under the same name, and keeps it.
 
@@ -424,7 +426,7 @@ def _now() -> str:
 
 
 async def allowed_names(session: KubeSession, names: frozenset[str], *, are_chosen: bool) -> frozenset[str]:
-    """Those of the names that we may serve. `are_chosen`: somebody wrote them down.
+    """Those of the names that we may serve. `are_chosen`: an operator of the cluster set them.
 
     Raises:
         StartupRefused: a YuniKorn runs, and its name is wanted.

@@ -193,7 +193,7 @@ Input = EventReceived | Unreadable | Listed | OfSession | CoreMessage | CommandE
 
 
 class InboxObserver(Protocol):
-    """Who sees some of the watched objects beside the agent; none of these may block."""
+    """Which parts other than the agent see some of the watched objects; none of these may block."""
 
     def watched(self, plural: str, kind: str | None, raw: Raw) -> None:
         """Take an object as a watch stream shows it."""
@@ -222,7 +222,7 @@ class Inbox:  # long: what four protocols tell ends here, and each word of them 
         return len(self._inputs) + len(self._objects)
 
     def show_also(self, onlooker: InboxObserver, *plurals: str) -> None:
-        """From now on somebody else sees these objects too, at once and without a watch of their own."""
+        """From now on another receiver sees these objects too, at once and without a watch of its own."""
         self._also |= dict.fromkeys(plurals, onlooker)
 
     async def watched(self, plural: str, kind: str | None, raw: Raw | PartialPod) -> None:
@@ -240,7 +240,7 @@ class Inbox:  # long: what four protocols tell ends here, and each word of them 
         self._decoder.begin_list(plural, is_reset=is_reset)
 
     async def listed(self, plural: str, version: str = "") -> None:
-        """The list is complete, and of that version; what was deleted unseen is gone now."""
+        """The list is complete, and of that version; objects that were deleted unseen are removed now."""
         for missed, (key, fact) in enumerate(self._decoder.end_list(plural, version), start=1):
             if missed <= LOGGED_DELETIONS:
                 log.warning("list revealed a deletion that no watch event reported", resource=plural, key=key)
@@ -288,7 +288,7 @@ class Inbox:  # long: what four protocols tell ends here, and each word of them 
         self.freshness.note(plural)
 
     def bookmark(self, plural: str) -> None:
-        """Count a bookmark, which nobody takes."""
+        """Count a bookmark, which no handler takes."""
         self._metrics.count_watched(plural, "BOOKMARK")
 
     def session_up(self, session: Session) -> None:

@@ -179,7 +179,7 @@ class Loop:
         self._current.clock_ahead_s = ahead_s
 
     def drain(self) -> None:
-        """Obey and tell the core nothing more; results of commands are still taken."""
+        """Ignore responses and send the core nothing more; results of commands are still taken."""
         self._current.drain()
 
     async def run(self) -> None:
@@ -249,7 +249,7 @@ class Loop:
                 out.add(timers.on_timers(self._ledger, now))
 
     def _unreadable(self, item: Unreadable, out: Outcome, now: float) -> None:
-        """Go on without an object that cannot be read; what takes room on a node is counted."""
+        """Continue without an object that cannot be read; what takes room on a node is counted."""
         name = named_input(item).get("object", "")
         if item.plural == "pods":
             raw = whole(item.raw) if isinstance(item.raw, PartialPod) else item.raw
@@ -260,7 +260,7 @@ class Loop:
     def _go_on(self, out: Outcome, now: float) -> None:
         """The next step of a recovery, if its time has come; each step is sent before the next one (semantics 19).
 
-        Who has said something comes back for the next one, so that others get their turn in between.
+        A source with a message is called again for the next one, so that others are served in between.
         """
         if (step := self._current.next_step(now)) is not None:
             out.add(step)

@@ -189,7 +189,7 @@ class Metrics:
         self._commands.counts[kind, str(status)] += 1
 
     def watch(self, prefix: str, depths: Depths) -> None:
-        """Read queue depths from here each time somebody looks."""
+        """Read queue depths from here at each scrape."""
         self._sources.append((prefix, depths))
 
     def exposition(self) -> bytes:

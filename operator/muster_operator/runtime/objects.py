@@ -190,9 +190,9 @@ def fact_of(plural: str, kind: str | None, raw: Raw, settings: Settings) -> Clus
 
 
 def gone(plural: str, key: str) -> ClusterEvent | None:
-    """That an object is gone: a pod's UID, another's name, with its namespace in front where it lies in one.
+    """The deletion of an object: a pod's UID, another's name, with its namespace in front where it lies in one.
 
-    A priority class that is gone is still the one its pods were made with: no fact.
+    A deleted priority class is still the one its pods were created with: no fact.
     """
     match plural:
         case _ if not key:
@@ -208,7 +208,7 @@ def gone(plural: str, key: str) -> ClusterEvent | None:
 
 
 def gone_of_storage(plural: str, key: str) -> ClusterEvent | None:
-    """That an object of storage is gone: its name, with its namespace in front where it lies in one."""
+    """The deletion of an object of storage: its name, with its namespace in front where it lies in one."""
     match plural:
         case "persistentvolumes":
             return VolumeGone(key)

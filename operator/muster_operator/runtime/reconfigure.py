@@ -79,7 +79,7 @@ def _event(namespace: str, where: ConfigSource, reason: str, note: str) -> PostE
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Who hears of a change: people, by events, and the agent."""
+    """The receivers of a change: users, by events, and the agent."""
 
     people: Callable[[Command], None]
     agent: Callable[[ClusterEvent], None]
@@ -130,7 +130,7 @@ class Reconfigurer:
             self._doubt(config_maps, entries, of_core)
 
     async def _replace(self, new: Configuration) -> Sequence[str]:
-        """Put it in force, unless it is so already; returns what the core says of it beside yes.
+        """Put it in force, unless that was done already; returns the warnings of the core.
 
         Raises:
             Refused: the core does not take it.
@@ -154,7 +154,7 @@ class Reconfigurer:
         return warnings
 
     async def _judged(self, new: Configuration) -> Sequence[str]:
-        """What the core warns of; nothing where it does not answer, for then it judges when it is back."""
+        """What the core warns of; nothing where it does not answer, because then it validates at the next session."""
         request = muster_pb2.ValidateConfigurationRequest(config=new.queues, extraConfig=new.extra)
         try:
             judgement = await self._administration.validate_configuration(request)
@@ -173,7 +173,7 @@ class Reconfigurer:
     def _doubt(
         self, config_maps: tuple[Raw, ...], entries: Mapping[str, str], of_core: Iterable[catalog.Finding]
     ) -> None:
-        """Tell each ConfigMap what is doubtful in it, unless that was told last."""
+        """Report to each ConfigMap its warnings, unless they are those of the last report."""
         findings = [*of_core, *catalog.setting_warnings(entries), *catalog.awaiting_restart(self._at_start, entries)]
         told = _by_source(config_maps, findings)
         for where, said in told.items():

@@ -158,7 +158,7 @@ class Comparing:
                 part = Part.NODES if part is Part.APPLICATIONS else Part.APPLICATIONS
 
     async def _ask(self, session: Session, part: Part, beyond: str) -> Inventory | None:
-        """A part, when we have received all that it rests on; None = there is nobody to ask any more."""
+        """A part, when we have received all that it rests on; None = the session has ended."""
         try:
             async with asyncio.timeout(self._answer_s):
                 inventory, said = await session.take_inventory(part, beyond, LIMIT)
@@ -222,7 +222,7 @@ class Binds(Protocol):
 
 
 class Current:
-    """The session that is obeyed; none while there is none, or at the end. `recovered`: a core knew all, once."""
+    """The session with effect; none while there is none, or at the end. `recovered`: a core knew all, once."""
 
     def __init__(
         self, ledger: Ledger, put: Callable[[Input], None], comparing: Comparing, binds: Binds | None = None
@@ -247,7 +247,7 @@ class Current:
         self._listed.add(plural)
 
     def drain(self) -> None:
-        """From now on no session is obeyed."""
+        """From now on no session has effect."""
         self.session, self.stage, self._steps = None, Stage.DRAINING, None
         self.comparing.end()
 
@@ -265,7 +265,7 @@ class Current:
         return ledger.phase is Phase.RECOVERING or bool(ledger.phase is Phase.LIVE and ledger.unverified)
 
     def end_session(self, reason: str, now: float) -> None:
-        """Obey the session no more from now on, and ask for another one."""
+        """Ignore the session from now on, and ask for another one."""
         if self.session is not None:
             self.session.session_lost(reason)
             self.changed(SessionLost(self.session, reason), now)

@@ -78,7 +78,7 @@ _Kind = tuple[int, object, str, bool, bool, int, bool, bool]
 
 
 class Forms:
-    """`whole` makes the message of an ask. What it is made of is kept beside a form: no other object can get its id."""
+    """`whole` makes the message of an ask. Its source object is kept with a form: no other object can get its id."""
 
     def __init__(self, whole: Callable[[AskSpec], si_pb2.AllocationAsk]) -> None:
         self._whole = whole

@@ -223,7 +223,7 @@ class _Outbox(Generic[M]):
         self._task.cancel()
 
     def _tell(self) -> None:
-        """Let continue who waited for no more than is gone."""
+        """Continue the callers that wait for no more than what has ended."""
         is_over = self._task.done()
         while self._awaited and (is_over or self._awaited[0][0] <= self._gone):
             done = self._awaited.popleft()[1]
@@ -311,7 +311,7 @@ class CoreLink:
         """Tell the core a new configuration, and use it for later registrations; of those that stand by, only that.
 
         Raises:
-            Refused: the core keeps the old one, and so do we.
+            Refused: the core keeps the old one, and so does the operator.
             SessionLost: there is no session; the next registration carries the new one.
         """
         if self._session is None:
@@ -328,7 +328,7 @@ class CoreLink:
         self.configuration = configuration
 
     async def leave(self) -> None:
-        """Unregister: the core stops counting on us. Silent if there is nobody to say it to."""
+        """Unregister: the core stops counting on us. Nothing is sent without a session."""
         try:
             await self.api.unregister(self.encoder.farewell())
         except SchedulerInterfaceError as error:

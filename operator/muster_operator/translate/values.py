@@ -113,7 +113,7 @@ def _parsed(written: str) -> int | str:
     part = match["part"] or ""
     exponent = int(match["exponent"] or 0) + _DECIMAL.get(match["suffix"] or "", 0)
     if abs(exponent) > _MAX_EXPONENT:
-        return "is absurdly large or small"
+        return "is out of range"
     digits = int((match["whole"] or "") + part) * _BINARY.get(match["suffix"] or "", 1)
     power = exponent - len(part) + 9
     size = 10 ** abs(power)
@@ -136,7 +136,7 @@ def nanos(field: str, value: Any) -> int:
     if isinstance(value, int) and abs(value) > MAX_AMOUNT:
         raise BadInputError(field, "does not fit 64 bits", _FIX)
     written = str(value)
-    parsed = _parsed(written) if len(written) <= _MAX_LENGTH else "is absurdly long"
+    parsed = _parsed(written) if len(written) <= _MAX_LENGTH else "is too long"
     if isinstance(parsed, str):
         raise BadInputError(field, f'"{written[:40]}" {parsed}', _FIX)
     return parsed

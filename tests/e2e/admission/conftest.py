@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 
 from devcluster.cluster import Cluster
-from tests.e2e.admission.asked import unregister
+from tests.e2e.admission.scenario import unregister
 
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="session")

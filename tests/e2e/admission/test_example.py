@@ -14,10 +14,10 @@ from devcluster.cluster import Cluster, documents
 from devcluster.errors import ApiError
 from devcluster.muster import NAMESPACE
 from devcluster.nodes import FakeNode
-from tests.e2e.admission.asked import USER_INFO, registered, webhook
+from tests.e2e.admission.scenario import USER_INFO, registered, webhook
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import a_pod, is_bound
-from tests.e2e.scene import Scene
+from tests.e2e.scenario import Scene
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "04-admission"
 SERVED, APART = "example-served", "example-apart"

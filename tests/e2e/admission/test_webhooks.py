@@ -20,10 +20,10 @@ from devcluster.muster import NAMESPACE
 from devcluster.nodes import FakeNode
 from devcluster.resources import BY_KIND
 from muster_operator.model.names import INTERNAL_PREFIX
-from tests.e2e.admission.asked import MUTATING, NAME, USER_INFO, VALIDATING, registered, webhook
+from tests.e2e.admission.scenario import MUTATING, NAME, USER_INFO, VALIDATING, registered, webhook
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import PREFIX, a_pod
-from tests.e2e.scene import Scene
+from tests.e2e.scenario import Scene
 
 FORGED = json.dumps({"user": "root", "groups": ["system:masters"]})
 MANIFEST = Path(__file__).parents[3] / "deploy" / "webhooks.yaml"

@@ -7,11 +7,11 @@ from collections import Counter
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
+from tests.e2e.conditions import condition, scheduled, waits_with
 from tests.e2e.configuration import a_queue, queue_file
 from tests.e2e.conftest import OpenScene, with_pods
 from tests.e2e.manifests import Group, a_gang, a_pod, owned
-from tests.e2e.scene import Scene
-from tests.e2e.telling import condition, scheduled, waits_with
+from tests.e2e.scenario import Scene
 
 LIMIT = {"limit": "", "users": ["ann"], "maxresources": {"vcore": "1"}}
 QUEUES = queue_file(

@@ -10,7 +10,7 @@ from devcluster.nodes import FakeNode
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import Group, a_gang, a_pod
 from tests.e2e.rest import ask
-from tests.e2e.scene import Scene
+from tests.e2e.scenario import Scene
 
 SOON = {"service.completingTimeout": "1s"}
 #: Half of it is occupied in every test.

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
+from tests.e2e.conditions import scheduled
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import PREFIX, Group, a_gang, a_pod, is_bound
-from tests.e2e.scene import Scene
-from tests.e2e.telling import scheduled
+from tests.e2e.scenario import Scene
 
 NODES = [FakeNode("node-0", cpu="3")]
 #: All that events say of a gang of which one placeholder has no room: its progress is one event, which was

@@ -12,7 +12,7 @@ import yaml
 
 from devcluster.binaries import ensure
 from devcluster.programs import KUBECTL
-from tests.e2e.scene import Scene
+from tests.e2e.scenario import Scene
 
 
 @dataclass(frozen=True, slots=True)

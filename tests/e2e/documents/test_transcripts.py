@@ -15,9 +15,9 @@ from devcluster.ledgers import leftovers
 from devcluster.muster import NAMESPACE
 from tests.e2e.configuration import QUICK_PREEMPTION
 from tests.e2e.conftest import QUICK, OpenScene, placement_of_run
-from tests.e2e.documents.reading import chosen, follow
 from tests.e2e.documents.shell import Shell, opened
-from tests.e2e.scene import Scene
+from tests.e2e.documents.transcripts import chosen, follow
+from tests.e2e.scenario import Scene
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples"

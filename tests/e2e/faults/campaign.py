@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 
 from devcluster.cluster import Cluster
 from devcluster.errors import DevclusterError
-from tests.e2e import aftermath
-from tests.e2e.faults import verdict
-from tests.e2e.faults.arena import Arena, arena
+from tests.e2e import final_checks
+from tests.e2e.faults import checks
+from tests.e2e.faults.counters import DIFFERENCES, Tally
+from tests.e2e.faults.environment import Arena, arena
 from tests.e2e.faults.items import Item
 from tests.e2e.faults.killer import Kill, Killer, Victim
 from tests.e2e.faults.load import Load
 from tests.e2e.faults.plan import Plan
 from tests.e2e.faults.schedule import Fault, Kind
-from tests.e2e.faults.tally import DIFFERENCES, Tally
 from tests.e2e.faults.user import User
 
 Say = Callable[[str], None]
@@ -71,7 +71,7 @@ class Campaign:
         self._arena.proxy.quiet()
         await self._user.apply([])
         self._say("quiet from now on; waiting for the end of the load")
-        result.violations += await verdict.judge(self._arena, self._items, self._plan.settle_s)
+        result.violations += await checks.judge(self._arena, self._items, self._plan.settle_s)
         await self._tally.look()
         result.pods = sum(item.pods for item in self._items)
         result.items.update(item.kind for item in self._items)
@@ -107,7 +107,7 @@ class Campaign:
     def _tell(self, number: int, kill: Kill) -> None:
         faults = self._arena.proxy.done.total()
         pods = sum(item.pods for item in self._items)
-        open_items = len(verdict.unsettled(self._items, self._arena.witness))
+        open_items = len(checks.unsettled(self._items, self._arena.witness))
         self._say(
             f"seed {self._plan.seed}: {number} of {self._plan.episodes}: killed {kill}; serves again after"
             f" {self._result.recovery_s[-1]:.1f} s; {pods} pods so far, {open_items} unsettled, {faults} faults"
@@ -125,7 +125,7 @@ async def fight(home: Cluster, plan: Plan, say: Say) -> Result:
         result = await Campaign(plan, opened, say).run()
         opened.scene.muster = await opened.leader() or opened.musters[0]
         try:
-            await aftermath.check(opened.scene)
+            await final_checks.check(opened.scene)
         except AssertionError as error:
             result.violations.append(f"afterwards: {error}")
         return result

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from devcluster.api import Json
-from tests.e2e.faults.witness import ITEM_LABEL
+from tests.e2e.faults.pod_versions import ITEM_LABEL
 
 RUN_FOR = "devcluster.muster/run-for"
 """Annotation by which KWOK ends a pod; without it the pod stays."""

@@ -6,7 +6,7 @@ import random
 
 from tests.e2e.faults.gangs import Gangs
 from tests.e2e.faults.items import Item
-from tests.e2e.faults.singles import Singles
+from tests.e2e.faults.single_pods import Singles
 
 
 class Load:

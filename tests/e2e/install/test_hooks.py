@@ -17,7 +17,7 @@ from muster_operator.webhook.certificates import SECRET
 from muster_operator.webhook.registration import NAME
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import PLACEHOLDER, Group, a_gang, a_pod, is_placeholder
-from tests.e2e.scene import Scene
+from tests.e2e.scenario import Scene
 from tools.manifests import render
 
 REGISTRATIONS = "/apis/admissionregistration.k8s.io/v1"

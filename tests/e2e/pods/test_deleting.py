@@ -6,7 +6,7 @@ from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import a_pod, is_bound
-from tests.e2e.scene import Scene
+from tests.e2e.scenario import Scene
 
 BINDING = r"/pods/{}/binding"
 

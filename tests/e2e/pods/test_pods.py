@@ -8,7 +8,7 @@ from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import IMAGE, a_pod, is_bound, with_annotations
-from tests.e2e.scene import Scene
+from tests.e2e.scenario import Scene
 
 MI = 2**20
 START_AFTER, RUN_FOR = "devcluster.muster/start-after", "devcluster.muster/run-for"

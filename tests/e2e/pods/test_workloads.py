@@ -11,7 +11,7 @@ from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import a_daemon_set, a_pod, is_bound
-from tests.e2e.scene import Scene
+from tests.e2e.scenario import Scene
 
 RUN_FOR, FAIL_AFTER = "devcluster.muster/run-for", "devcluster.muster/fail-after"
 

@@ -7,10 +7,10 @@ from collections import Counter
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
+from tests.e2e.conditions import waits_with
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import Group, a_gang, a_pod
-from tests.e2e.scene import DEADLINE_S, Scene
-from tests.e2e.telling import waits_with
+from tests.e2e.scenario import DEADLINE_S, Scene
 
 LONG_S = 600
 TIMEOUT_S = 30

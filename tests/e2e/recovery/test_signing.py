@@ -12,7 +12,7 @@ from muster_operator.model import names as words
 from muster_operator.model.signing import CURRENT, PREVIOUS, SECRET, SigningKeys, Validity, key_id
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import Group, a_gang, a_pod, is_bound
-from tests.e2e.scene import Scene
+from tests.e2e.scenario import Scene
 
 
 async def stored(scene: Scene) -> dict[str, str]:

@@ -11,7 +11,7 @@ from devcluster.api import Json
 from devcluster.errors import ApiError
 from devcluster.nodes import OURS
 from tests.e2e.manifests import a_pod
-from tests.e2e.scene import Scene
+from tests.e2e.scenario import Scene
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 #: Who makes the volumes of the class `made`.

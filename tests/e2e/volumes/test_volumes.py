@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
+from tests.e2e.conditions import told, waits_with
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import Group, a_gang
-from tests.e2e.scene import Scene
-from tests.e2e.telling import told, waits_with
+from tests.e2e.scenario import Scene
 from tests.e2e.volumes.storage import (
     SELECTED_NODE,
     Provisioner,

@@ -36,7 +36,7 @@ def submit_more(served: Served, name: str, *pods: str, vcore: int = 9000) -> Non
 
 def test_what_nodes_lack_is_counted_by_reason(served: Served) -> None:
     [because] = explained(served, "waits")["because"]
-    assert (because["lack"], because["reasons"], because["pods"]) == ("nodes", {"Insufficient cpu": 3}, ["too-big"])
+    assert (because["reason"], because["reasons"], because["pods"]) == ("nodes", {"Insufficient cpu": 3}, ["too-big"])
     page = served.run("explain", "waits").stdout
     assert "1 ask (too-big): 0/3 nodes are available: 3 Insufficient cpu." in page
     assert ["3", "Insufficient", "cpu"] in [line.split() for line in page.splitlines()]
@@ -55,7 +55,7 @@ def test_a_quota_is_told_with_the_queue_and_what_helps(served: Served) -> None:
     submit(served, "greedy", "root.a", "default/a", "default/b", vcore=3500)
     found = explained(served, "greedy")
     [because] = found["because"]
-    assert (because["lack"], because["count"]) == ("quota", 2)
+    assert (because["reason"], because["count"]) == ("quota", 2)
     assert "root.a" in because["message"]
     assert found["room"]["headroom"]["vcore"] == 3000
     assert found["verdict"] == "it waits for room in the maximum of its queues"
@@ -69,7 +69,7 @@ def test_of_an_application_that_runs_in_part_the_verdict_counts_what_waits(serve
 
 
 def test_whatever_may_be_missing_has_words_and_a_cure() -> None:
-    assert set(reasons.WAITS_FOR) == set(reasons.CURES) == {lack.value for lack in ReasonKind}
+    assert set(reasons.WAITS_FOR) == set(reasons.CURES) == {kind.value for kind in ReasonKind}
 
 
 def test_a_pod_is_found_by_its_name_alone_while_only_one_is_called_so(served: Served) -> None:
@@ -97,7 +97,7 @@ def test_a_member_of_a_gang_that_waits_is_explained_by_its_placeholders(served: 
     found = explained(served, "pod/member")
     assert found["verdict"] == "it waits: its gang waits for its places, which need room on nodes"
     assert sum(because["count"] for because in found["because"]) > 0
-    assert all(because["lack"] for because in found["because"])
+    assert all(because["reason"] for because in found["because"])
     assert "placeholders of workers: " in served.run("explain", "big").stdout
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.core.metrics.busy import busy_core
-from tests.unit.deploy.busy import busy_operator
+from tests.unit.core.metrics.metrics_core import busy_core
+from tests.unit.deploy.sample_metrics import busy_operator
 
 FOLDER = Path(__file__).parents[3] / "deploy" / "monitoring"
 DASHBOARD: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text(encoding="utf-8"))

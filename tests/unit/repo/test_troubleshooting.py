@@ -70,7 +70,7 @@ def test_every_reason_of_a_condition_has_its_cure() -> None:
 def test_every_lack_has_the_cure_that_the_command_says() -> None:
     told = rows("Blocking reasons")
     assert set(told) == set(ReasonKind) == set(CURES)
-    assert {lack: cells[-1] for lack, cells in told.items()} == CURES
+    assert {reason: cells[-1] for reason, cells in told.items()} == CURES
 
 
 def test_every_reason_of_a_node_is_explained() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.core.metrics.busy import busy_core
+from tests.unit.core.metrics.metrics_core import busy_core
 from tools import compatibility
 
 ROWS: list[dict[str, Any]] = [row.model_dump() for row in compatibility.load().section("metrics").rows]

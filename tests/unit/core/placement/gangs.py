@@ -15,7 +15,7 @@ from muster_core.placement.search.requests import MemberDemand
 from muster_core.placement.snapshot import RequestShape
 from muster_core.state.nodes import NodeTable
 from tests.unit.builders import a_node, resources
-from tests.unit.core.placement.companies import APP, HOST, ZONE, a_pod, term
+from tests.unit.core.placement.affinity_clusters import APP, HOST, ZONE, a_pod, term
 from tests.unit.core.placement.tables import a_table, keep_tags
 
 #: Of one class on one node.

@@ -132,7 +132,7 @@ def test_a_shortfall_counts_each_node_under_the_first_filter_that_refuses_it() -
     )
     table.set_draining(NodeId("closed"), draining=True)
     why = unschedulable_reason(Snapshot(table), replace(ONE, constraints=Constraints((("zone", "a"),))))
-    assert (why.lack, why.nodes) == (ReasonKind.NODES, 6)
+    assert (why.kind, why.nodes) == (ReasonKind.NODES, 6)
     assert dict(why.counts) == {
         "node(s) were unschedulable": 1,
         "node(s) had untolerated taint(s)": 1,

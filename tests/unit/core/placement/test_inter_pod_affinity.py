@@ -17,7 +17,7 @@ from muster_core.placement.plugins import is_resolvable
 from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.state.nodes import NodeTable
 from tests.unit.builders import a_node, resources
-from tests.unit.core.placement.companies import HOST, ZONE, a_pod, among, put, term, wanting, zones
+from tests.unit.core.placement.affinity_clusters import HOST, ZONE, a_pod, among, put, term, wanting, zones
 from tests.unit.core.placement.tables import named
 
 FAIR = NodeSort(NodeOrder.FAIR)

@@ -23,7 +23,7 @@ from muster_core.placement.node_search import place, refusals
 from muster_core.placement.snapshot import Snapshot
 from muster_core.state.nodes import NodeTable
 from tests.unit.builders import a_node, resources
-from tests.unit.core.placement.companies import APP, HOST, ZONE, a_pod, put, selecting, wanting
+from tests.unit.core.placement.affinity_clusters import APP, HOST, ZONE, a_pod, put, selecting, wanting
 from tests.unit.core.placement.tables import a_table, keep_tags
 
 LABELS: Final[Mapping[str, Mapping[str, str]]] = {"red": {"team": "one"}, "blue": {}}

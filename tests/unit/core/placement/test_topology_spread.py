@@ -15,7 +15,7 @@ from muster_core.placement.search.requests import Places
 from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.state.nodes import NodeTable
 from tests.unit.builders import a_node
-from tests.unit.core.placement.spreads import DEDICATED, HOST, WEB, ZONE, a_pod, put, spread, spreading, zones
+from tests.unit.core.placement.spread_clusters import DEDICATED, HOST, WEB, ZONE, a_pod, put, spread, spreading, zones
 from tests.unit.core.placement.tables import named
 
 ON_SSD = Constraints(node_selector=(("disk", "ssd"),))

@@ -13,7 +13,7 @@ from muster_core.placement.scores.topology_spread import TopologySpreadScore, sc
 from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.state.nodes import NodeTable
 from tests.unit.builders import resources
-from tests.unit.core.placement.spreads import DEDICATED, HOST, a_pod, put, spread, spreading, zones
+from tests.unit.core.placement.spread_clusters import DEDICATED, HOST, a_pod, put, spread, spreading, zones
 
 SOFT, WIDE, HOSTS = spread(required=False), spread(skew=3, required=False), spread(HOST, required=False)
 

@@ -18,7 +18,7 @@ from muster_core.placement.node_search import place
 from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.state.nodes import NodeTable
 from tests.unit.builders import PARTITION, resources
-from tests.unit.core.placement.spreads import DEDICATED, HOST, KEYS, WEB, ZONE, a_pod, put, spread, spreading
+from tests.unit.core.placement.spread_clusters import DEDICATED, HOST, KEYS, WEB, ZONE, a_pod, put, spread, spreading
 from tests.unit.core.placement.tables import keep_tags
 
 DISK = Constraints(node_selector=(("disk", "ssd"),))

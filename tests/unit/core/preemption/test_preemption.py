@@ -17,7 +17,7 @@ from muster_core.state.nodes import NodeTable
 from muster_core.state.queues import Queue
 from muster_core.state.reservations import ThrashingGuard, pair
 from tests.unit.builders import SECOND, a_configuration, a_node, a_queue, an_ask, resources
-from tests.unit.core.scheduling.contest import offset, pods, run
+from tests.unit.core.scheduling.preemption_scene import offset, pods, run
 from tests.unit.core.scheduling.scene import Scene
 
 _ONE = Resources({"vcore": 1000})

@@ -152,7 +152,7 @@ def test_a_stopped_leaf_and_a_parent_that_becomes_a_leaf_take_nothing_new() -> N
     tree = a_tree(a_queue("leaf"), a_queue("top", a_queue("sub")))
     tree.by_path[QueuePath("root.leaf")].state = QueueState.STOPPED
     tree.by_path[QueuePath("root.top")].wanted = QueueConfig("top")
-    assert "becomes a parent queue when the last of its applications is gone" in str(
+    assert "becomes a parent queue when its last application ends" in str(
         choose_queue(tree, (CREATING,), an_app("root.leaf"))
     )
     assert "becomes a leaf when it is empty" in str(choose_queue(tree, (CREATING,), an_app("root.top.new")))

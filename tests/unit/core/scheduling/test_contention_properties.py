@@ -21,7 +21,7 @@ from muster_core.model.ids import ApplicationId, Termination
 from muster_core.model.specs import GangPlacement
 from muster_core.state.applications import Allocation, Application
 from tests.unit.builders import SECOND, a_configuration, a_node, a_queue, an_application, an_ask, resources
-from tests.unit.core.scheduling.contest import pods, victims
+from tests.unit.core.scheduling.preemption_scene import pods, victims
 from tests.unit.core.scheduling.scene import Scene
 
 PREEMPTED = Termination.PREEMPTED_BY_SCHEDULER

@@ -208,7 +208,7 @@ def test_a_gang_without_task_groups_is_rejected() -> None:
     scene = Scene(a_configuration(a_queue("a")), nodes=1)
     event = a_gang(3)
     said = rejection(scene.tell(replace(event, spec=replace(event.spec, members=()))))
-    assert said.startswith("gangPlacement is Direct, but the task groups were not told")
+    assert said.startswith("gangPlacement is Direct, but no task groups were sent")
 
 
 def test_nobody_who_came_later_starts_before_a_gang_that_waits_for_head_room() -> None:

@@ -31,9 +31,9 @@ from tests.unit.builders import (
     an_application,
     an_ask,
 )
-from tests.unit.core.scheduling.contest import with_preemption
 from tests.unit.core.scheduling.faults import FaultAt
-from tests.unit.core.scheduling.randomly.stage import Stage, Tally
+from tests.unit.core.scheduling.preemption_scene import with_preemption
+from tests.unit.core.scheduling.random_events.simulated_core import Stage, Tally
 
 #: Seconds, longer than any back-off, timer or interval of these stories; pods end every few of them.
 _LONG, _FEW = 600, 5

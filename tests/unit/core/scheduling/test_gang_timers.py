@@ -10,8 +10,8 @@ from muster_core.model.config import Timing
 from muster_core.model.events import ApplicationAdded, ConfigurationReplaced, NodeAction
 from muster_core.model.specs import GangPlacement, GangStyle
 from tests.unit.builders import RM, SECOND, a_configuration, a_limit, a_queue, an_application, an_ask
-from tests.unit.core.scheduling.contest import confirm, pods, run, victims, with_preemption
 from tests.unit.core.scheduling.direct import a_gang
+from tests.unit.core.scheduling.preemption_scene import confirm, pods, run, victims, with_preemption
 from tests.unit.core.scheduling.scene import Scene, notices, placed, states, waits
 
 

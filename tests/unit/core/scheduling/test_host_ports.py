@@ -8,7 +8,7 @@ from muster_core.model.events import ApplicationAdded
 from muster_core.model.ids import Termination
 from muster_core.model.specs import AskSpec, HostPort, PodProperties
 from tests.unit.builders import a_queue, an_application, an_ask
-from tests.unit.core.scheduling.contest import run, with_preemption
+from tests.unit.core.scheduling.preemption_scene import run, with_preemption
 from tests.unit.core.scheduling.scene import Scene, placed, releases
 
 WEB = PodProperties(ports=(HostPort("10.0.0.1", "TCP", 80),))

@@ -9,7 +9,7 @@ from muster_core.model.events import ApplicationAdded
 from muster_core.model.specs import GangPlacement
 from muster_core.preemption.planning import EXHAUSTED, NO_RIGHT
 from tests.unit.builders import SECOND, a_queue, an_application, resources
-from tests.unit.core.scheduling.contest import pods, run, with_preemption
+from tests.unit.core.scheduling.preemption_scene import pods, run, with_preemption
 from tests.unit.core.scheduling.scene import Scene
 
 SOON = QueuePolicies(preemption_delay_ns=SECOND)

@@ -79,7 +79,7 @@ def test_what_is_new_for_a_partition_that_is_gone_is_refused_and_the_rest_has_no
     assert isinstance(answer, AllocationResponse)
     assert [refused.reason for refused in answer.rejected_asks] == [why]
     assert scene.tell(ApplicationRemoved(GPU, ApplicationId("far"))) == []
-    assert scene.scheduler_state.ignored == {"event for a partition that is gone": 1}
+    assert scene.scheduler_state.ignored == {"event for a partition that does not exist": 1}
 
 
 def test_a_partition_that_is_configured_again_while_it_closes_is_open() -> None:

@@ -202,7 +202,7 @@ def test_a_leaf_with_applications_becomes_a_parent_when_they_are_gone() -> None:
     scene = Scene(a_configuration(a_queue("a", vcore=3000)), nodes=1)
     running(scene, "one", "root.a")
     said = reload(scene, a_queue("a", a_queue("b", a_queue("c")), vcore=2000))
-    assert "becomes a parent queue when its applications (1 now) are gone" in notices(said)[0]
+    assert "becomes a parent queue when its applications (1 now) have ended" in notices(said)[0]
     assert queue(scene, "root.a").state is QueueState.STOPPED
     assert queue(scene, "root.a").max == Limit({"vcore": 2000})
     assert "is stopped" in submit(scene, "two", "root.a")
@@ -233,7 +233,7 @@ def test_a_parent_becomes_a_leaf_when_what_is_below_it_is_gone() -> None:
     scene = Scene(a_configuration(a_queue("a", a_queue("b"), a_queue("c"))), nodes=1)
     running(scene, "one", "root.a.b")
     said = reload(scene, a_queue("a"))
-    assert "becomes a leaf when the queues below it (1 now) are gone" in notices(said)[0]
+    assert "becomes a leaf when the queues below it (1 now) are removed" in notices(said)[0]
     assert paths(scene) == {"root.a", "root.a.b"}
     assert "is a parent queue" in submit(scene, "two", "root.a")
     end(scene, "one")

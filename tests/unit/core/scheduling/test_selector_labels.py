@@ -25,7 +25,7 @@ from muster_core.model.specs import NO_PROPERTIES, AskSpec, Member, PodPropertie
 from muster_core.scheduling.step import step
 from muster_core.state.affinity import SelectorLabels
 from tests.unit.builders import PARTITION, a_configuration, a_node, a_queue, an_application, an_ask
-from tests.unit.core.placement.companies import HOST
+from tests.unit.core.placement.affinity_clusters import HOST
 from tests.unit.core.scheduling.scene import Scene, placed, refused_asks
 
 #: More labels than a namespace may have read before all of its labels are kept, and than are kept unread.

@@ -34,7 +34,7 @@ from tests.unit.builders import (
     an_ask,
     resources,
 )
-from tests.unit.core.placement.volumes.stored import (
+from tests.unit.core.placement.volumes.storage_clusters import (
     HOST,
     LATE,
     MADE,

@@ -93,7 +93,7 @@ def test_what_means_nothing_is_refused_and_says_where(value: str, reason: str) -
 def test_a_constraint_that_its_own_ask_breaks_anywhere_is_refused() -> None:
     tags = {keys.TAG_PLACEMENT: near(minCardinality=0, maxCardinality=0, required=True)}
     assert pod_tags.placement(tags) is not None
-    with pytest.raises(InvalidField, match="it could go nowhere"):
+    with pytest.raises(InvalidField, match="it fits on no node"):
         pod_tags.placement(tags | {"role": "web"})
 
 

@@ -35,7 +35,7 @@ def test_the_same_words_about_the_same_thing_are_told_once_in_15_s_and_then_with
     pushes = PushFilter()
     told = [pushes.chosen([a_word(1)], at * SECOND) for at in (0, 5, 14, 15, 16)]
     assert [len(each) for each in told] == [1, 0, 0, 1, 0]
-    assert told[3][0].message == "no room (said 2 more times since it was last told)"
+    assert told[3][0].message == "no room (repeated 2 times since the last report)"
     assert pushes.held_back == 3
 
 

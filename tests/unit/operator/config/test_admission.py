@@ -69,7 +69,7 @@ def test_a_bad_value_is_told_by_key_and_fix_and_the_default_counts(key: str, val
     assert len(warnings) == 1
     assert warnings[0].startswith(f"{key} = ")
     assert says in warnings[0]
-    assert f'its default counts, "{DEFAULTS[key]}"' in warnings[0]
+    assert f'its default is used, "{DEFAULTS[key]}"' in warnings[0]
     assert len(warnings[0]) < 400
     assert finds(found.access.system_users, CONTROLLER)
     assert found.access.trust_controllers

@@ -29,11 +29,11 @@ from muster_operator.model.core_requests import (
 )
 from muster_operator.model.core_responses import CoreResponse, Part
 from muster_operator.model.settings import Settings
-from tests.unit.operator.controller.asking import Asking
 from tests.unit.operator.controller.core import Core
-from tests.unit.operator.controller.counting import assert_counted
 from tests.unit.operator.controller.driver import whole
+from tests.unit.operator.controller.index_checks import assert_counted
 from tests.unit.operator.controller.kubernetes import Kubernetes
+from tests.unit.operator.controller.state_comparison import Asking
 from tests.unit.operator.model.signing import KEYS
 
 Choose = Callable[[int], int]

@@ -11,7 +11,6 @@ from muster_operator.model.pods import Placement
 from muster_operator.model.settings import Settings
 from tests.unit.operator.controller.objects import Raw, a_group, a_node, a_pod, gang_annotations
 from tests.unit.operator.controller.simulation import Simulation
-from tests.unit.operator.controller.test_comparing import compared
 from tests.unit.operator.controller.test_restarts import (
     APP,
     MEMBERS,
@@ -25,6 +24,7 @@ from tests.unit.operator.controller.test_restarts import (
     reach,
     running,
 )
+from tests.unit.operator.controller.test_state_comparison import compared
 
 DIRECT = "gangPlacement=Direct"
 

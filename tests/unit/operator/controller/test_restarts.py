@@ -10,7 +10,7 @@ from muster_operator.model.commands import BindPod, DeletePod, FailPod, MarkResu
 from muster_operator.model.ids import AppId
 from tests.unit.operator.controller.objects import Raw, a_group, a_node, a_pod, gang_annotations
 from tests.unit.operator.controller.simulation import Simulation
-from tests.unit.operator.controller.test_comparing import compared
+from tests.unit.operator.controller.test_state_comparison import compared
 
 APP = AppId("dev/gang")
 MEMBERS = 3

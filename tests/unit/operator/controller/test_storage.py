@@ -25,7 +25,7 @@ from muster_si import keys
 from tests.unit.operator.controller.driver import live, waiting, whole
 from tests.unit.operator.controller.kubernetes import node_seen
 from tests.unit.operator.controller.objects import a_node
-from tests.unit.operator.controller.stores import a_claim, a_volume, claim_seen, gone, seen, volume_seen
+from tests.unit.operator.controller.storage import a_claim, a_volume, claim_seen, gone, seen, volume_seen
 
 CLASS = {"metadata": {"name": "late"}, "provisioner": "p"}
 CSI_NODE = {"metadata": {"name": "n1"}, "spec": {"drivers": [{"name": "d", "allocatable": {"count": 2}}]}}

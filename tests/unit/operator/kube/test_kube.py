@@ -54,7 +54,7 @@ async def test_a_bind_of_a_pod_made_again_under_its_name_touches_nothing() -> No
     server = ApiServer(pods={"p": a_pod(uid="another")})
     server.plan(BIND, lambda: status(409, "Conflict"))
     told = await run(server, a_bind())
-    assert told.results == [CommandFailed(a_bind(), 404, "NotFound", "the pod is gone")]
+    assert told.results == [CommandFailed(a_bind(), 404, "NotFound", "the pod no longer exists")]
     assert told.read == []
     assert len(server.requests("POST")) == 1
 

@@ -11,7 +11,7 @@ from muster_operator.model.errors import StartupRefused, Uncertain
 from muster_operator.runtime import conflicts
 from muster_operator.runtime.conflicts import allowed_names
 from tests.unit.operator.kube.apiserver import ApiServer, reply, status
-from tests.unit.operator.runtime.test_around import a_session
+from tests.unit.operator.runtime.test_probes import a_session
 
 DEPLOYMENTS, PODS = "GET /apis/apps/v1/deployments", "GET /api/v1/pods"
 REVIEWS = "POST /apis/authorization.k8s.io/v1/subjectaccessreviews"

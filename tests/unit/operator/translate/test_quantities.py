@@ -61,7 +61,7 @@ def test_what_is_no_quantity_is_refused_by_name_and_with_a_fix(written: str) -> 
     "written", ["9223372036854775808", "8Ei", "1e30", "9" * 65, "1e41", "1e-41", "1e99999999999999"]
 )
 def test_what_does_not_fit_is_refused(written: str) -> None:
-    with pytest.raises(BadInputError, match=r"64 bits|absurdly"):
+    with pytest.raises(BadInputError, match=r"64 bits|out of range|too long"):
         nanos("field", written)
 
 

@@ -10,7 +10,17 @@ import pytest
 from muster_core.model.constraints import Requirement, Target, TargetOperator, Term
 from muster_core.model.storage import Claim, MigratedVolume, NodeStorage, ObjectGone, ObjectKind, StorageClass
 from tests.unit.builders import a_node
-from tests.unit.core.placement.volumes.stored import HOST, ZONE, Stored, a_claim, a_volume, attaching, bound, on, using
+from tests.unit.core.placement.volumes.storage_clusters import (
+    HOST,
+    ZONE,
+    Stored,
+    a_claim,
+    a_volume,
+    attaching,
+    bound,
+    on,
+    using,
+)
 
 NOT_REACHED = "node(s) didn't match PersistentVolume's node affinity"
 NONE_FREE = "node(s) didn't find available persistent volumes to bind"

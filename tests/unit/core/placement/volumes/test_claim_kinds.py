@@ -16,7 +16,7 @@ from muster_core.placement.snapshot import shape_of
 from muster_core.state.request_classes import AskClass, class_of
 from tests.unit.builders import an_ask
 from tests.unit.core.placement.tables import named
-from tests.unit.core.placement.volumes.stored import (
+from tests.unit.core.placement.volumes.storage_clusters import (
     DRIVER,
     HOST,
     Stored,

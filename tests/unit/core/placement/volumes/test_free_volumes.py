@@ -15,7 +15,7 @@ from muster_core.model.storage import (
     Volume,
 )
 from tests.unit.builders import a_node
-from tests.unit.core.placement.volumes.stored import GIB, HOST, ZONE, Stored, a_claim, a_volume, on, using
+from tests.unit.core.placement.volumes.storage_clusters import GIB, HOST, ZONE, Stored, a_claim, a_volume, on, using
 
 NOT_REACHED = "node(s) didn't match PersistentVolume's node affinity"
 NONE_FREE = "node(s) didn't find available persistent volumes to bind"

@@ -9,7 +9,15 @@ import pytest
 from muster_core.model.specs import NodeSpec, Volumes
 from muster_core.model.storage import Claim, ObjectGone, ObjectKind, Volume, VolumeHandle
 from tests.unit.builders import a_node
-from tests.unit.core.placement.volumes.stored import DRIVER, Stored, a_claim, a_volume, attaching, bound, using
+from tests.unit.core.placement.volumes.storage_clusters import (
+    DRIVER,
+    Stored,
+    a_claim,
+    a_volume,
+    attaching,
+    bound,
+    using,
+)
 
 FULL = "node(s) exceed max volume count"
 

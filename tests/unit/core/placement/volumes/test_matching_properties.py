@@ -13,7 +13,7 @@ from muster_core.placement.snapshot import Assumptions
 from muster_core.placement.volumes.binding import Matching, reach
 from muster_core.state.storage import meets
 from tests.unit.builders import a_node
-from tests.unit.core.placement.volumes.stored import HOST, ZONE, Stored, a_claim, a_volume, on
+from tests.unit.core.placement.volumes.storage_clusters import HOST, ZONE, Stored, a_claim, a_volume, on
 
 _NODES = ("n1", "n2", "n3", "n4")
 _FAST = (Target("tier", TargetOperator.IN, ("fast",)),)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from muster_core.model.specs import Volumes
-from tests.unit.core.placement.volumes.stored import Stored, a_claim, a_disk, a_volume, bound, using
+from tests.unit.core.placement.volumes.storage_clusters import Stored, a_claim, a_disk, a_volume, bound, using
 
 DISK = "node(s) had no available disk"
 IN_USE = (

@@ -6,7 +6,7 @@ import pytest
 
 from muster_core.model.storage import ObjectGone, ObjectKind
 from tests.unit.builders import a_node
-from tests.unit.core.placement.volumes.stored import ZONE, Stored, a_volume, bound, using
+from tests.unit.core.placement.volumes.storage_clusters import ZONE, Stored, a_volume, bound, using
 
 OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
 REGION = "topology.kubernetes.io/region"

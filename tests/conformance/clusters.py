@@ -1,0 +1,133 @@
+"""Random clusters and pods to be placed in them, one scenario at a time (Hypothesis strategies)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from tests.conformance.choices import Choices
+from tests.conformance.histories import give_past
+from tests.conformance.objects import APPS, NAMESPACES, OTHERS, OURS, TRACKS, Raw, Scene, a_namespace, a_node, a_pod
+from tests.conformance.scenarios.nodes import Cordons, Features, Images, Labels, Names, Places, Ports, Taints
+from tests.conformance.scenarios.other_pods import OtherPods, Spreading
+from tests.conformance.scenarios.resources import Resources
+from tests.conformance.scenarios.scenario import Scenario
+from tests.conformance.scenarios.volumes import Binding, Claims, Disks, Limits, Provisioning, Single, Zones
+
+SCENARIOS: Final[Mapping[str, Scenario]] = {
+    "cordons": Cordons(),
+    "taints": Taints(),
+    "labels": Labels(),
+    "names": Names(),
+    "ports": Ports(),
+    "amounts": Resources(),
+    "disks": Disks(),
+    "single": Single(),
+    "limits": Limits(),
+    "binding": Binding(),
+    "claims": Claims(),
+    "provisioning": Provisioning(),
+    "zones": Zones(),
+    "spreading": Spreading(),
+    "other_pods": OtherPods(),
+    "features": Features(),
+    "images": Images(),
+}
+#: Of how many pairs each scenario gets its part.
+SHARES: Final[Mapping[str, int]] = {
+    "cordons": 1,
+    "taints": 1,
+    "labels": 2,
+    "names": 6,
+    "ports": 3,
+    "amounts": 7,
+    "disks": 3,
+    "single": 5,
+    "limits": 3,
+    "binding": 4,
+    "claims": 13,
+    "provisioning": 4,
+    "zones": 2,
+    "spreading": 9,
+    "other_pods": 6,
+    "features": 3,
+    "images": 1,
+}
+_ALWAYS: Final = Places()
+#: Themes that may go with every other; two that write the same objects do not.
+_BESIDE: Final = ("taints", "labels", "amounts", "spreading", "other_pods", "ports", "cordons", "images", "zones")
+#: Pods that are to be placed in one cluster: asked together, they do not see each other.
+PODS: Final = 5
+#: Mostly one, so that pods meet claims and each other.
+_APPS: Final = (APPS[0], *APPS)
+_NAMESPACES: Final = (*("red",) * 8, "blue", "blue", "green")
+
+
+def scenes(ruling: str) -> SearchStrategy[Scene]:
+    """Clusters that this scenario rules."""
+    return _scenes(ruling)
+
+
+@st.composite
+def _scenes(draw: DrawFn, ruling: str) -> Scene:
+    choices = Choices(draw)
+    beside = [SCENARIOS[name] for name in choices.some([name for name in _BESIDE if name != ruling], 2)]
+    cast = [SCENARIOS[ruling]]
+    scene = Scene(namespaces=[a_namespace(name, _team(choices)) for name in NAMESPACES])
+    for number in range(choices.between(1, 6)):
+        node = a_node(number)
+        for scenario in (_ALWAYS, *cast, *(scenario for scenario in beside if choices.chance(40))):
+            scenario.node(choices, node)
+        scene.nodes.append(node)
+    for scenario in (*cast, *beside):
+        scenario.objects(choices, scene)
+    for number in range(12):
+        if choices.chance(60):
+            scene.pods.append(_running(choices, scene, number, cast, beside))
+    for number in range(PODS):
+        scene.pending.append(_pending(choices, scene, number, cast, beside))
+    if choices.chance(50):
+        give_past(choices, scene)
+    return scene
+
+
+def _team(choices: Choices) -> dict[str, str]:
+    return {"team": choices.pick(("one", "two"))} if choices.chance(80) else {}
+
+
+def _labels(choices: Choices) -> dict[str, str]:
+    labels = {"app": choices.pick(_APPS)}
+    if choices.chance(60):
+        labels["track"] = choices.pick(TRACKS)
+    return labels
+
+
+def _running(choices: Choices, scene: Scene, number: int, cast: list[Scenario], beside: list[Scenario]) -> Raw:
+    node = choices.pick(scene.nodes)["metadata"]["name"]
+    scheduler = OURS if choices.chance(50) else OTHERS
+    pod = a_pod(f"r{number}", choices.pick(_NAMESPACES), _labels(choices), node, scheduler)
+    for scenario in cast + [scenario for scenario in beside if choices.chance(40)]:
+        scenario.running(choices, scene, pod)
+    if choices.chance(5):
+        pod["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30}
+    return _as_stored(pod)
+
+
+def _pending(choices: Choices, scene: Scene, number: int, cast: list[Scenario], beside: list[Scenario]) -> Raw:
+    pod = a_pod(f"p{number}", choices.pick(_NAMESPACES), _labels(choices))
+    for scenario in cast + [scenario for scenario in beside if choices.chance(35)]:
+        scenario.pending(choices, scene, pod)
+    return _as_stored(pod)
+
+
+def _as_stored(pod: Raw) -> Raw:
+    """With what the API server fills in: on the host's network every port is a port of the host."""
+    spec = pod["spec"]
+    if spec.get("hostNetwork"):
+        for container in (*spec["containers"], *spec.get("initContainers", ())):
+            for port in container.get("ports", ()):
+                port.setdefault("hostPort", port["containerPort"])
+    return pod

@@ -1,0 +1,74 @@
+"""kube-scheduler's answers: its plugins run in a child process that answers line by line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+from devcluster import binaries, programs
+from tests.conformance.objects import Raw, Scene
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a node is refused: all reasons of the first filter that refuses it. `resolvable`: preemption might help."""
+
+    plugin: str
+    reasons: tuple[str, ...]
+    resolvable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What somebody thinks of a pod. `nodes`: None where it may go; `message`: the text where it may go nowhere.
+
+    `error`: kube-scheduler gave up without a result, and would try again; the pod goes nowhere.
+    `scores`: what each plugin gives each node that is left, weighted.
+    """
+
+    nodes: dict[str, Refusal | None]
+    message: str
+    error: str = ""
+    scores: dict[str, dict[str, int]] = field(default_factory=dict)
+
+
+class KubeScheduler:
+    """The process with the plugins. Build it first: `python -m devcluster build`."""
+
+    def __init__(self) -> None:
+        path = binaries.ensure([programs.CONFORMANCE])[programs.CONFORMANCE.name]
+        self._process = subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.communicate()
+
+    def results(self, scene: Scene) -> list[Result]:
+        """One for each pending pod. Raises ValueError where Kubernetes does not know a field that we wrote."""
+        to, of = self._process.stdin, self._process.stdout
+        if to is None or of is None:
+            raise ValueError("the conformance process has no pipes")
+        to.write(json.dumps({"cluster": scene.cluster(), "pods": scene.pending}).encode() + b"\n")
+        to.flush()
+        answer = json.loads(of.readline())
+        if answer.get("error"):
+            raise ValueError(f"the conformance process reports: {answer['error']}")
+        return [_result(raw) for raw in answer["results"]]
+
+
+def _result(raw: Raw) -> Result:
+    nodes = {name: _refusal(refusal) for name, refusal in (raw.get("nodes") or {}).items()}
+    return Result(nodes, raw.get("message", ""), raw.get("error", ""), raw.get("scores") or {})
+
+
+def _refusal(raw: dict[str, Any] | None) -> Refusal | None:
+    if raw is None:
+        return None
+    return Refusal(raw.get("plugin", ""), tuple(sorted(raw["reasons"] or ())), raw["resolvable"])

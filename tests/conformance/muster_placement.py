@@ -1,0 +1,203 @@
+"""Our opinion: raw objects through the operator's agent, over the interface, into the core's world, to the core's plan.
+
+Nothing of the product is stood in for; what is left out is the transport, the clock and the scheduling itself: asks are
+left waiting, and each is compared as if it were the only one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from muster_core.config.load import DEFAULT_TEXT, load
+from muster_core.model.effects import (
+    AllocationResponse,
+    ApplicationAccepted,
+    ApplicationRejected,
+    ApplicationUpdated,
+    Effect,
+    NodeAccepted,
+    NodeRejected,
+)
+from muster_core.model.events import ClusterObjectsReported, ManagerRegistered, RecoveryBarrierPassed
+from muster_core.model.ids import AllocationKey, PartitionId, RmId, partition_id
+from muster_core.placement import node_search
+from muster_core.placement.filters import node_properties
+from muster_core.placement.plugins import SCORES
+from muster_core.placement.scores import node_properties as scores_node_properties
+from muster_core.placement.snapshot import Snapshot, shape_of
+from muster_core.scheduling.step import step
+from muster_core.si import encode, storage
+from muster_core.si.decode import Decoder, Intake
+from muster_core.state.columns import FloatColumn
+from muster_core.state.request_classes import AskClass
+from muster_core.state.scheduler_state import Partition, SchedulerState
+from muster_operator.controller.cluster_events import handle_event
+from muster_operator.controller.core_responses import handle_core_response
+from muster_operator.controller.recovery import begin, open_nodes, report_nodes, submit_asks
+from muster_operator.controller.state import Ledger
+from muster_operator.model.core_requests import CoreRequest
+from muster_operator.model.settings import Settings
+from muster_operator.runtime.objects import fact_of
+from muster_operator.si.codec import Batch, Encoder, Request, Response, decoded
+from muster_si import keys, muster_pb2, si_pb2
+from tests.conformance.kube_scheduler import Refusal, Result
+from tests.conformance.objects import Raw, Scene
+
+_RM: Final = RmId("cluster")
+_PARTITION: Final[PartitionId] = partition_id(_RM, "default")
+_NOW_S: Final = 1_767_225_600.0
+_NOW_NS: Final = int(_NOW_S) * 1_000_000_000
+_CONFIGURATION: Final = load(DEFAULT_TEXT, {}).configuration
+_SETTINGS: Final = Settings()
+
+
+#: Preferred node affinity, taints and images in one.
+FACTS: Final = "facts"
+
+
+class Product:
+    """An operator and a core that have told each other all about one scene."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._ledger = Ledger(_SETTINGS)
+        self._encoder = Encoder(_RM, "default")
+        self._decoder = Decoder(_RM, ["default"])
+        self._unsent: deque[Batch] = deque()
+        self._scheduler_state = SchedulerState()
+        self._pending = scene.pending
+        step(self._scheduler_state, ManagerRegistered(_RM, _CONFIGURATION, fenced=True), _NOW_NS)
+        for plural, raw in scene.before or scene.listed():
+            self._see(plural, "ADDED", raw)
+        self._recover()
+        for event in scene.events:
+            self._see(event.plural, event.kind, event.raw)
+
+    def results(self, without: str = "") -> list[Result]:
+        """One for each pending pod; `without`: a filter that is not asked."""
+        partition = self._scheduler_state.partitions[_PARTITION]
+        return [_evaluated(partition, self._class_of(partition, pod), without) for pod in self._pending]
+
+    def points(self) -> list[dict[str, dict[str, float]]]:
+        """For each pending pod what a score gives to nodes that are left, by the score's name; FACTS is that of node
+        facts, absent where a node is full that constraints allow: it is shared out among those, too (ADR 0017).
+        """
+        partition = self._scheduler_state.partitions[_PARTITION]
+        return [_points(partition, self._class_of(partition, pod)) for pod in self._pending]
+
+    def _see(self, plural: str, kind: str, raw: Raw) -> None:
+        fact = fact_of(plural, kind, raw, _SETTINGS)
+        if fact is not None:
+            self._tell(handle_event(self._ledger, fact, _NOW_S).news)
+
+    def _recover(self) -> None:
+        for part in (begin, report_nodes, submit_asks):
+            for outcome in part(self._ledger, _NOW_S):
+                self._tell(outcome.news)
+        step(self._scheduler_state, RecoveryBarrierPassed(_RM), _NOW_NS)
+        self._tell(open_nodes(self._ledger, _NOW_S).news)
+
+    def _tell(self, news: Iterable[CoreRequest]) -> None:
+        """In the order in which the operator sends it: what follows from an answer comes after all that was said."""
+        is_sending = bool(self._unsent)
+        self._unsent.extend(self._encoder.batches(news))
+        while self._unsent and not is_sending:
+            self._receive(self._encoder.encoded(self._unsent[0]))
+            self._unsent.popleft()
+
+    def _receive(self, message: Request) -> None:
+        intake = self._decoded(message)
+        if intake.answers:
+            raise ValueError(f"the core does not understand: {intake.answers}")
+        for event in intake.events:
+            self._answer(step(self._scheduler_state, event, _NOW_NS))
+
+    def _decoded(self, message: Request) -> Intake:
+        """What arrives of it on the other side of the wire."""
+        data = message.SerializeToString()
+        match message:
+            case si_pb2.ApplicationRequest():
+                return self._decoder.applications(si_pb2.ApplicationRequest.FromString(data))
+            case muster_pb2.FactsRequest():
+                taken, rejected = storage.read_cluster_object(muster_pb2.FactsRequest.FromString(data).facts)
+                if rejected:
+                    raise ValueError(f"the core does not understand: {rejected}")
+                return Intake([ClusterObjectsReported(_PARTITION, taken)])
+            case si_pb2.NodeRequest():
+                return self._decoder.nodes(si_pb2.NodeRequest.FromString(data))
+            case si_pb2.AllocationRequest():
+                received = si_pb2.AllocationRequest.FromString(data)
+                self._name_nodes(received)
+                return self._decoder.allocations(received)
+
+    def _name_nodes(self, request: si_pb2.AllocationRequest) -> None:
+        """`spec.nodeName` of a pod that waits: the operator takes it for one that has its node, so it comes in here."""
+        named = {pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in self._pending if _is_named(pod)}
+        for ask in request.asks:
+            if ask.allocationKey in named:
+                constraints = json.loads(ask.tags.get(keys.TAG_CONSTRAINTS, "{}"))
+                constraints["nodeName"] = named[ask.allocationKey]
+                ask.tags[keys.TAG_CONSTRAINTS] = json.dumps(constraints, sort_keys=True, separators=(",", ":"))
+
+    def _answer(self, effects: list[Effect]) -> None:
+        """What the core says of applications, nodes and allocations reaches the agent."""
+        for effect in effects:
+            match effect:
+                case ApplicationAccepted() | ApplicationRejected() | ApplicationUpdated():
+                    self._obey(encode.application_response([effect]))
+                case NodeAccepted() | NodeRejected():
+                    self._obey(encode.node_response([effect]))
+                case AllocationResponse():
+                    self._obey(encode.allocation_response(effect))
+                case _:
+                    pass
+
+    def _obey(self, response: Response) -> None:
+        self._tell(handle_core_response(self._ledger, decoded(response), _NOW_S).news)
+
+    def _class_of(self, partition: Partition, pod: Raw) -> AskClass:
+        key = AllocationKey(pod["metadata"]["uid"])
+        for application in partition.applications.values():
+            if key in application.asks:
+                return application.asks[key].kind
+        raise ValueError(f"the core does not know of pod {pod['metadata']['name']}")
+
+
+def _is_named(pod: Raw) -> bool:
+    return "nodeName" in pod["spec"]
+
+
+def _evaluated(partition: Partition, kind: AskClass, without: str) -> Result:
+    snapshot, shape = Snapshot(partition.nodes), shape_of(kind)
+    at = partition.nodes.rows.at
+    reasons: dict[str, list[str]] = {str(node): [] for node in partition.nodes}
+    for reason, rows in node_search.refusals(snapshot, shape, {without}):
+        for row in rows.nonzero()[0]:
+            reasons[str(at(int(row)))].append(reason)
+    resolvable = {str(at(int(row))) for row in node_search.resolvable(snapshot, shape).nonzero()[0]}
+    nodes = {
+        name: Refusal("", tuple(sorted(found)), name in resolvable) if found else None
+        for name, found in reasons.items()
+    }
+    text = "" if None in nodes.values() else node_search.unschedulable_reason(snapshot, shape).text()
+    return Result(nodes, text)
+
+
+def _points(partition: Partition, kind: AskClass) -> dict[str, dict[str, float]]:
+    nodes, snapshot, shape = partition.nodes, Snapshot(partition.nodes), shape_of(kind)
+    left = nodes.rows.ranks() < len(nodes)
+    for _, rows in node_search.refusals(snapshot, shape):
+        left = left & ~rows
+    found: dict[str, FloatColumn | None] = {}
+    for entry in SCORES:
+        score = entry.make(snapshot, shape, left)
+        found[entry.name] = None if score is None else score.points()
+    if not (node_properties.allowed(shape.constraints, nodes) & ~left).any():
+        found[FACTS] = scores_node_properties.points(shape.constraints, shape.pod_on_node.facts.preferences, nodes)
+    at = [int(row) for row in left.nonzero()[0]]
+    return {
+        name: {str(nodes.rows.at(row)): 0.0 if column is None else column.item(row) for row in at}
+        for name, column in found.items()
+    }

@@ -1,0 +1,61 @@
+"""Rounds of pairs, each with a seed of its own: the tests run one, `make soak` (tools/soak_placement.py) many."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from hypothesis import given, seed
+
+from tests.conformance.clusters import PODS, SHARES, scenes
+from tests.conformance.comparison import differs, reasons, shown
+from tests.conformance.kube_scheduler import KubeScheduler, Result
+from tests.conformance.muster_placement import Product
+from tests.conformance.objects import Scene
+from tests.conformance.uniform_generation import evenly
+
+#: Scenes of each scenario that are kept to be compared again with a filter switched off.
+_KEPT: Final = 12
+
+
+@dataclass(slots=True)
+class Tally:
+    """Results of a round. `decided`: pairs by the reasons that decided about a node; `kept`: scenes of each."""
+
+    pairs: int = 0
+    decided: Counter[str] = field(default_factory=Counter)
+    kept: list[tuple[Scene, list[Result]]] = field(default_factory=list)
+
+
+class Different(AssertionError):
+    """kube-scheduler and we are not of one mind."""
+
+
+def clusters_of(pairs: int) -> Mapping[str, int]:
+    """How many clusters of each scenario make so many pairs, or a few more."""
+    total = sum(SHARES.values())
+    return {scenario: -(-pairs * share // (total * PODS)) for scenario, share in SHARES.items()}
+
+
+def compare(kube_scheduler: KubeScheduler, scenario: str, clusters: int, number: int, tally: Tally) -> None:
+    """Compare so many clusters of a scenario. Raises Different, shrunk, for the first pair on which we differ."""
+    kept = 0
+
+    @seed(number)
+    @evenly(clusters)
+    @given(scenes(scenario))
+    def one_scene(scene: Scene) -> None:
+        nonlocal kept
+        results = kube_scheduler.results(scene)
+        for pod, kube, ours in zip(scene.pending, results, Product(scene).results(), strict=True):
+            if differs(kube, ours):
+                raise Different(f"scenario {scenario}, seed {number}:\n{shown(scene, pod, kube, ours)}")
+            tally.pairs += 1
+            tally.decided.update(reasons(kube))
+        if kept < _KEPT:
+            kept += 1
+            tally.kept.append((scene, results))
+
+    one_scene()

@@ -1,0 +1,25 @@
+"""What a scenario is: what it does to nodes, to pods that run, to pods that wait, and which other objects it adds."""
+
+from __future__ import annotations
+
+from tests.conformance.choices import Choices
+from tests.conformance.objects import Raw, Scene
+
+
+class Scenario:
+    """One subject of placement. Each part does nothing unless a scenario says otherwise.
+
+    A cluster has one scenario that rules it and perhaps others beside it, so that filters meet.
+    """
+
+    def node(self, choices: Choices, node: Raw) -> None:
+        """Dress a node."""
+
+    def objects(self, choices: Choices, scene: Scene) -> None:
+        """Add what is neither node nor pod; nodes are there already."""
+
+    def running(self, choices: Choices, scene: Scene, pod: Raw) -> None:
+        """Dress a pod that has a node."""
+
+    def pending(self, choices: Choices, scene: Scene, pod: Raw) -> None:
+        """Dress a pod that is to be placed."""

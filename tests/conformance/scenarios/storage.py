@@ -1,0 +1,119 @@
+"""Volumes, claims and storage classes as raw objects, and how pods use them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tests.conformance.choices import Choices
+from tests.conformance.objects import HOST, ZONE, ZONES, Raw, Scene
+
+DRIVER: Final = "csi.example.com"
+POOLED: Final = "pool.example.com"
+BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+LATE: Final = "WaitForFirstConsumer"
+_GIB: Final = 2**30
+
+
+def a_class(name: str, provisioner: str = DRIVER, mode: str = LATE, zones: list[str] | None = None) -> Raw:
+    """A storage class; `zones`: where it can make volumes, None = everywhere."""
+    found: Raw = {"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": mode}
+    if zones is not None:
+        found["allowedTopologies"] = [{"matchLabelExpressions": [{"key": ZONE, "values": zones}]}]
+    return found
+
+
+def a_volume(scene: Scene, gib: int, of_class: str, source: Raw | None = None) -> Raw:
+    """A volume that nobody has claimed. No two of a cluster are of one size: which of equals is taken is chance."""
+    number = len(scene.volumes)
+    name = f"pv{number}"
+    csi = {"csi": {"driver": DRIVER, "volumeHandle": f"handle-{number}"}}
+    found: Raw = {
+        "metadata": {"name": name, "uid": f"uid-{name}"},
+        "spec": {
+            "capacity": {"storage": str(gib * _GIB + number * 4096)},
+            "accessModes": ["ReadWriteOnce"],
+            "volumeMode": "Filesystem",
+            "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": of_class,
+            **(source or csi),
+        },
+        "status": {"phase": "Available"},
+    }
+    scene.volumes.append(found)
+    return found
+
+
+def a_claim(scene: Scene, namespace: str, of_class: str, gib: int = 1, name: str = "") -> Raw:
+    """A claim that is bound to nothing."""
+    name = name or f"c{sum(claim['metadata']['namespace'] == namespace for claim in scene.claims)}"
+    found: Raw = {
+        "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{namespace}-{name}"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "volumeMode": "Filesystem",
+            "resources": {"requests": {"storage": f"{gib}Gi"}},
+            "storageClassName": of_class,
+        },
+        "status": {"phase": "Pending"},
+    }
+    scene.claims.append(found)
+    return found
+
+
+def bind(claim: Raw, volume: Raw) -> None:
+    """As the two look when the controller has bound them."""
+    metadata = claim["metadata"]
+    metadata["annotations"] = {BIND_COMPLETED: "yes", BOUND_BY_CONTROLLER: "yes"}
+    claim["spec"]["volumeName"] = volume["metadata"]["name"]
+    claim["status"] = {"phase": "Bound", "capacity": volume["spec"]["capacity"]}
+    volume["spec"]["claimRef"] = {key: metadata[key] for key in ("name", "namespace", "uid")}
+    volume["spec"]["claimRef"]["kind"] = "PersistentVolumeClaim"
+    volume["status"] = {"phase": "Bound"}
+
+
+def tie(choices: Choices, scene: Scene, volume: Raw) -> None:
+    """Let the volume be reached from some nodes only."""
+    key = choices.pick((ZONE, ZONE, HOST))
+    names = [node["metadata"]["name"] for node in scene.nodes]
+    values = choices.some(ZONES if key == ZONE else names, 2 if choices.chance(30) else 1, at_least=1)
+    expressions: list[Raw] = [{"key": key, "operator": choices.pick(("In", "In", "NotIn")), "values": values}]
+    if choices.chance(10):
+        expressions.append({"key": "disk", "operator": "Exists"})
+    terms = [{"matchExpressions": expressions}]
+    volume["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
+
+
+def mount(pod: Raw, source: Raw) -> None:
+    """Add a volume to the pod."""
+    volumes: list[Raw] = pod["spec"].setdefault("volumes", [])
+    volumes.append({"name": f"v{len(volumes)}", **source})
+
+
+def mount_claim(pod: Raw, name: str) -> None:
+    """Add the volume of a claim; a pod has each once."""
+    source = {"persistentVolumeClaim": {"claimName": name}}
+    if not any(volume.get("persistentVolumeClaim") == source["persistentVolumeClaim"] for volume in mounted(pod)):
+        mount(pod, source)
+
+
+def mounted(pod: Raw) -> list[Raw]:
+    """The volumes of the pod."""
+    found: list[Raw] = pod["spec"].get("volumes", [])
+    return found
+
+
+def claims_of(scene: Scene, pod: Raw) -> list[str]:
+    """Names of claims that the pod could use."""
+    namespace = pod["metadata"]["namespace"]
+    return [claim["metadata"]["name"] for claim in scene.claims if claim["metadata"]["namespace"] == namespace]
+
+
+def use_claims(choices: Choices, scene: Scene, pod: Raw, at_most: int, missing: int = 0) -> None:
+    """Mount some claims of the pod's namespace; `missing`: chance of one that is not there, in percent."""
+    names: list[Any] = claims_of(scene, pod)
+    for name in choices.some(names, at_most, at_least=min(1, len(names))):
+        mount_claim(pod, name)
+    if missing and choices.chance(missing):
+        mount_claim(pod, "missing")

@@ -1,0 +1,55 @@
+"""Of the nodes that are left, ours get the points of kube-scheduler's plugins: compared on random clusters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given, seed
+
+from tests.conformance.clusters import scenes
+from tests.conformance.kube_scheduler import KubeScheduler, Result
+from tests.conformance.muster_placement import FACTS, Product
+from tests.conformance.objects import Scene
+from tests.conformance.uniform_generation import evenly
+
+#: Our scores: the plugins each stands for, and how far apart whole numbers of points may be: by one, times the weight.
+PLUGINS = {
+    FACTS: (("NodeAffinity", "TaintToleration", "ImageLocality"), 0),
+    "InterPodAffinity": (("InterPodAffinity",), 2),
+    "PodTopologySpread": (("PodTopologySpread",), 2),
+}
+CLUSTERS = 40
+
+Points = Mapping[str, float]
+
+
+def kube_points(result: Result, plugins: tuple[str, ...]) -> Points:
+    return {node: sum(scores.get(plugin, 0) for plugin in plugins) for node, scores in result.scores.items()}
+
+
+def lead(points: Points) -> Points:
+    """How much more each node gets than the first: what is the same for all decides nothing."""
+    first = points[min(points)]
+    return {node: found - first for node, found in points.items()}
+
+
+@pytest.mark.parametrize("scenario", ["images", "labels", "taints", "spreading", "other_pods"])
+def test_a_node_leads_by_as_many_points_as_kube_scheduler_gives_it(scenario: str) -> None:
+    told: Counter[str] = Counter()
+
+    @seed(1)
+    @evenly(CLUSTERS)
+    @given(scenes(scenario))
+    def one_scene(scene: Scene) -> None:
+        for result, ours in zip(kube_scheduler.results(scene), Product(scene).points(), strict=True):
+            for score in (PLUGINS.keys() & ours.keys()) if result.scores else ():
+                plugins, apart = PLUGINS[score]
+                theirs, mine = lead(kube_points(result, plugins)), lead(ours[score])
+                assert mine == pytest.approx(theirs, abs=apart + 1e-6), score
+                told[score] += len(set(theirs.values())) > 1
+
+    with KubeScheduler() as kube_scheduler:
+        one_scene()
+    assert told.total() >= CLUSTERS // 4

@@ -1,0 +1,36 @@
+"""A scenario with admission: its environment, its start, and its end without a trace."""
+
+from __future__ import annotations
+
+from devcluster import ports
+from devcluster.cluster import Cluster
+from devcluster.muster import NAMESPACE
+from tests.e2e.manifests import PREFIX, a_pod
+from tests.e2e.scenario import Scene
+
+NAME = "muster-admission"
+MUTATING, VALIDATING = "mutatingwebhookconfigurations", "validatingwebhookconfigurations"
+USER_INFO = f"{PREFIX}user.info"
+
+
+def webhook(**more: str) -> dict[str, str]:
+    """The operator's environment with admission on."""
+    [port] = ports.free(1)
+    return {"MUSTER_WEBHOOK_URL": f"https://127.0.0.1:{port}", "MUSTER_WEBHOOK_PORT": str(port), **more}
+
+
+async def registered(scene: Scene) -> None:
+    """Wait until the API server asks us, which it may hear of a moment after it stored the registration."""
+
+    async def is_asked() -> bool:
+        made = await scene.api.request("POST", f"/api/v1/namespaces/{scene.namespace}/pods?dryRun=All", a_pod("probe"))
+        return USER_INFO in made["metadata"].get("annotations", {})
+
+    await scene.eventually("the API server asks the webhook", is_asked, 20)
+
+
+async def unregister(cluster: Cluster) -> None:
+    """Take away what the operator registered, once it does not run any more; other scenarios run without."""
+    for plural in (MUTATING, VALIDATING):
+        await cluster.admin.delete(plural, NAME)
+    await cluster.admin.delete("secrets", NAME, NAMESPACE)

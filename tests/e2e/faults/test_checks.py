@@ -1,0 +1,159 @@
+"""The verdict can be "no": each thing that must not happen is found when it happens."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from devcluster.api import Json
+from devcluster.nodes import FakeNode
+from tests.e2e.faults import checks, consistency, logs
+from tests.e2e.faults.items import RUN_FOR, End, Item
+from tests.e2e.faults.pod_versions import ITEM_LABEL, Witness
+from tests.e2e.manifests import PLACEHOLDER, a_pod
+
+TRACEBACK = "Traceback (most recent call last):"
+
+
+def a_version(
+    name: str, *, node: str = "", phase: str = "Pending", cpu: str = "1", item: str = "it", **more: Any
+) -> Json:
+    """A pod as etcd has it."""
+    pod = copy.deepcopy(a_pod(name, cpu=cpu, labels={ITEM_LABEL: item}))
+    pod["metadata"] |= {"uid": f"uid-{name}", "namespace": "ns", **more}
+    pod["metadata"]["annotations"] |= {RUN_FOR: "1s"}
+    pod["spec"] |= {"nodeName": node} if node else {}
+    return {**pod, "status": {"phase": phase}}
+
+
+def a_placeholder(name: str, owner: str, node: str = "") -> Json:
+    pod = a_version(name, node=node, ownerReferences=[{"uid": f"uid-{owner}"}])
+    pod["metadata"]["annotations"] = {PLACEHOLDER: "true"}
+    return pod
+
+
+@pytest.fixture
+def witness() -> Witness:
+    return Witness([FakeNode("n1", cpu="2"), FakeNode("n2", cpu="2")])
+
+
+def test_a_real_pod_that_is_bound_before_its_placeholder_is_gone_is_one_too_many(witness: Witness) -> None:
+    witness.see(a_placeholder("tg-0", "a", node="n1"))
+    witness.see(a_version("a", node="n1"))
+    assert witness.violations == []
+    witness.see(a_version("b", node="n1"))
+    assert ["n1 is over its cpu" in words for words in witness.violations] == [True]
+
+
+def test_room_of_pods_that_ended_or_went_is_free(witness: Witness) -> None:
+    witness.see(a_version("a", node="n1", cpu="2"))
+    witness.see(a_version("a", node="n1", cpu="2", phase="Succeeded"))
+    witness.see(a_version("b", node="n1", cpu="2"))
+    witness.see(a_version("b", node="n1", cpu="2"), gone=True)
+    witness.see(a_version("c", node="n1", cpu="2"))
+    assert witness.violations == []
+
+
+def ends(witness: Witness, end: End, pods: int = 1) -> list[str]:
+    return checks.unsettled([Item("it", "pod", [], end, single=pods)], witness)
+
+
+def test_a_pod_that_never_came_or_never_ran_is_lost(witness: Witness) -> None:
+    assert ends(witness, End.SERVED)
+    witness.see(a_version("a"))
+    assert ends(witness, End.SERVED)
+    witness.see(a_version("a", node="n1", phase="Succeeded"))
+    assert ends(witness, End.SERVED) == []
+    assert ends(witness, End.SERVED, pods=2)
+    assert ends(witness, End.DELETED)
+
+
+def test_a_pod_that_waits_without_a_word_is_not_properly_refused(witness: Witness) -> None:
+    silent = a_version("a")
+    witness.see(silent)
+    assert ends(witness, End.REFUSED)
+    assert ends(witness, End.FAILED)
+    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}
+    witness.see({**silent, "status": {"phase": "Pending", "conditions": [said]}})
+    assert ends(witness, End.REFUSED) == []
+    assert ends(witness, End.FAILED)
+
+
+def test_a_placeholder_may_stay_only_while_its_originator_waits(witness: Witness) -> None:
+    witness.see(a_version("a"))
+    witness.see(a_placeholder("tg-0", "a"))
+    assert checks.leaked(witness) == []
+    witness.see(a_version("a", phase="Failed"))
+    assert checks.leaked(witness)
+    witness.see(a_placeholder("tg-0", "a"), gone=True)
+    assert checks.leaked(witness) == []
+
+
+def a_dump(uid: str = "uid-a", node: str = "n1", vcore: int = 1000, phase: str = "LIVE") -> Json:
+    """What core and operator believe when ``uid`` is on ``node``."""
+    held = {"memory": 64 * 2**20, "pods": 1, "vcore": vcore}
+    names = ("n1", "n2")
+    nodes = [{"nodeID": n, "allocations": [uid] * (n == node), "allocated": held if n == node else {}} for n in names]
+    queue = {"queuename": "root.q", "allocatedResource": held, "children": []}
+    task = {"pod": {"ref": {"uid": uid}}, "node": node}
+    return {
+        "nodes": [{"nodesInfo": nodes}],
+        "ledgers": {"releasing": 0, "swaps": 0, "placeholders": 0},
+        "invariants": [],
+        "applications": [{"queueName": "root.q", "allocations": [{"allocationKey": uid}]}],
+        "queues": [{"queuename": "root", "allocatedResource": held, "children": [queue]}],
+        "rmDiagnostics": {
+            "rm": {
+                "phase": phase,
+                "applications": {"app": {"members": {uid: task}, "placeholders": {}}},
+                "deletions": {},
+                "untrackedPods": {},
+                "podsAwaitingNode": {},
+            }
+        },
+    }
+
+
+def test_ledgers_that_are_the_cluster_have_no_differences(witness: Witness) -> None:
+    witness.see(a_version("a", node="n1"))
+    assert consistency.differences(a_dump(), witness.pods.values()) == []
+
+
+@pytest.mark.parametrize(
+    "dump, parts",
+    [
+        pytest.param(a_dump(uid="uid-x"), {"core", "operator"}, id="another pod"),
+        pytest.param(a_dump(node="n2"), {"core", "operator"}, id="another node"),
+        pytest.param(a_dump(vcore=2000), {"core"}, id="another size"),
+        pytest.param(a_dump(phase="RECOVERING"), {"operator"}, id="not live"),
+    ],
+)
+def test_ledgers_that_believe_otherwise_are_found(witness: Witness, dump: Json, parts: set[str]) -> None:
+    witness.see(a_version("a", node="n1"))
+    found = consistency.differences(dump, witness.pods.values())
+    assert {words.partition(":")[0].partition(",")[0] for words in found} == parts
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        TRACEBACK,
+        '{"event": "the operator failed on an input, continuing", "level": "error"}',
+        "Task exception was never retrieved",
+        '{"event": "something", "level": "critical", "logger": "python"}',
+        '{"event": "x", "level": "warning", "exception": "ValueError"}',
+    ],
+)
+def test_an_exception_that_nobody_handled_is_found_in_a_log(line: str) -> None:
+    assert logs.unhandled("core", ["a line", line, "another"])
+
+
+def test_a_try_that_is_repeated_is_handled() -> None:
+    handled = '{"event": "a request failed; will retry", "level": "warning", "logger": "muster.watch", "error": "E"}'
+    assert logs.unhandled("operator", [handled, '{"event": "a command failed", "level": "info"}']) == []
+
+
+def test_a_task_of_kopf_that_an_end_interrupted_is_no_fault_of_ours_and_any_other_is() -> None:
+    line = '{"event": "Task exception was never retrieved\\nfuture: <... defined at /x/%s:60>", "level": "error"}'
+    assert logs.unhandled("operator", [line % "kopf/_cogs/clients/scanning.py"]) == []
+    assert logs.unhandled("operator", [line % "muster_operator/kube/watch.py"])

@@ -1,0 +1,206 @@
+"""Placeholders as a real API server takes them, and as its garbage collector takes them away (contract 1.8)."""
+
+from __future__ import annotations
+
+import re
+
+from devcluster.api import Json
+from devcluster.nodes import FakeNode
+from tests.e2e.conditions import told
+from tests.e2e.conftest import OpenScene, with_pods
+from tests.e2e.manifests import PLACEHOLDER, PREFIX, Group, a_gang, a_pod, is_bound, with_annotations
+from tests.e2e.priority_classes import make_class
+from tests.e2e.scenario import Scene
+
+INTERNAL = "internal.yunikorn.apache.org/"
+SIGNATURE = re.compile(r"v1:[0-9a-f]{12}:[\w-]{43}")
+LIMIT_RANGER = "kubernetes.io/limit-ranger"
+"""What the LimitRange admission notes on every pod that it changes."""
+
+ROOM = {"ephemeral-storage": "64Gi"}
+
+
+def restricted(pod: Json) -> Json:
+    """The same pod as Pod Security `restricted` wants it."""
+    pod["spec"]["securityContext"] = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    for container in pod["spec"]["containers"]:
+        container["securityContext"] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    return pod
+
+
+async def placeholders(scene: Scene, count: int, *, bound: int = 0) -> list[Json]:
+    """Wait for so many, so many of them bound."""
+
+    async def are_there() -> list[Json]:
+        found = await scene.pods(placeholders=True)
+        return found if len(found) == count and len(await scene.bound(placeholders=True)) == bound else []
+
+    return await scene.eventually(f"{count} placeholders, {bound} bound", are_there)
+
+
+def shape(pod: Json, owner: Json, group: Json) -> None:
+    """Every row of contract 1.8, of a placeholder as the API server has it."""
+    meta, spec, container = pod["metadata"], pod["spec"], pod["spec"]["containers"][0]
+    assert meta["name"].startswith("tg-shape-workers-")
+    assert meta["labels"] == {"team": "x", f"{PREFIX}app-id": "shape", f"{PREFIX}queue": "root.shapes"}
+    annotations = {key: value for key, value in meta["annotations"].items() if key != LIMIT_RANGER}
+    signatures = {key for key, value in annotations.items() if SIGNATURE.fullmatch(value)}
+    is_bound_too = {f"{INTERNAL}binding-signature"} if is_bound(pod) else set()
+    assert signatures == {f"{INTERNAL}placeholder-signature"} | is_bound_too
+    assert annotations.pop(f"{INTERNAL}placeholder-ordinal") in {"0", "1", "2"}
+    assert {key: value for key, value in annotations.items() if key not in signatures} == {
+        "note": "y",
+        "sidecar.istio.io/inject": "false",
+        "linkerd.io/inject": "disabled",
+        PLACEHOLDER: "true",
+        f"{INTERNAL}placeholder-requests": '{"cpu":"1","memory":"64Mi"}',
+        f"{PREFIX}task-group-name": "workers",
+        f"{PREFIX}schedulingPolicyParameters": "placeholderTimeoutInSeconds=600 gangPlacement=Reserve",
+    }
+    reference = {"apiVersion": "v1", "kind": "Pod", "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]}
+    assert meta["ownerReferences"] == [{**reference, "controller": False, "blockOwnerDeletion": True}]
+    assert (container["name"], container["image"], container["imagePullPolicy"]) == (
+        "pause",
+        "pause:mine",
+        "IfNotPresent",
+    )
+    size = {"cpu": "1", "memory": "64Mi", "ephemeral-storage": "1Gi"}  # the last one is the LimitRange's
+    assert container["resources"] == {"requests": size, "limits": {**size, "ephemeral-storage": "2Gi"}}
+    assert container["securityContext"] == {
+        "privileged": False,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert spec["securityContext"] == {
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+        "runAsUser": 1000,
+        "runAsGroup": 2000,
+        "fsGroup": 3000,
+    }
+    wanted = {
+        "restartPolicy": "Never",
+        "schedulerName": "muster",
+        "terminationGracePeriodSeconds": 1,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "priorityClassName": "shaped",
+        "imagePullSecrets": [{"name": "pull"}],
+        "nodeSelector": {"disk": "ssd"},
+    }
+    assert {field: spec.get(field) for field in wanted} == wanted
+    assert not spec.get("hostNetwork")
+    assert [t for t in spec["tolerations"] if t.get("key") == "gpu"] == [{"key": "gpu", "operator": "Exists"}]
+    assert "volumes" not in spec
+
+
+async def test_placeholders_have_the_contracts_shape_and_pass_a_restricted_namespace(open_scene: OpenScene) -> None:
+    """With a LimitRange that gives every container more than its group says, and settings for image and ids."""
+    config = {
+        "service.placeholderImage": "pause:mine",
+        "service.placeholderRunAsUser": "1000",
+        "service.placeholderRunAsGroup": "2000",
+        "service.placeholderFsGroup": "3000",
+    }
+    ssd = FakeNode("node-0", cpu="4", labels={"disk": "ssd"}, extra=ROOM)
+    scene = await open_scene([ssd], config)
+    await scene.occupy("node-0", "2")
+    enforce = {"pod-security.kubernetes.io/enforce": "restricted"}
+    await scene.api.patch("namespaces", scene.namespace, {"metadata": {"labels": enforce}})
+    limits = {
+        "type": "Container",
+        "default": {"ephemeral-storage": "2Gi"},
+        "defaultRequest": {"ephemeral-storage": "1Gi"},
+    }
+    limit_range = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": {"limits": [limits]}}
+    await scene.create([limit_range])
+    await make_class(scene.api, "shaped", 7)
+    extra: Json = {
+        "labels": {"team": "x"},
+        "annotations": {"note": "y"},
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [{"key": "gpu", "operator": "Exists"}],
+    }
+    group = Group("workers", 3, extra=extra)
+    shaped = a_gang("shape", [group], timeout_s=600, queue="root.shapes", placement="Reserve")
+    gang = [restricted(pod) for pod in shaped]
+    for pod in gang:
+        pod["spec"] |= {"priorityClassName": "shaped", "imagePullSecrets": [{"name": "pull"}]}
+    await scene.create(gang)
+    found = await placeholders(scene, 3, bound=2)
+    owner = await scene.api.get("pods", "shape-workers-0", scene.namespace)
+    for pod in found:
+        shape(pod, owner, group.definition())
+    await scene.cluster.add_nodes([FakeNode("node-1", labels={"disk": "ssd"}, extra=ROOM)])
+    await scene.all_bound(3)
+    await scene.api.delete("priorityclasses", "shaped")
+
+
+async def test_a_quota_of_kubernetes_that_refuses_placeholders_ends_the_gang_and_not_the_wait(
+    open_scene: OpenScene,
+) -> None:
+    """Soft: the pod is scheduled as usual. Hard: it fails with the reason. Nothing waits for ever."""
+    scene = await open_scene([FakeNode("node-0")])
+    spec = {"hard": {"pods": "4"}}
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": spec}
+    await scene.create([quota])
+
+    async def is_empty() -> bool:
+        found = await scene.api.get("resourcequotas", "q", scene.namespace)
+        status: Json = found.get("status", {})
+        return dict(status.get("used", {})) == {"pods": "0"}
+
+    await scene.eventually("the quota is in force", is_empty)
+    await scene.create(a_gang("soft", [Group("workers", 4, real=1)], timeout_s=600, placement=with_pods()))
+    await told(scene, "soft-workers-0", "creating placeholder", "exceeded quota")
+    await scene.all_bound(1)
+    await scene.api.delete_all("pods", scene.namespace)
+    await scene.eventually("the quota is free again", is_empty)
+    await scene.create(
+        a_gang("hard", [Group("workers", 4, real=1)], style="Hard", timeout_s=600, placement=with_pods())
+    )
+
+    async def has_failed() -> bool:
+        status: Json = (await scene.api.get("pods", "hard-workers-0", scene.namespace))["status"]
+        return status.get("reason") == "ApplicationFailed" and "exceeded quota" in status.get("message", "")
+
+    await scene.eventually("the pod of the Hard gang failed with the reason", has_failed)
+    assert "PlaceholderCreateFailed" in {event.get("action") for event in await scene.events("GangScheduling")}
+
+
+async def test_what_a_stopped_muster_leaves_is_collected_and_a_start_takes_the_orphans(open_scene: OpenScene) -> None:
+    """The garbage collector takes placeholders with their originator; one that ended leaves orphans (semantics 18)."""
+    scene = await open_scene([FakeNode("node-0", cpu="2500m")])
+    await scene.create(a_gang("swept", [Group("workers", 2, real=1)], timeout_s=600, placement="Reserve"))
+    await scene.create(a_gang("ended", [Group("workers", 2, real=1)], timeout_s=600, placement="Reserve"))
+    await scene.eventually("the placeholders of both", lambda: _names(scene, {"swept": 1, "ended": 2}))
+    await scene.muster.operator.kill()
+    await scene.muster.stop()
+    ended = await scene.api.get("pods", "ended-workers-0", scene.namespace)
+    mine = with_annotations(a_pod("mine", cpu="100m"), {PLACEHOLDER: "true"})
+    reference = {"apiVersion": "v1", "kind": "Pod", "name": "ended-workers-0", "uid": ended["metadata"]["uid"]}
+    mine["metadata"]["ownerReferences"] = [reference]
+    await scene.create([mine])
+    await scene.api.delete("pods", "swept-workers-0", scene.namespace, grace_s=0)
+    await scene.eventually("the garbage collector has done its work", lambda: _names(scene, {"swept": 0, "ended": 2}))
+    done = {"status": {"phase": "Succeeded"}}
+    await scene.api.patch("pods", "ended-workers-0", done, scene.namespace, subresource="status")
+    await scene.muster.start()
+    await scene.eventually("no orphan is left", lambda: _names(scene, {"swept": 0, "ended": 0}))
+
+    async def is_reported() -> bool:
+        events = await scene.events()
+        return any(one["involvedObject"]["name"] == "mine" and one["reason"] == "TaskRejected" for one in events)
+
+    await scene.eventually("the user's own pod is reported", is_reported)
+    mine = await scene.api.get("pods", "mine", scene.namespace)
+    assert not is_bound(mine)
+    assert "deletionTimestamp" not in mine["metadata"]
+    await scene.api.delete("pods", "mine", scene.namespace, grace_s=0)
+
+
+async def _names(scene: Scene, wanted: dict[str, int]) -> bool:
+    """Whether each application has so many placeholders."""
+    names = [pod["metadata"]["name"] for pod in await scene.api.find("pods", scene.namespace)]
+    return all(sum(name.startswith(f"tg-{app}-") for name in names) == count for app, count in wanted.items())

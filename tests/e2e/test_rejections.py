@@ -1,0 +1,142 @@
+"""What cannot be served is refused with a reason that its author sees; nothing crashes, nothing is silently no gang."""
+
+import json
+
+import pytest
+
+from devcluster.api import Json
+from devcluster.nodes import FakeNode
+from tests.e2e.conditions import told, told_on_the_config_map
+from tests.e2e.configuration import queues
+from tests.e2e.conftest import OpenScene
+from tests.e2e.manifests import PREFIX, Group, a_gang, a_member, a_pod, with_annotations
+
+NODES = [FakeNode("node-0", cpu="8")]
+GOOD: Json = {"name": "workers", "minMember": 2, "minResource": {"cpu": "1"}}
+
+
+async def test_a_gang_in_a_fair_queue_is_refused(open_scene: OpenScene) -> None:
+    scene = await open_scene(NODES, queues(properties={"application.sort.policy": "fair"}))
+    await scene.create(a_gang("fair", [Group("workers", 2)], queue="root.leaf"))
+    await told(scene, "fair-workers-0", "fair")
+    assert await scene.bound() == []
+    assert await scene.pods(placeholders=True) == []
+
+
+async def test_a_gang_larger_than_the_quota_of_its_queue_is_refused(open_scene: OpenScene) -> None:
+    scene = await open_scene(NODES, queues(resources={"max": {"vcore": "2"}}))
+    await scene.create(a_gang("large", [Group("workers", 3)], queue="root.leaf"))
+    await told(scene, "large-workers-0", "root.leaf", "vcore")
+    assert await scene.bound() == []
+    assert await scene.pods(placeholders=True) == []
+
+
+MALFORMED = {
+    "no-json": ("{not json", "task-groups"),
+    "no-list": ('{"name": "workers"}', "task-groups"),
+    "no-name": (json.dumps([{**GOOD, "name": ""}]), "task-groups[0].name"),
+    "negative-members": (json.dumps([{**GOOD, "minMember": -1}]), "task-groups[0].minMember"),
+    "members-in-words": (json.dumps([{**GOOD, "minMember": "two"}]), "task-groups[0].minMember"),
+    "no-resources": (json.dumps([{"name": "workers", "minMember": 2}]), "task-groups[0].minResource"),
+    "negative-quantity": (json.dumps([{**GOOD, "minResource": {"cpu": "-1"}}]), "task-groups[0].minResource.cpu"),
+    "no-quantity": (json.dumps([{**GOOD, "minResource": {"cpu": "lots"}}]), "task-groups[0].minResource.cpu"),
+    "a-group-twice": (json.dumps([GOOD, GOOD]), "task-groups[1].name"),
+    "cpu-and-vcore": (json.dumps([{**GOOD, "minResource": {"cpu": "1", "vcore": "1"}}]), "minResource.vcore"),
+    "no-tolerations": (json.dumps([{**GOOD, "tolerations": "all"}]), "task-groups[0].tolerations"),
+}
+"""What can be wrong with the annotation, and the field that the user is told."""
+
+
+async def test_malformed_task_groups_are_told_by_field_and_the_pod_is_scheduled_alone(open_scene: OpenScene) -> None:
+    """Contract 1.3: the application is then no gang, and a Warning says so. Twelve kinds, each its own application."""
+    scene = await open_scene([FakeNode("node-0", cpu="16")])
+    for name, (annotation, _) in MALFORMED.items():
+        annotations = {f"{PREFIX}task-groups": annotation, f"{PREFIX}task-group-name": "workers"}
+        await scene.create([with_annotations(a_pod(name, labels={"applicationId": name}), annotations)])
+    for name, (_, field) in MALFORMED.items():
+        await told(scene, name, field, "without a gang")
+    await scene.all_bound(len(MALFORMED))
+
+
+async def test_parameters_that_mean_nothing_are_told_and_the_gang_goes_on(open_scene: OpenScene) -> None:
+    """Contract 1.4, semantics 8 and 16: each by its name; Soft and the configuration's defaults are taken."""
+    scene = await open_scene(NODES, {"gang.placement": "Reserve"})
+    words = "placeholderTimeoutInSeconds=soon gangSchedulingStyle=Firm gangPlacement=Best nonsense"
+    groups = [Group("workers", 2)]
+    await scene.create(a_member("odd", "workers", f"odd-{index}", groups, words) for index in range(2))
+    for name in ("placeholderTimeoutInSeconds", "Soft is used", "Reserve, Atomic or Direct", "nonsense"):
+        await told(scene, "odd-0", name)
+    await scene.all_bound(2)
+    assert sum(write.what == "create pods" for write in scene.writes(of_operator=True)) == 2
+
+
+async def test_a_gang_that_joins_an_application_without_task_groups_is_told_that_it_is_none(
+    open_scene: OpenScene,
+) -> None:
+    scene = await open_scene(NODES)
+    await scene.create([a_pod("first", labels={"applicationId": "mixed"}), *a_gang("mixed", [Group("workers", 2)])])
+    await told(scene, "mixed-workers-0", "task-groups", "first", "app-id")
+    await scene.all_bound(3)
+
+
+async def test_an_application_id_that_is_too_long_is_refused_by_name_and_length(open_scene: OpenScene) -> None:
+    scene = await open_scene(NODES)
+    key = f"{PREFIX}app-id"
+    await scene.create([with_annotations(a_pod("endless"), {key: "x" * 64}), a_pod("bystander")])
+    await told(scene, "endless", key, "64", "63")
+    await scene.all_bound(1)
+
+
+async def test_pods_that_name_a_queue_that_does_not_exist_fail_with_its_name(open_scene: OpenScene) -> None:
+    scene = await open_scene(NODES, queues())
+    labels = {"applicationId": "lost", "queue": "root.nowhere"}
+    await scene.create([a_pod("lost", labels=labels), a_pod("bystander", labels={"queue": "root.leaf"})])
+    await told(scene, "lost", "root.nowhere", "does not exist", "queues.yaml")
+
+    async def has_failed() -> bool:
+        status = (await scene.api.get("pods", "lost", scene.namespace))["status"]
+        return status["phase"] == "Failed" and "root.nowhere" in status["message"]
+
+    await scene.eventually("the pod has failed", has_failed)
+    await scene.all_bound(1)
+
+
+@pytest.mark.parametrize(
+    "setting, words",
+    [
+        pytest.param(
+            {"queues.yaml": "partitions: [{name: default, quues: []}]"}, ["quues", "partitions"], id="an unknown field"
+        ),
+        pytest.param({"queues.yaml": "partitions: [{"}, ["queues.yaml", "line"], id="no YAML"),
+        pytest.param({"kubernetes.qps": "many"}, ["kubernetes.qps", "many"], id="a setting without meaning"),
+        pytest.param({"gang.placeholderTimeout": "soon"}, ["gang.placeholderTimeout", "soon"], id="no duration"),
+    ],
+)
+async def test_a_start_with_an_unreadable_configuration_ends_with_one_line_that_names_it(
+    setting: dict[str, str], words: list[str], open_scene: OpenScene
+) -> None:
+    scene = await open_scene(NODES, setting, started=False)
+    scene.muster.core.start()
+    scene.muster.operator.start()
+    operator = scene.muster.operator
+    assert await operator.ended(30), operator.tail()
+    assert operator.returncode == 1
+    last = operator.tail(1)
+    assert last.startswith("muster operator cannot serve: ")
+    assert all(word in last for word in words), last
+    note = await told_on_the_config_map(scene, "Muster cannot start", words[0])
+    assert all(word in note for word in words), note
+    fixed = {"data": dict.fromkeys(setting)}
+    await scene.api.patch("configmaps", "muster-configs", fixed, scene.muster.setup.namespace)
+    await scene.muster.start()
+
+
+async def test_a_pod_that_names_an_unknown_group_is_told(open_scene: OpenScene) -> None:
+    scene = await open_scene(NODES)
+    gang = a_gang("group", [Group("workers", 2)])
+    stranger = with_annotations(
+        a_pod("stranger", labels={"applicationId": "group"}), {f"{PREFIX}task-group-name": "drivers"}
+    )
+    await scene.create([*gang, stranger])
+    await told(scene, "stranger", "drivers")
+    await scene.all_bound(3)

@@ -1,0 +1,70 @@
+"""Whatever happens to gangs of all placements: pods get their node once, nothing is left over, ledgers agree."""
+
+from __future__ import annotations
+
+from random import Random  # noqa: TID251 - of a fixed seed
+
+import pytest
+
+from tests.amounts import amount
+from tests.unit.contract.agent_and_core import Both
+from tests.unit.contract.random_events import PLACEMENTS, Turmoil, law_breaches
+from tests.unit.contract.random_preemption import Upheaval
+from tests.unit.operator.controller.objects import a_group, a_pod, gang_annotations
+
+SEEDS = amount(10, 1000)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_agent_and_engine_survive_a_turmoil(seed: int) -> None:
+    """Messages, commands and facts in any order, kills between any two of them."""
+    chance = Random(seed)
+    survives(Turmoil(chance.randrange), chance.randrange(3, 25))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_agent_and_engine_survive_an_upheaval(seed: int) -> None:
+    """Preemption, quotas that change, nodes that are lost, pods that somebody else binds or that take long to go."""
+    chance = Random(seed)
+    survives(Upheaval(chance.randrange), chance.randrange(3, 25))
+
+
+def survives(turmoil: Turmoil, things: int) -> None:
+    """So many things happen."""
+    for _ in range(things):
+        turmoil.happen()
+    turmoil.settle()
+    assert list(law_breaches(turmoil)) == []
+    turmoil.finish()
+    assert turmoil.both.ledger.applications == {}
+    assert turmoil.both.ledger.tasks == {}
+    assert turmoil.both.real.applications_there == {}
+
+
+def one_after_the_other(pause_s: float, placements: tuple[str, ...]) -> None:
+    """A gang of the same application id, and one more when all pods of the one before are deleted."""
+    both = Both()
+    both.kubernetes.add_nodes(2)
+    both.start()
+    for turn, placement in enumerate(placements):
+        annotations = gang_annotations(a_group("g", 5), parameters=f"gangPlacement={placement}", member_of="g")
+        pods = [a_pod(f"w-{turn}-{number}", app="same", annotations=dict(annotations)) for number in range(5)]
+        for pod in pods:
+            pod["metadata"]["creationTimestamp"] = both.created()
+        both.kubernetes.add(*pods)
+        both.run()
+        assert all(both.kubernetes.node_of(pod["metadata"]["name"]) for pod in pods), f"{placement}, the {turn}th"
+        assert both.kubernetes.placeholders() == []
+        for pod in pods:
+            both.kubernetes.delete(pod["metadata"]["uid"])
+        both.run()
+        both.wait(pause_s)
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 1.0, 40.0], ids=["at once", "while it completes", "once it has completed"])
+@pytest.mark.parametrize("first", PLACEMENTS)
+@pytest.mark.parametrize("second", PLACEMENTS)
+def test_an_id_serves_gangs_of_one_placement_after_the_other(first: str, second: str, pause_s: float) -> None:
+    one_after_the_other(pause_s, (first, second, first))

@@ -1,0 +1,126 @@
+"""Agent and engine after a kill of either: what a half-finished gang still holds, in each placement (semantics 17)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.unit.contract.agent_and_core import Both
+from tests.unit.contract.random_events import PLACEMENTS
+from tests.unit.operator.controller.objects import Raw, a_group, a_pod, gang_annotations
+
+APP = "dev/half"
+MEMBERS = 4
+LONG_S = 600
+
+Kill = Callable[[Both], None]
+
+
+def the_operator(both: Both) -> None:
+    both.kill_operator(lose_commands=True)
+
+
+def the_core(both: Both) -> None:
+    both.kill_core()
+
+
+def both_of_them(both: Both) -> None:
+    both.kill_core()
+    both.kill_operator(lose_commands=True)
+
+
+every_kill = pytest.mark.parametrize("kill", [the_operator, the_core, both_of_them], ids=lambda kill: kill.__name__)
+every_placement = pytest.mark.parametrize("placement", PLACEMENTS)
+
+
+def a_member(both: Both, number: int, placement: str, words: str = "") -> Raw:
+    parameters = f"gangPlacement={placement} placeholderTimeoutInSeconds={LONG_S} {words}".strip()
+    annotations = gang_annotations(a_group("g", MEMBERS), parameters=parameters, member_of="g")
+    pod = a_pod(f"w{number}", app=APP, annotations=annotations)
+    pod["metadata"]["creationTimestamp"] = both.created()
+    return pod
+
+
+def began(placement: str, *numbers: int, nodes: int = 1) -> Both:
+    """Nodes of eight CPUs, and these members of a gang of four with one CPU each."""
+    both = Both()
+    both.kubernetes.add_nodes(nodes)
+    both.start()
+    both.kubernetes.add(*(a_member(both, number, placement) for number in numbers))
+    both.run()
+    return both
+
+
+def held(both: Both) -> int:
+    """Places of the gang that no member has taken, with pods or without."""
+    app = both.real.applications_there[APP]
+    return sum(allocation.spec.placeholder for allocation in app.allocations.values())
+
+
+def used_cpu(both: Both) -> int:
+    """What the core counts as taken, in CPUs."""
+    return sum(leaf.allocated["vcore"] for leaf in both.real.partition.queues.leaves()) // 1000
+
+
+@every_kill
+@every_placement
+def test_a_half_finished_gang_holds_the_places_of_who_is_still_to_come_and_of_nobody_else(
+    placement: str, kill: Kill
+) -> None:
+    """Of four members one has ended, one runs, two are still to come."""
+    both = began(placement, 0, 1)
+    both.wait(5)
+    both.kubernetes.change("w0", phase="Succeeded")
+    both.run()
+    assert held(both) == 2
+    kill(both)
+    both.run()
+    assert (held(both), used_cpu(both)) == (2, 3)
+    both.kubernetes.add(a_member(both, 2, placement), a_member(both, 3, placement))
+    both.run()
+    assert (held(both), used_cpu(both)) == (0, 3)
+    assert both.kubernetes.placeholders() == []
+
+
+@every_kill
+@every_placement
+def test_a_gang_of_which_only_ended_members_were_bound_holds_what_it_held(placement: str, kill: Kill) -> None:
+    """All in one second: who came later might be of another gang of the same id."""
+    both = began(placement, 0, 1)
+    for name in ("w0", "w1"):
+        both.kubernetes.change(name, phase="Succeeded")
+    both.kubernetes.add(a_member(both, 2, placement))
+    made = both.kubernetes.writes["CreatePlaceholder"]
+    kill(both)
+    both.run()
+    assert both.kubernetes.node_of("w2")
+    assert (held(both), used_cpu(both)) == (1, 2)
+    assert both.kubernetes.writes["CreatePlaceholder"] == made
+
+
+@every_kill
+@every_placement
+def test_places_that_nobody_takes_go_when_their_time_is_up_also_after_a_kill(placement: str, kill: Kill) -> None:
+    both = began(placement, 0)
+    both.wait(LONG_S / 2)
+    kill(both)
+    both.run()
+    assert held(both) == MEMBERS - 1
+    both.wait(LONG_S / 2 + 10)
+    assert (held(both), used_cpu(both)) == (0, 1)
+
+
+@every_kill
+@every_placement
+def test_the_others_go_on_when_the_first_is_deleted_while_they_wait_for_room(placement: str, kill: Kill) -> None:
+    both = began(placement, 0, 1, 2, 3, 4, nodes=0)
+    both.kubernetes.delete_by_name("w0")
+    both.run()
+    kill(both)
+    both.run()
+    both.kubernetes.add_nodes(1)
+    both.run()
+    both.wait(60)
+    assert all(both.kubernetes.node_of(f"w{number}") for number in range(1, 5))
+    assert both.kubernetes.placeholders() == []

@@ -1,0 +1,35 @@
+"""A core that has seen something of everything, so that each of its metrics has a sample."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry
+
+from muster_core.model.decisions import ReasonKind
+from muster_core.model.effects import SchedulingState, SchedulingStateChanged
+from muster_core.model.events import ApplicationAdded, AskAdded, ConnectionLost, Event, ManagerRegistered, NodeAdded
+from muster_core.model.ids import AllocationKey, ApplicationId, RmId
+from muster_core.runtime.service import Scheduler
+from muster_core.scheduling.cycle import cycle
+from muster_core.scheduling.step import step
+from tests.unit.builders import RM, a_configuration, a_node, a_queue, an_application, an_ask
+
+
+def busy_core() -> CollectorRegistry:
+    """Queues with all kinds of amounts, nodes, applications that run and one that was rejected."""
+    core = Scheduler()
+    configuration = a_configuration(a_queue("a", vcore=2000, guaranteed=1000))
+    events: list[Event] = [ManagerRegistered(RM, configuration), NodeAdded(a_node("n0", vcore=1500))]
+    events += [ApplicationAdded(an_application())] * 2  # the second is rejected
+    events += [AskAdded(an_ask(f"r{i}")) for i in range(3)]
+    for event in events:
+        core.metrics.heard([event])
+        for effect in step(core.loop.scheduler_state, event, 1):
+            core.metrics.said(effect)
+    cycle(core.loop.scheduler_state, 1, lambda: True)
+    step(core.loop.scheduler_state, ConnectionLost(RmId("unknown")), 1)
+    for kind in ReasonKind:
+        state = SchedulingState.SKIPPED
+        core.metrics.said(SchedulingStateChanged(RM, ApplicationId("a"), AllocationKey("k"), state, "", kind))
+    core.metrics.dropped("something")
+    core.metrics.healthy = True
+    return core.metrics.registry

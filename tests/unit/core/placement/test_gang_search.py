@@ -1,0 +1,114 @@
+"""Members of several shapes are placed whole or not at all, and an empty cluster that is too small is found out."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster_core.model.config import NodeOrder, NodeSort
+from muster_core.model.constraints import Constraints
+from muster_core.model.decisions import ReasonKind
+from muster_core.model.ids import NodeId
+from muster_core.placement.node_search import fits_on
+from muster_core.placement.search.backtracking import missing_on_empty_nodes, place_all
+from muster_core.placement.search.requests import MemberDemand, Places, Shortage
+from muster_core.placement.snapshot import RequestShape, Snapshot
+from tests.unit.builders import a_node, resources
+from tests.unit.core.placement.tables import a_table, labelled
+
+FAIR = NodeSort()
+N1, N2 = NodeId("n1"), NodeId("n2")
+SMALL, LARGE = RequestShape(resources(vcore=1000, pods=1)), RequestShape(resources(vcore=3000, pods=1))
+IN_A = replace(SMALL, constraints=Constraints((("zone", "a"),)))
+
+
+def test_a_gang_that_fits_apart_but_not_together_is_refused_whole() -> None:
+    table = a_table(a_node("n1"), a_node("n2"))
+    snapshot = Snapshot(table)
+    answer = place_all(snapshot, [(LARGE, 2), (SMALL, 3)], FAIR)
+    assert isinstance(answer, Shortage)
+    assert (answer.demand, answer.missing, answer.why.text()) == (1, 1, "0/2 nodes are available: 2 Insufficient cpu.")
+    assert fits_on(snapshot, RequestShape(resources(vcore=4000)), N1)
+
+
+def test_large_members_are_placed_before_small_ones_whatever_their_order() -> None:
+    table = a_table(a_node("n1"), a_node("n2"))
+    answer = place_all(Snapshot(table), [(SMALL, 2), (LARGE, 2)], FAIR)
+    assert answer == Places((((N1, 1), (N2, 1)), ((N1, 1), (N2, 1))))
+
+
+def test_members_with_fewer_nodes_to_choose_from_go_first() -> None:
+    table = a_table(labelled("n1", zone="a"), labelled("n2", zone="b"))
+    assert place_all(Snapshot(table), [(SMALL, 4), (IN_A, 4)], FAIR) == Places((((N2, 4),), ((N1, 4),)))
+
+
+def test_members_that_found_no_room_are_tried_first_the_next_time() -> None:
+    table = a_table(labelled("n1", zone="a"), labelled("n2", zone="a"), a_node("n3", vcore=0))
+    # The pinned members go first, one to each node, and leave 3 cores where 4 are asked for.
+    answer = place_all(Snapshot(table), [(IN_A, 2), (RequestShape(resources(vcore=4000, pods=1)), 1)], FAIR)
+    assert answer == Places((((N2, 2),), ((N1, 1),)))
+
+
+def test_nodes_are_packed_where_spreading_leaves_no_room() -> None:
+    table = a_table(a_node("n1", vcore=6000), a_node("n2", vcore=6000))
+    # Only 3+3 and 2+2+2 fit; spreading either of them first leaves 3 and 3, or 2 and 4.
+    demands = [(LARGE, 2), (RequestShape(resources(vcore=2000, pods=1)), 3)]
+    assert place_all(Snapshot(table), demands, FAIR) == Places((((N1, 2),), ((N2, 3),)))
+
+
+def test_the_draft_is_charged_with_all_members() -> None:
+    table = a_table(a_node("n1"))
+    snapshot = Snapshot(table)
+    place_all(snapshot, [(SMALL, 1), (LARGE, 1)], FAIR)
+    assert not fits_on(snapshot, RequestShape(resources(vcore=1)), N1)
+
+
+def test_nothing_asked_is_placed_at_once() -> None:
+    assert place_all(Snapshot(a_table()), [], FAIR) == Places(())
+
+
+def test_a_gang_that_fits_an_empty_cluster_lacks_nothing_however_full_it_is() -> None:
+    table = a_table(a_node("n1"), a_node("n2"))
+    table.take(N1, resources(vcore=4000))
+    table.take(N2, resources(vcore=4000), foreign=True)
+    assert missing_on_empty_nodes(table, [(LARGE, 2), (SMALL, 2)]) is None
+    assert table.available(N1)["vcore"] == 0
+
+
+def test_a_gang_too_large_for_the_empty_cluster_is_told_which_member_lacks_what() -> None:
+    """Semantics 10: the warning names member and resource."""
+    table = a_table(a_node("n1"), replace(a_node("n2"), occupied=resources(vcore=2000)))
+    short = missing_on_empty_nodes(table, [(SMALL, 1), (LARGE, 2)])
+    assert short is not None
+    assert (short.demand, short.missing, short.why.kind) == (1, 1, ReasonKind.CLUSTER)
+    assert short.why.counts == (("Insufficient cpu", 2),)
+
+
+def test_a_resource_that_no_node_has_is_lacking_when_empty() -> None:
+    short = missing_on_empty_nodes(a_table(a_node("n1")), [(RequestShape(resources(gpu=1)), 1)])
+    assert short is not None
+    assert short.why.counts == (("Insufficient gpu", 1),)
+
+
+shapes = st.builds(RequestShape, st.builds(resources, st.integers(0, 4), st.integers(0, 4), st.just(1)))
+
+
+@given(
+    st.lists(st.integers(0, 8), max_size=5),
+    st.lists(st.tuples(shapes, st.integers(1, 4)), max_size=4),
+    st.sampled_from([NodeSort(order) for order in NodeOrder]),
+)
+def test_places_for_all_never_overcommit_and_hold_every_member(
+    sizes: list[int], demands: list[MemberDemand], sort: NodeSort
+) -> None:
+    table = a_table(*(replace(a_node(f"n{i}"), capacity=resources(n, n, n)) for i, n in enumerate(sizes)))
+    answer = place_all(Snapshot(table), demands, sort)
+    if isinstance(answer, Shortage):
+        assert 0 < answer.missing <= demands[answer.demand][1]
+        return
+    left = {node: table.available(node) for node in table}
+    for (shape, count), places in zip(demands, answer.per_demand, strict=True):
+        assert sum(there for _, there in places) == count
+        for node, there in places:
+            left[node] = left[node].plus(shape.resources, -there)
+    assert all(amount >= 0 for rest in left.values() for _, amount in rest.items())

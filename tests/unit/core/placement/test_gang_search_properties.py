@@ -1,0 +1,85 @@
+"""What the bounded search for places of a gang finds, beside an exhaustive one: nothing false, and nearly all."""
+
+from collections.abc import Callable
+from random import Random  # noqa: TID251 - of a fixed seed
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster_core.model.config import NodeOrder, NodeSort
+from muster_core.model.decisions import ReasonKind
+from muster_core.placement.search.backtracking import place_all
+from muster_core.placement.search.requests import Places, Shortage, Work
+from muster_core.placement.snapshot import Snapshot
+from tests.unit.core.placement.affinity_clusters import ZONE
+from tests.unit.core.placement.gangs import Case, Class, Node, Placed, entangled_case, full_case
+
+SEED = 6
+ORDERS = [NodeSort(order) for order in NodeOrder]
+cases = st.builds(lambda make, seed: make(Random(seed)), st.sampled_from([full_case, entangled_case]), st.integers(0))
+
+
+def asked(case: Case, sort: NodeSort = ORDERS[0], in_vain: int = 0) -> Places | Shortage:
+    return place_all(Snapshot(case.table()), case.demands(), sort, Work(in_vain))
+
+
+def placed(answer: Places) -> Placed:
+    return frozenset(
+        (kind, int(node[1:]), count) for kind, spots in enumerate(answer.per_demand) for node, count in spots
+    )
+
+
+@settings(max_examples=60)
+@given(cases, st.sampled_from(ORDERS), st.integers(0, 1))
+def test_places_that_are_found_hold_for_all_members_one_after_the_other(
+    case: Case, sort: NodeSort, in_vain: int
+) -> None:
+    answer = asked(case, sort, in_vain)
+    if isinstance(answer, Places):
+        assert case.is_reached(placed(answer))
+    else:
+        assert 0 < answer.missing <= case.classes[answer.demand].count
+        assert answer.why.kind is ReasonKind.NODES
+    assert answer == asked(case, sort, in_vain), "equal input gives equal output"
+
+
+@pytest.mark.parametrize("make, count", [(full_case, 150), (entangled_case, 60)])
+def test_nearly_all_gangs_that_an_exhaustive_search_finds_places_for_get_them(
+    make: Callable[[Random], Case], count: int
+) -> None:
+    """The bound is 95 %. Of 300 of each kind all were found; of 200 a search by order alone found 96 % and 63 %."""
+    random = Random(SEED)
+    found = [case for case in (make(random) for _ in range(count)) if case.holds()]
+    missed = [case for case in found if not isinstance(asked(case), Places)]
+    assert len(found) >= count // 3
+    assert len(missed) <= len(found) // 20, missed[:3]
+
+
+def zoned(sizes: dict[str, int], *classes: Class) -> Case:
+    """Nodes of four cores: so many in each zone."""
+    return Case(tuple(Node(4, 9999, zone) for zone, count in sizes.items() for _ in range(count)), classes)
+
+
+def zones_of(case: Case) -> set[str]:
+    answer = asked(case)
+    assert isinstance(answer, Places)
+    return {case.nodes[node].zone for _, node, _ in placed(answer)}
+
+
+MANY = {"a": 12, "b": 36, "c": 12, "d": 16, "e": 12, "f": 20}
+
+
+def test_members_that_want_their_like_near_are_where_all_of_them_have_room() -> None:
+    assert zones_of(zoned(MANY, Class("web", 120, 1, near=(ZONE, "web")))) == {"b"}
+
+
+def test_one_whom_many_want_near_goes_where_they_have_room_too() -> None:
+    driver, workers = Class("driver", 1, 1), Class("workers", 130, 1, near=(ZONE, "driver"))
+    assert zones_of(zoned(MANY, driver, workers)) == {"b"}
+
+
+def test_a_gang_that_wants_to_be_near_and_has_no_zone_with_room_for_it_is_refused() -> None:
+    answer = asked(zoned(MANY, Class("web", 160, 1, near=(ZONE, "web"))))
+    assert isinstance(answer, Shortage)
+    assert not answer.alone

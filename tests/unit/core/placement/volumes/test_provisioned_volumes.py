@@ -1,0 +1,119 @@
+"""VolumeBinding (Kubernetes 1.36): where a volume can be made for a claim that waited for its pod."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from muster_core.model.constraints import Target, TargetOperator
+from muster_core.model.ids import NodeId
+from muster_core.model.storage import (
+    ObjectGone,
+    ObjectKind,
+    StorageCapacity,
+    StorageDriver,
+)
+from tests.unit.builders import a_node
+from tests.unit.core.placement.volumes.storage_clusters import (
+    GIB,
+    HOST,
+    MADE,
+    ZONE,
+    Stored,
+    a_claim,
+    a_volume,
+    on,
+    using,
+)
+
+NOT_REACHED = "node(s) didn't match PersistentVolume's node affinity"
+NONE_FREE = "node(s) didn't find available persistent volumes to bind"
+NO_SPACE = "node(s) did not have enough free storage"
+GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+FAST = (Target("tier", TargetOperator.IN, ("fast",)),)
+
+
+def test_a_volume_is_made_where_none_is_free_if_the_class_makes_any() -> None:
+    stored = Stored("n1", "n2", told=(a_claim("c", of="made"), a_volume("v", of="made", affinity=on(HOST, "n2"))))
+    assert stored.free(using("c")) == "n1 n2"
+    snapshot = stored.snapshot()
+    assert stored.choice(using("c"), snapshot) == ("n1", {"c": ""})
+
+
+@pytest.mark.parametrize(
+    "topologies, free",
+    [
+        ((), "n1 n2 n3"),
+        ((((ZONE, ("a", "b")),),), "n1 n2"),
+        ((((ZONE, ("a",)), ("disk", ("ssd",))),), ""),
+        ((((ZONE, ("a",)),), ((ZONE, ("b",)),)), "n1 n2"),
+        (((),), ""),
+    ],
+)
+def test_a_class_makes_volumes_for_its_topologies_alone(topologies: Any, free: str) -> None:
+    nodes = (a_node("n1", labels={ZONE: "a"}), a_node("n2", labels={ZONE: "b"}), a_node("n3"))
+    stored = Stored(*nodes, told=(a_claim("c", of="made"), replace(MADE, topologies=topologies)))
+    assert stored.free(using("c")) == free
+    assert {why for reasons in stored.why(using("c")).values() for why in reasons} <= {NONE_FREE}
+
+
+@pytest.mark.parametrize(
+    "capacity, tells, fits",
+    [
+        ({"limit": GIB}, True, True),
+        ({"limit": GIB - 1}, True, False),
+        ({"limit": None}, True, False),
+        ({"limit": GIB, "storage_class": "other"}, True, False),
+        ({"limit": GIB, "nodes": None}, True, False),
+        ({"limit": GIB, "nodes": (Target(HOST, TargetOperator.IN, ("n2",)),)}, True, False),
+        ({"limit": GIB, "nodes": (Target(HOST, TargetOperator.NOT_IN, ("n2",)),)}, True, True),
+        ({"limit": GIB, "nodes": (Target("disk", TargetOperator.NOT_EXIST),)}, True, True),
+        ({"limit": GIB, "nodes": (Target("disk", TargetOperator.EXIST),)}, True, False),
+        ({"limit": 0}, False, True),
+    ],
+)
+def test_a_driver_that_tells_its_capacity_makes_what_fits_into_it(
+    capacity: dict[str, Any], *, tells: bool, fits: bool
+) -> None:
+    pool = StorageCapacity(**{"name": "ns/pool", "storage_class": "made", "nodes": (), **capacity})
+    stored = Stored("n1", told=(a_claim("c", of="made"), StorageDriver(MADE.provisioner, tells), pool))
+    assert stored.why(using("c")) == ({} if fits else {"n1": [NO_SPACE]})
+
+
+def test_capacity_and_driver_may_change_and_go() -> None:
+    pool = StorageCapacity("ns/pool", "made", (), GIB)
+    stored = Stored("n1", told=(a_claim("c", of="made"), StorageDriver(MADE.provisioner, tells_capacity=True)))
+    for fact, free in (
+        (pool, "n1"),
+        (replace(pool, limit=1), ""),
+        (pool, "n1"),
+        (ObjectGone(ObjectKind.CAPACITY, "ns/pool"), ""),
+        (ObjectGone(ObjectKind.DRIVER, MADE.provisioner), "n1"),
+        (ObjectGone(ObjectKind.CLASS, "made"), ""),
+    ):
+        stored.tell(fact)
+        assert stored.free(using("c")) == free
+
+
+def test_a_claim_whose_node_was_chosen_stays_there_and_takes_no_free_volume() -> None:
+    claim = a_claim("c", of="made", selected_node=NodeId("n2"))
+    stored = Stored("n1", "n2", told=(claim, a_volume("v", of="made")))
+    assert stored.why(using("c")) == {"n1": [NONE_FREE]}
+    assert stored.choice(using("c")) == ("n2", {"c": ""})
+    stored.tell(replace(claim, selected_node=NodeId("n9")))
+    assert stored.free(using("c")) == ""
+
+
+def test_who_shares_a_claim_that_is_made_goes_to_the_first_ones_node() -> None:
+    stored = Stored("n1", "n2", told=(a_claim("c", of="made"),))
+    assert stored.place(stored.snapshot(), using("c"), 3) == "n1 n1 n1"
+
+
+def test_the_first_claim_that_cannot_be_made_tells_why() -> None:
+    told = (a_claim("little", of="made"), a_claim("much", 2), StorageDriver(MADE.provisioner, tells_capacity=True))
+    stored = Stored("n1", told=told)
+    assert stored.why(using("much", "little")) == {"n1": [NO_SPACE]}
+    stored.tell(a_claim("little", 3, of="made"))
+    assert stored.why(using("much", "little")) == {"n1": [NONE_FREE]}

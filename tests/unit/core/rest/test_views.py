@@ -1,0 +1,324 @@
+"""Each view has the names of contract 4.1, shows what the world holds, and knows what it does not have."""
+
+from importlib.metadata import version
+from typing import Any
+
+import aiohttp
+import pytest
+from yarl import URL
+
+from muster_core.model.events import ApplicationAdded
+from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, QueuePath
+from muster_core.model.resources import Resources
+from muster_core.rest import schemas
+from muster_core.rest.schemas import Shape
+from muster_core.state.reservations import NodeReservation, ThrashingGuard, pair
+from tests.unit.builders import an_application, an_ask
+from tests.unit.core.rest.conftest import Ask
+from tests.unit.core.scheduling.direct import a_gang
+from tests.unit.core.scheduling.scene import Scene
+
+#: Contract 4.1, word by word.
+NAMES: dict[type[Shape], str] = {
+    schemas.ClusterInfo: "startTime rmBuildInformation partition clusterName",
+    schemas.Build: "arch buildDate buildVersion coreSHA goVersion isPluginVersion rmId shimSHA siSHA",
+    schemas.PartitionInfo: "clusterId name state lastStateTransitionTime capacity nodeSortingPolicy applications "
+    "totalContainers totalNodes preemptionEnabled quotaPreemptionEnabled",
+    schemas.RuleInfo: "name parameters filter parentRule",
+    schemas.RuleFilterInfo: "type userList groupList userExp groupExp",
+    schemas.ClusterUtilization: "clusterId partition utilizations",
+    schemas.Bucket: "bucketName numOfNodes nodeNames",
+    schemas.QueueInfo: "queuename status partition pendingResource maxResource guaranteedResource allocatedResource "
+    "preemptingResource headroom isLeaf isManaged properties parent template children childNames absUsedCapacity "
+    "maxRunningApps runningApps currentPriority allocatingAcceptedApps sortingPolicy prioritySorting "
+    "preemptionEnabled isPreemptionFence preemptionDelay quotaPreemptionDelay isPriorityFence priorityOffset "
+    "isQuotaPreemptionRunning quotaPreemptionStartTime unschedAskBackoff askBackoffDelay",
+    schemas.TemplateInfo: "maxApplications maxResource guaranteedResource properties",
+    schemas.ApplicationInfo: "applicationID usedResource maxUsedResource pendingResource partition queueName "
+    "submissionTime finishedTime requests allocations applicationState user groups rejectedMessage stateLog "
+    "placeholderData hasReserved reservations maxRequestPriority startTime resourceHistory backoffDeadline",
+    schemas.TaskGroupInfo: "taskGroupName count minResource replaced timedout",
+    schemas.ResourceHistory: "resourceUsage preemptedResource placeholderResource",
+    schemas.AskInfo: "allocationKey allocationTags requestTime resource priority requiredNodeId applicationId "
+    "placeholder taskGroupName allocationLog triggeredPreemption originator schedulingAttempted triggeredScaleUp "
+    "pendingCount partition placeholderTimeout",
+    schemas.LogEntry: "message lastOccurrence count",
+    schemas.AllocationInfo: "allocationKey allocationTags requestTime allocationTime allocationDelay resource "
+    "priority nodeId applicationId placeholder placeholderUsed taskGroupName preempted originator allocationID "
+    "partition",
+    schemas.ForeignAllocation: "allocationKey allocationTags allocationTime resource priority nodeId preemptable",
+    schemas.NodeInfo: "nodeID hostName rackName attributes capacity allocated occupied available utilized allocations "
+    "foreignAllocations schedulable isReserved reservations",
+    schemas.UserUsage: "userName groups queues",
+    schemas.GroupUsage: "groupName applications queues",
+    schemas.UsageTree: "queuePath resourceUsage runningApplications maxResources maxApplications children",
+    schemas.EventBatch: "InstanceUUID LowestID HighestID EventRecords",
+    schemas.Event: "type objectID referenceID message timestampNano eventChangeType eventChangeDetail resource",
+    schemas.Health: "Healthy HealthChecks",
+    schemas.HealthCheck: "Name Succeeded Description DiagnosisMessage",
+    schemas.ApplicationCount: "timestamp totalApplications",
+    schemas.ContainerCount: "timestamp totalContainers",
+}
+
+
+@pytest.mark.parametrize("shape", NAMES, ids=lambda shape: shape.__name__)
+def test_a_shape_has_every_name_of_the_contract(shape: type[Shape]) -> None:
+    assert set(NAMES[shape].split()) - set(shape.model_fields) == set()
+
+
+async def fetch(http: aiohttp.ClientSession, path: str) -> Any:
+    async with http.get(path) as answer:
+        assert answer.status == 200, await answer.text()
+        assert answer.headers["Content-Type"] == "application/json; charset=UTF-8"
+        assert answer.headers["Access-Control-Allow-Origin"] == "*"
+        assert answer.headers["Access-Control-Allow-Methods"] == "GET, OPTIONS"
+        assert answer.headers["Access-Control-Allow-Headers"] == "X-Requested-With,Content-Type,Accept,Origin"
+        return await answer.json()
+
+
+async def test_clusters_and_partitions_are_arrays(http: aiohttp.ClientSession, scene: Scene) -> None:
+    [cluster] = await fetch(http, "/ws/v1/clusters")
+    assert (cluster["clusterName"], cluster["partition"]) == ("kubernetes", "default")
+    assert cluster["coreVersion"] == version("muster-scheduler")
+    assert cluster["startTime"] > 10**18
+    [partition] = await fetch(http, "/ws/v1/partitions")
+    assert (partition["name"], partition["state"], partition["clusterId"]) == ("default", "Active", "rm")
+    assert partition["lastStateTransitionTime"] == scene.partition.since_ns > 0
+    assert (partition["totalNodes"], partition["totalContainers"]) == (3, 3)
+    assert partition["applications"] == {"Running": 1, "Accepted": 1, "Rejected": 1, "total": 3}
+    assert partition["capacity"]["capacity"]["vcore"] == 12000
+    assert partition["capacity"]["utilization"]["vcore"] == 25
+    assert partition["nodeSortingPolicy"] == {"type": "fair", "resourceWeights": {"vcore": 1.0, "memory": 1.0}}
+    assert (partition["preemptionEnabled"], partition["quotaPreemptionEnabled"]) == (True, False)
+
+
+async def test_the_rules_in_force_end_with_the_one_for_recovered_applications(ask: Ask, scene: Scene) -> None:
+    assert await ask("placementrules") == [
+        {"name": "provided", "parameters": {"create": "false"}},
+        {"name": "tag", "parameters": {"create": "true", "tagName": "namespace"}},
+        {"name": "recovery", "parameters": {"queue": "root.@recovery@"}},
+    ]
+
+
+async def test_the_tree_of_queues_is_one_object(ask: Ask, scene: Scene) -> None:
+    root = await ask("queues")
+    assert (root["queuename"], root["isLeaf"], root["isManaged"], root["parent"]) == ("root", False, True, "")
+    assert root["maxResource"]["vcore"] == 12000
+    assert root["childNames"] == ["root.a", "root.b"]
+    leaf, other = root["children"]
+    assert (leaf["queuename"], leaf["parent"], leaf["isLeaf"]) == ("root.a", "root", True)
+    assert (leaf["allocatedResource"]["vcore"], leaf["headroom"]["vcore"]) == (3000, 3000)
+    assert (leaf["absUsedCapacity"], leaf["guaranteedResource"]) == ({"vcore": 50}, {"vcore": 1000})
+    assert (leaf["preemptionDelay"], leaf["quotaPreemptionDelay"], leaf["sortingPolicy"]) == ("30s", "0s", "fifo")
+    assert (other["pendingResource"]["vcore"], other["currentPriority"]) == (9000, 7)
+    assert root["currentPriority"] == 7
+
+
+async def test_a_queue_shows_till_when_its_preemption_is_paused(ask: Ask, scene: Scene) -> None:
+    both = pair(QueuePath("root.a"), QueuePath("root.x"))
+    scene.partition.preemptions.thrashing_guards[both] = ThrashingGuard(QueuePath("root.x"), 1, paused_until_ns=77)
+    assert (await ask("queue/root.a"))["preemptionPausedUntil"] == 77
+    assert "preemptionPausedUntil" not in await ask("queue/root.b")
+
+
+async def test_one_queue_has_its_children_only_where_they_are_asked_for(ask: Ask, scene: Scene) -> None:
+    assert (await ask("queue/root"))["children"] == []
+    assert [child["queuename"] for child in (await ask("queue/root?subtree"))["children"]] == ["root.a", "root.b"]
+    assert (await ask("queue/ROOT.A"))["queuename"] == "root.a"
+
+
+async def test_applications_are_found_by_what_became_of_them(ask: Ask, scene: Scene) -> None:
+    async def ids(path: str) -> list[str]:
+        return [app["applicationID"] for app in await ask(path)]
+
+    assert await ids("applications/active") == ["gang", "waits"]
+    assert await ids("applications/ACTIVE?status=accepted") == ["waits"]
+    assert await ids("applications/active?status=completing") == []
+    assert await ids("applications/active?limit=1") == ["gang"]
+    assert await ids("applications/active?offset=1") == ["waits"]
+    assert await ids("applications/completed") == []
+    assert await ids("applications/rejected") == ["lost"]
+    assert await ids("queue/root.a/applications") == ["gang"]
+    assert await ids("queue/root.b/applications/active?status=running") == []
+
+
+async def test_a_rejected_application_says_why(ask: Ask, scene: Scene) -> None:
+    [app] = await ask("applications/rejected")
+    assert "no placement rule matched" in app["rejectedMessage"]
+    assert app["finishedTime"] > 0
+
+
+async def test_an_application_says_why_it_waits(ask: Ask, scene: Scene) -> None:
+    app = await ask("application/waits")
+    [waiting] = app["requests"]
+    assert (waiting["allocationKey"], waiting["priority"], waiting["pendingCount"]) == ("too-big", "7", 1)
+    assert (waiting["schedulingAttempted"], waiting["triggeredScaleUp"]) == (True, True)
+    [reason] = waiting["allocationLog"]
+    assert reason["message"] == "0/3 nodes are available: 3 Insufficient cpu."
+    assert app["maxRequestPriority"] == 7
+
+
+async def test_an_application_shows_its_gang(ask: Ask, scene: Scene) -> None:
+    app = await ask("queue/root.a/application/gang")
+    assert (app["applicationState"], app["user"], app["groups"]) == ("Running", "kim", ["staff"])
+    assert app["placeholderData"] == [
+        {
+            "taskGroupName": "workers",
+            "count": 2,
+            "minResource": {"pods": 1, "vcore": 1000},
+            "replaced": 0,
+            "timedout": 0,
+        }
+    ]
+    assert app["placeholderResource"]["vcore"] == 2000
+    placeholders = [item for item in app["allocations"] if item["placeholder"]]
+    assert {item["allocationID"] for item in placeholders} == {"gang-p0-0", "gang-p1-0"}
+    [parked] = app["requests"]
+    assert parked["replaces"]["allocationID"] in {"gang-p0-0", "gang-p1-0"}
+    assert app["startTime"] == app["stateLog"][-1]["time"] // 1_000_000
+    assert app["gangPlacement"] == "Reserve"
+    assert not any("is_virtual" in item for item in (*app["allocations"], *app["requests"]))
+
+
+async def test_an_application_shows_the_places_that_are_held_without_pods(ask: Ask, scene: Scene) -> None:
+    scene.tell(a_gang(1, "held"), a_gang(50, "vast", queue="root.b", user="lee"))
+    app = await ask("queue/root.a/application/held")
+    assert (app["gangPlacement"], app["placeholderData"][0]["count"]) == ("Direct", 1)
+    [place] = app["allocations"]
+    assert (place["allocationKey"], place["placeholder"], place["is_virtual"]) == ("held/workers", True, True)
+    [waiting] = (await ask("queue/root.b/application/vast"))["requests"]
+    assert (waiting["allocationKey"], waiting["pendingCount"], waiting["is_virtual"]) == ("vast/workers", 50, True)
+
+
+async def test_nodes_show_what_runs_on_them_and_what_others_run(ask: Ask, scene: Scene) -> None:
+    found = {node["nodeID"]: node for node in await ask("nodes")}
+    assert set(found) == {"n0", "n1", "n2"}
+    node = await ask("node/n2")
+    assert node == found["n2"]
+    assert node["occupied"]["vcore"] == 500
+    assert [item["allocationKey"] for item in node["foreignAllocations"]] == ["other"]
+    held = [item["allocationKey"] for node in found.values() for item in node["allocations"]]
+    assert sorted(held) == ["gang-p0", "gang-p1", "more"]
+    assert all(node["schedulable"] and not node["isReserved"] for node in found.values())
+    assert len(await ask("nodes?limit=2")) == 2
+
+
+async def test_what_is_reserved_is_shown_on_both_sides(ask: Ask, scene: Scene) -> None:
+    hold = NodeReservation(
+        ApplicationId("waits"), AllocationKey("too-big"), NodeId("n1"), Resources({"vcore": 9000}), 1
+    )
+    scene.partition.reservations.add(hold)
+    node, app = await ask("node/n1"), await ask("application/waits")
+    assert (node["isReserved"], node["reservations"]) == (True, ["waits|too-big"])
+    assert (app["hasReserved"], app["reservations"]) == (True, ["n1|too-big"])
+
+
+async def test_an_application_remembers_the_most_it_had_and_how_long_it_sleeps(ask: Ask, scene: Scene) -> None:
+    before = await ask("application/gang")
+    assert before["usedResource"] == before["maxUsedResource"] == {"pods": 1, "vcore": 1000}
+    assert "backoffDeadline" not in before
+    scene.release("more", "gang")
+    scene.app("gang").asleep_until_ns = 7
+    after = await ask("application/gang")
+    assert (after["usedResource"], after["maxUsedResource"]) == ({}, {"pods": 1, "vcore": 1000})
+    assert after["backoffDeadline"] == 7
+
+
+async def test_what_came_of_preempting_is_in_the_log_of_an_ask(ask: Ask, scene: Scene) -> None:
+    [waiting] = scene.app("waits").asks.values()
+    waiting.attempts, waiting.triggered = {"Preemption does not help": (3, 5)}, True
+    [shown] = (await ask("application/waits"))["requests"]
+    first, last = shown["allocationLog"]
+    assert first == {"message": "Preemption does not help", "lastOccurrence": 5, "count": 3}
+    assert last["lastOccurrence"] > 5
+    assert shown["triggeredPreemption"] is True
+
+
+async def test_nodes_are_counted_by_tenths_of_use(http: aiohttp.ClientSession, scene: Scene) -> None:
+    [found] = await fetch(http, "/ws/v1/scheduler/node-utilizations")
+    by_type = {item["type"]: item["utilization"] for item in found["utilizations"]}
+    assert [bucket["bucketName"] for bucket in by_type["vcore"]][::9] == ["0-10%", "90-100%"]
+    assert sum(bucket["numOfNodes"] for bucket in by_type["vcore"]) == 3
+    assert sorted(by_type["memory"][0]["nodeNames"]) == ["n0", "n1", "n2"]
+
+
+async def test_users_and_groups_have_a_tree_of_usage_with_their_limits(ask: Ask, scene: Scene) -> None:
+    assert [user["userName"] for user in await ask("usage/users")] == ["kim", "lee@example.org"]
+    kim = await ask("usage/user/kim")
+    assert kim["groups"] == {"gang": "staff"}
+    assert (kim["queues"]["queuePath"], kim["queues"]["resourceUsage"]["vcore"]) == ("root", 3000)
+    [leaf] = kim["queues"]["children"]
+    assert (leaf["queuePath"], leaf["maxResources"], leaf["maxApplications"]) == ("root.a", {"vcore": 9000}, 5)
+    assert leaf["runningApplications"] == ["gang"]
+    assert (await ask("usage/user/lee%2540example.org"))["userName"] == "lee@example.org"
+    [staff] = await ask("usage/groups")
+    assert (staff["groupName"], staff["applications"]) == ("staff", ["gang"])
+    assert await ask("usage/group/staff") == staff
+
+
+async def test_what_nodes_are_missing_for_is_told(ask: Ask, scene: Scene) -> None:
+    [found] = await ask("autoscaling")
+    assert (found["resource"], found["count"], found["applications"]) == ({"pods": 1, "vcore": 9000}, 1, 1)
+
+
+async def test_who_waits_in_a_leaf_is_told_in_the_order_of_trying(ask: Ask, scene: Scene) -> None:
+    scene.tell(ApplicationAdded(an_application("late", queue="root.b")))
+    scene.ask(an_ask("late-big", app="late", vcore=9000, priority=9))
+    scene.tell(ApplicationAdded(an_application("idle", queue="root.b")))
+    found = await ask("queue/root.b/waiting")
+    assert [(item["applicationID"], item["priority"]) for item in found] == [("late", 9), ("waits", 7)]
+    assert found[1]["pendingResource"]["vcore"] == 9000
+    assert [item["blocksOthers"] for item in found] == [False, False]
+    assert await ask("queue/root.b/waiting?offset=1&limit=1") == found[1:]
+
+
+async def test_a_gang_whose_turn_it_is_blocks_others(ask: Ask, scene: Scene) -> None:
+    scene.gang(ApplicationAdded(an_application("next", gang=5, queue="root.a")), 5)
+    scene.tell(ApplicationAdded(an_application("behind", queue="root.a")))
+    scene.ask(an_ask("small", app="behind", vcore=1000))
+    found = await ask("queue/root.a/waiting")
+    assert [item["applicationID"] for item in found if item["blocksOthers"]] == ["next"]
+
+
+async def test_why_an_ask_waits_is_counted_by_reason(ask: Ask, scene: Scene) -> None:
+    [shown] = (await ask("application/waits"))["requests"]
+    [log] = shown["allocationLog"]
+    assert (log["reason"], log["reasons"]) == ("nodes", {"Insufficient cpu": 3})
+
+
+@pytest.mark.parametrize(
+    "path, status, message",
+    [
+        ("nothing/queues", 404, "Partition not found"),
+        ("default/queue/root.nothing", 404, "Queue not found"),
+        ("default/queue/root.@recovery@", 404, "Queue not found"),
+        ("default/queue/root..a", 400, "Invalid queue name"),
+        ("default/queue/root%252", 400, "invalid URL escape in queue"),
+        ("default/queue/root.b/application/gang", 404, "Application not found"),
+        ("default/application/nothing", 404, "Application not found"),
+        ("default/node/nothing", 404, "Node not found"),
+        ("default/usage/user/nobody", 404, "User not found"),
+        ("default/usage/user/1", 400, "Invalid user name"),
+        ("default/usage/group/nobody", 404, "Group not found"),
+        ("default/usage/group/a%20b", 400, "Invalid group name"),
+        (
+            "default/applications/killed",
+            400,
+            "Only following application states are allowed: active, rejected, completed",
+        ),
+        ("default/queue/root.a/applications/completed", 400, "Only following application states are allowed: active"),
+        (
+            "default/applications/active?status=tired",
+            400,
+            "Only following active statuses are allowed: new, accepted, running, completing, failing, resuming",
+        ),
+        ("default/nodes?limit=-1", 400, "limit is not a whole number of 0 or more"),
+        ("default/nodes?offset=99999999999999999999", 400, "offset is not a whole number of 0 or more"),
+    ],
+)
+async def test_a_no_has_the_words_of_the_contract(
+    http: aiohttp.ClientSession, scene: Scene, path: str, status: int, message: str
+) -> None:
+    async with http.get(URL(f"/ws/v1/partition/{path}", encoded=True)) as answer:
+        assert answer.status == status
+        assert await answer.json() == {"status_code": status, "message": message, "description": message}

@@ -1,0 +1,192 @@
+"""The base of the machine: sites that are told things, one at a time, and their resource managers' books.
+
+A site is one partition of one resource manager. Applications, asks and nodes of different resource managers have the
+same names, which must never matter; so have the first nodes and some asks of the partitions of one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import ClassVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize
+
+from muster_core.model.config import Configuration
+from muster_core.model.effects import Effect
+from muster_core.model.events import Event, ManagerRegistered, NodeAdded
+from muster_core.model.ids import PartitionId, RmId, partition_id
+from muster_core.state.applications import Application
+from muster_core.state.scheduler_state import Partition
+from tests.unit.builders import RM, a_node
+from tests.unit.core.scheduling.random_events.budgets import Budget, Real
+from tests.unit.core.scheduling.random_events.configurations import configurations, with_many_queues
+from tests.unit.core.scheduling.random_events.manager_state import Books
+from tests.unit.core.scheduling.random_events.simulated_core import Stage, Tally
+
+_OTHER = RmId("other")
+_PLACES = ((RM, "default"), (_OTHER, "default"), (RM, "gpu"))
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a round has, by its seed. `queues`: leaf queues besides the drawn ones; `members`: sizes of its gangs;
+    `clock`: gives each cycle a budget in real time, so that an example that fails cannot be shrunk: it is kept in the
+    file `journal`, which core/muster_core/runtime/journal.py replays.
+    """
+
+    queues: int = 0
+    members: tuple[int, ...] = (0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 5, 5, 8, 40)
+    clock: Callable[[], float] | None = None
+    journal: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Site:
+    """One partition of one resource manager; `number` makes names that are new in it."""
+
+    rm: RmId
+    name: str
+    books: Books = field(init=False)
+    number: int = 0
+
+    def __post_init__(self) -> None:
+        self.books = Books(self.id)
+
+    @property
+    def prefix(self) -> str:
+        """Of names of applications."""
+        return "" if self.name == "default" else f"{self.name}-"
+
+    @property
+    def id(self) -> PartitionId:
+        """The partition's name in the core."""
+        return partition_id(self.rm, self.name)
+
+
+class Ground(RuleBasedStateMachine):
+    """Rules tell the site whose turn it is."""
+
+    tally: ClassVar[Tally] = Tally()
+    profile: ClassVar[Profile] = Profile()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stage = Stage(self.tally)
+        self.sites: list[Site] = [Site(*_PLACES[0])]
+        self.site = self.sites[0]
+        self.is_written = False
+        self.configurations: dict[RmId, Configuration] = {}
+        if self.profile.clock is not None:
+            self.stage.budget = Real(self.profile.clock)
+
+    @initialize(data=st.data(), sites=st.sampled_from([1, 1, 2, 3]), is_written=st.sampled_from([False] * 7 + [True]))
+    def begin(self, data: st.DataObject, sites: int, *, is_written: bool) -> None:
+        """Resource managers register, each partition has two nodes."""
+        self.is_written = is_written
+        self.sites = [Site(*place) for place in _PLACES[:sites]]
+        for rm in dict.fromkeys(site.rm for site in self.sites):
+            self.configurations[rm] = self.configuration_of(data, self.names_of(rm))
+            self.stage.tell(ManagerRegistered(rm, self.configurations[rm]))
+        for site in self.sites:
+            self.site = site
+            self.tell(NodeAdded(a_node("first", 4000)), NodeAdded(a_node("second", 2000, labels={"disk": "ssd"})))
+
+    def teardown(self) -> None:
+        """All that was told is done over."""
+        if self.profile.journal and isinstance(sys.exc_info()[1], AssertionError):
+            Path(self.profile.journal).write_bytes(self.stage.journal())
+        if self.stage.is_crashed:
+            return  # a rule failed on the way
+        self.stage.check()
+        self.stage.do_over()
+        if self.is_written:
+            self.stage.do_over_from_file()
+
+    # -- words for rules --------------------------------------------------------
+
+    @property
+    def partition(self) -> Partition:
+        """Of the site whose turn it is; partitions() knows whether it is there."""
+        return self.stage.scheduler_state.partitions[self.site.id]
+
+    @property
+    def books(self) -> Books:
+        return self.site.books
+
+    def configuration_of(self, data: st.DataObject, names: tuple[str, ...]) -> Configuration:
+        """A drawn one with as many queues as the profile says."""
+        drawn: Configuration = data.draw(configurations(names)).value
+        return with_many_queues(drawn, self.profile.queues)
+
+    def set_budget(self, budget: Budget) -> None:
+        """Of all cycles from now on; the real clock stays where a round runs by it."""
+        if self.profile.clock is None:
+            self.stage.budget = budget
+
+    def forget_closed(self) -> None:
+        """Partitions that are gone have left no books open."""
+        for site in self.sites:
+            if site.id not in self.stage.scheduler_state.partitions:
+                site.books.given.clear()
+                site.books.owed.clear()
+
+    def names_of(self, rm: RmId) -> tuple[str, ...]:
+        return tuple(site.name for site in self.sites if site.rm == rm)
+
+    def apps(self) -> list[Application]:
+        """Of the site, none where its partition was closed."""
+        partition = self.stage.scheduler_state.partitions.get(self.site.id)
+        return list(partition.applications.values()) if partition is not None else []
+
+    def unresolved(self) -> list[str]:
+        """Users of the site whose groups are not known."""
+        partition = self.stage.scheduler_state.partitions.get(self.site.id)
+        return sorted(partition.unresolved) if partition is not None else []
+
+    def one_of(self, data: st.DataObject, apps: list[Application]) -> Application:
+        """Drawn by its name: a failing example shows that, and no more."""
+        name = data.draw(st.sampled_from([app.id for app in apps]))
+        return self.partition.applications[name]
+
+    def nodes(self) -> list[str]:
+        partition = self.stage.scheduler_state.partitions.get(self.site.id)
+        return list(partition.nodes) if partition is not None else []
+
+    def new_name(self, prefix: str) -> str:
+        """New in the site, and among all partitions of its resource manager: messages name no partition."""
+        self.site.number += 1
+        return f"{self.site.prefix}{prefix}{self.site.number}"
+
+    def tell(self, *events: Event) -> list[Effect]:
+        """Events as the builders make them, told of this site."""
+        return self.hear(self.stage.tell(*(_of_site(event, self.site) for event in events)))
+
+    def wait(self, seconds: float) -> None:
+        self.hear(self.stage.wait(seconds))
+
+    def hear(self, said: list[Effect]) -> list[Effect]:
+        """Every site hears all; what is of another partition is not its own."""
+        for site in self.sites:
+            site.books.hear(said)
+        return said
+
+
+def _of_site(event: Event, site: Site) -> Event:
+    moved: dict[str, object] = {}
+    if hasattr(event, "spec"):
+        moved["spec"] = replace(event.spec, partition=site.id)
+    if hasattr(event, "existing"):
+        moved["existing"] = _all_of_site(event.existing, site)
+    if hasattr(event, "partition"):
+        moved["partition"] = site.id
+    if hasattr(event, "rm"):
+        moved["rm"] = site.rm
+    return replace(event, **moved)  # type: ignore[arg-type]  # fields by their names
+
+
+def _all_of_site(specs: Iterable[object], site: Site) -> tuple[object, ...]:
+    return tuple(replace(spec, partition=site.id) for spec in specs)  # type: ignore[type-var]  # specs are dataclasses

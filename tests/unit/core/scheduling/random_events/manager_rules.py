@@ -1,0 +1,128 @@
+"""Configurations are replaced; resource managers are lost, come back and tell everything anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from muster_core.model.effects import NewAllocation
+from muster_core.model.events import (
+    ApplicationAdded,
+    AskAdded,
+    ConfigurationReplaced,
+    ConnectionLost,
+    ManagerRegistered,
+    NodeAction,
+    NodeActionReported,
+    NodeAdded,
+    RecoveryBarrierPassed,
+)
+from muster_core.model.ids import ApplicationId, PartitionId
+from muster_core.model.resources import NOTHING
+from muster_core.model.specs import AllocationSpec
+from muster_core.model.states import ApplicationState, NodeState
+from muster_core.state.applications import Application
+from muster_core.state.scheduler_state import Partition
+from tests.unit.builders import PARTITION
+from tests.unit.core.scheduling.faults import FaultAt
+from tests.unit.core.scheduling.random_events.base import Ground
+from tests.unit.core.scheduling.random_events.manager_state import as_existing
+
+
+class Managers(Ground):
+    """Rules of configurations and connections."""
+
+    @precondition(lambda self: self.apps())
+    @rule(data=st.data(), keeps=st.sampled_from([True, True, True, False]))
+    def reload(self, data: st.DataObject, *, keeps: bool) -> None:
+        """Another configuration, which may leave out a partition."""
+        rm = self.site.rm
+        names = self.names_of(rm)
+        self.configurations[rm] = self.configuration_of(data, names if keeps else names[:1])
+        self.tell(ConfigurationReplaced(rm, self.configurations[rm]))
+        self.forget_closed()
+
+    @precondition(lambda self: len(self.apps()) > 2 and not self.partition.is_closing)
+    @rule(data=st.data(), lost_s=st.sampled_from([None, 0, 20, 400]))
+    def come_back(self, data: st.DataObject, lost_s: int | None) -> None:
+        """The connection broke: everything is told anew, as the resource manager knows it (semantics 19).
+
+        What was told to go is still there; some of it goes later, which is confirmed as if nothing had been.
+        """
+        self.stage.fault = FaultAt(0)  # what comes back is compared with what was there
+        rm, before = self.site.rm, self.site
+        mine = [site for site in self.sites if site.rm == rm]
+        old = {
+            site.id: scheduler_state
+            for site in mine
+            if (scheduler_state := self.stage.scheduler_state.partitions.get(site.id)) is not None
+        }
+        if lost_s is not None:
+            self.tell(ConnectionLost(rm))
+            self.wait(lost_s)
+        for site in mine:
+            if site.id in old:
+                self._remember(site.books.partition, old[site.id])
+                site.books.owed = site.books.owed if data.draw(st.booleans()) else []
+        self.stage.tell(ManagerRegistered(rm, self.configurations[rm], fenced=True))
+        self.forget_closed()
+        for site in mine:
+            self.site = site
+            if self.site.id in self.stage.scheduler_state.partitions and self.site.id in old:
+                self._tell_all(old[self.site.id])
+        self.tell(RecoveryBarrierPassed(rm))
+        for site in mine:
+            self.site = site
+            if self.site.id in self.stage.scheduler_state.partitions and self.site.id in old:
+                self._open_nodes(old[self.site.id])
+        self.site = before
+
+    def _remember(self, identity: PartitionId, old: Partition) -> None:
+        """What was told to go is there until it is gone; an application that failed is not told anew."""
+        books = next(site.books for site in self.sites if site.id == identity)
+        for owed in books.owed:
+            owner = old.applications.get(owed.application)
+            if owner is not None and (going := owner.allocations.get(owed.id)) is not None:
+                books.given[owed.application, owed.id] = NewAllocation(going.spec, owed.id, going.node)
+        known = {app.id for app in _live(old)}
+        books.given = {place: new for place, new in books.given.items() if place[0] in known}
+
+    def _tell_all(self, old: Partition) -> None:
+        apps = _live(old)
+        self.tell(*(ApplicationAdded(replace(app.spec, forced=True)) for app in apps))
+        for node in list(old.nodes):
+            existing = [_as_existing(old, new) for new in self.books.given.values() if new.node == node]
+            existing += [spec for spec in old.foreign.values() if spec.node == node]
+            self.tell(NodeAdded(old.nodes.record(node).spec, draining=True, existing=tuple(existing)))
+        self._same_as({app.id: app for app in apps})
+        for app in apps:
+            asks = (ask.spec for ask in app.asks.values() if ask.spec.key not in app.ids and not ask.spec.is_virtual)
+            self.tell(*(AskAdded(replace(ask, max_allocations=app.asks[ask.key].left)) for ask in asks))
+
+    def _open_nodes(self, old: Partition) -> None:
+        for node in list(old.nodes):
+            if old.nodes.record(node).state is NodeState.SCHEDULABLE:
+                self.tell(NodeActionReported(PARTITION, node, NodeAction.OPEN))
+
+    def _same_as(self, known: dict[ApplicationId, Application]) -> None:
+        """The world that was told anew holds what the old one held, but for places without pods."""
+        for name, before in known.items():
+            after = self.partition.applications[name]
+            with_pods = [one for one in before.allocations.values() if one.spec.placeholder and not one.spec.is_virtual]
+            assert after.allocated == before.allocated
+            assert after.gang.allocated == sum((one.spec.resources for one in with_pods), NOTHING)
+            if after.real_allocations:
+                assert after.state is ApplicationState.RUNNING
+
+
+def _as_existing(old: Partition, new: NewAllocation) -> AllocationSpec:
+    """With the time since when it has its node."""
+    owner = old.applications.get(new.ask.application)
+    known = owner.allocations.get(new.id) if owner is not None else None
+    return replace(as_existing(new), allocated_ns=known.allocated_ns if known is not None else 0)
+
+
+def _live(old: Partition) -> list[Application]:
+    return [app for app in old.applications.values() if app.state is not ApplicationState.FAILING]

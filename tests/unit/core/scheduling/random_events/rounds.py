@@ -1,0 +1,71 @@
+"""Rounds of random events, each with a seed of its own: the unit tests run a few, `make soak` (tools/soak.py) many."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import ClassVar, Final
+
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.errors import FlakyStrategyDefinition
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.unit.core.scheduling.random_events.base import Profile
+from tests.unit.core.scheduling.random_events.simulated_core import Tally
+from tests.unit.core.scheduling.random_events.state_machine import RandomEvents
+
+_SETTINGS: Final = settings(
+    max_examples=40,
+    stateful_step_count=40,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+_GENERATE: Final = (Phase.generate,)
+#: One round in so many has thousands of queues, another one gangs of thousands of members.
+_EVERY: Final = 10
+
+
+def journal_of(number: int) -> str:
+    """Where a round by the real clock leaves what failed."""
+    return f"{tempfile.gettempdir()}/soak-{number}.journal"
+
+
+def profile_of(number: int, clock: Callable[[], float] | None = None) -> Profile:
+    """What the round of this seed has."""
+    usual = Profile(clock=clock, journal=journal_of(number) if clock is not None else "")
+    if number % _EVERY == 0:
+        return replace(usual, queues=3_000)
+    if number % _EVERY == _EVERY // 2:
+        return replace(usual, members=(*usual.members, 300, 2_000, 10_000))
+    return usual
+
+
+def run_round(number: int, clock: Callable[[], float] | None = None, *, shrinks: bool = True) -> Tally:
+    """One round by its seed; returns what it told. Raises what Hypothesis found: shrunk, but where a real `clock`
+    gives the budget of each cycle.
+    """
+
+    class Seeded(RandomEvents):
+        tally: ClassVar[Tally] = Tally()
+        profile: ClassVar[Profile] = profile_of(number, clock)
+
+    is_large = number % (_EVERY // 2) == 0
+    chosen = settings(_SETTINGS, max_examples=4) if is_large else _SETTINGS
+    if clock is not None:
+        _run_timed(Seeded, number, chosen)
+        return Seeded.tally
+    if not shrinks:
+        chosen = settings(chosen, phases=_GENERATE)
+    run_state_machine_as_test(seed(number)(Seeded), settings=chosen)
+    return Seeded.tally
+
+
+def _run_timed(machine: type[RandomEvents], number: int, chosen: settings) -> None:
+    """Each example by itself: real time makes two with the same beginning differ, which Hypothesis does not allow."""
+    alone = settings(chosen, max_examples=2, phases=_GENERATE)
+    for index in range(chosen.max_examples):
+        with suppress(FlakyStrategyDefinition):
+            run_state_machine_as_test(seed(number * chosen.max_examples + index)(machine), settings=alone)

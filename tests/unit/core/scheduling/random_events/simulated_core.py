@@ -1,0 +1,313 @@
+"""A world and its timers: takes events in, checks after each, and does everything over at the end (style 18)."""
+
+from __future__ import annotations
+
+import heapq
+import io
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Final
+
+from muster_core.model.effects import Effect, TimerSet
+from muster_core.model.errors import CommitFailed, InconsistentState
+from muster_core.model.events import Event, ManagerRegistered, TimerFired
+from muster_core.model.ids import PartitionId, RmId
+from muster_core.model.states import ManagerState
+from muster_core.runtime.journal import Journal, replay
+from muster_core.scheduling import invariants
+from muster_core.scheduling.cycle import CycleBudget, CycleResult, cycle
+from muster_core.scheduling.step import step
+from muster_core.state.scheduler_state import SchedulerState
+from tests.unit.builders import SECOND
+from tests.unit.core.scheduling.faults import FAULT, FaultAt
+from tests.unit.core.scheduling.random_events import preemption_invariants, quota_invariants
+from tests.unit.core.scheduling.random_events.budgets import FREE, Budget, granting
+from tests.unit.core.scheduling.random_events.replica import Replica
+
+#: Requests, allocations, applications and queues that are checked after every event; a larger state is checked as much
+#: less often.
+_CHECKED: Final = 15
+#: As many of them are a small state.
+_SMALL: Final = 400
+#: Cycles with a budget between two events: one more is a defect; in a large state one without a budget ends them.
+_CYCLES: Final = 1_000
+_LARGE_CYCLES: Final = 20
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many events were taken in, and what else happened, over all examples."""
+
+    events: int = 0
+    cycles: int = 0
+    faults: int = 0
+    crashes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One event, or one cycle that was allowed to go on so often, and what came of it. `fault`: what was armed then.
+    `anew`: the state was thrown away after it.
+    """
+
+    now_ns: int
+    event: Event | None
+    granted: int
+    effects: list[Effect]
+    fault: FaultAt
+    anew: bool = False
+
+
+@dataclass(slots=True)
+class Stage:  # long: everything that the loop of the core does, and its checks
+    """`budget`: what a cycle has; it is repeated until nothing is left to do. `fault`: raised in the next cycles or
+    timers. `is_crashed`: the state was unsound after it; nothing is taken in before `start_anew`.
+    """
+
+    tally: Tally
+    scheduler_state: SchedulerState = field(default_factory=SchedulerState)
+    now_ns: int = 1_000 * SECOND
+    budget: Budget = FREE
+    fault: FaultAt = field(default_factory=lambda: FaultAt(0))
+    is_crashed: bool = False
+    told: list[Told] = field(default_factory=list)
+    clocks: list[tuple[int, int, TimerSet]] = field(default_factory=list)
+    #: What resource managers know.
+    replicas: dict[PartitionId, Replica] = field(default_factory=dict)
+    _order: count[int] = field(default_factory=count)
+    _unchecked: int = 0
+
+    def tell(self, *events: Event) -> list[Effect]:
+        """Take in the events, then schedule until nothing is left to do; returns all effects."""
+        said: list[Effect] = []
+        for event in events:
+            if not self.is_crashed:
+                said += self._step(event)
+        return said + self._schedule()
+
+    def wait(self, seconds: float) -> list[Effect]:
+        """Let time pass; every timer that is due fires at its time."""
+        end_ns = self.now_ns + int(seconds * SECOND)
+        said: list[Effect] = []
+        while self.clocks and self.clocks[0][0] <= end_ns and not self.is_crashed:
+            at_ns, _, clock = heapq.heappop(self.clocks)
+            self.now_ns = max(self.now_ns, at_ns)
+            said += self.tell(TimerFired(clock.clock))
+        self.now_ns = end_ns
+        return said
+
+    def start_anew(self) -> dict[PartitionId, Replica]:
+        """Throw the state away, as the core's loop does; returns what resource managers knew of it."""
+        known, self.replicas = self.replicas, {}
+        self.scheduler_state = SchedulerState()
+        self.clocks.clear()
+        self.fault = FaultAt(0)
+        self.is_crashed = False
+        self.told.append(replace(self.told[-1], event=None, effects=[], anew=True))
+        self.tally.crashes += 1
+        return known
+
+    @property
+    def is_small(self) -> bool:
+        """Whether checks of the whole state cost little."""
+        return self._weight() <= _SMALL
+
+    # -- events and cycles ---------------------------------------------------------
+
+    def _step(self, event: Event) -> list[Effect]:
+        armed = replace(self.fault)
+        effects, failure = _stepped(self.scheduler_state, event, self.now_ns, self.fault)
+        self.tally.events += 1
+        told = Told(self.now_ns, event, 0, effects, armed)
+        self._keep(told)
+        self._replicate(event, effects)
+        self._judge(failure)
+        if failure is None:
+            preemption_invariants.check(self.scheduler_state, effects)
+        return effects
+
+    def _schedule(self) -> list[Effect]:
+        said: list[Effect] = []
+        for number in count():
+            if self.is_crashed:
+                return said
+            is_large = not self.is_small
+            is_last = is_large and number >= _LARGE_CYCLES
+            effects, more = self._cycle(FREE if is_last else self.budget)
+            said += effects
+            if not more:
+                return said
+            assert number < _CYCLES, f"{number} cycles had something left to do and no event between them"
+        return said
+
+    def _cycle(self, budget: Budget) -> tuple[list[Effect], bool]:
+        leave, armed = budget.begin(), replace(self.fault)
+        before = quota_invariants.running(self.scheduler_state)
+        effects, more, failure = _cycled(self.scheduler_state, self.now_ns, leave, self.fault)
+        self.tally.cycles += 1
+        self._keep(Told(self.now_ns, None, leave.granted, effects, armed))
+        self._replicate(None, effects)
+        self._judge(failure)
+        if not self.is_crashed:
+            quota_invariants.check(self.scheduler_state, effects, before)
+        return effects, more
+
+    def _keep(self, told: Told) -> None:
+        self.told.append(told)
+        for effect in told.effects:
+            if isinstance(effect, TimerSet):
+                heapq.heappush(self.clocks, (effect.at_ns, next(self._order), effect))
+
+    def _replicate(self, event: Event | None, effects: list[Effect]) -> None:
+        """Resource managers receive the effects."""
+        if isinstance(event, ManagerRegistered):
+            for name in [
+                name
+                for name in self.replicas
+                if name not in self.scheduler_state.partitions or self._rm(name) == event.rm
+            ]:
+                del self.replicas[name]
+        for name in self.scheduler_state.partitions:
+            self.replicas.setdefault(name, Replica(name))
+        here = _partition_of(event)
+        for name, replica in self.replicas.items():
+            mine = [effect for effect in effects if getattr(effect, "rm", None) == self._rm(name)]
+            if name == here and event is not None:
+                replica.step(event, mine)
+            elif mine:
+                replica.receive(mine)
+
+    def _rm(self, name: PartitionId) -> RmId:
+        found = self.scheduler_state.partitions.get(name)
+        return found.rm if found is not None else RmId(name[1 : name.index("]")])
+
+    # -- checks ----------------------------------------------------------------------
+
+    def _judge(self, failure: Exception | None) -> None:
+        """What holds after every event and every cycle; after an injected exception the state is sound or given up."""
+        failures = [one.error for one in self.scheduler_state.outbox.take_failures()]
+        errors = [error for error in (*failures, failure) if error is not None]
+        for error in errors:
+            found = error.__cause__ if isinstance(error, CommitFailed) else error
+            if found is not FAULT and not isinstance(error, InconsistentState):
+                raise error
+        assert not errors or self.fault.left == 0, "an exception that was not injected"
+        self.tally.faults += bool(errors)
+        broken = self._broken(at_once=bool(errors))
+        if errors and broken:
+            self.is_crashed = True
+            return
+        assert not isinstance(failure, InconsistentState), "the state was given up and is sound"
+        assert not broken, broken
+        void = [partition.id for partition in self.scheduler_state.partitions.values() if partition.void_decisions]
+        assert not void, f"a decision did not hold in {void}: {self.told[-1].effects}"
+
+    def check(self) -> None:
+        """The same at once, however large the state is."""
+        broken = self._broken(at_once=True)
+        assert not broken, broken
+
+    def _broken(self, *, at_once: bool) -> list[str]:
+        self._unchecked += 1
+        if not at_once and self._unchecked * _CHECKED < self._weight():
+            return []
+        self._unchecked = 0
+        return invariants.check(self.scheduler_state) or self._undelivered()
+
+    def _weight(self) -> int:
+        return sum(
+            len(partition.applications)
+            + len(partition.queues.by_path)
+            + sum(len(app.asks) + len(app.allocations) for app in partition.applications.values())
+            for partition in self.scheduler_state.partitions.values()
+        )
+
+    def _undelivered(self) -> list[str]:
+        """Every change was delivered: resource managers know what the core knows."""
+        found: list[str] = []
+        for name, replica in list(self.replicas.items()):
+            kept = self.scheduler_state.partitions.get(name)
+            if kept is not None:
+                found += [f"{name}: {one}" for one in replica.differences(kept)]
+                continue
+            manager = self.scheduler_state.managers.get(self._rm(name))
+            if (
+                manager is not None
+                and manager.state is ManagerState.RUNNING
+                and (replica.applications or replica.allocations)
+            ):
+                found.append(f"{name} is gone, its resource manager knows {replica.applications, replica.allocations}")
+            del self.replicas[name]
+        return found
+
+    # -- once more ---------------------------------------------------------------------
+
+    def do_over(self) -> None:
+        """Told the same in a new world, the core says the same."""
+        scheduler_state = SchedulerState()
+        for told in self.told:
+            if told.anew:
+                scheduler_state = SchedulerState()
+                continue
+            fault = replace(told.fault)
+            if told.event is not None:
+                effects, _ = _stepped(scheduler_state, told.event, told.now_ns, fault)
+            else:
+                effects, _, _ = _cycled(scheduler_state, told.now_ns, CycleBudget(granting(told.granted)), fault)
+            assert effects == told.effects, f"{told.event or 'a cycle'} came out otherwise when it was done over"
+            scheduler_state.outbox.take_failures()
+
+    def do_over_from_file(self) -> None:
+        """The same, by what a journal wrote down; an injected exception is in none."""
+        if not self.tally.faults:
+            assert list(replay(self.journal().splitlines())) == []
+
+    def journal(self) -> bytes:
+        """What was told, as the core's own journal."""
+        file = io.BytesIO()
+        journal = Journal(file)
+        for told in self.told:
+            if told.anew:
+                journal.started_anew()
+            elif told.event is not None:
+                journal.stepped(told.now_ns, told.event, told.effects)
+            else:
+                leave = CycleBudget(lambda: True)
+                leave.granted = told.granted
+                journal.cycled(told.now_ns, leave, told.effects)
+        return file.getvalue()
+
+
+def _stepped(
+    scheduler_state: SchedulerState, event: Event, now_ns: int, fault: FaultAt
+) -> tuple[list[Effect], Exception | None]:
+    """As the loop does: an exception loses no effect. Only timers meet the fault: they decide, events of a resource
+    manager are its own to repeat.
+    """
+    if not isinstance(event, TimerFired) or not fault.left:
+        return step(scheduler_state, event, now_ns), None
+    try:
+        with fault.armed():
+            return step(scheduler_state, event, now_ns), None
+    except Exception as failure:  # noqa: BLE001 - judged by the caller
+        return scheduler_state.outbox.drain(), failure
+
+
+def _cycled(
+    scheduler_state: SchedulerState, now_ns: int, leave: CycleBudget, fault: FaultAt
+) -> tuple[list[Effect], bool, Exception | None]:
+    try:
+        with fault.armed():
+            result = cycle(scheduler_state, now_ns, leave)
+    except Exception as failure:  # noqa: BLE001 - judged by the caller
+        result = CycleResult(scheduler_state.outbox.drain())
+        return result.effects, False, failure
+    return result.effects, result.more, None
+
+
+def _partition_of(event: Event | None) -> PartitionId | None:
+    spec = getattr(event, "spec", None)
+    found: PartitionId | None = spec.partition if spec is not None else getattr(event, "partition", None)
+    if isinstance(event, TimerFired):
+        found = event.clock.partition
+    return found

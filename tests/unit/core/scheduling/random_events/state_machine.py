@@ -1,0 +1,50 @@
+"""The whole machine: all rules, and after each of them all laws, on the site whose turn it was."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hypothesis.stateful import invariant
+
+from tests.unit.core.scheduling.random_events import invariants
+from tests.unit.core.scheduling.random_events.application_rules import Applications
+from tests.unit.core.scheduling.random_events.ask_rules import Asks
+from tests.unit.core.scheduling.random_events.contention_rules import Contention
+from tests.unit.core.scheduling.random_events.failure_rules import Failures
+from tests.unit.core.scheduling.random_events.manager_rules import Managers
+from tests.unit.core.scheduling.random_events.node_rules import Nodes
+from tests.unit.core.scheduling.random_events.scale_rules import Scale
+from tests.unit.core.scheduling.random_events.storage_rules import Stored
+from tests.unit.core.scheduling.random_events.time_rules import Time
+
+_SELDOM: Final = 8
+
+
+class RandomEvents(Applications, Asks, Contention, Failures, Managers, Nodes, Scale, Stored, Time):
+    """The rules are what may happen; `Stage` checks the world after each event and each cycle."""
+
+    unplanned = 0
+
+    @invariant()
+    def laws_hold(self) -> None:
+        if self.stage.is_crashed:
+            self.recover()
+        self.forget_closed()
+        partition = self.stage.scheduler_state.partitions.get(self.site.id)
+        if partition is None or not invariants.is_open(self.stage.scheduler_state, partition, self.stage.now_ns):
+            return
+        self.books.agree_with(partition)
+        if not self.is_due():
+            return
+        invariants.every_no_is_a_no(partition)
+        invariants.a_plan_without_memory_decides_nothing_more(partition, self.stage.now_ns)
+        invariants.nothing_new_is_over_the_maximum(partition)
+        invariants.nobody_is_kept_too_long(partition, self.stage.now_ns)
+
+    def is_due(self) -> bool:
+        """Whether to plan everything once more: it costs as much as what it checks, so seldom in a large state."""
+        self.unplanned += 1
+        if not self.stage.is_small and self.unplanned < _SELDOM:
+            return False
+        self.unplanned = 0
+        return True

@@ -1,0 +1,20 @@
+"""A seeded part of `make soak`: thousands of random events and no law is broken (semantics 17, 19, 22).
+
+Each round stops with its seed's examples, so the counts below hold on every machine.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.core.scheduling.random_events.rounds import run_round
+
+#: A usual one, and one with gangs of thousands of members; `make soak` also runs those with thousands of queues.
+_SEEDS = (1, 15)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_random_events_break_no_law(seed: int) -> None:
+    tally = run_round(seed)
+    assert tally.events

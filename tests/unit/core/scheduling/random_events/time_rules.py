@@ -1,0 +1,52 @@
+"""Pods go, as they were told or by themselves; time passes, much or little is done in it."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from muster_core.model.events import AllocationReleased
+from muster_core.model.ids import AllocationKey, Termination
+from tests.unit.builders import PARTITION
+from tests.unit.core.scheduling.random_events.base import Ground
+from tests.unit.core.scheduling.random_events.budgets import Counted, MadeUp
+from tests.unit.core.scheduling.random_events.manager_state import Owed
+
+
+class Time(Ground):
+    """Rules of what happens by itself."""
+
+    @precondition(lambda self: self.books.owed)
+    @rule(data=st.data(), twice=st.booleans(), by_itself=st.booleans())
+    def confirm(self, data: st.DataObject, *, twice: bool, by_itself: bool) -> None:
+        index = data.draw(st.integers(0, len(self.books.owed) - 1))
+        self._confirm(self.books.owed.pop(index), 1 + twice, by_itself=by_itself)
+
+    @precondition(lambda self: self.books.owed)
+    @rule()
+    def confirm_all(self) -> None:
+        while self.books.owed:
+            self._confirm(self.books.owed.pop(0), 1, by_itself=False)
+
+    def _confirm(self, owed: Owed, times: int, *, by_itself: bool) -> None:
+        why = Termination.STOPPED_BY_RM if by_itself else owed.termination
+        self.books.given.pop((owed.application, owed.id), None)  # told anew since, and going all the same
+        self.tell(*[AllocationReleased(PARTITION, owed.application, owed.key, owed.id, why)] * times)
+
+    @precondition(lambda self: self.books.given)
+    @rule(data=st.data())
+    def lose(self, data: st.DataObject) -> None:
+        app, identity = data.draw(st.sampled_from(sorted(self.books.given)))
+        key = AllocationKey(identity.rpartition("-")[0])
+        self.tell(AllocationReleased(PARTITION, app, key, identity, Termination.STOPPED_BY_RM))
+
+    @precondition(lambda self: self.apps() and self.stage.clocks)
+    @rule(seconds=st.sampled_from([1, 1, 1, 3, 15, 45, 300]))
+    def pass_time(self, seconds: int) -> None:
+        self.wait(seconds)
+
+    @precondition(lambda self: self.apps())
+    @rule(times=st.sampled_from([None, 0, 1, 2, -1, -1]), seed=st.integers(0, 3))
+    def hurry(self, times: int | None, seed: int) -> None:
+        """From now on a cycle has little time, and continues in the next one."""
+        self.set_budget(MadeUp(seed) if times is not None and times < 0 else Counted(times))

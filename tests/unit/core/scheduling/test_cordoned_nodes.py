@@ -1,0 +1,74 @@
+"""A node that drains takes nothing new but the pods made for it, a cordoned one those that tolerate it (ADR 0018)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from muster_core.model.constraints import Constraints, Toleration
+from muster_core.model.events import ApplicationAdded, NodeAction, NodeUpdated
+from muster_core.model.ids import Termination
+from muster_core.model.specs import AskSpec
+from tests.unit.builders import a_node, a_queue, an_application, an_ask, made_for
+from tests.unit.core.scheduling.preemption_scene import a_daemon, confirm, pods, run, submit, with_preemption
+from tests.unit.core.scheduling.scene import Scene, placed, releases
+
+TOLERANT = Constraints(tolerations=(Toleration("node.kubernetes.io/unschedulable", "Exists", "", "NoSchedule"),))
+
+
+def agent(node: str = "n0", vcore: int = 1000) -> AskSpec:
+    return replace(a_daemon("agent", node, vcore=vcore), constraints=made_for(node))
+
+
+def cordoned(vcore: int = 4000) -> Scene:
+    """n0 is cordoned, n1 is open."""
+    scene = Scene(with_preemption(a_queue("a"), a_queue("b")), nodes=2, vcore=vcore)
+    scene.node("n0", NodeAction.DRAIN)
+    return scene
+
+
+def test_a_daemon_sets_pod_goes_to_its_cordoned_node_and_the_others_go_elsewhere() -> None:
+    scene = cordoned()
+    said = run(scene, "root.a", agent(), an_ask("r0"))
+    assert placed(said) == {"agent": "n0", "r0": "n1"}
+
+
+def test_one_that_does_not_tolerate_the_cordon_waits_for_its_end() -> None:
+    scene = cordoned()
+    assert placed(run(scene, "root.a", a_daemon("agent", "n0"))) == {}
+    assert placed(scene.node("n0", NodeAction.OPEN)) == {"agent": "n0"}
+
+
+def test_one_whose_node_is_not_there_yet_waits_for_it() -> None:
+    scene = cordoned()
+    assert placed(run(scene, "root.a", agent("n7"))) == {}
+    assert placed(scene.add_node("n7", draining=True)) == {"agent": "n7"}
+
+
+def test_a_daemon_sets_pod_takes_from_a_full_node_also_when_that_is_cordoned() -> None:
+    """Contract 10.2."""
+    scene = Scene(with_preemption(a_queue("a"), a_queue("b")), nodes=1, vcore=2000)
+    run(scene, "root.b", *pods("r", 2))
+    scene.node("n0", NodeAction.DRAIN)
+    submit(scene, "agents", "root.a")
+    said = scene.ask(replace(agent(), application=scene.app("agents").id))
+    said += scene.wait(60)
+    assert list(releases(said).values()) == [Termination.PREEMPTED_BY_SCHEDULER]
+    assert placed(confirm(scene, said)) == {"agent": "n0"}
+
+
+def test_who_tolerates_a_cordon_goes_to_a_node_as_soon_as_its_drain_is_told_to_be_one() -> None:
+    scene = Scene(with_preemption(a_queue("a"), a_queue("b")), nodes=1)
+    scene.node("n0", NodeAction.DRAIN)
+    assert placed(run(scene, "root.a", an_ask("r0", constraints=TOLERANT), an_ask("r1"))) == {}
+    assert placed(scene.tell(NodeUpdated(replace(a_node("n0"), cordoned=True)))) == {"r0": "n0"}
+
+
+def test_a_member_that_tolerates_the_cordon_takes_over_from_its_placeholder_on_a_cordoned_node() -> None:
+    """Semantics 14: on the same node, though nothing else is let in there."""
+    scene = Scene(with_preemption(a_queue("a"), a_queue("b")), nodes=1)
+    scene.gang(ApplicationAdded(an_application(gang=2)), 2, constraints=TOLERANT)
+    scene.tell(NodeUpdated(replace(a_node("n0"), cordoned=True)))
+    scene.node("n0", NodeAction.DRAIN)
+    said = scene.ask(an_ask("r0", group="workers", constraints=TOLERANT), an_ask("r1", group="workers"))
+    assert releases(said) == {"app-p0": Termination.PLACEHOLDER_REPLACED}
+    assert placed(scene.release("app-p0", why=Termination.PLACEHOLDER_REPLACED)) == {"r0": "n0"}

@@ -1,0 +1,52 @@
+"""A gang whose members keep away from each other is told when no cluster of these nodes has places for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from muster_core.model.constraints import NAMESPACE, InterPodConstraints
+from muster_core.model.events import AllocationReported, ApplicationAdded, NodeAdded
+from muster_core.model.specs import ApplicationSpec, AskSpec, PodProperties
+from tests.unit.builders import a_configuration, a_node, a_queue, an_allocation, an_application, an_ask
+from tests.unit.core.placement.affinity_clusters import HOST, term
+from tests.unit.core.scheduling.scene import Scene, notices, placed
+
+WEB = {NAMESPACE: "red", "kubernetes.io/label/app": "web"}
+ALONE = PodProperties(InterPodConstraints(apart=(term("web", HOST),)))
+
+
+def a_gang(members: int) -> ApplicationSpec:
+    """Each member wants a host without another one."""
+    spec = an_application(gang=members)
+    [member] = spec.members
+    return replace(spec, members=(replace(member, facts=ALONE, tags=tuple(WEB.items())),))
+
+
+def placeholders(count: int) -> list[AskSpec]:
+    asks = (an_ask(f"p{index}", group="workers", tags=WEB, placeholder=True) for index in range(count))
+    return [replace(ask, facts=ALONE) for ask in asks]
+
+
+def a_scene(nodes: int) -> Scene:
+    scene = Scene(a_configuration(a_queue("a")))
+    scene.tell(*(NodeAdded(a_node(f"n{index}", labels={HOST: f"n{index}"})) for index in range(nodes)))
+    return scene
+
+
+def test_members_that_need_a_host_each_could_never_fit_on_fewer_hosts() -> None:
+    scene = a_scene(2)
+    scene.tell(ApplicationAdded(a_gang(3)))
+    [said] = notices(scene.ask(*placeholders(3)))
+    assert said == (
+        "even an empty cluster could not hold the gang: 1 of 3 members of task group workers would have no place: "
+        "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules. It waits for nodes to be added"
+    )
+
+
+def test_a_host_that_another_pod_keeps_them_off_now_may_be_free_some_day() -> None:
+    scene = a_scene(3)
+    scene.tell(AllocationReported(replace(an_allocation("b", "n0", foreign=True), tags=WEB, facts=ALONE)))
+    scene.tell(ApplicationAdded(a_gang(3)))
+    answer = scene.ask(*placeholders(3))
+    assert notices(answer) == []
+    assert len(placed(answer)) < 3

@@ -1,0 +1,102 @@
+"""Preemption where filters that look at others refuse a node: whoever is in the way goes, if that helps at all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from muster_core.model.constraints import InterPodConstraints
+from muster_core.model.events import NodeAdded
+from muster_core.model.ids import AllocationKey, NodeId
+from muster_core.model.specs import NO_PROPERTIES, AskSpec, HostPort, PodProperties
+from tests.unit.builders import a_configuration, a_queue, an_ask
+from tests.unit.core.placement.affinity_clusters import HOST, term
+from tests.unit.core.scheduling.preemption_scene import confirm, pods, run, victims
+from tests.unit.core.scheduling.scene import Scene, placed
+from tests.unit.core.scheduling.test_pod_affinity import in_zone, tags
+
+APART = PodProperties(InterPodConstraints(apart=(term("db", topology=HOST),)))
+UNWANTING = PodProperties(InterPodConstraints(apart=(term("web", topology=HOST),)))
+NEAR = PodProperties(InterPodConstraints(near=(term("db", topology=HOST),)))
+PORT = PodProperties(ports=(HostPort("10.0.0.1", "TCP", 80),))
+
+
+def web(key: str, facts: PodProperties = NO_PROPERTIES, **more: int) -> AskSpec:
+    return replace(an_ask(key, tags=tags("web"), **more), facts=facts)  # type: ignore[arg-type]  # numbers only
+
+
+def other(key: str, app: str, facts: PodProperties = NO_PROPERTIES, **more: int) -> AskSpec:
+    return replace(web(key, facts, **more), tags=tags(app))
+
+
+def contest(*there: AskSpec) -> Scene:
+    """One node of 4 cores with these pods of a queue that is promised nothing, beside one with a guarantee."""
+    queues = a_queue("p", a_queue("a", guaranteed=4000), a_queue("b"))
+    scene = Scene(a_configuration(queues))
+    scene.tell(NodeAdded(in_zone("n0", "a")))
+    # The first look at tags, so that all are counted.
+    assert len(placed(run(scene, "root.p.b", *there))) == len(there)
+    return scene
+
+
+def after(scene: Scene, ask: AskSpec) -> tuple[set[str], dict[str, str]]:
+    """Who goes for the ask of the other queue, and where that has its place once they are gone."""
+    assert placed(run(scene, "root.p.a", ask)) == {}
+    said = scene.wait(60)
+    return victims(said), placed(confirm(scene, said))
+
+
+@pytest.mark.parametrize(
+    "there, ask",
+    [
+        (other("b1", "db"), web("x", APART)),
+        (other("b1", "db", UNWANTING), web("x")),
+        (other("b1", "cache", PORT), web("x", PORT)),
+    ],
+    ids=["own anti-affinity", "anti-affinity of the one that is there", "a host port"],
+)
+def test_only_the_one_in_the_way_goes_although_there_is_room(there: AskSpec, ask: AskSpec) -> None:
+    scene = contest(other("b0", "cache"), there, other("b2", "cache"))
+    assert after(scene, ask) == ({"b1"}, {"x": "n0"})
+
+
+def test_those_who_make_room_go_beside_the_one_in_the_way() -> None:
+    scene = contest(other("b0", "db"), other("b1", "cache"), other("b2", "cache"), other("b3", "cache"))
+    gone, place = after(scene, web("x", APART, vcore=2000))
+    assert "b0" in gone
+    assert (len(gone), place) == (2, {"x": "n0"})
+
+
+def test_nobody_goes_for_want_of_company() -> None:
+    scene = contest(*pods("b", 4))
+    assert after(scene, web("x", NEAR)) == (set(), {})
+
+
+def test_the_one_that_the_pod_has_to_be_near_stays_and_another_makes_room() -> None:
+    # Of the same size and priority the younger would go first.
+    scene = contest(other("b0", "cache"), other("b1", "cache"), other("b2", "cache"), other("b3", "db"))
+    gone, place = after(scene, web("x", NEAR))
+    assert (len(gone), place) == (1, {"x": "n0"})
+    assert "b3" not in gone
+
+
+def test_a_pod_of_higher_priority_is_not_cleared_away() -> None:
+    scene = contest(other("b0", "db", priority=10))
+    assert after(scene, web("x", APART)) == (set(), {})
+
+
+def test_members_of_a_daemon_set_clear_their_node_too() -> None:
+    scene = contest(other("b0", "cache"), other("b1", "cache", PORT))
+    ask = replace(web("x", PORT), required_node=NodeId("n0"))
+    assert after(scene, ask) == ({"b1"}, {"x": "n0"})
+
+
+def test_two_that_are_apart_from_each_other_do_not_share_what_was_made_free_for_both() -> None:
+    scene = contest(*(other(f"b{index}", "cache") for index in range(4)))
+    lonely = PodProperties(InterPodConstraints(apart=(term("web", topology=HOST),)))
+    run(scene, "root.p.a", web("x", lonely), web("y", lonely))
+    said = scene.wait(120)
+    assert len(victims(said)) == 1
+    assert placed(confirm(scene, said)) == {"x": "n0"}
+    assert AllocationKey("y") in scene.app("a").asks

@@ -1,0 +1,123 @@
+"""Work grows with what an event is about, not with how many others there are: counted in instructions, not in time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from muster_operator.model.cluster_events import NodeGone
+from muster_operator.model.commands import BindPod
+from muster_operator.model.core_requests import AllocationReported, TerminationType
+from muster_operator.model.ids import NodeName
+from muster_si import keys
+from tests.unit.operator.controller.driver import Driver, done, live, orders
+from tests.unit.operator.controller.gang import a_member, creates, pod_of, uid
+from tests.unit.operator.controller.index_checks import work_of
+from tests.unit.operator.controller.kubernetes import seen
+from tests.unit.operator.controller.objects import Raw, a_pod
+
+#: Twice as many members take twice the work, and not four times.
+LINEAR = 2.2
+SMALL, LARGE = 100, 200
+
+
+def reserving(members: int) -> tuple[Driver, list[Raw]]:
+    """A gang whose placeholders were all seen."""
+    driver = live()
+    for number in range(members):
+        driver.see(a_member(f"w{number}", count=members))
+    placeholders = [pod_of(command) for command in creates(driver.accepted())]
+    for raw in placeholders:
+        driver.see(raw)
+    return driver, placeholders
+
+
+def binding_after_the_core_runs(members: int) -> int:
+    """The core says Running when it holds all places; the binds are confirmed after that, one by one."""
+    driver, placeholders = reserving(members)
+    binds = [bind for raw in placeholders for bind in orders(driver.allocated(uid(raw)))]
+    assert all(isinstance(bind, BindPod) for bind in binds)
+    driver.updated(keys.APP_RUNNING)
+
+    def confirm() -> None:
+        for bind in binds:
+            driver.result(done(bind))
+
+    return work_of(confirm)
+
+
+def losing_placeholders(members: int) -> int:
+    """Somebody deletes all placeholders of a gang that reserves; each is made again."""
+    driver, placeholders = reserving(members)
+    made: list[object] = []
+
+    def lose() -> None:
+        for raw in placeholders:
+            made.extend(creates(driver.gone_uid(raw["metadata"]["uid"])))
+
+    work = work_of(lose)
+    assert len(made) == members
+    return work
+
+
+def running(members: int) -> tuple[Driver, list[Raw]]:
+    """A gang whose members have taken the places of its placeholders."""
+    driver, placeholders = reserving(members)
+    for raw in placeholders:
+        driver.allocated(uid(raw))
+        driver.see({**raw, "spec": {**raw["spec"], "nodeName": "n1"}})
+    driver.updated(keys.APP_RUNNING)
+    pods = [a_member(f"w{number}", count=members) for number in range(members)]
+    for raw, placeholder in zip(pods, placeholders, strict=True):
+        driver.released(uid(placeholder), TerminationType.PLACEHOLDER_REPLACED)
+        driver.gone_uid(placeholder["metadata"]["uid"])
+        driver.allocated(uid(raw))
+        raw["spec"]["nodeName"] = "n1"
+        driver.see(raw)
+    return driver, pods
+
+
+def refusing_members(members: int) -> int:
+    """The kubelet refuses every member of a gang that runs, and its controller makes another of each."""
+    driver, pods = running(members)
+    failed = {"phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejected: out of cpu"}
+    facts = [seen({**raw, "status": {**raw["status"], **failed}}) for raw in pods]
+    others = [seen(a_member(f"again{number}", count=members)) for number in range(members)]
+    kept: list[object] = []
+
+    def refuse() -> None:
+        for of_pod, of_other in zip(facts, others, strict=True):
+            kept.extend(item for item in driver.fact(of_pod).news if isinstance(item, AllocationReported))
+            driver.fact(of_other)
+
+    work = work_of(refuse)
+    assert len(kept) == members
+    return work
+
+
+@pytest.mark.parametrize("event", [binding_after_the_core_runs, losing_placeholders, refusing_members])
+def test_events_of_all_members_of_a_gang_take_work_in_proportion_to_the_members(event: Callable[[int], int]) -> None:
+    event(SMALL)  # so that nothing is remembered for the first time
+    assert event(LARGE) < LINEAR * event(SMALL)
+
+
+def losing_a_node(others: int) -> int:
+    """A node with one pod goes, and all others are somewhere else: of another scheduler, of an application, strays."""
+    driver = live("n1", "n2")
+    for number in range(others):
+        driver.see(a_pod(f"foreign{number}", schedulerName="other", nodeName="n2"))
+        driver.see(a_pod(f"own{number}", app="job", nodeName="n2"))
+        driver.see(a_pod(f"stray{number}", app="x" * 100, nodeName="n2"))
+    driver.see(a_pod("foreign", schedulerName="other", nodeName="n1"))
+    driver.see(a_pod("own", app="job", nodeName="n1"))
+    driver.see(a_pod("stray", app="x" * 100, nodeName="n1"))
+    driver.accepted()
+    work = work_of(lambda: driver.fact(NodeGone(NodeName("n1"))))
+    assert driver.ledger.awaiting_node == {NodeName("n1"): {"uid-foreign", "uid-own", "uid-stray"}}
+    return work
+
+
+def test_the_end_of_a_node_takes_no_more_work_for_pods_on_other_nodes() -> None:
+    losing_a_node(1)
+    assert losing_a_node(300) < 1.1 * losing_a_node(1)

@@ -1,0 +1,196 @@
+"""Both ledgers are compared: what is on its way is no difference, what was lost is found and put right (ADR 0015)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster_operator.controller.reconciliation import compare
+from muster_operator.model.core_requests import TerminationType
+from muster_operator.model.core_responses import Inventory, Part
+from muster_operator.model.ids import AppId, NodeName, PodUid
+from tests.unit.operator.controller.core import App, Held
+from tests.unit.operator.controller.driver import asked
+from tests.unit.operator.controller.objects import a_node, a_pod
+from tests.unit.operator.controller.simulation import Simulation
+from tests.unit.operator.controller.state_comparison import inventory_of
+from tests.unit.operator.controller.test_random_events import Chaos, a_job_pod, settle
+
+PLAIN = AppId("dev/plain")
+
+
+@given(st.data())
+def test_whatever_is_on_its_way_no_difference_is_found(data: st.DataObject) -> None:
+    chaos = Chaos(data)
+    for _ in range(data.draw(st.integers(1, 12))):
+        chaos.simulation.ask(list(Part)[chaos.pick(2)])
+        chaos.happen()
+    simulation = chaos.simulation
+    settle(simulation, chaos.pick)
+    for part in Part:
+        simulation.ask(part)
+        simulation.run(chaos.pick)
+    assert simulation.differences == []
+
+
+def at_rest() -> Simulation:
+    """A gang of two that runs, a plain pod that runs and one that waits, a pod of another scheduler, two nodes."""
+    simulation = Simulation()
+    for name in ("n0", "n1"):
+        simulation.kubernetes.add_node(a_node(name))
+    simulation.kubernetes.add(a_pod("dns", schedulerName="default-scheduler", nodeName="n0"))
+    simulation.start()
+    for number in range(2):
+        simulation.kubernetes.add(a_job_pod("soft", number))
+    simulation.kubernetes.add(a_job_pod("plain", 0))
+    simulation.run()
+    for node in ("n0", "n1"):
+        simulation.kubernetes.add_node(a_node(node, unschedulable=True))
+    simulation.run()
+    simulation.kubernetes.add(a_job_pod("plain", 1))
+    simulation.run()
+    return simulation
+
+
+def lose_allocation(simulation: Simulation) -> None:
+    del simulation.core.apps[PLAIN].held[PodUid("uid-plain0")]
+
+
+def lose_release(simulation: Simulation) -> None:
+    """The operator's word that a pod is gone never arrived."""
+    app = simulation.core.apps[PLAIN]
+    app.held[PodUid("gone")] = Held(app.held[PodUid("uid-plain0")].ask, NodeName("n0"))
+
+
+def lose_ask(simulation: Simulation) -> None:
+    del simulation.core.apps[PLAIN].asks[PodUid("uid-plain1")]
+
+
+def lose_release_of_ask(simulation: Simulation) -> None:
+    app = simulation.core.apps[PLAIN]
+    app.asks[PodUid("gone")] = app.asks[PodUid("uid-plain1")]
+
+
+def lose_order(simulation: Simulation) -> None:
+    """The core's word that a pod has to go never arrived."""
+    simulation.core.apps[PLAIN].held[PodUid("uid-plain0")].going = TerminationType.PREEMPTED_BY_SCHEDULER
+
+
+def lose_node_drain(simulation: Simulation) -> None:
+    simulation.core.nodes[NodeName("n1")] = True
+
+
+def lose_end_of_node(simulation: Simulation) -> None:
+    simulation.core.nodes[NodeName("n7")] = True
+
+
+def lose_foreign(simulation: Simulation) -> None:
+    simulation.core.foreign.clear()
+
+
+def lose_end_of_foreign(simulation: Simulation) -> None:
+    simulation.core.foreign[PodUid("gone")] = NodeName("n1")
+
+
+def lose_removal(simulation: Simulation) -> None:
+    over = AppId("dev/over")
+    simulation.core.apps[over] = App(replace(simulation.core.apps[PLAIN].spec, app=over))
+
+
+def mistake_node(simulation: Simulation) -> None:
+    held = simulation.core.apps[PLAIN].held[PodUid("uid-plain0")]
+    held.node = NodeName("n1" if held.node == "n0" else "n0")
+
+
+LOSSES = [
+    (lose_allocation, ("allocation missing", "uid-plain0")),
+    (lose_release, ("allocation left over", "gone")),
+    (lose_ask, ("ask missing", "uid-plain1")),
+    (lose_release_of_ask, ("ask left over", "gone")),
+    (lose_order, ("order unheard", "uid-plain0")),
+    (lose_node_drain, ("node closed or open", "n1")),
+    (lose_end_of_node, ("node left over", "n7")),
+    (lose_foreign, ("foreign missing", "uid-dns")),
+    (lose_end_of_foreign, ("foreign left over", "gone")),
+    (lose_removal, ("application left over", "dev/over")),
+    (mistake_node, ("allocation elsewhere", "uid-plain0")),
+]
+
+
+@pytest.mark.parametrize("lose, expected", LOSSES, ids=[lose.__name__ for lose, _ in LOSSES])
+def test_what_was_lost_on_the_way_is_found_and_put_right(
+    lose: Callable[[Simulation], None], expected: tuple[str, str]
+) -> None:
+    simulation = at_rest()
+    whole = contents(simulation)
+    lose(simulation)
+    compared(simulation)
+    assert [(found.what, found.subject) for found in simulation.differences] == [expected]
+    if lose is lose_order:
+        assert "uid-plain0" not in simulation.kubernetes.pods
+    else:
+        assert contents(simulation) == whole
+    simulation.differences.clear()
+    compared(simulation)
+    assert simulation.differences == []
+
+
+def test_without_an_application_or_a_node_that_we_count_on_the_session_starts_over() -> None:
+    simulation = at_rest()
+    del simulation.core.apps[PLAIN]
+    del simulation.core.nodes[NodeName("n1")]
+    applications, nodes = (compare(simulation.ledger, inventory_of(simulation.core, part), set(), 0.0) for part in Part)
+    assert applications.unsound == "the core does not know application dev/plain"
+    assert nodes.unsound == "the core does not know node n1"
+    assert not applications.out
+    assert not nodes.out
+
+
+def test_a_difference_that_came_back_is_told_and_left_as_it_is() -> None:
+    """Where the core refuses what it is told, telling it for ever helps nobody."""
+    simulation = at_rest()
+    lose_ask(simulation)
+    inventory = inventory_of(simulation.core, Part.APPLICATIONS)
+    first = compare(simulation.ledger, inventory, set(), 0.0)
+    again = compare(simulation.ledger, inventory, set(), 0.0, set(first.found))
+    assert asked(first.out) == ["uid-plain1"]
+    assert first.found == again.found
+    assert not again.out
+
+
+@pytest.mark.parametrize("touched", ["uid-plain0", "dev/plain"])
+def test_who_was_spoken_of_meanwhile_is_left_for_the_next_time(touched: str) -> None:
+    simulation = at_rest()
+    lose_allocation(simulation)
+    inventory = inventory_of(simulation.core, Part.APPLICATIONS)
+    assert compare(simulation.ledger, inventory, {touched}, 0.0).found == []
+
+
+def test_only_names_that_the_part_covers_are_missed() -> None:
+    simulation = at_rest()
+    nothing = Inventory(Part.APPLICATIONS, beyond="dev/plain", last="dev/q")
+    assert compare(simulation.ledger, nothing, set(), 0.0).found == []
+    everything = Inventory(Part.APPLICATIONS, beyond="dev/plai", last="dev/q")
+    assert [found.subject for found in compare(simulation.ledger, everything, set(), 0.0).found] == ["dev/plain"]
+
+
+def contents(simulation: Simulation) -> list[object]:
+    """What the core holds, without the order in which it came to it."""
+    applications, nodes = (inventory_of(simulation.core, part) for part in Part)
+    return [
+        sorted(
+            (app.app, sorted(app.asks), sorted((held.key, held.node) for held in app.held))
+            for app in applications.applications
+        ),
+        sorted((node.name, node.schedulable, sorted(node.foreign)) for node in nodes.nodes),
+    ]
+
+
+def compared(simulation: Simulation) -> None:
+    for part in Part:
+        simulation.ask(part)
+        simulation.run()

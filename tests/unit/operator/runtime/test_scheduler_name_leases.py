@@ -1,0 +1,203 @@
+"""One Muster serves a scheduler name: the one that holds its Lease in kube-system."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+
+from muster.checks import rights
+from muster_operator.kube.leases import Lease, body
+from muster_operator.model.errors import PartEnded, StartupRefused
+from muster_operator.runtime import conflicts
+from muster_operator.runtime.conflicts import ConflictDetector, NameLeases, leases_of
+from tests.unit.operator.kube.apiserver import ApiServer, reply, status
+from tests.unit.operator.runtime.test_probes import a_session
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+LEASE = f"{LEASES}/muster-scheduler-muster"
+DEPLOYMENTS, PODS = "GET /apis/apps/v1/deployments", "GET /api/v1/pods"
+OURS, US, THEY = ("ours", "muster"), "ours/muster", "theirs/muster"
+NAMES = frozenset({"muster"})
+
+
+def a_lease(holder: str, renewed: str = "a", lasts_s: int = 1) -> dict[str, Any]:
+    lease = Lease(holder, lasts_s, "t", renewed, 0, "1")
+    return body("kube-system", "muster-scheduler-muster", lease)
+
+
+def a_server(*shown: dict[str, Any] | None) -> ApiServer:
+    """The Lease as it is each time it is read; None = there is none."""
+    server = ApiServer()
+    for lease in shown:
+        server.plan(f"GET {LEASE}", partial(status, 404, "NotFound") if lease is None else partial(reply, 200, lease))
+    server.plan(f"PUT {LEASE}", lambda: reply(200, a_lease(US)))
+    server.plan(f"POST {LEASES}", lambda: reply(201, a_lease(US)))
+    return server
+
+
+@asynccontextmanager
+async def names_of(server: ApiServer, patience_s: float = 0.1) -> AsyncIterator[NameLeases]:
+    async with a_session(server) as session:
+        yield NameLeases(leases_of(session, NAMES, OURS, patience_s))
+
+
+def holders(server: ApiServer) -> list[str]:
+    """Who holds the Lease after each write."""
+    writes = [*server.requests("PUT"), *server.requests("POST")]
+    return [write.body["spec"]["holderIdentity"] for write in writes]
+
+
+async def taken(server: ApiServer) -> list[str]:
+    """Wait until the Lease is free, then take it; who holds it after each write."""
+    async with names_of(server) as names:
+        await names.until_free()
+        await names.turn()
+        assert names.are_ours is bool(holders(server))
+    return holders(server)
+
+
+async def test_another_muster_that_renews_the_lease_of_a_name_keeps_it() -> None:
+    async with names_of(a_server(a_lease(THEY, "a"), a_lease(THEY, "b"))) as names:
+        with pytest.raises(StartupRefused, match=r"lease theirs/muster\) serves the scheduler name muster"):
+            await names.until_free()
+
+
+async def test_another_muster_that_took_the_lease_of_a_free_name_meanwhile_keeps_it() -> None:
+    """Two that start together: both see a free Lease, one of them is faster."""
+    async with names_of(a_server(None, a_lease(THEY))) as names:
+        await names.until_free()
+        with pytest.raises(StartupRefused, match="theirs/muster"):
+            await names.turn()
+        assert not names.held.is_set()
+
+
+async def test_the_next_name_is_not_taken_while_another_muster_has_the_first() -> None:
+    """Of two that start together one takes all names; with one name each both would give way."""
+    server = ApiServer()
+    server.plan(f"GET {LEASE}", lambda: status(404, "NotFound"))
+    server.plan(f"POST {LEASES}", lambda: status(409, "AlreadyExists"))
+    async with a_session(server) as session:
+        await NameLeases(leases_of(session, frozenset({"yunikorn", "muster"}), OURS, 0.1)).turn()
+    assert {request.path for request in [*server.requests("GET"), *server.requests("POST")]} == {LEASE, LEASES}
+    assert len(server.requests("POST")) == 1
+
+
+async def test_nothing_is_held_where_another_was_faster_with_its_write() -> None:
+    server = ApiServer()
+    server.plan(f"GET {LEASE}", lambda: status(404, "NotFound"), lambda: reply(200, a_lease(THEY)))
+    server.plan(f"POST {LEASES}", lambda: status(409, "AlreadyExists"))
+    async with names_of(server) as names:
+        await names.turn()
+        assert not names.are_ours
+        assert not names.held.is_set()
+        assert not names.are_lost
+        with pytest.raises(StartupRefused):
+            await names.turn()
+
+
+async def test_one_that_renews_it_no_more_loses_it() -> None:
+    dead = a_lease(THEY)
+    assert await taken(a_server(*[dead] * 9)) == [US]
+
+
+async def test_a_free_lease_is_taken_and_our_own_is_renewed() -> None:
+    assert await taken(a_server(None, None)) == [US]
+    assert await taken(a_server(a_lease(US), a_lease(US))) == [US]
+    assert await taken(a_server(a_lease(""), a_lease(""))) == [US]
+
+
+async def test_before_we_lead_nothing_is_written() -> None:
+    server = a_server(None)
+    async with names_of(server) as names:
+        await names.until_free()
+    assert holders(server) == []
+
+
+async def test_nothing_but_these_leases_is_looked_at() -> None:
+    """Whoever may write Leases in a namespace of its own could else keep Muster from starting."""
+    server = a_server(None)
+    async with names_of(server) as names:
+        await names.until_free()
+    assert [request.path for request in server.requests("GET")] == [LEASE]
+
+
+async def test_no_lease_is_waited_for_longer_than_the_patience() -> None:
+    long = a_lease(THEY, lasts_s=2**31 - 1)
+    async with asyncio.timeout(5):
+        assert await taken(a_server(*[long] * 9)) == [US]
+
+
+async def test_without_the_right_to_look_no_name_is_held() -> None:
+    server = ApiServer()
+    for _ in range(2):
+        server.plan(f"GET {LEASE}", lambda: status(403, "Forbidden"))
+    async with names_of(server) as names:
+        await names.until_free()
+        await names.turn()
+        assert not names.held.is_set()
+        assert names.missing == "muster (the lease: 403 Forbidden)"
+
+
+async def test_a_name_whose_lease_was_not_renewed_in_time_is_not_held_until_it_is_renewed() -> None:
+    now, wakes = [0.0], list[float]()
+    server = a_server(a_lease(""), a_lease(US), a_lease(US))
+    server.plan(f"PUT {LEASE}", lambda: status(500, "InternalError"), lambda: reply(200, a_lease(US)))
+    async with a_session(server) as session:
+        lease = conflicts.NameLease(session, "muster", US, clock=lambda: now[0])
+        names = NameLeases((lease,), on_held=lambda: wakes.append(now[0]))
+        await names.turn()
+        now[0] = conflicts.DURATION_S * conflicts.DECIDES + 1
+        await names.turn()
+        assert names.missing.startswith("muster")
+        assert names.are_lost
+        await names.turn()
+        assert names.missing == ""
+    assert wakes == [0.0, now[0]]
+
+
+async def test_at_the_end_the_name_is_free_at_once() -> None:
+    server = a_server(None)
+    async with names_of(server) as names:
+        await names.turn()
+        await names.give_back()
+    assert holders(server) == ["", US]
+    assert not names.are_ours
+
+
+async def test_a_lease_that_the_next_leader_of_the_installation_renewed_is_not_given_back() -> None:
+    """The version of our last write is what is given back, and not what is there by now."""
+    server = a_server(None)
+    server.planned[f"POST {LEASES}"] = [lambda: reply(201, a_lease(US) | {"metadata": {"resourceVersion": "7"}})]
+    server.planned[f"PUT {LEASE}"] = [lambda: status(409, "Conflict")]
+    async with names_of(server) as names:
+        await names.turn()
+        await names.give_back()
+    [given_back] = server.requests("PUT")
+    assert given_back.body["metadata"]["resourceVersion"] == "7"
+    assert [request.path for request in server.requests("GET")] == [LEASE]
+
+
+async def a_look_for_yunikorn(names: set[str], withheld: set[str], deployments: Any) -> None:
+    server = a_server(None)
+    server.plan(DEPLOYMENTS, deployments)
+    server.plan(PODS, lambda: reply(200, {"items": []}))
+    async with a_session(server) as session:
+        await ConflictDetector(session, frozenset(names), frozenset(withheld)).look()
+
+
+async def test_a_failed_look_for_a_yunikorn_keeps_the_last_certain_answer() -> None:
+    await a_look_for_yunikorn({"muster"}, {"yunikorn"}, lambda: status(500, "InternalError"))
+
+
+async def test_a_name_that_was_withheld_is_served_once_no_yunikorn_certainly_runs() -> None:
+    with pytest.raises(PartEnded, match="restarting to serve the scheduler name yunikorn"):
+        await a_look_for_yunikorn({"muster"}, {"yunikorn"}, lambda: reply(200, {"items": []}))
+
+
+def test_doctor_asks_about_the_same_leases() -> None:
+    assert (rights.NAMES, rights.PREFIX) == (conflicts.NAMESPACE, conflicts.PREFIX)
