@@ -60,6 +60,8 @@ class Setup:
     embedded: bool = False
     """Operator and core in one process with the in-process transport (``muster run --embedded``)."""
     env: Mapping[str, str] = field(default_factory=dict)
+    preloaded: bool = False
+    """Started by fork servers, which have imported the programs: for runs that start Muster hundreds of times."""
     identity: str = "muster-0"
     """Identity of the operator in the Lease. A restarted operator with the same identity takes it immediately."""
 
@@ -203,8 +205,10 @@ class Muster:
             "PYTHONUNBUFFERED": "1",
             **setup.env,
         }
-        argv = [sys.executable, "-m", module, *flags]
-        return Process(name, argv, setup.folder / "logs" / f"{name}.log", env=env, tethered=setup.tethered)
+        log = setup.folder / "logs" / f"{name}.log"
+        if setup.preloaded and not setup.embedded:
+            return Process(name, flags, log, env=env, module=module)
+        return Process(name, [sys.executable, "-m", module, *flags], log, env=env, tethered=setup.tethered)
 
 
 def _own_words(log: str, lines: int) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from devcluster.errors import ProcessFailed
+from devcluster.fork_server import Fork, fork_server
 
 TETHER = Path(__file__).with_name("tether.py")
 POLL_S = 0.02
@@ -23,6 +24,7 @@ class Process:
     """One supervised program. It can be restarted, and then appends to the same log.
 
     ``tethered``: the kernel kills it when this process ends. False only for processes that ``KEEP=1`` leaves running.
+    ``module``: a fork server that has imported this module starts its program; `argv` then has only the arguments.
     """
 
     name: str
@@ -31,7 +33,8 @@ class Process:
     env: Mapping[str, str] = field(default_factory=dict)
     tethered: bool = True
     cwd: Path | None = None
-    _child: subprocess.Popen[bytes] | None = None
+    module: str = ""
+    _child: subprocess.Popen[bytes] | Fork | None = None
 
     def start(self) -> None:
         """Start the program. Raises ProcessFailed if it is already running."""
@@ -39,6 +42,9 @@ class Process:
             raise ProcessFailed(self.name, "started twice", self.tail())
         tether = [sys.executable, "-I", "-S", str(TETHER), str(os.getpid())] if self.tethered else []
         self.log.parent.mkdir(parents=True, exist_ok=True)
+        if self.module:
+            self._child = Fork(fork_server(self.module), self.argv, self.log, self.env)
+            return
         with self.log.open("ab") as out:
             self._child = subprocess.Popen(
                 [*tether, *self.argv],

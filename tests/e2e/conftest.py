@@ -19,6 +19,7 @@ from devcluster import muster as muster_processes
 from devcluster.cluster import Cluster, running
 from devcluster.errors import ApiError
 from devcluster.flavour import Flavour, wanted
+from devcluster.fork_server import fork_server
 from devcluster.muster import Muster, Setup
 from devcluster.nodes import FakeNode
 from devcluster.waiting import until
@@ -74,6 +75,8 @@ def pytest_runtest_makereport(
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def cluster() -> AsyncIterator[Cluster]:
     """The cluster of the run, without nodes; the local control plane unless MUSTER_CLUSTER is set."""
+    for module in ("muster_core", "muster_operator"):
+        fork_server(module)  # imports while the control plane starts
     async with running(which=wanted() or Flavour.LOCAL, readable=True) as started:
         await _has_account(started, "default")
         yield started
@@ -117,7 +120,7 @@ async def open_scene(home: Cluster, request: pytest.FixtureRequest) -> AsyncIter
         ) -> Scene:
             gate = await _gate(home, stack) if gated else None
             settings = {**QUICK, **_placement(), **(config or {})}
-            setup = partial(Setup, embedded=embedded, env={**BUSY, **(env or {})})
+            setup = partial(Setup, embedded=embedded, preloaded=True, env={**BUSY, **(env or {})})
             scene = await _open(home, stack, [*nodes], settings, gate, setup)
             scenes.append(scene)
             if started:

@@ -91,3 +91,27 @@ async def test_a_condition_that_never_holds_says_what_was_seen_last() -> None:
 
     with pytest.raises(ConditionNotMet, match=r"last answer: \[\]"):
         await until("it rains", nothing, 0.05, every_s=0.01)
+
+
+async def test_a_program_of_a_fork_server_has_its_own_group_environment_and_log(tmp_path: Path) -> None:
+    process = Process("core", ["--no-such-option"], tmp_path / "core.log", env={"NO_COLOR": "1"}, module="muster_core")
+    process.start()
+    assert await process.ended(30)
+    assert process.returncode == 2
+    assert "No such option" in process.tail()
+
+    listen = f"--listen=unix://{tmp_path}/core.sock"
+    process.argv, process.env = [listen, "--log-level=debug"], {"MUSTER_REST_PORT": "0"}
+    process.start()
+    assert process.pid is not None
+    assert os.getpgid(process.pid) == process.pid
+    await until("the core listens", lambda: _listened(process, 1), 30)
+    await process.kill()
+    assert process.returncode == -signal.SIGKILL
+    process.start()
+    await until("the core listens again", lambda: _listened(process, 2), 30)
+    assert await process.stop(grace_s=30.0) == 0
+
+
+async def _listened(process: Process, times: int) -> bool:
+    return process.tail().count("the core listens") == times
