@@ -5,6 +5,7 @@ Both are built from the table in `routes`. Requests are limited in size, time an
 
 from __future__ import annotations
 
+import asyncio
 import re
 import ssl
 from collections.abc import Mapping
@@ -233,7 +234,7 @@ def application(rest_context: RestContext, guard: Authorizer) -> web.Application
         made.router.add_route(route.method, route.path, handler)
         if route.method == "GET":
             made.router.add_route("HEAD", route.path, handler)
-    described = partial(_described, guard, orjson.dumps(document()))
+    described = partial(_described, guard)
     shared[described] = _sharing(["GET"])
     made.router.add_get(_OPENAPI, described)
     for path, target in MOVED.items():
@@ -263,9 +264,15 @@ def _sharing(methods: list[str]) -> Mapping[str, str]:
     }
 
 
-async def _described(guard: Authorizer, body: bytes, request: web.Request) -> web.StreamResponse:
+async def _described(guard: Authorizer, request: web.Request) -> web.StreamResponse:
     await guard.admit(request, AccessLevel.READ)
+    body = await asyncio.to_thread(_encoded_document)  # the first time takes most of what a start of the core takes
     return web.Response(body=body, headers={hdrs.CONTENT_TYPE: JSON_TYPE})
+
+
+@cache
+def _encoded_document() -> bytes:
+    return orjson.dumps(document())
 
 
 async def _moved(target: str, request: web.Request) -> web.StreamResponse:

@@ -200,13 +200,18 @@ async def test_an_application_that_is_not_answered_holds_up_no_other(monkeypatch
     monkeypatch.setattr(session, "ANSWERS_S", 0.01)
     async with running(Operator(Peer(accepts=False))) as operator:
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("one", app="one"), a_pod("two", app="two")])
-        await operator.until(lambda: bool(operator.ledger.applications))
-        operator.peer.callback.update_application(accepted("ns/one"))
-        await operator.ready()
-        assert operator.asked() == ["uid-one"]
-        operator.peer.callback.update_application(accepted("ns/two"))
-        await operator.until(lambda: operator.asked() == ["uid-one", "uid-two"])
-        assert len(operator.peer.registrations) == 1
+        await one_is_asked_for_and_then_two(operator)
+
+
+async def one_is_asked_for_and_then_two(operator: Operator) -> None:
+    """The core accepts an application; the operator is ready without the answer about the other, which comes later."""
+    await operator.until(lambda: bool(operator.ledger.applications))
+    operator.peer.callback.update_application(accepted("ns/one"))
+    await operator.ready()
+    assert operator.asked() == ["uid-one"]
+    operator.peer.callback.update_application(accepted("ns/two"))
+    await operator.until(lambda: operator.asked() == ["uid-one", "uid-two"])
+    assert len(operator.peer.registrations) == 1
 
 
 async def test_an_application_that_is_answered_after_the_requests_were_sent_asks_once_nodes_open(
@@ -232,13 +237,7 @@ async def test_an_unanswered_application_with_a_pod_that_muster_did_not_bind_hol
     async with running(Operator(Peer(accepts=False))) as operator:
         pods = [a_pod("one", app="one"), a_pod("bound", "n1", app="two"), a_pod("two", app="two")]
         await operator.lists(nodes=[a_node("n1")], pods=pods)
-        await operator.until(lambda: bool(operator.ledger.applications))
-        operator.peer.callback.update_application(accepted("ns/one"))
-        await operator.ready()
-        assert operator.asked() == ["uid-one"]
-        operator.peer.callback.update_application(accepted("ns/two"))
-        await operator.until(lambda: operator.asked() == ["uid-one", "uid-two"])
-        assert len(operator.peer.registrations) == 1
+        await one_is_asked_for_and_then_two(operator)
 
 
 async def test_an_unanswered_application_with_a_pod_that_muster_bound_is_waited_for(
