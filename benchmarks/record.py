@@ -63,18 +63,18 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     machine, busy = document["machine"], document["machine"]["load_1_5_15"][0]
     yield (
-        f"{document['when'][:10]}: {machine['cores']} cores shared by everything, {machine['memory_gib']:g} GiB, "
-        f"Python {machine['python']}; load average {machine['load_before']:.1f} before and {busy:.1f} after. A figure "
-        "with a date of its own is of an earlier session, which the load is not of."
+        f"{document['when'][:10]}: {machine['cores']} cores shared by all processes, {machine['memory_gib']:g} GiB, "
+        f"Python {machine['python']}; load average {machine['load_before']:.1f} before and {busy:.1f} after. The load "
+        "average is not that of figures with their own date, which are of an earlier session."
     )
-    for title, is_beside in (("Beside kube-scheduler in the same session", True), ("Everything else", False)):
+    for title, is_beside in (("Compared with kube-scheduler in the same session", True), ("Other figures", False)):
         some = [figure for figure in document["figures"] if _is_beside(figure) is is_beside]
         if some:
             yield from ("", f"### {title}", "")
             yield from _table(some, document["when"])
     used = list(seconds.lines(document["figures"], machine["cores"]))
     if used:
-        yield from ("", "### Where the seconds of the processor go", "", *used)
+        yield from ("", "### CPU seconds by process", "", *used)
 
 
 def _is_beside(figure: Mapping[str, Any]) -> bool:

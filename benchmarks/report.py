@@ -48,9 +48,9 @@ def footnote(session: Session) -> str:
     """Return an explanation of the table and the load of the machine."""
     before, after = session.load_before, os.getloadavg()[0]
     return (
-        "x: how many times better Muster is than the peer, under 1 = worse; beside Muster by turns in this session, "
-        "the median of the turns' ratios.\n"
-        f"{FACT} a fact of another machine on another day, good for one digit; scaled by nothing.\n"
+        "x: how many times better Muster is than the peer, below 1 = worse. For peers of this session, the median of "
+        "the ratios per round.\n"
+        f"{FACT} a known result of another machine, not scaled, accurate to one digit.\n"
         f"Load average of one minute: {before:.1f} before, {after:.1f} after, on {os.cpu_count()} cores."
     )
 

@@ -33,7 +33,7 @@ def lines(figures: Sequence[Mapping[str, Any]], cores: int) -> Iterator[str]:
     who = _in_order({name for row in rows.values() for name in row.used})
     if not who:
         return
-    yield f"| | {' | '.join(who)} | together | of {cores} cores, at least | took |"
+    yield f"| | {' | '.join(who)} | total | minimum on {cores} cores | time |"
     yield "|---" * (len(who) + 4) + "|"
     for row in rows.values():
         together = sum(row.used.values())
@@ -47,7 +47,7 @@ def _rows(figure: Mapping[str, Any]) -> Iterator[_Row]:
         yield _Row(f"`{figure['name']}`", used, figure["median"])
     for peer in NAMES:
         if used := _used(figure, f"{peer}: "):
-            yield _Row(f"{peer} beside", used, figure["ratios"][peer]["peer"])
+            yield _Row(f"{peer}, same session", used, figure["ratios"][peer]["peer"])
 
 
 def _used(figure: Mapping[str, Any], prefix: str) -> dict[str, float]:

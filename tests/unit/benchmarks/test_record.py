@@ -34,8 +34,8 @@ def test_who_ran_beside_is_told_from_a_fact() -> None:
 
 def test_what_a_peer_ran_beside_comes_first() -> None:
     page = placed_in(PLACE, Figure("core/5000", "/CPU s", [4000.0]), GANG)
-    assert page.index("### Beside kube-scheduler") < page.index("gang-100") < page.index("### Everything else")
-    assert page.index("### Everything else") < page.index("core/5000")
+    assert page.index("### Compared with kube-scheduler") < page.index("gang-100") < page.index("### Other figures")
+    assert page.index("### Other figures") < page.index("core/5000")
 
 
 def test_a_missed_goal_is_told() -> None:
@@ -75,10 +75,10 @@ def test_who_used_the_processor_is_told_with_the_peer_beside_it_once() -> None:
     session = Session(load_before=0.5)
     written = plain(document([reserve, direct], session, quick=False))
     written["machine"]["cores"] = 2
-    rows = placed(PLACE, written).partition("### Where the seconds of the processor go\n\n")[2].splitlines()
-    assert rows[0] == "| | core | kube-scheduler | etcd | together | of 2 cores, at least | took |"
+    rows = placed(PLACE, written).partition("### CPU seconds by process\n\n")[2].splitlines()
+    assert rows[0] == "| | core | kube-scheduler | etcd | total | minimum on 2 cores | time |"
     assert rows[2:5] == [
         "| `cluster/gang-100` | 2 |  | 2 | 4 | 2 | 3 |",
         "| `cluster/gang-100-direct` | 0.5 |  |  | 0.5 | 0.25 | 3 |",
-        "| kube-scheduler beside |  | 3 | 1 | 4 | 2 | 5 |",
+        "| kube-scheduler, same session |  | 3 | 1 | 4 | 2 | 5 |",
     ]
