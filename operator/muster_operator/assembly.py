@@ -11,8 +11,8 @@ from muster_operator.controller.state import Ledger
 from muster_operator.handlers.registry import HandlerMemo
 from muster_operator.kube.commands import Attempts, Kube, Placeholders
 from muster_operator.kube.leadership import Candidacy
+from muster_operator.kube.secrets import SigningSecret
 from muster_operator.kube.session import KubeSession
-from muster_operator.kube.signing import SigningSecret
 from muster_operator.kube.write_queue import Pool
 from muster_operator.model.cluster_events import KeysSeen
 from muster_operator.model.pods import PlaceholderSpec, Pod

@@ -15,7 +15,7 @@ import structlog
 from muster_operator.handlers.framework import Watching, watch
 from muster_operator.handlers.registry import HandlerMemo
 from muster_operator.kube.leadership import WATCHES_FRESH, WATCHES_STALE, LeaderLabel, Leading
-from muster_operator.kube.signing import SigningSecret
+from muster_operator.kube.secrets import SigningSecret
 from muster_operator.kube.watch import WatchFreshness
 from muster_operator.kube.write_queue import Pool
 from muster_operator.model.errors import LinkError, PartEnded

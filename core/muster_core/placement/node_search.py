@@ -25,13 +25,14 @@ from muster_core.model.ids import NodeId
 from muster_core.model.specs import Preferences
 from muster_core.placement.filters import extensions, node_properties, resources
 from muster_core.placement.plugins import (
+    POD_FILTERS,
+    SCORES,
+    STATEFUL_FILTERS,
+    FilterEntry,
     Refused,
     Score,
     StatefulFilter,
     is_resolvable,
-    pod_refusal,
-    scores,
-    stateful_filters,
 )
 from muster_core.placement.scores import node_properties as scores_node_properties
 from muster_core.placement.scores.node_properties import Amount, BalancedAllocation
@@ -53,6 +54,24 @@ _EVEN: Final = ("vcore", "memory")
 
 #: kube-scheduler's maximum score of a plugin. It corresponds to 1.0 in a node key.
 POINTS: Final = 100.0
+
+
+def stateful_filters(snapshot: Snapshot, shape: RequestShape) -> list[tuple[FilterEntry, StatefulFilter]]:
+    """Creates the filters that apply to the shape, in the order of the table."""
+    made = ((entry, entry.make(snapshot, shape)) for entry in STATEFUL_FILTERS)
+    return [(entry, guard) for entry, guard in made if guard is not None]
+
+
+def pod_refusal(snapshot: Snapshot, shape: RequestShape, without: Container[str] = ()) -> str:
+    """Returns the first reason why no node can run the pod, or an empty text."""
+    found = (entry.refusal(snapshot, shape) for entry in POD_FILTERS if entry.name not in without)
+    return next(filter(None, found), "")
+
+
+def scores(snapshot: Snapshot, shape: RequestShape, among: BoolColumn) -> list[Score]:
+    """Creates the scores that apply to the shape, in the order of the table."""
+    made = (entry.make(snapshot, shape, among) for entry in SCORES)
+    return [score for score in made if score is not None]
 
 
 def _that_count(preferences: Preferences, sort: NodeSort) -> Preferences:

@@ -7,7 +7,7 @@ each planned placement. No filter is created for a shape that it does not apply 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -105,24 +105,6 @@ SCORES: Final = (
     ScoreEntry("PodTopologySpread", preferred_spread.score),
     ScoreEntry("PlacementConstraint", extensions.constraint_score),
 )
-
-
-def stateful_filters(snapshot: Snapshot, shape: RequestShape) -> list[tuple[FilterEntry, StatefulFilter]]:
-    """Creates the filters that apply to the shape, in the order of the table."""
-    made = ((entry, entry.make(snapshot, shape)) for entry in STATEFUL_FILTERS)
-    return [(entry, guard) for entry, guard in made if guard is not None]
-
-
-def pod_refusal(snapshot: Snapshot, shape: RequestShape, without: Container[str] = ()) -> str:
-    """Returns the first reason why no node can run the pod, or an empty text."""
-    found = (entry.refusal(snapshot, shape) for entry in POD_FILTERS if entry.name not in without)
-    return next(filter(None, found), "")
-
-
-def scores(snapshot: Snapshot, shape: RequestShape, among: BoolColumn) -> list[Score]:
-    """Creates the scores that apply to the shape, in the order of the table."""
-    made = (entry.make(snapshot, shape, among) for entry in SCORES)
-    return [score for score in made if score is not None]
 
 
 #: Reasons that the end of pods on the node may resolve (kube-scheduler's status Unschedulable). Reasons that start with

@@ -16,7 +16,7 @@ from muster_core.model.decisions import PlaceholderRelease, PlaceholderReplaceme
 from muster_core.model.ids import AllocationKey
 from muster_core.model.specs import PodOnNode, PodProperties
 from muster_core.placement import node_search
-from muster_core.placement.plugins import stateful_filters
+from muster_core.placement.node_search import stateful_filters
 from muster_core.placement.snapshot import (
     AllocationPlan,
     RequestShape,

@@ -131,7 +131,7 @@ def _make(partition: Partition, app: Application, ask: Ask, node: NodeId, now_ns
     spec = ask.spec
     if ask.said is not None:
         say_found(partition, app, ask, node)
-    if partition.reservations and _use_hold(partition, app, spec.key, node):
+    if partition.reservations.by_ask and _use_hold(partition, app, spec.key, node):
         reservations.watch(partition, app, now_ns)
     allocation = Allocation(spec, ledger.next_id(app, ask), node, now_ns)
     ledger.count_made(partition, app, ask)

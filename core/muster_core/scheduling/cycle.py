@@ -184,7 +184,8 @@ class QueueAttempt:
         return True
 
     def _is_parked(self, app: Application) -> bool:
-        return self.partition.pending_callbacks.is_parked(self.partition.id, app.id)
+        callbacks = self.partition.pending_callbacks
+        return bool(callbacks.waiting) and callbacks.is_parked(self.partition.id, app.id)
 
     def _gang_before(self, app: Application) -> Application | None:
         """The gang that is first in queue order; None = it is this application's (semantics 11)."""

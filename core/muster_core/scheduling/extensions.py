@@ -21,7 +21,7 @@ from muster_core.model.resources import NOTHING
 from muster_core.model.specs import AskSpec
 from muster_core.model.states import NodeState
 from muster_core.placement import node_search
-from muster_core.placement.plugins import pod_refusal
+from muster_core.placement.node_search import pod_refusal
 from muster_core.placement.search.backtracking import place_all
 from muster_core.placement.search.requests import Places
 from muster_core.placement.snapshot import RequestShape, Snapshot, shape_of

@@ -1,5 +1,5 @@
 """The API server: connections, watches, writes with priorities and retries, leases.
 
-Read ``session`` and ``http`` (requests), ``watch``, ``commands`` with ``write_queue``, then
-``leadership`` and ``leases``.
+Read ``session`` and ``http`` (requests), ``watch``, ``commands`` with ``write_queue``, then ``leadership``
+and ``leases``.
 """

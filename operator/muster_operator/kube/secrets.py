@@ -1,15 +1,24 @@
-"""Reads and writes one Secret of Muster's namespace. Writes use optimistic concurrency (resourceVersion)."""
+"""Secrets of Muster's namespace: the store, and the Secret with the signing keys.
+
+The Secret has a key for signatures (`current`) and a key for verification only (`previous`). The leader creates missing
+keys and uses a new key after the API server has stored it. To rotate the keys, move `current` to `previous`.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import base64
-from collections.abc import Mapping
-from typing import Any
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import orjson
+import structlog
 
 from muster_operator.kube.session import KubeSession, Request
-from muster_operator.model.errors import ApiRefused
+from muster_operator.model.errors import ApiRefused, NotLeading, Unreachable
+from muster_operator.model.signing import CURRENT, KEY_BYTES, PREVIOUS, SECRET, SigningKeys, read_key
 from muster_operator.translate.values import Raw, mapping, text
 
 
@@ -55,3 +64,120 @@ class SecretStore:
         if reply.ok or reply.status in {404, 409}:
             return reply.ok
         raise ApiRefused(f"{method} {path}", reply.status, reply.message())
+
+
+log = structlog.get_logger("muster.signing")
+
+#: Seconds between two reads of the Secret.
+POLL_S: Final = 10.0
+#: Seconds that a new leader waits for the keys before it continues without them.
+READY_S: Final = 15.0
+#: Seconds after a failed read while a new leader waits.
+AGAIN_S: Final = 0.5
+#: Maximum number of attempts after conflicts.
+ATTEMPTS: Final = 5
+
+
+class SigningSecret:
+    """Keeps the signing keys up to date. `tell` is called with the keys when they change."""
+
+    def __init__(self, session: KubeSession, namespace: str, tell: Callable[[SigningKeys], None]) -> None:
+        self._namespace, self._tell = namespace, tell
+        self._store = SecretStore(session, namespace, SECRET)
+        self._stored: dict[str, bytes] = {}
+        self._keys: SigningKeys | None = None
+        self._problem = ""
+        self._looking = asyncio.Lock()
+
+    @property
+    def count(self) -> int:
+        """Number of known keys. With 0 nothing is signed, and no signature is valid."""
+        return len(self._keys.ids) if self._keys is not None else 0
+
+    async def ready(self) -> None:
+        """Reads or creates the keys. Returns without them after READY_S, because pods without gangs need none."""
+        deadline = time.monotonic() + READY_S
+        while not await self.look() and time.monotonic() < deadline:  # noqa: ASYNC110 - only a look can tell
+            await asyncio.sleep(AGAIN_S)
+        if self._keys is None:
+            log.warning("serving without signing keys: no placeholder is created or trusted", reason=self._problem)
+
+    async def run(self) -> None:
+        """Reads the Secret periodically until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(POLL_S)
+
+    async def look(self) -> bool:
+        """Reads the Secret and creates missing keys. Returns False if it has no usable key yet."""
+        async with self._looking:
+            return await self._look()
+
+    async def _look(self) -> bool:
+        try:
+            stored = await self._kept()
+        except (ApiRefused, Unreachable) as error:
+            self._report(f"Secret {SECRET}: {error}")
+            return False
+        if CURRENT not in stored:
+            return False  # the leader creates it
+        self._report("")
+        if stored != self._stored:
+            self._stored = stored
+            ordered = [stored[name] for name in (CURRENT, PREVIOUS) if name in stored]
+            self._keys = SigningKeys(self._namespace, ordered)
+            log.info("the signing keys are in use", keys=self._keys.ids)
+            self._tell(self._keys)
+        return True
+
+    def _report(self, problem: str) -> None:
+        """Logs a problem when it begins."""
+        if problem and problem != self._problem:
+            log.warning("the signing keys cannot be read", reason=problem, keys_in_memory=self.count)
+        self._problem = problem
+
+    async def _kept(self) -> dict[str, bytes]:
+        """The stored keys, after creating missing ones.
+
+        Raises:
+            ApiRefused, Unreachable: the API server answered with an error, or not at all.
+        """
+        stored: dict[str, bytes] = {}
+        for _ in range(ATTEMPTS):
+            found = await self._store.read()
+            stored = _usable(found)
+            if CURRENT in stored:
+                break
+            wanted = (
+                self._stored if found is None and self._stored else {**stored, CURRENT: self._missing(found, stored)}
+            )
+            try:
+                if await self._store.write(wanted, found):
+                    log.info("the Secret with the signing keys was written", secret=SECRET, first=found is None)
+                    return wanted
+            except NotLeading:
+                break
+        return stored
+
+    def _missing(self, found: Raw | None, stored: Mapping[str, bytes]) -> bytes:
+        """The key in memory if the stored one is unusable. A new key if the entry is missing, as after a rotation."""
+        known = self._stored.get(CURRENT)
+        is_unusable = found is not None and CURRENT in mapping(found.get("data"))
+        return known if is_unusable and known is not None and known not in stored.values() else _new_key()
+
+
+def _new_key() -> bytes:
+    return secrets.token_bytes(KEY_BYTES)
+
+
+def _usable(secret: Raw | None) -> dict[str, bytes]:
+    """The usable keys of the Secret. Unusable entries are logged."""
+    data = mapping(secret.get("data")) if secret is not None else {}
+    found: dict[str, bytes] = {}
+    for name in (CURRENT, PREVIOUS):
+        if written := text(data.get(name)):
+            if key := read_key(written):
+                found[name] = key
+            else:
+                log.warning("an entry of the Secret is no signing key", secret=SECRET, entry=name)
+    return found

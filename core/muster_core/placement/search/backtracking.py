@@ -19,8 +19,7 @@ from muster_core.model.decisions import ReasonKind, UnschedulableReason
 from muster_core.model.resources import NOTHING
 from muster_core.placement import node_search
 from muster_core.placement.filters import node_properties
-from muster_core.placement.node_search import feasible_nodes, unschedulable_reason
-from muster_core.placement.plugins import stateful_filters
+from muster_core.placement.node_search import feasible_nodes, stateful_filters, unschedulable_reason
 from muster_core.placement.search import requests
 from muster_core.placement.search.requests import (
     MemberDemand,

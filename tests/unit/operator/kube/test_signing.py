@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from muster_operator.kube.secrets import SigningSecret
 from muster_operator.kube.session import KubeSession, LeadershipGuard
-from muster_operator.kube.signing import SigningSecret
 from muster_operator.model.signing import CURRENT, PREVIOUS, SECRET, SigningKeys, Validity
 from tests.unit.operator.kube.apiserver import FixedCredentials
 from tests.unit.operator.webhook.cluster_peer import Peer, a_session
