@@ -1,4 +1,4 @@
-"""Reported, changed and released allocations."""
+"""Handlers for reported, changed and released allocations. Called by `step`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from muster_core.state.scheduler_state import Partition, SchedulerState
 def update_allocation(
     partition: Partition, app: Application, allocation: Allocation, told: AllocationSpec, now_ns: int
 ) -> None:
-    """Replace an application's allocation by what was reported now; the same report once more changes nothing."""
+    """Replaces the reported properties of an allocation. An equal report changes nothing."""
     old = allocation.spec
     new = replace(
         old,
@@ -49,14 +49,14 @@ def _resize(partition: Partition, app: Application, allocation: Allocation, old:
     if app.gang.quota_reservation:
         ledger.set_quota_reservation(partition, app, left, granted=app.gang.granted and bool(left))
     gangs.after_placing(partition, app, now_ns)
-    partition.requeue_one(app)  # another amount is missing, which may fit where the old one does not
+    partition.requeue_one(app)  # the missing amount has changed and may fit now
 
 
 def update_foreign_allocation(partition: Partition, identity: AllocationId, told: AllocationSpec) -> None:
-    """The same of one that belongs to no application: its node has to give more room to it, or less."""
+    """Like `update_allocation`, for an allocation without an application: only its node is charged."""
     old = partition.foreign[identity]
     selectors.read(partition, told)
-    ledger.enter(partition, told.node, told)  # first: what both use is in use all the time
+    ledger.enter(partition, told.node, told)  # entered first, so that shared volumes stay in use
     ledger.leave(partition, old.node, old)
     partition.foreign[identity] = told
     selectors.join(partition, told)
@@ -67,7 +67,10 @@ def update_foreign_allocation(partition: Partition, identity: AllocationId, told
 
 
 def report_allocation(partition: Partition, spec: AllocationSpec, now_ns: int) -> None:
-    """Count an allocation that exists; it needs no room: it has it. One that is known is sent again (semantics 3)."""
+    """Adds an allocation that exists already, without checking quota or resources.
+
+    A known allocation is updated (semantics 3).
+    """
     app = partition.applications.get(spec.application)
     if spec.node not in partition.nodes:
         _reject(partition, spec, f"node {spec.node} is not known")
@@ -107,7 +110,7 @@ def _report_own(partition: Partition, app: Application, spec: AllocationSpec, no
 def release_allocation(
     scheduler_state: SchedulerState, partition: Partition, event: AllocationReleased, now_ns: int
 ) -> None:
-    """The resource manager reports that allocations ended, on its own or as we requested."""
+    """Handles released allocations: ended on their own, or confirmed after a release of the core."""
     app = partition.applications.get(event.application)
     gone = _meant(app, event) if app is not None else []
     if app is None or not gone:
@@ -124,7 +127,7 @@ def release_allocation(
 
 
 def _stop_swaps(partition: Partition, app: Application) -> None:
-    """All of the application is released: no ask of it takes over from a placeholder that goes with the rest."""
+    """Ends all replacements of the application, because all its allocations are released."""
     for ask in [ask for ask in app.asks.values() if ask.replacement is not None]:
         ledger.unlink(partition, app, ask.spec.key)
         ledger.wait_again(partition, app, ask, as_usual=True)
@@ -133,8 +136,10 @@ def _stop_swaps(partition: Partition, app: Application) -> None:
 def end_allocation(
     partition: Partition, app: Application, allocation: Allocation, now_ns: int, *, node_removed: bool = False
 ) -> None:
-    """An allocation ended: its replacement takes its slot, or the ledgers shrink. A placeholder that was resized
-    below its replacement has no place for it, and the replacement is scheduled as usual.
+    """Removes an allocation that has ended. If it is being replaced, its replacement is allocated.
+
+    A placeholder that was resized below its replacement cannot hold it. The replacement is then scheduled like any
+    other request.
     """
     ask = app.asks.get(allocation.replaced_by) if allocation.replaced_by else None
     if ask is not None and ask.replacement is not None:
@@ -159,7 +164,9 @@ def end_allocation(
 
 
 def _meant(app: Application, event: AllocationReleased) -> list[Allocation]:
-    """Of those that the resource manager received."""
+    """Returns the allocations that the release means, without virtual placeholders, which the resource manager does not
+    know.
+    """
     if event.key is not None and event.id is None:
         return [app.allocations[identity] for identity in app.ids.get(event.key, ())]
     found = app.allocations.values() if event.id is None else filter(None, [app.allocations.get(event.id)])
@@ -188,7 +195,7 @@ def _enter(partition: Partition, app: Application, spec: AllocationSpec, now_ns:
 
 
 def _contradiction(key: AllocationKey, node: NodeId, spec: AllocationSpec) -> str:
-    """Why this cannot be said of an allocation of the same identity; empty = it can."""
+    """Returns why the report contradicts the known allocation of the same ID; empty = it does not."""
     if key != spec.key:
         return f"allocation {spec.id} is known already, of ask {key}"
     if node != spec.node:
@@ -197,7 +204,7 @@ def _contradiction(key: AllocationKey, node: NodeId, spec: AllocationSpec) -> st
 
 
 def _ask_of(spec: AllocationSpec) -> AskSpec:
-    """The ask that an existing allocation would have had (seed 000, "Application recovery")."""
+    """Returns the request that would have led to a recovered allocation."""
     return AskSpec(
         partition=spec.partition,
         application=spec.application,
@@ -239,7 +246,7 @@ def _after_report(partition: Partition, app: Application, spec: AllocationSpec, 
 
 
 def _after_real(partition: Partition, app: Application, since_ns: int, now_ns: int) -> None:
-    """One bound real member means that the gang ran already: no placeholder is made any more (semantics 17)."""
+    """Updates the application for a bound real member: no more placeholders are created (semantics 17)."""
     if app.is_reserving and app.spec.uses_virtual_placeholders:
         _after_member(partition, app, since_ns)
     elif app.is_reserving:
@@ -255,14 +262,14 @@ def _after_real(partition: Partition, app: Application, since_ns: int, now_ns: i
 
 
 def _after_member(partition: Partition, app: Application, since_ns: int) -> None:
-    """A Direct gang ran, so it had its places: those that are left are held again, by the clock of that time."""
+    """Continues the reservation of a Direct gang that was Running before. The timer continues too (semantics 16)."""
     _recover_clock(partition, app, since_ns)
     if gangs.is_reserved(app):
         gangs.finish(partition, app)
 
 
 def _recover_clock(partition: Partition, app: Application, since_ns: int) -> None:
-    """The placeholder clock continues from the earliest placeholder's moment (semantics 10)."""
+    """Continues the placeholder timer from the earliest recovered placeholder (semantics 10)."""
     gang = app.gang
     if gang.clock and gang.since_ns <= since_ns:
         gang.is_early = False
@@ -305,7 +312,7 @@ def _release_foreign(scheduler_state: SchedulerState, partition: Partition, even
 
 
 def _foreigners_meant(partition: Partition, event: AllocationReleased) -> list[AllocationId]:
-    """By identity, or all of the key; the application has to be the one they were reported with, if any."""
+    """Returns the foreign allocations that the release means, by ID or by key. The application must match."""
     foreign = partition.foreign
     identity = event.id or (allocation_id(event.key, 0) if event.key else None)
     if identity in foreign:

@@ -1,4 +1,4 @@
-"""Added and removed applications and requests."""
+"""Handlers for added and removed applications and requests. Called by `step`."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ from muster_core.state.queues import Queue, nowhere
 from muster_core.state.request_classes import class_like, class_of
 from muster_core.state.scheduler_state import Partition, SchedulerState
 
-#: How long ago an application may have completed without its resource manager knowing.
+#: How long after its completion an application may still get requests of a resource manager that does not know it yet.
 _MOMENT_NS: Final = 60 * 1_000_000_000
 _ENDING = (ApplicationState.FAILING, ApplicationState.FAILED)
 
 
 def add_ask(partition: Partition, spec: AskSpec, now_ns: int) -> None:
-    """Let the ask wait, in place of an older one of the same key; or refuse it with a reason.
+    """Adds a pending request, replacing an earlier one with the same key, or rejects it with a reason.
 
-    Raises what an internal error raised: by then the ask waits, or is refused.
+    Raises any internal error; the request is then pending or rejected.
     """
     try:
         _add_ask(partition, spec, now_ns)
@@ -72,7 +72,7 @@ def _add_ask(partition: Partition, spec: AskSpec, now_ns: int) -> None:
         _reject_request(partition, spec, f"application {spec.application} {what}")
         return
     if spec.placeholder and _is_late(app, spec):
-        # Nothing is wrong with it: it may have been asked before the resource manager knew, on another stream.
+        # The request is valid. The resource manager may have sent it on another stream before it knew the state.
         _return(partition, spec, f"the reservation of application {app.name} is over: a placeholder comes too late")
         return
     has_selectors = spec.has_selectors
@@ -102,7 +102,10 @@ def _add_ask(partition: Partition, spec: AskSpec, now_ns: int) -> None:
 
 
 def release_ask(scheduler_state: SchedulerState, partition: Partition, event: AskReleased, now_ns: int) -> None:
-    """Drop one ask, or all of the application; STOPPED_BY_RM is confirmed, the rest are confirmations."""
+    """Removes one request, or all of the application.
+
+    STOPPED_BY_RM is confirmed; other terminations are confirmations.
+    """
     app = partition.applications.get(event.application)
     if app is None:
         scheduler_state.ignore("release of an ask of an unknown application")
@@ -118,7 +121,7 @@ def release_ask(scheduler_state: SchedulerState, partition: Partition, event: As
         if was is Termination.STOPPED_BY_RM:
             answer.released_asks.append(AskRelease(partition.id, app.id, ask.spec.key, was, event.message))
     if app.is_reserving:
-        # The last missing member may just have been called off (semantics 9).
+        # The last missing member may have been cancelled (semantics 9).
         gangs.after_placing(partition, app, now_ns)
     if app.is_reserving:
         gangs.stop_claiming(partition, app)
@@ -129,19 +132,19 @@ def release_ask(scheduler_state: SchedulerState, partition: Partition, event: As
 
 
 def _is_late(app: Application, spec: AskSpec) -> bool:
-    """Whether the gang has no use for a placeholder any more; one of the core's own places never had."""
+    """Whether the gang needs no placeholders any more, or has virtual placeholders only."""
     is_over = app.gang.over or app.spec.uses_virtual_placeholders
     return is_over and app.state not in _ENDING and spec.key not in app.ids
 
 
 def _is_like(known: Ask, spec: AskSpec, tags: Tags) -> bool:
-    """Whether a plan sees no difference, so that the ask keeps its position, its swap and its reserved room."""
+    """Whether the requests are equal for planning. The request then keeps its position, replacement and reservation."""
     is_same_class = class_of(spec, as_usual=known.kind.as_usual, tags=tags) == known.kind
     return is_same_class and spec.max_allocations == known.spec.max_allocations
 
 
 def _forget(partition: Partition, app: Application, ask: Ask, why: Detail) -> None:
-    """A parked ask's placeholder is being released already: it is simply gone (semantics 14)."""
+    """Removes a request. If it is in a replacement, its placeholder still ends (semantics 14)."""
     ledger.unlink(partition, app, ask.spec.key)
     ledger.uncount_placeholder(app, ask.spec, ask.left)
     ledger.remove_ask(partition, app, ask, why)
@@ -173,7 +176,7 @@ def _refusal(app: Application, spec: AskSpec) -> str:
 
 
 def _completed_meanwhile(partition: Partition, name: ApplicationId, now_ns: int) -> bool:
-    """Whether it ended well so lately that the resource manager may not have known when it asked."""
+    """Whether the application completed so recently that the resource manager may not have known it."""
     for app in reversed(partition.history):
         if app.ended_ns < now_ns - _MOMENT_NS:
             return False
@@ -183,7 +186,7 @@ def _completed_meanwhile(partition: Partition, name: ApplicationId, now_ns: int)
 
 
 def _return(partition: Partition, spec: AskSpec, why: str) -> None:
-    """Nothing is wrong with the ask: it is given back, to be asked again with a new application."""
+    """Releases a valid request, so that the resource manager sends it again with a new application."""
     gone = AskRelease(partition.id, spec.application, spec.key, Termination.TIMEOUT, why)
     partition.outbox.put(AllocationResponse(partition.rm, released_asks=(gone,)))
 
@@ -194,10 +197,10 @@ def _reject_request(partition: Partition, spec: AskSpec, reason: str) -> None:
 
 
 def add_application(partition: Partition, spec: ApplicationSpec, now_ns: int) -> None:
-    """Find the application its leaf queue, or refuse it with a reason.
+    """Accepts an application into its leaf queue, or rejects it with a reason.
 
-    Raises what an internal error raised. One that has bound pods is refused by then, because a recovery waits for the
-    answer; another one is not, because its resource manager would fail its pods.
+    Raises any internal error. An application with bound pods is rejected then, because recovery waits for a response.
+    Another application is not, because its resource manager would fail its pods.
     """
     try:
         _add_application(partition, spec, now_ns)
@@ -265,14 +268,14 @@ def _enter(partition: Partition, leaf: Queue, spec: ApplicationSpec, now_ns: int
         lifecycle.set_wait_timer(partition, app, app.submitted_ns)
     if not spec.uses_virtual_placeholders:
         return
-    if gangs.direct_gang_refusal(spec):  # it had bound pods when it came: it continues without places
+    if gangs.direct_gang_refusal(spec):  # it has bound pods, so it continues without a reservation
         app.gang.over = True
     else:
         gangs.ask_virtual_placeholders(partition, app, now_ns)
 
 
 def _put_off(partition: Partition, spec: ApplicationSpec, reader: str, now_ns: int) -> None:
-    """Neither accept nor reject the application before the groups of its user are known."""
+    """Postpones the decision about an application until the groups of its user are known."""
     reason = lifecycle.unresolved_reason(spec, reader)
     if len(partition.undecided) >= limits.UNDECIDED_APPLICATIONS:
         _reject_application(
@@ -293,7 +296,7 @@ def _forget_undecided(partition: Partition, spec: ApplicationSpec) -> None:
 
 
 def resolve_groups(partition: Partition, event: GroupsResolved, now_ns: int) -> None:
-    """The groups of a user are known now: decide on its applications, and let withheld requests continue."""
+    """Decides on the applications of a user whose groups are known now, and continues withheld requests."""
     for name in partition.unresolved.pop(event.user, {}):
         undecided, app = partition.undecided.pop(name, None), partition.applications.get(name)
         if undecided is not None:
@@ -306,8 +309,9 @@ def resolve_groups(partition: Partition, event: GroupsResolved, now_ns: int) -> 
 
 
 def reconsider_groups(partition: Partition, now_ns: int) -> None:
-    """Other rules, access lists and limits are in force: what waits for groups may not depend on them any more, and
-    what did not may now.
+    """Decides again on applications that wait for groups, because rules, access lists or limits have changed.
+
+    They may not depend on the groups any more.
     """
     for name in [name for names in partition.unresolved.values() for name in names]:
         app, undecided = partition.applications.get(name), partition.undecided.get(name)
@@ -325,10 +329,13 @@ def reject_undecided(partition: Partition, reason: str, now_ns: int) -> None:
 
 
 def _renew(partition: Partition, app: Application, spec: ApplicationSpec, now_ns: int) -> None:
-    """The namespace says something else: a leaf on demand becomes what it would be if it were made now. One that it
-    shares with other namespaces keeps what this one does not say.
+    """Applies a changed namespace quota to the leaf of the application.
 
-    Differs: YuniKorn applies it with the next application, and ignores that an annotation was removed.
+    A dynamic leaf of this namespace alone gets the values of a new one. A leaf with applications of other namespaces
+    keeps the values that this namespace does not set.
+
+    Differs: changes of a namespace quota apply immediately, including removals. YuniKorn applies changes with the next
+    application and ignores removals.
     """
     leaf, said = app.queue, spec.quota
     sharers = (partition.applications[name].spec.namespace for name in leaf.applications)
@@ -339,7 +346,7 @@ def _renew(partition: Partition, app: Application, spec: ApplicationSpec, now_ns
 
 
 def _retune(partition: Partition, leaf: Queue, said: NamespaceQuota, now_ns: int) -> None:
-    """Apply the namespace's quota to the leaf; no application fails by it (semantics 11)."""
+    """Applies the namespace's quota to the leaf. No application fails because of it (semantics 11)."""
     before, was = leaf.max, {leaf.path: preemption.before(partition, leaf)}
     if queues.apply_quota(partition, leaf, said) and leaf.max != before:
         preemption.reconsider(partition, was, now_ns)
@@ -348,7 +355,7 @@ def _retune(partition: Partition, leaf: Queue, said: NamespaceQuota, now_ns: int
 def remove_application(
     scheduler_state: SchedulerState, partition: Partition, event: ApplicationRemoved, now_ns: int
 ) -> None:
-    """Take the application away with all it has and wants; that is confirmed (semantics 4)."""
+    """Removes an application with all its allocations and requests, and confirms it (semantics 4)."""
     app = partition.applications.get(event.application)
     undecided = partition.undecided.get(event.application)
     if undecided is not None:
@@ -374,7 +381,10 @@ def remove_application(
 
 
 def _gang_refusal(partition: Partition, spec: ApplicationSpec, path: QueuePath, on_demand: QueueConfig | None) -> str:
-    """Why a gang can never have its places there; `on_demand`: what a leaf that is to be made will be."""
+    """Returns why the gang can never be reserved in the queue; empty = it can.
+
+    `on_demand`: configuration of a dynamic leaf that does not exist yet.
+    """
     if not spec.is_gang or spec.forced:
         return ""
     if refused := gangs.direct_gang_refusal(spec) or selectors.refusal(partition, spec):
@@ -389,7 +399,7 @@ def _gang_refusal(partition: Partition, spec: ApplicationSpec, path: QueuePath, 
 
 
 def _reject_application(partition: Partition, spec: ApplicationSpec, now_ns: int, reason: str) -> None:
-    """Refuse the application, and keep it for people to look at."""
+    """Rejects the application and keeps it in the history."""
     app = Application(spec, nowhere(spec.queue), partition.next_number(), spec.created_ns or now_ns)
     app.state = follow(APPLICATION, app.state, ApplicationEvent.REJECT)
     app.state_log.append((now_ns, app.state))

@@ -1,7 +1,7 @@
-"""Commits decisions after it has checked them against the state.
+"""Commits decisions after checking them against the state.
 
-All checks, including sums over several decisions, come before the first write. A decision that no longer holds is
-dropped, and the application is tried again.
+The scheduling modules call `commit` for each planned decision. All checks, including sums over several placements, come
+before the first write. A decision that is no longer valid is dropped, and the application is tried again.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ from muster_core.state.scheduler_state import Partition, ResponseBuilder
 
 
 def commit(partition: Partition, decision: Decision, now_ns: int) -> None:
-    """Carry out one decision whole; its effects go into the outbox as it is written.
+    """Commits one decision completely. Its effects go to the outbox with the writes.
 
-    Raises BrokenDecision before the first write if it no longer holds, CommitFailed for any other exception.
+    Raises BrokenDecision before the first write if the decision is no longer valid, CommitFailed for any other
+    exception.
     """
     try:
         _commit(partition, decision, now_ns)
@@ -74,7 +75,7 @@ def _commit(partition: Partition, decision: Decision, now_ns: int) -> None:
 
 
 def may_place(partition: Partition, app: Application, decision: Placement) -> bool:
-    """Whether a placement that was planned earlier still holds."""
+    """Whether a placement that was planned earlier is still valid and all its nodes are schedulable."""
     try:
         _check_placement(partition, app, decision)
     except BrokenDecision:
@@ -84,7 +85,7 @@ def may_place(partition: Partition, app: Application, decision: Placement) -> bo
 
 @dataclass(slots=True)
 class _Batch:
-    """What a placement makes, and the answer that says it."""
+    """The allocations that a placement creates, and the response that reports them."""
 
     volumes: Mapping[str, str]
     answer: ResponseBuilder
@@ -112,8 +113,9 @@ def _place(partition: Partition, app: Application, decision: Placement, now_ns: 
 
 
 def _runs(app: Application, decision: Placement) -> list[tuple[AskSpec, list[tuple[Ask, NodeId]]]]:
-    """The places of a decision by what follows each other of one class, with the first spec of each: what is the same
-    for all of them is then done once.
+    """Groups consecutive placements of one class, with the spec of the first request of each group.
+
+    What is equal for all of them is then computed once.
     """
     runs: list[tuple[AskSpec, list[tuple[Ask, NodeId]]]] = []
     kind: AskClass | None = None
@@ -127,7 +129,7 @@ def _runs(app: Application, decision: Placement) -> list[tuple[AskSpec, list[tup
 
 
 def _make(partition: Partition, app: Application, ask: Ask, node: NodeId, now_ns: int, batch: _Batch) -> None:
-    """One allocation; its sums are the batch's."""
+    """Creates one allocation. The caller adds the sums of the batch."""
     spec = ask.spec
     if ask.said is not None:
         say_found(partition, app, ask, node)
@@ -145,7 +147,10 @@ def _make(partition: Partition, app: Application, ask: Ask, node: NodeId, now_ns
 
 
 def _check_placement(partition: Partition, app: Application, decision: Placement) -> dict[Resources, dict[NodeId, int]]:
-    """How many of each amount go to each node. Raises BrokenDecision."""
+    """Checks a placement.
+
+    Returns the number of allocations per node for each amount of resources. Raises BrokenDecision.
+    """
     wanted = _counts(app, decision)
     _check_volumes(partition, decision.volumes)
     total = NOTHING
@@ -171,7 +176,7 @@ def _check_placement(partition: Partition, app: Application, decision: Placement
 def _check_together(
     partition: Partition, app: Application, decision: Placement, wanted: Mapping[Resources, Mapping[NodeId, int]]
 ) -> None:
-    """What single shapes do not show: different ones on one node, and what is reserved there for others."""
+    """Checks nodes that get requests of different sizes or that have reservations of other applications."""
     seen: set[NodeId] = set()
     reserved = {
         *partition.reservations.by_node,
@@ -192,7 +197,7 @@ def _check_together(
 
 
 def _check_part(app: Application, total: Resources) -> None:
-    """A gang that wants all or nothing holds no part of its places (semantics 16)."""
+    """Checks that a gang that reserves all or nothing gets all its missing members (semantics 16)."""
     if not app.is_reserving or not app.spec.is_whole:
         return
     if any(amount > total[name] for name, amount in lacking(app).items()):
@@ -232,7 +237,7 @@ def _after_placement(partition: Partition, app: Application, now_ns: int) -> Non
 
 
 def _use_hold(partition: Partition, app: Application, key: AllocationKey, node: NodeId) -> bool:
-    """What was held for an ask that gets its place is free again, or in its use; whether anything was."""
+    """Removes the node reservation of a request that is allocated. Returns whether it had one."""
     hold = partition.reservations.by_ask.get((app.id, key))
     if hold is not None:
         ledger.unreserve(partition, hold.ask, used=hold.node == node)
@@ -240,7 +245,7 @@ def _use_hold(partition: Partition, app: Application, key: AllocationKey, node: 
 
 
 def run_clock(partition: Partition, app: Application, allocation: Allocation, now_ns: int) -> None:
-    """The clock of an allocation's run time (semantics 2)."""
+    """Starts the run time limit of an allocation (semantics 2)."""
     at_ns = now_ns + allocation.spec.timeout_ns
     key = AllocationKey(allocation.id)
     lifecycle.set_clock(partition, app, TimerKind.ALLOCATION_RUN, app.sequence, at_ns, key)
@@ -288,7 +293,7 @@ def _take_over(
     replacement: PlaceholderReplacement,
     now_ns: int,
 ) -> None:
-    """A virtual placeholder belongs to the real ask at once: no pod has to end first (semantics 16)."""
+    """Replaces a virtual placeholder immediately, because there is no pod to wait for (semantics 16)."""
     answer = partition.outbox.joined(partition.rm, app.id)
     say_found(partition, app, ask, replacement.node)
     ledger.unreserve(partition, (app.id, ask.spec.key))
@@ -308,9 +313,9 @@ def _take_over(
 
 
 def say_found(partition: Partition, app: Application, ask: Ask, node: NodeId) -> None:
-    """Report that nothing keeps an ask waiting any more that was refused before (semantics 6).
+    """Reports SCHEDULED for a request that was reported as waiting (semantics 6).
 
-    One that replaces a placeholder waits for that to end, and for nothing that its user could do something about.
+    A request that replaces a placeholder still waits for the release, but its user cannot do anything about that.
     """
     if ask.said is None:
         return
@@ -322,21 +327,25 @@ def say_found(partition: Partition, app: Application, ask: Ask, node: NodeId) ->
 
 
 def confirm_swap(partition: Partition, app: Application, placeholder: Allocation, ask: Ask, now_ns: int) -> None:
-    """The placeholder ended: one update of application, queue, user and node (seed 000, "Scheduler logic")."""
+    """Completes a replacement after the placeholder has ended: updates application, queue, user and node together.
+
+    See docs/internals/semantics.md, 14.
+    """
     replacement = ask.replacement
     if replacement is None:
         raise BrokenDecision("swap", "the ask is not parked")
     answer = partition.outbox.answer(partition.rm)
     app.gang.groups[placeholder.spec.group].replaced += 1
     allocation = Allocation(ask.spec, ledger.next_id(app, ask), replacement.node, now_ns, replaced_placeholder=True)
-    # In this order: what is assumed of its claims is forgotten where nobody has a place.
+    # The new allocation is added first. Otherwise its claims would have no user for a moment, and their assumed volumes
+    # would be dropped.
     ledger.book(partition, app, allocation)
     ledger.arrive(partition, app, ask, replacement)
     ledger.count_in(partition, app, ask.spec, 1)
     volumes = ledger.assumed(partition, ask.spec)
     answer.new.append(NewAllocation(ask.spec, allocation.id, allocation.node, volumes))
     records.places_came(partition, app, (allocation,), asked=True)
-    # Only now: between the two a queue over a lowered maximum would look as if it were within it.
+    # The placeholder is removed last. Otherwise a queue above a lowered maximum would be within it for a moment.
     ledger.drop(partition, app, placeholder, now_ns)
     if ask.spec.timeout_ns:
         run_clock(partition, app, allocation, now_ns)

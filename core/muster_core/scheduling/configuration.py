@@ -1,7 +1,7 @@
-"""Resource managers that register or leave, and a new configuration that is applied.
+"""Registration and removal of resource managers, and application of a new configuration. Called by `step`.
 
-Differs: a queue on demand is open again when the queue it hangs below comes back into the configuration, and follows
-changed templates for what is made below it.
+Differs: a draining dynamic queue is reopened when its parent is configured again, and changed templates apply to the
+queues created below it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _New = ApplicationAdded | NodeAdded | NodeUpdated | AskAdded | AllocationReporte
 
 
 def reject_closed_partition(scheduler_state: SchedulerState, event: Event) -> None:
-    """Tell the resource manager; what only ends something there is left without effect."""
+    """Rejects an event for an unknown partition. An event that only ends something is counted and ignored."""
     if isinstance(event, _New):
         for rm, manager in scheduler_state.managers.items():
             if manager.state is ManagerState.RUNNING and is_partition_of(rm, event.spec.partition):
@@ -60,7 +60,7 @@ def _refusal(rm: RmId, event: _New) -> Effect:
 
 
 def replace_configuration(scheduler_state: SchedulerState, event: ConfigurationReplaced, now_ns: int) -> None:
-    """Put every partition of the new configuration in force, and close those that it no longer names."""
+    """Applies a new configuration, and closes the partitions that it does not contain."""
     manager = scheduler_state.managers.get(event.rm)
     if manager is None:
         scheduler_state.ignore("configuration of an unknown resource manager")
@@ -75,7 +75,7 @@ def replace_configuration(scheduler_state: SchedulerState, event: ConfigurationR
 
 
 def drop_closed_partitions(scheduler_state: SchedulerState) -> None:
-    """Forget partitions that are no longer configured, once they have neither applications nor nodes."""
+    """Removes partitions that are no longer configured and have neither applications nor nodes."""
     closed = [
         name
         for name, partition in scheduler_state.partitions.items()
@@ -112,7 +112,7 @@ def _apply(partition: Partition, config: PartitionConfig, now_ns: int) -> None:
 
 
 def order_changed(partition: Partition) -> None:
-    """Maximums, limits or policies are others now: priorities are shown again, and everybody is asked again."""
+    """Recomputes priorities and requeues all applications, because maximums, limits or policies have changed."""
     ordering.recount(partition.queues.by_path.values())
     partition.scheduling.renew_all()
     partition.unschedulable_classes.clear()
@@ -122,7 +122,7 @@ def order_changed(partition: Partition) -> None:
 
 
 def _close(partition: Partition, now_ns: int) -> None:
-    """Let nothing new into the partition, and end what runs there (contract 6.3)."""
+    """Drains all queues of a removed partition, and fails its applications."""
     if partition.is_closing:
         return
     queues.drain(partition, partition.queues.root)
@@ -135,7 +135,7 @@ def _close(partition: Partition, now_ns: int) -> None:
 
 
 def _update(partition: Partition, queue: Queue, config: QueueConfig) -> None:
-    """Give a queue, new in the configuration or not, its settings and its children."""
+    """Applies the configuration to a queue and its children."""
     queues.move(queue, QueueEvent.START)
     queue.wanted = None
     _set(partition, queue, config)
@@ -161,7 +161,7 @@ def _set(partition: Partition, queue: Queue, config: QueueConfig) -> None:
     records.limits_changed(partition, queue.path, queue.limits, config.limits)
     queue.managed = True
     if queue.policies.preemption_delay_ns != config.policies.preemption_delay_ns:
-        queue.preemption_clock = queue.preemption_at_ns = 0  # it is set again, by the new delay
+        queue.preemption_clock = queue.preemption_at_ns = 0  # the new delay sets it again
     queue.policies, queue.properties = config.policies, config.properties
     queue.max_applications = config.max_applications
     queue.limits, queue.template = config.limits, config.template
@@ -172,13 +172,13 @@ def _set(partition: Partition, queue: Queue, config: QueueConfig) -> None:
 
 
 def _settings(queue: Queue) -> tuple[object, ...]:
-    """What has no detail of its own in what is noted."""
+    """Returns the settings without an event record detail of their own."""
     acl = (queue.submit_acl, queue.admin_acl)
     return (queue.managed, queue.policies, dict(queue.properties), queue.max_applications, queue.template, acl)
 
 
 def _open_again(queue: Queue) -> None:
-    """A queue made on demand, whose parent stays: it may have been draining with it."""
+    """Reopens a dynamic queue that may be draining, because its parent is configured again."""
     queues.move(queue, QueueEvent.START)
     if not queue.is_leaf and queue.parent is not None:
         queue.template = queue.parent.template
@@ -187,7 +187,7 @@ def _open_again(queue: Queue) -> None:
 
 
 def _put_off(partition: Partition, queue: Queue, config: QueueConfig) -> None:
-    """What the queue is to be waits until it is empty; nothing new is let in meanwhile."""
+    """Stops a queue until it is empty, because it changes between leaf and parent."""
     queue.wanted = config
     if queue.is_leaf:
         queues.move(queue, QueueEvent.STOP)
@@ -198,7 +198,7 @@ def _put_off(partition: Partition, queue: Queue, config: QueueConfig) -> None:
 
 
 def register_manager(scheduler_state: SchedulerState, event: ManagerRegistered, now_ns: int) -> None:
-    """Open an empty world for this resource manager."""
+    """Creates the empty partitions of a resource manager that registers."""
     _drop_partitions(scheduler_state, event.rm)
     known = scheduler_state.managers.get(event.rm)
     manager = known or ResourceManager(event.rm, event.configuration)
@@ -208,7 +208,7 @@ def register_manager(scheduler_state: SchedulerState, event: ManagerRegistered, 
     manager.overdue.clear()
     manager.pending_callbacks = PendingCallbacks(
         sequence=manager.pending_callbacks.sequence
-    )  # no answer of an earlier session is one to this
+    )  # results of an earlier session are ignored
     manager.generation += 1
     scheduler_state.managers[event.rm] = manager
     for config in event.configuration.partitions:
@@ -220,7 +220,10 @@ def register_manager(scheduler_state: SchedulerState, event: ManagerRegistered, 
 
 
 def pass_recovery_barrier(scheduler_state: SchedulerState, rm: RmId, now_ns: int) -> None:
-    """The whole state was received: scheduling may begin, and timers that expired before fire again, each by itself."""
+    """Enables scheduling after recovery, and fires the timers that expired before.
+
+    Each timer is an event of its own.
+    """
     manager = scheduler_state.managers.get(rm)
     if manager is None:
         return
@@ -235,8 +238,10 @@ def pass_recovery_barrier(scheduler_state: SchedulerState, rm: RmId, now_ns: int
 
 
 def manager_heard(scheduler_state: SchedulerState, clock: Timer, now_ns: int) -> None:
-    """A deadline came. Behind the recovery barrier nothing is decided: an event that would be too late may
-    only not have been received yet (semantics 19).
+    """Handles a timer that fired.
+
+    Before the recovery barrier, timers are only collected, because the event they wait for may not have been recovered
+    yet (semantics 19).
     """
     if clock.kind is TimerKind.MANAGER:
         manager_timed_out(scheduler_state, clock)
@@ -252,7 +257,7 @@ def manager_heard(scheduler_state: SchedulerState, clock: Timer, now_ns: int) ->
 
 
 def manager_lost(scheduler_state: SchedulerState, rm: RmId, now_ns: int) -> None:
-    """Pause: nothing is scheduled for it, its world is kept until the clock rings."""
+    """Pauses a resource manager that lost its connection. Its state is kept until the timeout."""
     manager = scheduler_state.managers.get(rm)
     if manager is None or manager.state is not ManagerState.RUNNING:
         scheduler_state.ignore("connection lost of a resource manager that is not running")
@@ -263,7 +268,7 @@ def manager_lost(scheduler_state: SchedulerState, rm: RmId, now_ns: int) -> None
 
 
 def manager_timed_out(scheduler_state: SchedulerState, clock: Timer) -> None:
-    """It did not come back in time: stopped."""
+    """Stops a resource manager that did not reconnect in time."""
     manager = scheduler_state.managers.get(clock.rm)
     if manager is None or manager.state is not ManagerState.PAUSED or manager.generation != clock.generation:
         return
@@ -271,7 +276,7 @@ def manager_timed_out(scheduler_state: SchedulerState, clock: Timer) -> None:
 
 
 def manager_left(scheduler_state: SchedulerState, rm: RmId) -> None:
-    """It unregistered: stopped."""
+    """Stops a resource manager that unregistered."""
     manager = scheduler_state.managers.get(rm)
     if manager is None or manager.state is ManagerState.STOPPED:
         scheduler_state.ignore("unregistration of an unknown resource manager")

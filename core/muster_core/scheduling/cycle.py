@@ -1,7 +1,8 @@
-"""Scheduling cycle: tries applications of one queue after another.
+"""Scheduling cycle: tries the applications of one leaf queue after another.
 
-A cycle plans and commits for each active application until its time budget is used. It makes at least one scheduling
-attempt in each busy partition. An attempt that runs out of time continues in the next cycle.
+The scheduler task calls `cycle`. A cycle plans and commits for each active application until its time budget is used.
+It makes at least one scheduling attempt in each partition with pending requests. An attempt that runs out of time
+continues in the next cycle.
 """
 
 from __future__ import annotations
@@ -55,8 +56,10 @@ from muster_core.state.scheduling_queue import (
 
 
 class Step(StrEnum):
-    """QUEUE: choosing the next leaf; APPLICATION: ordering a leaf's applications; NODE: finding places for one of
-    them and carrying that out.
+    """Phases of a cycle that are timed separately.
+
+    QUEUE: select the next leaf queue. APPLICATION: order the applications of the leaf. NODE: plan one application and
+    commit the plan.
     """
 
     QUEUE = "queue"
@@ -68,7 +71,7 @@ PhaseTimer = Callable[[Step], None]
 
 
 class CycleBudget:
-    """Asked by a cycle whether it may continue; counts how often it may."""
+    """Time budget of one cycle. `granted` counts how often the cycle was allowed to continue."""
 
     def __init__(self, may_go_on: Callable[[], bool]) -> None:
         self._may_go_on = may_go_on
@@ -83,7 +86,7 @@ class CycleBudget:
 
 
 def untimed(step: Step) -> None:
-    """Measures no time."""
+    """Phase timer that measures nothing."""
 
 
 _STATES: Final = {
@@ -108,7 +111,10 @@ _NOTES: Final = {
 
 @dataclass(slots=True)
 class QueueAttempt:
-    """Of `leaf`, with `left` places to give, or fewer where the pace says so. `pace`: None = it is not known yet."""
+    """One scheduling attempt in a leaf queue: places at most `left` allocations, and fewer if `pace` ends it earlier.
+
+    `pace` is the fairness quantum; None = not computed yet.
+    """
 
     partition: Partition
     leaf: Queue
@@ -117,13 +123,16 @@ class QueueAttempt:
     now_ns: int
     may_go_on: Callable[[], bool]
     phase_ended: PhaseTimer = untimed
-    #: The only application that is tried; None = all active applications.
+    #: The only application to try; None = all active applications.
     only: Application | None = None
-    #: A decision did not hold: whoever it was for is not asked again before something changes.
+    #: Set when a decision was no longer valid. The application is then not tried again until something changes.
     is_broken: bool = False
 
     def take(self) -> None:
-        """Try the applications in order. The rest stays in the scheduling queue; one that raises backs off."""
+        """Tries the applications of the leaf in order until the attempt is over.
+
+        The others stay in the scheduling queue. An application whose attempt raises an exception backs off.
+        """
         scheduling = self.partition.scheduling
         app = self.only or scheduling.next_application(self.leaf)
         self.phase_ended(Step.APPLICATION)
@@ -137,7 +146,7 @@ class QueueAttempt:
             preemption.watch_leaf(self.partition, self.leaf, self.now_ns)
 
     def _take_one(self, app: Application) -> bool:
-        """Whether it was tried: it may be held, or not be worth it."""
+        """Tries one application. Returns False if it cannot be tried now or is no longer active."""
         if self.partition.unschedulable_classes.grown:
             requeue.count_again(self.partition, app)
         is_worth = self.only is not None or self.partition.scheduling.active.has(app)
@@ -147,16 +156,18 @@ class QueueAttempt:
         return True
 
     def _is_over(self, app: Application) -> bool:
-        """Whether no more is to be given; who comes first and wants more is not overtaken in a turn. Where no pace was
-        needed, the next leaf is chosen again.
+        """Whether the attempt ends here.
+
+        The next application never overtakes one that was queued again because it can use more. Without a fairness
+        quantum, the next leaf is selected again.
         """
         is_given = self.left <= 0 or app.id in self.partition.scheduling.requeued
         return is_given or self.pace is None or self.pace.is_over()
 
     def _is_held(self, app: Application) -> bool:
-        """Whether it may not be tried at all now."""
+        """Whether the application cannot be planned now. Reports the reason and the condition that wakes it up."""
         if app.asleep_until_ns or self._is_parked(app):
-            self._mark_unschedulable(app, [])  # a clock, or an answer, stirs it
+            self._mark_unschedulable(app, [])  # its timer or the callback result requeues it
             return True
         if app.is_reserving and (waits := requeue.is_waiting(self.partition, app)):
             report_unschedulable(
@@ -164,7 +175,7 @@ class QueueAttempt:
                 app,
                 [Unplaced(kind, UnschedulableReason(ReasonKind.QUEUE_ORDER, waits)) for kind in _told(app)],
             )
-            self._mark_unschedulable(app, [])  # the end of the take-over stirs it
+            self._mark_unschedulable(app, [])  # the end of the takeover requeues it
             return True
         gang = self._gang_before(app)
         if gang is not None:
@@ -188,7 +199,9 @@ class QueueAttempt:
         return bool(callbacks.waiting) and callbacks.is_parked(self.partition.id, app.id)
 
     def _gang_before(self, app: Application) -> Application | None:
-        """The gang that is first in queue order; None = it is this application's (semantics 11)."""
+        """Returns the gang ahead of the application in FIFO order that still waits for quota, else
+        None (semantics 11).
+        """
         blockers = self.leaf.blockers
         if not blockers or _has_started(app) or self.leaf.policies.order is not ApplicationOrder.FIFO:
             return None
@@ -231,7 +244,7 @@ class QueueAttempt:
             self._carry_out(app, swaps)
         if app.blocks:
             requeue.set_blocking(partition, app, blocks=False)
-        if self.left <= 0 or self._is_parked(app):  # what is asked about is in no draft: it would be planned twice
+        if self.left <= 0 or self._is_parked(app):  # a placement that waits for a callback would be planned twice
             self._settle(app, [swaps], more=True)
             return
         allocation_plan = pods.plan_pods(partition, app, self.left, self._pace_of(app), self._budget(app))
@@ -241,7 +254,10 @@ class QueueAttempt:
         back_off(partition, app, allocation_plan, self.now_ns)
 
     def _replace_only(self, app: Application) -> None:
-        """Let real pods take over from placeholders; the application's new requests wait (`withheld`)."""
+        """Replaces placeholders by real pods.
+
+        The other requests of the application wait for the reason in `withheld`.
+        """
         partition = self.partition
         is_idle = app.is_reserving or self._is_parked(app)
         swaps = AllocationPlan() if is_idle else replacement.plan_replacements(partition, app, self.left)
@@ -253,11 +269,14 @@ class QueueAttempt:
         self._settle(app, [swaps], more=swaps.more)
 
     def _budget(self, app: Application) -> pods.SearchBudget:
-        """A part of the cycle for each attempt; a plan that changes made void too often runs to its end."""
+        """Returns the search budget of one attempt. It is unlimited if the plan restarted `MOST_RESTARTS` times."""
         return pods.UNBOUNDED if app.restarts >= MOST_RESTARTS else pods.SearchBudget(self.may_go_on, LOOKS_PER_ATTEMPT)
 
     def _note_progress(self, app: Application, allocation_plan: AllocationPlan) -> None:
-        """Continue an unfinished plan in the next cycle. The leaf waits until then, and other leaves continue."""
+        """Records how much of a plan is left for the next cycle.
+
+        The leaf is paused until then, so that the other leaves continue.
+        """
         app.restarts += 0 < app.unplanned <= allocation_plan.left
         app.unplanned = allocation_plan.left
         if allocation_plan.left:
@@ -266,8 +285,10 @@ class QueueAttempt:
             app.restarts = 0
 
     def _pace_of(self, app: Application) -> FairnessQuantum:
-        """In a FAIR leaf the next application is a rival too. One place is always given: an application that wants no
-        more needs no pace.
+        """Returns the fairness quantum of the application.
+
+        In a FAIR leaf, the next application competes too. Each attempt places at least one allocation, so an
+        application with one pending request needs no quantum.
         """
         if self.pace is None:
             if len(app.waiting) == 1 and wanted(app, next(iter(app.waiting)), 2) == 1:
@@ -295,7 +316,8 @@ class QueueAttempt:
             self._mark_unschedulable(app, [])
             return
         more = more and not self.is_broken
-        # Room that is held for it is room for nobody else: what others are told is not its answer.
+        # The application alone can use its node reservations, so a class of another application says nothing about
+        # them. It waits for each of these nodes.
         held: list[BlockingReason] = [
             NodeNotReserved(app.id, hold.node) for hold in self.partition.reservations.of(app.id)
         ]
@@ -318,7 +340,7 @@ class QueueAttempt:
             )
         parked: list[Placement | PlaceholderReplacement] = []
         for decision in allocation_plan.decisions:
-            # Places without pods are nobody's to judge.
+            # Virtual placeholders have no pod, so the predicate callback does not evaluate them.
             is_asked = partition.pending_callbacks.places and not (
                 app.spec.uses_virtual_placeholders and app.is_reserving
             )
@@ -329,7 +351,8 @@ class QueueAttempt:
             try:
                 commit(partition, decision, self.now_ns)
             except BrokenDecision as broken:
-                # A plan of this very pass should hold. It wrote nothing: count it, tell it, leave it.
+                # A plan of the same cycle should be valid. Nothing was written, so the decision is counted, reported
+                # and dropped.
                 partition.void_decisions += 1
                 self.is_broken = True
                 partition.note(Notice.APPLICATION, app.id, message=str(broken))
@@ -337,7 +360,7 @@ class QueueAttempt:
             self.left -= len(decision.places) if isinstance(decision, Placement) else 1
         if parked:
             extensions.propose_placements(partition, app.id, parked, self.now_ns)
-        # Room for places that are only asked about is not taken yet: how much there is besides is not to be remembered.
+        # Placements that wait for a callback result are not charged yet, so the number that fits must not be cached.
         unplaced = (
             [replace(entry, room=None) for entry in allocation_plan.unplaced] if parked else allocation_plan.unplaced
         )
@@ -349,11 +372,11 @@ class QueueAttempt:
 
 
 def report_unschedulable(partition: Partition, app: Application, unplaced: list[Unplaced]) -> None:
-    """Tell the resource manager, per ask, and only where the reason's kind is another than before.
+    """Sends a scheduling state for each request whose failure reason changed.
 
-    Keys of a class keep their order and were all reported together, so the walk
-    ends at the first one with this report: only newcomers are looked at, and those
-    whose room is held no more.
+    The requests of a class keep their order, and a reason is always reported for all of them. The walk therefore starts
+    at the newest request and ends at the first one that already has the reason. Requests that have lost a node
+    reservation are checked as well.
     """
     for entry in unplaced:
         kind = entry.why.kind
@@ -375,7 +398,7 @@ def report_unschedulable(partition: Partition, app: Application, unplaced: list[
 
 
 def _untold(app: Application, keys: dict[AllocationKey, None], kind: ReasonKind) -> list[Ask]:
-    """Those of a class without a report yet that this is why they wait."""
+    """Returns the requests of the class for which this reason was not reported yet."""
     found: dict[AllocationKey, Ask] = {}
     for key in reversed(keys):
         ask = app.asks[key]
@@ -391,7 +414,10 @@ def _untold(app: Application, keys: dict[AllocationKey, None], kind: ReasonKind)
 
 
 def note_runnable(partition: Partition, app: Application, held: Detail) -> None:
-    """Note on change only that an application may not start for a maxapplications, or may again (contract 6.1)."""
+    """Records an event when `maxapplications` starts or stops holding the application back.
+
+    The details are those of YuniKorn: APP_CANNOTRUN_* and APP_RUNNABLE_*.
+    """
     if held is app.cannot_run:
         return
     detail = held if held is not Detail.NONE else _NOTES[app.cannot_run]
@@ -400,7 +426,7 @@ def note_runnable(partition: Partition, app: Application, held: Detail) -> None:
 
 
 def back_off(partition: Partition, app: Application, allocation_plan: AllocationPlan, now_ns: int) -> None:
-    """Send an application to sleep of which so many asks had no node in one pass (contract 2.5)."""
+    """Starts a backoff if no node fits `application.unschedasks.backoff` or more of the requests in one attempt."""
     policies = app.queue.policies
     if not policies.backoff_after:
         return
@@ -413,7 +439,9 @@ def back_off(partition: Partition, app: Application, allocation_plan: Allocation
 
 
 def _told(app: Application) -> list[AskClass]:
-    """The asks that report why the application waits: for a Direct gang that reserves its own asks do."""
+    """Returns the classes whose requests get the reason: the virtual placeholders of a Direct gang that reserves, else
+    all.
+    """
     speaks = app.spec.uses_virtual_placeholders and app.is_reserving
     return [kind for kind in app.waiting if kind.placeholder or not speaks]
 
@@ -422,16 +450,16 @@ def _has_started(app: Application) -> bool:
     return app.state in _STARTED or bool(app.real_allocations or app.gang.reserved or app.gang.quota_reservation)
 
 
-#: Places a leaf gets before another leaf (or, in a FAIR leaf, application) has its turn.
+#: Allocations of one attempt in a leaf, before another leaf or, in a FAIR leaf, another application is tried.
 _TURN: Final = 64
 
-#: The same while nobody else waits; bounds the time of one turn.
+#: The same if no other leaf is active. Bounds the time of one attempt.
 _TURN_ALONE: Final = 250
 
 
 @dataclass(slots=True)
 class CycleResult:
-    """`more`: the pass stopped because its time was up; call again. `effects`: what was drained from the outbox."""
+    """`more`: the time budget ended before the work; call `cycle` again. `effects`: effects from the outbox."""
 
     effects: list[Effect] = field(default_factory=list)
     more: bool = False
@@ -440,9 +468,10 @@ class CycleResult:
 def cycle(
     scheduler_state: SchedulerState, now_ns: int, may_go_on: Callable[[], bool], phase_ended: PhaseTimer = untimed
 ) -> CycleResult:
-    """Try everything that may have changed since the last pass; an application, or a partition, that raises backs off.
+    """Tries every application that may have become schedulable since the last cycle.
 
-    `phase_ended` is called after each step with its name. Raises UnsoundWorld; effects of before are in the outbox.
+    An application or partition that raises an exception backs off. `phase_ended` is called after each step. Raises
+    InconsistentState; earlier effects then stay in the outbox.
     """
     result = CycleResult()
     for partition in _in_turn(scheduler_state):
@@ -500,7 +529,7 @@ def _pass(
 
 
 def _watch(partition: Partition, now_ns: int) -> None:
-    """Set the timers of what may be possible later, where the cycle left something to wait for."""
+    """Sets timers for requests that may become schedulable later."""
     if partition.shrunk or partition.preemptions.idle:
         preemption.watch_shrunk(partition, now_ns)
     if partition.reservations.without_node:
@@ -510,13 +539,16 @@ def _watch(partition: Partition, now_ns: int) -> None:
 
 
 def _absorb(partition: Partition) -> None:
-    """Wake up the applications for which nodes gained resources, if any did."""
+    """Wakes up the applications that wait for resources that nodes have gained."""
     if partition.nodes.gains.is_any(partition.nodes.epoch):
         requeue.absorb(partition)
 
 
 def _in_turn(scheduler_state: SchedulerState) -> list[Partition]:
-    """All partitions, another one first in each cycle: each makes at least one attempt, the first ones use the time."""
+    """Returns all partitions, starting with another one in each cycle.
+
+    Each partition makes at least one attempt, and the first ones use most of the time budget.
+    """
     partitions = list(scheduler_state.partitions.values())
     scheduler_state.cycles += 1
     first = scheduler_state.cycles % len(partitions) if partitions else 0

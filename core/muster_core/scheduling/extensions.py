@@ -1,6 +1,6 @@
 """Features that only other resource managers use: predicate callbacks, recommendations, utilization.
 
-For a resource manager that declares none of them, as Muster's operator, this module does nothing.
+Muster's operator declares none of them. See docs/internals/resource-managers.md.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from muster_core.state.request_classes import occupant_of
 from muster_core.state.reservations import PendingCallback
 from muster_core.state.scheduler_state import Partition, SchedulerState
 
-#: What the resource manager refuses is its own answer's business.
+#: Filter that is not applied to a callback result, because it is that result.
 _NOT_ASKED: Final = frozenset({"Predicates"})
 
-#: Guards whose answers change with those who come and go.
+#: Filters whose result depends on the other pods.
 _OF_OTHERS: Final = _NOT_ASKED | {
     "NodePorts",
     "VolumeRestrictions",
@@ -45,13 +45,15 @@ _OF_OTHERS: Final = _NOT_ASKED | {
     "PlacementConstraint",
 }
 
-#: An ask and the node it is to go to.
+#: A request and its planned node.
 Place = tuple[AllocationKey, NodeId]
 
 
 def still_feasible(nodes: NodeTable, app: Application, replacement: PlaceholderReplacement) -> bool:
-    """Whether the real ask may still run on the node of its swap. Who else is there is not asked: there are the
-    placeholders of its gang, too, and what they count for is placement/replacement.py's to know.
+    """Whether the real request may still run on the node of its replacement.
+
+    Filters that depend on other pods are skipped, because the placeholders of the gang are there too.
+    `placement/replacement.py` handles them.
     """
     ask = app.asks.get(replacement.ask)
     if ask is None or replacement.node not in nodes:
@@ -65,8 +67,10 @@ def still_feasible(nodes: NodeTable, app: Application, replacement: PlaceholderR
 
 
 def remaining_placements(nodes: NodeTable, app: Application, decision: Placement) -> tuple[Place, ...]:
-    """The slots of a decision that filters still allow: with the others of it, or without them. In between was the
-    order in which they were found, which is not known any more.
+    """Returns the placements of a decision that the filters still allow.
+
+    Each is checked together with all others and alone, because the order in which they were planned is not known any
+    more.
     """
     bare, row = Snapshot(nodes), nodes.rows.row
     known = [(key, node) for key, node in decision.places if key in app.asks and node in nodes]
@@ -87,22 +91,22 @@ def remaining_placements(nodes: NodeTable, app: Application, decision: Placement
     return tuple((key, node) for key, node in known if allowed[shapes[key], node])
 
 
-#: What a resource manager refused is asked again after this time: it does not say when its mind changes.
+#: Time after which a refused node is proposed again.
 REFUSED_NS: Final = 10 * 1_000_000_000
 
-#: A question without an answer counts as lost after this time.
+#: Timeout of a callback.
 LOST_NS: Final = 30 * 1_000_000_000
 
-#: Why, where it gave no reason.
+#: Reason of a refusal without a reason.
 REFUSED: Final = "node(s) were refused by the resource manager"
 
-#: Characters of a reason that are kept.
+#: Maximum length of a reason, in characters.
 _REASON_LIMIT: Final = 256
 Confirm = Callable[[Partition, Preemption, int], bool]
 
 
 def declare_callbacks(scheduler_state: SchedulerState, rm: RmId, *, places: bool, victims: bool) -> None:
-    """From now on it is asked, or (both false) not any more; what is open stays so."""
+    """Sets which callbacks the resource manager wants. Callbacks in progress are not affected."""
     manager = scheduler_state.managers.get(rm)
     if manager is not None:
         manager.pending_callbacks.places, manager.pending_callbacks.victims = places, victims
@@ -111,7 +115,7 @@ def declare_callbacks(scheduler_state: SchedulerState, rm: RmId, *, places: bool
 def propose_placements(
     partition: Partition, app: ApplicationId, decisions: Sequence[Placement | PlaceholderReplacement], now_ns: int
 ) -> None:
-    """Park them, and ask about all their places at once."""
+    """Parks the decisions, and sends all their placements in one callback."""
     inquiry = PendingCallback(partition.id, app, tuple(decisions))
     number = partition.pending_callbacks.add(inquiry)
     _set_clock(partition, app, number, now_ns)
@@ -119,7 +123,9 @@ def propose_placements(
 
 
 def propose_victims(partition: Partition, decision: Preemption, now_ns: int) -> None:
-    """Park it, and ask for each of its places whether it would do with the victims on its node gone."""
+    """Parks a preemption, and sends one callback per placement: does the pod fit once the victims on the node have
+    ended?
+    """
     inquiry = PendingCallback(partition.id, decision.application, (decision,))
     for place, (key, node) in enumerate(decision.places):
         number = partition.pending_callbacks.add(inquiry, place)
@@ -134,14 +140,14 @@ def propose_victims(partition: Partition, decision: Preemption, now_ns: int) -> 
 
 
 def placements_evaluated(scheduler_state: SchedulerState, event: PlacementsEvaluated, now_ns: int) -> None:
-    """Commit what may be, keep in mind what may not."""
+    """Commits the accepted placements, and avoids the refused nodes for a while."""
     found = _close(scheduler_state, event.rm, event.number)
     if found is None:
         scheduler_state.ignore("answer to a question that is not open")
         return
     partition, inquiry = found
     asked = list(_places(inquiry))
-    # Too few verdicts are no verdict: what was not judged is not done.
+    # A missing verdict counts as a refusal.
     verdicts = [*event.refusals, *([REFUSED] * (len(asked) - len(event.refusals)))]
     refused = {place: why for place, why in zip(asked, verdicts, strict=False) if why}
     app = partition.applications.get(inquiry.application)
@@ -155,8 +161,11 @@ def placements_evaluated(scheduler_state: SchedulerState, event: PlacementsEvalu
 
 
 def victims_evaluated(scheduler_state: SchedulerState, event: VictimsEvaluated, confirm: Confirm, now_ns: int) -> None:
-    """Once all places of a preemption are found good, it is planned again and carried
-    out if it still holds; with the first that is not, it is dropped."""
+    """Handles the result for one placement of a preemption.
+
+    When all are accepted, the preemption is planned again and committed if it is still valid. The first refusal drops
+    it.
+    """
     found = _close(scheduler_state, event.rm, event.number)
     if found is None:
         scheduler_state.ignore("answer to a question that is not open")
@@ -179,7 +188,7 @@ def victims_evaluated(scheduler_state: SchedulerState, event: VictimsEvaluated, 
 
 
 def lose_callbacks(partition: Partition, clock: Timer) -> None:
-    """No answer came in time: the plan is created again."""
+    """Handles the timeout of a callback: the plan is created again."""
     inquiry = partition.pending_callbacks.close(clock.generation)
     if inquiry is None:
         return
@@ -190,7 +199,7 @@ def lose_callbacks(partition: Partition, clock: Timer) -> None:
 
 
 def forget_callbacks(partition: Partition) -> None:
-    """What was refused may be asked again: anybody may find a place anywhere."""
+    """Forgets all refusals, so that the nodes are proposed again."""
     if partition.nodes.refused:
         partition.nodes.refused.clear()
         partition.nodes.epoch += 1
@@ -212,7 +221,7 @@ def _commit(
     *,
     is_whole: bool,
 ) -> None:
-    """What is left of it without the refused places, and those that hold no longer; `is_whole`: all or nothing."""
+    """Commits the rest of a decision without refused and invalid placements. `is_whole`: all or nothing."""
     app = partition.applications.get(decision.application)
     if app is None:
         return
@@ -226,12 +235,12 @@ def _commit(
         if not places or (is_whole and places != decision.places):
             return
         left = replace(decision, places=places)
-    with suppress(BrokenDecision):  # the room was given away meanwhile: it is planned again
+    with suppress(BrokenDecision):  # the resources were used meanwhile, so it is planned again
         commit(partition, left, now_ns)
 
 
 def _refuse(partition: Partition, app: ApplicationId, key: AllocationKey, node: NodeId, why: str, now_ns: int) -> None:
-    """The class of the ask keeps off the node for a while; what it is asked about is its facts, not its name."""
+    """Makes all requests of the same shape avoid the node for a while."""
     owner = partition.applications.get(app)
     ask = owner.asks.get(key) if owner is not None else None
     if ask is None:
@@ -265,17 +274,17 @@ def _set_clock(partition: Partition, app: ApplicationId, number: int, now_ns: in
     partition.outbox.put(TimerSet(clock, now_ns + LOST_NS))
 
 
-#: So many asks have to come back from a node, within so long.
+#: Number of failed requests and time window that cause a recommendation.
 REFUSALS: Final = 3
 WINDOW_NS: Final = 600 * 1_000_000_000
 
-#: Nodes that are looked at, and allocations on each, when one to be emptied is sought.
+#: Nodes, and allocations per node, that are examined when searching for a node to empty.
 _MOST_NODES: Final = 8
 _MOST_ALLOCATIONS: Final = 32
 
 
 def note_refusals(partition: Partition, spec: AskSpec, now_ns: int) -> None:
-    """An ask came that keeps off nodes where its pod could not be bound; each counts once for each node."""
+    """Counts failed binds of the nodes that a request avoids, once per request and node, and recommends a check."""
     for node in sorted(spec.avoid):
         if node not in partition.nodes:
             continue
@@ -291,7 +300,10 @@ def note_refusals(partition: Partition, spec: AskSpec, now_ns: int) -> None:
 
 
 def node_to_empty(partition: Partition, now_ns: int) -> None:
-    """A node whose allocations would all fit elsewhere, sought at most once an interval, while nothing waits."""
+    """Recommends a node whose allocations all fit elsewhere.
+
+    Searches at most once per interval, and only while nothing is pending.
+    """
     interval_ns = partition.timing.empty_node_interval_ns
     if not interval_ns or partition.waiting or now_ns - partition.sought_ns < interval_ns:
         return
@@ -305,12 +317,12 @@ def node_to_empty(partition: Partition, now_ns: int) -> None:
 
 
 def _movable(partition: Partition, node: NodeId) -> list[Allocation]:
-    """What would have to go elsewhere; nothing where that is not to be asked, or cannot be."""
+    """Returns the allocations that would have to move. Empty if the node cannot or should not be emptied."""
     record, here = partition.nodes.record(node), partition.placed[node].values()
     is_busy = node in partition.targets or record.state is not NodeState.SCHEDULABLE
     if is_busy or any(one.spec.placeholder or one.releasing is not None for one in here):
         return []
-    # What may run on this node alone (a DaemonSet's) goes with it.
+    # Pods that can run on this node only, as those of a DaemonSet, end with it.
     movable = [one for one in here if node not in (one.spec.required_node, one.spec.constraints.node_name)]
     return movable if len(movable) <= _MOST_ALLOCATIONS else []
 
@@ -327,7 +339,7 @@ def _fit_elsewhere(partition: Partition, node: NodeId, movable: list[Allocation]
 
 
 def report_utilization(scheduler_state: SchedulerState, partition: Partition, event: UtilizationReported) -> None:
-    """Keep the newest report; one about something that is not there is counted and left."""
+    """Stores the newest report. A report about an unknown object is counted and ignored."""
     if event.node is not None:
         if event.node in partition.nodes:
             partition.nodes.report(event.node, event.used)

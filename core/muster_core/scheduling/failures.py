@@ -1,4 +1,4 @@
-"""Isolation of failures: an exception of one application does not stop others."""
+"""Isolation of failures: an exception in one application or partition does not stop the others."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ T = TypeVar("T")
 
 
 def attempt(partition: Partition, app: Application, now_ns: int, act: Callable[[], bool]) -> bool:
-    """Attempt something for one application; whether it was attempted to its end. False: `act` says that it was not
-    attempted, or it raised and the application backs off. Raises UnsoundWorld.
+    """Runs `act` for one application. Returns whether it was attempted and did not raise.
+
+    If it raises, the application backs off. Raises InconsistentState.
     """
     found = _caught(act)
     if isinstance(found, Exception):
@@ -32,9 +33,9 @@ def attempt(partition: Partition, app: Application, now_ns: int, act: Callable[[
 
 
 def attempt_partition(partition: Partition, now_ns: int, act: Callable[[], None]) -> None:
-    """Schedule one partition; it backs off if something raised that no single application caused.
+    """Schedules one partition. The partition backs off if `act` raises.
 
-    Raises UnsoundWorld.
+    Exceptions of a single application do not reach this function. Raises InconsistentState.
     """
     error = _caught(act)
     if error is None:
@@ -53,8 +54,9 @@ def attempt_partition(partition: Partition, now_ns: int, act: Callable[[], None]
 
 
 def attempt_timer(scheduler_state: SchedulerState, clock: Timer, now_ns: int, act: Callable[[], None]) -> None:
-    """Handle a timer that fired. If that raises, the timer fires again after a back-off: what waits for it would wait
-    forever. Raises what the handler raised.
+    """Handles a timer that fired. If the handler raises, the timer fires again after a backoff.
+
+    Otherwise its subject would wait forever. Raises the exception of the handler.
     """
     try:
         act()
@@ -66,12 +68,12 @@ def attempt_timer(scheduler_state: SchedulerState, clock: Timer, now_ns: int, ac
 
 
 def describe(error: Exception) -> str:
-    """The error as a reason why something that a resource manager sent was not taken in."""
+    """Returns the error as a reason for a rejection."""
     return f"internal error: {_text(error)}; report it with the core's log"
 
 
 def _caught(act: Callable[[], T]) -> T | Exception:
-    """What `act` returns or raises, UnsoundWorld excepted."""
+    """Returns the result or the exception of `act`. InconsistentState is raised."""
     try:
         return act()
     except InconsistentState:
@@ -108,7 +110,7 @@ def _check(partition: Partition) -> None:
 
 
 def _delay_ns(failures: int) -> int:
-    """1 s, 2 s, 4 s, …, up to the bound."""
+    """Returns the backoff: 1 s, doubled with each failure up to a bound."""
     doublings = min(failures - 1, (FAILURE_BACKOFF_MOST_NS // FAILURE_BACKOFF_FIRST_NS).bit_length())
     return min(FAILURE_BACKOFF_FIRST_NS << doublings, FAILURE_BACKOFF_MOST_NS)
 

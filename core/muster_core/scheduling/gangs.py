@@ -1,7 +1,9 @@
 """Gang life cycle: reservation, timeout, completion and virtual placeholders.
 
-A gang reserves resources for all members before its pods run. The plans are in `gangs`; this module writes what they
-decide.
+A gang reserves resources for all members before its pods run. `muster_core.gangs` plans the reservation. This module
+starts timers, changes states and releases placeholders.
+
+A Direct gang has no placeholder pods. Virtual placeholders, which the core creates itself, hold its reservation.
 """
 
 from __future__ import annotations
@@ -27,12 +29,12 @@ from muster_core.state.applications import Allocation, Application, Ask, lacking
 from muster_core.state.request_classes import class_of
 from muster_core.state.scheduler_state import Partition, ResponseBuilder
 
-#: Why an application is refused that leaves the core to guess what it is to hold.
+#: Rejection of a Direct gang without task groups.
 UNKNOWN_MEMBERS = "gangPlacement is Direct, but no task groups were sent: the core cannot hold places for them"
 
 
 def sum_member_asks(spec: ApplicationSpec) -> ApplicationSpec:
-    """With a placeholderAsk that is what its members ask for in all, for that is what will be held."""
+    """Sets the placeholderAsk of a Direct gang to the sum of its members."""
     if not spec.uses_virtual_placeholders or not spec.members:
         return spec
     total = sum((member.resources.times(member.count) for member in spec.members), NOTHING)
@@ -40,14 +42,14 @@ def sum_member_asks(spec: ApplicationSpec) -> ApplicationSpec:
 
 
 def direct_gang_refusal(spec: ApplicationSpec) -> str:
-    """Why places cannot be held for its members; empty = they can."""
+    """Returns why a Direct gang cannot be accepted; empty = it can."""
     if not spec.uses_virtual_placeholders:
         return ""
     return "" if spec.members else UNKNOWN_MEMBERS
 
 
 def ask_virtual_placeholders(partition: Partition, app: Application, now_ns: int) -> None:
-    """Ask for the places of all its members."""
+    """Creates the placeholder requests of all members."""
     tags = partition.nodes.pods_on_nodes.tags
     for member in app.spec.members:
         spec = _ask_for(app.spec, member)
@@ -80,16 +82,17 @@ def _ask_for(spec: ApplicationSpec, member: Member) -> AskSpec:
 
 
 def release_virtual_placeholders(partition: Partition, app: Application, told: AllocationSpec, now_ns: int) -> None:
-    """A pod of a task group has a node already without an ask of its own: one slot less is requested, or reserved.
+    """Removes one virtual placeholder for a pod that was reported with a node but without a request.
 
-    A placeholder's pod stands for one that is asked for; one that is held is for the members.
+    A pending placeholder request is reduced first. A reported placeholder pod replaces only a pending request. A
+    reported member can also replace an allocated virtual placeholder.
     """
     if not app.spec.uses_virtual_placeholders or not told.group:
         return
     asked = _asked(app, told.group)
     if asked is not None:
         app.gang.groups[told.group].replaced += not told.placeholder
-        app.gang.groups[told.group].count -= told.placeholder  # the one with the pod is counted
+        app.gang.groups[told.group].count -= told.placeholder  # the reported placeholder is counted separately
         _want_less(partition, app, asked)
         return
     held = None if told.placeholder else _held(app, told.group, told.node)
@@ -100,14 +103,18 @@ def release_virtual_placeholders(partition: Partition, app: Application, told: A
 
 
 def returning_placeholders(partition: Partition) -> list[ApplicationId]:
-    """Gangs of whom some members are bound and others have their places no more, for the core started again."""
+    """Returns the Direct gangs that run after a restart of the core and need their other reservations again, in order
+    of submission.
+    """
     apps = [app for app in partition.applications.values() if app.spec.uses_virtual_placeholders and app.is_reserving]
     found = [app for app in apps if app.state is ApplicationState.RUNNING]
     return [app.id for app in sorted(found, key=lambda app: (app.submitted_ns, app.sequence))]
 
 
 def split_virtual_placeholders(partition: Partition, app: Application) -> None:
-    """Ask for each place alone: preemption holds room for one place of an ask."""
+    """Splits the placeholder requests into one per member, because preemption reserves resources for one allocation per
+    request.
+    """
     for asked in [ask for ask in app.asks.values() if ask.spec.is_virtual and ask.left > 1]:
         spec = asked.spec
         for ordinal in range(asked.left):
@@ -118,7 +125,7 @@ def split_virtual_placeholders(partition: Partition, app: Application) -> None:
 
 
 def _asked(app: Application, group: TaskGroup) -> Ask | None:
-    """The last ask for places of the group; None = all are held, or wanted no longer."""
+    """Returns the last virtual placeholder request of the task group; None = all are allocated or removed."""
     for kind, keys in app.waiting.items():
         if kind.placeholder and kind.group == group:
             found = app.asks[next(reversed(keys))]
@@ -129,7 +136,7 @@ def _asked(app: Application, group: TaskGroup) -> Ask | None:
 def _want_less(partition: Partition, app: Application, asked: Ask) -> None:
     if asked.left == 1:
         ledger.remove_ask(partition, app, asked, Detail.REQUEST_ALLOC)
-        # Where each place is asked for alone, others of the group may still be waited for.
+        # After a split, other requests of the group may still be pending.
         if _asked(app, asked.spec.group) is None:
             report_withdrawn(partition, app, asked)
     else:
@@ -142,14 +149,14 @@ def _want_less(partition: Partition, app: Application, asked: Ask) -> None:
 
 
 def _held(app: Application, group: TaskGroup, node: NodeId) -> Allocation | None:
-    """The slot that a pod on this node most likely has: one there, else the newest."""
+    """Returns the virtual placeholder that a bound member replaces: one on its node, else the newest."""
     places = [app.allocations[identity] for identity in app.gang.live.get(group, ())]
     is_virtual = [place for place in places if place.spec.is_virtual]
     return next((place for place in is_virtual if place.node == node), is_virtual[-1] if is_virtual else None)
 
 
 def report_withdrawn(partition: Partition, app: Application, asked: Ask) -> None:
-    """If the reason of the gang was reported, report that it waits for nothing any more."""
+    """Reports SCHEDULED for a removed placeholder request, if a reason for waiting was reported before."""
     if asked.said is not None:
         text = "places are held for it no longer, nor waited for"
         said = SchedulingStateChanged(partition.rm, app.id, asked.spec.report_key, SchedulingState.SCHEDULED, text)
@@ -171,7 +178,7 @@ def start_timer(partition: Partition, app: Application, since_ns: int, *, is_ear
 
 
 def note_reservation(partition: Partition, app: Application, now_ns: int) -> None:
-    """The gang holds something now: its timer runs from the first time on, and never starts from zero again."""
+    """Starts the placeholder timer with the first reservation. It never starts from zero again."""
     if not app.gang.clock or app.gang.is_early:
         start_timer(partition, app, now_ns)
 
@@ -185,8 +192,10 @@ def pause_timer(app: Application, now_ns: int) -> None:
 
 
 def note_impossible(partition: Partition, app: Application, why: str, now_ns: int) -> None:
-    """Whether queues and limits can ever hold the gang. While they cannot it runs into its timeout, which is reported
-    once; a Direct gang with members that run continues without the rest.
+    """Updates whether queues and limits can ever hold the gang. `why`: the reason; empty = they can.
+
+    If they cannot, the placeholder timer runs and the reason is reported once. A Direct gang that runs already
+    continues without the other members.
     """
     gang = app.gang
     if why == gang.impossible:
@@ -214,14 +223,14 @@ def _stop_timer(app: Application) -> None:
 
 
 def after_placing(partition: Partition, app: Application, now_ns: int) -> None:
-    """Placeholders were added: shrink the pledge, and run if that was the last of them."""
+    """Updates a gang after placeholders were added: reduces its quota reservation, and runs it if it is reserved."""
     if not app.is_reserving:
         return
     if app.gang.quota_reservation:
         ledger.shrink_quota_reservation(partition, app, lacking(app))
     if is_reserved(app):
         finish(partition, app)
-        # A Direct gang may run already: a member that has its node was told of.
+        # A Direct gang may be Running already, because a bound member was reported.
         if app.state is ApplicationState.ACCEPTED:
             lifecycle.run(partition, app, now_ns)
 
@@ -232,7 +241,7 @@ def is_reserved(app: Application) -> bool:
 
 
 def finish(partition: Partition, app: Application) -> None:
-    """The reservation is over, however it ended: nothing is promised or held back any more."""
+    """Ends the reservation phase: releases the quota reservation and takeovers of the gang."""
     app.gang.over = True
     ledger.clear_quota_reservation(partition, app)
     requeue.leave(partition, app)
@@ -240,9 +249,9 @@ def finish(partition: Partition, app: Application) -> None:
 
 
 def give_up(partition: Partition, app: Application, now_ns: int, why: str) -> None:
-    """The style's outcome of a gang that did not get its places in time (semantics 8).
+    """Ends a gang that was not reserved in time, as its style defines (semantics 8).
 
-    Soft: Resuming, then scheduled as usual. Hard: Failing, then Failed.
+    Soft: Resuming, then its pods are scheduled individually. Hard: Failing, then Failed.
     """
     if app.spec.style is GangStyle.HARD:
         fail(partition, app, now_ns, why)
@@ -256,7 +265,7 @@ def give_up(partition: Partition, app: Application, now_ns: int, why: str) -> No
 
 
 def fail(partition: Partition, app: Application, now_ns: int, why: str) -> None:
-    """Failing: everything the application has or wants is taken back (TIMEOUT)."""
+    """Moves the application to Failing and releases everything it has or requests (TIMEOUT)."""
     finish(partition, app)
     take_back_everything(partition, app, why, now_ns)
     lifecycle.change_state(partition, app, ApplicationEvent.FAIL, now_ns, why)
@@ -264,7 +273,10 @@ def fail(partition: Partition, app: Application, now_ns: int, why: str) -> None:
 
 
 def take_back_everything(partition: Partition, app: Application, why: str, now_ns: int) -> None:
-    """Release all allocations and asks, as one answer (TIMEOUT); a release under way is not sent again."""
+    """Releases all allocations and requests in one response (TIMEOUT).
+
+    Allocations that are being released are not sent again.
+    """
     for key in app.asks:
         ledger.unlink(partition, app, key)
     taken = [allocation for allocation in app.allocations.values() if allocation.releasing is None]
@@ -274,9 +286,9 @@ def take_back_everything(partition: Partition, app: Application, why: str, now_n
 
 
 def take_back_placeholders(partition: Partition, app: Application, why: str, now_ns: int) -> None:
-    """Release live placeholders and pending placeholder asks, as one answer (TIMEOUT).
+    """Releases live placeholders and pending placeholder requests in one response (TIMEOUT).
 
-    Placeholders whose swap is on its way are left to it.
+    Placeholders that are being replaced are kept.
     """
     if app.is_reserving:
         finish(partition, app)
@@ -287,26 +299,26 @@ def take_back_placeholders(partition: Partition, app: Application, why: str, now
 
 
 def call_off(partition: Partition, app: Application, why: str) -> None:
-    """Take pending placeholder asks back (TIMEOUT); placeholders that are there stay."""
+    """Removes pending placeholder requests (TIMEOUT). Allocated placeholders are kept."""
     _drop_asks(partition, app, why, partition.outbox.answer(partition.rm), placeholders_only=True)
 
 
 def time_out(partition: Partition, app: Application, now_ns: int) -> None:
-    """The placeholder clock rang: the outcome depends on how far the application is (semantics 8)."""
+    """Handles the placeholder timer. The outcome depends on the application state (semantics 8)."""
     if app.state in _EARLY:
         if app.gang.is_early and not app.gang.impossible and _all_asked(app):
-            _stop_timer(app)  # it was set for members that were not asked for; they are now
+            _stop_timer(app)  # the timer was for missing requests, which have arrived
             return
         why = app.gang.impossible or "the placeholder time-out ended before the gang had all its places"
         give_up(partition, app, now_ns, why)
     elif app.state in (ApplicationState.RUNNING, ApplicationState.COMPLETING):
         take_back_placeholders(partition, app, "left-over placeholder", now_ns)
-        if not app.gang.allocated:  # they went by themselves, and real pods never came (semantics 13)
+        if not app.gang.allocated:  # placeholders ended, and real pods never came (semantics 13)
             lifecycle.complete_if_done(partition, app, now_ns)
 
 
 def lost_placeholder(partition: Partition, app: Application, was: Termination | None, now_ns: int) -> None:
-    """A placeholder ended without a replacement: what that means for timers and state."""
+    """Updates timers and state after a placeholder ended without replacement. `was`: why it was released."""
     if app.gang.allocated:
         return
     if app.is_reserving:
@@ -319,8 +331,9 @@ def lost_placeholder(partition: Partition, app: Application, was: Termination | 
 
 
 def stop_claiming(partition: Partition, app: Application) -> None:
-    """A reserving gang that asks for nothing needs nothing that was taken over for it, and without any allocation no
-    quota reservation either.
+    """Releases what a reserving gang needs no more.
+
+    Without placeholder requests, it needs no takeover. Without allocations either, it needs no quota reservation.
     """
     if not app.placeholder_asks:
         requeue.close(partition, app)
@@ -333,8 +346,9 @@ def stop_claiming(partition: Partition, app: Application) -> None:
 
 
 def await_asks(partition: Partition, app: Application, now_ns: int) -> None:
-    """An Atomic gang holds nothing before all its members were asked for: if some never are, it runs into the clock
-    all the same (semantics 9). Where all were by then, the clock means nothing.
+    """Starts the placeholder timer of an Atomic gang that holds nothing (semantics 16).
+
+    Some of its requests may never arrive. If all have arrived when the timer fires, the timer has no effect.
     """
     is_atomic = app.spec.gang_placement is GangPlacement.ATOMIC and app.is_reserving
     if not is_atomic or app.gang.allocated or app.gang.clock or not app.placeholder_asks:
@@ -343,14 +357,17 @@ def await_asks(partition: Partition, app: Application, now_ns: int) -> None:
 
 
 def await_anew(partition: Partition, app: Application, now_ns: int) -> None:
-    """Members that were called off may be asked for again: the time for that begins now."""
+    """Restarts the timer of missing requests, because cancelled members may be requested again."""
     if app.gang.is_early and not app.gang.impossible:
         _stop_timer(app)
     await_asks(partition, app, now_ns)
 
 
 def _all_asked(app: Application) -> bool:
-    """Whether nothing of the gang is missing but room; one that asks for nothing waits for its resource manager."""
+    """Whether the pending requests cover all missing members.
+
+    Also true for a gang without pending requests, which waits for its resource manager.
+    """
     asked = sum((ask.spec.resources.times(ask.left) for ask in app.asks.values() if ask.spec.placeholder), NOTHING)
     return not asked or asked.covers(lacking(app))
 

@@ -29,7 +29,10 @@ from muster_core.state.users import Account, LimitSubject, LimitSubjectKind
 
 
 def reserve(partition: Partition, app: Application, ask: Ask, hold: NodeReservation) -> None:
-    """Hold room on a node for an ask that waits; for victims' room, headroom in its queues too."""
+    """Adds a node reservation for a pending request.
+
+    A reservation of the resources of preemption victims also reserves quota in the queues of the application.
+    """
     partition.reservations.add(hold)
     partition.nodes.claim(hold.node, hold.resources, 1)
     if hold.preempted:
@@ -41,7 +44,10 @@ def reserve(partition: Partition, app: Application, ask: Ask, hold: NodeReservat
 
 
 def unreserve(partition: Partition, name: AskId, *, used: bool = False) -> None:
-    """Remove the reservation of this ask, if any; `used`: it takes that room now, so no other request gains by it."""
+    """Removes the node reservation of a request, if it has one.
+
+    `used`: the request takes the resources now, so no other request gains by it.
+    """
     hold = partition.reservations.by_ask.get(name)
     if hold is None:
         return
@@ -62,14 +68,16 @@ def unreserve(partition: Partition, name: AskId, *, used: bool = False) -> None:
 
 
 def claim(app: Application, amount: Resources, times: int) -> None:
-    """Hold headroom of its queues for an application's asks, or (-1) no longer."""
+    """Adds reserved quota to the application and its queues. `times` = -1 removes it."""
     app.node_reserved = app.node_reserved.plus(amount, times)
     for queue in app.queue.path_up():
         queue.node_reserved = queue.node_reserved.plus(amount, times)
 
 
 def mark_preempted(partition: Partition, app: Application, allocation: Allocation, number: int, now_ns: int) -> None:
-    """That preemption released the allocation; it counts as being released on every queue of the path."""
+    """Marks an allocation as released by preemption `number`, and counts it as being preempted on each queue of its
+    path.
+    """
     mark_releasing(partition, app, allocation, Termination.PREEMPTED_BY_SCHEDULER, now_ns)
     allocation.preemption = number
     for queue in app.queue.path_up():
@@ -77,7 +85,7 @@ def mark_preempted(partition: Partition, app: Application, allocation: Allocatio
 
 
 def end_preemption(partition: Partition, app: Application, victim: Allocation) -> None:
-    """A victim ended, for whatever reason; with the last one its preemption is over."""
+    """Removes a victim that has ended. With the last victim, its preemption ends."""
     running = partition.preemptions.running[victim.preemption]
     _count_no_longer(app, victim)
     del running.victims[app.id, victim.id]
@@ -86,15 +94,16 @@ def end_preemption(partition: Partition, app: Application, victim: Allocation) -
 
 
 def _count_no_longer(app: Application, victim: Allocation) -> None:
-    """The victim does not count as going any more."""
+    """Stops counting the allocation as being preempted."""
     victim.preemption = 0
     for queue in app.queue.path_up():
         queue.preempting -= victim.spec.resources
 
 
 def forget_preemption(partition: Partition, running: RunningPreemption) -> None:
-    """The preemption has ended: the last victim went, or their time is over. Those that are still there count as
-    allocated like any other, for they may never go.
+    """Ends a preemption, because its last victim has ended or the release timeout has expired.
+
+    Victims that are left count as allocated like any other, because they may never end.
     """
     del partition.preemptions.running[running.number]
     partition.preemptions.epoch += 1
@@ -116,12 +125,12 @@ def forget_preemption(partition: Partition, running: RunningPreemption) -> None:
 
 _EARLY: Final = (ApplicationState.NEW, ApplicationState.ACCEPTED, ApplicationState.RESUMING)
 
-#: Attribute of a node (muster_si.keys, INSTANCE_TYPE).
+#: Node attribute with the instance type (INSTANCE_TYPE in muster_si.keys).
 _INSTANCE_TYPE: Final = "si/instance-type"
 
 
 def add_ask(partition: Partition, app: Application, ask: Ask) -> None:
-    """Let an ask wait, counted as pending on every queue of the path."""
+    """Adds a pending request, and counts it as pending on each queue of the path."""
     is_first = ask.kind not in app.waiting
     app.add_ask(ask)
     if partition.nodes.pods_on_nodes.tags.labels.is_on:
@@ -132,13 +141,16 @@ def add_ask(partition: Partition, app: Application, ask: Ask) -> None:
         group.count += ask.left
         requeue.fix_key(app, ask.spec.priority)
     records.ask_came(partition, app, ask.spec)
-    if is_first:  # who waits, and with what priority, is told by the classes
+    if is_first:  # the indices depend on the classes of the application only
         note_waiting(partition, app)
     partition.requeue_one(app)
 
 
 def remove_ask(partition: Partition, app: Application, ask: Ask, why: Detail = Detail.REQUEST_CANCEL) -> None:
-    """Drop an ask, waiting or parked, with all it still wants; `why` is for those who watch."""
+    """Removes a request, pending or in a replacement, with all allocations it still wants.
+
+    `why` is for the event record.
+    """
     unreserve(partition, (app.id, ask.spec.key))
     app.remove_ask(ask)
     selectors.part(partition, ask.spec)
@@ -148,13 +160,13 @@ def remove_ask(partition: Partition, app: Application, ask: Ask, why: Detail = D
 
 
 def uncount_placeholder(app: Application, spec: AskSpec, count: int) -> None:
-    """Placeholders that were counted once are asked for, or counted, again (REST: placeholderData)."""
+    """Subtracts placeholders that are requested or reported again from the count of REST (placeholderData)."""
     if spec.placeholder:
         app.gang.groups[spec.group].count -= count
 
 
 def note_waiting(partition: Partition, app: Application) -> None:
-    """Keep the indices of who waits, and with what priority, in line with the application."""
+    """Updates the indices of waiting applications and their priorities after the pending requests changed."""
     queue = app.queue
     if app.waiting:
         queue.waiting[app.id] = None
@@ -169,7 +181,7 @@ def note_waiting(partition: Partition, app: Application) -> None:
 
 
 def stop_waiting(partition: Partition, app: Application) -> None:
-    """Take the application out of the indices of who waits in its queue."""
+    """Removes the application from the indices of waiting applications of its queue."""
     queue = app.queue
     if app.id in queue.waiting:
         del queue.waiting[app.id]
@@ -182,27 +194,27 @@ def stop_waiting(partition: Partition, app: Application) -> None:
 
 
 def next_id(app: Application, ask: Ask) -> AllocationId:
-    """The identity of the ask's next allocation: one that no reported allocation has taken."""
+    """Returns the ID of the next allocation of the request: the first that no reported allocation uses."""
     while (identity := allocation_id(ask.spec.key, ask.made)) in app.allocations:
         ask.made += 1
     return identity
 
 
 def count_made(partition: Partition, app: Application, ask: Ask) -> None:
-    """One allocation of the ask was created; with its last one the ask ends.
+    """Counts one allocation of the request. Removes the request with its last one.
 
-    `count_pending` and `note_waiting` are the caller's business, so that a batch does them once.
+    The caller calls `count_pending` and `note_waiting`, once for a batch.
     """
     ask.made += 1
     ask.left -= 1
     if ask.left == 0:
-        app.remove_ask(ask)  # its allocation is there instead of it
+        app.remove_ask(ask)  # its allocation has the same labels, so no selector changes
     else:
         selectors.join(partition, ask.spec)
 
 
 def count_pending(partition: Partition, app: Application, amount: Resources, times: int) -> None:
-    """Count an amount as waited for, by the application and on every queue of the path."""
+    """Adds an amount to the pending resources of the application and of each queue of the path."""
     app.waits.add(amount, times)
     for queue in app.queue.path_up():
         queue.waits.add(amount, times)
@@ -210,14 +222,14 @@ def count_pending(partition: Partition, app: Application, amount: Resources, tim
 
 
 def charge(partition: Partition, app: Application, amount: Resources, times: int) -> None:
-    """Count an amount as allocated on every queue of the path, for the user and the group."""
+    """Adds an amount to the usage of each queue of the path, the user and the group."""
     for queue in app.queue.path_up():
         queue.allocated = queue.allocated.plus(amount, times)
         if times < 0 and queue.tolerated:
             over = queue.max.excess(queue.allocated)
             left = ((name, min(amount, over[name])) for name, amount in queue.tolerated.items())
             queue.tolerated = Resources(dict(left))
-    for _, account in partition.users.open(app) if amount else ():  # no account is opened for nothing
+    for _, account in partition.users.open(app) if amount else ():  # an empty amount creates no account
         account.allocated = account.allocated.plus(amount, times)
     if times < 0:
         partition.shrunk[app.queue.path] = None
@@ -230,7 +242,10 @@ def charge(partition: Partition, app: Application, amount: Resources, times: int
 
 
 def tolerate(app: Application, amount: Resources, instead_of: Resources = NOTHING) -> None:
-    """An amount that exists was counted, instead of another: what of it is over a queue's maximum is tolerated."""
+    """Records how much of an existing amount exceeds the maximum of each queue, as tolerated.
+
+    The amount was counted already. `instead_of` is the amount that it replaces.
+    """
     for queue in app.queue.path_up():
         over, before = queue.max.excess(queue.allocated), queue.max.excess(queue.allocated - amount + instead_of)
         more = {name: excess - before[name] for name, excess in over.items() if excess > before[name]}
@@ -239,15 +254,17 @@ def tolerate(app: Application, amount: Resources, instead_of: Resources = NOTHIN
 
 
 def count_running(partition: Partition, app: Application) -> None:
-    """Keep count of the applications that use a place of `maxapplications`: those that run, and those accepted ones
-    that hold something or to whom it is promised. Completing gives the place back.
+    """Updates whether the application counts towards `maxapplications`.
+
+    An application counts while it is Running, and before that if it has allocations or a granted quota reservation. A
+    Completing application does not count.
     """
     has_places = bool(app.allocations or (app.gang.quota_reservation and app.gang.granted))
     set_counted(partition, app, counts=app.state is ApplicationState.RUNNING or (has_places and app.state in _EARLY))
 
 
 def set_counted(partition: Partition, app: Application, *, counts: bool) -> None:
-    """Take a place of `maxapplications` on every queue, for the user and the group; or give it back."""
+    """Counts the application towards `maxapplications` of its queues, user and group, or stops counting it."""
     if counts == app.counted:
         return
     app.counted = counts
@@ -265,7 +282,10 @@ def set_counted(partition: Partition, app: Application, *, counts: bool) -> None
 
 
 def book(partition: Partition, app: Application, allocation: Allocation) -> None:
-    """Enter one allocation in application and node index; sums come by `count_in`, its labels by `count_made`."""
+    """Adds one allocation to the application and the node index.
+
+    `count_in` adds it to the sums, and `count_made` handles its labels.
+    """
     app.add_allocation(allocation)
     partition.placed.setdefault(allocation.node, {})[app.id, allocation.id] = allocation
     partition.preemptions.epoch += 1
@@ -274,7 +294,7 @@ def book(partition: Partition, app: Application, allocation: Allocation) -> None
 
 
 def count_in(partition: Partition, app: Application, spec: AskSpec, count: int) -> None:
-    """Count `count` booked allocations of one shape for application, queues and user."""
+    """Adds `count` booked allocations of one shape to the sums of application, queues and user."""
     app.queue.made += count
     app.add_sums(spec, count)
     charge(partition, app, spec.resources, count)
@@ -283,7 +303,7 @@ def count_in(partition: Partition, app: Application, spec: AskSpec, count: int) 
 def drop(
     partition: Partition, app: Application, allocation: Allocation, now_ns: int, *, node_removed: bool = False
 ) -> None:
-    """Take one allocation out of application, queues, user and node."""
+    """Removes one allocation from application, queues, user and node."""
     _leave_place(partition, app, allocation, now_ns, node_removed=node_removed)
     charge(partition, app, allocation.spec.resources, -1)
     partition.nodes.give_back(allocation.node, allocation.spec.resources)
@@ -292,7 +312,7 @@ def drop(
 def _leave_place(
     partition: Partition, app: Application, allocation: Allocation, now_ns: int, *, node_removed: bool = False
 ) -> None:
-    """All of `drop` but what queues, user and node give back."""
+    """Removes one allocation, without changing the usage of queues, user and node."""
     _count_use(partition, app, allocation, now_ns)
     app.queue.gone += 1
     partition.preemptions.epoch += 1
@@ -311,9 +331,9 @@ def _leave_place(
 
 
 def hand_over(partition: Partition, app: Application, old: Allocation, new: Allocation, now_ns: int) -> None:
-    """An allocation takes the slot of another one, which ended: the difference between them is given back.
+    """Replaces an allocation by a booked one, and releases the difference between them.
 
-    Where they are equal no other request gains or loses, so that none is woken up.
+    If both have the same resources, no usage changes, so no other application is woken up.
     """
     app.queue.made += 1
     app.add_sums(new.spec, 1)
@@ -330,22 +350,23 @@ def hand_over(partition: Partition, app: Application, old: Allocation, new: Allo
 
 
 def update_spec(partition: Partition, allocation: Allocation, spec: AskSpec) -> None:
-    """Something else is said of an allocation that is there; its sums are the business of `resize`."""
+    """Replaces the spec of an allocation, for example its labels. `resize` changes the sums."""
     old = allocation.spec
     is_other = allocation.replaced_by is None and (spec.tags, spec.facts) != (old.tags, old.facts)
     selectors.join(partition, spec)
     selectors.part(partition, old)
     allocation.spec = spec
     partition.preemptions.epoch += 1
-    if is_other:  # in this order: what is assumed of its claims lasts
+    if is_other:  # entered first, so that the assumed volumes of its claims are kept
         enter(partition, allocation.node, spec)
         leave(partition, allocation.node, old)
 
 
 def resize(partition: Partition, app: Application, allocation: Allocation, old: AskSpec, now_ns: int) -> None:
-    """Count an allocation that was `old` as large as it is now, in application, queues, user and node.
+    """Updates application, queues, user and node after the resources of an allocation changed. `old` is its spec
+    before.
 
-    The new amount first: between the two a queue over its maximum would look as if it were within it.
+    The new amount is added first. Otherwise a queue over its maximum would be within it for a moment.
     """
     _count_use(partition, app, replace(allocation, spec=old), now_ns)
     allocation.sized_ns = now_ns
@@ -365,13 +386,16 @@ def resize(partition: Partition, app: Application, allocation: Allocation, old: 
 
 
 def _keep(partition: Partition, allocation: Allocation, amount: Resources, times: int) -> None:
-    """Count what a DaemonSet's pod uses as never freed for others, or (-1) no longer."""
+    """Counts the resources of a DaemonSet pod as never released for other pods. `times` = -1 stops it."""
     if allocation.spec.required_node:
         partition.nodes.keep(allocation.node, amount, times)
 
 
 def _count_use(partition: Partition, app: Application, allocation: Allocation, now_ns: int) -> None:
-    """What it used since it has its size (contract 6.5): placeholders and what was preempted are counted apart."""
+    """Adds the resource usage of the allocation since its last resize to the application summary.
+
+    As in YuniKorn, placeholders and preempted allocations are counted separately.
+    """
     instance_type = partition.nodes.record(allocation.node).spec.attributes.get(_INSTANCE_TYPE, "")
     if allocation.spec.placeholder:
         kind = app.placeheld
@@ -384,9 +408,9 @@ def _count_use(partition: Partition, app: Application, allocation: Allocation, n
 
 
 def enter(partition: Partition, node: NodeId, spec: AskSpec | AllocationSpec) -> None:
-    """Count an allocation, a foreign one, or an ask whose swap goes to the node, as filters see it.
+    """Adds a pod to the pods on the node that filters read: an allocation, a foreign allocation or a replacing request.
 
-    A placeholder that hands over to an ask is not counted any more: the ask is, where it goes.
+    A placeholder that is being replaced does not count any more. Its request counts instead, on its own node.
     """
     nodes = partition.nodes
     pods_on_nodes = nodes.pods_on_nodes
@@ -395,23 +419,24 @@ def enter(partition: Partition, node: NodeId, spec: AskSpec | AllocationSpec) ->
         pods_on_nodes.add(nodes.rows.row(node), occupant_of(spec.facts, tags))
         if pods_on_nodes.tags.is_wanted(tags):
             nodes.gains.note_company()
-            nodes.epoch += 1  # an ask may wait for just this one
+            nodes.epoch += 1  # a pending request may have an affinity to this pod
 
 
 def leave(partition: Partition, node: NodeId, spec: AskSpec | AllocationSpec) -> None:
-    """Undo an `enter`."""
+    """Reverts `enter`."""
     nodes = partition.nodes
     pods_on_nodes = nodes.pods_on_nodes
     if pods_on_nodes.is_noted(spec.facts):
         pods_on_nodes.remove(nodes.rows.row(node), occupant_of(spec.facts, pods_on_nodes.tags.project(spec.tags)))
-        nodes.epoch += 1  # an ask may wait for one less
-        if not spec.facts.inter_pod.apart:  # what it kept away may be any class
+        nodes.epoch += 1  # a pending request may need one pod less here
+        if not spec.facts.inter_pod.apart:  # a pod without anti-affinity terms can still have kept any class away
             nodes.gains.note_company()
 
 
 def assume(partition: Partition, spec: AskSpec, node: NodeId, volumes: Mapping[str, str]) -> Choice:
-    """The volumes that a pod with a slot on the node gets for its claims now; no longer than a pod that uses them is
-    there. Returns what is assumed of its claims.
+    """Records the volumes that the claims of the request get on the node. Returns all assumed volumes of its claims.
+
+    A record is kept as long as a pod on a node uses the claim.
     """
     if not spec.facts.volumes.claims:
         return NO_CHOICE
@@ -423,12 +448,12 @@ def assume(partition: Partition, spec: AskSpec, node: NodeId, volumes: Mapping[s
 
 
 def assumed(partition: Partition, spec: AskSpec) -> Choice:
-    """What its claims that are not bound are to get."""
+    """Returns the volumes that the unbound claims of the request will get."""
     return partition.nodes.pods_on_nodes.attachments.storage.choice(spec.facts.volumes.claims)
 
 
 def park(partition: Partition, app: Application, ask: Ask, replacement: PlaceholderReplacement) -> None:
-    """The ask waits for its placeholder to go and for nothing else."""
+    """Starts a replacement: the request waits until its placeholder has ended."""
     unreserve(partition, (app.id, ask.spec.key))
     app.park(ask, replacement)
     placeholder = app.allocations[replacement.placeholder]
@@ -438,9 +463,9 @@ def park(partition: Partition, app: Application, ask: Ask, replacement: Placehol
 
 
 def unlink(partition: Partition, app: Application, key: AllocationKey) -> Ask | None:
-    """End the swap of the ask `key`, giving back room held on another node.
+    """Ends the replacement of the request `key`, and releases the resources reserved for it on another node.
 
-    Returns the ask, still parked: the caller drops it or lets it wait again.
+    Returns the request, still parked: the caller removes it or makes it pending again.
     """
     ask = app.asks.get(key)
     if ask is None or ask.replacement is None:
@@ -460,7 +485,7 @@ def unlink(partition: Partition, app: Application, key: AllocationKey) -> Ask | 
 
 
 def arrive(partition: Partition, app: Application, ask: Ask, replacement: PlaceholderReplacement) -> None:
-    """The swap's placeholder ended: its room on the node, and what was counted there for the ask, are the ask's."""
+    """Transfers the resources of a replacement to its request, because the placeholder has ended."""
     leave(partition, replacement.node, ask.spec)
     if replacement.same_node:
         partition.nodes.take(replacement.node, ask.spec.resources)
@@ -469,7 +494,10 @@ def arrive(partition: Partition, app: Application, ask: Ask, replacement: Placeh
 
 
 def wait_again(partition: Partition, app: Application, ask: Ask, *, as_usual: bool) -> None:
-    """Let an ask without swap wait; `as_usual` = for a place of its own."""
+    """Makes a request without replacement pending again.
+
+    `as_usual`: it is scheduled individually; otherwise it replaces a placeholder.
+    """
     app.wait_again(ask, as_usual=as_usual)
     note_waiting(partition, app)
     partition.requeue_one(app)
@@ -478,7 +506,10 @@ def wait_again(partition: Partition, app: Application, ask: Ask, *, as_usual: bo
 def mark_releasing(
     partition: Partition, app: Application, allocation: Allocation, termination: Termination, now_ns: int
 ) -> None:
-    """The allocation is being released. With one placeholder less, another may be released for a pod."""
+    """Marks an allocation as being released.
+
+    If it is a placeholder, fewer are left, so another one may be released for a larger pod.
+    """
     app.mark_releasing(allocation, termination, now_ns)
     if allocation.spec.placeholder:
         partition.requeue_one(app)
@@ -487,8 +518,9 @@ def mark_releasing(
 
 
 def set_quota_reservation(partition: Partition, app: Application, amount: Resources, *, granted: bool) -> None:
-    """Promise `amount` to the gang on every queue of its path, instead of what was promised before;
-    `granted`: with the headroom behind it.
+    """Sets the quota reservation of a gang on each queue of its path, for its user and its group.
+
+    `granted`: the available quota covers the reservation.
     """
     gang = app.gang
     before, was_backed = gang.quota_reservation, gang.granted
@@ -505,14 +537,17 @@ def set_quota_reservation(partition: Partition, app: Application, amount: Resour
 
 
 def shrink_quota_reservation(partition: Partition, app: Application, amount: Resources) -> None:
-    """A part of the reserved amount is allocated now, `amount` of it is not: others have no more room for that."""
+    """Reduces the quota reservation to `amount`, because the rest is allocated now.
+
+    No other application gains quota by that.
+    """
     for holder in _holders(partition, app):
         _promise(holder, amount - app.gang.quota_reservation, 1, granted=app.gang.granted)
     app.gang.quota_reservation, app.gang.granted = amount, app.gang.granted and bool(amount)
 
 
 def _holders(partition: Partition, app: Application) -> list[Queue | Account]:
-    """Those with whom a promise to the application counts."""
+    """Returns the queues and accounts that count a quota reservation of the application."""
     return [*app.queue.path_up(), *(account for _, account in partition.users.open(app))]
 
 
@@ -524,13 +559,13 @@ def _promise(holder: Queue | Account, amount: Resources, times: int, *, granted:
 
 
 def hold(partition: Partition, app: Application, ask: Ask, node: NodeId) -> None:
-    """Hold room on a node for a swap whose target is not the placeholder's node (semantics 14)."""
+    """Reserves resources for a replacement on another node than its placeholder's (semantics 14)."""
     partition.nodes.take(node, ask.spec.resources)
     partition.targets.setdefault(node, {})[app.id, ask.spec.key] = None
 
 
 def no_target(partition: Partition, app: Application, ask: Ask, node: NodeId) -> None:
-    """The node is no longer a target; its room is the caller's business."""
+    """Removes the request from the replacement targets of the node. The caller releases the resources."""
     on_node = partition.targets[node]
     del on_node[app.id, ask.spec.key]
     if not on_node:
@@ -538,7 +573,7 @@ def no_target(partition: Partition, app: Application, ask: Ask, node: NodeId) ->
 
 
 def clear_quota_reservation(partition: Partition, app: Application) -> None:
-    """Nothing is promised any more; a gang that holds nothing else contends for nothing."""
+    """Removes the quota reservation. A gang without allocations then no longer contends with other gangs."""
     set_quota_reservation(partition, app, NOTHING, granted=False)
     if not app.gang.allocated:
         partition.contention.forget(app.id)

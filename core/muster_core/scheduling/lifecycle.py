@@ -1,6 +1,9 @@
 """Application life cycle, history of ended applications, and applications without user groups or queue.
 
-Differs: the newest thousand are kept at the most; YuniKorn keeps all of three days.
+The other modules of `scheduling` call `change_state` and `settle` after each change. The states and their transitions
+are in `muster_core.model.states`.
+
+Differs: at most the newest 1,000 ended applications are kept; YuniKorn keeps all of the last three days.
 """
 
 from __future__ import annotations
@@ -21,15 +24,16 @@ from muster_core.state.applications import Application, enter_queue
 from muster_core.state.queues import Queue
 from muster_core.state.scheduler_state import Partition
 
-#: What applications of a queue are counted by when they are over.
+#: States by which ended applications are counted per queue.
 _ENDS: Final = tuple(ApplicationState)
 
 
 def remember_application(partition: Partition, app: Application, now_ns: int) -> None:
-    """Keep an application that is over."""
+    """Adds an ended application to the history."""
     app.ended_ns = now_ns
     partition.history.append(app)
-    # What was rejected is counted of the root: it may have named any queue, and would be remembered permanently.
+    # Rejected applications are counted at the root. They may name any queue, so that the counts could grow without
+    # bound.
     ended = (ROOT if app.rejected_message else app.queue.path, app.state)
     partition.ended[ended] = partition.ended.get(ended, 0) + 1
     _fold_counts(partition)
@@ -40,7 +44,7 @@ def remember_application(partition: Partition, app: Application, now_ns: int) ->
 
 
 def _fold_counts(partition: Partition) -> None:
-    """Add the counts of removed queues to those above them, oldest first, where very many are kept."""
+    """Adds the counts of the oldest removed queues to their parents, if too many are kept."""
     there = partition.queues.by_path
     if len(partition.ended) <= limits.ENDED_COUNTS_OF_GONE_QUEUES + len(_ENDS) * len(there):
         return
@@ -67,13 +71,13 @@ def _summary(partition: Partition, app: Application) -> ApplicationSummarized:
 
 
 def expire_history(partition: Partition, clock: Timer, now_ns: int) -> None:
-    """Remove all that ended long enough ago; an ended one is Expired then (contract 6.3)."""
+    """Removes applications from the history that ended long enough ago. They become Expired."""
     if clock.generation != partition.expiring:
         return
     oldest_ns = now_ns - partition.timing.expiry_ns
     while partition.history and partition.history[0].ended_ns <= oldest_ns:
         app = partition.history.popleft()
-        if (app.state, ApplicationEvent.EXPIRE) in APPLICATION:  # one that was taken away has not ended
+        if (app.state, ApplicationEvent.EXPIRE) in APPLICATION:  # a removed application may have no final state
             app.state = follow(APPLICATION, app.state, ApplicationEvent.EXPIRE)
             records.app_moved(partition, app)
     partition.expiring = 0
@@ -90,7 +94,10 @@ def _set_clock(partition: Partition) -> None:
 
 
 def reader(partition: Partition, spec: ApplicationSpec, queue: Queue) -> str:
-    """What reads the groups that are not known, of an application that is in the queue, or would hang below it."""
+    """Returns the setting that needs the unknown groups of the application's user; empty = none.
+
+    `queue` is the queue of the application, or the nearest existing queue above it.
+    """
     if not spec.groups_unknown:
         return ""
     if not queue.is_recovery:
@@ -100,7 +107,10 @@ def reader(partition: Partition, spec: ApplicationSpec, queue: Queue) -> str:
 
 
 def unresolved_reason(spec: ApplicationSpec, found: str) -> str:
-    """Why the application, or its new requests, wait. `found`: the setting that reads the groups; empty = none."""
+    """Returns why the application or its new requests wait.
+
+    `found`: the setting that needs the groups; empty = none.
+    """
     if not found:
         return ""
     return f"waiting for the groups of user {spec.user} ({spec.groups_unknown}): {found}"
@@ -121,12 +131,12 @@ def forget_unresolved(partition: Partition, user: str, app: ApplicationId) -> No
 
 
 def unresolved_users(partition: Partition) -> list[str]:
-    """Users whose groups something waits for, in the order of their names."""
+    """Returns the users whose groups some application waits for, sorted by name."""
     return sorted(user for user, names in partition.unresolved.items() if any(_waits(partition, one) for one in names))
 
 
 def update_groups(partition: Partition, app: Application) -> None:
-    """The groups of the application's user are known now: count it for the group that limits it."""
+    """Counts the application for the group that limits it, after the groups of its user became known."""
     was_linked = app.linked
     before = app.group
     partition.users.regroup(app)
@@ -144,7 +154,7 @@ def _waits(partition: Partition, name: ApplicationId) -> bool:
 
 _NO_KEY = AllocationKey("")
 
-#: What follows in each state if nothing is left of an application.
+#: Event per state for an application without allocations and requests.
 _CONCLUDING: Final = {
     ApplicationState.NEW: ApplicationEvent.ACCEPT,
     ApplicationState.ACCEPTED: ApplicationEvent.COMPLETE,
@@ -160,7 +170,7 @@ _ACTIVE = (ApplicationState.ACCEPTED, ApplicationState.RUNNING)
 def change_state(
     partition: Partition, app: Application, event: ApplicationEvent, now_ns: int, message: str = ""
 ) -> None:
-    """Follow one row of the table and say so."""
+    """Makes one transition of the application state table, and reports it."""
     app.state = follow(APPLICATION, app.state, event)
     partition.outbox.put(ApplicationUpdated(partition.rm, app.id, app.state, now_ns, message))
     app.state_log.append((now_ns, app.state))
@@ -172,19 +182,19 @@ def change_state(
 def set_clock(
     partition: Partition, app: Application, kind: TimerKind, number: int, at_ns: int, key: AllocationKey = _NO_KEY
 ) -> None:
-    """One deadline of an application; it has an effect while its subject still shows `number`."""
+    """Sets a timer of an application. The timer has an effect only while its subject still has this `number`."""
     partition.outbox.put(TimerSet(Timer(kind, partition.rm, partition.id, app.id, key, number), at_ns))
 
 
 def set_wait_timer(partition: Partition, app: Application, since_ns: int) -> None:
-    """The optional end of a gang that holds nothing at all, counted from then on."""
+    """Starts the optional timer of a gang that holds nothing, counted from `since_ns`."""
     wait_ns = app.spec.wait_timeout_ns or partition.timing.wait_timeout_ns
     if wait_ns:
         set_clock(partition, app, TimerKind.WAIT, app.sequence, since_ns + wait_ns)
 
 
 def run(partition: Partition, app: Application, now_ns: int) -> None:
-    """Accepted or Completing → Running, with the clock of its run time where it has one."""
+    """Makes the application Running, and starts its run time limit if it has one."""
     app.ending = False
     app.completing = 0
     app.started_ns = app.started_ns or now_ns
@@ -193,7 +203,10 @@ def run(partition: Partition, app: Application, now_ns: int) -> None:
 
 
 def run_clock(partition: Partition, app: Application, now_ns: int) -> None:
-    """The limit of an application's run time, from when it first ran; a gang's time-out is another (semantics 2)."""
+    """Starts the run time limit of the application, counted from its first run.
+
+    The timeout of a gang is its placeholder timeout instead (semantics 2).
+    """
     if not app.spec.timeout_ns or app.spec.is_gang:
         return
     at_ns = max(app.started_ns + app.spec.timeout_ns, now_ns)
@@ -201,11 +214,10 @@ def run_clock(partition: Partition, app: Application, now_ns: int) -> None:
 
 
 def complete_if_done(partition: Partition, app: Application, now_ns: int) -> None:
-    """After the last real ask or allocation went: → Completing, and its clock.
+    """Makes the application Completing after its last real request or allocation has ended, and starts the timer.
 
-    Left-over placeholders do not keep an application from it; a pending
-    placeholder ask, or a gang that is still reserving, does (semantics 13); not
-    the core's own asks for a gang that ran already.
+    Remaining placeholders do not prevent that. A pending placeholder request or a reserving gang does (semantics 13),
+    except in a Direct gang that is Running.
     """
     is_busy = bool(app.real_asks or app.real_allocations)
     if app.state is not ApplicationState.RUNNING or not app.spec.uses_virtual_placeholders:
@@ -219,7 +231,7 @@ def complete_if_done(partition: Partition, app: Application, now_ns: int) -> Non
 
 
 def settle(partition: Partition, app: Application, now_ns: int) -> None:
-    """After an allocation went: the step, if any, that waited for the last of them."""
+    """Makes the transition, if any, that waited for the last allocation to end."""
     has_placeholders = bool(app.gang.allocated)
     match app.state:
         case ApplicationState.RESUMING if not has_placeholders:
@@ -234,7 +246,7 @@ def settle(partition: Partition, app: Application, now_ns: int) -> None:
 
 
 def _go_on(partition: Partition, app: Application, now_ns: int) -> None:
-    """Accepted again: real pods may have got their slots, or all have ended, while placeholders were released."""
+    """Continues an application that is Accepted again. Real pods may have been allocated or ended meanwhile."""
     if app.real_allocations:
         run(partition, app, now_ns)
     elif app.had_real:
@@ -242,7 +254,10 @@ def _go_on(partition: Partition, app: Application, now_ns: int) -> None:
 
 
 def accept(partition: Partition, app: Application, now_ns: int) -> None:
-    """New → Accepted, with the clock of a gang that may starve: then it pledges first (semantics 11)."""
+    """Makes the application Accepted.
+
+    For a gang, starts the timer after which it reserves quota first (semantics 11).
+    """
     change_state(partition, app, ApplicationEvent.ACCEPT, now_ns)
     if app.is_reserving:
         at_ns = max(app.submitted_ns + partition.timing.starvation_age_ns, now_ns)
@@ -252,16 +267,16 @@ def accept(partition: Partition, app: Application, now_ns: int) -> None:
 def end_application(
     partition: Partition, app: Application, event: ApplicationEvent, now_ns: int, message: str = ""
 ) -> None:
-    """The last move: the application leaves its queue and its id is free again."""
+    """Makes the last transition: the application leaves its queue, and its ID can be used again."""
     change_state(partition, app, event, now_ns, message)
     leave(partition, app)
     remember_application(partition, app, now_ns)
 
 
 def conclude(partition: Partition, app: Application, now_ns: int) -> None:
-    """Give an application that its resource manager removed the state in which it ends.
+    """Sets the final state of an application that its resource manager removed.
 
-    The resource manager is not informed: it may have submitted another application of the same ID already.
+    The state is not reported, because the resource manager may have submitted the same ID again.
     """
     while (event := _CONCLUDING.get(app.state)) is not None:
         app.state = follow(APPLICATION, app.state, event)
@@ -271,7 +286,7 @@ def conclude(partition: Partition, app: Application, now_ns: int) -> None:
 
 
 def leave(partition: Partition, app: Application) -> None:
-    """Take an application without allocations out of its queue and partition."""
+    """Removes an application without allocations from its queue and partition."""
     for ask in list(app.asks.values()):
         ledger.unlink(partition, app, ask.spec.key)
         ledger.remove_ask(partition, app, ask)
@@ -287,7 +302,7 @@ def leave(partition: Partition, app: Application) -> None:
 
 
 def withhold_recovered(partition: Partition, app: Application) -> None:
-    """Update whether new requests of the application wait: it has no queue, or the groups of its user are unknown."""
+    """Updates whether new requests wait because the application has no queue, or because groups are unknown."""
     reason = _reason(partition, app)
     if reason != app.withheld:
         app.withheld = reason
@@ -295,9 +310,9 @@ def withhold_recovered(partition: Partition, app: Application) -> None:
 
 
 def place_recovered(partition: Partition) -> None:
-    """Other rules or queues are in force: move applications out of the recovery queue that have another one now.
+    """Moves applications out of the recovery queue that have another queue under the new rules or queues.
 
-    One of which something is being preempted stays until the next change: its queue counts that.
+    An application with preempted allocations stays until the next change, because its queue counts them.
     """
     recovery = partition.queues.get(RECOVERY)
     if recovery is None:
@@ -311,7 +326,7 @@ def place_recovered(partition: Partition) -> None:
 
 
 def _reason(partition: Partition, app: Application) -> str:
-    """Why new requests wait; empty = they need not."""
+    """Returns why new requests of the application wait; empty = they do not."""
     groups = unresolved_reason(app.spec, reader(partition, app.spec, app.queue))
     if groups or not app.queue.is_recovery:
         return groups
@@ -327,7 +342,7 @@ def _choice(partition: Partition, app: Application) -> Chosen | GroupsNeeded | s
 
 
 def _move(partition: Partition, app: Application, leaf: Queue) -> None:
-    """Count the application with all it has and wants in another leaf."""
+    """Moves the application to another leaf, with its usage and pending requests."""
     old, held, wanted = app.queue, app.allocated + app.gang.allocated, app.pending
     ledger.clear_quota_reservation(partition, app)
     ledger.stop_waiting(partition, app)

@@ -1,6 +1,7 @@
-"""Added, changed, drained and removed nodes, and other cluster objects.
+"""Handlers for added, changed, drained and removed nodes, and for other cluster objects. Called by `step`.
 
-Cluster objects are what filters read besides nodes: volumes, claims, storage classes, CSI drivers.
+Cluster objects are the objects that filters read besides nodes: volumes, claims, storage classes, CSI drivers and
+namespace labels.
 """
 
 from __future__ import annotations
@@ -20,31 +21,34 @@ from muster_core.state.scheduler_state import Partition
 
 
 def update_cluster_objects(partition: Partition, event: ClusterObjectsReported) -> None:
-    """Put them in force in their order; the newest of one object counts."""
+    """Stores changed objects in the given order."""
     for fact in event.facts:
         if isinstance(fact, NamespaceLabels):
             partition.nodes.pods_on_nodes.namespace(fact.name, fact.labels)
-            partition.nodes.epoch += 1  # anywhere
+            partition.nodes.epoch += 1  # namespace labels may affect any node
         else:
             _tell(partition, fact)
 
 
 def _tell(partition: Partition, fact: StorageFact) -> None:
-    """A claim concerns those who use it, anything else may be what some claim waits for."""
+    """Stores a storage object, and wakes up pods that may wait for it.
+
+    A claim affects only the pods that use it. Any other object may affect any claim.
+    """
     nodes = partition.nodes
     attachments = nodes.pods_on_nodes.attachments
     storage = attachments.storage
     kept = len(storage.taken)
     attachments.resolved(storage.tell(fact))
     is_claim = isinstance(fact, Claim) or (isinstance(fact, ObjectGone) and fact.kind is ObjectKind.CLAIM)
-    # A volume that is not kept for its claim any more may be any other's.
+    # A volume that is no longer assumed for its claim may serve any other claim.
     is_own = is_claim and len(storage.taken) == kept
     nodes.gains.note_claim(fact.name if is_own else ANY_CLAIM)
     nodes.epoch += 1
 
 
 def add_node(partition: Partition, event: NodeAdded, now_ns: int) -> None:
-    """CREATE or CREATE_DRAIN, with the allocations that run there already."""
+    """Adds a node (CREATE or CREATE_DRAIN), with the allocations that run there already."""
     spec = event.spec
     if partition.is_closing:
         _reject(partition, spec.id, f"partition {partition.id} is being removed")
@@ -61,7 +65,7 @@ def add_node(partition: Partition, event: NodeAdded, now_ns: int) -> None:
 
 
 def update_node(partition: Partition, event: NodeUpdated, now_ns: int) -> None:
-    """UPDATE: what is allocated stays, even beyond what the node has now; what runs there besides is added."""
+    """Updates a node. Allocations stay, even above the new capacity. Reported allocations are added."""
     spec = event.spec
     if spec.id not in partition.nodes:
         _reject(partition, spec.id, "node is not known; CREATE it first")
@@ -80,7 +84,7 @@ def update_node(partition: Partition, event: NodeUpdated, now_ns: int) -> None:
 
 
 def set_node_action(partition: Partition, event: NodeActionReported, now_ns: int) -> None:
-    """DRAIN_NODE, DRAIN_TO_SCHEDULABLE or DECOMISSION."""
+    """Handles DRAIN_NODE, DRAIN_TO_SCHEDULABLE and DECOMISSION."""
     if event.node not in partition.nodes:
         _reject(partition, event.node, f"node is not known: {event.action} has no meaning")
         return
@@ -103,7 +107,7 @@ def set_node_action(partition: Partition, event: NodeActionReported, now_ns: int
 def _set_draining(partition: Partition, node: NodeId, *, draining: bool) -> None:
     if draining:
         reservations.leave_node(partition, node)
-        # A swap that is not confirmed yet would be a new allocation there (seed 003, DRAIN_NODE).
+        # A replacement that is not confirmed yet would become a new allocation on the draining node.
         _abandon_targets(partition, node, list(partition.placed.get(node, {}).values()))
     partition.nodes.set_draining(node, draining=draining)
     text = f"schedulable: {str(not draining).lower()}"
@@ -111,7 +115,7 @@ def _set_draining(partition: Partition, node: NodeId, *, draining: bool) -> None
 
 
 def _decommission(partition: Partition, node: NodeId, now_ns: int) -> None:
-    """Everything on the node ends with it; swaps are settled as semantics 14 describes."""
+    """Removes a node and all its allocations. Replacements are handled as in semantics 14."""
     reservations.leave_node(partition, node)
     partition.nodes.set_draining(node, draining=True)
     gone = list(partition.placed.get(node, {}).values())
@@ -133,7 +137,7 @@ def _decommission(partition: Partition, node: NodeId, now_ns: int) -> None:
 
 
 def _abandon_targets(partition: Partition, node: NodeId, gone: list[Allocation]) -> None:
-    """Swaps whose target was to be this node: the real ask is scheduled as usual."""
+    """Ends the replacements whose target is this node. Their real requests are scheduled like any other."""
     here = [(one.spec.application, one.replaced_by) for one in gone if one.replaced_by is not None]
     for name, key in [*here, *partition.targets.get(node, {})]:
         app = partition.applications[name]

@@ -38,25 +38,25 @@ from muster_core.state.request_classes import AskClass
 from muster_core.state.reservations import Epoch, PreemptionRefusal, ThrashingGuard, Wanted
 from muster_core.state.scheduler_state import Partition
 
-#: Until the next victims are chosen where there were more than one event looks at.
+#: Delay before the next part of a search that is too large for one event.
 _PAUSE_NS: Final = 1_000_000
 
-#: A queue's maximum and its delay, before a change.
+#: Maximum and quota preemption delay of a queue, before a change.
 Before = tuple[Limit, int]
 
 
 def current_quotas(partition: Partition) -> dict[QueuePath, Before]:
-    """What holds for every queue now: to be handed to `reconsider` when it was changed."""
+    """Returns maximum and delay of each queue, to be passed to `reconsider` after a change."""
     return {path: before(partition, queue) for path, queue in partition.queues.by_path.items()}
 
 
 def before(partition: Partition, queue: Queue) -> Before:
-    """What holds for one queue now; where nothing is preempted there is no delay."""
+    """Returns maximum and delay of one queue. The delay is 0 if quota preemption is disabled."""
     return queue.max, queue.policies.quota_preemption_delay_ns if partition.config.quota_preemption else 0
 
 
 def reconsider(partition: Partition, was: Mapping[QueuePath, Before], now_ns: int) -> None:
-    """Maximums or delays of these queues may have changed."""
+    """Starts, moves or stops the quota preemption timers of queues whose maximum or delay may have changed."""
     for path, (most, delay_ns) in was.items():
         queue = partition.queues.get(path)
         if queue is not None:
@@ -64,14 +64,17 @@ def reconsider(partition: Partition, was: Mapping[QueuePath, Before], now_ns: in
 
 
 def went_over(partition: Partition, queue: Queue, now_ns: int) -> None:
-    """An allocation that exists already took the queue over its maximum, or victims did not terminate."""
+    """Starts the quota preemption timer of a queue above its maximum.
+
+    An existing allocation may have exceeded it, or victims may not have terminated.
+    """
     delay_ns = queue.policies.quota_preemption_delay_ns
     if not queue.quota_at_ns and _is_on(partition, delay_ns) and planning.excess(queue):
         _start(partition, queue, now_ns + delay_ns)
 
 
 def on_quota_timer(partition: Partition, clock: Timer, now_ns: int) -> None:
-    """The start of a queue has come: tell its victims to go, and look again when they had their time."""
+    """Releases victims of a queue above its maximum, and checks it again after the delay."""
     queue = partition.queues.get(clock.queue)
     if queue is None or queue.quota_clock != clock.generation:
         return
@@ -129,17 +132,17 @@ def _clear(queue: Queue) -> None:
     queue.quota_at_ns = queue.quota_clock = 0
 
 
-#: Searches of one leaf at a time, and applications looked at; more would keep the owner of the world too long.
+#: Searches and examined applications per leaf and event. They bound how long the scheduler task is busy.
 _SEARCHES: Final = 2
 _LOOKS: Final = 256
 
-#: How often the interval doubles.
+#: How often the retry interval doubles at most.
 _DOUBLED: Final = 2
 
-#: Words of attempts that are kept of one ask.
+#: Different results that are kept per request.
 _WORDS_KEPT: Final = 8
 
-#: A time that does not come.
+#: A time that never comes.
 _NEVER: Final = 2**63
 
 
@@ -147,7 +150,7 @@ _NEVER: Final = 2**63
 
 
 def watch_leaf(partition: Partition, leaf: Queue, now_ns: int) -> None:
-    """Asks of the leaf were refused: look again when they waited for long enough, if they may have a right."""
+    """Sets the preemption timer of a leaf below its guarantee with unschedulable requests."""
     if leaf.preemption_clock or not leaf.waiting or not partition.config.preemption or not is_under_guarantee(leaf):
         return
     app = partition.applications[next(iter(leaf.waiting))]
@@ -157,8 +160,10 @@ def watch_leaf(partition: Partition, leaf: Queue, now_ns: int) -> None:
 
 
 def watch_shrunk(partition: Partition, now_ns: int) -> None:
-    """Leaves returned resources: requests below a guarantee by that may not have been tried, others took the room.
-    And where preemption did not help, it may help now that something changed.
+    """Sets the preemption timers of leaves that may be below a guarantee, because usage was released.
+
+    Other queues may have taken the released resources. Leaves without a useful preemption are tried again if something
+    has changed.
     """
     shrunk, partition.shrunk = partition.shrunk, {}
     if not partition.config.preemption or not partition.waiting:
@@ -190,13 +195,16 @@ def _epoch(partition: Partition) -> Epoch:
 
 
 def _after_last(partition: Partition, leaf: Queue) -> int:
-    """When the interval since the last attempts of the leaf is over."""
+    """Returns when the retry interval since the last search of the leaf is over."""
     tried_ns = leaf.preemption.tried_ns
     return tried_ns + partition.timing.preemption_interval_ns if tried_ns else 0
 
 
 def watch_required(partition: Partition, app: Application, kinds: Iterable[AskClass], now_ns: int) -> None:
-    """The one node that an ask may run on has no room: there is no delay for it to wait for (contract 10.2)."""
+    """Sets the preemption timer for requests whose only possible node is full.
+
+    As in YuniKorn, such a request does not wait for the preemption delay of its queue.
+    """
     leaf = app.queue
     due = [
         _due(partition, [ask], leaf)
@@ -213,8 +221,9 @@ def watch_required(partition: Partition, app: Application, kinds: Iterable[AskCl
 
 
 def on_preemption_timer(partition: Partition, clock: Timer, now_ns: int) -> None:
-    """The clock of a leaf rang: look at its classes, so many at a time, and set the clock again while preemption may
-    help one of them. Where it helps none, nothing is done until something changes.
+    """Searches victims for the classes of a leaf, a bounded number per event.
+
+    The timer is set again while preemption may help one of them. If it helps none, the leaf waits for a change.
     """
     leaf = partition.queues.get(clock.queue)
     if leaf is None or leaf.preemption_clock != clock.generation:
@@ -259,8 +268,9 @@ def _search(partition: Partition, leaf: Queue, now_ns: int) -> None:
 
 
 def _begin(leaf: Queue) -> None:
-    """Look at all classes of the leaf that wait, the higher priority first. What did not help is forgotten of those
-    that wait no more.
+    """Starts a search over all waiting classes of the leaf, highest priority first.
+
+    Removes the recorded failures of classes that wait no more.
     """
     search = leaf.preemption
     kinds = sorted(leaf.classes, key=lambda kind: -kind.priority)
@@ -273,15 +283,16 @@ def _begin(leaf: Queue) -> None:
 
 
 def _look(partition: Partition, leaf: Queue, part: tuple[AskClass, deque[ApplicationId]], now_ns: int) -> bool:
-    """Look at the first application of a class: what it wants is searched for, or has been, or is not due. Whether
-    there was a search.
+    """Examines the first application of a class. Returns whether victims were searched.
+
+    No search is needed if an equal one has failed before or the preemption delay is not over.
     """
     kind, names = part
     search = leaf.preemption
     app = partition.applications.get(names[0])
     asks = _subject(partition, app, kind) if app is not None else []
     if app is None or not asks or quota.is_beyond_limits(partition, app, planning.asked(asks)):
-        names.popleft()  # a limit of its user or group says nothing about those behind it
+        names.popleft()  # a limit of its user or group does not apply to the next application
         return False
     what = _wanted(app, asks)
     known = search.refused.get(what)
@@ -290,7 +301,7 @@ def _look(partition: Partition, leaf: Queue, part: tuple[AskClass, deque[Applica
     if at_ns > now_ns:
         if at_ns < _NEVER:
             search.next_ns = min(search.next_ns or at_ns, at_ns)
-        # Those behind it want the same and came later; gangs differ in their missing members.
+        # The next applications want the same and came later. Gangs differ in their missing members.
         (names.popleft if app.is_reserving else names.clear)()
         return False
     refused = PreemptionRejected()
@@ -304,13 +315,13 @@ def _look(partition: Partition, leaf: Queue, part: tuple[AskClass, deque[Applica
             search.in_vain += 1
         else:
             search.refused.pop(what, None)
-    else:  # it raised, and backs off
+    else:  # it raised an exception and backs off
         names.popleft()
     return True
 
 
 def _again(partition: Partition, refusal: PreemptionRefusal | None) -> int:
-    """When a failed preemption may be retried."""
+    """Returns when a failed preemption may be tried again."""
     if refusal is None:
         return 0
     if refusal.epoch != _epoch(partition):
@@ -334,8 +345,10 @@ def _set_clock(partition: Partition, leaf: Queue, at_ns: int) -> None:
 
 
 def _subject(partition: Partition, app: Application, kind: AskClass) -> list[Ask]:
-    """Asks of the application that preemption may be for: what a gang needs, all together; else the first of the
-    class. Of a gang that is too large only as many as show that. Empty = there is none.
+    """Returns the requests to preempt for: all missing members of a gang, else the first request of the class.
+
+    For a gang that is too large, returns one more than `MEMBERS_PER_PREEMPTION`. Empty = preemption is not possible for
+    them.
     """
     if kind not in app.waiting or partition.pending_callbacks.is_parked(partition.id, app.id) or app.failures:
         return []
@@ -351,13 +364,16 @@ def _subject(partition: Partition, app: Application, kind: AskClass) -> list[Ask
 
 
 def _of_gang(app: Application) -> list[Ask]:
-    """What a gang that reserves misses, as far as preemption is concerned."""
+    """Returns the missing members of a reserving gang, at most one more than preemption supports."""
     keys = (key for kind in ordering.classes(app) if kind.placeholder for key in app.waiting[kind])
     return [app.asks[key] for key in islice(keys, MEMBERS_PER_PREEMPTION + 1)]
 
 
 def _may(partition: Partition, ask: Ask) -> bool:
-    """Whether queues or nodes refused it, and it has no preemption yet. The limit of a user is no reason."""
+    """Whether the request failed because of queue quota or nodes, and no victims are being released for it.
+
+    Limits of a user or group never justify preemption.
+    """
     hold = partition.reservations.by_ask.get((ask.spec.application, ask.spec.key))
     if ask.preemption or not ask.spec.allow_preempt_other or (hold is not None and hold.preempted):
         return False
@@ -367,7 +383,7 @@ def _may(partition: Partition, ask: Ask) -> bool:
 
 
 def _due(partition: Partition, asks: list[Ask], leaf: Queue) -> int:
-    """When it may be tried for all of them."""
+    """Returns when preemption may be tried for all of the requests."""
     at_ns = 0
     for ask in asks:
         delay_ns = 0 if ask.spec.required_node else leaf.policies.preemption_delay_ns
@@ -377,7 +393,7 @@ def _due(partition: Partition, asks: list[Ask], leaf: Queue) -> int:
 
 
 def _interval(partition: Partition, ask: Ask) -> int:
-    """Until the next attempt: longer, up to a bound, the more of them did not help."""
+    """Returns the time until the next attempt. It grows with each failed attempt, up to a bound."""
     in_vain = sum(times for times, _ in ask.attempts.values()) if ask.attempts else 1
     return partition.timing.preemption_interval_ns << min(in_vain - 1, _DOUBLED)
 
@@ -387,16 +403,16 @@ def _interval(partition: Partition, ask: Ask) -> int:
 
 @dataclass(slots=True)
 class PreemptionRejected:
-    """Why preemption does not help, for messages; empty = it helps, or the resource manager was asked."""
+    """Why preemption does not help, as text; empty = it helps, or the resource manager was asked."""
 
     words: str = ""
 
 
 def attempt(partition: Partition, app: Application, asks: list[Ask], now_ns: int, refused: PreemptionRejected) -> bool:
-    """Plan for these asks and commit it, or ask about it. Always True: it was attempted."""
+    """Plans a preemption and commits it, or sends the plan to the resource manager. Always returns True."""
     answer = _answer(partition, app, asks, now_ns)
     if isinstance(answer, Preemption) and partition.pending_callbacks.victims and not asks[0].spec.is_virtual:
-        extensions.propose_victims(partition, answer, now_ns)  # what has no pod cannot be judged
+        extensions.propose_victims(partition, answer, now_ns)  # a virtual placeholder has no pod to evaluate
         return True
     if isinstance(answer, Preemption):
         answer = _commit(partition, app, answer, now_ns)
@@ -408,7 +424,7 @@ def attempt(partition: Partition, app: Application, asks: list[Ask], now_ns: int
 
 
 def _answer(partition: Partition, app: Application, asks: list[Ask], now_ns: int) -> Preemption | str:
-    """The plan for these asks, or why there is none."""
+    """Returns the plan for these requests, or why there is none."""
     for ask in asks:
         ask.attempted_ns = now_ns
     if asks[0].spec.required_node:
@@ -416,7 +432,7 @@ def _answer(partition: Partition, app: Application, asks: list[Ask], now_ns: int
     if refused := planning.guarantee_refusal(partition, app, asks):
         return refused
     if asks[0].spec.is_virtual:
-        gangs.split_virtual_placeholders(partition, app)  # room is held for one member of an ask
+        gangs.split_virtual_placeholders(partition, app)  # one node reservation per request
         asks[:] = _of_gang(app)
         for ask in asks:
             ask.attempted_ns = now_ns
@@ -424,7 +440,7 @@ def _answer(partition: Partition, app: Application, asks: list[Ask], now_ns: int
 
 
 def _commit(partition: Partition, app: Application, decision: Preemption, now_ns: int) -> str:
-    """Carry a plan out; returns why it does not hold, empty if it does."""
+    """Commits a plan. Returns why it is no longer valid; empty = it was committed."""
     try:
         commit(partition, decision, now_ns)
     except BrokenDecision as broken:
@@ -433,8 +449,9 @@ def _commit(partition: Partition, app: Application, decision: Preemption, now_ns
 
 
 def confirm(partition: Partition, decision: Preemption, now_ns: int) -> bool:
-    """Commit a plan that the resource manager agreed to, if the same is planned again; whether it was. Nodes, queues
-    and victims may have changed since it was asked.
+    """Commits a plan that the resource manager agreed to. Returns whether it was committed.
+
+    Nodes, queues and victims may have changed meanwhile. The plan is therefore computed again and has to be the same.
     """
     app = partition.applications.get(decision.application)
     first = app.asks.get(decision.places[0][0]) if app is not None else None
@@ -448,7 +465,7 @@ def confirm(partition: Partition, decision: Preemption, now_ns: int) -> bool:
 
 
 def _plan(partition: Partition, app: Application, asks: list[Ask], now_ns: int) -> Preemption | str:
-    """A plan that takes nothing from leaves with which it would preempt in turns."""
+    """Returns a plan without victims in leaves that preempt from this leaf alternately."""
     leaf = app.queue.path
     while True:
         answer = planning.plan_for_guarantee(
@@ -468,7 +485,7 @@ def _plan(partition: Partition, app: Application, asks: list[Ask], now_ns: int) 
 
 
 def _stop(partition: Partition, leaf: QueuePath, rivalry: ThrashingGuard, now_ns: int) -> None:
-    """Both leave each other alone for a while, and users are informed why."""
+    """Pauses preemption between the two leaves, and reports it."""
     span_ns = guarantees.pause_ns(rivalry.pauses)
     rivalry.pauses += 1
     rivalry.paused_until_ns = now_ns + span_ns
@@ -481,7 +498,10 @@ def _stop(partition: Partition, leaf: QueuePath, rivalry: ThrashingGuard, now_ns
 
 
 def _write_down(partition: Partition, ask: Ask, words: str, now_ns: int) -> None:
-    """The result of an attempt, for people; where only one node can be used it is reported at once, and once."""
+    """Records the result of an attempt for REST.
+
+    For a request with a required node, also sends an event, once per result.
+    """
     ask.attempts = ask.attempts or {}
     times, _ = ask.attempts.pop(words, (0, 0))
     ask.attempts[words] = (times + 1, now_ns)

@@ -61,17 +61,20 @@ def note_holding(partition: Partition, app: Application) -> None:
 
 
 def waits_for_any_growth(partition: Partition, app: Application, now_ns: int) -> bool:
-    """Whether resources that are too few for the gang alone may be enough for a take-over."""
+    """Whether resources that do not suffice for the gang alone may suffice together with a takeover."""
     return app.is_reserving and now_ns >= app.gang.takeover_at_ns and takeover.has_competing_gangs(partition, app)
 
 
 def epoch(partition: Partition) -> tuple[int, int]:
-    """Changes after which a failed take-over may succeed: growths of nodes, and of queues, limits and slots."""
+    """Returns the number of growths of nodes, and of queues, limits and application slots.
+
+    A failed takeover may succeed when one of them has changed.
+    """
     return partition.nodes.epoch, partition.contention.growths
 
 
 def is_waiting(partition: Partition, app: Application) -> str:
-    """Why the gang is not planned until a take-over is over; empty = it is planned."""
+    """Returns why the gang is not planned before a takeover ends; empty = it is planned."""
     if not app.is_reserving:
         return ""
     if app.gang.lost_to:
@@ -84,7 +87,7 @@ def is_waiting(partition: Partition, app: Application) -> str:
 
 
 def reserved_on(partition: Partition, app: Application, node: NodeId) -> Resources:
-    """What the take-overs of other gangs reserve on a node."""
+    """Returns the resources that takeovers of other gangs reserve on a node."""
     if not partition.contention.open:
         return NOTHING
     own = partition.contention.open.get(app.id)
@@ -94,7 +97,7 @@ def reserved_on(partition: Partition, app: Application, node: NodeId) -> Resourc
 
 
 def _has_all(app: Application) -> bool:
-    """Whether every missing member of the gang is asked for."""
+    """Whether the pending placeholder requests cover all missing members of the gang."""
     asked = sum((ask.spec.resources.times(ask.left) for ask in app.asks.values() if ask.spec.placeholder), NOTHING)
     return bool(asked) and asked.covers(lacking(app))
 
@@ -115,7 +118,7 @@ def close(partition: Partition, app: Application) -> None:
 
 
 def leave(partition: Partition, app: Application) -> None:
-    """The gang is complete or its reservation is over."""
+    """Removes the gang from contention, because it is complete or its reservation has ended."""
     contention = partition.contention
     close(partition, app)
     contention.forget(app.id)
@@ -125,7 +128,7 @@ def leave(partition: Partition, app: Application) -> None:
 
 
 def leave_node(partition: Partition, node: NodeId) -> None:
-    """The node drains, goes or shrinks: take-overs that need it are planned again."""
+    """Ends the takeovers that need the node, because it drains, shrinks or is removed. They are planned again."""
     for name in [name for name, found in partition.contention.open.items() if node in found.nodes]:
         close(partition, partition.applications[name])
         partition.requeue_one(partition.applications[name])
@@ -135,7 +138,7 @@ _ANY: Final = 1 << 40
 
 
 def absorb(partition: Partition) -> None:
-    """Nodes gained: open the lines of the classes that may have room there now."""
+    """Wakes up the classes that may fit on the nodes that gained resources since the last call."""
     inter_pod, partition.nodes.gains.inter_pod = partition.nodes.gains.inter_pod, False
     claims, partition.nodes.gains.claims = partition.nodes.gains.claims, {}
     gains = partition.nodes.gains.take(partition.nodes.epoch)
@@ -156,7 +159,10 @@ def absorb(partition: Partition) -> None:
 
 
 def room_grew(partition: Partition, holder: LimitSubject, limit: Limit, taken: Queue | Account) -> None:
-    """A holder has more room: reservations of others are ignored, the planner evaluates them."""
+    """Wakes up the applications whose blocked request may fit below the limit now.
+
+    Quota reservations of others are ignored here; the plan checks them.
+    """
     lines = partition.blocking_reasons.by_holder.get(holder)
     if not lines:
         return
@@ -167,7 +173,10 @@ def room_grew(partition: Partition, holder: LimitSubject, limit: Limit, taken: Q
 
 
 def path_grew(partition: Partition, app: Application) -> None:
-    """The application gave something back, or was promised less: its queues, its user and its group have more room."""
+    """Wakes up applications after usage or a quota reservation of this application decreased.
+
+    Its queues, its user and its group have more available quota.
+    """
     partition.contention.growths += 1
     if not partition.blocking_reasons.by_holder:
         return
@@ -178,8 +187,9 @@ def path_grew(partition: Partition, app: Application) -> None:
 
 
 def path_shrank(partition: Partition, app: Application) -> None:
-    """What is there already has more of the application's queues than before, and took it without asking: gangs to
-    whom it was promised look again.
+    """Requeues the gangs with a granted quota reservation after an existing allocation grew.
+
+    Such a growth is not checked against quotas, so the reservations may no longer be covered.
     """
     if any(queue.reserved_quota for queue in app.queue.path_up()):
         for other in partition.applications.values():
@@ -188,13 +198,13 @@ def path_shrank(partition: Partition, app: Application) -> None:
 
 
 def start_freed(partition: Partition, holder: LimitSubject) -> None:
-    """One application less counts as running."""
+    """Wakes up the applications that wait for `maxapplications`, because one application fewer counts as running."""
     partition.contention.growths += 1
     partition.open(partition.blocking_reasons.lines.get(MaxApplicationsReached(holder)))
 
 
 def set_blocking(partition: Partition, app: Application, *, blocks: bool) -> None:
-    """Whether the application keeps those behind it in its leaf from starting."""
+    """Sets whether the application keeps the ones behind it in its leaf from starting."""
     app.blocks = blocks
     blockers = app.queue.blockers
     if blocks:
@@ -205,13 +215,14 @@ def set_blocking(partition: Partition, app: Application, *, blocks: bool) -> Non
 
 
 def turn_freed(partition: Partition, leaf: Queue) -> None:
-    """Applications that waited behind a gang of the leaf may not do that now."""
+    """Wakes up the applications that are queued behind a gang of the leaf."""
     partition.open(partition.blocking_reasons.lines.get(QueuedBehindGang(leaf.path)))
 
 
 def _absorb_nodes(partition: Partition, gains: list[NodeId]) -> None:
-    """Open the lines of classes of which one may fit into what some of the nodes have left. How many really do is
-    counted when the first who is there is next (`count_again`).
+    """Wakes up the classes of which one request may fit on the nodes with more resources.
+
+    `count_again` computes how many fit when the first waiting application is tried.
     """
     nodes, unschedulable_classes = partition.nodes, partition.unschedulable_classes
     rows = np.array([nodes.rows.row(node) for node in gains if node in nodes], dtype=np.int64)
@@ -226,19 +237,20 @@ def _absorb_nodes(partition: Partition, gains: list[NodeId]) -> None:
 
     for kind in unschedulable_classes.within(most):
         lines = partition.blocking_reasons.by_kind.get(kind)
-        if lines is None:  # nobody waits for it: it is not worth remembering
+        if lines is None:  # no application waits for it, so the entry is not needed
             unschedulable_classes.drop(kind)
         elif not kind.depends_on_others:
             unschedulable_classes.grow(kind)
             for line in lines.values():
                 partition.open(line)
-        elif len(_possible(nodes, rows, kind)):  # one that finds a place here may open others
+        elif len(_possible(nodes, rows, kind)):  # its placement may satisfy the affinity of other classes
             _look_anew(partition, kind)
 
 
 def count_again(partition: Partition, app: Application) -> None:
-    """Count what the classes of the application that gained may have now, and close the lines before those that still
-    have too little. The application stays active if anything is left to try it for.
+    """Computes how many more requests of the application's classes fit on the nodes that gained resources.
+
+    Applications that need more than that wait again. This application stays active if any of its classes may fit.
     """
     unschedulable_classes = partition.unschedulable_classes
     for kind in app.waiting:
@@ -255,7 +267,7 @@ def count_again(partition: Partition, app: Application) -> None:
 
 
 def _is_concerned(kind: AskClass, claims: Container[str]) -> bool:
-    """Whether asks of the class use one of the claims; or any, where anything may have changed."""
+    """Whether requests of the class use one of the claims. With ANY_CLAIM, whether they use any claim."""
     used = kind.pod_on_node.facts.volumes.claims
     return bool(used) and (ANY_CLAIM in claims or any(claim in claims for claim in used))
 
@@ -267,7 +279,7 @@ def _look_anew(partition: Partition, kind: AskClass) -> None:
 
 
 def _count_again(partition: Partition, kind: AskClass, unschedulable_class: UnschedulableClass) -> int:
-    """How many more the nodes that gained hold than when places were looked for."""
+    """Returns how many more requests fit on the nodes that gained resources than at the last search."""
     nodes = partition.nodes
     rows = _possible(nodes, partition.unschedulable_classes.since(unschedulable_class), kind)
     more = np.maximum(_counts(nodes, rows, kind), 0)
@@ -278,7 +290,7 @@ def _count_again(partition: Partition, kind: AskClass, unschedulable_class: Unsc
 
 
 def _possible(nodes: NodeTable, rows: IntColumn, kind: AskClass) -> IntColumn:
-    """Those of the rows on which the class may run."""
+    """Returns the rows that satisfy the constraints of the class on node properties."""
     rows = rows[rows < nodes.columns().size]
     found = rows[node_properties.allowed(kind.constraints, nodes)[rows]]
     avoided = [nodes.rows.row(node) for node in kind.avoid if node in nodes]
@@ -286,7 +298,7 @@ def _possible(nodes: NodeTable, rows: IntColumn, kind: AskClass) -> IntColumn:
 
 
 def _counts(nodes: NodeTable, rows: IntColumn, kind: AskClass) -> IntColumn:
-    """How many of a class each of the rows holds; 0 or less = none."""
+    """Returns how many requests of the class fit per row; 0 or less = none."""
     found = np.full(len(rows), _ANY, dtype=np.int64)
     columns = nodes.columns()
     for name, amount in kind.resources.items():
@@ -296,9 +308,10 @@ def _counts(nodes: NodeTable, rows: IntColumn, kind: AskClass) -> IntColumn:
 
 
 def held_by_nodes(partition: Partition, app: Application, kind: AskClass) -> IntColumn | None:
-    """How many of the class each row holds now, none too many; None where more than room decides, or other ways of
-    counting do. So a gang that many nodes hold a part of is asked again when they hold more, and not whenever
-    something comes and goes there.
+    """Returns how many requests of the class fit per row now.
+
+    Returns None if that number depends on more than resources. A gang that fits only in part is tried again when a node
+    exceeds this number, not after each change of the node.
     """
     if kind.depends_on_others or app.spec.topology is not None or partition.pending_callbacks.places:
         return None

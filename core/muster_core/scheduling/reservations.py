@@ -22,14 +22,14 @@ from muster_core.state.scheduler_state import Partition
 
 
 def queue_clock(partition: Partition, queue: Queue, kind: TimerKind, number: int, at_ns: int) -> None:
-    """One deadline of a queue."""
+    """Sets a timer of a queue."""
     nobody = ApplicationId("")
     clock = Timer(kind, partition.rm, partition.id, nobody, AllocationKey(""), number, queue.path)
     partition.outbox.put(TimerSet(clock, at_ns))
 
 
 def watch(partition: Partition, app: Application, now_ns: int) -> None:
-    """No node had room for an ask of this application: look again when it waited for long enough."""
+    """Sets the reservation timer of the leaf, because no node fits a request of the application."""
     leaf = app.queue
     if leaf.reservation_clock or not leaf.waiting or leaf.node_reservations >= node_reservations.allowed(partition):
         return
@@ -38,14 +38,14 @@ def watch(partition: Partition, app: Application, now_ns: int) -> None:
 
 
 def look_again(partition: Partition, leaf: Queue, at_ns: int) -> None:
-    """Set the clock of the leaf's reservation delay."""
+    """Sets the reservation timer of the leaf."""
     number = partition.next_number()
     queue_clock(partition, leaf, TimerKind.RESERVATION, number, at_ns)
     leaf.reservation_clock = number
 
 
 def reserve(partition: Partition, app: Application, decision: NodeReservationDecision, now_ns: int) -> None:
-    """Reserve resources of a node, and say so. Raises BrokenDecision before the first write."""
+    """Reserves resources on a node for a request, and reports it. Raises BrokenDecision before the first write."""
     ask = app.asks.get(decision.ask)
     if ask is None or ask.replacement is not None:
         raise BrokenDecision("reservation", f"ask {decision.ask} does not wait")
@@ -57,8 +57,9 @@ def reserve(partition: Partition, app: Application, decision: NodeReservationDec
 
 
 def check_node(partition: Partition, ask: Ask, node: NodeId) -> None:
-    """Raise BrokenDecision if the node could not be used with room on it: it was removed, drained or cordoned. Only an
-    ask that may run on no other node may wait there all the same.
+    """Raises BrokenDecision if the node is removed, draining or cordoned.
+
+    A request that requires this node may wait there while it drains.
     """
     if node not in partition.nodes:
         raise BrokenDecision("reservation", f"node {node} no longer exists")
@@ -68,8 +69,9 @@ def check_node(partition: Partition, ask: Ask, node: NodeId) -> None:
 
 
 def kept(partition: Partition, app: Application, node: NodeId, *, required_only: bool) -> Resources:
-    """What is reserved on a node for others than the application. `required_only`: an ask that may run on no other node
-    leaves alone only what is reserved for asks like it, and by take-overs.
+    """Returns the resources on a node that are reserved for other applications.
+
+    `required_only`: for a request with a required node, only reservations of such requests and of takeovers count.
     """
     holds_there = partition.reservations.on(node)
     others = (one for one in holds_there if one.application != app.id and (one.required or not required_only))
@@ -77,7 +79,7 @@ def kept(partition: Partition, app: Application, node: NodeId, *, required_only:
 
 
 def put(partition: Partition, app: Application, ask: Ask, node: NodeId, now_ns: int, *, preemption: int = 0) -> None:
-    """Write a reservation that was checked."""
+    """Writes a reservation that was checked before."""
     is_required = bool(ask.spec.required_node)
     if is_required or preemption:
         give_way(partition, node)
@@ -88,33 +90,33 @@ def put(partition: Partition, app: Application, ask: Ask, node: NodeId, now_ns: 
     at_ns = now_ns + partition.timing.reservation_timeout_ns
     clock = Timer(TimerKind.RESERVED, partition.rm, partition.id, app.id, ask.spec.key, number)
     partition.outbox.put(TimerSet(clock, at_ns))
-    partition.requeue_one(app)  # from now on it waits for that node
+    partition.requeue_one(app)  # it waits for that node now
     _report_reservation(partition, app, ask, node)
 
 
 def give_way(partition: Partition, node: NodeId) -> None:
-    """Reservations of others on a node yield to an ask that may run on no other node, or that has victims."""
+    """Removes the ordinary reservations on a node, for a request that requires the node or has victims there."""
     for hold in partition.reservations.on(node):
         if not hold.required and not hold.preempted:
             ledger.unreserve(partition, hold.ask)
 
 
 def expire(partition: Partition, clock: Timer) -> None:
-    """The time of one hold is up: its ask is scheduled as usual."""
+    """Removes a reservation after its timeout. The request is scheduled like any other."""
     hold = partition.reservations.by_ask.get((clock.application, clock.key))
     if hold is not None and hold.number == clock.generation:
         ledger.unreserve(partition, hold.ask)
 
 
 def leave_node(partition: Partition, node: NodeId) -> None:
-    """The node drains or goes: nothing is held there any more."""
+    """Removes all reservations on a node that drains or is removed."""
     requeue.leave_node(partition, node)
     for hold in partition.reservations.on(node):
         ledger.unreserve(partition, hold.ask)
 
 
 def shrink_node(partition: Partition, node: NodeId) -> None:
-    """The node may have become too small for what is held there."""
+    """Removes the reservations that the changed capacity of the node does not cover."""
     spec = partition.nodes.record(node).spec
     for hold in partition.reservations.on(node):
         if not (spec.capacity - spec.occupied).covers(hold.resources):
@@ -127,7 +129,7 @@ def _report_reservation(partition: Partition, app: Application, ask: Ask, node: 
     if ask.said is ReasonKind.RESERVED:
         return
     ask.said = ReasonKind.RESERVED
-    if ask.spec.is_virtual:  # one of many places: its task group is told when all are held
+    if ask.spec.is_virtual:  # one of many members: reported for the task group when all are reserved
         return
     text = f"node {node} is reserved for it until enough resources are free there"
     state = SchedulingState.RESERVED

@@ -52,9 +52,9 @@ _PartitionEvent = (
 
 
 def step(scheduler_state: SchedulerState, event: Event, now_ns: int) -> list[Effect]:
-    """Take in one event. Returns what it drains from the outbox: notes for observers come last.
+    """Applies one event. Returns the effects of the outbox, with event records last.
 
-    Raises CoreError only where the core itself is wrong; the effects of what was changed before are in the outbox.
+    Raises CoreError only for a bug of the core. The effects of earlier changes then stay in the outbox.
     """
     _step(scheduler_state, event, now_ns)
     if scheduler_state.is_any_closing:
@@ -63,7 +63,7 @@ def step(scheduler_state: SchedulerState, event: Event, now_ns: int) -> list[Eff
 
 
 def _step(scheduler_state: SchedulerState, event: Event, now_ns: int) -> None:
-    match event:  # those of asks and allocations first: all others together are few
+    match event:  # requests and allocations first, because most events are about them
         case AskAdded() | AskReleased() | AllocationReleased() | AllocationReported():
             _step_places(scheduler_state, event, now_ns)
         case ManagerRegistered():

@@ -1,7 +1,8 @@
-"""Take-over of reservations between gangs.
+"""Takeover of reservations between gangs.
 
-Gangs that reserve have one order, fixed with the first request: priority, creation time, identifier. A gang ahead in
-this order may take over reservations of later ones; `gangs/takeover` plans it.
+Gangs that reserve have one order, fixed with the first request: priority, creation time, ID. A gang may take over
+reservations of later gangs. `muster_core.gangs.takeover` plans this, and the scheduling cycle calls
+`resolve_takeovers`. See docs/internals/semantics.md, 12.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from muster_core.state.scheduler_state import Partition
 
 _SECOND: Final = 1_000_000_000
 
-#: How often the back-off of a failed take-over doubles, from one second.
+#: How often the backoff of a failed takeover doubles, starting at one second.
 _DOUBLED: Final = 4
 
-#: Of a plan that has to begin again.
+#: Basis of a plan that has to start again.
 _NO_BASIS: Final[Basis] = (-1, ())
 
 
@@ -37,7 +38,10 @@ _NO_BASIS: Final[Basis] = (-1, ())
 
 
 def resolve_takeovers(partition: Partition, now_ns: int, may_go_on: Callable[[], bool]) -> bool:
-    """Try a take-over for each due gang, in the order of keys, at least for one. Returns whether any was made."""
+    """Tries a takeover for each due gang, in the order of keys. Returns whether one was committed.
+
+    It tries at least one gang, even without time budget.
+    """
     due = partition.contention.due
     is_any = is_tried = False
     apps = [app for name in due if (app := partition.applications.get(name)) is not None]
@@ -48,14 +52,14 @@ def resolve_takeovers(partition: Partition, now_ns: int, may_go_on: Callable[[],
         due.pop(app.id, None)
         act = partial(_attempt, partition, app, now_ns, may_go_on)
         is_any = failures.attempt(partition, app, now_ns, act) or is_any
-        if app.id in due:  # its plan continues in the next cycle, and those behind it are tried after it
+        if app.id in due:  # its plan continues in the next cycle, before the gangs behind it
             return is_any
     due.clear()
     return is_any
 
 
 def _attempt(partition: Partition, app: Application, now_ns: int, may_go_on: Callable[[], bool]) -> bool:
-    """Try one takeover; return whether it was committed."""
+    """Tries one takeover. Returns whether it was committed."""
     gang, begun = app.gang, partition.contention.planning.pop(app.id, None)
     if not app.waiting or requeue.is_waiting(partition, app) or app.id in partition.contention.open:
         return False
@@ -73,7 +77,7 @@ def _attempt(partition: Partition, app: Application, now_ns: int, may_go_on: Cal
         try:
             _begin(partition, decision, now_ns)
         except BrokenDecision as broken:
-            if planning is begun:  # something changed since it began
+            if planning is begun:  # something changed since the plan started
                 planning.basis = _NO_BASIS
                 _continue_later(partition, app, planning)
                 return False
@@ -90,7 +94,7 @@ def _attempt(partition: Partition, app: Application, now_ns: int, may_go_on: Cal
 
 
 def _planning(partition: Partition, app: Application, begun: Planning | None) -> Planning:
-    """The plan that has begun, or a new one if the nodes or the gang's requests are others now."""
+    """Returns the plan in progress, or a new one if nodes or the requests of the gang have changed."""
     basis = partition.nodes.facts_epoch, tuple((kind, len(keys)) for kind, keys in app.waiting.items())
     if begun is not None and begun.basis == basis:
         return begun
@@ -99,8 +103,9 @@ def _planning(partition: Partition, app: Application, begun: Planning | None) ->
 
 
 def _advance(planning: Planning, may_go_on: Callable[[], bool]) -> tuple[bool, ReservationTakeover | None]:
-    """Carry out steps of the plan as long as there is time, at least one; whether that was all, and what was found. A
-    plan that was made void too often runs to its end.
+    """Runs steps of the plan until it is done or the time budget ends, at least one step.
+
+    Returns whether the plan is done, and its decision. A plan that restarted `MOST_RESTARTS` times runs to its end.
     """
     while True:
         try:
@@ -117,7 +122,7 @@ def _continue_later(partition: Partition, app: Application, planning: Planning) 
 
 
 def on_takeover_timer(partition: Partition, app: Application, clock: Timer) -> None:
-    """The back-off of a failed take-over is over: try again if anything grew, else with the next growth."""
+    """Tries a failed takeover again after its backoff. Without any growth since then, it waits for the next one."""
     if clock.generation == app.gang.takeover_failures:
         partition.requeue_one(app)
 
@@ -126,7 +131,7 @@ def on_takeover_timer(partition: Partition, app: Application, clock: Timer) -> N
 
 
 def _begin(partition: Partition, decision: ReservationTakeover, now_ns: int) -> None:
-    """Release what is taken over and reserve it for the gang. Raises BrokenDecision before the first write."""
+    """Releases the victims and reserves their resources for the gang. Raises BrokenDecision before the first write."""
     app = partition.applications[decision.application]
     gone = [victims.victim_of(partition, name) for name in decision.victims]
     nodes = _check(partition, app, decision, gone)
@@ -159,8 +164,10 @@ def _begin(partition: Partition, decision: ReservationTakeover, now_ns: int) -> 
 def _check(
     partition: Partition, app: Application, decision: ReservationTakeover, gone: list[tuple[Application, Allocation]]
 ) -> dict[NodeId, Resources]:
-    """What is to be reserved on each node; the room is there after the victims ended, and the law of guarantees
-    holds. Raises BrokenDecision.
+    """Returns the resources to reserve per node.
+
+    Raises BrokenDecision if they are not free once the victims have ended, or if a queue would fall below its
+    guarantee.
     """
     amount, nodes = _amounts(app, decision)
     freed: dict[NodeId, Resources] = {}
@@ -210,8 +217,9 @@ def _amounts(app: Application, decision: ReservationTakeover) -> tuple[Resources
 
 
 def finish(partition: Partition, app: Application) -> Placement | None:
-    """The reservations that the gang took over are free: nothing is held back for it from now on, for it is planned
-    at once. Returns the placement it was for, if that still holds.
+    """Ends the reservation of a takeover whose victims have ended. The gang is planned next.
+
+    Returns the placement that the takeover planned, if it is still valid.
     """
     found = partition.contention.open.get(app.id)
     if found is None:

@@ -194,7 +194,7 @@ def _allocation_run_time(partition: Partition, app: Application, clock: Timer, n
     key = allocation.spec.key
     answer.released.append(Release(partition.id, app.id, key, allocation.id, Termination.TIMEOUT, why))
     if app.is_reserving:
-        partition.requeue_one(app)  # one more of its slots is missing
+        partition.requeue_one(app)  # one more of its members is missing
 
 
 def _release(partition: Partition, app: Application, clock: Timer) -> None:

@@ -1,4 +1,8 @@
-"""Release of allocations and of preemption victims."""
+"""Release of allocations and of preemption victims.
+
+`commit` and `takeovers` call it for planned preemptions, `gangs` for timeouts. `notify_victims` sends the releases. A
+preemption is in progress until its last victim has ended or the release timeout has expired.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,10 @@ from muster_core.state.scheduler_state import Partition, ResponseBuilder
 def release_on_timeout(
     partition: Partition, app: Application, taken: Iterable[Allocation], why: str, now_ns: int, answer: ResponseBuilder
 ) -> None:
-    """Take allocations of one application back (TIMEOUT); what there is to tell goes into the answer."""
+    """Releases allocations of one application (TIMEOUT) and adds the releases to the response.
+
+    Virtual placeholders are removed at once.
+    """
     for allocation in list(taken):
         ledger.mark_releasing(partition, app, allocation, Termination.TIMEOUT, now_ns)
         if allocation.spec.is_virtual:
@@ -36,9 +43,7 @@ def release_on_timeout(
 
 
 def release_allocations(partition: Partition, victims: Iterable[tuple[Application, Allocation]], now_ns: int) -> None:
-    """The virtual placeholders that a preemption releases end now: the room is reserved for
-    the requests that they were released for.
-    """
+    """Removes the virtual placeholders among the victims, because no pod has to end first."""
     for app, victim in victims:
         if victim.spec.is_virtual:
             ledger.drop(partition, app, victim, now_ns)
@@ -98,8 +103,9 @@ def notify_victims(
     why: str,
     now_ns: int,
 ) -> None:
-    """Mark the victims, send all releases in one answer, and wait at most the release timeout. The caller removes
-    them from their nodes after it has reserved their resources.
+    """Marks the victims, sends all releases in one response and starts the release timeout.
+
+    The caller removes virtual placeholders after it has reserved their resources.
     """
     partition.preemptions.running[running.number] = running
     partition.preemptions.count += 1
@@ -119,13 +125,13 @@ def notify_victims(
         if not victim.spec.is_virtual:
             answer.released.append(Release(partition.id, app.id, victim.spec.key, victim.id, _PREEMPTED, why))
         if app.is_reserving:
-            partition.requeue_one(app)  # one more of its slots is missing
+            partition.requeue_one(app)  # one more of its members is missing
     detail, text = Detail.QUEUE_PREEMPTION, f"{len(victims)} allocations are preempted"
     partition.note(Notice.QUEUE, running.queue, change=Change.SET, detail=detail, resource=freed, message=text)
 
 
 def victim_of(partition: Partition, name: PlaceId) -> tuple[Application, Allocation]:
-    """An allocation that may be released. Raises BrokenDecision if it may not."""
+    """Returns an allocation that may be released. Raises BrokenDecision if it may not."""
     app = partition.applications.get(name[0])
     victim = app.allocations.get(name[1]) if app is not None else None
     if app is None or victim is None or victim.releasing is not None or victim.spec.required_node:
@@ -134,7 +140,7 @@ def victim_of(partition: Partition, name: PlaceId) -> tuple[Application, Allocat
 
 
 def _asks(app: Application, decision: Preemption) -> list[tuple[Ask, NodeId]]:
-    """The asks of a decision, each with its node. Raises BrokenDecision if one of them does not wait for that."""
+    """Returns the requests of a decision with their nodes. Raises BrokenDecision if one of them is not pending."""
     found: dict[AllocationKey, tuple[Ask, NodeId]] = {}
     for key, node in decision.places:
         ask = app.asks.get(key)
@@ -151,8 +157,9 @@ def _check_room(
     victims: list[tuple[Application, Allocation]],
     now_ns: int,
 ) -> None:
-    """Every node can be used, and holds all its asks after the victims and all other releases ended, in addition to
-    what does not give way.
+    """Checks that each node is usable and has the resources for all its requests once the victims have ended.
+
+    Allocations that are being released anyway count as free. Reservations that have precedence do not.
     """
     own = {(ask.spec.application, ask.spec.key) for ask, _ in asks}
     wanted: dict[NodeId, Resources] = {}
@@ -179,7 +186,7 @@ def _check_required(
     asks: list[tuple[Ask, NodeId]],
     victims: list[tuple[Application, Allocation]],
 ) -> None:
-    """For an ask that may run on one node only: victims on that node, of no higher priority."""
+    """Checks a request with a required node: all victims are on that node and have no higher priority."""
     [(ask, node), *more] = asks
     for _, victim in victims:
         if more or victim.node != node or victim.spec.priority > ask.spec.priority:
@@ -192,7 +199,11 @@ def _check_rights(
     asks: list[tuple[Ask, NodeId]],
     victims: list[tuple[Application, Allocation]],
 ) -> None:
-    """The leaf has a right to it; each victim is inside the fence, and may go; no queue falls below its guarantee."""
+    """Checks a preemption for a guarantee.
+
+    The leaf may preempt, each victim is a candidate within the preemption fence, and no queue falls below its
+    guarantee.
+    """
     amount = sum((ask.spec.resources for ask, _ in asks), NOTHING)
     bound = fence(app, amount)
     if bound is None:
@@ -222,7 +233,7 @@ def _lose(balance: GuaranteeBalance, owner: Application, victim: Allocation) -> 
 
 
 def _remember(partition: Partition, leaf: QueuePath, other: QueuePath, now_ns: int) -> None:
-    """Who took from whom, for as long as it matters."""
+    """Records which leaf preempted from which, for the preemption thrashing guard."""
     thrashing_guards = partition.preemptions.thrashing_guards
     for both in [both for both, rivalry in thrashing_guards.items() if guarantees.is_over(rivalry, now_ns)]:
         del thrashing_guards[both]
@@ -232,8 +243,9 @@ def _remember(partition: Partition, leaf: QueuePath, other: QueuePath, now_ns: i
 
 
 def victims_timed_out(partition: Partition, clock: Timer) -> None:
-    """Victims were not confirmed as gone in time, or the room they left went to another: nothing is held for the
-    asks any more, they wait as usual.
+    """Ends a preemption whose victims were not confirmed in time, or whose released resources were not used.
+
+    Its node reservations are removed, and its requests are scheduled like any other.
     """
     running = partition.preemptions.running.get(clock.generation)
     if running is not None:
@@ -248,5 +260,5 @@ def victims_timed_out(partition: Partition, clock: Timer) -> None:
 
 
 def leaves_of(partition: Partition, decision: Preemption) -> list[QueuePath]:
-    """The leaves that lose by a decision."""
+    """Returns the paths of the leaves that lose allocations by a decision."""
     return sorted({partition.applications[name].queue.path for name, _ in decision.victims})
