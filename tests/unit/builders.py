@@ -1,4 +1,4 @@
-"""Builders with defaults for the core's tests: a test states only what matters to it (style 40)."""
+"""Builders with defaults for the core's tests. A test specifies only the values that matter to it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def a_queue(
     limits: tuple[QuotaLimit, ...] = (),
     max_applications: int = 0,
 ) -> QueueConfig:
-    """`vcore` = its maximum; `policies` go before `fair`."""
+    """Return a queue. `vcore` is its maximum. `policies` takes precedence over `fair`."""
     order = ApplicationOrder.FAIR if fair else ApplicationOrder.FIFO
     return QueueConfig(
         name=name,
@@ -79,7 +79,7 @@ def a_limit(
 def a_configuration(
     *queues: QueueConfig, timing: Timing | None = None, limits: tuple[QuotaLimit, ...] = ()
 ) -> Configuration:
-    """Queues below root, which has the limits; applications go where they say, or into `root.<namespace>`."""
+    """Return queues below root, which has the limits. Placement rules: the provided queue, else `root.<namespace>`."""
     rules = (PlacementRule("provided"), PlacementRule("tag", create=True, value="namespace"))
     root = QueueConfig("root", parent=True, children=queues, submit_acl=ALLOW_ALL, limits=limits)
     return Configuration((PartitionConfig("default", root, rules),), timing or Timing())
@@ -104,7 +104,7 @@ def an_application(
     created_s: int = 0,
     forced: bool = False,
 ) -> ApplicationSpec:
-    """`gang` members of `each` (1 core) in the task group `workers`."""
+    """Return an application with `gang` members of `each` (1 core) in the task group `workers`."""
     shape = each or resources(vcore=1000, pods=1)
     return ApplicationSpec(
         PARTITION,
@@ -157,7 +157,7 @@ def an_ask(
 def an_affinity(
     key: str, *values: str, scope: str = "zone", least: int = 0, most: int = UNBOUNDED, required: bool = True
 ) -> PlacementConstraint:
-    """So many allocations whose tag `key` has one of the values, in the group of nodes with one value of `scope`."""
+    """Require `least` to `most` allocations with a value of tag `key`, on the nodes with the same value of `scope`."""
     return PlacementConstraint((), AllocationAffinity(scope, (Target(key, values=values),), least, most, required))
 
 
@@ -173,7 +173,7 @@ def an_allocation(
     allocated_s: int = 0,
     identity: str = "",
 ) -> AllocationSpec:
-    """An existing allocation, as a recovery reports it."""
+    """Return an existing allocation as reported in a recovery."""
     return AllocationSpec(
         PARTITION,
         ApplicationId(app),
@@ -189,8 +189,7 @@ def an_allocation(
 
 
 def made_for(node: str) -> Constraints:
-    """What the controller of DaemonSets writes on a pod: the one node that it is made for, and that a cordon is no
-    matter to it."""
+    """Return the constraints of a DaemonSet pod: affinity to its node, and a toleration of a cordon."""
     term = Term(fields=(Requirement("metadata.name", "In", (node,)),))
     cordon = Toleration("node.kubernetes.io/unschedulable", "Exists", "", "NoSchedule")
     return Constraints(affinity=(term,), tolerations=(cordon,))

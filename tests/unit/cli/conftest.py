@@ -1,4 +1,4 @@
-"""The real core behind its real REST server on loopback, in a thread of its own, for commands that ask it."""
+"""The real core behind its real REST server on loopback, in its own thread, for commands that query it."""
 
 import asyncio
 import threading
@@ -16,29 +16,29 @@ from tests.unit.core.rest.conftest import TRUSTING, a_scene
 from tests.unit.core.scheduling.scene import Scene
 
 OPEN = RestSettings(port=0, access=TRUSTING)
-#: Nobody listens there.
+#: A URL without a server.
 NOWHERE = "http://127.0.0.1:9"
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A core's scheduler_state, which a test may change between two commands, and where REST shows it."""
+    """The state of a core, which a test may change between two commands, and the URL of its REST API."""
 
     scene: Scene
     url: str
 
     def run(self, *arguments: str) -> Result:
-        """A command that asks this core."""
+        """Run a command against this core."""
         return run(*arguments, "--server", self.url)
 
 
 def run(*arguments: str) -> Result:
-    """A command, as a program that reads what it prints would see it."""
+    """Run a command with its output captured."""
     return CliRunner().invoke(app, arguments, prog_name="muster")
 
 
 def rows(result: Result) -> list[list[str]]:
-    """The cells of each line of a table, without its head."""
+    """Return the cells of each table row, without the header."""
     lines = result.stdout.splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith("──"))
     return [line.split() for line in lines[at + 1 :] if line.strip()]
@@ -46,20 +46,20 @@ def rows(result: Result) -> list[list[str]]:
 
 @pytest.fixture
 def empty_core() -> Iterator[str]:
-    """The URL of a core with which no operator has registered."""
+    """The URL of a core without a registered operator."""
     with core_thread(None) as served:
         yield served.url
 
 
 @pytest.fixture
 def served() -> Iterator[Served]:
-    """A core with a bit of everything in it: see `a_scene`."""
+    """A core with objects of every kind: see `a_scene`."""
     with core_thread(a_scene()) as served:
         yield served
 
 
-class core_thread:  # noqa: N801  # reads as the statement it is used in
-    """Runs core and server from `with` to its end."""
+class core_thread:  # noqa: N801  # used like a statement
+    """Runs core and server during the `with` block."""
 
     def __init__(self, scene: Scene | None, settings: RestSettings = OPEN) -> None:
         self._scene, self._settings = scene, settings

@@ -1,7 +1,7 @@
-"""The real agent and the real core, message by message in any order, without a clock and without I/O.
+"""The real controller and the real core, message by message in any order, without time and I/O.
 
-The simulation of the agent's tests, whose small core is replaced by the engine behind both codecs. Time passes for both
-at once, and for Kubernetes too.
+This is the simulation of the controller's tests with the real engine and both codecs instead of the small core. Time
+advances for controller, core and Kubernetes together.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ from tests.unit.operator.controller.core import Core
 from tests.unit.operator.controller.objects import CREATED_S
 from tests.unit.operator.controller.simulation import Simulation
 
-#: Seconds after the first pod of any test at which its time begins.
+#: Seconds from the creation of a test's first pod to the start of its time.
 BEGIN_S = 300
 COMPLETING_S = 30
 _APPLICATION = (ApplicationAccepted, ApplicationRejected, ApplicationUpdated)
 _NODE = (NodeAccepted, NodeRejected)
 
 
-class RealCore(Core):  # long: what the simulation asks of a core
-    """What the simulation asks of its core, by the engine. ``now_s``: epoch seconds."""
+class RealCore(Core):  # long: the interface of the simulation's core
+    """The engine with the interface of the simulation's core. ``now_s``: Unix seconds."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,12 +71,12 @@ class RealCore(Core):  # long: what the simulation asks of a core
 
     @property
     def partition(self) -> Partition:
-        """The only one."""
+        """The only partition."""
         return self.scheduler_state.partitions[PARTITION]
 
     @property
     def applications_there(self) -> dict[str, Application]:
-        """By id."""
+        """The applications by ID."""
         return {str(key): app for key, app in self.partition.applications.items()}
 
     @property
@@ -84,7 +84,7 @@ class RealCore(Core):  # long: what the simulation asks of a core
         return int(self.now_s * SECOND)
 
     def reset(self) -> None:
-        """A new session, behind its fence."""
+        """Start a new session with its recovery barrier."""
         self.scheduler_state, self.deadlines = SchedulerState(), TimerHeap()
         self.encoder, self.decoder = Encoder(str(RM), "default"), Decoder(RM, ["default"])
         self.applications.clear()
@@ -92,21 +92,21 @@ class RealCore(Core):  # long: what the simulation asks of a core
         self._receive([ManagerRegistered(RM, self.configuration, fenced=True)])
 
     def reload(self, configuration: Configuration) -> None:
-        """Another one is in force, also for sessions to come."""
+        """Load another configuration, also for later sessions."""
         self.configuration = configuration
         self._receive([ConfigurationReplaced(RM, configuration)])
 
     def inventory(self, part: Part) -> Inventory:
-        """A part of what it holds, as it is asked for it and as it says it."""
+        """Return a part of the inventory through request and response messages."""
         question = self.encoder.question(Sent(), part, "", 1_000_000)
         return decoded_inventory(service.take_inventory(self.partition, question, 0), part, "")
 
     def pass_fence(self) -> None:
-        """All was told."""
+        """Complete the recovery barrier."""
         self._receive([RecoveryBarrierPassed(RM)])
 
     def take(self, news: CoreRequest) -> None:
-        """One item of news, as the message that says it."""
+        """Handle one request as a message."""
         for batch in self.encoder.batches([news]):
             match self.encoder.encoded(batch):
                 case si_pb2.ApplicationRequest() as request:
@@ -121,17 +121,17 @@ class RealCore(Core):  # long: what the simulation asks of a core
                     self._receive([ClusterObjectsReported(partition_id(RM, "default"), taken)])
 
     def next_s(self) -> float | None:
-        """When a clock of the core rings next, in seconds from now."""
+        """Return the seconds until the core's next timer, or None."""
         due = self.deadlines.next_ns()
-        return None if due is None else due / SECOND - self.now_s + 1e-6  # not a moment too early
+        return None if due is None else due / SECOND - self.now_s + 1e-6  # not too early after rounding
 
     def ring(self) -> None:
-        """Hear the clocks that are due."""
+        """Fire the timers that are due."""
         while (rang := self.deadlines.due(self._now_ns)) is not None:
             self._receive([rang])
 
     def complete(self) -> None:
-        """Time does it."""
+        """Do nothing: timers complete applications."""
 
     def _take_in(self, intake: Intake) -> None:
         self._carry(intake.answers)
@@ -183,13 +183,13 @@ class RealCore(Core):  # long: what the simulation asks of a core
 
 
 def _is_alone(effect: Effect) -> bool:
-    """One decision is one message (semantics 1)."""
+    """Whether the effect is a separate message, because one decision is one message (semantics 1)."""
     return isinstance(effect, AllocationResponse)
 
 
 @dataclass
 class Both(Simulation):
-    """Agent and engine; ``now`` moves the clocks of all three."""
+    """The simulation with controller and engine. ``now`` is the time of both and of Kubernetes."""
 
     real: RealCore = field(default_factory=RealCore)
 
@@ -201,7 +201,7 @@ class Both(Simulation):
         self.real.pass_fence()
 
     def wait(self, seconds: float) -> None:
-        """Let time pass for both, with what is due by then."""
+        """Advance the time for both, and fire their timers."""
         end = self.now + seconds
         while True:
             own, of_core = next_due(self.ledger), self.real.next_s()
@@ -222,7 +222,7 @@ class Both(Simulation):
         self.kubernetes.now = shown(self.real.now_s)
 
     def compare(self) -> None:
-        """Both ledgers are compared when nothing is on its way, and what differs is put right (ADR 0015)."""
+        """Compare the state of both when no message is in flight, and repair differences (ADR 0015)."""
         for part in Part:
             self.run()
             found = compare(self.ledger, self.real.inventory(part), set(), self.now)
@@ -231,10 +231,10 @@ class Both(Simulation):
         self.run()
 
     def created(self) -> str:
-        """The creation time of a pod that is made now."""
+        """The creation time of a pod that is created now."""
         return shown(self.real.now_s)
 
 
 def shown(epoch_s: float) -> str:
-    """As Kubernetes writes a moment: whole seconds."""
+    """Format a time like Kubernetes, in full seconds."""
     return datetime.fromtimestamp(int(epoch_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,4 +1,4 @@
-"""The two transports, so that each contract test runs over both."""
+"""Fixtures for the two transports. Each contract test runs over both."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -16,7 +16,7 @@ from tests.unit.contract.proxy import Proxy
 
 Client = InProcessClient | GrpcClient
 
-#: Small enough that a test reaches every limit, and a farewell that nobody takes does not hold the suite.
+#: Small limits that tests can reach, and a short time to close a session.
 SETTINGS = TransportSettings(
     max_message_bytes=256 * 1024,
     batch_bytes=64 * 1024,
@@ -29,7 +29,7 @@ SETTINGS = TransportSettings(
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """A scheduler, and a way for resource managers to reach it."""
+    """A scheduler, and clients of resource managers for it."""
 
     scheduler: Scheduler
     connect: Callable[[], Client]
@@ -37,7 +37,7 @@ class Wire:
 
 @dataclass(slots=True)
 class Socket:
-    """A scheduler behind a unix socket, with the server in the test's hands."""
+    """A scheduler behind a unix socket, whose server the test can restart."""
 
     path: Path
     scheduler: Scheduler
@@ -53,7 +53,7 @@ class Socket:
         return self.clients[-1]
 
     async def restart(self) -> None:
-        """A new process would be a new scheduler, too."""
+        """Restart the server with a new scheduler, like a new process."""
         await self.server.aclose()
         self.scheduler = Scheduler()
         self.server = GrpcServer(self.scheduler, self.address, settings=SETTINGS)
@@ -82,7 +82,7 @@ async def proxy(socket: Socket, tmp_path: Path) -> AsyncIterator[Proxy]:
 
 @pytest.fixture
 async def reported() -> AsyncIterator[list[str]]:
-    """What the event loop was told of as a bug."""
+    """The errors reported to the event loop."""
     loop, messages = asyncio.get_running_loop(), list[str]()
     loop.set_exception_handler(lambda _, context: messages.append(context["message"]))
     yield messages

@@ -1,7 +1,7 @@
-"""The real core behind either transport, and a resource manager that obeys it as an operator would.
+"""The real core behind either transport, and a resource manager that follows it like an operator.
 
-`Talk` holds one registered session; its words are short so that a test reads
-as the messages of seed 003. Waiting is on what the core says, never on the clock.
+`Talk` has one registered session. Its short method names make a test read like the messages of the Scheduler Interface.
+Tests wait for responses of the core, never for time.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -28,13 +28,13 @@ RM = "rm"
 
 @dataclass(frozen=True, slots=True)
 class CoreWire:
-    """A core, and a way for resource managers to reach it."""
+    """A core, and clients of resource managers for it."""
 
     core: Core
     connect: Callable[[], Client]
 
     def state(self, rm: str = RM) -> ManagerState:
-        """RM status in the scheduler (seed 003)."""
+        """Return the state of the resource manager in the core."""
         return self.core.loop.scheduler_state.managers[RmId(rm)].state
 
 
@@ -63,8 +63,8 @@ def a_resource(amounts: Mapping[str, int]) -> si_pb2.Resource:
 
 
 @dataclass(slots=True)
-class Talk:  # long: a phrase book
-    """A registered resource manager. `sent` counts messages per stream, for the fence."""
+class Talk:  # long: one method per message
+    """A registered resource manager. `sent` counts messages per stream for the barrier."""
 
     client: Client
     rm: ResourceManager = field(default_factory=ResourceManager)
@@ -129,7 +129,7 @@ class Talk:  # long: a phrase book
         await self.client.update_allocation(si_pb2.AllocationRequest(rmID=self.rm_id, releases=releases))
 
     async def fence(self) -> None:
-        """Returns when the core has taken in all that was sent so far."""
+        """Wait until the core has handled all messages sent so far."""
         await self.client.fence(
             muster_pb2.FenceRequest(
                 rmID=self.rm_id,
@@ -140,7 +140,7 @@ class Talk:  # long: a phrase book
         )
 
     async def allocated(self, *names: str) -> list[si_pb2.Allocation]:
-        """Waits until each of these keys has a place; gives all allocations so far, in their order."""
+        """Wait until each of these keys is allocated. Returns all allocations so far in order."""
         await self.rm.allocations.until(lambda _: set(names) <= {item.allocationKey for item in self.allocations()})
         return self.allocations()
 
@@ -148,7 +148,7 @@ class Talk:  # long: a phrase book
         return [item for response in self.rm.allocations.items for item in response.new]
 
     async def released(self, count: int) -> list[si_pb2.AllocationRelease]:
-        """Waits for that many releases or confirmations."""
+        """Wait for ``count`` releases or confirmations."""
         await self.rm.allocations.until(lambda _: len(self.releases()) >= count)
         return self.releases()
 
@@ -156,12 +156,12 @@ class Talk:  # long: a phrase book
         return [item for response in self.rm.allocations.items for item in response.released]
 
     async def refused(self) -> si_pb2.RejectedAllocationAsk:
-        """Waits for the first refused ask."""
+        """Wait for the first rejected ask."""
         await self.rm.allocations.until(lambda items: any(item.rejected for item in items))
         return next(item.rejected[0] for item in self.rm.allocations.items if item.rejected)
 
     async def state(self, wanted: str, name: str = "app") -> None:
-        """Waits until the application is said to be in this state."""
+        """Wait until the core reports this state of the application."""
         await self.rm.applications.until(lambda _: (name, wanted) in self.states())
 
     def states(self) -> list[tuple[str, str]]:
@@ -170,12 +170,12 @@ class Talk:  # long: a phrase book
         ]
 
     async def accepted(self, name: str = "app") -> None:
-        """Waits until the application is accepted."""
+        """Wait until the application is accepted."""
         await self.rm.applications.until(
             lambda items: any(item.applicationID == name for response in items for item in response.accepted)
         )
 
 
 def fenced() -> dict[str, str]:
-    """The extra configuration of a resource manager that recovers behind a fence."""
+    """Return the extra configuration of a resource manager that recovers with a barrier."""
     return {keys.EXTRA_FENCE: "true"}

@@ -1,7 +1,7 @@
-"""The two ends of the contract tests: a scheduler and a resource manager that write down what they hear.
+"""The two ends of the contract tests: a scheduler and a resource manager that record messages.
 
-Both are real implementations of the protocols; what they answer is scripted by the test. Waiting is on events, never
-on the clock.
+Both are real implementations of the protocols with responses that the test defines. Tests wait for events, never for
+time.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Log(Generic[T]):
-    """What was heard, in order, and a way to wait for it."""
+    """Received items in order. A test can wait for them."""
 
     def __init__(self) -> None:
         self.items: list[T] = []
@@ -33,12 +33,12 @@ class Log(Generic[T]):
         return self.items
 
     async def first(self, count: int = 1) -> list[T]:
-        """Waits for that many; the caller sees if there are more."""
+        """Wait for ``count`` items. Returns all items, so the caller sees additional ones."""
         return await self.until(lambda items: len(items) >= count)
 
 
 class Scheduler:  # long: one method for each call of the interface
-    """A SchedulerAPI that takes everything in, and refuses what it is told to refuse."""
+    """A SchedulerAPI that accepts everything except what a test makes it reject."""
 
     def __init__(self) -> None:
         self.present: dict[str, ResourceManagerCallback] = {}
@@ -126,7 +126,7 @@ class Scheduler:  # long: one method for each call of the interface
 
 
 class ResourceManager:
-    """A ResourceManagerCallback that writes down what it is told."""
+    """A ResourceManagerCallback that records responses."""
 
     def __init__(self) -> None:
         self.allocations: Log[si_pb2.AllocationResponse] = Log()
@@ -156,7 +156,7 @@ def a_registration(rm_id: str = "rm", version: str = "1.0.0") -> si_pb2.Register
 
 
 def an_ask(key: str, padding: int = 0) -> si_pb2.AllocationAsk:
-    """An ask; `padding` bytes make it as large as a test wants."""
+    """Return an ask with `padding` additional bytes."""
     return si_pb2.AllocationAsk(allocationKey=key, applicationID="app", tags={"padding": "x" * padding})
 
 
@@ -165,5 +165,5 @@ def asks(*keys: str, rm_id: str = "rm", padding: int = 0) -> si_pb2.AllocationRe
 
 
 def keys_of(requests: list[si_pb2.AllocationRequest]) -> list[str]:
-    """The keys of all asks, in the order in which the scheduler got them."""
+    """Return the keys of all asks in the order of receipt."""
     return [ask.allocationKey for request in requests for ask in request.asks]

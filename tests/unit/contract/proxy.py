@@ -1,4 +1,4 @@
-"""A wire that a test can cut or jam: it forwards bytes between a client and a server."""
+"""A proxy between client and server that a test can interrupt or block."""
 
 import asyncio
 from contextlib import suppress
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class Proxy:
-    """Listens on one unix socket and forwards to another."""
+    """Listens on one unix socket and forwards bytes to another."""
 
     def __init__(self, path: Path, target: Path) -> None:
         self._path = path
@@ -25,13 +25,13 @@ class Proxy:
         self._server = await asyncio.start_unix_server(self._connected, self._path)
 
     def cut(self) -> None:
-        """Breaks every connection; new ones are let through."""
+        """Close every connection. New ones are forwarded."""
         for writer in self._writers:
             writer.transport.abort()
         self._writers.clear()
 
     def stop_forwarding(self) -> None:
-        """Keeps connections open and lets nothing through: what a dead machine looks like."""
+        """Keep connections open without forwarding, like a failed machine."""
         self._flows.clear()
 
     async def aclose(self) -> None:

@@ -1,4 +1,4 @@
-"""Whatever users, nodes, kubelets, clocks and kills do to agent and engine together; gangs are of every placement."""
+"""Random actions of users, nodes, kubelets, timers and kills against controller and engine, in all placement modes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tests.unit.operator.controller.objects import Raw, a_container, a_group, a_
 from tests.unit.operator.controller.simulation import Choose
 
 PLACEMENTS = ("Reserve", "Atomic", "Direct")
-#: Few, so that they are used again, also by gangs of another placement.
+#: Few IDs, so that they are reused, also by gangs with another placement mode.
 IDS = ("red", "green", "blue")
 TIMES_S = (1, 10, 40, 400)
 
 
-class Turmoil:  # long: each thing that happens is a method
-    """``pick`` chooses one of so many."""
+class Turmoil:  # long: one method per action
+    """Random actions. ``pick(n)`` chooses a number below n."""
 
     def __init__(self, pick: Choose) -> None:
         self.pick = pick
@@ -28,14 +28,14 @@ class Turmoil:  # long: each thing that happens is a method
         self.both.start()
 
     def happen(self) -> None:
-        """One thing, then some steps."""
+        """Run one action, then some steps."""
         things = self.things()
         things[self.pick(len(things))]()
         for _ in range(self.pick(60)):
             self.both.step(self.pick)
 
     def things(self) -> list[Callable[[], None]]:
-        """What may happen, the frequent more than once."""
+        """Return the possible actions; frequent ones repeat."""
         return [
             *[self.a_gang] * 3,
             self.a_single,
@@ -47,7 +47,7 @@ class Turmoil:  # long: each thing that happens is a method
         ]
 
     def a_gang(self) -> None:
-        """All of its pods, or only some; larger than the cluster now and then."""
+        """Create all or some pods of a gang, which is sometimes larger than the cluster."""
         words = [f"gangPlacement={PLACEMENTS[self.pick(3)]}", f"gangSchedulingStyle={('Soft', 'Hard')[self.pick(2)]}"]
         words += [f"placeholderTimeoutInSeconds={(5, 60)[self.pick(2)]}"]
         words += [f"gangWaitTimeoutInSeconds={(5, 60)[self.pick(2)]}"] if self.pick(2) else []
@@ -63,7 +63,7 @@ class Turmoil:  # long: each thing that happens is a method
                 self._add(pod)
 
     def a_single(self) -> None:
-        """Perhaps of an application that is a gang."""
+        """Create a single pod, possibly of an application with a gang."""
         app = (*IDS, "single")[self.pick(len(IDS) + 1)]
         self._add(a_pod(self._name(app), app=app))
 
@@ -76,27 +76,27 @@ class Turmoil:  # long: each thing that happens is a method
         self.both.kubernetes.add(pod)
 
     def end(self) -> None:
-        """A pod that has its node ends well, or its kubelet does not start it."""
+        """Let a bound pod succeed, or its kubelet reject it."""
         there = [raw for raw in self.both.kubernetes.pods.values() if is_running(raw)]
         if there:
             status = {"phase": "Succeeded"} if self.pick(4) else {"phase": "Failed", "reason": "OutOfcpu"}
             self.both.kubernetes.change(there[self.pick(len(there))]["metadata"]["name"], **status)
 
     def delete(self) -> None:
-        """Any pod, also one that has ended, and a placeholder."""
+        """Delete any pod, also an ended one or a placeholder."""
         uids = sorted(self.both.kubernetes.pods)
         if uids:
             self.both.kubernetes.delete(uids[self.pick(len(uids))])
 
     def kill(self) -> None:
-        """The core, or the operator with or without what it had ordered."""
+        """Kill the core, or the operator with or without its writes in flight."""
         if self.pick(2):
             self.both.kill_core()
         else:
             self.both.kill_operator(lose_commands=bool(self.pick(2)))
 
     def change_nodes(self) -> None:
-        """The second comes, goes, is closed."""
+        """Add, remove or cordon the second node."""
         kubernetes = self.both.kubernetes
         if "n1" not in kubernetes.nodes:
             kubernetes.add_node(a_node("n1"))
@@ -106,7 +106,7 @@ class Turmoil:  # long: each thing that happens is a method
             kubernetes.add_node(a_node("n1", unschedulable=True))
 
     def settle(self) -> None:
-        """Room for everybody, and time for every clock."""
+        """Provide enough resources and let all timers expire."""
         for number in range(2, 60):
             self.both.kubernetes.add_node(a_node(f"n{number}"))
         self.both.run(self.pick)
@@ -114,7 +114,7 @@ class Turmoil:  # long: each thing that happens is a method
             self.both.wait(300)
 
     def finish(self) -> None:
-        """Every pod ends, then every application completes."""
+        """End every pod, so that every application completes."""
         for raw in self.real():
             if raw["status"]["phase"] not in {"Succeeded", "Failed"}:
                 self.both.kubernetes.change(raw["metadata"]["name"], phase="Succeeded")
@@ -122,7 +122,7 @@ class Turmoil:  # long: each thing that happens is a method
         self.both.wait(100)
 
     def real(self) -> list[Raw]:
-        """Pods of users."""
+        """Return the pods of users."""
         ours = {raw["metadata"]["uid"] for raw in self.both.kubernetes.placeholders()}
         return [raw for uid, raw in self.both.kubernetes.pods.items() if uid not in ours]
 
@@ -132,7 +132,7 @@ def is_running(raw: Raw) -> bool:
 
 
 def law_breaches(turmoil: Turmoil) -> Iterable[str]:
-    """After ``settle``: what must not be."""
+    """Yield violations of the invariants after ``settle``."""
     both = turmoil.both
     for raw in turmoil.real():
         status, name = raw["status"], raw["metadata"]["name"]

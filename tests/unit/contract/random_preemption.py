@@ -1,4 +1,4 @@
-"""Turmoil in queues that preempt and are changed, on nodes that are lost, with others who bind and slow kubelets."""
+"""Random events with preemption, queue changes, lost nodes, other binders and slow kubelets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TIMING = Timing(completing_timeout_ns=COMPLETING_S * SECOND, release_timeout_ns
 
 
 def a_tree(pick: Choose) -> Configuration:
-    """Three queues with maximums and guarantees, which are told to go below a maximum that shrinks."""
+    """Return three queues with maximums and guarantees, with preemption after a maximum was lowered."""
     queues = [
         a_queue(
             path.removeprefix("root."),
@@ -51,7 +51,7 @@ def a_tree(pick: Choose) -> Configuration:
 
 
 def a_roomy_tree() -> Configuration:
-    """The same queues, in which nobody waits for a quota."""
+    """Return the same queues with enough quota."""
     return _of(*(a_queue(path.removeprefix("root.")) for path in QUEUES))
 
 
@@ -62,32 +62,32 @@ def _of(*queues: QueueConfig) -> Configuration:
 
 
 class SlowKubernetes(Kubernetes):
-    """A pod that is on a node goes when its kubelet says so."""
+    """Removes a deleted pod of a node only when its kubelet has ended it."""
 
     def apply(self, command: Command) -> Result:
-        """A delete marks such a pod."""
+        """Apply a command. A delete only marks a pod that has a kubelet."""
         if isinstance(command, DeletePod) and self.is_on_a_node(command.pod.uid):
             self.mark(command.pod.uid)
             return CommandSucceeded(command)
         return super().apply(command)
 
     def is_on_a_node(self, uid: str) -> bool:
-        """Whether a kubelet has to end it first."""
+        """Whether a kubelet has to end the pod first."""
         raw = self.pods.get(uid)
         return raw is not None and raw["spec"].get("nodeName") in self.nodes and raw["status"]["phase"] == "Pending"
 
     def mark(self, uid: str) -> None:
-        """It is on its way out."""
+        """Set the deletion timestamp of a pod."""
         self.pods[uid]["metadata"]["deletionTimestamp"] = self.now
         self.add(self.pods[uid])
 
     def going(self) -> list[str]:
-        """Who is on the way out."""
+        """Return the terminating pods."""
         return [uid for uid, raw in self.pods.items() if "deletionTimestamp" in raw["metadata"]]
 
 
 class Upheaval(Turmoil):
-    """What a thing makes is of one queue and one priority."""
+    """Random actions in which each action uses one queue and one priority."""
 
     def __init__(self, pick: Choose) -> None:
         self.pick = pick
@@ -99,12 +99,12 @@ class Upheaval(Turmoil):
         self.both.start()
 
     def things(self) -> list[Callable[[], None]]:
-        """More of what makes queues meet."""
+        """Add actions that make queues compete."""
         own = [*[self.fill] * 4, *[self.kubelets] * 4, self.bind, self.bind, self.reload, self.lose, self.mark]
         return [*super().things(), *own, lambda: self.both.wait(10)]
 
     def happen(self) -> None:
-        """In the queue whose turn it is."""
+        """Run an action in a random queue."""
         self.queue, self.priority = QUEUES[self.pick(3)], PRIORITIES[self.pick(4)]
         super().happen()
 
@@ -116,7 +116,7 @@ class Upheaval(Turmoil):
         super()._add(pod)
 
     def fill(self) -> None:
-        """Jobs of one pod each."""
+        """Create jobs of one pod each."""
         for _ in range(1 + self.pick(6)):
             name = self._name("job")
             pod = a_pod(name, app=f"{name}-of-{self.queue}")
@@ -124,19 +124,19 @@ class Upheaval(Turmoil):
             self._add(pod)
 
     def mark(self) -> None:
-        """Somebody deletes a pod that runs."""
+        """Delete a running pod."""
         there = [uid for uid in sorted(self.kubernetes.pods) if self.kubernetes.is_on_a_node(uid)]
         if there:
             self.kubernetes.mark(there[self.pick(len(there))])
 
     def kubelets(self) -> None:
-        """Some of those on their way out are gone."""
+        """Let kubelets end some terminating pods."""
         for uid in self.kubernetes.going():
             if uid in self.kubernetes.pods and self.pick(2):
                 self.kubernetes.delete(uid)
 
     def bind(self) -> None:
-        """Somebody else binds a pod of ours, or a placeholder."""
+        """Bind a pod of Muster, or a placeholder, by another scheduler."""
         waiting = [raw for raw in self.kubernetes.pods.values() if not raw["spec"].get("nodeName")]
         waiting = [raw for raw in waiting if raw["status"]["phase"] == "Pending"]
         if waiting:
@@ -145,18 +145,18 @@ class Upheaval(Turmoil):
             self.kubernetes.add(raw)
 
     def reload(self) -> None:
-        """Other maximums, guarantees and policies."""
+        """Load other maximums, guarantees and policies."""
         self.both.real.reload(a_tree(self.pick))
 
     def lose(self) -> None:
-        """The second node goes without its pods, and is back at once or later."""
+        """Remove the second node but not its pods, and add it again at once or later."""
         if "n1" in self.kubernetes.nodes:
             self.kubernetes.lose_node("n1")
         if self.pick(2):
             self.kubernetes.add_node(a_node("n1"))
 
     def settle(self) -> None:
-        """Room in all queues too, and kubelets that end what has to end."""
+        """Also provide enough quota, and let kubelets end all terminating pods."""
         if "n1" not in self.kubernetes.nodes:
             self.kubernetes.add_node(a_node("n1"))
         self.both.real.reload(a_roomy_tree())

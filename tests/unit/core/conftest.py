@@ -1,4 +1,4 @@
-"""A core with a clock in the test's hands, and a resource manager that writes down what it is told."""
+"""A core with a fake clock, and a resource manager that records responses."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -16,7 +16,7 @@ from tests.unit.core.messages import RM
 
 @dataclass(slots=True)
 class Clock:
-    """Nanoseconds since the epoch, standing still until a test moves it."""
+    """Nanoseconds since the epoch, which only the test advances."""
 
     now: int = 1_700_000_000_000_000_000
 
@@ -26,7 +26,7 @@ class Clock:
 
 @dataclass(slots=True)
 class Notebook:
-    """A ResourceManagerCallback. `broken`: what it raises from now on when it is told of applications."""
+    """A ResourceManagerCallback that records responses. `broken`: the error that it raises for applications."""
 
     heard: list[object] = field(default_factory=list)
     ends: list[str] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Notebook:
 
 @dataclass(slots=True)
 class Bench:
-    """One running core and one resource manager at it."""
+    """A running core and one connected resource manager."""
 
     core: Scheduler
     clock: Clock
@@ -74,13 +74,13 @@ class Bench:
         await self.core.register_resource_manager(request, self.rm)
 
     async def settle(self) -> None:
-        """Returns when the world has seen all that was sent, and planned for it."""
+        """Wait until the core has handled all messages and run its cycles."""
         await self.heard()
-        while self.core.loop._unfinished:  # noqa: ASYNC110 - a level that nobody signals
+        while self.core.loop._unfinished:  # noqa: ASYNC110 - nothing signals this state
             await asyncio.sleep(0)
 
     async def heard(self) -> None:
-        """Returns when the world has seen all that was sent."""
+        """Wait until the core has handled all messages."""
         await self.core.fence(muster_pb2.FenceRequest(rmID=RM))
 
     def metric(self, name: str, **labels: str) -> float:
@@ -100,7 +100,7 @@ async def bench() -> AsyncIterator[Bench]:
 
 @asynccontextmanager
 async def open_for_asks(settings: LoopSettings) -> AsyncIterator[Bench]:
-    """A core that runs, with a node that has room for all and an application."""
+    """Run a core with a node that is large enough for all asks, and an application."""
     bench = Bench(Scheduler(settings), Clock(), Notebook())
     running = asyncio.create_task(bench.core.run())
     await bench.register()

@@ -1,4 +1,4 @@
-"""Builders of Scheduler Interface messages with defaults: a test states only what matters to it."""
+"""Builders of Scheduler Interface messages with defaults. A test specifies only the values that matter to it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -105,5 +105,5 @@ def nodes(*items: si_pb2.NodeInfo) -> si_pb2.NodeRequest:
 
 
 def tagged(tags: Mapping[str, str]) -> si_pb2.AllocationRequest:
-    """One ask with these tags."""
+    """Return a request with one ask with these tags."""
     return asks(an_ask(tags=tags))

@@ -1,4 +1,4 @@
-"""An operator that has seen something of everything, so that each of its metrics has a sample."""
+"""An operator with events of every kind, so that each of its metrics has a sample."""
 
 from prometheus_client import CollectorRegistry
 
@@ -7,7 +7,7 @@ from muster_operator.webhook.server import ReviewMetrics
 
 
 def busy_operator() -> CollectorRegistry:
-    """Every metric of the operator with at least one sample."""
+    """Return every metric of the operator with at least one sample."""
     metrics = OperatorMetrics()
     metrics.watch("", lambda: {"inbox": 1})
     for labelled in (metrics.streams_broken, metrics.streams_expired, metrics.lists, metrics.repairs):

@@ -1,4 +1,4 @@
-"""Ways to a partition and its queues for the tests of this folder."""
+"""Parses partitions and queues for the tests of this folder."""
 
 from textwrap import dedent, indent
 
@@ -7,22 +7,22 @@ from muster_core.model.config import PartitionConfig, QueueConfig
 
 
 def a_file(queues: str) -> str:
-    """A file with one partition and these queues, a YAML list."""
+    """Return a file with one partition and these queues (a YAML list)."""
     return "partitions:\n  - name: default\n    queues:\n" + indent(dedent(queues), "      ")
 
 
 def partition(text: str) -> PartitionConfig:
-    """The first partition of the file."""
+    """Return the first partition of the file."""
     return load(text, {}).configuration.partitions[0]
 
 
 def queues(text: str) -> QueueConfig:
-    """The root of a partition that has these queues."""
+    """Return the root queue of a partition with these queues."""
     return partition(a_file(text)).root
 
 
 def child(queue: QueueConfig, path: str) -> QueueConfig:
-    """The queue of that path below `queue`."""
+    """Return the queue with this path below `queue`."""
     for name in path.split("."):
         queue = next(found for found in queue.children if found.name == name)
     return queue

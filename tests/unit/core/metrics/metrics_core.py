@@ -1,4 +1,4 @@
-"""A core that has seen something of everything, so that each of its metrics has a sample."""
+"""A core with objects and events of every kind, so that each of its metrics has a sample."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.builders import RM, a_configuration, a_node, a_queue, an_applica
 
 
 def busy_core() -> CollectorRegistry:
-    """Queues with all kinds of amounts, nodes, applications that run and one that was rejected."""
+    """Return the metrics of queues with all kinds of quotas, nodes, running applications and a rejected one."""
     core = Scheduler()
     configuration = a_configuration(a_queue("a", vcore=2000, guaranteed=1000))
     events: list[Event] = [ManagerRegistered(RM, configuration), NodeAdded(a_node("n0", vcore=1500))]

@@ -1,4 +1,4 @@
-"""Pods with terms on nodes with zones, for the tests of inter-pod affinity."""
+"""Builders of pods with affinity terms and of nodes with zones, for the tests of inter-pod affinity."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 
 
 def selecting(**labels: str) -> Selector:
-    """A label selector that asks for these labels."""
+    """Return a label selector that requires these labels."""
     return tuple(Target(f"kubernetes.io/label/{key}", values=(value,)) for key, value in labels.items())
 
 
 def among(key: str, *values: str, operator: TargetOperator = TargetOperator.IN) -> Selector:
-    """A namespace selector."""
+    """Return a namespace selector with one expression."""
     return (Target(key, operator, values),)
 
 
 def term(app: str = "web", topology: str = ZONE, namespaces: Iterable[str] = ("red",), of: Selector = None) -> PodTerm:
-    """Pods with this label in the namespaces, and in those that `of` selects."""
+    """Return a term for pods with this label in the namespaces, and in those that `of` selects."""
     return PodTerm(topology, selecting(app=app), tuple(namespaces), of)
 
 
 def inter_pod(
     near: Iterable[PodTerm] = (), apart: Iterable[PodTerm] = (), preferred: Iterable[tuple[int, PodTerm]] = ()
 ) -> InterPodConstraints:
-    """The terms of a pod."""
+    """Return the terms of a pod. `near`: affinity; `apart`: anti-affinity."""
     return InterPodConstraints(
         tuple(near), tuple(apart), tuple(WeightedPodTerm(weight, one) for weight, one in preferred)
     )
@@ -56,19 +56,19 @@ def a_pod(
     apart: Iterable[PodTerm] = (),
     preferred: Iterable[tuple[int, PodTerm]] = (),
 ) -> PodOnNode:
-    """A pod as others see it."""
+    """Return a pod on a node, as terms of other pods read it."""
     terms = inter_pod(near, apart, preferred)
     facts = PodProperties(terms) if terms != InterPodConstraints() else NO_PROPERTIES
     return PodOnNode(((APP, app), (NAMESPACE, namespace)), facts)
 
 
 def wanting(pod: PodOnNode, vcore: int = 1000) -> RequestShape:
-    """Pods like this one, to be placed."""
+    """Return a request for pods like this one."""
     return RequestShape(resources(vcore=vcore), pod_on_node=pod)
 
 
 def zones(*names: str) -> NodeTable:
-    """n0, n1, ... with 8 cores, one in each of these zones; an empty name = without one."""
+    """Return nodes n0, n1, ... with 8 cores, one in each of these zones; an empty name means no zone."""
     specs = [
         a_node(f"n{index}", vcore=8000, labels={HOST: f"n{index}"} | ({ZONE: name} if name else {}))
         for index, name in enumerate(names)
@@ -79,6 +79,6 @@ def zones(*names: str) -> NodeTable:
 
 
 def put(table: NodeTable, node: str, *pods: PodOnNode) -> None:
-    """They are there; their room is not taken."""
+    """Put pods on the node without using its resources."""
     for pod in pods:
         table.pods_on_nodes.add(table.rows.row(NodeId(node)), pod)

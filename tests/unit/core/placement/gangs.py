@@ -1,14 +1,14 @@
-"""Small clusters and gangs, and an exhaustive search over them that knows nothing of columns, drafts or guards.
+"""Small clusters and gangs, and an exhaustive search that is independent of the core's columns, snapshots and filters.
 
-Members go one after the other, in any order, as kube-scheduler would take them: room, the zone that they
-select, pods that they want near (the first of a kind may begin), and pods that keep apart, whoever of the two says so.
+Members are placed one after the other, in any order, by the rules of kube-scheduler: resources, the selected zone,
+affinity (the first pod of a kind may start), and anti-affinity in both directions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from random import Random  # noqa: TID251 - who calls has the seed
+from random import Random  # noqa: TID251 - the caller has the seed
 
 from muster_core.model.constraints import Constraints
 from muster_core.placement.search.requests import MemberDemand
@@ -18,13 +18,13 @@ from tests.unit.builders import a_node, resources
 from tests.unit.core.placement.affinity_clusters import APP, HOST, ZONE, a_pod, term
 from tests.unit.core.placement.tables import a_table, keep_tags
 
-#: Of one class on one node.
+#: Number of members by class and node.
 Placed = frozenset[tuple[int, int, int]]
 
 
 @dataclass(frozen=True)
 class Node:
-    """What it has in all."""
+    """The capacity of a node."""
 
     cores: int
     memory: int
@@ -33,7 +33,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Class:
-    """Pods of the app `name`. `near`, `apart`: a topology key and the app that it is about."""
+    """Pods of the app `name`. `near` (affinity) and `apart` (anti-affinity): a topology key and the app of the term."""
 
     name: str
     count: int
@@ -71,7 +71,7 @@ class Case:
         return [(_shape(one), one.count) for one in self.classes]
 
     def steps(self, placed: Placed) -> Iterator[Placed]:
-        """One more member on some node, wherever it may go now."""
+        """Yield the placements with one more member on each feasible node."""
         counts = {(kind, node): count for kind, node, count in placed}
         for kind, one in enumerate(self.classes):
             if sum(count for (other, _), count in counts.items() if other == kind) < one.count:
@@ -103,7 +103,7 @@ class Case:
         )
 
     def holds(self) -> bool:
-        """Whether there is any way to place all members."""
+        """Whether all members can be placed."""
         wanted = sum(one.count for one in self.classes)
         seen: set[Placed] = set()
         ahead: list[Placed] = [frozenset()]
@@ -118,7 +118,7 @@ class Case:
         return False
 
     def is_reached(self, placed: Placed) -> bool:
-        """Whether members can come to be just there, one after the other."""
+        """Whether exactly this placement can be reached member by member."""
         wanted = {(kind, node): count for kind, node, count in placed}
         seen: set[Placed] = set()
         ahead: list[Placed] = [frozenset()]
@@ -143,7 +143,7 @@ def _shape(one: Class) -> RequestShape:
 
 
 def full_case(rnd: Random) -> Case:
-    """Nodes that their members fill to the brim, or nearly: one arrangement holds, and few others do."""
+    """Return nodes that the members fill completely or nearly, so that few arrangements fit."""
     kinds = [
         Class(f"c{index}", 0, rnd.randint(1, 5), rnd.randint(1, 5), rnd.choice(["", "", "a", "b"]))
         for index in range(rnd.randint(2, 4))
@@ -164,7 +164,7 @@ def full_case(rnd: Random) -> Case:
 
 
 def entangled_case(rnd: Random) -> Case:
-    """Classes that want others near or keep apart from them."""
+    """Return classes with affinity and anti-affinity to each other."""
     names = [f"c{index}" for index in range(rnd.randint(2, 3))]
     keys = (ZONE, HOST)
 

@@ -1,4 +1,4 @@
-"""Nodes in zones, pods with labels and spread constraints, in few words."""
+"""Builders of nodes in zones and of pods with labels and spread constraints."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DEDICATED = Taint("dedicated", "batch", "NoSchedule")
 
 
 def a_pod(app: str = "web", namespace: str = "ns", *, terminating: bool = False) -> Tags:
-    """The tags that are read of it."""
+    """Return the tags of a pod."""
     tags = (("app", app), (NAMESPACE, namespace))
     return (*tags, (TERMINATING, "true")) if terminating else tags
 
@@ -46,12 +46,12 @@ def spread(
     honors_affinity: bool = True,
     honors_taints: bool = False,
 ) -> TopologySpreadConstraint:
-    """Of a pod in the namespace `ns`."""
+    """Return a spread constraint of a pod in the namespace `ns`."""
     return TopologySpreadConstraint(topology, skew, selector, "ns", required, domains, honors_affinity, honors_taints)
 
 
 def spreading(*constraints: TopologySpreadConstraint, app: str = "web", where: Constraints = ANYWHERE) -> RequestShape:
-    """A pod of one core with these constraints."""
+    """Return a request for a pod of one core with these constraints."""
     return RequestShape(
         resources(vcore=1000),
         where,
@@ -60,7 +60,7 @@ def spreading(*constraints: TopologySpreadConstraint, app: str = "web", where: C
 
 
 def zones(*names: str, labels: Mapping[str, str] | None = None, vcore: int = 100_000) -> NodeTable:
-    """Nodes n0, n1, … in these zones, empty = in none; each has its name as its host's."""
+    """Return nodes n0, n1, … in these zones (empty: no zone). The hostname of each is its name."""
     table = NodeTable()
     keep_tags(table, KEYS)
     for index, zone in enumerate(names):
@@ -71,6 +71,6 @@ def zones(*names: str, labels: Mapping[str, str] | None = None, vcore: int = 100
 
 
 def put(table: NodeTable, node: str, *pods: Tags) -> None:
-    """They run on the node."""
+    """Put pods on the node."""
     for pod in pods:
         table.pods_on_nodes.add(table.rows.row(NodeId(node)), PodOnNode(pod))

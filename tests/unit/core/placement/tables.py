@@ -1,4 +1,4 @@
-"""Node tables and names of rows for the tests of plans."""
+"""Builders of node tables for the tests of plans."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.builders import a_node
 
 
 def a_table(*specs: NodeSpec) -> NodeTable:
-    """All of them open."""
+    """Return a table of these nodes, all schedulable."""
     table = NodeTable()
     for spec in specs:
         table.add(spec, draining=False)
@@ -38,7 +38,7 @@ def having(name: str, amounts: Mapping[str, int]) -> NodeSpec:
 
 
 def named(rows: BoolColumn, table: NodeTable) -> str:
-    """The ids of the rows, in order, with blanks between."""
+    """Return the IDs of the rows in order, separated by blanks."""
     return " ".join(sorted(table.rows.at(row) for row in rows.nonzero()[0].tolist()))
 
 

@@ -1,4 +1,4 @@
-"""A core behind a real HTTP server on loopback; a world made of events, where no resource manager is needed."""
+"""A core behind a real HTTP server on loopback, and a state built from events without a resource manager."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,7 +17,7 @@ from tests.unit.builders import a_configuration, a_queue, an_allocation, an_appl
 from tests.unit.core.conftest import Bench
 from tests.unit.core.scheduling.scene import Scene
 
-#: Whoever asks from this machine may dump.
+#: Requests from this machine may read the state dump.
 TRUSTING = AccessSettings(trusts_loopback=True)
 
 Ask = Callable[[str], Awaitable[Any]]
@@ -52,7 +52,7 @@ async def http(bench: Bench) -> AsyncIterator[aiohttp.ClientSession]:
 
 @pytest.fixture
 def ask(http: aiohttp.ClientSession) -> Ask:
-    """The JSON at a path below /ws/v1/partition/default/, which must be there."""
+    """Return a function that gets the JSON of a path below /ws/v1/partition/default/, with status 200."""
 
     async def asked(path: str) -> Any:
         async with http.get(f"/ws/v1/partition/default/{path}") as answer:
@@ -64,14 +64,14 @@ def ask(http: aiohttp.ClientSession) -> Ask:
 
 @pytest.fixture
 def scene(bench: Bench) -> Scene:
-    """A world with a bit of everything, behind the same server."""
+    """A state with objects of every kind, behind the same server."""
     made = a_scene()
     bench.core.loop.scheduler_state = made.scheduler_state
     return made
 
 
 def a_scene() -> Scene:
-    """Two leaves, two nodes: a gang that runs, an application that waits for want of room, one that was rejected."""
+    """Return two leaves and two nodes with a running gang, a pending application, and a rejected one."""
     limits = (QuotaLimit(users=("kim",), max=Limit({"vcore": 9000}), max_applications=5), QuotaLimit(groups=("staff",)))
     leaf = replace(a_queue("a", vcore=6000, guaranteed=1000), limits=limits)
     scene = Scene(a_configuration(leaf, a_queue("b")), nodes=2)

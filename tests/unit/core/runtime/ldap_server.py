@@ -1,9 +1,8 @@
-"""An LDAP server in a process of its own, on a port of its own: `python ldap_server.py` prints the port.
+"""An LDAP server for tests on a free port: `python ldap_server.py [FILE]` prints the port.
 
-With a file that holds a key and its certificate as argument, it speaks TLS.
+With a file that contains a key and its certificate, it uses TLS.
 
-ldaptor needs a reactor of its own, and warns at import about how it uses its parser: neither belongs into the tests'
-process.
+It runs in its own process, because ldaptor needs its own reactor and prints warnings at import.
 """
 
 import io
@@ -18,7 +17,7 @@ from twisted.internet import ssl
 from twisted.internet.protocol import ServerFactory
 from twisted.python import components
 
-#: Twisted types it as the module that it replaces at run time.
+#: Twisted's type is that of the module that the reactor replaces at run time.
 reactor: Any = untyped
 register_adapter: Any = components.registerAdapter
 context_of: Any = ssl.DefaultOpenSSLContextFactory
@@ -73,6 +72,6 @@ def _listen(root: object) -> None:
 
 if __name__ == "__main__":
     fromLDIFFile(io.BytesIO(_PEOPLE)).addCallback(_listen)
-    # Whoever started it closes its input when done.
+    # The parent process closes the input when it is done.
     reactor.callInThread(lambda: (sys.stdin.read(), reactor.callFromThread(reactor.stop)))
     reactor.run()

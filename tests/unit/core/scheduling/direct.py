@@ -1,4 +1,4 @@
-"""Words for scenarios about Direct gangs: their members, and what is held for those still to come."""
+"""Builders for scenarios of Direct gangs: their members and virtual placeholders."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from muster_core.model.specs import AskSpec, GangPlacement, GangStyle
 from tests.unit.builders import an_allocation, an_application, an_ask
 from tests.unit.core.scheduling.scene import Scene
 
-#: Of the core's own ask for the task group of `app`.
+#: Key of the core's own ask for the task group of `app`.
 KEY = "app/workers"
 
 
@@ -49,15 +49,15 @@ def members(count: int, app: str = "app") -> list[AskSpec]:
 
 
 def bound(key: str, node: str, *, app: str = "app", group: str = "workers", allocated_s: int = 0) -> AllocationReported:
-    """A member that has its node already."""
+    """Return the report of a bound member."""
     return AllocationReported(an_allocation(key, node, app=app, group=group, allocated_s=allocated_s))
 
 
 def held(scene: Scene, app: str = "app") -> int:
-    """Places without pods."""
+    """Return the number of virtual placeholders."""
     return sum(one.spec.is_virtual for one in scene.app(app).allocations.values())
 
 
 def answers(effects: list[Effect]) -> list[AllocationResponse]:
-    """What the resource manager is told of allocations."""
+    """Return the allocation responses to the resource manager."""
     return [effect for effect in effects if isinstance(effect, AllocationResponse)]

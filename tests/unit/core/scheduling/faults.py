@@ -1,7 +1,7 @@
-"""Injects exceptions into the engine: the one place where unit tests of the core replace a function.
+"""Injects exceptions into the engine. This is the only module of the core's unit tests that replaces functions.
 
-What an exception does to the others cannot be shown with input alone, because input that raises is a bug that gets
-fixed. The real function is called in all other respects.
+Inputs cannot test the isolation of exceptions, because an input that raises is a bug that gets fixed. The real function
+is called otherwise.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from muster_core.scheduling import (
     victims,
 )
 
-#: Modules whose functions write state on the way of some commit.
+#: Modules whose functions write state during a commit.
 WRITERS: Final = (
     selectors,
     commit,
@@ -44,15 +44,13 @@ WRITERS: Final = (
     victims,
 )
 
-#: What is raised.
+#: The exception that is raised.
 FAULT = ZeroDivisionError("an injected fault")
 
 
 @contextmanager
 def fault(owner: object, name: str, when: Callable[..., bool], *, after: bool = False) -> Iterator[None]:
-    """Inside the block `owner.name` raises FAULT where `when`, which is given its arguments, says so: before the real
-    call, or after it.
-    """
+    """Make `owner.name` raise FAULT inside the block if `when(arguments)` is true, before or after the real call."""
     real = getattr(owner, name)
 
     def faulty(*arguments: Any, **named: Any) -> Any:
@@ -73,16 +71,14 @@ def fault(owner: object, name: str, when: Callable[..., bool], *, after: bool = 
 
 @dataclass
 class FaultAt:
-    """Raises FAULT once, at the call of a writing function that is `left` calls away: before it, or `after` it.
-    0 = it does not, or did already.
-    """
+    """Raises FAULT once, at the `left`-th next call of a writing function, before or `after` it. 0 = never, or done."""
 
     left: int
     after: bool = False
 
     @contextmanager
     def armed(self) -> Iterator[None]:
-        """Inside the block calls count."""
+        """Count calls inside the block."""
         own = _written() if self.left else ()
         for module, name, found in own:
             setattr(module, name, partial(self._call, found))
@@ -105,7 +101,7 @@ class FaultAt:
 
 @cache
 def _written() -> tuple[tuple[ModuleType, str, Callable[..., Any]], ...]:
-    """The functions of the modules that write, as they really are."""
+    """Return the real functions of the writing modules."""
     return tuple(
         (module, name, found) for module in WRITERS for name, found in vars(module).items() if _is_own(module, found)
     )

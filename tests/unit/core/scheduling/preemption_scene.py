@@ -1,4 +1,4 @@
-"""Queues that want the same room: short words for tests of preemption."""
+"""Helpers for tests of preemption between queues."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def submit(scene: Scene, app: str, queue: str) -> None:
 
 
 def run(scene: Scene, queue: str, *pods: AskSpec) -> list[Effect]:
-    """An application named as its leaf, if it is not there yet, asks for these pods."""
+    """Send asks of an application named like its leaf queue, and submit the application if it does not exist."""
     name = queue.rpartition(".")[2]
     if ApplicationId(name) not in scene.partition.applications:
         submit(scene, name, queue)
@@ -35,7 +35,7 @@ def run(scene: Scene, queue: str, *pods: AskSpec) -> list[Effect]:
 
 
 def pods(prefix: str, count: int, **more: int) -> list[AskSpec]:
-    """`count` pods of 1 core."""
+    """Return asks of `count` pods with 1 core each."""
     return [an_ask(f"{prefix}{index}", **more) for index in range(count)]  # type: ignore[arg-type]  # numbers only
 
 
@@ -52,7 +52,7 @@ def first_pod(ask: AskSpec) -> AskSpec:
 
 
 def never(ask: AskSpec) -> AskSpec:
-    """A pod with preemptionPolicy Never."""
+    """Return the ask with preemptionPolicy Never."""
     return replace(ask, allow_preempt_other=False)
 
 
@@ -61,7 +61,7 @@ def victims(said: list[Effect]) -> set[str]:
 
 
 def confirm(scene: Scene, said: list[Effect]) -> list[Effect]:
-    """Every victim is gone, as told."""
+    """Confirm the release of every victim."""
     owners: dict[str, str] = {
         allocation.spec.key: app.id
         for app in scene.partition.applications.values()
@@ -74,7 +74,7 @@ def confirm(scene: Scene, said: list[Effect]) -> list[Effect]:
 
 
 def settle(scene: Scene, seconds: int = 120) -> list[str]:
-    """Let preemption do what it does, each victim confirmed at once; the victims' keys."""
+    """Let time pass and confirm each victim at once. Returns the victims' keys."""
     gone: list[str] = []
     for _ in range(seconds):
         said = scene.wait(1)
@@ -84,7 +84,7 @@ def settle(scene: Scene, seconds: int = 120) -> list[str]:
 
 
 def cores(scene: Scene, *leaves: str) -> list[int]:
-    """What each leaf has allocated and was not told to give back, in cores."""
+    """Return the allocated cores of each leaf without allocations being released."""
     used: Counter[str] = Counter()
     for app in scene.partition.applications.values():
         for allocation in app.allocations.values():

@@ -1,4 +1,4 @@
-"""A world, a clock and short words for both: scenarios read as what is told and what is said."""
+"""A core state and its time for scenarios: a test sends events and compares effects."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ from muster_core.state.applications import Application
 from muster_core.state.scheduler_state import Partition, SchedulerState
 from tests.unit.builders import PARTITION, RM, SECOND, a_node, an_allocation, an_ask
 
-#: The check counts everything anew: after each of so many events it would be most of a test.
+#: The check recomputes all sums. With more events it runs only after the last one.
 _MANY = 50
 
 
 class Scene:
-    """Tells events, runs the cycle after each, and keeps what was said."""
+    """Sends events, runs the cycle after each, and stores the effects."""
 
     def __init__(self, configuration: Configuration, nodes: int = 0, vcore: int = 4000) -> None:
         self.scheduler_state = SchedulerState()
         self.now_ns = 1_000 * SECOND
         self.clocks: list[tuple[int, int, TimerSet]] = []
         self.order = count()
-        #: What was noted for those who watch, since the start.
+        #: Effects for observers (event records and metrics) since the start.
         self.noted: list[EventRecorded] = []
         self.tell(ManagerRegistered(RM, configuration))
         for index in range(nodes):
@@ -65,16 +65,16 @@ class Scene:
         return self.partition.applications[ApplicationId(name)]
 
     def tell(self, *events: Event) -> list[Effect]:
-        """Step every event, then one whole pass; the world must be sound after each, of many events after the last.
+        """Step every event and run one complete cycle. Checks the state after each event, or after the last of many.
 
-        Returns what is said; what is noted for those who watch is in `noted`.
+        Returns the effects for the resource manager. Effects for observers are in `noted`.
         """
         said: list[Effect] = []
         left = deque(events)
         while left:
             effects = step(self.scheduler_state, left.popleft(), self.now_ns)
             said += effects
-            left += [TimerFired(one.clock) for one in self._set(effects)]  # before the cycle, as the loop does
+            left += [TimerFired(one.clock) for one in self._set(effects)]  # before the cycle, as in the loop
             if len(events) < _MANY:
                 self._check()
         effects = cycle(self.scheduler_state, self.now_ns, lambda: True).effects
@@ -85,7 +85,7 @@ class Scene:
         return [effect for effect in said if not self._is_noted(effect) and not _is_looking_again(effect)]
 
     def _set(self, effects: list[Effect]) -> list[TimerSet]:
-        """Set the clocks of these effects; returns those that are due."""
+        """Set the timers of these effects. Returns those that are due."""
         due: list[TimerSet] = []
         for effect in effects:
             if isinstance(effect, TimerSet) and effect.at_ns <= self.now_ns:
@@ -95,14 +95,14 @@ class Scene:
         return due
 
     def _is_noted(self, effect: Effect) -> bool:
-        """Keep what is for those who watch; a word to people is said too."""
+        """Store effects for observers. Messages to users are also returned."""
         if not isinstance(effect, EventRecorded | AskRecorded | AllocationsRecorded):
             return False
         self.noted += records_of(effect)
         return not (isinstance(effect, EventRecorded) and effect.is_for_people)
 
     def wait(self, seconds: float) -> list[Effect]:
-        """Let time pass; every clock that is due rings at its time."""
+        """Advance the time. Timers fire when they are due."""
         end_ns = self.now_ns + int(seconds * SECOND)
         said: list[Effect] = []
         while self.clocks and self.clocks[0][0] <= end_ns:
@@ -128,7 +128,7 @@ class Scene:
     def release(
         self, key: str, app: str = "app", why: Termination = Termination.STOPPED_BY_RM, identity: str | None = None
     ) -> list[Effect]:
-        """The resource manager's word that an allocation is gone."""
+        """Report that an allocation has ended."""
         which = AllocationId(identity) if identity else None
         return self.tell(AllocationReleased(PARTITION, ApplicationId(app), AllocationKey(key), which, why))
 
@@ -143,7 +143,7 @@ class Scene:
         return self.tell(NodeAdded(a_node(name, vcore), draining=draining, existing=existing))
 
     def add_full_node(self, name: str = "full", vcore: int = 4000) -> list[Effect]:
-        """A node that a foreign pod fills: an empty cluster could hold more than the present one."""
+        """Add a node that a foreign pod fills, so that an empty cluster could hold more than the current one."""
         return self.add_node(name, an_allocation(f"{name}-pod", name, vcore=vcore, foreign=True), vcore=vcore)
 
     def _check(self) -> None:
@@ -153,18 +153,18 @@ class Scene:
 
 
 def _is_looking_again(effect: Effect) -> bool:
-    """A leaf's own clock: nobody but the core hears of it."""
+    """Whether the effect is an internal timer of a leaf queue."""
     return isinstance(effect, TimerSet) and effect.clock.kind in (TimerKind.RESERVATION, TimerKind.PREEMPTION)
 
 
 def placed(effects: list[Effect]) -> dict[str, str]:
-    """Allocations that were said: key → node."""
+    """Return the new allocations: key → node."""
     answers = [effect for effect in effects if isinstance(effect, AllocationResponse)]
     return {new.ask.key: new.node for answer in answers for new in answer.new}
 
 
 def releases(effects: list[Effect]) -> dict[str, Termination]:
-    """Releases that were said: key → type."""
+    """Return the releases: key → type."""
     answers = [effect for effect in effects if isinstance(effect, AllocationResponse)]
     return {one.key: one.termination for answer in answers for one in answer.released}
 
@@ -180,17 +180,17 @@ def refused_asks(effects: list[Effect]) -> dict[str, str]:
 
 
 def states(effects: list[Effect], app: str = "app") -> list[str]:
-    """States of an application, in the order in which they were said."""
+    """Return the reported states of an application in order."""
     return [str(e.state) for e in effects if isinstance(e, ApplicationUpdated) and e.application == app]
 
 
 def rejection(effects: list[Effect]) -> str:
-    """The reason why an application was rejected; empty = none was."""
+    """Return the reason of a rejected application; empty if none was rejected."""
     return next((e.reason for e in effects if isinstance(e, ApplicationRejected)), "")
 
 
 def waits(effects: list[Effect]) -> dict[str, tuple[str, str]]:
-    """Scheduling states that were said: key → (state, reason)."""
+    """Return the reported scheduling states: key → (state, reason)."""
     return {e.key: (str(e.state), e.reason) for e in effects if isinstance(e, SchedulingStateChanged)}
 
 

@@ -1,7 +1,7 @@
-"""A small core for tests: it accepts, reserves, swaps and completes by the rules of the seeds, without quota or fit.
+"""A small core for tests: it accepts, reserves, replaces and completes by the gang design, without quotas and filters.
 
-A peer in a pure simulation. It takes news and gives verdicts on three streams whose order is kept within each, never
-across (semantics 1, 19).
+It is a peer in a pure simulation. It receives requests and sends responses on three streams, which are ordered within
+each stream only (semantics 1, 19).
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ STOPPED = TerminationType.STOPPED_BY_RM
 
 
 def _avoided(ask: AskSpec) -> list[str]:
-    """The nodes that its pod keeps off."""
+    """Return the nodes that the ask avoids."""
     return ask.tags.get(keys.TAG_AVOID_NODES, "").split(",")
 
 
 @dataclass
 class Held:
-    """An allocation; ``going`` is the type it was told to go with, ``parked`` the ask that takes its place."""
+    """An allocation. ``going``: termination type of a requested release. ``parked``: the ask that replaces it."""
 
     ask: AskSpec
     node: NodeName
@@ -65,7 +65,7 @@ class Held:
 
 @dataclass
 class App:
-    """An application in the core. ``places``: by task group, those held without pods; None = none were looked for."""
+    """An application in the core. ``places``: virtual placeholders by task group; None before the first reservation."""
 
     spec: ApplicationSpec
     state: str = "Accepted"
@@ -75,35 +75,35 @@ class App:
 
     @property
     def is_direct(self) -> bool:
-        """Whether its places are held here, without placeholder pods (semantics 16)."""
+        """Whether its placement mode is Direct (semantics 16)."""
         return self.spec.tags.get(keys.APP_TAG_GANG_PLACEMENT) == keys.PLACEMENT_DIRECT
 
     def hold(self) -> None:
-        """Hold a place for each member that is not there yet; the members take them as they come."""
+        """Reserve for each missing member. Members replace the virtual placeholders when they arrive."""
         members = json.loads(self.spec.tags[keys.APP_TAG_MEMBERS])
         there = Counter(held.ask.task_group for held in self.held.values())
         self.places = {one["name"]: max(0, one["minMember"] - there[one["name"]]) for one in members}
 
     def take_place(self, group: str) -> bool:
-        """Whether there was a place of the group; there is one less."""
+        """Use one virtual placeholder of the group. Returns whether there was one."""
         left = (self.places or {}).get(group, 0)
         if left:
             self.places = {**(self.places or {}), group: left - 1}
         return bool(left)
 
     def placeholders(self) -> list[Held]:
-        """Live ones, not on their way out."""
+        """The placeholders that are not being released."""
         return [held for held in self.held.values() if held.ask.placeholder and held.going is None]
 
     def forget(self, key: PodUid) -> None:
-        """An ask is gone; a placeholder that was told to go for it goes all the same (semantics 14)."""
+        """Remove an ask. A placeholder that is being released for it is released all the same (semantics 14)."""
         self.asks.pop(key, None)
         for held in self.held.values():
             held.parked = None if held.parked and held.parked.key == key else held.parked
 
 
 @dataclass
-class Core:  # long: a whole scheduler in one page is easier to trust than in three
+class Core:  # long: a complete scheduler is easier to review in one class
     """``allocations`` and ``applications`` are the streams to the operator."""
 
     apps: dict[AppId, App] = field(default_factory=dict)
@@ -118,12 +118,12 @@ class Core:  # long: a whole scheduler in one page is easier to trust than in th
     turn: int = 0
 
     def reset(self) -> None:
-        """A new session: everything of the old one is dropped."""
+        """Start a new session without state of the old one."""
         for part in (self.apps, self.nodes, self.foreign, self.completed, self.allocations, self.applications):
             part.clear()
 
     def take(self, news: CoreRequest) -> None:
-        """One item of news."""
+        """Handle one request."""
         match news:
             case ApplicationSubmitted(spec):
                 self._submitted(spec)
@@ -140,7 +140,7 @@ class Core:  # long: a whole scheduler in one page is easier to trust than in th
             case AllocationReleased():
                 self._released(news)
             case ClusterObjectReported():
-                pass  # it looks at nobody's company
+                pass  # it evaluates no constraints
             case _:
                 self._node(news)
         self.schedule()
@@ -188,7 +188,7 @@ class Core:  # long: a whole scheduler in one page is easier to trust than in th
         self.applications.append(ApplicationResponse(accepted=(ApplicationAccepted(spec.app),)))
 
     def _reported(self, ask: AskSpec, node: NodeName) -> None:
-        """One that is known is told anew (ADR 0010); it never moves. Its node, or application, may be gone by now."""
+        """Handle a reported allocation. A known one is updated and never moves (ADR 0010). Its node may be removed."""
         if node not in self.nodes or ask.app not in {None, *self.apps}:
             gone = AllocationRejected(ask.app or AppId(""), ask.key, "its node or application is not known")
             self.allocations.append(AllocationResponse(rejected_allocations=(gone,)))
@@ -243,7 +243,7 @@ class Core:  # long: a whole scheduler in one page is easier to trust than in th
         self._settle(news.app)
 
     def schedule(self) -> None:
-        """Everything that can be placed or swapped now."""
+        """Place or replace everything that is possible now."""
         if not any(self.nodes.values()):
             return
         for app in list(self.apps.values()):
@@ -288,7 +288,7 @@ class Core:  # long: a whole scheduler in one page is easier to trust than in th
         return names[self.turn % len(names)] if names else None
 
     def _place(self, app: App, ask: AskSpec, node: NodeName | None) -> None:
-        """On the node, or it waits for one that it does not keep off."""
+        """Allocate the ask on the node, or keep it pending until there is a node that it does not avoid."""
         if node is None:
             app.asks[ask.key] = ask
         else:
@@ -325,7 +325,7 @@ class Core:  # long: a whole scheduler in one page is easier to trust than in th
         self.applications.append(ApplicationResponse(updated=(ApplicationUpdated(app.spec.app, state, message),)))
 
     def time_out(self, app_id: AppId) -> None:
-        """The placeholder clock rang while the application reserves: the style's outcome (semantics 8)."""
+        """Fire the placeholder timer while the application reserves: act by its style (semantics 8)."""
         app = self.apps[app_id]
         soft = app.spec.style == "Soft"
         keys = [key for key, ask in app.asks.items() if ask.placeholder or not soft]
@@ -341,7 +341,7 @@ class Core:  # long: a whole scheduler in one page is easier to trust than in th
         self._settle(app_id)
 
     def complete(self) -> None:
-        """The completing clock rang: left-over placeholders go; an application without anything is Completed."""
+        """Fire the completing timer: release remaining placeholders, and complete applications without allocations."""
         for app_id, app in list(self.apps.items()):
             if app.asks or any(not held.ask.placeholder for held in app.held.values()) or app.state == "Accepted":
                 continue

@@ -1,4 +1,4 @@
-"""Drives one ledger by hand: a scenario is a list of facts and verdicts, and a list of expected news and commands."""
+"""Drives one ledger: a scenario is a list of events and responses with the expected requests and commands."""
 
 from __future__ import annotations
 
@@ -47,39 +47,39 @@ SHARED = AppId("@team/job")
 
 @dataclass
 class Driver:
-    """``now`` is the test's to move."""
+    """A ledger with a fake clock. The test advances ``now``."""
 
     ledger: Ledger = field(default_factory=lambda: Ledger(keys=KEYS))
     now: float = 0.0
 
     def see(self, raw: Raw, **status: object) -> Outcome:
-        """A pod looks like this."""
+        """Receive the event of a pod with this status."""
         raw = copy.deepcopy(raw)
         raw["status"].update(status)
         return self.fact(seen(raw, self.ledger.settings))
 
     def fact(self, fact: ClusterEvent) -> Outcome:
-        """A fact."""
+        """Receive an event of the cluster."""
         return handle_event(self.ledger, fact, self.now)
 
     def gone(self, name: str) -> Outcome:
-        """A pod named by ``a_pod`` is gone."""
+        """Receive the deletion of a pod of ``a_pod``."""
         return self.gone_uid(PodUid(f"uid-{name}"))
 
     def gone_uid(self, uid: PodUid) -> Outcome:
-        """A pod is gone."""
+        """Receive the deletion of a pod by its UID."""
         return self.fact(PodGone(uid))
 
     def told(self, verdict: CoreResponse) -> Outcome:
-        """A word of the core."""
+        """Receive a response of the core."""
         return handle_core_response(self.ledger, verdict, self.now)
 
     def result(self, result: Result) -> Outcome:
-        """The end of a command."""
+        """Receive the result of a command."""
         return was_answered(self.ledger, result, self.now)
 
     def wait(self, seconds: float) -> Outcome:
-        """Time passes."""
+        """Advance the time."""
         self.now += seconds
         out = Outcome()
         while (due := next_due(self.ledger)) is not None and due <= self.now:
@@ -88,34 +88,34 @@ class Driver:
         return out
 
     def accepted(self, app: AppId = APP) -> Outcome:
-        """The core accepts, and begins with what it is asked for."""
+        """The core accepts the application and reports the state Accepted."""
         out = self.told(ApplicationResponse(accepted=(ApplicationAccepted(app),)))
         begun = self.updated(keys.APP_ACCEPTED, app=app)
         return Outcome(out.news + begun.news, out.commands + begun.commands)
 
     def updated(self, state: str, message: str = "", app: AppId = APP) -> Outcome:
-        """The core's state of the application."""
+        """The core reports a state of the application."""
         return self.told(ApplicationResponse(updated=(ApplicationUpdated(app, state, message),)))
 
     def allocated(
         self, uid: str, node: str = "n1", app: AppId = APP, volumes: Mapping[str, str] | None = None
     ) -> Outcome:
-        """The core gives a node, and volumes to claims that have none."""
+        """The core allocates a node, and volumes for unbound claims."""
         found = Allocated(app, PodUid(uid), NodeName(node), AllocationId(f"{uid}-0"), volumes=volumes or {})
         return self.told(AllocationResponse(allocated=(found,)))
 
     def released(self, uid: str, termination: TerminationType, app: AppId = APP) -> Outcome:
-        """The core wants an allocation to go, or confirms that it is gone."""
+        """The core releases an allocation, or confirms a release."""
         order = Released(app, PodUid(uid), termination, AllocationId(f"{uid}-0"))
         return self.told(AllocationResponse(released=(order,)))
 
     def cancelled(self, uid: str, termination: TerminationType = TerminationType.TIMEOUT) -> Outcome:
-        """The core takes an ask back."""
+        """The core releases an ask."""
         return self.told(AllocationResponse(cancelled_asks=(AskCancelled(APP, PodUid(uid), termination),)))
 
 
 def whole(turns: Iterable[Outcome]) -> Outcome:
-    """All that a step of a recovery says, turn by turn."""
+    """Combine the outcomes of all parts of a recovery step."""
     said = Outcome()
     for turn in turns:
         said.add(turn)
@@ -123,7 +123,7 @@ def whole(turns: Iterable[Outcome]) -> Outcome:
 
 
 def live(*nodes: str, settings: Settings = SETTINGS) -> Driver:
-    """A live session with these nodes; n1 if none is named."""
+    """Return a live session with these nodes; n1 if none is given."""
     driver = Driver(Ledger(settings, keys=KEYS))
     driver.fact(namespace_seen(a_namespace()))
     for name in nodes or ("n1",):
@@ -136,7 +136,7 @@ def live(*nodes: str, settings: Settings = SETTINGS) -> Driver:
 
 
 def waiting(driver: Driver, name: str = "w0", app: AppId = APP) -> Raw:
-    """A plain pod of the application whose ask is with the core."""
+    """Create a pod of the application whose ask was sent to the core."""
     raw = a_pod(name, app=app)
     driver.see(raw)
     driver.accepted(app)
@@ -144,25 +144,25 @@ def waiting(driver: Driver, name: str = "w0", app: AppId = APP) -> Raw:
 
 
 def asked(outcome: Outcome) -> list[str]:
-    """The UIDs asked for."""
+    """Return the UIDs of the sent asks."""
     return [item.ask.key for item in outcome.news if isinstance(item, AskSubmitted)]
 
 
 def events(outcome: Outcome) -> list[tuple[str, str, str]]:
-    """(pod or node, reason, action) of the events."""
+    """Return (pod or node, reason, action) of the events."""
     return [(c.name, c.reason, c.action) for c in outcome.commands if isinstance(c, PostEvent)]
 
 
 def orders(outcome: Outcome) -> list[Command]:
-    """The commands that are no events, and that are written."""
+    """Return the commands that write and are not events."""
     return [command for command in outcome.commands if not isinstance(command, PostEvent | CancelCreations)]
 
 
 def done(command: Command) -> CommandSucceeded:
-    """It worked."""
+    """Return the success of a command."""
     return CommandSucceeded(command)
 
 
 def refused(command: Command, status: int = 403, message: str = "no") -> CommandFailed:
-    """It will never work."""
+    """Return the permanent failure of a command."""
     return CommandFailed(command, status, "Refused", message)

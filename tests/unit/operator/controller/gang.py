@@ -1,4 +1,4 @@
-"""A gang of two, step by step: its members, the placeholders that are ordered and seen."""
+"""A gang of two for scenarios: its members and its placeholders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def a_member(name: str = "w0", *, group: str = "g", count: int = 2, parameters: 
 
 
 def a_direct_member(name: str = "w0", **of_member: Any) -> Raw:
-    """Of a gang whose places the core holds itself."""
+    """Return a member of a Direct gang."""
     return a_member(name, parameters="gangPlacement=Direct", **of_member)
 
 
@@ -27,7 +27,7 @@ def creates(outcome: Outcome) -> list[CreatePlaceholder]:
 
 
 def pod_of(command: CreatePlaceholder, **spec: Any) -> Raw:
-    """The placeholder as the API server shows it; its UID is ``ph-`` and its name."""
+    """Return the placeholder as the API server returns it. Its UID is ``ph-<name>``."""
     raw = placeholder_body(command.spec, Settings())
     raw["metadata"] |= {
         "uid": f"ph-{command.spec.name}",
@@ -39,7 +39,7 @@ def pod_of(command: CreatePlaceholder, **spec: Any) -> Raw:
 
 
 def reserving(*, parameters: str = "") -> tuple[Driver, list[Raw]]:
-    """A gang of two with both placeholders asked for."""
+    """Return a gang of two after the asks of both placeholders were sent."""
     driver = live()
     driver.see(a_member(parameters=parameters))
     driver.see(a_member("w1", parameters=parameters))

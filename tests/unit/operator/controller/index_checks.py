@@ -1,4 +1,4 @@
-"""What the ledger counts or indexes is what walking all of it finds; and how much work something is."""
+"""Checks the counts and indexes of the ledger against its content, and measures work in instructions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from muster_operator.controller.state import Ledger, holds_slot
 
 
 def assert_counted(ledger: Ledger) -> None:
-    """Every count and every index of the ledger is right."""
+    """Assert that every count and every index of the ledger is correct."""
     for app in ledger.applications.values():
         tasks = (*app.members.values(), *app.placeholders.values())
         assert +Counter(app.member_counts) == Counter(
@@ -41,7 +41,7 @@ def assert_counted(ledger: Ledger) -> None:
 
 
 def work_of(action: Callable[[], object]) -> int:
-    """How many instructions of Python it takes; the same on every machine."""
+    """Return the number of Python instructions of an action, which is equal on every machine."""
     count = 0
 
     def traced(frame: FrameType, event: str, _: Any) -> Callable[..., Any]:

@@ -1,7 +1,7 @@
-"""A small Kubernetes for tests: pods and nodes as raw objects, commands applied to them, a watch that tells of it.
+"""A small Kubernetes for tests: raw pods and nodes, commands that change them, and a watch.
 
-A peer in a pure simulation, not a mock: it keeps the rules that matter here (unique names, UIDs, one binding per pod,
-dependents die with their owner) and an audit of what was written.
+It is a peer in a pure simulation, not a mock. It enforces the relevant rules (unique names, UIDs, one binding per pod,
+garbage collection of dependents) and records writes.
 """
 
 from __future__ import annotations
@@ -39,29 +39,29 @@ SETTINGS = Settings()
 
 
 def seen(raw: Raw, settings: Settings = SETTINGS) -> PodSeen:
-    """The fact that a raw pod becomes."""
+    """Return the event of a raw pod."""
     pod = read_pod(raw, settings)
     assert pod is not None
     return PodSeen(pod)
 
 
 def node_seen(raw: Raw) -> NodeSeen:
-    """The fact that a raw node becomes."""
+    """Return the event of a raw node."""
     node = read_node(raw, SETTINGS)
     assert node is not None
     return NodeSeen(node)
 
 
 def namespace_seen(raw: Raw) -> NamespaceSeen:
-    """The fact that a raw namespace becomes."""
+    """Return the event of a raw namespace."""
     namespace = read_namespace(raw)
     assert namespace is not None
     return NamespaceSeen(namespace)
 
 
 @dataclass
-class Kubernetes:  # long: one peer, and each of its few rules is a method
-    """The API server with its garbage collector. ``watch`` holds facts that nobody has read yet."""
+class Kubernetes:  # long: each rule is a method
+    """The API server with its garbage collector. ``watch`` holds events that were not read yet."""
 
     pods: dict[str, Raw] = field(default_factory=dict)
     nodes: dict[str, Raw] = field(default_factory=dict)
@@ -75,29 +75,29 @@ class Kubernetes:  # long: one peer, and each of its few rules is a method
     serial: int = 0
 
     def add_nodes(self, count: int) -> None:
-        """Nodes n0, n1, ..."""
+        """Add nodes n0, n1, ..."""
         for number in range(count):
             self.add_node(a_node(f"n{number}"))
 
     def add_node(self, raw: Raw) -> None:
-        """A node appears or changes."""
+        """Add or change a node."""
         self.nodes[raw["metadata"]["name"]] = raw
         self.watch.append(node_seen(copy.deepcopy(raw)))
 
     def remove_node(self, name: str) -> None:
-        """A node goes, and the pod garbage collector takes its pods."""
+        """Remove a node. The pod garbage collector deletes its pods."""
         self.lose_node(name)
         for uid, raw in list(self.pods.items()):
             if uid in self.pods and raw["spec"].get("nodeName") == name:
                 self.delete(uid)
 
     def lose_node(self, name: str) -> None:
-        """A node goes, and the pod garbage collector has not come yet."""
+        """Remove a node, before the pod garbage collector deletes its pods."""
         del self.nodes[name]
         self.watch.append(NodeGone(NodeName(name)))
 
     def add(self, *raws: Raw) -> None:
-        """Pods appear."""
+        """Add pods."""
         for raw in raws:
             self.pods[raw["metadata"]["uid"]] = raw
             self._tell(raw)
@@ -109,7 +109,7 @@ class Kubernetes:  # long: one peer, and each of its few rules is a method
         self._tell(raw)
 
     def edit(self, uid: str, *, cpu: str = "", labels: dict[str, str] | None = None) -> None:
-        """Somebody resizes a pod in place, or labels it otherwise."""
+        """Resize a pod in place, or change its labels."""
         raw = self.pods[uid]
         if cpu:
             raw["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu
@@ -117,11 +117,11 @@ class Kubernetes:  # long: one peer, and each of its few rules is a method
         self._tell(raw)
 
     def delete_by_name(self, name: str) -> None:
-        """Somebody deletes a pod."""
+        """Delete a pod by name."""
         self.delete(next(uid for uid, raw in self.pods.items() if raw["metadata"]["name"] == name))
 
     def delete(self, uid: str) -> None:
-        """A pod goes at once, and what it owns goes with it."""
+        """Remove a pod immediately, with its dependents."""
         del self.pods[uid]
         self.watch.append(PodGone(PodUid(uid)))
         for other, raw in list(self.pods.items()):
@@ -132,7 +132,7 @@ class Kubernetes:  # long: one peer, and each of its few rules is a method
         self.watch.append(seen(copy.deepcopy(raw)))
 
     def list_all(self) -> list[ClusterEvent]:
-        """What a fresh watch begins with."""
+        """Return the events at the start of a new watch."""
         facts: list[ClusterEvent] = []
         facts += [namespace_seen(raw) for raw in self.namespaces]
         facts += [node_seen(copy.deepcopy(raw)) for raw in self.nodes.values()]
@@ -140,18 +140,18 @@ class Kubernetes:  # long: one peer, and each of its few rules is a method
         return facts
 
     def placeholders(self) -> list[Raw]:
-        """The placeholder pods that exist."""
+        """Return the existing placeholder pods."""
         key = names.ANNOTATION_PLACEHOLDER
         return [raw for raw in self.pods.values() if key in raw["metadata"].get("annotations", {})]
 
     def node_of(self, name: str) -> str | None:
-        """Where a pod is bound."""
+        """Return the node of a pod."""
         raw = next(raw for raw in self.pods.values() if raw["metadata"]["name"] == name)
         node = raw["spec"].get("nodeName")
         return str(node) if node else None
 
     def apply(self, command: Command) -> Result:
-        """Carry out a command as the link would, and say how it ended."""
+        """Execute a command and return its result."""
         self.writes[type(command).__name__] += 1
         match command:
             case CreatePlaceholder():
@@ -194,7 +194,7 @@ class Kubernetes:  # long: one peer, and each of its few rules is a method
         raw["status"] = {"phase": "Pending"}
         self.add(raw)
         if command.spec.owner.uid not in self.pods:
-            self.delete(raw["metadata"]["uid"])  # the garbage collector: its owner is gone
+            self.delete(raw["metadata"]["uid"])  # garbage collector: the owner does not exist
         return CommandSucceeded(command)
 
     def _bind(self, command: BindPod) -> Result:
@@ -210,5 +210,5 @@ class Kubernetes:  # long: one peer, and each of its few rules is a method
         self.binds[command.pod.uid] += 1
         self._tell(raw)
         if command.node not in self.nodes:
-            self.delete(command.pod.uid)  # the garbage collector: its node is gone
+            self.delete(command.pod.uid)  # garbage collector: the node does not exist
         return CommandSucceeded(command)

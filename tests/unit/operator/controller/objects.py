@@ -1,4 +1,4 @@
-"""Raw Kubernetes objects with defaults: a test states only what matters to it."""
+"""Builders of raw Kubernetes objects with defaults. A test specifies only the values that matter to it."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ TASK_GROUP_NAME = "yunikorn.apache.org/task-group-name"
 PARAMETERS = "yunikorn.apache.org/schedulingPolicyParameters"
 APP_ID = "yunikorn.apache.org/app-id"
 QUEUE = "yunikorn.apache.org/queue"
-#: Epoch second of CREATED.
+#: Unix seconds of CREATED.
 CREATED_S = 1_767_225_600
 CREATED = "2026-01-01T00:00:00Z"
 
 
 def a_group(name: str = "workers", members: int = 3, **fields: Any) -> Raw:
-    """A task group of one CPU and 1Gi a member."""
+    """Return a task group with one CPU and 1Gi per member."""
     return {"name": name, "minMember": members, "minResource": {"cpu": "1", "memory": "1Gi"}, **fields}
 
 
 def gang_annotations(*groups: Raw, parameters: str = "", member_of: str = "") -> dict[str, str]:
-    """The annotations of a gang's pod."""
+    """Return the annotations of a gang's pod."""
     annotations = {TASK_GROUPS: json.dumps(groups)} if groups else {}
     if parameters:
         annotations[PARAMETERS] = parameters
@@ -33,12 +33,12 @@ def gang_annotations(*groups: Raw, parameters: str = "", member_of: str = "") ->
 
 
 def a_container(name: str = "main", **requests: str) -> Raw:
-    """A container; ``cpu="1"`` is what it requests."""
+    """Return a container with requests such as ``cpu="1"``."""
     return {"name": name, "resources": {"requests": requests}}
 
 
 def a_pod(name: str = "pod", *, app: str = "", annotations: dict[str, str] | None = None, **spec: Any) -> Raw:
-    """A pod for Muster in namespace ``dev`` whose UID is ``uid-<name>``; ``spec`` are fields of its spec.
+    """Return a pod for Muster in namespace ``dev`` with the UID ``uid-<name>``. ``spec``: fields of its spec.
 
     ``app``: the ID of its application, or its identity, ``dev/<id>``.
     """
@@ -57,7 +57,7 @@ def a_pod(name: str = "pod", *, app: str = "", annotations: dict[str, str] | Non
 
 
 def a_node(name: str = "n1", *, labels: dict[str, str] | None = None, **spec: Any) -> Raw:
-    """A ready node of 8 CPUs, 32Gi and 110 pods."""
+    """Return a ready node of 8 CPUs, 32Gi and 110 pods."""
     return {
         "metadata": {"name": name, "uid": f"uid-{name}", "labels": labels or {}},
         "spec": spec,
@@ -69,6 +69,6 @@ def a_node(name: str = "n1", *, labels: dict[str, str] | None = None, **spec: An
 
 
 def a_namespace(name: str = "dev", **annotations: str) -> Raw:
-    """A namespace; annotation names without their domain, ``_`` for a dot."""
+    """Return a namespace. Annotation names have no domain, and ``_`` for a dot."""
     written = {f"yunikorn.apache.org/{key.replace('_', '.')}": value for key, value in annotations.items()}
     return {"metadata": {"name": name, "annotations": written}}

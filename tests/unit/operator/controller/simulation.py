@@ -1,7 +1,7 @@
-"""Kubernetes, the agent and a core, step by step in any order, without a clock and without I/O.
+"""Kubernetes, the controller and a core, step by step in any order, without time and I/O.
 
-Every queue between the three keeps its own order; which of them moves next is the test's choice. Either side can be
-killed between any two steps.
+Each queue between the three is ordered. The test chooses which queue moves next. Operator and core can be killed
+between any two steps.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _NODE_NEWS = (NodeCreated, NodeUpdated, NodeDrained, NodeOpened, NodeDecommissio
 
 
 def first(_: int) -> int:
-    """Always the first queue that has something."""
+    """Choose the first queue that is not empty."""
     return 0
 
 
 @dataclass
-class Simulation:  # long: every move is a method, and all of them move the same queues
-    """``kubernetes``, ``core`` and the ledger between them."""
+class Simulation:  # long: every move is a method on the same queues
+    """The simulation of ``kubernetes``, ``core`` and the ledger between them."""
 
     kubernetes: Kubernetes = field(default_factory=Kubernetes)
     core: Core = field(default_factory=Core)
@@ -64,7 +64,7 @@ class Simulation:  # long: every move is a method, and all of them move the same
     differences: list[Difference] = field(default_factory=list)
 
     def start(self) -> Simulation:
-        """The operator starts: it lists, registers and recovers."""
+        """Start the operator: it lists, registers and recovers."""
         self.kubernetes.watch.clear()
         self.ledger = Ledger(self.settings, keys=KEYS)
         for fact in self.kubernetes.list_all():
@@ -73,7 +73,7 @@ class Simulation:  # long: every move is a method, and all of them move the same
         return self
 
     def _begin(self) -> None:
-        """The walk of semantics 19 as the shell does it."""
+        """Run the recovery of semantics 19 like the operator's loop."""
         self.core.reset()
         self.asking = None
         for stream in self.streams:
@@ -90,10 +90,10 @@ class Simulation:  # long: every move is a method, and all of them move the same
         self._take(recovery.open_nodes(self.ledger, self.now))
 
     def _fence(self) -> None:
-        """The core has taken in all of it; one that is imitated always has."""
+        """Complete the barrier. The small core always has handled all messages."""
 
     def kill_operator(self, *, lose_commands: bool) -> None:
-        """Kill -9: what it knew is gone; commands on the wire are lost or still carried out."""
+        """Kill the operator (-9): its state is lost, and commands in flight are lost or still executed."""
         while self.commands and not lose_commands:
             self.kubernetes.apply(self.commands.popleft())
         self.commands.clear()
@@ -101,7 +101,7 @@ class Simulation:  # long: every move is a method, and all of them move the same
         self.start()
 
     def kill_core(self) -> None:
-        """The core starts anew; the operator registers again and finishes its writes in between."""
+        """Restart the core. The operator registers again and finishes its writes in between."""
         recovery.pause(self.ledger)
         while self.commands:
             self.results.append(self.kubernetes.apply(self.commands.popleft()))
@@ -124,7 +124,7 @@ class Simulation:  # long: every move is a method, and all of them move the same
             self.streams[kind].append(item)
 
     def _cancel(self, order: CancelCreations) -> None:
-        """What the link does with creations that it has not sent."""
+        """Cancel creations that were not sent, like the connection pool."""
         kept = [
             each for each in self.commands if not (isinstance(each, CreatePlaceholder) and each.spec.app == order.app)
         ]
@@ -136,7 +136,7 @@ class Simulation:  # long: every move is a method, and all of them move the same
                 self.core.take(stream.popleft())
 
     def moves(self) -> list[Callable[[], None]]:
-        """What can happen next."""
+        """Return the possible next moves."""
         possible: list[tuple[object, Callable[[], None]]] = [
             (self.kubernetes.watch, self._observe),
             (self.commands, self._command),
@@ -149,7 +149,7 @@ class Simulation:  # long: every move is a method, and all of them move the same
         return [move for queue, move in possible if queue]
 
     def ask(self, part: Part) -> None:
-        """The operator asks the core for a part of what it holds, unless it has asked already."""
+        """Request a part of the core's inventory, unless a request is in progress."""
         if self.asking is None:
             self.asking = Asking(part, [len(stream) for stream in self.streams])
             self.asking.look(self.core)
@@ -188,7 +188,7 @@ class Simulation:  # long: every move is a method, and all of them move the same
         self._hear(self.core.allocations.popleft(), of_allocations=True)
 
     def step(self, choose: Choose = first) -> bool:
-        """One move; False when nothing can move."""
+        """Do one move. Returns False if no move is possible."""
         moves = self.moves()
         if moves:
             moves[choose(len(moves))]()
@@ -196,14 +196,14 @@ class Simulation:  # long: every move is a method, and all of them move the same
         return bool(moves)
 
     def run(self, choose: Choose = first, limit: int = 100_000) -> int:
-        """Until nothing moves; returns the number of steps."""
+        """Move until nothing is left. Returns the number of steps."""
         for steps in range(limit):
             if not self.step(choose):
                 return steps
         raise AssertionError("it never comes to rest")
 
     def wait(self, seconds: float) -> None:
-        """Let time pass, with the reminders that come due."""
+        """Advance the time and fire the timers that are due."""
         end = self.now + seconds
         while (due := next_due(self.ledger)) is not None and due <= end:
             self.now = due

@@ -1,4 +1,4 @@
-"""The comparison of both ledgers in the pure simulation: a question, an answer, and what was said in between."""
+"""The comparison of the state of controller and core (ADR 0015) in the pure simulation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.operator.controller.core import App, Core
 
 
 def inventory_of(core: Core, part: Part) -> Inventory:
-    """All that the core holds of a part."""
+    """Return a complete part of the core's inventory."""
     if part is Part.APPLICATIONS:
         return Inventory(part, applications=tuple(_application(app) for app in core.apps.values()))
     foreign = {name: frozenset(key for key, node in core.foreign.items() if node == name) for name in core.nodes}
@@ -40,7 +40,9 @@ def _application(app: App) -> ApplicationInCore:
 
 @dataclass
 class Asking:
-    """``ahead``: items that the core takes before it answers, per stream; ``unheard``: its words before the answer."""
+    """A comparison in progress. ``ahead``: items that the core handles before it answers, per stream. ``unheard``:
+    responses sent before the answer and not received yet.
+    """
 
     part: Part
     ahead: list[int]
@@ -49,26 +51,26 @@ class Asking:
     unheard: int = 0
 
     def look(self, core: Core) -> None:
-        """The core answers as soon as it has taken in all that was said before the question."""
+        """Take the inventory as soon as the core has handled all messages sent before the request."""
         if self.inventory is None and not any(count > 0 for count in self.ahead):
             self.inventory, self.unheard = inventory_of(core, self.part), len(core.allocations)
 
     def taken(self, stream: int, core: Core) -> None:
-        """The core took an item."""
+        """Count an item that the core handled."""
         self.ahead[stream] -= 1
         self.look(core)
 
     def said(self, news: Iterable[CoreRequest]) -> None:
-        """Of whom we speak."""
+        """Record the objects of sent requests."""
         for item in news:
             self.touched.update(reconciliation.by_news(item))
 
     def heard(self, verdict: CoreResponse, *, of_allocations: bool) -> None:
-        """Of whom the core spoke."""
+        """Record the objects of a received response."""
         self.touched.update(reconciliation.by_verdict(verdict))
         self.unheard -= of_allocations and self.inventory is not None
 
     @property
     def is_ready(self) -> bool:
-        """Whether the two can be compared."""
+        """Whether both sides can be compared."""
         return self.inventory is not None and self.unheard <= 0

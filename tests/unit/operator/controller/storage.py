@@ -1,4 +1,4 @@
-"""Claims and volumes for scenarios: raw objects, and the facts that they become."""
+"""Builders of claims and volumes for scenarios: raw objects and their events."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from muster_operator.runtime.objects import fact_of
 
 Raw = dict[str, Any]
 
-#: The claim of most scenarios.
+#: The claim that most scenarios use.
 DATA = ClaimRef("dev", "data", "uid-data")
 
 
 def a_claim(name: str = "data", *, volume: str = "", selected: str = "", **metadata: Any) -> Raw:
-    """A claim in ``dev`` whose UID is ``uid-<name>``; with a volume it is bound."""
+    """Return a claim in ``dev`` with the UID ``uid-<name>``. With a volume it is bound."""
     annotations = {"volume.kubernetes.io/selected-node": selected} if selected else {}
     if volume:
         annotations["pv.kubernetes.io/bind-completed"] = "yes"
@@ -28,7 +28,7 @@ def a_claim(name: str = "data", *, volume: str = "", selected: str = "", **metad
 
 
 def a_volume(name: str = "disk", *, claim: str = "", node: str = "", phase: str = "Available", **spec: Any) -> Raw:
-    """A volume for this claim of ``dev``, or for any; reached from one node, or from every."""
+    """Return a volume for this claim of ``dev``, or for any. ``node``: the only node with access; empty: all nodes."""
     if claim:
         spec["claimRef"] = {"namespace": "dev", "name": claim, "uid": f"uid-{claim}"}
     if node:
@@ -38,24 +38,24 @@ def a_volume(name: str = "disk", *, claim: str = "", node: str = "", phase: str 
 
 
 def seen(plural: str, raw: Raw) -> ClusterEvent:
-    """The fact that the object becomes."""
+    """Return the event of an object."""
     fact = fact_of(plural, "MODIFIED", raw, Settings())
     assert fact is not None
     return fact
 
 
 def gone(plural: str, raw: Raw) -> ClusterEvent:
-    """The fact that it is gone."""
+    """Return the event of a deleted object."""
     fact = fact_of(plural, "DELETED", raw, Settings())
     assert fact is not None
     return fact
 
 
 def claim_seen(name: str = "data", **fields: Any) -> ClusterEvent:
-    """A claim looks like this."""
+    """Return the event of a claim."""
     return seen("persistentvolumeclaims", a_claim(name, **fields))
 
 
 def volume_seen(name: str = "disk", **fields: Any) -> ClusterEvent:
-    """A volume looks like this."""
+    """Return the event of a volume."""
     return seen("persistentvolumes", a_volume(name, **fields))

@@ -1,4 +1,4 @@
-"""An HTTP peer that speaks the few API paths the link uses, and misbehaves on request. Not a Kubernetes."""
+"""An HTTP server with the API paths that the operator uses, which fails on request. It is not a Kubernetes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CREATE_SOON = replace(Policies().create, first_s=0.01)
 
 @dataclass(frozen=True)
 class Seen:
-    """One request as it arrived."""
+    """One received request."""
 
     method: str
     path: str
@@ -35,7 +35,7 @@ class Seen:
 
 @dataclass
 class ApiServer:
-    """Answers what was planned for "METHOD /path", in order, then what the default handler says."""
+    """Sends the planned responses of "METHOD /path" in order, then those of the default handler."""
 
     pods: dict[str, dict[str, Any]] = field(default_factory=dict)
     seen: list[Seen] = field(default_factory=list)
@@ -46,15 +46,15 @@ class ApiServer:
     delay_s: float = 0.0
 
     def plan(self, what: str, *answers: Callable[[], web.Response] | float) -> None:
-        """Answer so next time; a number = never answer, for that many seconds."""
+        """Plan the next responses. A number means no response for that many seconds."""
         self.planned[what].extend(answers)
 
     def requests(self, method: str) -> list[Seen]:
-        """What arrived with this method."""
+        """Return the received requests with this method."""
         return [request for request in self.seen if request.method == method]
 
     async def handle(self, request: web.Request) -> web.Response:
-        """Record, then answer."""
+        """Record the request and respond."""
         raw = await request.read()
         body = orjson.loads(raw) if raw else {}
         authorization = request.headers.get("Authorization", "")
@@ -89,17 +89,17 @@ class ApiServer:
 
 
 def reply(code: int, body: dict[str, Any], headers: dict[str, str] | None = None) -> web.Response:
-    """A JSON answer."""
+    """Return a JSON response."""
     return web.Response(status=code, body=orjson.dumps(body), content_type="application/json", headers=headers)
 
 
 def status(code: int, reason: str, message: str = "", headers: dict[str, str] | None = None) -> web.Response:
-    """A Kubernetes Status object."""
+    """Return a response with a Kubernetes Status object."""
     return reply(code, {"kind": "Status", "reason": reason, "message": message or reason, "code": code}, headers)
 
 
 class FixedCredentials(Credentials):
-    """Credentials that a test hands over; each reading anew takes the next token."""
+    """Credentials of a test. Each reload returns the next token."""
 
     def __init__(self, url: str, tokens: list[str]) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ class FixedCredentials(Credentials):
 
 @dataclass
 class Told:
-    """Takes what Kube tells."""
+    """Records what Kube reports."""
 
     results: list[Result] = field(default_factory=list)
     read: list[Raw] = field(default_factory=list)
@@ -128,7 +128,7 @@ class Told:
 
 @asynccontextmanager
 async def serving(server: ApiServer) -> AsyncIterator[ApiServer]:
-    """The server on a free port of this machine."""
+    """Run the server on a free port of this machine."""
     app = web.Application(client_max_size=2**22)
     app.router.add_route("*", "/{tail:.*}", server.handle)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
@@ -147,7 +147,7 @@ async def serving(server: ApiServer) -> AsyncIterator[ApiServer]:
 async def a_kube(
     server: ApiServer, told: Told, tokens: list[str] | None = None, request_s: float = 5.0
 ) -> AsyncIterator[Kube]:
-    """A Kube that talks to the server, impatiently."""
+    """Run a Kube client of the server with short timeouts."""
     session = KubeSession(FixedCredentials(server.url, tokens or ["t"]), request_s=request_s)
     policies = Policies(bind=Retry(attempts=3, first_s=0.01), read=Retry(attempts=2, first_s=0.01), create=CREATE_SOON)
     placeholders = Placeholders(

@@ -1,4 +1,4 @@
-"""Commands with defaults; a test states only what matters to it."""
+"""Builders of commands with defaults. A test specifies only the values that matter to it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def a_ref(name: str = "p") -> PodRef:
 
 
 def a_pod(name: str = "p", node: str = "", uid: str = "") -> dict[str, object]:
-    """A raw pod as the API server gives it."""
+    """Return a raw pod as the API server returns it."""
     spec = {"nodeName": node} if node else {}
     return {"metadata": {"name": name, "namespace": "ns", "uid": uid or f"uid-{name}"}, "spec": spec}
 

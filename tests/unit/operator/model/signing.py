@@ -1,4 +1,4 @@
-"""Signatures of a test's pods, by the keys that the ledgers of tests have."""
+"""Signatures of pods with the keys of the ledgers in tests."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Raw = dict[str, Any]
 
 
 def a_bind(pod: PodRef, node: str) -> BindPod:
-    """The order to bind a real pod, signed."""
+    """Return the signed command to bind a real pod."""
     signature = KEYS.sign(("binding", pod.namespace, pod.name, pod.uid, node))
     return BindPod(pod, NodeName(node), signature=signature)
 
 
 def placeholder_parts(raw: Raw) -> tuple[str, ...]:
-    """What is signed of a placeholder, by what the pod itself says."""
+    """Return the signed parts of a placeholder, from the pod."""
     metadata, annotations = raw["metadata"], raw["metadata"]["annotations"]
     return (
         *("placeholder", metadata["namespace"], metadata["name"], metadata["ownerReferences"][0]["uid"]),
@@ -36,7 +36,7 @@ def placeholder_parts(raw: Raw) -> tuple[str, ...]:
 
 
 def sign_placeholder(raw: Raw, keys: SigningKeys = KEYS, ordinal: int = 0) -> Raw:
-    """The pod as Muster would have created it: with its requests, its ordinal and the signature of both."""
+    """Return the pod as Muster would have created it: with its requests, its ordinal and the signature of both."""
     container, annotations = raw["spec"]["containers"][0], raw["metadata"]["annotations"]
     container["name"] = "pause"
     annotations[names.ANNOTATION_PLACEHOLDER] = "true"
@@ -47,7 +47,7 @@ def sign_placeholder(raw: Raw, keys: SigningKeys = KEYS, ordinal: int = 0) -> Ra
 
 
 def sign_binding(raw: Raw, keys: SigningKeys = KEYS) -> Raw:
-    """The pod as if Muster had bound it to its node."""
+    """Return the pod as if Muster had bound it to its node."""
     metadata = raw["metadata"]
     parts = ("binding", metadata["namespace"], metadata["name"], metadata["uid"], raw["spec"]["nodeName"])
     metadata["annotations"][names.ANNOTATION_BINDING_SIGNATURE] = keys.sign(parts)
@@ -55,7 +55,7 @@ def sign_binding(raw: Raw, keys: SigningKeys = KEYS) -> Raw:
 
 
 def sign_outcome(raw: Raw, keys: SigningKeys = KEYS) -> Raw:
-    """The pod as the originator of a gang that Muster gave up."""
+    """Return the pod as the originator of a gang whose reservation Muster has ended."""
     metadata = raw["metadata"]
     parts = ("gang-outcome", metadata["namespace"], metadata["name"], metadata["uid"], names.GANG_RESUMED)
     metadata["annotations"][names.ANNOTATION_GANG_OUTCOME] = names.GANG_RESUMED

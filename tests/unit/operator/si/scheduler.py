@@ -1,4 +1,4 @@
-"""A peer that speaks SchedulerAPI, records what it is told, and refuses or breaks on request. Not a scheduler."""
+"""A SchedulerAPI peer that records requests, and rejects them or fails if a test wants it. It is not a scheduler."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Message = si_pb2.ApplicationRequest | si_pb2.NodeRequest | si_pb2.AllocationRequ
 
 @dataclass
 class Peer:  # long: as many methods as the interface
-    """Accepts every application at once, unless `answers` is off."""
+    """Accepts every application at once, unless `answers` is false."""
 
     registrations: list[si_pb2.RegisterResourceManagerRequest] = field(default_factory=list)
     callbacks: list[ResourceManagerCallback] = field(default_factory=list)
@@ -29,11 +29,11 @@ class Peer:  # long: as many methods as the interface
     accepts: bool = True
     broken: bool = False
     held: asyncio.Event | None = None
-    """Allocations are taken in once it is set."""
+    """Allocations are handled once this event is set."""
 
     @property
     def callback(self) -> ResourceManagerCallback:
-        """The way back of the present session."""
+        """The callback of the current session."""
         return self.callbacks[-1]
 
     async def register_resource_manager(

@@ -1,4 +1,4 @@
-"""An HTTP peer that keeps objects as the API server does: 404, 409, resource versions. Not a Kubernetes."""
+"""An HTTP server that stores objects like the API server, with 404, 409 and resource versions."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class Peer:
     reads: list[str] = field(default_factory=list)
     denied: set[str] = field(default_factory=set)
     rivals: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    """Objects that somebody else writes just before our next writes."""
+    """Objects that another client writes just before our next writes."""
     _version: int = 0
 
     def put(self, path: str, thing: dict[str, Any]) -> dict[str, Any]:
-        """Store it under the next version."""
+        """Store an object with the next resource version."""
         self._version += 1
         stored = {**thing, "metadata": {**thing.get("metadata", {}), "resourceVersion": str(self._version)}}
         self.objects[path] = stored
         return stored
 
     async def handle(self, request: web.Request) -> web.Response:
-        """Read, create or replace."""
+        """Read, create or replace an object."""
         raw = await request.read()
         if request.method in self.denied:
             return status(403, "Forbidden", f'User "x" cannot {request.method}')
@@ -59,7 +59,7 @@ class Peer:
 
 @asynccontextmanager
 async def a_session(peer: Peer) -> AsyncIterator[KubeSession]:
-    """A session with the peer."""
+    """Open a session with the peer."""
     app = web.Application(client_max_size=2**22)
     app.router.add_route("*", "/{tail:.*}", peer.handle)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)

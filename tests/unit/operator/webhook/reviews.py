@@ -1,4 +1,4 @@
-"""Questions of an API server with defaults: a test states only what matters to it."""
+"""Builders of admission requests with defaults. A test specifies only the values that matter to it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KNOWN = ClusterSnapshot()
 
 
 def settings(**entries: str) -> AdmissionSettings:
-    """As the ConfigMap's entries say: `externalUsers="..."` and so on, keys without their prefix."""
+    """Return the settings of ConfigMap entries such as `externalUsers="..."`, with keys without their prefix."""
     written = {
         f"admissionController.{group}.{key}": value
         for key, value in entries.items()
@@ -45,20 +45,20 @@ SETTINGS = settings()
 
 
 def info(who: Submitter) -> str:
-    """The annotation that says truly who it is."""
+    """Return the user annotation of a submitter."""
     return json.dumps({"user": who.name, "groups": list(who.groups)}, separators=(",", ":"))
 
 
 def a_description(
     *, annotations: Mapping[str, str] | None = None, labels: Mapping[str, str] | None = None, **spec: object
 ) -> Raw:
-    """A pod without a name, or a pod template."""
+    """Return a pod without a name, or a pod template."""
     metadata = {"annotations": dict(annotations or {}), "labels": dict(labels or {})}
     return {"metadata": metadata, "spec": {"containers": [{"name": "c", "image": "x"}], **spec}}
 
 
 def a_thing(kind: str, description: Raw, *, owner: str = "", **metadata: object) -> Raw:
-    """The object of a kind around a description; `owner`: the kind of the workload that made it."""
+    """Return the object of a kind with a pod or template. `owner`: the kind of the workload that created it."""
     wrapped = description
     for step in reversed(KINDS[kind].template):
         wrapped = {step: wrapped}
@@ -75,29 +75,29 @@ def creating(
     known: ClusterSnapshot = KNOWN,
     how: AdmissionSettings = SETTINGS,
 ) -> AdmissionAnswer:
-    """The answer to a CREATE."""
+    """Return the answer to a CREATE."""
     return decide(Review(Operation.CREATE, thing["kind"], namespace, "thing", who, thing), known, how)
 
 
 def updating(
     old: Raw, new: Raw, who: Submitter = ANN, namespace: str = "dev", how: AdmissionSettings = SETTINGS
 ) -> AdmissionAnswer:
-    """The answer to an UPDATE."""
+    """Return the answer to an UPDATE."""
     return decide(Review(Operation.UPDATE, new["kind"], namespace, "thing", who, new, old), KNOWN, how)
 
 
 def a_pod(owner: str = "", **parts: Any) -> Raw:
-    """A pod; `parts` as for a description."""
+    """Return a pod. `parts` as for `a_description`."""
     return a_thing("Pod", a_description(**parts), owner=owner)
 
 
 def described(kind: str, thing: Raw | None) -> Raw:
-    """The pod or the template in an answer's object."""
+    """Return the pod or the template of an answer's object."""
     assert thing is not None
     return KINDS[kind].description(thing)
 
 
 def owner_of(kind: str, thing: Raw | None) -> str | None:
-    """The annotation user.info in it."""
+    """Return its annotation user.info."""
     found: str | None = described(kind, thing)["metadata"]["annotations"].get(USER_INFO)
     return found

@@ -1,4 +1,4 @@
-"""Nodes with storage, for the tests of the filters about volumes: what is told, who is there, and who may go where."""
+"""Builders of nodes with storage, and queries of feasible nodes, for the tests of volume filters."""
 
 from __future__ import annotations
 
@@ -36,31 +36,31 @@ ONE_TO_ONE = "ReadWriteOnce"
 
 
 def on(key: str, *values: str) -> tuple[Term, ...]:
-    """Reached from nodes with one of these values of a label."""
+    """Return a node affinity to nodes with one of these values of a label."""
     return (Term((Requirement(key, "In", values),)),)
 
 
 def a_volume(name: str, gib: int = 1, *, of: str = "late", **fields: Any) -> Volume:
-    """Free, for one node at a time."""
+    """Return an available ReadWriteOnce volume."""
     found = Volume(name, gib * GIB, (ONE_TO_ONE,), storage_class=of, phase=AVAILABLE, handle=VolumeHandle(DRIVER, name))
     return replace(found, **fields)
 
 
 def a_claim(name: str, gib: int = 1, *, of: str = "late", **fields: Any) -> Claim:
-    """Bound to nothing; of namespace ns."""
+    """Return an unbound claim in namespace ns."""
     modes = fields.pop("modes", (ONE_TO_ONE,))
     demand = ClaimDemand(of, modes, **{field: fields.pop(field) for field in ("mode", "selector") if field in fields})
     return replace(Claim(f"ns/{name}", f"uid-{name}", request=gib * GIB, demand=demand), **fields)
 
 
 def bound(name: str, volume: Volume, **fields: Any) -> tuple[Claim, Volume]:
-    """A claim and its volume."""
+    """Return a claim and the volume that it is bound to."""
     claim = a_claim(name, of=volume.storage_class, volume=volume.name, bound=True, phase="Bound", **fields)
     return claim, replace(volume, phase="Bound", reference=ClaimReference(claim.name, claim.uid))
 
 
 def using(*claims: str, **fields: Any) -> Volumes:
-    """What a pod uses: claims of namespace ns."""
+    """Return the volumes of a pod with these claims of namespace ns."""
     return Volumes(claims=tuple(f"ns/{claim}" for claim in claims), **fields)
 
 
@@ -73,13 +73,13 @@ def shape(volumes: Volumes, vcore: int = 1) -> RequestShape:
 
 
 def attaching(name: str, most: int | None, *attached: str) -> NodeSpec:
-    """A node that can attach so many volumes of the driver, and has these."""
+    """Return a node with an attach limit of the driver, and these attached volumes."""
     storage = NodeStorage({DRIVER: most}, tuple(VolumeHandle(DRIVER, one) for one in attached))
     return replace(a_node(name), storage=storage)
 
 
 class Stored:
-    """Nodes, storage and pods. A node is a name, which is its hostname, or a spec."""
+    """Nodes, storage and pods. A node is given as a name, which is also its hostname, or as a spec."""
 
     def __init__(self, *nodes: str | NodeSpec, told: tuple[StorageFact, ...] = ()) -> None:
         specs = (a_node(node, labels={HOST: node}) if isinstance(node, str) else node for node in nodes)
@@ -92,11 +92,11 @@ class Stored:
             attachments.resolved(attachments.storage.tell(fact))
 
     def put(self, node: str, volumes: Volumes, count: int = 1) -> None:
-        """So many pods with these volumes are there."""
+        """Put `count` pods with these volumes on the node."""
         self.table.pods_on_nodes.attachments.use(self.table.rows.row(NodeId(node)), volumes, count)
 
     def assume(self, node: str, **volumes: str) -> None:
-        """Claims are to get these volumes, for pods on the node."""
+        """Assume that claims of pods on the node get these volumes."""
         for claim, volume in volumes.items():
             self.table.pods_on_nodes.attachments.storage.assume(f"ns/{claim}", volume, NodeId(node))
 
@@ -104,11 +104,11 @@ class Stored:
         return Snapshot(self.table)
 
     def free(self, volumes: Volumes, snapshot: Snapshot | None = None) -> str:
-        """The nodes where a pod with these may go."""
+        """Return the feasible nodes of a pod with these volumes."""
         return named(node_search.allowed(snapshot or self.snapshot(), shape(volumes)), self.table)
 
     def why(self, volumes: Volumes, snapshot: Snapshot | None = None) -> Mapping[str, list[str]]:
-        """By node all reasons why not."""
+        """Return the reasons of each infeasible node."""
         found: dict[str, list[str]] = {}
         for reason, rows in node_search.refusals(snapshot or self.snapshot(), shape(volumes)):
             for node in named(rows, self.table).split():
@@ -116,16 +116,16 @@ class Stored:
         return found
 
     def text(self, volumes: Volumes) -> str:
-        """In kube-scheduler's words."""
+        """Return the message in kube-scheduler's format."""
         return node_search.unschedulable_reason(self.snapshot(), shape(volumes)).text()
 
     def place(self, snapshot: Snapshot, volumes: Volumes, count: int = 1) -> str:
-        """Places as a plan gives them; each node as often as somebody goes there."""
+        """Return the planned nodes; a node repeats per pod."""
         spots = node_search.place(snapshot, shape(volumes), count, NodeSort())
         return " ".join(node for node, there in spots for _ in range(there))
 
     def choice(self, volumes: Volumes, snapshot: Snapshot | None = None) -> tuple[str, dict[str, str]]:
-        """Where one goes, and what its claims get."""
+        """Return the planned node of one pod, and the volumes of its claims."""
         used = snapshot or self.snapshot()
         node = self.place(used, volumes)
         return node, _short(used.assumptions.choice(volumes.claims))

@@ -1,4 +1,4 @@
-"""Applications are submitted and removed; what they have is taken back whole."""
+"""Rules: applications are submitted and removed; all of their asks or allocations are released."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _STOPPED = Termination.STOPPED_BY_RM
 
 
 def _with_others(spec: ApplicationSpec, number: int) -> ApplicationSpec:
-    """A gang whose members are of two groups, and particular."""
+    """Return a gang with two task groups and constraints."""
     [workers] = spec.members
     facts = COMPANIES[number % len(COMPANIES)]
     tags = tuple(ROLES[number % len(ROLES)].items())
@@ -60,7 +60,7 @@ class Applications(Ground):
         clocks: tuple[int, int],
         placement: GangPlacement,
     ) -> None:
-        """A gang with some or all of its placeholder asks at once, or some plain pods."""
+        """Submit a gang with some or all of its placeholder asks, or some single pods."""
         name = self.new_name("app")
         number, (timeout_s, wait_s) = self.site.number, clocks
         spec = an_application(
@@ -92,14 +92,14 @@ class Applications(Ground):
     @precondition(lambda self: self.unresolved())
     @rule(data=st.data(), groups=st.sampled_from([("dev",), ()]))
     def resolve_groups(self, data: st.DataObject, groups: tuple[str, ...]) -> None:
-        """The directory answers again."""
+        """Resolve the groups of a user."""
         user = data.draw(st.sampled_from(self.unresolved()))
         self.tell(GroupsResolved(PARTITION, user, groups))
 
     @precondition(lambda self: self.apps())
     @rule(data=st.data(), vcore=st.sampled_from([None, 0, 2_000, 9_000]), count=st.sampled_from([None, 0, 1]))
     def renew(self, data: st.DataObject, vcore: int | None, count: int | None) -> None:
-        """The namespace of an application says something else."""
+        """Change the quota annotations of an application's namespace."""
         quota = NamespaceQuota(None if vcore is None else Limit({"vcore": vcore}), None, count)
         spec = self.one_of(data, self.apps()).spec
         self.tell(ApplicationAdded(replace(spec, quota=quota, is_renewal=True)))
@@ -107,7 +107,7 @@ class Applications(Ground):
     @precondition(lambda self: self.apps())
     @rule(data=st.data(), asks=st.booleans())
     def release_all(self, data: st.DataObject, *, asks: bool) -> None:
-        """Without key: all of the application."""
+        """Release without a key: all asks or allocations of the application."""
         app = self.one_of(data, self.apps())
         if asks:
             self.tell(AskReleased(PARTITION, app.id, None, _STOPPED))
@@ -122,5 +122,5 @@ class Applications(Ground):
     @precondition(lambda self: len(self.sites) > 1)
     @rule(data=st.data())
     def turn_to(self, data: st.DataObject) -> None:
-        """From now on another site is told things."""
+        """Select another site."""
         self.site = self.sites[data.draw(st.integers(0, len(self.sites) - 1))]

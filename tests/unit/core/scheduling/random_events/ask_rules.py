@@ -1,4 +1,4 @@
-"""Asks come, are replaced and cancelled: members of gangs, placeholders, real pods, pods of DaemonSets."""
+"""Rules: asks are added, replaced and cancelled, for gang members, placeholders, single pods and DaemonSet pods."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _PLACEMENTS: tuple[PlacementConstraint | None, ...] = (
 )
 _X, _Y = (Target("role", values=("x",)),), (Target("role", values=("y",)),)
 _TEAM = (Target("team", values=("one",)),)
-#: Terms towards others, how even they want to lie, and a host port.
+#: Pods with inter-pod terms, spread constraints or a host port.
 COMPANIES: tuple[PodProperties, ...] = (
     NO_PROPERTIES,
     NO_PROPERTIES,
@@ -73,7 +73,7 @@ _RIGHTS = ((True, True, False), (True, True, False), (False, True, False), (True
 
 @st.composite
 def _dressed(draw: st.DrawFn, ask: AskSpec) -> AskSpec:
-    """The ask with what has nothing to do with its size."""
+    """Return the ask with random properties other than its size."""
     itself, others, first = draw(st.sampled_from(_RIGHTS))
     return replace(
         ask,
@@ -95,7 +95,7 @@ class Asks(Ground):
         data=st.data(), vcore=st.sampled_from([300, 1000, 1000, 1000, 1500]), ssd=st.sampled_from([False] * 2 + [True])
     )
     def send_member(self, data: st.DataObject, vcore: int, *, ssd: bool) -> None:
-        """A real member of a gang that has placeholders."""
+        """Send the ask of a real member of a gang with placeholders."""
         app = self.one_of(data, [app for app in self.apps() if app.gang.live])
         constraints = SSD if ssd else ANYWHERE
         ask = an_ask(self.new_name("m"), app=app.id, vcore=vcore, group="workers", constraints=constraints)
@@ -113,7 +113,7 @@ class Asks(Ground):
     def ask_for_real(
         self, data: st.DataObject, vcore: int, group: str, count: int, timeout_s: int, *, ssd: bool
     ) -> None:
-        """Keys are few: some replace an ask that waits or is parked, some are allocated already, some are another's."""
+        """Send an ask with one of few keys, so that some are pending, parked, allocated, or of another application."""
         app = self.one_of(data, self.apps())
         self.new_name("r")
         constraints = SSD if ssd else ANYWHERE
@@ -124,7 +124,7 @@ class Asks(Ground):
     @precondition(lambda self: self.apps())
     @rule(data=st.data(), vcore=st.sampled_from([1000, 1000, 2000]), count=st.integers(2, 6))
     def ask_for_many(self, data: st.DataObject, vcore: int, count: int) -> None:
-        """Plain pods: what queues compete with."""
+        """Send asks of single pods, with which queues compete."""
         app = self.one_of(data, self.apps())
         asks = (an_ask(self.new_name("s"), app=app.id, vcore=vcore) for _ in range(count))
         self.tell(*(AskAdded(ask) for ask in asks))
@@ -132,7 +132,7 @@ class Asks(Ground):
     @precondition(lambda self: self.apps() and self.nodes())
     @rule(data=st.data(), vcore=st.sampled_from([1000, 2000]), priority=st.sampled_from([0, 5]), tolerant=st.booleans())
     def ask_for_daemon(self, data: st.DataObject, vcore: int, priority: int, *, tolerant: bool) -> None:
-        """It may run on one node only, which may be gone by then."""
+        """Send the ask of a DaemonSet pod for one node, which may not exist any more."""
         app, node = self.one_of(data, self.apps()), data.draw(st.sampled_from([*self.nodes(), "gone"]))
         ask = an_ask(self.new_name("d"), app=app.id, vcore=vcore, priority=priority)
         constraints = made_for(node) if tolerant else ANYWHERE
@@ -154,7 +154,7 @@ class Asks(Ground):
     @precondition(lambda self: self.nodes() and any(app.spec.is_gang for app in self.apps()))
     @rule(data=st.data(), vcore=st.sampled_from([300, 1000, 1500]), seconds=st.sampled_from([0, 0, 50, 500]))
     def bind_member(self, data: st.DataObject, vcore: int, seconds: int) -> None:
-        """A member of a gang has its node, and never asked for it."""
+        """Report a bound gang member that was never requested."""
         app = self.one_of(data, [app for app in self.apps() if app.spec.is_gang])
         node, key = data.draw(st.sampled_from(self.nodes())), self.new_name("b")
         spec = an_allocation(key, node, app=app.id, vcore=vcore, group=data.draw(st.sampled_from(["workers", "other"])))
@@ -171,7 +171,7 @@ class Asks(Ground):
     @precondition(lambda self: any(app.allocations for app in self.apps()))
     @rule(data=st.data(), vcore=st.sampled_from([0, 300, 1000, 2500, 7000]), role=st.sampled_from(ROLES))
     def revise(self, data: st.DataObject, vcore: int, role: dict[str, str]) -> None:
-        """A pod that has its place is resized in place or labelled, also on its way out; now and then it moves: no."""
+        """Resize or label a bound pod, also while it is released. Sometimes report another node (must be rejected)."""
         app = self.one_of(data, [app for app in self.apps() if app.allocations])
         known = app.allocations[data.draw(st.sampled_from(sorted(app.allocations)))]
         node = data.draw(st.sampled_from([known.node] * 9 + list(self.nodes())))

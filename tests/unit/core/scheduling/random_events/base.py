@@ -1,7 +1,7 @@
-"""The base of the machine: sites that are told things, one at a time, and their resource managers' books.
+"""The base of the machine: sites that receive events, one at a time, and the state of their resource managers.
 
-A site is one partition of one resource manager. Applications, asks and nodes of different resource managers have the
-same names, which must never matter; so have the first nodes and some asks of the partitions of one.
+A site is one partition of one resource manager. Applications, asks and nodes of different resource managers have equal
+names, which must not matter. So do the first nodes and some asks of the partitions of one resource manager.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _PLACES = ((RM, "default"), (_OTHER, "default"), (RM, "gpu"))
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a round has, by its seed. `queues`: leaf queues besides the drawn ones; `members`: sizes of its gangs;
-    `clock`: gives each cycle a budget in real time, so that an example that fails cannot be shrunk: it is kept in the
-    file `journal`, which core/muster_core/runtime/journal.py replays.
+    """The parameters of a round. `queues`: leaf queues in addition to the drawn ones. `members`: gang sizes. `clock`:
+    gives each cycle a budget in real time. Then a failing example cannot be shrunk. It is stored in the file `journal`,
+    which core/muster_core/runtime/journal.py replays.
     """
 
     queues: int = 0
@@ -46,7 +46,7 @@ class Profile:
 
 @dataclass(slots=True, eq=False)
 class Site:
-    """One partition of one resource manager; `number` makes names that are new in it."""
+    """One partition of one resource manager. `number` counts the generated names."""
 
     rm: RmId
     name: str
@@ -58,7 +58,7 @@ class Site:
 
     @property
     def prefix(self) -> str:
-        """Of names of applications."""
+        """The prefix of application names."""
         return "" if self.name == "default" else f"{self.name}-"
 
     @property
@@ -68,7 +68,7 @@ class Site:
 
 
 class Ground(RuleBasedStateMachine):
-    """Rules tell the site whose turn it is."""
+    """Rules send their events to the current site."""
 
     tally: ClassVar[Tally] = Tally()
     profile: ClassVar[Profile] = Profile()
@@ -85,7 +85,7 @@ class Ground(RuleBasedStateMachine):
 
     @initialize(data=st.data(), sites=st.sampled_from([1, 1, 2, 3]), is_written=st.sampled_from([False] * 7 + [True]))
     def begin(self, data: st.DataObject, sites: int, *, is_written: bool) -> None:
-        """Resource managers register, each partition has two nodes."""
+        """Register the resource managers and create two nodes per partition."""
         self.is_written = is_written
         self.sites = [Site(*place) for place in _PLACES[:sites]]
         for rm in dict.fromkeys(site.rm for site in self.sites):
@@ -96,21 +96,21 @@ class Ground(RuleBasedStateMachine):
             self.tell(NodeAdded(a_node("first", 4000)), NodeAdded(a_node("second", 2000, labels={"disk": "ssd"})))
 
     def teardown(self) -> None:
-        """All that was told is done over."""
+        """Replay all events."""
         if self.profile.journal and isinstance(sys.exc_info()[1], AssertionError):
             Path(self.profile.journal).write_bytes(self.stage.journal())
         if self.stage.is_crashed:
-            return  # a rule failed on the way
+            return  # a rule has failed
         self.stage.check()
         self.stage.do_over()
         if self.is_written:
             self.stage.do_over_from_file()
 
-    # -- words for rules --------------------------------------------------------
+    # -- helpers of rules -------------------------------------------------------
 
     @property
     def partition(self) -> Partition:
-        """Of the site whose turn it is; partitions() knows whether it is there."""
+        """The partition of the current site. `partitions()` shows whether it exists."""
         return self.stage.scheduler_state.partitions[self.site.id]
 
     @property
@@ -118,17 +118,17 @@ class Ground(RuleBasedStateMachine):
         return self.site.books
 
     def configuration_of(self, data: st.DataObject, names: tuple[str, ...]) -> Configuration:
-        """A drawn one with as many queues as the profile says."""
+        """Draw a configuration with the number of queues of the profile."""
         drawn: Configuration = data.draw(configurations(names)).value
         return with_many_queues(drawn, self.profile.queues)
 
     def set_budget(self, budget: Budget) -> None:
-        """Of all cycles from now on; the real clock stays where a round runs by it."""
+        """Set the budget of all further cycles. A round in real time keeps its clock."""
         if self.profile.clock is None:
             self.stage.budget = budget
 
     def forget_closed(self) -> None:
-        """Partitions that are gone have left no books open."""
+        """Clear the resource managers' state of closed partitions."""
         for site in self.sites:
             if site.id not in self.stage.scheduler_state.partitions:
                 site.books.given.clear()
@@ -138,17 +138,17 @@ class Ground(RuleBasedStateMachine):
         return tuple(site.name for site in self.sites if site.rm == rm)
 
     def apps(self) -> list[Application]:
-        """Of the site, none where its partition was closed."""
+        """The applications of the site; none if its partition was closed."""
         partition = self.stage.scheduler_state.partitions.get(self.site.id)
         return list(partition.applications.values()) if partition is not None else []
 
     def unresolved(self) -> list[str]:
-        """Users of the site whose groups are not known."""
+        """The users of the site with unknown groups."""
         partition = self.stage.scheduler_state.partitions.get(self.site.id)
         return sorted(partition.unresolved) if partition is not None else []
 
     def one_of(self, data: st.DataObject, apps: list[Application]) -> Application:
-        """Drawn by its name: a failing example shows that, and no more."""
+        """Draw an application by its name, so that a failing example shows only the name."""
         name = data.draw(st.sampled_from([app.id for app in apps]))
         return self.partition.applications[name]
 
@@ -157,19 +157,19 @@ class Ground(RuleBasedStateMachine):
         return list(partition.nodes) if partition is not None else []
 
     def new_name(self, prefix: str) -> str:
-        """New in the site, and among all partitions of its resource manager: messages name no partition."""
+        """Return a name that is new in all partitions of the resource manager, because messages name no partition."""
         self.site.number += 1
         return f"{self.site.prefix}{prefix}{self.site.number}"
 
     def tell(self, *events: Event) -> list[Effect]:
-        """Events as the builders make them, told of this site."""
+        """Send events of the builders for this site."""
         return self.hear(self.stage.tell(*(_of_site(event, self.site) for event in events)))
 
     def wait(self, seconds: float) -> None:
         self.hear(self.stage.wait(seconds))
 
     def hear(self, said: list[Effect]) -> list[Effect]:
-        """Every site hears all; what is of another partition is not its own."""
+        """Pass the effects to every site. A site ignores those of other partitions."""
         for site in self.sites:
             site.books.hear(said)
         return said

@@ -1,7 +1,7 @@
-"""How much time a scheduling cycle has: without limit, counted, by a clock that is made up, or by the real clock.
+"""Time budgets of a scheduling cycle: unlimited, a number of calls, simulated time, or real time.
 
-A cycle learns from its clock only how often it may go on, and that is recorded: whatever the budget was, a replay is
-exact. The made-up clock makes failing examples that shrink; the real one is for `make soak`.
+A cycle only asks its budget whether it may continue. The number of positive answers is recorded, so a replay is exact
+with every budget. Failing examples with simulated time can be shrunk. `make soak` uses real time.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from muster_core.scheduling.cycle import CycleBudget
 
 
 class Budget(Protocol):
-    """Makes what one cycle asks whether it may go on."""
+    """Creates the budget of each cycle."""
 
     def begin(self) -> CycleBudget:
-        """For one cycle."""
+        """Return the budget of one cycle."""
         ...
 
 
 @dataclass(frozen=True)
 class Counted:
-    """So many times, None = always."""
+    """Allows a number of continuations; None = unlimited."""
 
     times: int | None = None
 
     def begin(self) -> CycleBudget:
-        """For one cycle."""
+        """Return the budget of one cycle."""
         return CycleBudget(lambda: True) if self.times is None else CycleBudget(granting(self.times))
 
 
 @dataclass
 class MadeUp:
-    """Each attempt takes a random part of the budget, now and then more than all of it."""
+    """Simulated time: each attempt takes a random part of the budget, sometimes more than all of it."""
 
     seed: int
 
     def __post_init__(self) -> None:
-        """The same seed, the same times."""
+        """Seed the random times."""
         self._random = random.Random(self.seed)
 
     def begin(self) -> CycleBudget:
-        """For one cycle."""
+        """Return the budget of one cycle."""
         left = 1.0
 
         def may_go_on() -> bool:
@@ -57,13 +57,13 @@ class MadeUp:
 
 @dataclass(frozen=True)
 class Real:
-    """Seconds by a clock that the caller brings."""
+    """Real time in seconds of the caller's clock."""
 
     clock: Callable[[], float]
     seconds: float = 0.001
 
     def begin(self) -> CycleBudget:
-        """For one cycle."""
+        """Return the budget of one cycle."""
         until = self.clock() + self.seconds
         return CycleBudget(lambda: self.clock() < until)
 
@@ -72,6 +72,6 @@ FREE = Counted()
 
 
 def granting(times: int) -> Callable[[], bool]:
-    """Exactly so many times."""
+    """Return a budget that allows exactly this number of continuations."""
     left = iter(range(times))
     return lambda: next(left, None) is not None

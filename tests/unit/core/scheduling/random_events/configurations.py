@@ -1,7 +1,7 @@
-"""What may be in force, drawn from few values each, so that they meet: queues, limits, policies, rules, clocks.
+"""Draws configurations: queues, limits, policies, placement rules and timeouts. Few values each, so that they interact.
 
-Consistent as a file that was accepted is: no guarantee is above a maximum, no
-child is promised more than its parent has.
+The configurations are consistent, like an accepted file: no guarantee is above a maximum, and the guarantees of
+children do not exceed that of their parent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from muster_core.model.config import (
 from muster_core.model.resources import UNLIMITED, Limit, Resources
 from tests.unit.builders import SECOND, a_limit, a_queue
 
-#: What applications ask for; some are there only in some configurations, and empty = by the rules.
+#: Queues that applications request. Some exist only in some configurations. Empty: placement rules decide.
 QUEUES = ("root.p.a", "root.p.b", "root.c", "root.fair", "root.turned", "root.turned.x", "root.made.new", "")
 EXPIRY_NS = 60 * SECOND
 
@@ -78,7 +78,7 @@ class Sizes:
 
 
 def _limits(vcore: int) -> tuple[QuotaLimit, ...]:
-    """Of a user, of each of the others, and of a group."""
+    """Return limits of one user, of all other users each, and of a group."""
     return (
         a_limit(users=("user0",), vcore=vcore // 2, applications=2),
         a_limit(users=("*",), vcore=vcore),
@@ -99,7 +99,7 @@ _POLICY = st.sampled_from(_POLICIES)
 
 @st.composite
 def trees(draw: st.DrawFn) -> QueueConfig:
-    """The queues of a partition."""
+    """Draw the queues of a partition."""
     size = draw(_SIZES)
     spare = draw(st.sampled_from([0, 1_000]))
     submit = draw(st.sampled_from([ALLOW_ALL, ALLOW_ALL, AccessList(users=frozenset({"user0"}))]))
@@ -128,7 +128,7 @@ def _template(vcore: int) -> ChildTemplate:
 
 @st.composite
 def partitions(draw: st.DrawFn, name: str) -> PartitionConfig:
-    """One partition."""
+    """Draw one partition."""
     return PartitionConfig(
         name,
         draw(trees()),
@@ -140,7 +140,7 @@ def partitions(draw: st.DrawFn, name: str) -> PartitionConfig:
 
 
 class Drawn:
-    """A configuration that shows in a failing example only what differs from one to the other."""
+    """A configuration whose repr in a failing example has only the values that differ."""
 
     def __init__(self, configuration: Configuration) -> None:
         self.value = configuration
@@ -151,12 +151,12 @@ class Drawn:
 
 @st.composite
 def configurations(draw: st.DrawFn, names: tuple[str, ...]) -> Drawn:
-    """Partitions of these names, with the clocks of all of them."""
+    """Draw partitions with these names and the timeouts of all of them."""
     return Drawn(Configuration(tuple(draw(partitions(name)) for name in names), _TIMING))
 
 
 def with_many_queues(configuration: Configuration, count: int) -> Configuration:
-    """So many more leaf queues in each partition, below `root.many`: some with a maximum, some with a guarantee."""
+    """Add ``count`` leaf queues below `root.many` to each partition, some with a maximum, some with a guarantee."""
     if not count:
         return configuration
     leaves = (

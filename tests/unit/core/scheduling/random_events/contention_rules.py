@@ -1,4 +1,4 @@
-"""Short stories that chance alone tells too seldom: queues that want the same room, and one that is to shrink."""
+"""Rules with situations that single random events rarely produce: queues compete, and maximums are lowered."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _POOR = ("root.p.a", "root.p.b", "root.c", "root.turned.x")
 
 
 class Contention(Ground):
-    """Rules of those who want what others have."""
+    """Rules of contention."""
 
     @precondition(lambda self: self.nodes() and len(self.apps()) < 12)
     @rule(
@@ -34,7 +34,7 @@ class Contention(Ground):
     def contend(  # long: each is drawn
         self, rich: str, poor: str, pods: int, members: int, held: int, *, daemon: bool
     ) -> None:
-        """One takes what there is, or has it held; then another comes that may have a right to it."""
+        """One queue uses or reserves the free resources. Another one, possibly below its guarantee, requests them."""
         first, second = self.new_name("rich"), self.new_name("poor")
         direct = GangPlacement.DIRECT
         self.tell(
@@ -58,7 +58,7 @@ class Contention(Ground):
     @precondition(lambda self: self.apps() and not self.partition.is_closing)
     @rule(vcore=st.sampled_from([1_000, 2_000]), delay_s=st.sampled_from([1, 5]), seconds=st.sampled_from([0, 6]))
     def shrink(self, vcore: int, delay_s: int, seconds: int) -> None:
-        """Every leaf's maximum is lowered, and what is over it is to go."""
+        """Lower the maximum of every leaf, so that quota preemption releases the excess."""
         rm = self.site.rm
         old = self.configurations[rm]
         shrunk = tuple(

@@ -1,4 +1,4 @@
-"""Exceptions are raised in the middle of what the core does; where its state is unsound after that it starts anew."""
+"""Rules that raise exceptions inside the core. If its state is inconsistent afterwards, the core restarts."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from tests.unit.core.scheduling.random_events.replica import Given, Replica
 
 
 class Failures(Ground):
-    """Rules of what fails."""
+    """Rules of failures."""
 
     @precondition(lambda self: self.apps())
     @rule(calls=st.sampled_from([*range(1, 20), 30, 50, 80]), after=st.booleans())
     def fail_soon(self, calls: int, *, after: bool) -> None:
-        """One of the next functions that write raises."""
+        """Make one of the next writing functions raise an exception."""
         self.stage.fault = FaultAt(calls, after)
 
     def recover(self) -> None:
-        """All resource managers register again and send what they know (semantics 19)."""
+        """Register all resource managers again and replay their state (semantics 19)."""
         known = self.stage.start_anew()
         before = self.site
         for rm in dict.fromkeys(site.rm for site in self.sites):

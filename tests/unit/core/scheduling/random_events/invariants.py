@@ -1,7 +1,7 @@
-"""What has to hold between any two events, besides what the core's own invariants say (scheduling/invariants.py).
+"""Conditions that hold between any two events, in addition to the core's own invariants (scheduling/invariants.py).
 
-Every "no" of the core is planned anew without its memo and must be the same
-"no" (semantics 22); the core and its resource manager know the same allocations.
+Every cached failure of the core must also be a failure without the cache (semantics 22). Core and resource manager have
+the same allocations.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _STARTED = (ApplicationState.RUNNING, ApplicationState.COMPLETING)
 
 
 def is_open(scheduler_state: SchedulerState, partition: Partition, now_ns: int) -> bool:
-    """Whether anything is scheduled there."""
+    """Whether the core schedules in this partition."""
     manager = scheduler_state.managers[partition.rm]
     is_awake = now_ns >= partition.asleep_until_ns
     return is_awake and manager.state is ManagerState.RUNNING and not manager.fence_up
 
 
 def every_no_is_a_no(partition: Partition) -> None:
-    """No node has room for an ask that queues have room for."""
+    """Assert that no pending ask fits both in its queues and on a node."""
     for app in partition.applications.values():
         if app.is_reserving or stands_behind_a_gang(partition, app) or is_held(partition, app):
             continue
@@ -44,7 +44,7 @@ def every_no_is_a_no(partition: Partition) -> None:
 
 
 def a_plan_without_memory_decides_nothing_more(partition: Partition, now_ns: int) -> None:
-    """Whatever is remembered of failures, a plan of what waits comes out empty."""
+    """Assert that plans of pending asks without the cache of failures are empty."""
     remembered, partition.unschedulable_classes = partition.unschedulable_classes, UnschedulableClasses()
     for leaf in partition.queues.leaves():
         is_blocked = False
@@ -63,13 +63,13 @@ def a_plan_without_memory_decides_nothing_more(partition: Partition, now_ns: int
 
 
 def is_held(partition: Partition, app: Application) -> bool:
-    """Whether it is not to be tried: it may not start, sleeps, or waits for admission or a take-over."""
+    """Whether the application is not tried: it may not start, backs off, or waits for admission or a takeover."""
     is_waiting = bool(app.withheld) or bool(requeue.is_waiting(partition, app))
     return bool(app.asleep_until_ns) or is_waiting or quota.start_refusal(partition, app) is not None
 
 
 def planned_anew(partition: Partition, app: Application, now_ns: int) -> list[AllocationPlan]:
-    """All that would be tried for the application in a turn."""
+    """Return all plans of a scheduling attempt of the application."""
     if app.is_reserving:
         return [planning.plan_gang(partition, app, now_ns)]
     return [
@@ -80,7 +80,7 @@ def planned_anew(partition: Partition, app: Application, now_ns: int) -> list[Al
 
 
 def stands_behind_a_gang(partition: Partition, app: Application) -> bool:
-    """Whether an earlier gang of its leaf may be before it."""
+    """Whether an earlier gang of its leaf may block it."""
     leaf = app.queue
     mine = ordering.application_key(partition, app)
     return leaf.policies.order is ApplicationOrder.FIFO and any(
@@ -90,12 +90,12 @@ def stands_behind_a_gang(partition: Partition, app: Application) -> bool:
 
 
 def nothing_new_is_over_the_maximum(partition: Partition) -> None:
-    """Only what was there already may be."""
+    """Assert that only existing allocations exceed a maximum."""
     for queue in partition.queues.by_path.values():
         assert queue.tolerated == Limit(dict(queue.max.items())).excess(queue.allocated)
 
 
 def nobody_is_kept_too_long(partition: Partition, now_ns: int) -> None:
-    """Ended applications are let go of when their time is up (contract 6.3)."""
+    """Assert that ended applications are removed after their timeout."""
     for app in partition.history:
         assert app.ended_ns > now_ns - EXPIRY_NS, f"{app.id} ended {now_ns - app.ended_ns} ns ago"

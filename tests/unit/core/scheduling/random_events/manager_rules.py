@@ -1,4 +1,4 @@
-"""Configurations are replaced; resource managers are lost, come back and tell everything anew."""
+"""Rules: configurations are replaced; resource managers disconnect, register again and replay their state."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Managers(Ground):
     @precondition(lambda self: self.apps())
     @rule(data=st.data(), keeps=st.sampled_from([True, True, True, False]))
     def reload(self, data: st.DataObject, *, keeps: bool) -> None:
-        """Another configuration, which may leave out a partition."""
+        """Load another configuration, possibly without one of the partitions."""
         rm = self.site.rm
         names = self.names_of(rm)
         self.configurations[rm] = self.configuration_of(data, names if keeps else names[:1])
@@ -47,11 +47,11 @@ class Managers(Ground):
     @precondition(lambda self: len(self.apps()) > 2 and not self.partition.is_closing)
     @rule(data=st.data(), lost_s=st.sampled_from([None, 0, 20, 400]))
     def come_back(self, data: st.DataObject, lost_s: int | None) -> None:
-        """The connection broke: everything is told anew, as the resource manager knows it (semantics 19).
+        """Reconnect: the resource manager replays its state (semantics 19).
 
-        What was told to go is still there; some of it goes later, which is confirmed as if nothing had been.
+        Allocations with a requested release still exist. Some of them end later and are confirmed as usual.
         """
-        self.stage.fault = FaultAt(0)  # what comes back is compared with what was there
+        self.stage.fault = FaultAt(0)  # the recovered state is compared with the old one
         rm, before = self.site.rm, self.site
         mine = [site for site in self.sites if site.rm == rm]
         old = {
@@ -80,7 +80,7 @@ class Managers(Ground):
         self.site = before
 
     def _remember(self, identity: PartitionId, old: Partition) -> None:
-        """What was told to go is there until it is gone; an application that failed is not told anew."""
+        """Prepare the state to replay: allocations being released still exist; failed applications are left out."""
         books = next(site.books for site in self.sites if site.id == identity)
         for owed in books.owed:
             owner = old.applications.get(owed.application)
@@ -107,7 +107,7 @@ class Managers(Ground):
                 self.tell(NodeActionReported(PARTITION, node, NodeAction.OPEN))
 
     def _same_as(self, known: dict[ApplicationId, Application]) -> None:
-        """The world that was told anew holds what the old one held, but for places without pods."""
+        """Assert that the recovered state has the allocations of the old one, except for virtual placeholders."""
         for name, before in known.items():
             after = self.partition.applications[name]
             with_pods = [one for one in before.allocations.values() if one.spec.placeholder and not one.spec.is_virtual]
@@ -118,7 +118,7 @@ class Managers(Ground):
 
 
 def _as_existing(old: Partition, new: NewAllocation) -> AllocationSpec:
-    """With the time since when it has its node."""
+    """Return the allocation with the time at which it got its node."""
     owner = old.applications.get(new.ask.application)
     known = owner.allocations.get(new.id) if owner is not None else None
     return replace(as_existing(new), allocated_ns=known.allocated_ns if known is not None else 0)

@@ -1,4 +1,4 @@
-"""What one resource manager knows of one partition: what it was given, and what it was told to let go."""
+"""What one resource manager stores of one partition: its allocations and the requested releases."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Place = tuple[ApplicationId, AllocationId]
 
 @dataclass(frozen=True, slots=True)
 class Owed:
-    """A release that was told and not confirmed yet."""
+    """A requested release that is not confirmed."""
 
     application: ApplicationId
     key: AllocationKey
@@ -26,14 +26,14 @@ class Owed:
 
 @dataclass(slots=True)
 class Books:
-    """Of one partition; `given` has what nobody told to go."""
+    """The state of one partition. `given` has the allocations without a requested release."""
 
     partition: PartitionId
     given: dict[Place, NewAllocation] = field(default_factory=dict)
     owed: list[Owed] = field(default_factory=list)
 
     def hear(self, said: Iterable[Effect]) -> None:
-        """Write down what was given and what is to go."""
+        """Store new allocations and requested releases."""
         for answer in said:
             if isinstance(answer, AllocationResponse):
                 self._receive(answer)
@@ -55,20 +55,20 @@ class Books:
                 self.given[place] = new
 
     def revise(self, app: ApplicationId, known: Allocation) -> None:
-        """The pod of an allocation is another than it was asked for."""
+        """Store new values of an allocation, whose pod changed."""
         place = (app, known.id)
         if place in self.given:
             self.given[place] = replace(self.given[place], ask=known.spec)
 
     def find(self, partition: Partition, app: ApplicationId, identity: AllocationId) -> None:
-        """An allocation was reported: if it was taken in, and not told to go at once, it is there."""
+        """Store a reported allocation, if the core accepted it and did not release it at once."""
         owner = partition.applications.get(app)
         known = owner.allocations.get(identity) if owner is not None else None
         if known is not None and known.releasing is None:
             self.given[app, identity] = NewAllocation(known.spec, identity, known.node)
 
     def agree_with(self, partition: Partition) -> None:
-        """The core and its resource manager know the same allocations, but for places without pods."""
+        """Assert that core and resource manager have the same allocations, except for virtual placeholders."""
         held = {
             (app.id, allocation.id)
             for app in partition.applications.values()
@@ -79,12 +79,12 @@ class Books:
 
 
 def uses_virtual_placeholders(key: AllocationKey) -> bool:
-    """Whether it is one of those that the core makes for itself (model/ids.py)."""
+    """Whether the key is that of a virtual placeholder (model/ids.py)."""
     return "/" in key
 
 
 def as_existing(new: NewAllocation) -> AllocationSpec:
-    """What was given, as a restart reports it."""
+    """Return an allocation as reported after a restart."""
     ask = new.ask
     return AllocationSpec(
         ask.partition,

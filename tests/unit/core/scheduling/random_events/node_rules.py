@@ -1,4 +1,4 @@
-"""Nodes come, change, drain and go; others run things on them; some report what they use."""
+"""Rules: nodes are added, changed, drained and removed, run foreign pods, and report their utilization."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Nodes(Ground):
     @precondition(lambda self: self.apps())
     @rule(team=st.sampled_from(["", "one", "two"]))
     def label_namespace(self, team: str) -> None:
-        """The one that all pods are of; it may be gone too."""
+        """Label or remove the namespace of all pods."""
         self.tell(ClusterObjectsReported(PARTITION, (NamespaceLabels("red", {"team": team} if team else None),)))
 
     @precondition(lambda self: self.apps() and len(self.nodes()) < _MOST_NODES)
@@ -58,7 +58,7 @@ class Nodes(Ground):
     @rule(data=st.data(), vcore=st.sampled_from([500, 3000, 9000]), ssd=st.booleans())
     def resize_node(self, data: st.DataObject, vcore: int, *, ssd: bool) -> None:
         name = data.draw(st.sampled_from(self.nodes()))
-        # Now and then with the host's label of another, as if both were one.
+        # Sometimes with the hostname label of another node, as if both were one.
         self.tell(NodeUpdated(a_node(name, vcore, labels=_labels("first" if vcore == 500 else name, ssd=ssd))))
 
     @precondition(lambda self: self.apps() and self.nodes())

@@ -1,7 +1,7 @@
-"""The laws of contract 10.1 as somebody outside sees them, who knows the queues and who was told to go.
+"""The rules of preemption (docs/reference/queues-yaml.md), computed from the queues and the released victims.
 
-Written anew, without plan/preemption/: fences, priorities and guarantees are
-followed from the victim and from the one it has to go for.
+The implementation is independent of the core's preemption modules. It follows fences, priorities and guarantees from
+the victim and from the preemptor.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from muster_core.state.scheduler_state import Partition, SchedulerState
 
 
 def check(scheduler_state: SchedulerState, said: Iterable[Effect]) -> None:
-    """Every victim that was just told to go may be one."""
+    """Assert that every newly released victim is allowed."""
     for answer in said:
         for one in answer.released if isinstance(answer, AllocationResponse) else ():
             if one.termination is Termination.PREEMPTED_BY_SCHEDULER:
@@ -68,7 +68,7 @@ def _check_by_guarantee(partition: Partition, leaf: Queue, victim: Allocation, a
 
 
 def _keeps_guarantee(leaf: Queue, shared: AbstractSet[str], victim: Allocation) -> None:
-    """No queue of the victim's alone falls below its guarantee of anything that is taken."""
+    """Assert that no queue of only the victim falls below its guarantee of a released resource."""
     for queue in leaf.path_up():
         if queue.path in shared:
             return
@@ -79,7 +79,7 @@ def _keeps_guarantee(leaf: Queue, shared: AbstractSet[str], victim: Allocation) 
 
 
 def _seen(leaf: Queue, shared: AbstractSet[str], priority: int) -> int:
-    """A priority as the lowest queue that both have in common sees it (contract 10.4)."""
+    """Return a priority as seen by the lowest common queue, with the priority policies of the queues below it."""
     for queue in leaf.path_up():
         if queue.path in shared:
             break

@@ -1,7 +1,7 @@
-"""What scheduling may not do: go over a maximum, a limit of a user or group, or a number of applications.
+"""Checks that scheduling exceeds no maximum, no limit of a user or group, and no number of applications.
 
-Only what a cycle gives is judged: what exists already is taken in, and a swap
-ends, whatever the maximums are by then.
+Only new allocations of a cycle are checked. Existing allocations are accepted, and a placeholder replacement completes
+with any maximum.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Running = Mapping[tuple[PartitionId, QueuePath], tuple[int, int]]
 
 
 def running(scheduler_state: SchedulerState) -> Running:
-    """How many applications have started in each queue that has a number for it, and how many use a place in it."""
+    """Return the numbers of started applications and of used application slots, per queue with such a limit."""
     return {
         (partition.id, path): _in_use(partition, queue)
         for partition in scheduler_state.partitions.values()
@@ -28,7 +28,7 @@ def running(scheduler_state: SchedulerState) -> Running:
 
 
 def _in_use(partition: Partition, queue: Queue) -> tuple[int, int]:
-    """The place of a gang that takes one over is counted once, as that of the gang that has to go."""
+    """Count the slot of a gang that takes over only once, as that of the gang that loses it."""
     counted = [app for app in partition.applications.values() if app.counted and queue in app.queue.path_up()]
     started = [app for app in counted if app.allocations or app.state is ApplicationState.RUNNING]
     takers = [app for app in counted if app not in started and app.id in partition.contention.open]
@@ -36,7 +36,7 @@ def _in_use(partition: Partition, queue: Queue) -> tuple[int, int]:
 
 
 def check(scheduler_state: SchedulerState, said: Iterable[Effect], before: Running) -> None:
-    """What was given in a cycle is within all that binds it."""
+    """Assert that the new allocations of a cycle are within all limits."""
     for (identity, path), counts in before.items():
         partition = scheduler_state.partitions[identity]
         queue = partition.queues.by_path.get(path)

@@ -1,8 +1,8 @@
-"""What a resource manager knows of one partition, from what it sent and what it was sent; never read from the core.
+"""The state of a resource manager for one partition, computed only from sent events and received effects.
 
-After every event and every cycle the replica must equal the core's own state: then every change that the core
-committed was delivered. Names without a partition (applications, nodes) are read in the partition of the event that
-caused the effect, and in every partition after a cycle: applications of one resource manager have different names.
+After every event and every cycle the replica must equal the core's state. This shows that every committed change was
+delivered. Names without a partition (applications, nodes) are looked up in the partition of the event that caused the
+effect, and after a cycle in every partition, because applications of one resource manager have different names.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ _ENDED: Final = (ApplicationState.COMPLETED, ApplicationState.FAILED)
 
 @dataclass(slots=True)
 class Pending:
-    """A request that was sent and not answered to the last; `left`: as many allocations are still to come, or one of
-    several numbers where a request was repeated that may be the same or another to the core.
+    """A request that is not completely answered. `left`: number of missing allocations. It has several possible values
+    after a repeated request, which the core may treat as the same request or as a new one.
     """
 
     spec: AskSpec
@@ -68,7 +68,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """An allocation: of a request, or reported. `releasing`: the core asked for its release."""
+    """An allocation of a request, or a reported one. `releasing`: the core requested its release."""
 
     key: AllocationKey
     node: NodeId
@@ -79,7 +79,7 @@ class Given:
 
 @dataclass(slots=True)
 class Replica:  # long: one method for each kind of event and effect
-    """Of one partition since its resource manager registered."""
+    """The state of one partition since its resource manager registered."""
 
     partition: PartitionId
     sent: dict[ApplicationId, ApplicationSpec] = field(default_factory=dict)
@@ -92,10 +92,10 @@ class Replica:  # long: one method for each kind of event and effect
     nodes: dict[NodeId, NodeSpec] = field(default_factory=dict)
     draining: set[NodeId] = field(default_factory=set)
 
-    # -- what was sent and what came of it ---------------------------------------
+    # -- events and effects -------------------------------------------------------
 
     def step(self, event: Event, effects: Iterable[Effect]) -> None:
-        """An event of this partition, and all effects of its step."""
+        """Process an event of this partition and all effects of its step."""
         found = list(effects)
         match event:
             case ApplicationAdded(spec) if not spec.is_renewal:
@@ -116,7 +116,7 @@ class Replica:  # long: one method for each kind of event and effect
         self.receive(found)
 
     def receive(self, effects: Iterable[Effect]) -> None:
-        """What the core reports to the resource manager; a name that this partition does not know is of another."""
+        """Process effects. A name that is unknown in this partition belongs to another one."""
         for effect in effects:
             match effect:
                 case AllocationResponse():
@@ -166,7 +166,7 @@ class Replica:  # long: one method for each kind of event and effect
                 self.allocations[place] = replace(known, resources=spec.resources)
 
     def _end(self, event: AllocationReleased) -> None:
-        """Pods that are gone: what the resource manager says of itself needs no answer."""
+        """Remove ended allocations. Those that the resource manager reports itself need no answer."""
         for app, identity in list(self.allocations):
             given = self.allocations[app, identity]
             is_meant = event.id in (None, identity) and (event.id is not None or event.key in (None, given.key))
@@ -235,7 +235,7 @@ class Replica:  # long: one method for each kind of event and effect
     # -- comparison ---------------------------------------------------------------
 
     def differences(self, partition: Partition) -> Iterator[str]:
-        """What the core and its resource manager know differently."""
+        """Yield the differences between core and replica."""
         apps = partition.applications
         yield from _unequal("applications", set(self.applications), set(apps))
         held, pending = {}, {}

@@ -1,4 +1,4 @@
-"""Rounds of random events, each with a seed of its own: the unit tests run a few, `make soak` (tools/soak.py) many."""
+"""Rounds of random events, each with its own seed. The unit tests run a few, `make soak` (tools/soak.py) many."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _SETTINGS: Final = settings(
     suppress_health_check=list(HealthCheck),
 )
 _GENERATE: Final = (Phase.generate,)
-#: One round in so many has thousands of queues, another one gangs of thousands of members.
+#: One round in ten has thousands of queues, another one gangs of thousands of members.
 _EVERY: Final = 10
 
 
 def journal_of(number: int) -> str:
-    """Where a round by the real clock leaves what failed."""
+    """Return the path of the journal of a failed round in real time."""
     return f"{tempfile.gettempdir()}/soak-{number}.journal"
 
 
 def profile_of(number: int, clock: Callable[[], float] | None = None) -> Profile:
-    """What the round of this seed has."""
+    """Return the parameters of the round with this seed."""
     usual = Profile(clock=clock, journal=journal_of(number) if clock is not None else "")
     if number % _EVERY == 0:
         return replace(usual, queues=3_000)
@@ -44,8 +44,8 @@ def profile_of(number: int, clock: Callable[[], float] | None = None) -> Profile
 
 
 def run_round(number: int, clock: Callable[[], float] | None = None, *, shrinks: bool = True) -> Tally:
-    """One round by its seed; returns what it told. Raises what Hypothesis found: shrunk, but where a real `clock`
-    gives the budget of each cycle.
+    """Run one round by its seed and return its counts. Raises the failure that Hypothesis found, shrunk unless a real
+    `clock` provides the budget of each cycle.
     """
 
     class Seeded(RandomEvents):
@@ -64,7 +64,7 @@ def run_round(number: int, clock: Callable[[], float] | None = None, *, shrinks:
 
 
 def _run_timed(machine: type[RandomEvents], number: int, chosen: settings) -> None:
-    """Each example by itself: real time makes two with the same beginning differ, which Hypothesis does not allow."""
+    """Run each example separately, because real time makes equal examples differ, which Hypothesis does not allow."""
     alone = settings(chosen, max_examples=2, phases=_GENERATE)
     for index in range(chosen.max_examples):
         with suppress(FlakyStrategyDefinition):

@@ -1,4 +1,4 @@
-"""Sizes: gangs of one to thousands of members, nodes that hold them, and applications in many queues at once."""
+"""Rules of large sizes: gangs of up to thousands of members, large nodes, and applications in many queues at once."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from muster_core.model.specs import GangPlacement, GangStyle
 from tests.unit.builders import PARTITION, a_node, an_application, an_ask, resources
 from tests.unit.core.scheduling.random_events.base import Ground
 
-#: Tolerates the taint of a node that is cordoned.
+#: Constraints that tolerate the taint of a cordoned node.
 TOLERANT = Constraints(tolerations=(Toleration("node.kubernetes.io/unschedulable", "Exists", "", "NoSchedule"),))
 _QUEUES = ("root.p.a", "root.p.b", "root.c", "root.turned", "root.made.new")
-#: Members of a gang that are asked for one by one.
+#: Maximal number of members with separate asks.
 _ASKED = 1_000
 
 
 class Scale(Ground):
-    """Rules of what is large, and of preemption on cordoned nodes."""
+    """Rules of large sizes, and of preemption on cordoned nodes."""
 
     @precondition(lambda self: self.nodes() and len(self.apps()) < 20)
     @rule(
@@ -43,7 +43,7 @@ class Scale(Ground):
         *,
         tolerant: bool,
     ) -> None:
-        """Gangs of skewed sizes come together, with mixed placements. Members of large ones ask for little."""
+        """Submit gangs of skewed sizes together, with mixed placement modes. Members of large gangs request little."""
         placements = list(GangPlacement)
         first = placements.index(placement)
         for index in range(gangs):
@@ -76,7 +76,7 @@ class Scale(Ground):
     @precondition(lambda self: self.apps() and len(self.nodes()) < 8)
     @rule(pods=st.sampled_from([300, 20_000]))
     def add_large_node(self, pods: int) -> None:
-        """It has room for thousands of members."""
+        """Add a node with room for thousands of members."""
         name = self.new_name("large")
         self.tell(NodeAdded(a_node(name, 8_000, pods=pods, labels={"host": name})))
 
@@ -85,7 +85,7 @@ class Scale(Ground):
         data=st.data(), count=st.integers(1, 3), priority=st.sampled_from([0, 5]), vcore=st.sampled_from([1000, 2500])
     )
     def preempt_in_spite_of_cordons(self, data: st.DataObject, count: int, priority: int, vcore: int) -> None:
-        """A node is cordoned, and an application that tolerates it asks for what others have."""
+        """Cordon a node, and submit an application that tolerates the cordon and needs resources of others."""
         node = NodeId(data.draw(st.sampled_from(self.nodes())))
         spec = self.partition.nodes.record(node).spec
         app = self.one_of(data, self.apps())
@@ -103,7 +103,7 @@ class Scale(Ground):
     @precondition(lambda self: self.profile.queues and self.nodes())
     @rule(data=st.data(), count=st.sampled_from([20, 200, 1_000]), first=st.integers(0, 10_000), pods=st.integers(1, 2))
     def flood_queues(self, data: st.DataObject, count: int, first: int, pods: int) -> None:
-        """One small application in each of many queues."""
+        """Submit one small application to each of many queues."""
         events: list[ApplicationAdded | AskAdded] = []
         for number in range(min(count, self.profile.queues)):
             name, leaf = self.new_name("many"), (first + 7 * number) % self.profile.queues

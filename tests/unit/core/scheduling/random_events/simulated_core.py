@@ -1,4 +1,4 @@
-"""A world and its timers: takes events in, checks after each, and does everything over at the end (style 18)."""
+"""A core state with its timers: processes events, checks the state after each, and replays all events at the end."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from tests.unit.core.scheduling.random_events import preemption_invariants, quot
 from tests.unit.core.scheduling.random_events.budgets import FREE, Budget, granting
 from tests.unit.core.scheduling.random_events.replica import Replica
 
-#: Requests, allocations, applications and queues that are checked after every event; a larger state is checked as much
-#: less often.
+#: Number of requests, allocations, applications and queues up to which the state is checked after every event. Larger
+#: states are checked proportionally less often.
 _CHECKED: Final = 15
-#: As many of them are a small state.
+#: The largest number of them in a small state.
 _SMALL: Final = 400
-#: Cycles with a budget between two events: one more is a defect; in a large state one without a budget ends them.
+#: Maximal cycles with a budget between two events. More are a defect; in a large state one without a budget follows.
 _CYCLES: Final = 1_000
 _LARGE_CYCLES: Final = 20
 
 
 @dataclass(slots=True)
 class Tally:
-    """How many events were taken in, and what else happened, over all examples."""
+    """Counts of events and other steps over all examples."""
 
     events: int = 0
     cycles: int = 0
@@ -46,8 +46,8 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One event, or one cycle that was allowed to go on so often, and what came of it. `fault`: what was armed then.
-    `anew`: the state was thrown away after it.
+    """One event, or one cycle with its number of continuations, and its effects. `fault`: the injected fault, if any.
+    `anew`: the state was discarded afterwards.
     """
 
     now_ns: int
@@ -60,8 +60,8 @@ class Told:
 
 @dataclass(slots=True)
 class Stage:  # long: everything that the loop of the core does, and its checks
-    """`budget`: what a cycle has; it is repeated until nothing is left to do. `fault`: raised in the next cycles or
-    timers. `is_crashed`: the state was unsound after it; nothing is taken in before `start_anew`.
+    """A simulated core. `budget`: of each cycle; cycles repeat until nothing is left to do. `fault`: raised in the next
+    cycles or timers. `is_crashed`: the state was inconsistent afterwards; `start_anew` must follow before more events.
     """
 
     tally: Tally
@@ -72,13 +72,13 @@ class Stage:  # long: everything that the loop of the core does, and its checks
     is_crashed: bool = False
     told: list[Told] = field(default_factory=list)
     clocks: list[tuple[int, int, TimerSet]] = field(default_factory=list)
-    #: What resource managers know.
+    #: The state of the resource managers.
     replicas: dict[PartitionId, Replica] = field(default_factory=dict)
     _order: count[int] = field(default_factory=count)
     _unchecked: int = 0
 
     def tell(self, *events: Event) -> list[Effect]:
-        """Take in the events, then schedule until nothing is left to do; returns all effects."""
+        """Process the events, then schedule until nothing is left to do. Returns all effects."""
         said: list[Effect] = []
         for event in events:
             if not self.is_crashed:
@@ -86,7 +86,7 @@ class Stage:  # long: everything that the loop of the core does, and its checks
         return said + self._schedule()
 
     def wait(self, seconds: float) -> list[Effect]:
-        """Let time pass; every timer that is due fires at its time."""
+        """Advance the time. Timers fire when they are due."""
         end_ns = self.now_ns + int(seconds * SECOND)
         said: list[Effect] = []
         while self.clocks and self.clocks[0][0] <= end_ns and not self.is_crashed:
@@ -97,7 +97,7 @@ class Stage:  # long: everything that the loop of the core does, and its checks
         return said
 
     def start_anew(self) -> dict[PartitionId, Replica]:
-        """Throw the state away, as the core's loop does; returns what resource managers knew of it."""
+        """Discard the state, as the core's loop does. Returns the replicas of the resource managers."""
         known, self.replicas = self.replicas, {}
         self.scheduler_state = SchedulerState()
         self.clocks.clear()
@@ -109,7 +109,7 @@ class Stage:  # long: everything that the loop of the core does, and its checks
 
     @property
     def is_small(self) -> bool:
-        """Whether checks of the whole state cost little."""
+        """Whether checks of the complete state are cheap."""
         return self._weight() <= _SMALL
 
     # -- events and cycles ---------------------------------------------------------
@@ -159,7 +159,7 @@ class Stage:  # long: everything that the loop of the core does, and its checks
                 heapq.heappush(self.clocks, (effect.at_ns, next(self._order), effect))
 
     def _replicate(self, event: Event | None, effects: list[Effect]) -> None:
-        """Resource managers receive the effects."""
+        """Pass the effects to the resource managers."""
         if isinstance(event, ManagerRegistered):
             for name in [
                 name
@@ -184,7 +184,7 @@ class Stage:  # long: everything that the loop of the core does, and its checks
     # -- checks ----------------------------------------------------------------------
 
     def _judge(self, failure: Exception | None) -> None:
-        """What holds after every event and every cycle; after an injected exception the state is sound or given up."""
+        """Check after every event and cycle. After an injected exception the state must be consistent or discarded."""
         failures = [one.error for one in self.scheduler_state.outbox.take_failures()]
         errors = [error for error in (*failures, failure) if error is not None]
         for error in errors:
@@ -203,7 +203,7 @@ class Stage:  # long: everything that the loop of the core does, and its checks
         assert not void, f"a decision did not hold in {void}: {self.told[-1].effects}"
 
     def check(self) -> None:
-        """The same at once, however large the state is."""
+        """Check now, for any size of the state."""
         broken = self._broken(at_once=True)
         assert not broken, broken
 
@@ -223,7 +223,7 @@ class Stage:  # long: everything that the loop of the core does, and its checks
         )
 
     def _undelivered(self) -> list[str]:
-        """Every change was delivered: resource managers know what the core knows."""
+        """Return changes that were not delivered: differences between the core and its resource managers."""
         found: list[str] = []
         for name, replica in list(self.replicas.items()):
             kept = self.scheduler_state.partitions.get(name)
@@ -240,10 +240,10 @@ class Stage:  # long: everything that the loop of the core does, and its checks
             del self.replicas[name]
         return found
 
-    # -- once more ---------------------------------------------------------------------
+    # -- replay ------------------------------------------------------------------------
 
     def do_over(self) -> None:
-        """Told the same in a new world, the core says the same."""
+        """Assert that a new state with the same events has the same effects."""
         scheduler_state = SchedulerState()
         for told in self.told:
             if told.anew:
@@ -258,12 +258,12 @@ class Stage:  # long: everything that the loop of the core does, and its checks
             scheduler_state.outbox.take_failures()
 
     def do_over_from_file(self) -> None:
-        """The same, by what a journal wrote down; an injected exception is in none."""
+        """Replay from a journal. Journals do not contain injected exceptions."""
         if not self.tally.faults:
             assert list(replay(self.journal().splitlines())) == []
 
     def journal(self) -> bytes:
-        """What was told, as the core's own journal."""
+        """Return the events as a journal of the core."""
         file = io.BytesIO()
         journal = Journal(file)
         for told in self.told:
@@ -281,15 +281,15 @@ class Stage:  # long: everything that the loop of the core does, and its checks
 def _stepped(
     scheduler_state: SchedulerState, event: Event, now_ns: int, fault: FaultAt
 ) -> tuple[list[Effect], Exception | None]:
-    """As the loop does: an exception loses no effect. Only timers meet the fault: they decide, events of a resource
-    manager are its own to repeat.
+    """Step like the core's loop: an exception loses no effect. The fault is raised only for timers, because a resource
+    manager repeats its own events.
     """
     if not isinstance(event, TimerFired) or not fault.left:
         return step(scheduler_state, event, now_ns), None
     try:
         with fault.armed():
             return step(scheduler_state, event, now_ns), None
-    except Exception as failure:  # noqa: BLE001 - judged by the caller
+    except Exception as failure:  # noqa: BLE001 - checked by the caller
         return scheduler_state.outbox.drain(), failure
 
 
@@ -299,7 +299,7 @@ def _cycled(
     try:
         with fault.armed():
             result = cycle(scheduler_state, now_ns, leave)
-    except Exception as failure:  # noqa: BLE001 - judged by the caller
+    except Exception as failure:  # noqa: BLE001 - checked by the caller
         result = CycleResult(scheduler_state.outbox.drain())
         return result.effects, False, failure
     return result.effects, result.more, None

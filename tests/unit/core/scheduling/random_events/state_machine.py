@@ -1,4 +1,4 @@
-"""The whole machine: all rules, and after each of them all laws, on the site whose turn it was."""
+"""The complete machine: all rules. After each rule it checks all invariants on the current site."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SELDOM: Final = 8
 
 
 class RandomEvents(Applications, Asks, Contention, Failures, Managers, Nodes, Scale, Stored, Time):
-    """The rules are what may happen; `Stage` checks the world after each event and each cycle."""
+    """Combines the rules. `Stage` checks the state after each event and each cycle."""
 
     unplanned = 0
 
@@ -42,7 +42,7 @@ class RandomEvents(Applications, Asks, Contention, Failures, Managers, Nodes, Sc
         invariants.nobody_is_kept_too_long(partition, self.stage.now_ns)
 
     def is_due(self) -> bool:
-        """Whether to plan everything once more: it costs as much as what it checks, so seldom in a large state."""
+        """Whether to plan everything again. This is rare in a large state, because it is as expensive as scheduling."""
         self.unplanned += 1
         if not self.stage.is_small and self.unplanned < _SELDOM:
             return False

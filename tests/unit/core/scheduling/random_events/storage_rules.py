@@ -1,4 +1,4 @@
-"""Volumes, claims and what makes volumes come, change and go; nodes attach more or fewer of them."""
+"""Rules: volumes, claims and storage classes are added, changed and removed; attach limits of nodes change."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from muster_core.model.storage import (
 from tests.unit.builders import PARTITION
 from tests.unit.core.scheduling.random_events.base import Ground
 
-#: Pods with claims, one of their own, and a disk.
+#: Pods with claims, an ephemeral claim, and a disk.
 MOUNTS: tuple[PodProperties, ...] = (
     PodProperties(volumes=Volumes(claims=("ns/a",))),
     PodProperties(volumes=Volumes(claims=("ns/b", "ns/c"))),
@@ -83,20 +83,20 @@ class Stored(Ground):
         )
     )
     def tell_of_storage(self, facts: list[StorageFact]) -> None:
-        """Some of it new, some of it changed, in any order."""
+        """Send new and changed storage facts in any order."""
         self.tell(ClusterObjectsReported(PARTITION, tuple(facts)))
 
     @precondition(lambda self: self.nodes())
     @rule(data=st.data(), most=st.sampled_from([0, 1, 2, None]), attached=st.sampled_from([(), ("u",), ("old", "own")]))
     def tell_what_a_node_attaches(self, data: st.DataObject, most: int | None, attached: tuple[str, ...]) -> None:
-        """It may have more than it can."""
+        """Change attach limit and attached volumes of a node, possibly above the limit."""
         spec = self.partition.nodes.record(NodeId(data.draw(st.sampled_from(self.nodes())))).spec
         storage = NodeStorage({"driver": most}, tuple(VolumeHandle("driver", one) for one in attached))
         self.tell(NodeUpdated(replace(spec, storage=storage)))
 
     @rule()
     def tell_all_of_storage(self) -> None:
-        """Enough for a pod with claims to have a place."""
+        """Send the storage facts that a pod with claims needs to be placed."""
         volumes = (Volume(name, 3, storage_class="late", phase=AVAILABLE) for name in _VOLUMES)
         claims = (Claim(name, request=1, demand=ClaimDemand("late")) for name in _CLAIMS)
         self.tell(

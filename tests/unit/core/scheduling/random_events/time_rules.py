@@ -1,4 +1,4 @@
-"""Pods go, as they were told or by themselves; time passes, much or little is done in it."""
+"""Rules: pods end, with or without a requested release; time passes; the budget of cycles changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.core.scheduling.random_events.manager_state import Owed
 
 
 class Time(Ground):
-    """Rules of what happens by itself."""
+    """Rules of time."""
 
     @precondition(lambda self: self.books.owed)
     @rule(data=st.data(), twice=st.booleans(), by_itself=st.booleans())
@@ -30,7 +30,7 @@ class Time(Ground):
 
     def _confirm(self, owed: Owed, times: int, *, by_itself: bool) -> None:
         why = Termination.STOPPED_BY_RM if by_itself else owed.termination
-        self.books.given.pop((owed.application, owed.id), None)  # told anew since, and going all the same
+        self.books.given.pop((owed.application, owed.id), None)  # reported again since, and ends all the same
         self.tell(*[AllocationReleased(PARTITION, owed.application, owed.key, owed.id, why)] * times)
 
     @precondition(lambda self: self.books.given)
@@ -48,5 +48,5 @@ class Time(Ground):
     @precondition(lambda self: self.apps())
     @rule(times=st.sampled_from([None, 0, 1, 2, -1, -1]), seed=st.integers(0, 3))
     def hurry(self, times: int | None, seed: int) -> None:
-        """From now on a cycle has little time, and continues in the next one."""
+        """Change the budget of further cycles. With a small one, work continues in the next cycle."""
         self.set_budget(MadeUp(seed) if times is not None and times < 0 else Counted(times))
