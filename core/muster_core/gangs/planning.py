@@ -14,6 +14,7 @@ from typing import Final
 
 from muster_core.gangs import topology as gangs_topology
 from muster_core.gangs.topology import Part
+from muster_core.model import messages
 from muster_core.model.constraints import NO_INTER_POD_CONSTRAINTS, InterPodConstraints, PodTerm
 from muster_core.model.decisions import Decision, Placement, QuotaReservation, ReasonKind, UnschedulableReason
 from muster_core.model.ids import AllocationKey, NodeId, TaskGroup
@@ -334,12 +335,8 @@ def _warn(partition: Partition, app: Application, allocation_plan: AllocationPla
     if short is None:
         return
     member = members[short.demand]
-    why = (
-        UnschedulableReason(ReasonKind.CLUSTER, counts=short.why.counts, nodes=short.why.nodes).text()
-        or "there are no nodes"
-    )
-    allocation_plan.notice = (
-        f"even an empty cluster could not hold the gang: {short.missing} of {member.count} members of task group "
-        f"{member.group} would have no place{within(short.domain)}: {why} It waits for nodes to be added"
+    why = UnschedulableReason(ReasonKind.CLUSTER, counts=short.why.counts, nodes=short.why.nodes).text()
+    allocation_plan.notice = messages.gang_exceeds_cluster(
+        short.missing, member.count, member.group, within(short.domain), why
     )
     allocation_plan.short_of = "" if is_held else member.group

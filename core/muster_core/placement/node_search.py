@@ -19,6 +19,7 @@ from typing import Final
 
 import numpy as np
 
+from muster_core.model import messages
 from muster_core.model.config import NodeOrder, NodeSort
 from muster_core.model.decisions import EVERY_NODE, ReasonKind, UnschedulableReason
 from muster_core.model.ids import NodeId
@@ -357,7 +358,7 @@ class IncrementalPlacer:
         return keys if self._is_sorted else keys[self._rows]
 
 
-NO_NODES = "no nodes available to schedule pods"
+NO_NODES: Final = messages.no_nodes()
 
 # A DaemonSet pod names its node by a node affinity, so kube-scheduler reports the NodeAffinity plugin.
 NOT_REQUIRED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"

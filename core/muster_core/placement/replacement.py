@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
+from muster_core.model import messages
 from muster_core.model.decisions import PlaceholderRelease, PlaceholderReplacement
 from muster_core.model.ids import AllocationKey
 from muster_core.model.specs import PodOnNode, PodProperties
@@ -37,7 +38,7 @@ from muster_core.state.scheduling_queue import MembersDoNotFit, NoNodeFits
 _MOST_TRIED: Final = 64
 
 #: Reported when a placeholder is released without being replaced by its pod.
-TOO_LARGE = "the pod asks for more than its placeholder holds: it is scheduled as usual"
+TOO_LARGE: Final = messages.larger_than_placeholder()
 
 
 def plan_replacements(partition: Partition, app: Application, at_most: int) -> AllocationPlan:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from muster_core.model import messages
 from muster_core.model.config import ApplicationOrder
 from muster_core.model.decisions import ReasonKind, UnschedulableReason
 from muster_core.model.ids import QueuePath
@@ -100,20 +101,13 @@ def is_beyond_limits(partition: Partition, app: Application, wanted: Resources) 
 
 
 def _quota_reason(bound: QuotaBound, left: Limit, wanted: Resources, name: str) -> UnschedulableReason:
-    has = max(left.get(name) or 0, 0)
+    has, most = max(left.get(name) or 0, 0), bound.max.get(name) or 0
     holder = bound.holder
-    asked = f"{name}={wanted[name]} is asked for"
     if holder.kind is LimitSubjectKind.QUEUE:
-        return UnschedulableReason(
-            ReasonKind.QUOTA,
-            f"Not enough queue quota: queue {holder.path} has {name}={has} left of its maximum "
-            f"{bound.max.get(name)}, {asked}",
-        )
-    return UnschedulableReason(
-        ReasonKind.USER_QUOTA,
-        f"Not enough user quota: {holder.kind} {holder.name} has {name}={has} left of the limit "
-        f"{bound.max.get(name)} in queue {holder.path}, {asked}",
-    )
+        text = messages.queue_quota_exceeded(holder.path, name, wanted[name], has, most)
+        return UnschedulableReason(ReasonKind.QUOTA, text)
+    text = messages.user_quota_exceeded(f"{holder.kind} {holder.name}", holder.path, name, wanted[name], has, most)
+    return UnschedulableReason(ReasonKind.USER_QUOTA, text)
 
 
 def left_of(bound: QuotaBound, app: Application, back: Resources) -> Limit:
@@ -142,10 +136,7 @@ def gang_blocking_reason(spec: ApplicationSpec, order: ApplicationOrder, path: I
     """
     bounds = tuple(path)
     if order is ApplicationOrder.FAIR:
-        return (
-            f"queue {bounds[0][0]} sorts its applications by fair share: "
-            "a gang needs a leaf with application.sort.policy fifo"
-        )
+        return messages.gang_in_fair_queue(bounds[0][0])
     return _over_quota(spec.placeholder_ask, bounds)
 
 
@@ -162,11 +153,9 @@ def gang_refusal(partition: Partition, app: Application) -> QuotaRefusal | None:
     for holder, limit, _ in partition.users.limits(app):
         excess = limit.max.excess(app.spec.placeholder_ask)
         if excess:
-            reason = (
-                f"{_request(app.spec.placeholder_ask, excess)}, the limit of {holder.kind} {holder.name} in queue "
-                f"{holder.path} is {_amounts(limit.max, excess)}: it can never be reserved; lower minMember or "
-                "minResource, or raise the limit"
-            )
+            name, subject = min(excess), f"{holder.kind} {holder.name}"
+            asked, most = app.spec.placeholder_ask[name], limit.max.get(name) or 0
+            reason = messages.gang_exceeds_limit(subject, holder.path, name, asked, most)
             return QuotaRefusal(
                 QuotaExceeded(holder, app.spec.placeholder_ask), UnschedulableReason(ReasonKind.USER_QUOTA, reason)
             )
@@ -182,21 +171,9 @@ def _over_quota(asked: Resources, bounds: Iterable[ConfiguredBound]) -> str:
     for path, most in bounds:
         excess = most.excess(asked)
         if excess:
-            return (
-                f"{_request(asked, excess)}, the maximum of queue {path} is {_amounts(most, excess)}: it could never "
-                "be scheduled; lower minMember or minResource, or raise the maximum"
-            )
+            name = min(excess)
+            return messages.gang_exceeds_queue(path, name, asked[name], most.get(name) or 0)
     return ""
-
-
-def _request(asked: Resources, excess: Resources) -> str:
-    name = min(excess)
-    return f"the gang asks for {name}={asked[name]} in all (placeholderAsk)"
-
-
-def _amounts(most: Limit, excess: Resources) -> str:
-    name = min(excess)
-    return f"{name}={most.get(name)}"
 
 
 _WAITING = (ApplicationState.NEW, ApplicationState.ACCEPTED)
@@ -215,15 +192,10 @@ def start_refusal(partition: Partition, app: Application) -> StartRefusal | None
     """Returns what prevents the application from starting. None = it may start, or already has."""
     for holder, most, taken in full_limits(partition, app):
         if holder.kind is LimitSubjectKind.QUEUE:
-            text, detail = (
-                f"queue {holder.path} runs {_applications(taken)} of at most {most}",
-                Detail.APP_CANNOTRUN_QUEUE,
-            )
+            subject, detail = f"queue {holder.path}", Detail.APP_CANNOTRUN_QUEUE
         else:
-            who = f"{holder.kind} {holder.name}"
-            text = f"{who} runs {_applications(taken)} of at most {most} in queue {holder.path}"
-            detail = Detail.APP_CANNOTRUN_QUOTA
-        why = UnschedulableReason(ReasonKind.APPLICATIONS, text)
+            subject, detail = f"{holder.kind} {holder.name} in queue {holder.path}", Detail.APP_CANNOTRUN_QUOTA
+        why = UnschedulableReason(ReasonKind.APPLICATIONS, messages.too_many_applications(subject, taken, most))
         return StartRefusal(MaxApplicationsReached(holder), why, detail)
     return None
 
@@ -273,10 +245,6 @@ def _counts_in(partition: Partition, app: Application, holder: LimitSubject) -> 
         case LimitSubjectKind.GROUP if partition.users.group_of(app) != holder.name:
             return False
     return any(queue.path == holder.path for queue in app.queue.path_up())
-
-
-def _applications(number: int) -> str:
-    return f"{number} application" if number == 1 else f"{number} applications"
 
 
 #: How far a scheduling attempt may exceed the share of the next queue, as a fraction of what is due. A smaller value

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final
 
 from muster_core.gangs import planning
+from muster_core.model import messages
 from muster_core.model.config import ApplicationOrder
 from muster_core.model.decisions import PlaceholderReplacement, Placement, ReasonKind, UnschedulableReason
 from muster_core.model.effects import Effect, SchedulingState, SchedulingStateChanged
@@ -179,8 +180,7 @@ class QueueAttempt:
             return True
         gang = self._gang_before(app)
         if gang is not None:
-            text = f"queued behind gang {gang.name} in queue {self.leaf.path}, which is waiting for quota"
-            why = UnschedulableReason(ReasonKind.QUEUE_ORDER, text)
+            why = UnschedulableReason(ReasonKind.QUEUE_ORDER, messages.queued_behind_gang(gang.name, self.leaf.path))
             report_unschedulable(self.partition, app, [Unplaced(kind, why) for kind in _told(app)])
             self._mark_unschedulable(app, [QueuedBehindGang(self.leaf.path)])
             return True

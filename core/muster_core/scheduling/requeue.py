@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from muster_core.gangs import takeover
+from muster_core.model import messages
 from muster_core.model.ids import NodeId
 from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.placement import node_search
@@ -78,11 +79,10 @@ def is_waiting(partition: Partition, app: Application) -> str:
     if not app.is_reserving:
         return ""
     if app.gang.lost_to:
-        return f"queued behind gang {next(iter(app.gang.lost_to))}, which took over reservations of this gang"
+        return messages.queued_behind_takeover(next(iter(app.gang.lost_to)))
     own = partition.contention.open.get(app.id)
     if own is not None and own.number in partition.preemptions.running:
-        names = ", ".join(own.losers[:3])
-        return f"waiting for the release of reservations taken over from {names}"
+        return messages.waiting_for_takeover(", ".join(own.losers[:3]))
     return ""
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from muster_core.model import messages
 from muster_core.model.effects import Release
 from muster_core.model.errors import BrokenDecision
 from muster_core.model.events import Timer, TimerKind
@@ -205,5 +206,5 @@ def _release(partition: Partition, app: Application, clock: Timer) -> None:
     placeholder = ask.replacement.placeholder
     ledger.unlink(partition, app, clock.key)
     ledger.wait_again(partition, app, ask, as_usual=True)
-    message = f"placeholder {placeholder} was not confirmed as released in time: the pod is scheduled as usual"
+    message = messages.placeholder_not_released(placeholder)
     partition.note(Notice.REQUEST, clock.key, reference=app.id, message=message)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from muster_core.model import messages
 from muster_core.model.decisions import Preemption, QuotaPreemption
 from muster_core.model.effects import Release, TimerSet
 from muster_core.model.errors import BrokenDecision
@@ -255,7 +256,7 @@ def victims_timed_out(partition: Partition, clock: Timer) -> None:
             ledger.unreserve(partition, hold.ask)
             left = len(running.victims) if running is not None else 0
             if left:
-                message = f"{left} preempted allocations were not confirmed as released in time: the pod waits as usual"
+                message = messages.preempted_pods_not_released(left)
                 partition.note(Notice.REQUEST, hold.key, reference=hold.application, message=message)
 
 

@@ -368,7 +368,7 @@ STANDS_S: Final = 3600.0
 
 #: Maximum number of remembered event messages per pod.
 _REMEMBERED: Final = 8
-_NUMBER: Final = re.compile(r"\d+")
+_NUMBER: Final = re.compile(r"\d+(?:m|[KMGTP]i)?\b|\d+")
 
 
 def report_core_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: float) -> None:

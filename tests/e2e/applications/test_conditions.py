@@ -54,15 +54,17 @@ async def test_whoever_waits_says_for_what_and_only_for_want_of_nodes_is_a_node_
     await scene.create([at("free", "f", "big", "100")])
     await scene.create(a_gang("gang", [Group("workers", 3)], queue="root.turn", timeout_s=600, placement=with_pods()))
     # In Reserve the gang takes what the queue has left, and waits for the rest; in Atomic it takes nothing yet.
-    held, left = (2, 0) if with_pods() == "Reserve" else (0, 2000)
-    words = (f"{held} of 3 placeholders", f"queue root.turn has vcore={left} ")
+    held, left = (2, 0) if with_pods() == "Reserve" else (0, 2)
+    words = (f"{held} of 3 placeholders", f"root.turn, requested cpu {3 - held}, available {left} of 3")
     await waits_with(scene, "gang-workers-0", "SchedulingSkipped", *words)
     await scene.create([at("turn", "late", "turn-late")])
-    full = "has vcore=0 left of its maximum 1000, vcore=1000 is asked for"
+    full = "requested cpu 1, available 0 of 1"
     await asyncio.gather(
-        waits_with(scene, "quota-1", "SchedulingSkipped", f"queue root.quota {full}"),
+        waits_with(scene, "quota-1", "SchedulingSkipped", f"Queue quota exceeded: root.quota, {full}"),
         waits_with(scene, "counted-1", "SchedulingSkipped", "queue root.counted runs 1 application of at most 1"),
-        waits_with(scene, "limited-1", "SchedulingSkipped", "user ann", "root.limited", "vcore=1000 is asked for"),
+        waits_with(
+            scene, "limited-1", "SchedulingSkipped", f"User quota exceeded: user ann in queue root.limited, {full}"
+        ),
         waits_with(scene, "big", "Unschedulable", "1 Insufficient cpu, 1 node(s) had untolerated taint(s)."),
         waits_with(scene, "turn-late", "SchedulingSkipped", "queued behind gang gang in queue root.turn"),
         waits_with(scene, "gang-workers-2", "SchedulingSkipped", "pod gang-workers-0 says how far"),

@@ -81,7 +81,7 @@ async def test_pods_that_are_seen_before_their_namespace_wait_for_its_quota(open
         await scene.all_bound(1)
         assert await bound(scene, "late") == set()
         held.open()
-        await held_back_at(scene, "late", "job-1", "queue root.late has vcore=0 left of its maximum 1000")
+        await held_back_at(scene, "late", "job-1", "Queue quota exceeded: root.late, requested cpu 1, available 0 of 1")
         assert await bound(scene, "late") == {"job-0"}
 
 
@@ -108,5 +108,7 @@ async def test_a_namespace_takes_a_waiting_gang_with_it_and_one_of_its_name_begi
     async with namespace(scene, "again", "2"):
         for pod in pods(3, "gang"):
             await scene.api.create(pod, "again")
-        await held_back_at(scene, "again", "gang-2", "queue root.again has vcore=0 left of its maximum 2000")
+        await held_back_at(
+            scene, "again", "gang-2", "Queue quota exceeded: root.again, requested cpu 1, available 0 of 2"
+        )
         assert await bound(scene, "again") == {"gang-0", "gang-1"}

@@ -59,7 +59,7 @@ def test_a_quota_is_told_with_the_queue_and_what_helps(served: Served) -> None:
     assert "root.a" in because["message"]
     assert found["room"]["headroom"]["vcore"] == 3000
     assert found["verdict"] == "it waits for room in the maximum of its queues"
-    assert "2 pods (default/a, default/b): Not enough queue quota" in served.run("explain", "greedy").stdout
+    assert "2 pods (default/a, default/b): Queue quota exceeded: root.a" in served.run("explain", "greedy").stdout
 
 
 def test_of_an_application_that_runs_in_part_the_verdict_counts_what_waits(served: Served) -> None:

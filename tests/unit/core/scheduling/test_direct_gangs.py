@@ -123,7 +123,9 @@ def test_a_larger_member_is_scheduled_as_usual_and_its_place_is_dropped_without_
     said = scene.ask(member("big", vcore=2000))
     assert placed(said) == {"big": "n0"}
     assert releases(said) == {}
-    assert notices(said) == ["the pod asks for more than its placeholder holds: it is scheduled as usual"]
+    assert notices(said) == [
+        "the pod requests more than its placeholder reserves: it is scheduled without the reservation"
+    ]
     assert held(scene) == 2
 
 
@@ -201,7 +203,7 @@ def test_a_users_limit_counts_what_is_held() -> None:
 
 def test_a_gang_larger_than_its_queue_may_ever_be_is_rejected() -> None:
     scene = Scene(a_configuration(a_queue("a", vcore=2000)), nodes=3)
-    assert "it could never be scheduled" in rejection(scene.tell(a_gang(3)))
+    assert "it can never be reserved" in rejection(scene.tell(a_gang(3)))
 
 
 def test_a_gang_without_task_groups_is_rejected() -> None:

@@ -89,7 +89,7 @@ def test_a_gang_that_a_new_configuration_makes_impossible_waits_with_the_reason(
     said = scene.tell(ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=2000))))
     assert states(said) == []
     assert waits(said)[KEY] == ("SKIPPED", notices(said)[0])
-    assert "the gang asks for vcore=5000 in all" in notices(said)[0]
+    assert "the gang requests cpu 5 in total" in notices(said)[0]
 
 
 def test_a_gang_that_may_not_start_yet_speaks_for_its_members() -> None:

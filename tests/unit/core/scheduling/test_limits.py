@@ -20,9 +20,7 @@ from tests.unit.builders import (
 )
 from tests.unit.core.scheduling.scene import Scene, placed, releases, states, waits
 
-_REFUSED = (
-    "Not enough user quota: user kim has vcore=500 left of the limit 2500 in queue root.a, vcore=1000 is asked for"
-)
+_REFUSED = "User quota exceeded: user kim in queue root.a, requested cpu 1, available 500m of 2500m"
 _A = QueuePath("root.a")
 
 
@@ -56,7 +54,7 @@ def test_the_queues_own_maximum_is_told_in_other_words() -> None:
     scene = Scene(a_configuration(a_queue("a", vcore=1000)), nodes=1)
     submit(scene, "x")
     said = scene.ask(an_ask("x0", app="x"), an_ask("x1", app="x"))
-    assert waits(said)["x1"][1].startswith("Not enough queue quota: queue root.a has vcore=0 left")
+    assert waits(said)["x1"][1].startswith("Queue quota exceeded: root.a, requested cpu 1, available 0 of 1")
 
 
 def test_a_limit_counts_all_applications_of_the_user_below_the_queue_and_of_nobody_else() -> None:
@@ -176,7 +174,7 @@ def test_an_ask_for_many_places_stops_at_the_limit_and_goes_on_as_they_end() -> 
     submit(scene, "x")
     said = scene.ask(an_ask("many", app="x", count=3, timeout_s=30))
     assert len(scene.app("x").allocations) == 2
-    assert waits(said)["many"][1].startswith("Not enough user quota")
+    assert waits(said)["many"][1].startswith("User quota exceeded: user kim")
     assert set(releases(scene.wait(31)).values()) == {"TIMEOUT"}
     assert placed(scene.release("many", "x", identity="many-0")).keys() == {"many"}
     assert not scene.app("x").asks
@@ -191,7 +189,9 @@ def test_a_gang_reserves_what_its_user_has_left_before_others_of_the_user_take_i
     assert scene.app("gang").gang.quota_reservation == resources(vcore=2000, pods=2)
     scene.add_node("n1", vcore=1500)  # a member takes 1000 of it
     said = scene.ask(an_ask("x0", app="x", vcore=500))
-    assert waits(said)["x0"][1].startswith("Not enough user quota: user kim has vcore=0 left")
+    assert waits(said)["x0"][1].startswith(
+        "User quota exceeded: user kim in queue root, requested cpu 500m, available 0 of 4"
+    )
     assert states(scene.add_node("n2", vcore=4000), "gang") == ["Running"]
 
 
@@ -202,6 +202,6 @@ def test_two_gangs_of_one_user_both_finish_one_after_the_other() -> None:
     scene.gang(ApplicationAdded(an_application("one", gang=2)), 2)
     waiting = scene.gang(ApplicationAdded(an_application("two", gang=2, queue="root.b")), 2)
     scene.wait(61)
-    assert {why.partition(":")[0] for _, why in waits(waiting).values()} == {"Not enough user quota"}
+    assert {why.partition(":")[0] for _, why in waits(waiting).values()} == {"User quota exceeded"}
     freed = [effect for index in range(2) for effect in scene.release(f"one-p{index}", "one")]
     assert states(freed, "two") == ["Running"]

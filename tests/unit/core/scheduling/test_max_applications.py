@@ -113,8 +113,8 @@ def test_a_user_and_a_group_have_their_own_counts() -> None:
     second = start(scene, "k1", user="kim")
     start(scene, "l0", user="lee")
     third = start(scene, "l1", user="lee")
-    assert waits(second)["k10"][1] == "user kim runs 1 application of at most 1 in queue root.a"
-    assert waits(third)["l10"][1] == "group dev runs 2 applications of at most 2 in queue root.a"
+    assert waits(second)["k10"][1] == "user kim in queue root.a runs 1 application of at most 1"
+    assert waits(third)["l10"][1] == "group dev in queue root.a runs 2 applications of at most 2"
     assert noted(scene) == [("k1", "APP_CANNOTRUN_QUOTA"), ("l1", "APP_CANNOTRUN_QUOTA")]
     said = scene.release("k00", "k0")
     assert states(said, "k1") == ["Running"]

@@ -166,7 +166,7 @@ def test_an_unconfirmed_release_ends_with_the_ask_scheduled_as_usual() -> None:
     scene.ask(an_ask("r0", group="workers"))
     said = scene.wait(31)
     assert placed(said) == {"r0": "n0"}
-    assert any("not confirmed" in notice for notice in notices(said))
+    assert any("in time" in notice for notice in notices(said))
     scene.release("app-p0", why=REPLACED)
     assert scene.partition.queues.root.allocated["vcore"] == 2000
 

@@ -43,7 +43,7 @@ def test_what_the_same_pass_gave_to_others_of_an_application_counts_in_what_the_
     assert set(placed(effects)) == {"r0", "r1"}
     state, why = waits(effects)["r2"]
     assert state == "SKIPPED"
-    assert "queue root.a has vcore=500 left of its maximum 2500, vcore=1000 is asked for" in why
+    assert "Queue quota exceeded: root.a, requested cpu 1, available 500m of 2500m" in why
 
 
 def test_a_pass_without_time_gets_past_gangs_that_wait_for_room() -> None:

@@ -156,7 +156,11 @@ def test_the_core_is_repeated_on_a_pod_once_while_the_event_stands_whatever_it_c
     waiting(driver)
     said = 0
     for second in range(3600):
-        words = f"queue root.dev has vcore={second} left" if second % 2 else f"0/{second} nodes are available"
+        words = (
+            f"Queue quota exceeded: root.dev, requested cpu 1, available {second}m of 2"
+            if second % 2
+            else f"0/{second} nodes are available"
+        )
         said += len(events(driver.told(CoreEvents((CoreEvent(EventKind.REQUEST, "uid-w0", "job", words),)))))
         driver.wait(1)
     assert said == 2

@@ -31,7 +31,7 @@ from tests.unit.operator.controller.objects import Raw, a_group, a_namespace, a_
 DIRECT = "gangPlacement=Direct"
 SSD = {"key": "disk", "operator": "In", "values": ["ssd"]}
 FULL = "task group g has places for 1 of 2 members: 0/1 nodes are available: 1 Insufficient cpu."
-QUOTA = "Not enough queue quota: queue root.a has vcore=0 left of its maximum 1000, vcore=2000 is asked for"
+QUOTA = "Queue quota exceeded: root.a, requested cpu 2, available 0 of 1"
 FAILED, SKIPPED, SCHEDULED = SchedulingState.FAILED, SchedulingState.SKIPPED, SchedulingState.SCHEDULED
 
 

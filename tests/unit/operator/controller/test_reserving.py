@@ -21,7 +21,7 @@ from tests.unit.operator.controller.objects import CREATED, a_group, a_namespace
 
 MEMBERS = 3
 FULL = "0/1 nodes are available: 1 Insufficient cpu."
-QUOTA = "Not enough queue quota: queue root.a has vcore=0 left of its maximum 1000, vcore=1000 is asked for"
+QUOTA = "Queue quota exceeded: root.a, requested cpu 1, available 0 of 1"
 FAILED, SKIPPED = SchedulingState.FAILED, SchedulingState.SKIPPED
 
 
