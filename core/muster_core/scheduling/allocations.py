@@ -11,7 +11,7 @@ from muster_core.model.records import Detail, Notice
 from muster_core.model.specs import AllocationSpec, AskSpec
 from muster_core.model.states import ApplicationState
 from muster_core.placement.replacement import TOO_LARGE
-from muster_core.scheduling import commit, gangs, ledger, lifecycle, preemption, records, requeue, selectors
+from muster_core.scheduling import commit, failures, gangs, ledger, lifecycle, preemption, records, requeue, selectors
 from muster_core.state.applications import Allocation, Application, GroupCount, lacking
 from muster_core.state.scheduler_state import Partition, SchedulerState
 
@@ -70,7 +70,18 @@ def report_allocation(partition: Partition, spec: AllocationSpec, now_ns: int) -
     """Adds an allocation that exists already, without checking quota or resources.
 
     A known allocation is updated (semantics 3).
+    Raises what an internal error raised: by then the allocation is counted, or is rejected.
     """
+    try:
+        _report_allocation(partition, spec, now_ns)
+    except Exception as error:
+        app, identity = partition.applications.get(spec.application), _identity(spec)
+        if identity not in partition.foreign and (app is None or identity not in app.allocations):
+            _reject(partition, spec, failures.describe(error))
+        raise
+
+
+def _report_allocation(partition: Partition, spec: AllocationSpec, now_ns: int) -> None:
     app = partition.applications.get(spec.application)
     if spec.node not in partition.nodes:
         _reject(partition, spec, f"node {spec.node} is not known")

@@ -6,10 +6,11 @@ from types import ModuleType
 import pytest
 
 from muster_core.gangs import planning
-from muster_core.model.effects import ApplicationRejected, TimerSet
+from muster_core.model.effects import AllocationResponse, ApplicationRejected, Effect, Rejection, TimerSet
 from muster_core.model.errors import InconsistentState
 from muster_core.model.events import (
     AllocationReleased,
+    AllocationReported,
     ApplicationAdded,
     ApplicationRemoved,
     AskAdded,
@@ -22,7 +23,7 @@ from muster_core.model.ids import ApplicationId, Termination, partition_id
 from muster_core.model.limits import FAILURE_BACKOFF_MOST_NS
 from muster_core.model.specs import GangStyle, Topology
 from muster_core.placement import pods
-from muster_core.scheduling import applications, commit, ledger, lifecycle
+from muster_core.scheduling import applications, commit, ledger, lifecycle, selectors
 from muster_core.scheduling import cycle as cycle_module
 from muster_core.scheduling.cycle import QueueAttempt, cycle
 from muster_core.scheduling.step import step
@@ -35,6 +36,7 @@ from tests.unit.builders import (
     a_configuration,
     a_node,
     a_queue,
+    an_allocation,
     an_application,
     an_ask,
     resources,
@@ -182,6 +184,35 @@ def test_a_request_that_raises_once_it_waits_is_placed() -> None:
         step(scene.scheduler_state, AskAdded(an_ask("x")), scene.now_ns)
     assert refused_asks(scene.scheduler_state.outbox.drain()) == {}
     assert set(placed(cycle(scene.scheduler_state, scene.now_ns, lambda: True).effects)) == {"x"}
+
+
+@pytest.mark.parametrize("owner, name", [(selectors, "read"), (ledger, "book"), (lifecycle, "accept")])
+@pytest.mark.parametrize("app", ["app", ""])
+def test_a_bound_pod_whose_report_raises_is_counted_or_rejected_with_the_error(
+    owner: ModuleType, name: str, app: str
+) -> None:
+    """The resource manager then counts it on its node, or reports it again."""
+    scene = TolerantScene(a_configuration(a_queue("a")), nodes=1)
+    scene.tell(ApplicationAdded(an_application("app", queue="root.a")))
+    report = AllocationReported(an_allocation("x", "n0", app=app, foreign=not app))
+    said: list[Effect] = []
+    with fault(owner, name, lambda *_: True):
+        try:
+            step(scene.scheduler_state, report, scene.now_ns)
+        except type(FAULT):
+            said = scene.scheduler_state.outbox.drain()
+    counted = {one.key for one in scene.partition.foreign.values()} if not app else set(own_keys(scene))
+    rejected = {one.key: one.reason for effect in said for one in rejected_allocations(effect)}
+    assert counted ^ rejected.keys() == {"x"}
+    assert all(reason.startswith("internal error: ZeroDivisionError") for reason in rejected.values())
+
+
+def own_keys(scene: Scene) -> list[str]:
+    return [one.spec.key for one in scene.app("app").allocations.values()]
+
+
+def rejected_allocations(effect: Effect) -> tuple[Rejection, ...]:
+    return effect.rejected_allocations if isinstance(effect, AllocationResponse) else ()
 
 
 def test_an_application_with_bound_pods_that_raises_is_rejected_with_the_error() -> None:
