@@ -118,7 +118,7 @@ class Metrics:
         )
         self.unverified = Gauge(
             "muster_operator_unverified_placeholders",
-            "Placeholders signed with an unknown key: counted in their application and queue once bound, neither used nor deleted",
+            "Placeholders signed with an unknown key: counted in their queue once bound, never used or deleted",
             registry=self.registry,
         )
         self.fenced = self._counter("blocked_writes", "Writes blocked because this operator does not hold the Lease")
