@@ -1,4 +1,8 @@
-"""Dispatches effects to sessions, timers and the event store, and catches what fails on the way."""
+"""Dispatches effects to sessions, timers and the event store.
+
+The scheduler task calls `Dispatcher.carry` with the effects of each event and cycle. The supervisor catches exceptions
+on the way.
+"""
 
 from __future__ import annotations
 
@@ -45,19 +49,22 @@ C = TypeVar("C")
 
 
 class Supervisor:
-    """`failure`: the last one since it was taken, None while all is well."""
+    """Runs steps of the core, and counts and logs their exceptions.
+
+    `failure`: the last exception since `take_failure`; None if there was none.
+    """
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self.failure: Exception | None = None
 
     def attempt(self, act: Callable[[], T], instead: T, cause: object) -> T:
-        """What `act` returns, or `instead` where it failed; `cause` is what the log shows."""
+        """Returns the result of `act`, or `instead` if it raised. `cause` is shown in the log."""
         found = self.attempt_each(lambda _: (act(),), (cause,))
         return found[0] if found else instead
 
     def attempt_each(self, act: Callable[[C], Iterable[T]], causes: Iterable[C]) -> list[T]:
-        """What `act` returns for one after the other, less those for which it failed."""
+        """Calls `act` for each cause. Returns the results without those of the calls that raised."""
         found: list[T] = []
         for cause in causes:
             try:
@@ -72,13 +79,13 @@ class Supervisor:
         return found
 
     def take_failure(self) -> Exception | None:
-        """The failure since the last call, None if there was none."""
+        """Returns and clears the last exception; None if there was none."""
         failure, self.failure = self.failure, None
         return failure
 
 
 class TimerHeap:
-    """What is to ring, the earliest first; equal moments in the order they were set."""
+    """Pending timers, the earliest first. Timers of the same time fire in the order in which they were set."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, TimerFired]] = []
@@ -88,21 +95,21 @@ class TimerHeap:
         return len(self._heap)
 
     def set(self, effect: TimerSet) -> None:
-        """Remember to ring."""
+        """Adds a timer."""
         heapq.heappush(self._heap, (effect.at_ns, next(self._order), TimerFired(effect.clock)))
 
     def due(self, now_ns: int) -> TimerFired | None:
-        """Take out the earliest deadline if its moment has come."""
+        """Removes and returns the earliest timer if it is due, else None."""
         if not self._heap or self._heap[0][0] > now_ns:
             return None
         return heapq.heappop(self._heap)[2]
 
     def next_ns(self) -> int | None:
-        """When the next one is due, None if nothing is set."""
+        """Returns the time of the earliest timer, or None."""
         return self._heap[0][0] if self._heap else None
 
     def clear(self) -> None:
-        """Forget everything: the state they belong to was discarded."""
+        """Removes all timers, because the state they belong to was discarded."""
         self._heap.clear()
 
 
@@ -110,7 +117,7 @@ _MS = 1_000_000
 
 
 def line(summed: ApplicationSummarized) -> str:
-    """`YK_APP_SUMMARY: {…}`, with the names that YuniKorn's documents show. Times in ms, 0 = it never ran."""
+    """Returns the log line `YK_APP_SUMMARY: {…}` with the field names of YuniKorn. Times are in ms; 0 = never ran."""
     submitted_ns, started_ns, ended_ns = summed.times_ns
     found = {
         "appId": summed.application,
@@ -134,8 +141,10 @@ _NODE = (NodeAccepted, NodeRejected)
 
 
 class Dispatcher:
-    """`sessions`: the newest session of each resource manager, filled by scheduler.py.
-    `broken`: sessions whose callback failed, for the loop to end.
+    """Sends effects to their receivers.
+
+    `sessions`: the newest session of each resource manager; `Scheduler` sets it. `broken`: sessions whose callback
+    failed; the scheduler task ends them.
     """
 
     def __init__(self, metrics: Metrics, supervisor: Supervisor, events: EventStore) -> None:
@@ -143,7 +152,7 @@ class Dispatcher:
         self.deadlines = TimerHeap()
         self.events = events
         self.settings = DEFAULT_SETTINGS
-        #: Who else is told the settings that come into force.
+        #: Functions that are called with new settings.
         self.followers: list[Callable[[CoreSettings], None]] = []
         self.pushes = PushFilter()
         self.broken: list[Session] = []
@@ -151,7 +160,7 @@ class Dispatcher:
         self._supervisor = supervisor
 
     def carry(self, effects: Iterable[Effect], now_ns: int) -> None:
-        """Hand out everything, in order; what was noted comes after what is said."""
+        """Sends all effects in order. Event records come last."""
         said: list[Effect] = []
         noted: list[Recorded] = []
         for effect in effects:
@@ -165,7 +174,7 @@ class Dispatcher:
             self._note(noted, now_ns)
 
     def configure(self, settings: CoreSettings) -> None:
-        """Put the settings in force."""
+        """Applies new settings."""
         self.settings = settings
         for follow in self.followers:
             follow(settings)
@@ -178,7 +187,7 @@ class Dispatcher:
         )
 
     def _carry_run(self, rm: RmId | None, run: Sequence[Effect], now_ns: int) -> None:
-        """One or more effects of one kind for one resource manager."""
+        """Sends consecutive effects of one kind to one resource manager."""
         for effect in run:
             self._metrics.said(effect)
         first = run[0]
@@ -193,7 +202,7 @@ class Dispatcher:
         self._tell(rm, partial(_send, run=run), run)
 
     def _note(self, noted: Sequence[Recorded], now_ns: int) -> None:
-        """Into the store; resource managers receive what people act on."""
+        """Stores event records, and sends those that users act on to the resource managers."""
         if self.events.tracking:
             self.events.add(noted, now_ns)
         told: dict[RmId, list[EventRecorded]] = {}
@@ -215,7 +224,7 @@ class Dispatcher:
             self._metrics.dropped("effects of a session that is over")
             return
         if not self._supervisor.attempt(lambda: _done(send, session), instead=False, cause=run):
-            self._supervisor.take_failure()  # the callback's, not the world's
+            self._supervisor.take_failure()  # the callback failed, so the state is still consistent
             self.broken.append(session)
 
 
@@ -229,7 +238,7 @@ def _say_events(session: Session, records: Sequence[si_pb2.EventRecord]) -> None
 
 
 def _run_of(effect: Effect) -> tuple[object, RmId | None]:
-    """What may share a message with its neighbour has an equal key."""
+    """Returns a key that is equal for consecutive effects that can share a message."""
     if isinstance(effect, TimerSet):
         return TimerSet, None
     if isinstance(effect, AllocationResponse):
@@ -264,7 +273,7 @@ def _send(session: Session, run: Sequence[Effect]) -> None:
 
 
 def _show(run: Sequence[Effect]) -> None:
-    """What a user can see is logged (style 32); allocations are too many for more than a count."""
+    """Logs what users can see. Allocations are too many, so only their number is logged."""
     for effect in run:
         match effect:
             case ApplicationAccepted():

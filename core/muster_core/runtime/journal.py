@@ -1,6 +1,7 @@
-"""The journal of events, and its replay.
+"""Journal of events and cycles, and its replay.
 
-The same events and cycle budgets produce the same decisions, so a journal reproduces a run exactly.
+The scheduler task writes one JSON line per event and cycle. The same events and cycle budgets produce the same
+decisions, so a journal reproduces a run exactly.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from muster_core.scheduling.cycle import CycleBudget, cycle
 from muster_core.scheduling.step import step
 from muster_core.state.scheduler_state import SchedulerState
 
-#: All of model/, so that a value that is added there can be written at once.
+#: All modules of `muster_core.model`, so that new classes there need no change here.
 _MODULES: Final[tuple[ModuleType, ...]] = tuple(
     import_module(f"{model.__name__}.{module.name}") for module in iter_modules(model.__path__)
 )
@@ -40,12 +41,12 @@ _CLASSES: Final[Mapping[str, type]] = MappingProxyType(
     }
 )
 
-#: Nothing of the core nests deeper: a queue's path is bounded (semantics 26).
+#: Maximum nesting. No value of the core exceeds it, because the length of queue paths is bounded (semantics 26).
 _DEPTH: Final = 200
 
 
 def to_plain(value: object, depth: int = _DEPTH) -> object:
-    """JSON of a value. Raises TypeError for what is no value of the core."""
+    """Converts a value of the core to JSON values. Raises TypeError for any other value."""
     if depth == 0:
         raise TypeError("a value that nests without end")
     deeper = depth - 1
@@ -70,7 +71,7 @@ def to_plain(value: object, depth: int = _DEPTH) -> object:
 
 
 def from_plain(found: object) -> object:
-    """The value of such JSON. Raises KeyError or TypeError for what `to_plain` did not write."""
+    """Converts the result of `to_plain` back. Raises KeyError or TypeError for other input."""
     if isinstance(found, list):
         return tuple(from_plain(item) for item in found)
     if not isinstance(found, dict):
@@ -88,21 +89,21 @@ def from_plain(found: object) -> object:
 
 
 class Journal:
-    """Appends to a file that its owner opens and closes."""
+    """Appends lines to a file. The caller opens and closes the file."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
 
     def stepped(self, now_ns: int, event: Event, effects: Sequence[Effect]) -> None:
-        """An event was taken in."""
+        """Writes an event and its effects."""
         self._write({"now": now_ns, "event": to_plain(event), "effects": to_plain(effects)})
 
     def cycled(self, now_ns: int, leave: CycleBudget, effects: Sequence[Effect]) -> None:
-        """A cycle was run."""
+        """Writes a cycle, its time budget and its effects."""
         self._write({"now": now_ns, "granted": leave.granted, "effects": to_plain(effects)})
 
     def started_anew(self) -> None:
-        """The world was thrown away."""
+        """Writes that the scheduler state was discarded."""
         self._write({"anew": True})
 
     def _write(self, line: object) -> None:
@@ -111,7 +112,7 @@ class Journal:
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """A line (from 1) of the journal whose effects are others this time."""
+    """A line of the journal (counted from 1) whose effects differ in the replay."""
 
     line: int
     written: object
@@ -119,7 +120,7 @@ class Deviation:
 
 
 def replay(lines: Iterable[bytes]) -> Iterator[Deviation]:
-    """Do everything over in an empty world; nothing is yielded where all is as it was."""
+    """Repeats all events and cycles on an empty state. Yields nothing if all effects are equal."""
     scheduler_state, supervisor = SchedulerState(), Supervisor(Metrics())
     for number, text in enumerate(lines, start=1):
         line = cast("dict[str, object]", orjson.loads(text))

@@ -1,4 +1,8 @@
-"""Log levels that can change while the process runs."""
+"""Log levels per subsystem that can change while the process runs.
+
+The subsystem names are those of the setting `log.<subsystem>.level` (docs/reference/settings.md). The entry point
+installs the structlog processor `Threshold`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from muster_core.config.settings import DEFAULT_SETTINGS, CoreSettings, Severity
 
 _NUMBERS: Final = logging.getLevelNamesMapping()
 
-#: Everything that has no name of its own.
+#: Subsystem of modules without an entry in `_SUBSYSTEMS`.
 _ALL: Final = "core"
 
 _SUBSYSTEMS: Final = {
@@ -32,7 +36,7 @@ _SUBSYSTEMS: Final = {
 
 
 class LogLevel(StrEnum):
-    """What is logged: debug = reasons, info = what users can see, warning = someone must act."""
+    """Level of a log line. debug = reasons, info = changes that users can see, warning = action needed."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -45,23 +49,23 @@ _LEVELS: Final = {
     Severity.INFO: LogLevel.INFO,
     Severity.WARNING: LogLevel.WARNING,
     Severity.ERROR: LogLevel.ERROR,
-    Severity.CRITICAL: LogLevel.ERROR,  # the core writes nothing above it
+    Severity.CRITICAL: LogLevel.ERROR,  # the core does not use a higher level
 }
 
 
 class LevelControl(Protocol):
-    """Reads and sets the level: of this process's log, or of the log of a process that embeds the core."""
+    """Reads and sets the log level of this process, or of a process that embeds the core."""
 
     @property
     def level(self) -> LogLevel:
-        """The one in force."""
+        """The current level."""
 
     def set(self, level: LogLevel) -> None:
-        """Use another from now on."""
+        """Sets the level."""
 
 
 class SubsystemLogger(structlog.WriteLogger):
-    """Writes lines, and knows which of the contract's subsystems they are from."""
+    """Writes log lines of one subsystem."""
 
     def __init__(self, file: TextIO, module: str) -> None:
         super().__init__(file)
@@ -70,7 +74,7 @@ class SubsystemLogger(structlog.WriteLogger):
 
 
 class Threshold:
-    """A structlog processor that drops what is below the level, and steers the standard library's log too."""
+    """Structlog processor that drops lines below the level. It also sets the level of the standard library's log."""
 
     def __init__(self, level: LogLevel) -> None:
         self._start = level
@@ -81,17 +85,17 @@ class Threshold:
 
     @property
     def level(self) -> LogLevel:
-        """The one in force, for all subsystems that have none of their own."""
+        """The current level of all subsystems without a level of their own."""
         return self._level
 
     def set(self, level: LogLevel) -> None:
-        """Use another from now on."""
+        """Sets the level."""
         self._level = level
         self._number = _NUMBERS[level.value.upper()]
         logging.getLogger().setLevel(self._number)
 
     def follow(self, settings: CoreSettings) -> None:
-        """Use the levels of the settings where they have changed; where they name none, the one of the start."""
+        """Applies changed levels of the settings. Without a level in the settings, the level of the start applies."""
         if settings.severities == self._followed:
             return
         self._followed = settings.severities
@@ -102,7 +106,7 @@ class Threshold:
         self._numbers = {name: _NUMBERS[level.value.upper()] for name, level in levels.items() if level is not None}
 
     def __call__(self, logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-        """Raises DropEvent for what is below the level."""
+        """Returns the event. Raises DropEvent if it is below the level."""
         least = self._numbers.get(getattr(logger, "subsystem", _ALL), self._number)
         if _NUMBERS.get(method.upper(), logging.ERROR) < least:
             raise structlog.DropEvent
@@ -110,7 +114,7 @@ class Threshold:
 
 
 def subsystem(module: str) -> str:
-    """The name of contract 3.1 for a module of the core: that of the nearest package that has one."""
+    """Returns the subsystem of a module of the core: that of the nearest package with a name."""
     while module and module not in _SUBSYSTEMS:
         module = module.rpartition(".")[0]
     return _SUBSYSTEMS.get(module, _ALL)

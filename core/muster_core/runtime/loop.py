@@ -1,8 +1,9 @@
 """The scheduler task: the only task that owns the scheduler state.
 
 It reads events from its mailbox, fires timers, runs cycles and passes the effects to `dispatch`. Cycles are spaced by
-`CyclePacing`. Not thread-safe; no other task touches the state. An exception in one event or application is logged and
-counted, and the task continues. Long-lived objects are frozen so that garbage collection does not pause the task.
+`CyclePacing`. It is not thread-safe, and no other task changes the state. An exception in one event or application is
+logged and counted, and the task continues. Long-lived objects are frozen so that garbage collection does not pause the
+task.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ from muster_core.state.scheduler_state import SchedulerState
 
 _log = structlog.get_logger(__name__)
 
-#: It sleeps no longer, so that a wall clock that was put right is noticed.
+#: Longest sleep, so that a corrected wall clock is noticed.
 _LONGEST_SLEEP_S: Final = 600.0
 
 
 class SteadyClock:
-    """Never goes back, and never jumps."""
+    """Clock that never goes back and never jumps: the wall clock at the start plus the monotonic clock."""
 
     def __init__(
         self, wall_ns: Callable[[], int] = time.time_ns, monotonic_ns: Callable[[], int] = time.monotonic_ns
@@ -52,12 +53,12 @@ class SteadyClock:
         self._offset_ns = wall_ns() - monotonic_ns()
 
     def __call__(self) -> int:
-        """Nanoseconds since the epoch."""
+        """Returns nanoseconds since the epoch."""
         return self._offset_ns + self._monotonic_ns()
 
 
 class WakeUpTimer:
-    """`ring` is called once per setting, at the moment set or soon after."""
+    """Calls `ring` once per `set`, at the given time or soon after."""
 
     def __init__(self, now_ns: Callable[[], int], ring: Callable[[], None]) -> None:
         self._now_ns = now_ns
@@ -66,7 +67,7 @@ class WakeUpTimer:
         self._timer: asyncio.TimerHandle | None = None
 
     def set(self, at_ns: int | None) -> None:
-        """Ring at this moment since the epoch instead of the one before; None = never."""
+        """Replaces the time, in nanoseconds since the epoch; None = never."""
         if at_ns == self._at_ns and self._timer is not None:
             return
         self.stop()
@@ -76,7 +77,7 @@ class WakeUpTimer:
             self._timer = asyncio.get_running_loop().call_later(delay, self._fire)
 
     def stop(self) -> None:
-        """Not ring any more."""
+        """Cancels the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -86,18 +87,22 @@ class WakeUpTimer:
         self._ring()
 
 
-#: From one cycle's beginning to the next one's, at least: what somebody may wait who asks just after another.
+#: Shortest time from the start of a cycle to the start of the next. It bounds the delay of a request that arrives right
+#: after another.
 _LEAST_S: Final = 0.004
 
-#: From its end, at most, however long it took.
+#: Longest pause after a cycle, however long the cycle took.
 _MOST_S: Final = 0.040
 
-#: Cycles' share of the time is one of so many parts.
+#: Cycles use at most 1/_PARTS of the time, unless `_MOST_S` shortens the pause.
 _PARTS: Final = 5
 
 
 class CyclePacing:
-    """Seconds of any steady clock. `ring` is called when a pause that a caller met is over."""
+    """Keeps a pause between cycles. Times are seconds of any steady clock.
+
+    `ring` is called at the end of a pause that delayed a cycle.
+    """
 
     def __init__(self, ring: Callable[[], None]) -> None:
         self._ring = ring
@@ -106,31 +111,31 @@ class CyclePacing:
 
     @property
     def is_on(self) -> bool:
-        """Whether a caller met a pause, and was not notified yet."""
+        """Whether a cycle is delayed until the end of the pause."""
         return self._timer is not None
 
     def cycled(self, began_s: float, ended_s: float) -> None:
-        """A cycle was made."""
+        """Starts the pause after a cycle."""
         took_s = ended_s - began_s
         self.begin(ended_s + min(max(_LEAST_S - took_s, (_PARTS - 1) * took_s), _MOST_S))
 
     def begin(self, until_s: float) -> None:
-        """From now until then no cycle begins."""
+        """Starts a pause: no cycle starts before `until_s`."""
         self._until_s = until_s
 
     def left_s(self, now_s: float) -> float:
-        """Seconds until the next one may begin; 0 = now."""
+        """Returns the seconds until the next cycle may start; 0 = now."""
         return max(0.0, self._until_s - now_s)
 
     def holds(self, now_s: float) -> bool:
-        """Whether a cycle has to wait; then its end is rung."""
+        """Whether a cycle has to wait. If so, `ring` is called at the end of the pause."""
         left_s = self.left_s(now_s)
         if left_s and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(left_s, self._over)
         return left_s > 0
 
     def stop(self) -> None:
-        """Not ring any more."""
+        """Cancels the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -140,24 +145,30 @@ class CyclePacing:
         self._ring()
 
 
-#: Events, effects and allocations between two freezes: the younger generations stay small enough for 1-2 ms a pass.
+#: Events, effects and allocations between two freezes. The younger generations then stay small enough for 1 to 2 ms per
+#: collection.
 _EVENTS: Final = 5_000
 
 
 def size(effects: Sequence[Effect]) -> int:
-    """How many effects and allocations a cycle made."""
+    """Returns the number of effects and allocations of a cycle."""
     return sum(1 + (len(one.new) if isinstance(one, AllocationResponse) else 0) for one in effects)
 
 
 class GarbageCollectorFreezer:
-    """Does nothing unless `is_on`: the collector belongs to the whole process."""
+    """Moves long-lived objects out of garbage collection.
+
+    It does nothing unless `is_on`, because the collector belongs to the process, which may embed the core.
+    """
 
     def __init__(self, *, is_on: bool) -> None:
         self._is_on = is_on
         self._events = 0
 
     def recovered(self) -> None:
-        """After a recovery: one full pass, also over what an earlier recovery left, then out of sight."""
+        """Runs a full collection after a recovery, including objects of an earlier one, and freezes all remaining
+        objects.
+        """
         if self._is_on:
             gc.unfreeze()
             gc.collect()
@@ -165,7 +176,7 @@ class GarbageCollectorFreezer:
             self._events = 0
 
     def heard(self, events: int) -> None:
-        """After a turn: what the last events and decisions made and still is there has come to stay."""
+        """Counts the events and decisions of an iteration. After enough of them, freezes the objects that are left."""
         self._events += events
         if self._is_on and self._events >= _EVENTS:
             gc.collect(1)
@@ -173,20 +184,22 @@ class GarbageCollectorFreezer:
             self._events = 0
 
 
-#: Clocks that make the engine look for victims.
+#: Timers whose handlers search for preemption victims.
 _PREEMPTING: Final = (TimerKind.PREEMPTION, TimerKind.QUOTA)
 
 
 @dataclass(frozen=True, slots=True)
 class LoopSettings:
-    """How the loop shares the process.
+    """Settings of the scheduler task.
 
-    budget_s: longest run of steps, and of planning, before others run. More makes
-        big batches a little faster and everything else wait longer.
-    mailbox: messages that wait for the world before senders wait (back-pressure).
-    checks: check the invariants after every turn; for development, slow.
-    freeze: keep what a recovery brought out of the garbage collector's sight (semantics 26);
-        only where the process is the core's own.
+    budget_s: longest time for events, and for a cycle, before other tasks run. A higher value makes large batches a
+    little faster and delays everything else.
+
+    mailbox: number of waiting messages above which senders are blocked (back-pressure).
+
+    checks: check the invariants after every iteration; slow, for development.
+
+    freeze: exclude recovered objects from garbage collection (semantics 26); only if the core has its own process.
     """
 
     budget_s: float = 0.010
@@ -196,10 +209,10 @@ class LoopSettings:
 
 
 class Loop:  # long: one method for each part of a turn
-    """Owns the world from `run` to `close`. `now_ns` is in nanoseconds since the epoch and never goes back.
-    `on_end` is called when `run` ends, for whatever reason.
+    """Owns the scheduler state from `run` to `close`.
 
-    `scheduler_state` is for reading between two turns; it is another one after `_start_anew`.
+    `now_ns` returns nanoseconds since the epoch and never goes back. `on_end` is called when `run` ends, for whatever
+    reason. Other tasks may read `scheduler_state` between two iterations. `_start_anew` replaces it.
     """
 
     def __init__(
@@ -221,24 +234,24 @@ class Loop:  # long: one method for each part of a turn
         self.mailbox = EventQueue(settings.mailbox)
         self._alarm = WakeUpTimer(now_ns, self.mailbox.news.set)
         self._freezer = GarbageCollectorFreezer(is_on=settings.freeze)
-        self._unfinished = False  # the last cycle said there is more, or something changed since
-        self._heard = 0  # events of this turn
-        self._decided = 0  # effects and allocations of this turn's cycle
-        self._is_pressing = False  # the last cycle said there is more
-        self._waiting_since_s: float | None = None  # when the first was received that no cycle saw
+        self._unfinished = False  # the last cycle did not finish, or something has changed since
+        self._heard = 0  # events of this iteration
+        self._decided = 0  # effects and allocations of the cycle of this iteration
+        self._is_pressing = False  # the last cycle did not finish
+        self._waiting_since_s: float | None = None  # arrival of the first event since the last cycle
         self._pauses = CyclePacing(self.mailbox.news.set)
         self._closed = False
         self.is_running = False
         self.on_end: Callable[[], None] = _nothing
-        self._completed_s = time.perf_counter()  # when the last turn was over
+        self._completed_s = time.perf_counter()  # end of the last iteration
 
     def close(self) -> None:
-        """Ends `run` after the present turn; what waits is not read."""
+        """Ends `run` after the current iteration. Waiting messages are not read."""
         self._closed = True
         self.mailbox.news.set()
 
     async def run(self) -> None:
-        """Until `close`. To be run as the one task that touches the world."""
+        """Runs until `close`. Only this task may change the state."""
         self.is_running = True
         try:
             while not self._closed:
@@ -256,7 +269,7 @@ class Loop:  # long: one method for each part of a turn
             self._pauses.stop()
 
     def stalled_s(self) -> float:
-        """Seconds since the last completed turn, while there is something to do; 0 = it is idle, or not long busy."""
+        """Returns the seconds since the last completed iteration while there is work; 0 = idle or not busy for long."""
         next_ns = self._dispatcher.deadlines.next_ns()
         is_due = next_ns is not None and next_ns <= self._now_ns()
         if not is_due and not len(self.mailbox) and not (self._unfinished and not self._pauses.is_on):
@@ -273,7 +286,7 @@ class Loop:  # long: one method for each part of a turn
         return True
 
     def _turn(self) -> bool:
-        """One slice of work; whether there is more to do at once."""
+        """Runs one iteration. Returns whether there is more work now."""
         started = time.perf_counter()
         self._heard = self._decided = 0
         self._read_mail(started + self._settings.budget_s)
@@ -288,9 +301,10 @@ class Loop:  # long: one method for each part of a turn
         return not self._closed and (len(self.mailbox) > 0 or (self._unfinished and not self._pauses.is_on))
 
     def _is_time(self, now_s: float) -> bool:
-        """Whether to schedule now. Messages that follow the last one directly are awaited, one yield at a time
-        and no longer than the budget, and so is the end of the pause after the last cycle: a burst is then planned in
-        few passes, and a lone ask does not wait for others.
+        """Whether to run a cycle now.
+
+        A cycle waits for messages that directly follow the last one, up to the time budget, and for the end of the
+        pause. A burst is then planned in few cycles, and a single request does not wait for others.
         """
         if self._is_pressing:
             return True
@@ -312,7 +326,7 @@ class Loop:  # long: one method for each part of a turn
 
     def _read(self, queued: QueuedMessage) -> None:
         if queued.session is not None and any(isinstance(event, ManagerRegistered) for event in queued.events):
-            queued.session.is_in_force = True  # what was decided before was decided for the session before
+            queued.session.is_in_force = True  # effects of earlier decisions belong to the session before
         if queued.answers:
             self._dispatcher.carry(queued.answers, self._now_ns())
         if queued.events:
@@ -338,7 +352,7 @@ class Loop:  # long: one method for each part of a turn
             fence.open()
 
     def _receive(self, events: Sequence[Event]) -> None:
-        """Take in what one message said, and say at once what is to be said to all of it."""
+        """Applies the events of one message, and sends the effects of all of them together."""
         now_ns = self._now_ns()
         self._heard += len(events)
         self._metrics.heard(events)
@@ -349,7 +363,7 @@ class Loop:  # long: one method for each part of a turn
 
     def _step(self, now_ns: int, event: Event) -> list[Effect]:
         taken = self._supervisor.attempt(partial(step, self.scheduler_state, event, now_ns), None, event)
-        effects = self.scheduler_state.outbox.drain() if taken is None else taken  # an exception loses no effect
+        effects = self.scheduler_state.outbox.drain() if taken is None else taken  # effects before an exception
         self._report_failures()
         if self._journal is not None:
             write = partial(self._journal.stepped, now_ns, event, effects)
@@ -396,7 +410,7 @@ class Loop:  # long: one method for each part of a turn
             _log.error("scheduling attempt failed, retrying later", subject=failure.subject, exc_info=failure.error)
 
     def _doubt(self) -> None:
-        """After a failure, or always where asked for: is the world still sound?"""
+        """Checks the invariants after a failure, or always if `checks` is set. Starts a recovery if one is broken."""
         failure = self._supervisor.take_failure()
         if failure is None and not self._settings.checks:
             return
@@ -422,7 +436,7 @@ class Loop:  # long: one method for each part of a turn
         self._supervisor.take_failure()
 
     def _end_broken(self) -> None:
-        """Sessions whose callback failed are lost like those whose connection broke."""
+        """Ends sessions whose callback failed, like sessions with a lost connection."""
         while self._dispatcher.broken:
             session = self._dispatcher.broken.pop()
             if session.is_open:

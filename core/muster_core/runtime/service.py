@@ -1,7 +1,7 @@
 """The Scheduler Interface and the administration service of the core.
 
-It checks registration and session of each message, converts messages with `si`, and puts events into the mailbox of
-the scheduler task. The same class serves gRPC and the in-process transport.
+It checks registration and session of each message, converts messages with `si`, and puts events into the mailbox of the
+scheduler task. The same class serves gRPC and the in-process transport. Only the scheduler task changes the state.
 """
 
 from __future__ import annotations
@@ -52,14 +52,16 @@ from muster_si.errors import RefusalCode, Refused, SessionLost
 
 _log = structlog.get_logger(__name__)
 
-#: Names and keys in one part at most, whatever is asked for: some 5 ms of work.
+#: Maximum of names and keys in one part: about 5 ms of work.
 LIMIT: Final = 2_000
 Name = TypeVar("Name", bound=str)
 
 
 def take_inventory(partition: Partition, request: muster_pb2.InventoryRequest, words: int) -> muster_pb2.Inventory:
-    """The part that is requested, without what the resource manager never receives (virtual placeholders).
-    `words`: how many messages were sent so far.
+    """Returns the requested part of the inventory, without virtual placeholders, which the resource manager does not
+    know.
+
+    `words`: number of messages that were sent so far.
     """
     inventory = muster_pb2.Inventory(words=words)
     limit = min(request.limit, LIMIT) if request.limit > 0 else LIMIT
@@ -76,7 +78,7 @@ def take_inventory(partition: Partition, request: muster_pb2.InventoryRequest, w
 def _page(
     inventory: muster_pb2.Inventory, names: Iterable[Name], beyond: str, limit: int, size: Callable[[Name], int]
 ) -> Iterator[Name]:
-    """The names that follow, in their order, until the part is full; it then says how far it went."""
+    """Yields the next names in order until the part is full, and then sets `last` to the last name."""
     filled = 0
     following = heapq.nsmallest(limit, (name for name in names if name > beyond))
     for name in following:
@@ -88,7 +90,7 @@ def _page(
 
 
 def _keys(app: Application) -> int:
-    return len(app.asks) + len(app.allocations)  # more than are said of one whose places have no pods
+    return len(app.asks) + len(app.allocations)  # an upper bound: virtual placeholders count too
 
 
 def _application(app: Application) -> muster_pb2.ApplicationInventory:
@@ -123,7 +125,7 @@ def _node(partition: Partition, record: NodeRecord) -> muster_pb2.NodeInventory:
 def read_utilization(
     reports: Iterable[muster_pb2.UtilizationReport], partitions: Partitions
 ) -> tuple[list[UtilizationReported], list[muster_pb2.RejectedUtilizationReport]]:
-    """The reports that mean something, and why the others do not."""
+    """Returns the valid reports, and the invalid ones with the reason."""
     amounts = AmountReader()
     taken: list[UtilizationReported] = []
     rejected: list[muster_pb2.RejectedUtilizationReport] = []
@@ -147,14 +149,14 @@ def _report(report: muster_pb2.UtilizationReport, partitions: Partitions, amount
     )
 
 
-#: Utilization reports, or facts, that are received without letting others run.
+#: Utilization reports or cluster objects that are processed before other tasks run.
 _REPORTS_AT_ONCE: Final = 256
 
 
 class Scheduler:  # long: one method for each call of the interface
-    """One core: its loop, its sessions. `run` has to be going for anything to happen.
+    """One core: its scheduler task and its sessions. Nothing is processed before `run`.
 
-    `instance` is its name since its start, for readers of events: numbers start again with each.
+    `instance` identifies this start of the process for readers of events, because event numbers start again with each.
     """
 
     def __init__(
@@ -188,7 +190,7 @@ class Scheduler:  # long: one method for each call of the interface
     async def register_resource_manager(
         self, request: si_pb2.RegisterResourceManagerRequest, callback: ResourceManagerCallback
     ) -> si_pb2.RegisterResourceManagerResponse:
-        """Open a session; the older one of the same rmID is over, and its world dropped. Raises Refused."""
+        """Opens a session. An older session of the same rmID ends, and its state is discarded. Raises Refused."""
         rm = si_session.rm_id(request.rmID)
         si_session.require_version(request.version)
         extra = dict(request.extraConfig)
@@ -208,12 +210,15 @@ class Scheduler:  # long: one method for each call of the interface
         return si_pb2.RegisterResourceManagerResponse()
 
     async def update_allocation(self, request: si_pb2.AllocationRequest) -> None:
-        """Take asks, releases, confirmations, existing allocations. Raises Refused, SessionLost."""
+        """Receives requests, releases, confirmations and existing allocations. Raises Refused, SessionLost."""
         session = self._session(request.rmID)
         await _take(self.loop, session, session.decoder.allocations(request), MessageKind.ALLOCATION)
 
     async def update_application(self, request: si_pb2.ApplicationRequest) -> None:
-        """Take new and removed applications, once their users' groups are known. Raises Refused, SessionLost."""
+        """Receives added and removed applications.
+
+        Groups of their users are looked up first. Raises Refused, SessionLost.
+        """
         session = self._session(request.rmID)
         async with session.turn:
             intake = session.decoder.applications(request)
@@ -224,18 +229,18 @@ class Scheduler:  # long: one method for each call of the interface
                 self.group_retries.watch(session)
 
     async def update_node(self, request: si_pb2.NodeRequest) -> None:
-        """Take node actions. Raises Refused, SessionLost."""
+        """Receives node actions. Raises Refused, SessionLost."""
         session = self._session(request.rmID)
         await _take(self.loop, session, session.decoder.nodes(request), MessageKind.NODE)
 
     async def update_configuration(self, request: si_pb2.UpdateConfigurationRequest) -> None:
-        """Put another configuration in force. Raises Refused, which leaves the old one, and SessionLost."""
+        """Applies another configuration. Raises Refused, which keeps the previous one, and SessionLost."""
         session = self._session(request.rmID)
         extra = dict(request.extraConfig)
         async with session.turn:
             try:
                 text = si_session.text_of(request.policyGroup, request.config, extra)
-                # Aside: thousands of queues take longer to read than the loop may stand still.
+                # In a thread, because parsing thousands of queues would block the event loop for too long.
                 loaded = await asyncio.to_thread(si_session.configuration_of, text, extra, request.policyGroup)
                 if session.has_queues:
                     si_session.require_queues(loaded, request.policyGroup)
@@ -254,7 +259,7 @@ class Scheduler:  # long: one method for each call of the interface
         _log.info("configuration replaced", rm=session.rm, checksum=loaded.configuration.checksum)
 
     async def update_utilization(self, request: muster_pb2.UtilizationRequest) -> muster_pb2.UtilizationResponse:
-        """Take reports of what is really used; those that cannot be read come back. Raises Refused, SessionLost."""
+        """Receives reports of used resources, and returns the invalid ones. Raises Refused, SessionLost."""
         session = self._session(request.rmID)
         taken, rejected = read_utilization(request.reports, session.decoder.partitions)
         for start in range(0, len(taken), _REPORTS_AT_ONCE):
@@ -262,7 +267,7 @@ class Scheduler:  # long: one method for each call of the interface
         return muster_pb2.UtilizationResponse(rejected=rejected)
 
     async def update_facts(self, request: muster_pb2.FactsRequest) -> muster_pb2.FactsResponse:
-        """Take facts about other objects; those that cannot be read come back. Raises Refused, SessionLost."""
+        """Receives other cluster objects, and returns the invalid ones. Raises Refused, SessionLost."""
         session = self._session(request.rmID)
         partition = _known_partition(self.loop.scheduler_state, session, request.partitionName)
         taken, rejected = storage.read_cluster_object(request.facts)
@@ -272,7 +277,10 @@ class Scheduler:  # long: one method for each call of the interface
         return muster_pb2.FactsResponse(rejected=rejected)
 
     async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:
-        """Take a registration or an answer; an answer without a request is counted. Raises Refused, SessionLost."""
+        """Receives a declaration of callbacks, or the result of one.
+
+        A result without a callback is counted and ignored. Raises Refused, SessionLost.
+        """
         session = self._session(rm_id)
         match answer.WhichOneof("kind"):
             case "attendance":
@@ -296,11 +304,17 @@ class Scheduler:  # long: one method for each call of the interface
                 self.metrics.dropped(f"answer {kind or 'of no kind'}, unasked")
 
     async def fence(self, request: muster_pb2.FenceRequest) -> None:
-        """Return when the world has seen all that the request counts. Raises Refused, SessionLost."""
+        """Returns after the scheduler task has processed all messages that the request counts.
+
+        Raises Refused, SessionLost.
+        """
         await _pass(self.loop, self._session(request.rmID), request, recovers=not request.more)
 
     async def take_inventory(self, request: muster_pb2.InventoryRequest) -> muster_pb2.Inventory:
-        """Show a part of what the world holds once it has seen what the request counts. Raises Refused, SessionLost."""
+        """Returns a part of the inventory after all messages that the request counts were processed.
+
+        Raises Refused, SessionLost.
+        """
         session = self._session(request.after.rmID)
         await _pass(self.loop, session, request.after, recovers=False)
         session.require_open()
@@ -308,14 +322,14 @@ class Scheduler:  # long: one method for each call of the interface
         return take_inventory(partition, request, session.words)
 
     async def unregister(self, request: muster_pb2.UnregisterRequest) -> None:
-        """The resource manager leaves: its session is over, its world goes. Raises Refused, SessionLost."""
+        """Ends the session of the resource manager and discards its state. Raises Refused, SessionLost."""
         session = self._session(request.rmID)
         session.end("unregistered")
         _log.info("resource manager left", rm=session.rm)
         self.loop.mailbox.post(QueuedMessage([ManagerLeft(session.rm)]))
 
     async def connection_lost(self, rm_id: str, callback: ResourceManagerCallback) -> None:
-        """The way to this callback broke: paused, until it registers again or its clock rings."""
+        """Pauses the resource manager until it registers again or its timeout expires."""
         session = self.dispatcher.sessions.get(RmId(rm_id))
         if session is None or session.callback is not callback or not session.is_open:
             return
@@ -326,11 +340,11 @@ class Scheduler:  # long: one method for each call of the interface
     # -- around it ------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until `close`."""
+        """Runs the scheduler task until `close`."""
         await self.loop.run()
 
     def close(self) -> None:
-        """The core shuts down: every session is over."""
+        """Ends all sessions and stops the scheduler task."""
         for session in self.dispatcher.sessions.values():
             _lose(session, "the scheduler shuts down")
         self.events.close()
@@ -347,7 +361,7 @@ class Scheduler:  # long: one method for each call of the interface
 
 
 def _known_partition(scheduler_state: SchedulerState, session: Session, name: str) -> Partition:
-    """The partition of that name. Raises Refused."""
+    """Returns the partition of that name. Raises Refused."""
     partition = scheduler_state.partitions.get(partition_id(session.rm, name))
     if partition is None:
         raise Refused(RefusalCode.NOT_FOUND, f"partition {name[:NAME_LIMIT]!r} is not there")
@@ -355,7 +369,7 @@ def _known_partition(scheduler_state: SchedulerState, session: Session, name: st
 
 
 async def _pass(loop: Loop, session: Session, request: muster_pb2.FenceRequest, *, recovers: bool) -> None:
-    """Wait until the world has seen as many messages of the session. Raises Refused, SessionLost."""
+    """Waits until the scheduler task has processed as many messages of the session. Raises Refused, SessionLost."""
     counts = {
         MessageKind.APPLICATION: request.applicationRequests,
         MessageKind.NODE: request.nodeRequests,
@@ -365,7 +379,7 @@ async def _pass(loop: Loop, session: Session, request: muster_pb2.FenceRequest, 
         raise Refused(RefusalCode.INVALID_ARGUMENT, "a fence counts no less than 0 messages")
     fence = RecoveryBarrier(counts, asyncio.get_running_loop().create_future(), recovers)
     await loop.mailbox.put(QueuedMessage([], session, fence=fence))
-    session.require_open()  # the loop does not read mail of a session that is over
+    session.require_open()  # the scheduler task drops messages of a session that has ended
     await fence.passed
 
 
@@ -377,7 +391,7 @@ async def _keep_configuration(loop: Loop, session: Session, refused: Refused) ->
 
 async def _take(loop: Loop, session: Session, intake: Intake, kind: MessageKind) -> None:
     await loop.mailbox.put(QueuedMessage(intake.events, session, intake.answers, kind))
-    await asyncio.sleep(0)  # a sender in this process that never waits leaves the loop its turns
+    await asyncio.sleep(0)  # lets the scheduler task run if an in-process sender never waits
     session.require_open()
 
 
@@ -395,14 +409,17 @@ def _lose(session: Session, reason: str) -> None:
 
 
 class Administration:
-    """An AdministrationAPI (muster_si.api) over one core."""
+    """The AdministrationAPI (`muster_si.api`) of one core."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._judging = asyncio.Semaphore(1)
 
     async def update_config(self, request: muster_pb2.UpdateConfigRequest) -> muster_pb2.UpdateConfigResponse:
-        """Put a configuration in force, or say why not. Raises Refused where the resource manager is not there."""
+        """Applies a configuration, or returns why it is rejected.
+
+        Raises Refused if the resource manager is not registered.
+        """
         session = self._scheduler.dispatcher.sessions.get(self._manager(request.rmID))
         if session is None or not session.is_open:
             raise _unknown(request.rmID)
@@ -421,13 +438,16 @@ class Administration:
     async def validate_configuration(
         self, request: muster_pb2.ValidateConfigurationRequest
     ) -> muster_pb2.ValidateConfigurationResponse:
-        """Validate by the rules of a registration; runs in a thread, because a large text takes its time."""
+        """Validates a configuration by the rules of a registration.
+
+        Runs in a thread, because a large text takes long.
+        """
         async with self._judging:
             found = await asyncio.to_thread(validate, request.config, dict(request.extraConfig))
         return muster_pb2.ValidateConfigurationResponse(findings=found.findings, warnings=found.warnings)
 
     async def scheduler_state(self, request: muster_pb2.SchedulerStateRequest) -> muster_pb2.SchedulerState:
-        """Resource managers, also those that left, and the partitions of those that did not."""
+        """Returns all resource managers, including those that left, and the partitions of the others."""
         scheduler_state = self._scheduler.loop.scheduler_state
         sessions = self._scheduler.dispatcher.sessions
         managers = [
@@ -446,7 +466,7 @@ class Administration:
         return muster_pb2.SchedulerState(managers=managers, partitions=partitions)
 
     async def autoscaling_metrics(self, request: muster_pb2.AutoScalingMetricsRequest) -> muster_pb2.AutoScalingMetrics:
-        """What is outstanding because of missing nodes; of a partition that is not there, nothing."""
+        """Returns the requests that are pending because nodes are missing. Returns nothing for an unknown partition."""
         partitions = self._partitions(request.rmID, request.partitionName)
         return encode.autoscaling([found for one in partitions for found in outstanding(one)])
 
@@ -456,7 +476,7 @@ class Administration:
                 yield partition
 
     def _manager(self, name: str) -> RmId:
-        """The one that is named, or the only one."""
+        """Returns the named resource manager, or the only one."""
         sessions = [session.rm for session in self._scheduler.dispatcher.sessions.values() if session.is_open]
         if name:
             return RmId(name)

@@ -1,7 +1,10 @@
 """User group lookups: operating system and LDAP, with cache and retries.
 
-Differs: names of attributes are compared without case, as LDAP says; YuniKorn finds no groups where the server spells
-GroupAttr another way. Differs: referrals are not followed, so that the password goes to one server only.
+`service` looks up the groups of each new application's user before the scheduler task receives the application.
+`GroupRetries` repeats failed lookups.
+
+Differs: attribute names are compared without case, as in LDAP; YuniKorn finds no groups if the server spells GroupAttr
+differently. Differs: referrals are not followed, so that the password is sent to one server only.
 
 Differs: if a user's groups cannot be found, the application waits if a placement rule, an access list or a limit
 depends on them, and continues otherwise; YuniKorn rejects it.
@@ -44,8 +47,10 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class GroupsAnswer:
-    """`problem`: why there are no groups; empty = these are they. `is_silent`: the directory itself
-    could not be asked, so that it makes no sense to ask it about others at once.
+    """Result of a lookup.
+
+    `problem`: why there are no groups; empty = the lookup succeeded. `is_silent`: the directory did not respond, so
+    that lookups of other users would fail too.
     """
 
     groups: tuple[str, ...] = ()
@@ -55,19 +60,19 @@ class GroupsAnswer:
 
 Directory = Callable[[str], GroupsAnswer]
 
-#: How long groups are believed.
+#: How long groups are cached, in seconds.
 GROUPS_S: Final = 300.0
 
-#: How long a "no" is believed.
+#: How long a failed lookup is cached, in seconds.
 PROBLEM_S: Final = 30.0
 
-#: Users that are remembered; beyond it the one that was told first is forgotten.
+#: Maximum of cached users. Above it, the oldest entry is dropped.
 _MOST: Final = 10_000
 Key = tuple[GroupResolver, str]
 
 
 class Cache:
-    """Answers by resolver and user. Times are seconds of any clock that only goes forward."""
+    """Cache of results by resolver and user. Times are seconds of any monotonic clock."""
 
     def __init__(self, most: int = _MOST) -> None:
         self._answers: OrderedDict[Key, tuple[float, GroupsAnswer]] = OrderedDict()
@@ -77,7 +82,7 @@ class Cache:
         return len(self._answers)
 
     def get(self, key: Key, now_s: float) -> GroupsAnswer | None:
-        """What is known; None = nothing, or not any more."""
+        """Returns the cached result; None = there is none, or it has expired."""
         known = self._answers.get(key)
         if known is None:
             return None
@@ -88,7 +93,7 @@ class Cache:
         return answer
 
     def put(self, key: Key, answer: GroupsAnswer, now_s: float) -> None:
-        """Remember an answer from now on."""
+        """Stores a result."""
         self._answers.pop(key, None)
         self._answers[key] = (now_s + (PROBLEM_S if answer.problem else GROUPS_S), answer)
         if len(self._answers) > self._most:
@@ -96,7 +101,7 @@ class Cache:
 
 
 def of_system(user: str) -> GroupsAnswer:
-    """The user's groups by name, the primary one first; groups without a name are left out."""
+    """Returns the user's groups by name, the primary group first. Groups without a name are omitted."""
     try:
         entry = pwd.getpwnam(user)
         numbers = os.getgrouplist(user, entry.pw_gid)
@@ -115,13 +120,13 @@ def _name(number: int) -> str:
         return ""
 
 
-#: Where the secret is mounted (contract 2.9).
+#: Mount path of the LDAP secret. Path and keys are those of YuniKorn.
 SECRET: Final = Path("/run/secrets/ldap")
 
-#: For connecting, and for each answer.
+#: Timeout of the connection and of each response.
 _LDAP_TIMEOUT_S: Final = 2
 
-#: Beyond it nobody's groups are looked at.
+#: Maximum number of groups per user.
 _MOST_GROUPS: Final = 1000
 _USER: Final = "%s"
 _GROUP_TYPE: Final = "cn"
@@ -130,7 +135,7 @@ _ESCAPED: Final = re.compile(rb"\\([0-9a-fA-F]{2})|\\(.)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class LdapSettings:
-    """The secret's keys, with their defaults (contract 2.9)."""
+    """Settings of the LDAP secret. Names and defaults are those of YuniKorn."""
 
     host: str = "localhost"
     port: int = 389
@@ -146,22 +151,25 @@ class LdapSettings:
 
 @dataclass(frozen=True, slots=True)
 class LdapDirectory:
-    """Callable: a directory. `secret`: the folder with the settings."""
+    """Looks up groups in LDAP. `secret`: directory with the settings."""
 
     secret: Path = SECRET
 
     def __call__(self, user: str) -> GroupsAnswer:
-        """The user's groups by the server's word."""
+        """Returns the user's groups in LDAP."""
         try:
             return _search(read_settings(self.secret), user)
-        except LDAPException as error:  # one of the network is an OSError too
+        except LDAPException as error:  # includes network errors, which are OSErrors too
             return GroupsAnswer(problem=f"the LDAP server: {error}"[:300], is_silent=True)
         except (OSError, ValueError) as error:
             return GroupsAnswer(problem=f"the LDAP settings in {self.secret}: {error}", is_silent=True)
 
 
 def read_settings(secret: Path) -> LdapSettings:
-    """The settings in the folder. Raises OSError where it cannot be read, ValueError where a key has no meaning."""
+    """Returns the settings in the directory.
+
+    Raises OSError if it cannot be read, ValueError if a value is invalid.
+    """
     found = {path.name: path.read_text().strip() for path in secret.iterdir() if path.is_file()}
     default = LdapSettings()
     template = found.get("Filter") or default.filter
@@ -182,7 +190,7 @@ def read_settings(secret: Path) -> LdapSettings:
 
 
 def group_name(value: str) -> str:
-    """The group that a value of the group attribute names; empty = none."""
+    """Returns the group that a value of the group attribute names; empty = none."""
     try:
         parts = parse_dn(value, strip=True)
     except LDAPInvalidDnError:
@@ -221,7 +229,7 @@ def _search(settings: LdapSettings, user: str) -> GroupsAnswer:
 def _close(connection: ldap3.Connection) -> None:
     opened = connection.socket
     connection.unbind()
-    if opened is not None:  # ldap3 leaves one open that could not connect
+    if opened is not None:  # ldap3 does not close a socket that failed to connect
         opened.close()
 
 
@@ -255,20 +263,20 @@ def _unescaped(text: str) -> str:
 
 _THREADS: Final = 4
 
-#: A silent directory is believed to be gone after so long.
+#: Time without a response after which a lookup fails.
 _LOOKUP_TIMEOUT_S: Final = 3.0
 
-#: One message waits no longer, however steadily its users are answered.
+#: Longest time that one message waits for lookups.
 _MOST_S: Final = 30.0
 
 
 def of_tests(user: str) -> GroupsAnswer:
-    """The resolver `test`: every user is in a group of its own name, and in `testgroup`."""
+    """Resolver `test`: each user is in a group of its own name and in `testgroup`."""
     return GroupsAnswer((user, "testgroup"))
 
 
 def directories(ldap: Directory | None = None) -> dict[GroupResolver, Directory]:
-    """Who is asked, by resolver; `ldap`: another than the one of the mounted secret."""
+    """Returns the lookup function per resolver. `ldap`: replaces the lookup with the mounted secret."""
     return {
         GroupResolver.OS: of_system,
         GroupResolver.LDAP: ldap or LdapDirectory(),
@@ -277,8 +285,9 @@ def directories(ldap: Directory | None = None) -> dict[GroupResolver, Directory]
 
 
 class Groups:
-    """The groups of users, remembered. Used from one event loop. `retry_s`: after how long users that something waits
-    for are looked up again (retries.py); a "no" is believed no longer than that.
+    """Cached group lookups. Used from one event loop only.
+
+    `retry_s`: interval of `GroupRetries`. Failed lookups are cached for a shorter time.
     """
 
     def __init__(
@@ -294,14 +303,14 @@ class Groups:
         self._now_s = now_s
         self._patience_s = patience_s
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="groups")
-        #: Until when a directory that did not answer is left alone, and what to say meanwhile.
+        #: Time until which a directory that did not respond is not queried, and the reason to report meanwhile.
         self._silent: dict[GroupResolver, tuple[float, str]] = {}
         self._is_closed = False
 
     async def fill(
         self, rm: RmId, events: Sequence[Event], resolvers: Mapping[PartitionId, GroupResolver]
     ) -> tuple[list[Event], list[EventRecorded]]:
-        """The same events with the groups filled in, and what is to be said where they could not be found."""
+        """Returns the events with the groups added, and the event records of failed lookups."""
         wanted = {
             key
             for event in events
@@ -322,12 +331,12 @@ class Groups:
         return filled, said
 
     async def look_up(self, resolver: GroupResolver, users: Sequence[str]) -> dict[str, GroupsAnswer]:
-        """Return the directory's groups of these users, each once."""
+        """Returns the groups of these users, one lookup per user."""
         answers = await self._answers({(resolver, user) for user in users})
         return {user: answer for (_, user), answer in answers.items()}
 
     def close(self) -> None:
-        """Stop lookups; those under way are not awaited, and later requests are refused for this reason."""
+        """Stops lookups. Running lookups are not awaited, and later ones fail with this reason."""
         self._is_closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -354,7 +363,10 @@ class Groups:
         return GroupsAnswer(problem=why) if now_s < until_s else None
 
     async def _wait(self, asked: Iterable[asyncio.Future[GroupsAnswer]]) -> None:
-        """Until all have answered, or none has for a while, or one could not ask, or it takes too long in all."""
+        """Waits until all lookups are done.
+
+        Stops early if none finishes for a while, if a directory does not respond, or after `_MOST_S`.
+        """
         left = set(asked)
         until_s = self._now_s() + _MOST_S
         while left and self._now_s() < until_s:
@@ -381,7 +393,9 @@ class Groups:
 
 
 def _key(event: ApplicationAdded, resolvers: Mapping[PartitionId, GroupResolver]) -> Key | None:
-    """Which resolver to query for which user; None = the groups are given, or are the user's own name (2.9)."""
+    """Returns resolver and user of the lookup; None = the groups are given, or the group is the user's own name, as in
+    YuniKorn.
+    """
     resolver = resolvers.get(event.spec.partition, GroupResolver.NONE)
     if event.spec.groups or resolver is GroupResolver.NONE:
         return None
@@ -395,24 +409,24 @@ def _problem(rm: RmId, event: ApplicationAdded, problem: str) -> EventRecorded:
 
 
 class GroupRetries:
-    """All sessions' rounds; `groups.retry_s` lies between two of a session."""
+    """Repeats failed lookups per session, every `groups.retry_s` seconds."""
 
     def __init__(self, groups: Groups, mailbox: EventQueue, scheduler_state: Callable[[], SchedulerState]) -> None:
         self._groups = groups
         self._mailbox = mailbox
         self._scheduler_state = scheduler_state
         self._tasks: dict[Session, asyncio.Task[None]] = {}
-        #: Sessions with something that the world may not have seen when their last round began.
+        #: Sessions with events that the scheduler task may not have processed when the last round started.
         self._new: set[Session] = set()
 
     def watch(self, session: Session) -> None:
-        """Something of the session may wait for groups."""
+        """Starts the retries of the session, because one of its applications may wait for groups."""
         self._new.add(session)
         if session not in self._tasks:
             self._tasks[session] = asyncio.create_task(self._run(session))
 
     def close(self) -> None:
-        """Stop the retries of the session."""
+        """Stops the retries of all sessions."""
         for task in [*self._tasks.values()]:
             task.cancel()
 
@@ -420,11 +434,11 @@ class GroupRetries:
         try:
             await self._rounds(session)
         finally:
-            # In the step that found nothing left: what `watch` reports later needs another task.
+            # Removed without an await since the last check, so that a later `watch` starts another task.
             del self._tasks[session]
 
     async def _rounds(self, session: Session) -> None:
-        after = ""  # the last user of the round before, so that many users take turns
+        after = ""  # last user of the previous round, so that many users take turns
         while True:
             await asyncio.sleep(self._groups.retry_s)
             is_new = session in self._new
@@ -437,10 +451,10 @@ class GroupRetries:
                 after = await self._look_up(session, partition, users, after)
 
     async def _look_up(self, session: Session, partition: Partition, users: list[str], after: str) -> str:
-        """Run one round; return the last user that was looked up."""
+        """Looks up the next users of a partition. Returns the last one."""
         resolver = session.resolvers.get(partition.id, GroupResolver.NONE)
         asked = sorted(users, key=lambda user: (user <= after, user))[: limits.GROUP_LOOKUPS_PER_ROUND]
-        if resolver is GroupResolver.NONE:  # the configuration asks nobody any more: a user is its own group
+        if resolver is GroupResolver.NONE:  # no resolver is configured any more: a user is its own group
             found: dict[str, tuple[str, ...]] = {user: (user,) for user in asked}
         else:
             answers = await self._groups.look_up(resolver, asked)

@@ -69,8 +69,7 @@ def update_foreign_allocation(partition: Partition, identity: AllocationId, told
 def report_allocation(partition: Partition, spec: AllocationSpec, now_ns: int) -> None:
     """Adds an allocation that exists already, without checking quota or resources.
 
-    A known allocation is updated (semantics 3).
-    Raises what an internal error raised: by then the allocation is counted, or is rejected.
+    A known allocation is updated (semantics 3). Raises any internal error; the allocation is then counted or rejected.
     """
     try:
         _report_allocation(partition, spec, now_ns)

@@ -244,7 +244,7 @@ class QueueAttempt:
             self._carry_out(app, swaps)
         if app.blocks:
             requeue.set_blocking(partition, app, blocks=False)
-        if self.left <= 0 or self._is_parked(app):  # a placement that waits for a callback would be planned twice
+        if self.left <= 0 or self._is_parked(app):  # placements that wait for a callback would be planned twice
             self._settle(app, [swaps], more=True)
             return
         allocation_plan = pods.plan_pods(partition, app, self.left, self._pace_of(app), self._budget(app))

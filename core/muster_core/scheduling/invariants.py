@@ -1,7 +1,7 @@
 """Invariants of the scheduler state.
 
-Sums are counted again from applications and compared with the stored ones. Called by tests after every event, and by
-the health checks at run time. It changes nothing.
+Sums are counted again from applications and compared with the stored ones. Tests call `check` after every event, the
+scheduler task calls it after an internal error, and the REST diagnostics on request. It changes nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PREEMPTED = Termination.PREEMPTED_BY_SCHEDULER
 
 
 def check_reservations(partition: Partition) -> Iterator[str]:
-    """Every sentence that does not hold."""
+    """Yields a text per broken invariant of node reservations and preemptions."""
     yield from _permanent(partition)
     holds = list(partition.reservations.by_ask.values())
     for hold in holds:
@@ -143,7 +143,7 @@ Key = TypeVar("Key")
 
 
 def check_storage(partition: Partition, there: Iterable[tuple[int, Volumes]]) -> Iterator[str]:
-    """`there`: the volumes of everybody who has a place, with its row."""
+    """Yields a text per broken invariant of volumes. `there`: row and volumes of each pod on a node."""
     used = list(there)
     attachments = partition.nodes.pods_on_nodes.attachments
     claims = Counter((claim, row) for row, volumes in used for claim in set(volumes.claims))
@@ -162,7 +162,7 @@ def _flat(kept: Mapping[Key, Mapping[int, int]]) -> Counter[tuple[Key, int]]:
 
 
 def _attached(partition: Partition, used: list[tuple[int, Volumes]]) -> Iterator[str]:
-    """Each volume of a driver counts once on a row, whether pods use it, it is attached, or both."""
+    """Checks that each volume of a driver counts once per row, whether pods use it, it is attached, or both."""
     nodes = partition.nodes
     attachments = nodes.pods_on_nodes.attachments
     by_pods: dict[int, set[VolumeHandle]] = {}
@@ -181,7 +181,7 @@ def _attached(partition: Partition, used: list[tuple[int, Volumes]]) -> Iterator
 
 
 def _assumed(storage: Storage, in_use: Iterable[str]) -> Iterator[str]:
-    """Only of claims in use that are not bound to the last; each volume for one."""
+    """Checks that volumes are assumed only for used claims that are not bound yet, each for one claim."""
     users = set(in_use)
     for claim, assumed in storage.assumed.items():
         found = storage.claims.get(claim)
@@ -208,7 +208,7 @@ def _pools(storage: Storage) -> Iterator[str]:
 
 
 def check_labels(partition: Partition) -> Iterator[str]:
-    """Every sentence that does not hold."""
+    """Yields a text per broken invariant of the labels that selectors read."""
     labels = partition.nodes.pods_on_nodes.tags.labels
     readers, pods = Counter[Read](), Counter[tuple[str, ApplicationId]]()
     for name, spec in _there(partition):
@@ -242,12 +242,12 @@ _HOLDING = (ApplicationState.RUNNING, ApplicationState.COMPLETING)
 
 
 def check(scheduler_state: SchedulerState) -> list[str]:
-    """Every sentence that does not hold, for people; empty = the world is sound."""
+    """Returns a text per broken invariant; empty = the state is consistent."""
     return [broken for partition in scheduler_state.partitions.values() for broken in check_partition(partition)]
 
 
 def check_partition(partition: Partition) -> list[str]:
-    """The same for one partition."""
+    """Like `check`, for one partition."""
     return [f"{partition.id}: {broken}" for broken in _partition(partition)]
 
 
@@ -300,7 +300,9 @@ def _application(partition: Partition, app: Application) -> Iterator[str]:
 
 
 def _links(app: Application) -> Iterator[str]:
-    """Every ask waits in one class or is parked; a swap's two ends name each other."""
+    """Checks that each request is either pending in one class or parked, and that both ends of a replacement refer to
+    each other.
+    """
     for ask in app.asks.values():
         waits = ask.spec.key in app.waiting.get(ask.kind, {})
         if waits == (ask.replacement is not None):
@@ -339,7 +341,7 @@ def _gang(partition: Partition, app: Application) -> Iterator[str]:
 
 
 def _outcome(app: Application) -> Iterator[str]:
-    """What a reservation leads to was done: nothing else would do it later."""
+    """Checks that the result of a reservation was applied, because nothing would apply it later."""
     if app.is_reserving and gangs.is_reserved(app):
         yield f"gang {app.id} has all its members and is still reserving"
     if app.gang.over and app.placeholder_asks:
@@ -350,7 +352,7 @@ def _outcome(app: Application) -> Iterator[str]:
 
 
 def _virtual_placeholders(app: Application) -> Iterator[str]:
-    """Places without pods are a Direct gang's, are there as long as they are wanted, and come all at once."""
+    """Checks that only Direct gangs have virtual placeholders, only while they are needed, and all or none of them."""
     asked = [ask for ask in app.asks.values() if ask.spec.is_virtual]
     held = [one for one in app.allocations.values() if one.spec.is_virtual]
     if not app.spec.uses_virtual_placeholders:
@@ -403,7 +405,7 @@ def _queue_sums(partition: Partition) -> Iterator[str]:
 
 
 def _tree(partition: Partition) -> Iterator[str]:
-    """Leaves run applications, parents have queues; what is to go when it is empty is not empty."""
+    """Checks that leaves have applications, parents have queues, and draining queues are not empty."""
     for path, queue in partition.queues.by_path.items():
         below = {child_path(path, name): child for name, child in queue.children.items()}
         if any(partition.queues.get(name) is not child or child.parent is not queue for name, child in below.items()):
@@ -453,7 +455,9 @@ def _holders(app: Application) -> Iterator[LimitSubject]:
 
 
 def _scheduling_queue(partition: Partition) -> Iterator[str]:
-    """An application that waits is active, unschedulable for a reason, backing off, or waits for an answer."""
+    """Checks that each waiting application is active, unschedulable for a reason, in backoff or
+    waiting for a callback.
+    """
     for app in partition.applications.values():
         yield from _listed(partition, app)
     yield from _shown(partition)
@@ -497,7 +501,7 @@ def _shown(partition: Partition) -> Iterator[str]:
 
 
 def _lines(partition: Partition) -> Iterator[str]:
-    """What each line has in order is exactly what is in it, from the leaves up to the root."""
+    """Checks that each list of applications contains the right ones, from the leaves up to the root."""
     scheduling = partition.scheduling
     blocked = partition.blocking_reasons.blocked
     found: dict[LeafQueue, set[ApplicationId]] = {}
@@ -586,7 +590,7 @@ def _indices_by_node(partition: Partition) -> Iterator[str]:
 
 
 def _occupants(partition: Partition) -> Iterator[str]:
-    """Every allocation counts where it is, every ask that takes over where it goes."""
+    """Checks that each allocation counts on its node, and each replacing request on its target node."""
     nodes, pods_on_nodes = partition.nodes, partition.nodes.pods_on_nodes
     tags: dict[Tags, Counter[int]] = {}
     facts: dict[PodProperties, Counter[int]] = {}

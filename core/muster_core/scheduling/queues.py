@@ -1,9 +1,13 @@
-"""Changes to the queue tree.
+"""Changes to the queue tree: dynamic queues, amounts, draining and removal.
 
-Differs: a queue that was made on demand, or that is no longer configured, goes at once when it is empty;
-YuniKorn looks for such queues every ten seconds.
-Differs: a leaf with applications that the configuration makes a parent is Stopped, and becomes one when they end;
-YuniKorn keeps it a leaf and loses the children.
+`applications`, `configuration` and `lifecycle` call it. A dynamic queue is created by a placement rule, not by the
+configuration.
+
+Differs: a dynamic queue, or one that is no longer configured, is removed as soon as it is empty; YuniKorn looks for
+such queues every ten seconds.
+
+Differs: a leaf with applications that the configuration makes a parent is Stopped, and becomes a parent when its
+applications have ended; YuniKorn keeps it a leaf and ignores the children.
 """
 
 from __future__ import annotations
@@ -29,7 +33,9 @@ _NO_QUOTA: Final = NamespaceQuota()
 
 
 def leaf_on_demand(tree: QueueTree, path: QueuePath, quota: NamespaceQuota) -> QueueConfig:
-    """What a leaf made on demand is when it is made: by the template above it, then by the namespace's quota."""
+    """Returns the configuration of a dynamic leaf that does not exist yet: the template of its parent, then the
+    namespace quota.
+    """
     name = queue_name(path)
     template = nearest(tree, parent_path(path)).template
     if path == RECOVERY or (template is None and quota == _NO_QUOTA):
@@ -53,14 +59,14 @@ def leaf_on_demand(tree: QueueTree, path: QueuePath, quota: NamespaceQuota) -> Q
 
 
 def nearest(tree: QueueTree, path: QueuePath) -> Queue:
-    """The queue of that path, or the first above it that exists."""
+    """Returns the queue of that path, or the nearest existing queue above it."""
     while (queue := tree.get(path)) is None:
         path = parent_path(path)
     return queue
 
 
 def open_leaf(partition: Partition, chosen: Chosen, leaf: QueueConfig) -> Queue:
-    """Make the queues that are missing on the way to the chosen leaf, and `leaf` as the last of them."""
+    """Creates the missing queues on the path to the chosen leaf. `leaf` is the configuration of the last one."""
     tree = partition.queues
     for path in chosen.create:
         parent = tree.by_path[parent_path(path)]
@@ -70,9 +76,9 @@ def open_leaf(partition: Partition, chosen: Chosen, leaf: QueueConfig) -> Queue:
 
 
 def apply_quota(partition: Partition, leaf: Queue, quota: NamespaceQuota) -> bool:
-    """Give a leaf that was made on demand what its newest application's namespace says; whether that changed it.
+    """Applies a namespace quota to a dynamic leaf. Returns whether anything changed.
 
-    What a namespace does not say stays. Configured queues and the recovery queue are left alone.
+    Values that the namespace does not set stay. Configured queues and the recovery queue are not changed.
     """
     if not _follows_namespaces(leaf) or quota == _NO_QUOTA:
         return False
@@ -88,7 +94,7 @@ def apply_quota(partition: Partition, leaf: Queue, quota: NamespaceQuota) -> boo
 
 
 def maximum(leaf: Queue, quota: NamespaceQuota) -> Limit:
-    """The maximum that the leaf has when it knows this quota."""
+    """Returns the maximum of the leaf with this namespace quota applied."""
     return leaf.max if quota.max is None or not _follows_namespaces(leaf) else quota.max
 
 
@@ -100,24 +106,24 @@ def _follows_namespaces(leaf: Queue) -> bool:
 
 
 def note_tree(partition: Partition) -> None:
-    """Note all queues of a partition that is new."""
+    """Records events for all queues of a new partition."""
     _note_all(partition, partition.queues.root, Change.ADD)
 
 
 def add(partition: Partition, parent: Queue, config: QueueConfig, *, managed: bool) -> None:
-    """Hang a queue with all its children below `parent`."""
+    """Adds a queue with all its children below `parent`."""
     _note_all(partition, partition.queues.add(parent, config, managed=managed), Change.ADD)
 
 
 def remove(partition: Partition, queue: Queue) -> None:
-    """Remove an empty queue, also from the scheduling queue: what left it may have made it active."""
+    """Removes an empty queue, also from the scheduling queue."""
     partition.queues.remove(queue)
     partition.scheduling.removed(queue)
     _note(partition, queue, Change.REMOVE)
 
 
 def set_amounts(partition: Partition, queue: Queue, most: Limit, guaranteed: Resources) -> None:
-    """Replace maximum and guarantee. What is allocated beyond a lower maximum stays."""
+    """Sets maximum and guarantee. Allocations above a lower maximum stay."""
     if most != queue.max:
         queue.max = most
         amounts = Resources(dict(most.items()))
@@ -133,7 +139,7 @@ def set_amounts(partition: Partition, queue: Queue, most: Limit, guaranteed: Res
 
 
 def set_leaf(partition: Partition, queue: Queue, *, is_leaf: bool) -> None:
-    """Make an empty queue a leaf, or a parent."""
+    """Changes an empty queue to a leaf or to a parent."""
     if queue.is_leaf is is_leaf:
         return
     queue.is_leaf = is_leaf
@@ -142,12 +148,12 @@ def set_leaf(partition: Partition, queue: Queue, *, is_leaf: bool) -> None:
 
 
 def move(queue: Queue, event: QueueEvent) -> None:
-    """Follow one row of the table."""
+    """Makes one transition of the queue state table."""
     queue.state = follow(QUEUE, queue.state, event)
 
 
 def drain(partition: Partition, queue: Queue) -> None:
-    """Let a queue and all below it run empty: nothing new is let in; it goes when it is empty, maybe at once."""
+    """Stops a queue and all queues below it from accepting applications. Each queue is removed when it is empty."""
     for child in list(queue.children.values()):
         drain(partition, child)
     queue.wanted = None
@@ -160,7 +166,10 @@ def drain(partition: Partition, queue: Queue) -> None:
 
 
 def settle(partition: Partition, leaf: Queue) -> None:
-    """After an application left: queues of its path that have nothing to stay for go, and what waited is done."""
+    """Updates the queues of the path after an application left.
+
+    Removes empty queues that are draining or dynamic, and applies postponed changes.
+    """
     for queue in list(leaf.path_up()):
         if not queue.is_empty or queue.parent is None:
             return
@@ -171,7 +180,7 @@ def settle(partition: Partition, leaf: Queue) -> None:
 
 
 def reshape(partition: Partition, queue: Queue) -> None:
-    """Make an empty queue the parent, or the leaf, that the configuration wanted it to be."""
+    """Changes an empty queue to the parent or leaf that the configuration defines."""
     wanted, queue.wanted = queue.wanted, None
     if wanted is None:
         return

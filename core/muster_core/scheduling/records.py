@@ -1,12 +1,16 @@
 """Event records of changes to applications, requests and allocations.
 
-Differs: an allocation is also noted on its queue (QUEUE_ALLOC), and an ask that it fulfilled as gone (REQUEST_ALLOC);
-YuniKorn has numbers for both and never sends them.
+The other modules of `scheduling` call it at each change. Records of requests and allocations are created only while
+event tracking is enabled.
 
-Differs: a "no" is said on the oldest request of a kind, with how many there are; YuniKorn says it on each.
+Differs: an allocation is also recorded on its queue (QUEUE_ALLOC), and the end of its request too (REQUEST_ALLOC);
+YuniKorn defines numbers for both and never sends them.
 
-Differs: APP_STARTING and NODE_READY are never sent: there is no state Starting, and what a node is ready for
-is NODE_SCHEDULABLE.
+Differs: a failure reason is recorded on the oldest request of a class, with the number of requests; YuniKorn records it
+on each request.
+
+Differs: APP_STARTING and NODE_READY are never sent, because there is no state Starting, and NODE_SCHEDULABLE reports
+that a node is ready.
 """
 
 from __future__ import annotations
@@ -55,24 +59,24 @@ _GOING: Final[Mapping[Termination | None, Detail]] = MappingProxyType(
 
 
 def app_came(partition: Partition, app: Application) -> None:
-    """A new application has its leaf queue."""
+    """Records a new application and its queue."""
     partition.note(Notice.APPLICATION, app.id, change=Change.ADD, detail=Detail.APP_NEW)
     queue_entered(partition, app)
 
 
 def queue_entered(partition: Partition, app: Application) -> None:
-    """A queue has one more application."""
+    """Records that an application was added to its queue."""
     partition.note(Notice.QUEUE, app.queue.path, change=Change.ADD, detail=Detail.QUEUE_APP, reference=app.id)
 
 
 def app_moved(partition: Partition, app: Application, message: str = "") -> None:
-    """An application has another state; one that was rejected never had another."""
+    """Records the new state of an application."""
     detail, name = _STATES[app.state], app.spec.shown_as
     partition.note(Notice.APPLICATION, app.id, change=Change.SET, detail=detail, message=message, app_name=name)
 
 
 def app_left(partition: Partition, app: Application) -> None:
-    """An application is out of its queue and its partition."""
+    """Records that an application was removed from its queue and partition."""
     if app.linked:
         _link(partition, app, Change.REMOVE)
     partition.note(Notice.APPLICATION, app.id, change=Change.REMOVE, app_name=app.spec.shown_as)
@@ -80,25 +84,28 @@ def app_left(partition: Partition, app: Application) -> None:
 
 
 def queue_left(partition: Partition, app: Application) -> None:
-    """A queue has one application less."""
+    """Records that an application was removed from its queue."""
     queue, gone, name = app.queue.path, Change.REMOVE, app.spec.shown_as
     partition.note(Notice.QUEUE, queue, change=gone, detail=Detail.QUEUE_APP, reference=app.id, app_name=name)
 
 
 def ask_came(partition: Partition, app: Application, ask: AskSpec) -> None:
-    """An ask waits."""
+    """Records a new pending request."""
     if partition.tracking:
         partition.outbox.note(AskRecorded(partition.rm, ask, Change.ADD, Detail.APP_REQUEST, app.spec.shown_as))
 
 
 def ask_left(partition: Partition, app: Application, ask: AskSpec, why: Detail) -> None:
-    """An ask ended unfulfilled: REQUEST_CANCEL, REQUEST_TIMEOUT, or APP_REQUEST where another replaced it."""
+    """Records that a request ended without allocation.
+
+    `why` is REQUEST_CANCEL, REQUEST_TIMEOUT, or APP_REQUEST if another request replaced it.
+    """
     if partition.tracking:
         partition.outbox.note(AskRecorded(partition.rm, ask, Change.REMOVE, why, app.spec.shown_as))
 
 
 def places_came(partition: Partition, app: Application, places: Iterable[Allocation], *, asked: bool) -> None:
-    """Allocations of one application were created at once; `asked`: each by an ask that has ended now."""
+    """Records allocations of one application that were created together. `asked`: each ended a request."""
     if partition.tracking:
         if app.group and not app.linked:
             _link(partition, app, Change.SET)
@@ -106,14 +113,14 @@ def places_came(partition: Partition, app: Application, places: Iterable[Allocat
 
 
 def place_left(partition: Partition, app: Application, place: Allocation, *, node_removed: bool) -> None:
-    """An allocation ended, for the reason that it is being released, or with its node."""
+    """Records the end of an allocation, with the termination type or the removal of its node."""
     if partition.tracking:
         why = Detail.ALLOC_NODEREMOVED if node_removed else _GOING[place.releasing]
         partition.outbox.note(_places(partition, app, (place,), Change.REMOVE, why, asked=False))
 
 
 def group_changed(partition: Partition, app: Application, before: str) -> None:
-    """An application that counted for a group, empty = for none, counts for another now."""
+    """Records that an application counts for another group. `before`: the earlier group; empty = none."""
     detail = Detail.UG_APP_LINK
     if before:
         partition.note(Notice.USER_GROUP, before, change=Change.REMOVE, detail=detail, reference=app.id)
@@ -123,7 +130,7 @@ def group_changed(partition: Partition, app: Application, before: str) -> None:
 
 
 def _link(partition: Partition, app: Application, change: Change) -> None:
-    """The application counts for its group from its first allocation on, until it goes."""
+    """Records that the application counts for its group: from its first allocation until it is removed."""
     app.linked = change is Change.SET
     detail, name = Detail.UG_APP_LINK, app.spec.shown_as
     partition.note(Notice.USER_GROUP, app.group or "", change=change, detail=detail, reference=app.id, app_name=name)
@@ -146,9 +153,10 @@ def _places(
 
 
 def refused(partition: Partition, asks: Sequence[Ask], why: UnschedulableReason) -> None:
-    """Report another reason than before (`Ask.said`), or the first, for asks of one class, the oldest last.
+    """Records a changed failure reason of requests of one class, with the oldest request last.
 
-    Not recorded: the queue order, because no user can act on it, and placeholders, because the gang reports for them.
+    The queue order is not recorded, because users cannot act on it. Placeholders are not recorded, because the gang
+    reports its own reason.
     """
     oldest = asks[-1]
     if why.kind is ReasonKind.QUEUE_ORDER or oldest.spec.placeholder:
@@ -161,13 +169,13 @@ def refused(partition: Partition, asks: Sequence[Ask], why: UnschedulableReason)
 
 
 def reserved(partition: Partition, node: NodeId, ask: AskSpec, change: Change) -> None:
-    """A node is reserved for an ask (`Change.ADD`), or no longer."""
+    """Records that a node is reserved for a request (`Change.ADD`) or no longer."""
     detail = Detail.NODE_RESERVATION
     partition.note(Notice.NODE, node, change=change, detail=detail, reference=ask.key, resource=ask.resources)
 
 
 def broken(partition: Partition, queue: QueuePath, why: BrokenDecision) -> str:
-    """A plan of this very moment does not hold: a bug, counted and reported; nothing was written. Returns the text."""
+    """Counts and records a plan that was not valid when it was committed, which is a bug. Returns the reason."""
     partition.void_decisions += 1
     partition.note(Notice.QUEUE, queue, message=str(why))
     return str(why)
@@ -176,7 +184,7 @@ def broken(partition: Partition, queue: QueuePath, why: BrokenDecision) -> str:
 def limits_changed(
     partition: Partition, queue: QueuePath, old: tuple[QuotaLimit, ...], new: tuple[QuotaLimit, ...]
 ) -> None:
-    """A queue's limits for users and groups were set, changed or removed."""
+    """Records set, changed and removed limits of users and groups of a queue."""
     if old == new:
         return
     for detail, of in ((Detail.UG_USER_LIMIT, _of_users), (Detail.UG_GROUP_LIMIT, _of_groups)):

@@ -1,4 +1,8 @@
-"""Pod labels that selectors of requests and allocations read."""
+"""Keeps track of the pod labels that selectors of requests and allocations read.
+
+Other labels are not part of a scheduling class (docs/internals/semantics.md, 21). The handlers call `read` before a
+request gets its class, and `join` and `part` when it is added and removed.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,12 @@ from muster_core.state.affinity import ANYWHERE, Read
 from muster_core.state.applications import Application
 from muster_core.state.scheduler_state import Partition
 
-#: Where foreign allocations are counted.
+#: Application ID under which foreign allocations are counted.
 _FOREIGN = ApplicationId("")
 
 
 def read(partition: Partition, spec: AskSpec | AllocationSpec) -> None:
-    """Keep what its selectors read, before it is put in a class, or counted."""
+    """Registers the labels that the selectors of the spec read. Called before it gets a class or is counted."""
     if spec.facts.inter_pod is NO_INTER_POD_CONSTRAINTS and (not isinstance(spec, AskSpec) or spec.placement is None):
         return
     _begin(partition, reads_of(spec), spec.namespace)
@@ -26,13 +30,16 @@ def read(partition: Partition, spec: AskSpec | AllocationSpec) -> None:
 
 
 def refusal(partition: Partition, spec: AskSpec | ApplicationSpec) -> str:
-    """Why a new request, or a new gang, may not read what its selectors read; empty = it may."""
+    """Returns why the selectors of a new request or gang are not allowed; empty = they are."""
     reads = reads_of_members(spec.members) if isinstance(spec, ApplicationSpec) else reads_of(spec)
     return partition.nodes.pods_on_nodes.tags.labels.refusal(spec.namespace, reads) if reads else ""
 
 
 def announce(partition: Partition, members: Iterable[Member], namespace: str) -> None:
-    """The same of what a gang's members want near them, so that the first to come are planned for with the others."""
+    """Registers the labels that the affinity terms of gang members read, before their requests arrive.
+
+    The first members are then planned together with the others.
+    """
     reads = reads_of_members(members)
     if reads:
         _begin(partition, reads, namespace)
@@ -40,12 +47,12 @@ def announce(partition: Partition, members: Iterable[Member], namespace: str) ->
 
 
 def withdraw(partition: Partition, members: Iterable[Member]) -> None:
-    """The gang has ended."""
+    """Reverts `announce` when the gang has ended."""
     partition.nodes.pods_on_nodes.tags.labels.refer(reads_of_members(members), -1)
 
 
 def join(partition: Partition, spec: AskSpec | AllocationSpec) -> None:
-    """An ask, an allocation or a foreign one is there from now on: it has labels, and reads some."""
+    """Counts the labels of a new request or allocation, and the labels that its selectors read."""
     labels = partition.nodes.pods_on_nodes.tags.labels
     if labels.is_on:
         labels.come(_owner(spec), spec.tags)
@@ -53,7 +60,7 @@ def join(partition: Partition, spec: AskSpec | AllocationSpec) -> None:
 
 
 def part(partition: Partition, spec: AskSpec | AllocationSpec) -> None:
-    """It is there no more."""
+    """Reverts `join`."""
     labels = partition.nodes.pods_on_nodes.tags.labels
     if labels.is_on:
         labels.go(_owner(spec), spec.tags)
@@ -61,7 +68,7 @@ def part(partition: Partition, spec: AskSpec | AllocationSpec) -> None:
 
 
 def tidy(partition: Partition) -> None:
-    """Drop labels and values that no selector reads any more, if there are many."""
+    """Drops labels and values that no selector reads any more, if there are many of them."""
     tags = partition.nodes.pods_on_nodes.tags
     if tags.labels.is_stale():
         _count_anew(partition, tags.labels.idle_places(), tags.labels.sweep)
@@ -80,7 +87,7 @@ def _begin(partition: Partition, reads: list[Read], payer: str) -> None:
 
 
 def _switch_on(partition: Partition) -> None:
-    """Start counting all pods when the first selector arrives."""
+    """Starts counting pod labels when the first selector arrives."""
     tags = partition.nodes.pods_on_nodes.tags
     tags.labels.is_on = True
     row_of = partition.nodes.rows.row
@@ -96,7 +103,10 @@ def _switch_on(partition: Partition) -> None:
 
 
 def _count_anew(partition: Partition, namespaces: Collection[str], change: Callable[[], None]) -> None:
-    """Other labels are kept after the change: the pods of these namespaces look another way to selectors then."""
+    """Changes the set of labels that are kept, and counts the pods of these namespaces again.
+
+    `change` makes the change.
+    """
     tags = partition.nodes.pods_on_nodes.tags
     row_of = partition.nodes.rows.row
     names = dict.fromkeys(name for namespace in namespaces for name in tags.labels.applications(namespace))
@@ -115,7 +125,7 @@ def _count_anew(partition: Partition, namespaces: Collection[str], change: Calla
 
 
 def _classify(partition: Partition, app: Application) -> None:
-    """Put asks whose labels came to matter, or matter no more, among their equals."""
+    """Moves requests to another class if their kept labels have changed."""
     project = partition.nodes.pods_on_nodes.tags.project
     for ask in app.asks.values():
         kept = project(ask.spec.tags)
@@ -129,7 +139,10 @@ def _owner(spec: AskSpec | AllocationSpec) -> ApplicationId:
 
 
 def _counted(app: Application) -> Iterator[tuple[NodeId, Mapping[str, str]]]:
-    """Node and tags of all who count: a placeholder that hands over does not, the ask that its swap is for does."""
+    """Yields node and labels of each pod that counts.
+
+    A placeholder that is being replaced does not count. Its request counts instead.
+    """
     for allocation in app.allocations.values():
         if allocation.replaced_by is None:
             yield allocation.node, allocation.spec.tags
@@ -139,7 +152,7 @@ def _counted(app: Application) -> Iterator[tuple[NodeId, Mapping[str, str]]]:
 
 
 def reads_of(spec: AskSpec | AllocationSpec) -> list[Read]:
-    """What its selectors read, each once."""
+    """Returns the labels that the selectors of the spec read, without duplicates."""
     inter_pod = spec.facts.inter_pod
     placement = spec.placement if isinstance(spec, AskSpec) else None
     if inter_pod is NO_INTER_POD_CONSTRAINTS and placement is None:
@@ -153,28 +166,28 @@ def reads_of(spec: AskSpec | AllocationSpec) -> list[Read]:
 
 
 def reads_of_members(members: Iterable[Member]) -> list[Read]:
-    """The same of what the members of a gang want near them."""
+    """Like `reads_of`, for the affinity terms of gang members."""
     return _labels_among(read for member in members for read in _of_terms(member.facts.inter_pod.near))
 
 
 def _of_terms(terms: Iterable[PodTerm]) -> Iterator[Read]:
-    """A term that selects namespaces by their labels may mean any, now or later."""
+    """Yields the labels that the terms read. A term with a namespace selector may read any namespace."""
     for term in terms:
         scopes = term.namespaces if term.among is None else (ANYWHERE,)
         yield from ((scope, target.key) for scope in scopes for target in term.selector or ())
 
 
 def _labels_among(reads: Iterable[Read]) -> list[Read]:
-    """Namespace and deletion are kept of every pod."""
+    """Removes duplicates, and the two tags that are kept of every pod: namespace and deletion."""
     return [*dict.fromkeys(read for read in reads if read[1] not in (NAMESPACE, TERMINATING))]
 
 
 def _wanted(spec: AskSpec) -> Iterator[tuple[Target, ...]]:
-    """What an ask may wait for: that more of these come."""
+    """Yields the selectors of which a pending request may need more matching pods."""
     affinity = spec.placement.allocations if spec.placement is not None else None
     if affinity is not None and affinity.required and affinity.at_least > 0:
         yield affinity.targets
     inter_pod = spec.facts.inter_pod
     yield from (term.selector for term in inter_pod.near if term.selector is not None)
-    # More of them where there are fewest: an empty selector counts none.
+    # A spread constraint may need more pods in the smallest domain. An empty selector matches none.
     yield from (spread.selector for spread in inter_pod.spread if spread.required and spread.selector)

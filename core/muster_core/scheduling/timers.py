@@ -1,7 +1,7 @@
 """Handlers of timers.
 
-The scheduler task calls them with the time as an argument. A timer whose subject has changed since it was set does
-nothing.
+The scheduler task passes each timer that fired to `on_timer`, with the time as an argument. A timer whose subject has
+changed since it was set has no effect.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ from muster_core.state.queues import Queue
 from muster_core.state.request_classes import AskClass
 from muster_core.state.scheduler_state import Partition
 
-#: Scheduling classes without a node to reserve after which a leaf is left for later: each costs a look at all nodes.
+#: Classes without a reservable node after which the rest of the leaf is postponed. Each class costs one check of all
+#: nodes.
 _HOPELESS: Final = 16
 
 
 def on_reservation_delay(partition: Partition, clock: Timer, now_ns: int) -> None:
-    """The reservation delay of a leaf is over."""
+    """Creates node reservations for the leaf after its reservation delay."""
     leaf = partition.queues.get(clock.queue)
     if leaf is None or leaf.reservation_clock != clock.generation:
         return
@@ -82,7 +83,7 @@ def _wait_for_nodes(partition: Partition, leaf: Queue) -> None:
 
 
 def watch_nodes(partition: Partition, now_ns: int) -> None:
-    """Nodes came, opened or changed: leaves without a node to reserve look again."""
+    """Sets the reservation timers of leaves without a reservable node, because nodes were added or changed."""
     known = partition.reservations
     if not known.without_node or known.without_node_since == partition.nodes.facts_epoch:
         return
@@ -97,7 +98,7 @@ _EARLY = (ApplicationState.NEW, ApplicationState.ACCEPTED)
 
 
 def on_timer(partition: Partition, clock: Timer, now_ns: int) -> None:
-    """Take the deadline to its subject, if that still waits for it."""
+    """Calls the handler of the timer."""
     match clock.kind:
         case TimerKind.EXPIRY:
             lifecycle.expire_history(partition, clock, now_ns)
@@ -112,7 +113,7 @@ def on_timer(partition: Partition, clock: Timer, now_ns: int) -> None:
         case TimerKind.VICTIMS:
             victims.victims_timed_out(partition, clock)
             queue = partition.queues.get(clock.queue)
-            if queue is not None:  # what its victims did not give back counts again
+            if queue is not None:  # victims that did not end count as usage again
                 preemption.went_over(partition, queue, now_ns)
         case TimerKind.INQUIRY:
             extensions.lose_callbacks(partition, clock)
@@ -146,19 +147,20 @@ def _ring_application(partition: Partition, clock: Timer, now_ns: int) -> None:
         case TimerKind.RELEASE:
             _release(partition, app, clock)
         case _:
-            pass  # stale, or of a queue or the partition, which went another way
+            pass  # stale, or handled in `on_timer`
 
 
 def _wake(partition: Partition, app: Application, clock: Timer, now_ns: int) -> None:
-    """An application that slept because too much of it had no place looks again (contract 2.5)."""
+    """Tries an application again after its backoff."""
     if clock.generation == app.sequence and now_ns >= app.asleep_until_ns:
         app.asleep_until_ns = 0
         partition.requeue_one(app)
 
 
 def _wait(partition: Partition, app: Application, now_ns: int) -> None:
-    """The optional end of a gang that holds nothing at all (semantics 10). The time begins again for one that holds
-    nothing because of a take-over or a preemption.
+    """Ends a gang that holds nothing after the wait timeout (semantics 10).
+
+    The time starts again for a gang that lost its reservations to a takeover or a preemption.
     """
     if app.state not in _EARLY or not app.is_reserving or app.gang.allocated:
         return
@@ -169,7 +171,7 @@ def _wait(partition: Partition, app: Application, now_ns: int) -> None:
 
 
 def _complete(partition: Partition, app: Application, now_ns: int) -> None:
-    """Left-over placeholders are released first; the end follows the last of them (seed 000, "Cleanup")."""
+    """Releases the remaining placeholders of a Completing application. It is Completed when the last one has ended."""
     if app.state is not ApplicationState.COMPLETING:
         return
     app.ending = True
@@ -188,7 +190,7 @@ def _allocation_run_time(partition: Partition, app: Application, clock: Timer, n
     if allocation is None or allocation.releasing is not None:
         return
     if now_ns < allocation.allocated_ns + allocation.spec.timeout_ns:
-        return  # the clock of an earlier allocation of this identity (semantics 5)
+        return  # the timer of an earlier allocation of this ID (semantics 5)
     why = "the allocation ran longer than its execution time-out"
     answer = partition.outbox.answer(partition.rm)
     ledger.mark_releasing(partition, app, allocation, Termination.TIMEOUT, now_ns)
@@ -199,7 +201,9 @@ def _allocation_run_time(partition: Partition, app: Application, clock: Timer, n
 
 
 def _release(partition: Partition, app: Application, clock: Timer) -> None:
-    """A placeholder is being released and never confirmed: its successor is scheduled as usual (semantics 14)."""
+    """Handles a placeholder release that was not confirmed in time: its request is scheduled like any other (semantics
+    14).
+    """
     ask = app.asks.get(clock.key)
     if ask is None or ask.replacement is None or ask.clock != clock.generation:
         return
