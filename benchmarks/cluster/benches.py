@@ -107,7 +107,7 @@ BENCHES: Mapping[str, Bench] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class Run:
     """One run of a workload by a scheduler. ``number`` counts the rounds from 0."""
 
     work: str
@@ -120,7 +120,7 @@ class Turn:
         return f"cluster/{self.work} {self.who}"
 
 
-def turns(benches: Sequence[Bench], runs: int, *, peers: bool) -> Iterator[Turn]:
+def turns(benches: Sequence[Bench], runs: int, *, peers: bool) -> Iterator[Run]:
     """Yield every run, round by round. In a round, all schedulers of a workload run one after the other.
 
     Their order alternates between workloads and rounds, so that a machine that changes its speed favours no scheduler.
@@ -130,7 +130,7 @@ def turns(benches: Sequence[Bench], runs: int, *, peers: bool) -> Iterator[Turn]
     for number in range(runs):
         for index, work in enumerate(works):
             some = [who for who in _contenders(work, benches, peers=peers) if number < _runs(work, who, runs)]
-            yield from (Turn(work, who, number) for who in (some if (number + index) % 2 == 0 else reversed(some)))
+            yield from (Run(work, who, number) for who in (some if (number + index) % 2 == 0 else reversed(some)))
 
 
 def _contenders(work: str, benches: Sequence[Bench], *, peers: bool) -> list[Who]:

@@ -92,7 +92,7 @@ class Load:
 
 
 @dataclass(slots=True)
-class Seen:
+class Progress:
     """Times of each real pod in monotonic seconds: start of its create call, and first watch event with a node."""
 
     created: dict[str, float] = field(default_factory=dict)
@@ -125,13 +125,13 @@ class Seen:
         }
 
 
-async def run(api: Api, namespace: str, load: Load) -> Seen:
+async def run(api: Api, namespace: str, load: Load) -> Progress:
     """Create all objects and wait until every pod has a node. The namespace must be empty.
 
     Raises:
         Hung: no pod was bound for ``load.patience_s``.
     """
-    seen, watching = Seen(), asyncio.Event()
+    seen, watching = Progress(), asyncio.Event()
     await asyncio.gather(*(api.create(group, namespace) for group in load.groups()))
     watch = asyncio.create_task(_watch(api, namespace, load, seen, watching))
     try:
@@ -146,7 +146,7 @@ async def run(api: Api, namespace: str, load: Load) -> Seen:
     return seen
 
 
-async def goes_on_to_its_end(watch: asyncio.Task[None], seen: Seen, patience_s: float) -> bool:
+async def goes_on_to_its_end(watch: asyncio.Task[None], seen: Progress, patience_s: float) -> bool:
     """Wait for the end of the watch. Returns False if no pod was bound for ``patience_s``."""
     before = -1
     while not watch.done() and before < len(seen.bound):
@@ -157,7 +157,7 @@ async def goes_on_to_its_end(watch: asyncio.Task[None], seen: Seen, patience_s: 
     return watch.done()
 
 
-async def _create(api: Api, namespace: str, load: Load, seen: Seen) -> None:
+async def _create(api: Api, namespace: str, load: Load, seen: Progress) -> None:
     turn = asyncio.Semaphore(CONCURRENT)
 
     async def create(number: int) -> None:
@@ -170,7 +170,7 @@ async def _create(api: Api, namespace: str, load: Load, seen: Seen) -> None:
     seen.all_created = time.monotonic()
 
 
-async def _watch(api: Api, namespace: str, load: Load, seen: Seen, watching: asyncio.Event) -> None:
+async def _watch(api: Api, namespace: str, load: Load, seen: Progress, watching: asyncio.Event) -> None:
     """Watch until every pod has a node. The namespace must be empty, because an event shows that the watch is open."""
     asyncio.get_running_loop().call_later(0.3, watching.set)
     async for _, pod in api.watch("pods", namespace):
@@ -183,7 +183,7 @@ async def _watch(api: Api, namespace: str, load: Load, seen: Seen, watching: asy
                 return
 
 
-async def _how_far(api: Api, namespace: str, load: Load, seen: Seen) -> str:
+async def _how_far(api: Api, namespace: str, load: Load, seen: Progress) -> str:
     """Return the progress of a load for the error message."""
     ago = time.monotonic() - max(seen.bound.values(), default=seen.began)
     waiting = next((pod for pod in await api.find("pods", namespace) if not pod["spec"].get("nodeName")), None)

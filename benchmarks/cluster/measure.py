@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 
 import aiohttp
 
-from benchmarks.cluster.benches import BENCHES, Turn, turns
+from benchmarks.cluster.benches import BENCHES, Run, turns
 from benchmarks.cluster.results import Results
 from benchmarks.cluster.stage import Stage, open_stage
 from benchmarks.figures import Figure, Options
@@ -45,7 +45,7 @@ async def _take_all(names: Sequence[str], options: Options, results: Results) ->
                 await _take(stage, turn, results, options.session)
 
 
-async def _take(stage: Stage, turn: Turn, results: Results, session: Session) -> None:
+async def _take(stage: Stage, turn: Run, results: Results, session: Session) -> None:
     try:
         found = await stage.run(turn)
     except (DevclusterError, aiohttp.ClientError) as error:
@@ -59,5 +59,5 @@ async def _take(stage: Stage, turn: Turn, results: Results, session: Session) ->
     )
 
 
-def _turns(names: Sequence[str], options: Options) -> list[Turn]:
+def _turns(names: Sequence[str], options: Options) -> list[Run]:
     return list(turns([BENCHES[name] for name in names], options.runs, peers=options.peers))

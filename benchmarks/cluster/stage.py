@@ -12,8 +12,8 @@ from functools import partial
 import psutil
 
 from benchmarks.cluster import load, usage
-from benchmarks.cluster.benches import WORKS, Turn, Who
-from benchmarks.cluster.load import Hung, Load, Seen
+from benchmarks.cluster.benches import WORKS, Run, Who
+from benchmarks.cluster.load import Hung, Load, Progress
 from benchmarks.cluster.schedulers import EMPTY_S, Schedulers, kind_of
 from benchmarks.cluster.usage import Stopwatch
 from devcluster import kube_scheduler, muster
@@ -59,7 +59,7 @@ class Stage:
         """The processes of the scheduler, then those of the cluster."""
         return [*self.schedulers.processes(), *self.cluster.processes()]
 
-    async def run(self, turn: Turn) -> Json:
+    async def run(self, turn: Run) -> Json:
         """Measure one run, clean up, and return the results.
 
         Raises Hung, ConditionNotMet or ProcessFailed. Then ``cleared`` must be called before the next run.
@@ -134,7 +134,7 @@ class Stage:
         return False
 
 
-def _check(what: Load, seen: Seen) -> None:
+def _check(what: Load, seen: Progress) -> None:
     """Check that a gang with Direct got no placeholders, because its time would be meaningless."""
     if what.who is Who.DIRECT and seen.placeholders:
         raise Hung(f"{len(seen.placeholders)} placeholders were made for a gang that is to be placed without any")

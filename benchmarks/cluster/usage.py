@@ -16,7 +16,7 @@ OURSELVES = "load generator"
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Usage:
     """CPU seconds used so far, by process name and by the complete machine."""
 
     seconds: Mapping[str, float]
@@ -44,12 +44,12 @@ class Stopwatch:
         self._last = now
 
 
-def mark(processes: Iterable[Process]) -> Mark:
+def mark(processes: Iterable[Process]) -> Usage:
     """Return the CPU seconds that these processes, this process and the machine have used."""
     used = {process.name: _seconds(psutil.Process(process.pid)) for process in processes if process.pid is not None}
     times = psutil.cpu_times()
     idle = times.idle + getattr(times, "iowait", 0.0)
-    return Mark({**used, OURSELVES: _seconds(psutil.Process())}, float(sum(times) - idle))
+    return Usage({**used, OURSELVES: _seconds(psutil.Process())}, float(sum(times) - idle))
 
 
 def resident_mib(processes: Iterable[Process]) -> dict[str, float]:

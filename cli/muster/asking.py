@@ -81,7 +81,7 @@ def asks(command: Callable[Concatenate[Target, P], None]) -> Callable[..., None]
 
 
 class Steps:
-    """Independent steps: a failure is told in one line and stops no other step; the command ends with 1 then."""
+    """Independent steps: a failure is reported in one line and stops no other step. The command then exits with 1."""
 
     def __init__(self) -> None:
         self.failed = 0
@@ -102,7 +102,7 @@ class Steps:
 
 
 def with_one_line(action: Callable[[], None]) -> None:
-    """Do it; what is in its way is told in one line, and ends the command with its code."""
+    """Run the action. An error is printed as one line and sets the exit code."""
     try:
         action()
     except CommandError as error:

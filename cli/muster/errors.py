@@ -35,7 +35,7 @@ class BadUsage(CommandError):
 
 
 class Unreachable(CommandError):
-    """Nobody answers, or whoever does sends us away."""
+    """No server answers, or it refuses the request."""
 
     code = 3
 

@@ -49,7 +49,7 @@ class Commands(TyperGroup):
         super().__init__(**attributes | {"commands": listed(COMMANDS)})
 
     def main(self, *args: Any, **options: Any) -> Any:
-        """Run one command and end the process with its code, unless somebody else runs it (`standalone_mode`)."""
+        """Run one command and exit with its code, unless another program calls it (`standalone_mode`)."""
         if not options.get("standalone_mode", True):
             return super().main(*args, **options)
         try:

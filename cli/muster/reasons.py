@@ -41,7 +41,7 @@ MOST_PODS: Final = 5
 class Because:
     """One reason, and whom it keeps waiting. `reasons`: nodes by why each does not do, -1 = every node.
 
-    `kind`: what waits; placeholders have made-up names, and are told by their `groups`.
+    `kind`: pod, placeholder or ask. Placeholders have generated names and are listed by their `groups`.
     """
 
     message: str
@@ -147,7 +147,7 @@ def _unasked(app: Json) -> str:
         return f"its application was rejected: {app['rejectedMessage']}"
     if _of_the_gang(app):
         return f"it waits: {GANG_WAITS}{_places_need(app)}"
-    return "the core was not asked for it, or has let it go; kubectl describe pod says what the operator said of it"
+    return "not known to the core; see kubectl describe pod"
 
 
 def _places_need(app: Json) -> str:

@@ -1,7 +1,7 @@
 """`muster validate`: whether a queues.yaml, or a ConfigMap that holds one, would be put in force.
 
-Judged by the rules of the core, without a core or a cluster. A ConfigMap is a
-manifest as `kubectl get -o yaml` writes it: its settings are judged too, by
+Applies the rules of the core, without a core or a cluster. A ConfigMap is a
+manifest as `kubectl get -o yaml` writes it: its settings are checked too, by
 operator and core, and compressed entries are unpacked.
 """
 

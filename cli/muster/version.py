@@ -39,7 +39,7 @@ def command(
 
 
 def read(rest: Rest) -> dict[str, Any]:
-    """What the other side says of itself. Raises Unreachable."""
+    """The versions of core and operator. Raises Unreachable."""
     clusters = rest.clusters()
     operators = [build.get("buildVersion", "") for cluster in clusters for build in cluster["rmBuildInformation"]]
     return {"core": next((cluster["coreVersion"] for cluster in clusters), ""), "operators": operators}

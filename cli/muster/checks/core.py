@@ -13,7 +13,7 @@ CHECK: Final = "core"
 
 
 def unreachable(why: str) -> Finding:
-    """Nobody answers."""
+    """The core does not answer."""
     return problem(CHECK, why, "see whether its pod runs (kubectl get pods -l app=muster -A), or name it with --server")
 
 

@@ -36,7 +36,7 @@ def warning(check: str, said: str, cure: str) -> Finding:
 
 
 def problem(check: str, said: str, cure: str) -> Finding:
-    """Somebody has to act."""
+    """The user has to act."""
     return Finding(check, Level.PROBLEM, said, cure)
 
 

@@ -1,4 +1,4 @@
-"""Whether somebody leads, and nobody else does the same."""
+"""Checks that there is exactly one leader."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def judged(leases: Iterable[Json], home: str, now: datetime) -> Iterator[Finding
 
 
 def is_alive(lease: Json, now: datetime) -> bool:
-    """Whether somebody holds it who renewed it in time."""
+    """Whether the Lease has a holder that renewed it in time."""
     return bool(_holder(lease)) and _late_s(lease, now) <= 0
 
 

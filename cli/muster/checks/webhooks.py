@@ -1,4 +1,4 @@
-"""Whether the API server can ask the webhook that is registered: somebody listens, and the certificates are valid."""
+"""Checks the registered webhook: it has an endpoint, and its certificates are valid."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SOON: Final = timedelta(days=7)
 
 @dataclass(slots=True)
 class WebhookEndpoint:
-    """Who is asked by some hooks: a service (namespace, name) or a URL, with the authorities that are believed."""
+    """The target of some webhooks: a service (namespace, name) or a URL, with the trusted authorities."""
 
     service: tuple[str, str] | None
     url: str

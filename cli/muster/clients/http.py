@@ -74,7 +74,7 @@ class Http:
         return Reply(answer.status, answer.read(), dict(answer.getheaders()))
 
     def close(self) -> None:
-        """Let go of the connection; the next question makes another."""
+        """Close the connection; the next request opens another."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

@@ -27,7 +27,7 @@ class Rest:  # long: a question each
         return self._http.where
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._http.close()
 
     def ready(self) -> tuple[bool, str]:

@@ -40,7 +40,7 @@ class Target:
         return kubernetes.connected(self.kubeconfig, self.context)
 
     def close(self) -> None:
-        """Let go of the connections that were made."""
+        """Close all open connections."""
         made = vars(self)
         if "rest" in made:
             self.rest.close()

@@ -56,7 +56,7 @@ def _because(because: Json) -> list[RenderableType]:
 
 
 def _who(because: Json) -> str:
-    """`2 pods (a, b)`, `4 placeholders of workers`: nobody knows placeholders by their names."""
+    """`2 pods (a, b)`, `4 placeholders of workers`: names of placeholders are generated."""
     who = count(because["count"], because["kind"])
     if because["kind"] == "placeholder" and because["groups"]:
         return f"{who} of {', '.join(sorted(because['groups']))}"

@@ -18,7 +18,7 @@ def name(item: Json) -> str:
 
 
 def namespace(item: Json) -> str:
-    """Of the pod, empty where it is not told."""
+    """The namespace of the pod, or an empty string."""
     return str((item.get("allocationTags") or {}).get(_NAMESPACE, ""))
 
 
@@ -28,7 +28,7 @@ def full_name(item: Json) -> str:
 
 
 def kind(item: Json) -> str:
-    """What waits or is placed: a placeholder, a pod, or an ask of somebody who has no pods."""
+    """Kind of the item: a placeholder, a pod, or an ask without a pod."""
     if item["placeholder"]:
         return "placeholder"
     return "pod" if _NAME in (item.get("allocationTags") or {}) else "ask"

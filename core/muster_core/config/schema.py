@@ -129,7 +129,7 @@ class QueueForm(Form):
         Properties, Meaning("how the queue orders and preempts: [below](#properties)", "inherited")
     ] = {}
     adminacl: Annotated[str, Meaning("who may submit too: here or in any queue above", "no user")] = ""
-    submitacl: Annotated[str, Meaning("[who may submit](#access): here or in any queue above", "nobody")] = ""
+    submitacl: Annotated[str, Meaning("[who may submit](#access): here or in any queue above", "no user")] = ""
     resources: ResourcesForm = ResourcesForm()
     limits: Annotated[list[LimitForm], Meaning("bounds of single users and groups: [below](#limits)")] = []
     childtemplate: Annotated[

@@ -548,7 +548,7 @@ def decoded(response: Response) -> CoreResponse:
 
 
 def decoded_callback(callback: muster_pb2.Callback) -> CoreResponse | None:
-    """What the core tells beside the streams; None for a question or an order to the session."""
+    """Decode what the core sends outside the streams; None for a question or an order to the session."""
     match callback.WhichOneof("kind"):
         case "schedulingStates":
             return SchedulingStates(
@@ -600,7 +600,7 @@ def _held(allocation: muster_pb2.AllocationInventory) -> HeldInCore:
 
 
 def _is_news(event: si_pb2.EventRecord) -> bool:
-    """Whether this version knows what it is about, and was not told by a response: nodes that come and go were."""
+    """Whether this version knows its subject and no response reported it. Responses report nodes that come and go."""
     is_told = event.type == si_pb2.EventRecord.NODE and event.eventChangeType in _COMES_OR_GOES
     return event.type in _EVENT_KINDS and not is_told
 

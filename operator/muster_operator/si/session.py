@@ -311,7 +311,7 @@ class CoreLink:
         """Tell the core a new configuration, and use it for later registrations; of those that stand by, only that.
 
         Raises:
-            Refused: the core keeps the old one, and so does the operator.
+            Refused: the core and the operator keep the old one.
             SessionLost: there is no session; the next registration carries the new one.
         """
         if self._session is None:

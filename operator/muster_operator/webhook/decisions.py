@@ -3,7 +3,7 @@
 Differs: YuniKorn does not check updates of workloads. It rejects a user annotation of an untrusted submitter even if it
 names the submitter; Muster accepts it and sets the groups of the login. In YuniKorn the user of a pod from a template
 without the annotation is the controller; in Muster the pod has no user.
-Differs: a pod with Muster's scheduler name in a namespace that is not managed gets the user annotation too, and so do
+Differs: a pod with Muster's scheduler name in a namespace that is not managed gets the user annotation too, as do
 templates without an application ID. Otherwise users could avoid their limits. Differs: with bypassAuth the user
 annotation is set, as the documentation of YuniKorn states; its code sets nothing then.
 
@@ -110,7 +110,7 @@ _AS_IT_IS: Final = UserInfoDecision()
 def evaluate_user_info(case: AdmissionContext, rules: AccessRules) -> UserInfoDecision:
     """Decides about the user annotation, for pods and templates, on CREATE and UPDATE.
 
-    An unchanged annotation is allowed, whoever changes other fields. Trusted submitters may set any valid user, others
+    An unchanged annotation is allowed, also if other fields change. Trusted submitters may set any valid user, others
     only themselves with the groups of their login. The user of a pod does not change. If the annotation is missing, the
     submitter is set, except on a pod that a trusted controller created from a template.
     """
@@ -169,7 +169,8 @@ def _forged(case: AdmissionContext, user: str, owner: str) -> str:
 def _filled(case: AdmissionContext, rules: AccessRules) -> UserInfoDecision:
     """Decides about an annotation that is missing now and before.
 
-    An otherwise unchanged template stays unchanged, because a change would replace all its pods. So does a stored pod.
+    An otherwise unchanged template stays as it is, because a change would replace all its pods.
+    Stored pods stay as they are too.
     """
     if not case.ours or not case.submitter.name:
         return _AS_IT_IS

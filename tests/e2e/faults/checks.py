@@ -14,7 +14,7 @@ from devcluster.waiting import until
 from tests.e2e.faults import consistency, logs
 from tests.e2e.faults.environment import Arena
 from tests.e2e.faults.items import RUN_FOR, End, Item
-from tests.e2e.faults.pod_versions import Seen, Witness
+from tests.e2e.faults.pod_versions import PodHistory, Witness
 
 AGREE_S = 30.0
 SHOWN = 25
@@ -39,7 +39,7 @@ def unsettled(items: Iterable[Item], witness: Witness) -> list[str]:
     return [words for item in items for words in _unsettled(item, witness.of(item.name))]
 
 
-def _unsettled(item: Item, pods: Sequence[Seen]) -> list[str]:
+def _unsettled(item: Item, pods: Sequence[PodHistory]) -> list[str]:
     if item.end is End.JOB_DONE:
         done = sum(seen.phase == "Succeeded" for seen in pods)
         words = [f"{done} of {item.pods} pods of the Job succeeded"] if done < item.pods else []
@@ -49,7 +49,7 @@ def _unsettled(item: Item, pods: Sequence[Seen]) -> list[str]:
     return [f"{item.kind} {item.name} ({item.end.value}): {each}" for each in words]
 
 
-def _has_ended(end: End, seen: Seen) -> bool:
+def _has_ended(end: End, seen: PodHistory) -> bool:
     status = seen.raw.get("status") or {}
     match end:
         case End.SERVED:
@@ -67,7 +67,7 @@ def _has_ended(end: End, seen: Seen) -> bool:
             return True
 
 
-def _looks(seen: Seen) -> str:
+def _looks(seen: PodHistory) -> str:
     status = seen.raw.get("status") or {}
     said = [f"{c.get('reason')}: {c.get('message')}" for c in status.get("conditions") or [] if c["status"] == "False"]
     going = ", going" if "deletionTimestamp" in seen.raw["metadata"] else ""
@@ -80,7 +80,7 @@ def leaked(witness: Witness) -> list[str]:
     return [f"placeholder left: {seen.name}: {_looks(seen)}" for seen in left]
 
 
-def _is_waited_for(placeholder: Seen, witness: Witness) -> bool:
+def _is_waited_for(placeholder: PodHistory, witness: Witness) -> bool:
     """Whether its gang may still come: its originator has no node and has not ended."""
     uids = [owner["uid"] for owner in placeholder.raw["metadata"].get("ownerReferences") or []]
     owners = [witness.pods[uid] for uid in uids if uid in witness.pods]

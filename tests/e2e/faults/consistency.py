@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 
 from devcluster.api import Json
-from tests.e2e.faults.pod_versions import Seen, requests
+from tests.e2e.faults.pod_versions import PodHistory, requests
 
 SCALES = {"vcore": ("cpu", 1000), "memory": ("memory", 1), "pods": ("pods", 1)}
 """The core's resources: which of Kubernetes' each one is, and in which parts of its unit it counts."""
@@ -15,13 +15,13 @@ SCALES = {"vcore": ("cpu", 1000), "memory": ("memory", 1), "pods": ("pods", 1)}
 Amounts = Mapping[str, int]
 
 
-def differences(dump: Json, pods: Iterable[Seen]) -> list[str]:
+def differences(dump: Json, pods: Iterable[PodHistory]) -> list[str]:
     """Where the ledgers are not the cluster; ``dump`` is the core's full state with the operator's in it."""
     really = {seen.uid: seen for seen in pods if seen.node}
     return [*_of_core(dump, really), *_of_queues(dump, really), *_of_operator(dump, really)]
 
 
-def _of_core(dump: Json, really: Mapping[str, Seen]) -> Iterator[str]:
+def _of_core(dump: Json, really: Mapping[str, PodHistory]) -> Iterator[str]:
     """Allocations by node, each node's sum, and the core's own invariants."""
     for node in (node for partition in dump["nodes"] for node in partition["nodesInfo"]):
         here = {uid: seen for uid, seen in really.items() if seen.node == node["nodeID"]}
@@ -34,7 +34,7 @@ def _of_core(dump: Json, really: Mapping[str, Seen]) -> Iterator[str]:
     yield from (f"core: invariant: {words}" for words in dump["invariants"] or [])
 
 
-def _of_queues(dump: Json, really: Mapping[str, Seen]) -> Iterator[str]:
+def _of_queues(dump: Json, really: Mapping[str, PodHistory]) -> Iterator[str]:
     """What each queue has allocated is what the pods of its applications take, up to the root."""
     queue_of = {item["allocationKey"]: app["queueName"] for app in dump["applications"] for item in app["allocations"]}
     expected: dict[str, Counter[str]] = {}
@@ -49,7 +49,7 @@ def _of_queues(dump: Json, really: Mapping[str, Seen]) -> Iterator[str]:
             yield f"core: queue {queue['queuename']} has {held} allocated, its pods take {takes}"
 
 
-def _of_operator(dump: Json, really: Mapping[str, Seen]) -> Iterator[str]:
+def _of_operator(dump: Json, really: Mapping[str, PodHistory]) -> Iterator[str]:
     """Its tasks on nodes, and nothing that it still waits for."""
     for told in dump["rmDiagnostics"].values():
         if "error" in told:
@@ -73,7 +73,9 @@ def _of_operator(dump: Json, really: Mapping[str, Seen]) -> Iterator[str]:
             yield f"operator: its session is {told['phase']}"
 
 
-def _uneven(who: str, believed: set[str], here: Mapping[str, Seen], really: Mapping[str, Seen]) -> Iterator[str]:
+def _uneven(
+    who: str, believed: set[str], here: Mapping[str, PodHistory], really: Mapping[str, PodHistory]
+) -> Iterator[str]:
     for uid in sorted(believed - here.keys()):
         where = f"is on {really[uid].node}" if uid in really else "is on no node"
         yield f"{who}: {uid} is accounted here, and {where}"
@@ -87,7 +89,7 @@ def _tree(queue: Json) -> Iterator[Json]:
         yield from _tree(child)
 
 
-def _sum(pods: Iterable[Seen]) -> dict[str, int]:
+def _sum(pods: Iterable[PodHistory]) -> dict[str, int]:
     total: Counter[str] = Counter()
     for seen in pods:
         taken = requests(seen.raw)

@@ -31,7 +31,7 @@ FACTORS = {"m": Decimal("0.001"), "Ki": Decimal(2**10), "Mi": Decimal(2**20), "G
 
 
 @dataclass(slots=True)
-class Seen:
+class PodHistory:
     """One pod: how it looks now, or looked when it went, and the nodes it was ever on."""
 
     raw: Json
@@ -76,9 +76,9 @@ class Witness:
     """What it saw: ``pods`` by UID, ``violations`` of the nodes' capacity."""
 
     def __init__(self, nodes: Iterable[FakeNode]) -> None:
-        self.pods: dict[str, Seen] = {}
+        self.pods: dict[str, PodHistory] = {}
         self.violations: list[str] = []
-        self._items: dict[str, list[Seen]] = {}
+        self._items: dict[str, list[PodHistory]] = {}
         self._room = {node.name: {"cpu": node.cpu, "memory": node.memory, "pods": node.pods} for node in nodes}
         self._on: dict[str, dict[str, dict[str, Decimal]]] = {name: {} for name in self._room}
 
@@ -119,7 +119,7 @@ class Witness:
         """Take the next version of a pod, or its last one."""
         uid = raw["metadata"]["uid"]
         if uid not in self.pods:
-            self.pods[uid] = Seen(raw)
+            self.pods[uid] = PodHistory(raw)
             self._items.setdefault(self.pods[uid].item, []).append(self.pods[uid])
         seen = self.pods[uid]
         seen.raw, seen.gone = raw, gone
@@ -132,11 +132,11 @@ class Witness:
             self._on[seen.node][seen.uid] = requests(raw)
             self._check(seen.node, seen)
 
-    def of(self, item: str) -> list[Seen]:
+    def of(self, item: str) -> list[PodHistory]:
         """The real pods of an item of the load, those that are gone too."""
         return self._items.get(item, [])
 
-    def placeholders(self) -> list[Seen]:
+    def placeholders(self) -> list[PodHistory]:
         """The placeholders that exist."""
         return [seen for seen in self.pods.values() if seen.placeholder and not seen.gone]
 
@@ -144,7 +144,7 @@ class Witness:
         """Who takes how much of which node: by node and UID."""
         return self._on
 
-    def _check(self, node: str, newcomer: Seen) -> None:
+    def _check(self, node: str, newcomer: PodHistory) -> None:
         for resource, room in self._room[node].items():
             taken = sum((amounts[resource] for amounts in self._on[node].values()), Decimal(0))
             if taken > amount(room):

@@ -5,7 +5,7 @@ import asyncio
 import orjson
 
 from benchmarks.cluster.benches import Who
-from benchmarks.cluster.load import PREFIX, Load, Seen, goes_on_to_its_end
+from benchmarks.cluster.load import PREFIX, Load, Progress, goes_on_to_its_end
 
 GANG = {who: Load("load", 100, 5, who) for who in Who}
 
@@ -49,13 +49,13 @@ def test_applications_are_as_many_as_gangs() -> None:
 
 
 def test_the_way_of_the_first_bound_pod_is_its_own() -> None:
-    seen = Seen(created={"a": 0.0, "b": 1.0}, bound={"b": 1.2, "a": 3.0}, all_created=1.1)
+    seen = Progress(created={"a": 0.0, "b": 1.0}, bound={"b": 1.2, "a": 3.0}, all_created=1.1)
     details = seen.details()
     assert (details["first_bound_s"], details["first_way_s"], details["bound_s"]) == (1.2, 0.2, 3.0)
 
 
 async def test_who_is_slow_is_waited_for() -> None:
-    seen = Seen()
+    seen = Progress()
 
     async def bind_one_by_one() -> None:
         for number in range(50):
@@ -71,5 +71,5 @@ async def test_who_stands_still_is_given_up() -> None:
         await asyncio.Event().wait()
 
     watch = asyncio.create_task(bind_none())
-    assert not await goes_on_to_its_end(watch, Seen(bound={"pod-0": 0.0}), patience_s=0)
+    assert not await goes_on_to_its_end(watch, Progress(bound={"pod-0": 0.0}), patience_s=0)
     watch.cancel()

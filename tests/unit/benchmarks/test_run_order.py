@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from benchmarks.cluster.benches import BENCHES, WORKS, Turn, Who, turns
+from benchmarks.cluster.benches import BENCHES, WORKS, Run, Who, turns
 
 GANG = [BENCHES["cluster/gang-1000"], BENCHES["cluster/gang-1000-direct"]]
 LONG = [BENCHES["cluster/gang-5000"]]
@@ -46,7 +46,7 @@ def test_nobody_is_left_out_of_a_single_round() -> None:
 
 
 def test_the_floor_has_no_peer() -> None:
-    assert list(turns([BENCHES["cluster/floor-5000"]], 1, peers=True)) == [Turn("floor-5000", Who.NOBODY, 0)]
+    assert list(turns([BENCHES["cluster/floor-5000"]], 1, peers=True)) == [Run("floor-5000", Who.NOBODY, 0)]
 
 
 def test_the_members_of_every_work_are_dealt_out_evenly() -> None:

@@ -111,7 +111,7 @@ def test_a_member_that_the_core_was_not_asked_for_waits_for_the_places_of_its_ga
     )
     assert found.because[0].reasons == {"Insufficient cpu": 3}
     gone = reasons.explained(json.loads(served.run("app", "waits", "-o", "json").stdout), None, [], "default/member")
-    assert gone.verdict.startswith("the core was not asked for it")
+    assert gone.verdict.startswith("not known to the core")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tests.unit.core.messages import RM
 
 
 @dataclass(slots=True)
-class Clock:
+class FakeClock:
     """Nanoseconds since the epoch, which only the test advances."""
 
     now: int = 1_700_000_000_000_000_000
@@ -66,7 +66,7 @@ class Bench:
     """A running core and one connected resource manager."""
 
     core: Scheduler
-    clock: Clock
+    clock: FakeClock
     rm: Notebook
 
     async def register(self, **extra: str) -> None:
@@ -90,7 +90,7 @@ class Bench:
 
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
-    clock = Clock()
+    clock = FakeClock()
     core = Scheduler(LoopSettings(mailbox=4), clock)
     task = asyncio.create_task(core.run())
     yield Bench(core, clock, Notebook())
@@ -101,7 +101,7 @@ async def bench() -> AsyncIterator[Bench]:
 @asynccontextmanager
 async def open_for_asks(settings: LoopSettings) -> AsyncIterator[Bench]:
     """Run a core with a node that is large enough for all asks, and an application."""
-    bench = Bench(Scheduler(settings), Clock(), Notebook())
+    bench = Bench(Scheduler(settings), FakeClock(), Notebook())
     running = asyncio.create_task(bench.core.run())
     await bench.register()
     room = messages.a_resource(vcore=1_000_000, memory=1 << 40, pods=1000)

@@ -1,7 +1,6 @@
 """The language check: old identifiers and prose patterns that the project does not use, and what to write instead.
 
-`findings()` lists every hit in the tree. `python -m tests.unit.repo.language` prints the hits as the content of
-`language_remaining.toml`, which holds what is left of older texts; its numbers may only shrink.
+`findings()` lists every hit in the tree; `python -m tests.unit.repo.language` prints them. There must be none.
 """
 
 from __future__ import annotations
@@ -9,16 +8,11 @@ from __future__ import annotations
 import ast
 import re
 import sys
-import tomllib
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 from tests.unit.repo.tree import PRODUCT, files, modules, name, parsed
-
-REMAINING = Path(__file__).with_name("language_remaining.toml")
 
 # Classes, modules and folders with these names, in product code and tests. Leading underscores do not count.
 OLD_NAMES = {
@@ -141,7 +135,7 @@ PROSE = {
     "for ever": (r"\bfor ever\b", "permanently, without a limit"),
     "anew": (r"\banew\b", "again"),
     "goes on": (r"\bgo(?:es|ing)? on\b(?! (?:nodes?|a node|the))", "continues"),
-    "is told": (r"\b(?:is|are|was|were|be|been|being) told\b", "is reported, receives"),
+    "told": (r"\btold\b(?! apart)", "is reported, receives"),
     "somebody": (r"\b(?:somebody|nobody)\b", "name the user, component or object; no one"),
     "says to be": (r"\bsays? to be\b", "claims to be"),
     "hears": (r"\b(?:hears?|heard)\b", "receives"),
@@ -161,6 +155,22 @@ PROSE = {
     "obstacle": (r"\bobstacles?\b", "reason"),
     "podless": (r"\bpodless\b", "virtual placeholder"),
     "homeless": (r"\bhomeless\b", "pod that awaits its node"),
+    "so does": (r"(?:^|[.;] |\band )so (?:do|does|did)\b", "does too, as does"),
+    "nowhere": (r"\bnowhere\b", "on no node, never"),
+    "whoever": (r"\b(?:whoever|whomever)\b", "name the user, component or object"),
+    "of itself": (r"\bof (?:itself|themselves)\b", "by itself, automatically"),
+    "comes round": (r"\bcom(?:es?|ing) round\b", "repeats"),
+    "obeys": (r"\bobey(?:s|ed|ing)?\b", "follows, applies, honours"),
+    "lets go": (r"\blet(?:s|ting)?(?: \w+)? go\b", "releases"),
+    "judges": (r"\bjudg(?:es?|ed|ing|e?ments?)\b", "evaluates, validates"),
+    "dear": (r"\bdear(?:er|ly)?\b", "expensive"),
+    "absurd": (r"\babsurd(?:ly)?\b", "out of range"),
+    "believes": (r"\bbeliev(?:es?|ed|ing)\b", "assumes"),
+    "till": (r"\btill\b", "until"),
+    "who": (
+        r"\b(?:pods?|nodes?|gangs?|queues?|placeholders?|process(?:es)?|replicas?|requests?|core|operator),? whom?\b",
+        "that, of which",
+    ),
     "stray": (r"\bstrays?\b", "foreign allocation"),
     "misfit": (r"\bmisfits?\b", "unschedulable class"),
 }
@@ -270,35 +280,10 @@ def findings() -> tuple[Finding, ...]:
     return tuple(one for one in found if (one.file, one.words) not in excepted)
 
 
-@cache
-def remaining() -> dict[str, dict[str, int]]:
-    """How many hits of which words each older file still has."""
-    table: dict[str, dict[str, int]] = tomllib.loads(REMAINING.read_text())
-    return table
-
-
-def counted() -> dict[str, dict[str, int]]:
-    """The hits as `remaining` has them."""
-    table: dict[str, dict[str, int]] = {}
-    for (file, words), count in sorted(Counter((one.file, one.words) for one in findings()).items()):
-        table.setdefault(file, {})[words] = count
-    return table
-
-
 def main() -> None:
-    """Print the content of the file of remaining hits."""
-    lines = [
-        "# Hits of the language check in older texts, at most so many (tests/unit/repo/language.py).",
-        "# These numbers only shrink: `python -m tests.unit.repo.language` prints the file for the tree as it is.",
-    ]
-    for file, words in counted().items():
-        lines.append(f'"{file}" = {{ {", ".join(f"{toml_key(key)} = {count}" for key, count in words.items())} }}')
-    sys.stdout.write("\n".join(lines) + "\n")
-
-
-def toml_key(key: str) -> str:
-    """A TOML key, quoted where it has to be."""
-    return key if key.isidentifier() else f'"{key}"'
+    """Print every hit."""
+    for one in findings():
+        sys.stdout.write(f"{one}\n")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 import pytest
 
@@ -14,7 +15,7 @@ SENTENCES = {
     "for ever": "The pod waits for ever.",
     "anew": "The operator reads it anew.",
     "goes on": "The gang goes on.",
-    "is told": "The core is told of the pod.",
+    "told": "The core is told of the pod.",
     "somebody": "Somebody holds the Lease.",
     "says to be": "a pod that says to be a placeholder",
     "hears": "The core hears of it.",
@@ -35,30 +36,29 @@ SENTENCES = {
     "podless": "a podless placeholder",
     "homeless": "homeless pods",
     "stray": "a stray allocation",
+    "so does": "The pod waits, and so does the gang.",
+    "nowhere": "It goes nowhere.",
+    "whoever": "whoever created the pod",
+    "of itself": "It starts of itself.",
+    "comes round": "preemption comes round",
+    "obeys": "The operator obeys the core.",
+    "lets go": "The core lets it go.",
+    "judges": "The core judges the file.",
+    "dear": "a choice dear to undo",
+    "absurd": "an absurdly large number",
+    "believes": "what the core believes",
+    "till": "It waits till then.",
+    "who": "a pod who waits",
     "misfit": "a misfit of the partition",
 }
 
 
-def report(hits: list[Finding]) -> str:
+def report(hits: Iterable[Finding]) -> str:
     return "\n".join(["docs/internals/style.md, Language:", *map(str, hits)])
 
 
-def test_no_file_has_more_hits_than_it_had() -> None:
-    left = language.remaining()
-    now = language.counted()
-    new = [one for one in language.findings() if now[one.file][one.words] > left.get(one.file, {}).get(one.words, 0)]
-    assert not new, report(new)
-
-
-def test_what_remains_has_hits() -> None:
-    now = language.counted()
-    stale = [
-        f'{file} has no "{words}" any more: remove it from language_remaining.toml'
-        for file, table in language.remaining().items()
-        for words in table
-        if words not in now.get(file, {})
-    ]
-    assert stale == []
+def test_no_old_name_and_no_old_phrase_is_in_the_tree() -> None:
+    assert not language.findings(), report(language.findings())
 
 
 def test_every_exception_has_a_hit_and_a_reason() -> None:

@@ -22,7 +22,7 @@ from muster_core.scheduling import invariants
 from muster_si import keys, muster_pb2, si_pb2
 from muster_si.errors import Refused, SessionLost
 from tests.unit.core import messages as m
-from tests.unit.core.conftest import Bench, Clock, Notebook
+from tests.unit.core.conftest import Bench, FakeClock, Notebook
 
 _NAMES = st.sampled_from(["app-1", "pod-1", "pod-2", "node-1", "default", "g", "root.default", "", "1"])
 _ODD = st.sampled_from(["x" * 300, "root..a", "a/b", "ä€\0", "\U0001f986", "{", "[{}]", "null", '{"a":1e999}', "-1"])
@@ -191,7 +191,7 @@ def _send(bench: Bench, message: Message) -> Awaitable[object]:
 
 
 async def _tell_all(messages: list[Message]) -> None:
-    clock = Clock()
+    clock = FakeClock()
     bench = Bench(Scheduler(LoopSettings(mailbox=64, checks=True), clock), clock, Notebook())
     running = asyncio.create_task(bench.core.run())
     await bench.register()

@@ -17,7 +17,7 @@ from muster_core.scheduling.cycle import CycleBudget
 from muster_core.si.session import QueuedMessage
 from muster_si import keys, si_pb2
 from tests.unit.core import messages
-from tests.unit.core.conftest import Bench, Clock, Notebook
+from tests.unit.core.conftest import Bench, FakeClock, Notebook
 
 
 async def a_gangs_life(bench: Bench) -> None:
@@ -47,7 +47,7 @@ async def a_gangs_life(bench: Bench) -> None:
 
 async def journal_of_a_life(*extra: QueuedMessage) -> list[bytes]:
     file = io.BytesIO()
-    clock = Clock()
+    clock = FakeClock()
     core = Scheduler(LoopSettings(), clock, Journal(file))
     running = asyncio.create_task(core.run())
     await a_gangs_life(Bench(core, clock, Notebook()))

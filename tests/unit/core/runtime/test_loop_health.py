@@ -16,7 +16,7 @@ from muster_si import si_pb2
 from muster_si.errors import SessionLost
 from tests.unit.builders import resources
 from tests.unit.core import messages
-from tests.unit.core.conftest import Bench, Clock, Notebook
+from tests.unit.core.conftest import Bench, FakeClock, Notebook
 from tests.unit.core.messages import RM
 
 
@@ -64,7 +64,7 @@ async def test_a_loop_that_has_mail_and_completes_no_turn_is_stalled() -> None:
 
 
 async def test_a_new_session_receives_no_decisions_of_an_earlier_session() -> None:
-    bench = Bench(Scheduler(LoopSettings(budget_s=0)), Clock(), Notebook())
+    bench = Bench(Scheduler(LoopSettings(budget_s=0)), FakeClock(), Notebook())
     running = asyncio.create_task(bench.core.run())
     await bench.register()
     await bench.core.update_application(messages.applications(messages.an_application()))
@@ -83,7 +83,7 @@ async def test_a_new_session_receives_no_decisions_of_an_earlier_session() -> No
 
 
 def test_a_step_of_the_system_clock_does_not_move_the_core_s_clock() -> None:
-    wall, monotonic = Clock(), Clock(5)
+    wall, monotonic = FakeClock(), FakeClock(5)
     clock = SteadyClock(wall, monotonic)
     before = clock()
     wall.now += 3_600_000_000_000

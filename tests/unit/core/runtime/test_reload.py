@@ -13,7 +13,7 @@ from muster_core.runtime.user_groups import Groups, GroupsAnswer
 from muster_si import keys, muster_pb2, si_pb2
 from muster_si.errors import Refused
 from tests.unit.core import messages
-from tests.unit.core.conftest import Bench, Clock, Notebook
+from tests.unit.core.conftest import Bench, FakeClock, Notebook
 
 ONE = "partitions: [{name: default, queues: [{name: a, submitacl: '*'}]}]"
 TWO = "partitions: [{queues: [{name: a, submitacl: '*'}]}, {name: gpu, queues: [{name: a, submitacl: '*'}]}]"
@@ -101,9 +101,9 @@ async def test_groups_are_found_before_the_world_hears_and_later_messages_wait()
         turn.wait(10)
         return GroupsAnswer(("dev", user))
 
-    core = Scheduler(LoopSettings(), Clock(), groups=Groups({GroupResolver.LDAP: slow}, patience_s=10))
+    core = Scheduler(LoopSettings(), FakeClock(), groups=Groups({GroupResolver.LDAP: slow}, patience_s=10))
     task = asyncio.create_task(core.run())
-    bench = Bench(core, Clock(), Notebook())
+    bench = Bench(core, FakeClock(), Notebook())
     await bench.register(**{"queues.yaml": LDAP})
     nobody = si_pb2.UserGroupInformation(user="kim")
     added = messages.applications(messages.an_application("one", queueName="root.a", ugi=nobody))
@@ -146,7 +146,7 @@ async def test_an_application_waits_for_a_directory_that_is_down_and_goes_on_whe
             else GroupsAnswer(("contractors" if user == "kim" else "dev",))
         )
 
-    time = Clock()
+    time = FakeClock()
     groups = Groups({GroupResolver.LDAP: directory}, now_s=lambda: time() / 1e9, retry_s=0.0)
     core = Scheduler(LoopSettings(), time, groups=groups)
     task = asyncio.create_task(core.run())

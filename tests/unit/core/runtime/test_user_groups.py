@@ -27,7 +27,7 @@ from tests.unit.builders import PARTITION, RM, an_application
 
 
 @dataclass
-class Clock:
+class FakeClock:
     """Seconds that pass when a test says so."""
 
     now_s: float = 1000.0
@@ -56,7 +56,7 @@ def groups_of(events: list[Event]) -> dict[str, tuple[str, ...]]:
     return {event.spec.id: event.spec.groups for event in events if isinstance(event, ApplicationAdded)}
 
 
-def made(directory: Directory, clock: Callable[[], float] = Clock(), patience_s: float = 1.0) -> Groups:  # noqa: B008
+def made(directory: Directory, clock: Callable[[], float] = FakeClock(), patience_s: float = 1.0) -> Groups:  # noqa: B008
     return Groups({GroupResolver.LDAP: directory}, clock, patience_s)
 
 
@@ -88,7 +88,7 @@ async def test_an_event_reports_why_the_groups_of_a_user_are_unknown() -> None:
 
 
 async def test_an_answer_is_believed_for_five_minutes_and_a_no_for_half_of_one() -> None:
-    book, clock = Book({"kim": GroupsAnswer(("dev",))}), Clock()
+    book, clock = Book({"kim": GroupsAnswer(("dev",))}), FakeClock()
     groups = made(book, clock)
     both = [added("a", "kim"), added("b", "ann")]
     await groups.fill(RM, both, LDAP)
@@ -112,7 +112,7 @@ async def test_a_directory_that_hangs_is_given_up_and_left_alone_for_a_while() -
         hang.wait(30)
         return GroupsAnswer(("dev",))
 
-    clock = Clock()
+    clock = FakeClock()
     groups = made(hanging, clock, patience_s=0.05)
     try:
         many = [added(f"a{i}", f"user{i}") for i in range(50)]

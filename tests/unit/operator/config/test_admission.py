@@ -87,7 +87,7 @@ def test_a_slip_in_the_list_of_namespaces_does_not_serve_the_cluster(written: st
     names = ("team-1", "infra", "dev(", "x")
     assert {name for name in names if is_served(name, {}, found.namespaces)} == served
     assert finds(found.namespaces.bypass, "infra")
-    assert warning.endswith("till then it finds no namespace")
+    assert warning.endswith("until it is fixed it matches no namespace")
 
 
 def test_who_trusts_a_part_of_a_name_is_told() -> None:

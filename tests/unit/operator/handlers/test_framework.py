@@ -25,7 +25,7 @@ from muster_operator.runtime.inbox import EventReceived, Inbox, Input, Listed
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.translate.pods import read_pod
 from tests.unit.operator.kube.apiserver import FixedCredentials
-from tests.unit.operator.kube.test_freshness import Clock
+from tests.unit.operator.kube.test_freshness import FakeClock
 
 DISCOVERY: dict[str, Any] = {
     "/api": {"versions": ["v1"]},
@@ -282,7 +282,7 @@ async def test_without_the_fast_path_a_watch_of_bookmarks_alone_is_fresh(monkeyp
     async with watching(server, is_fast=False) as inbox:
         await until(inbox, 2)
         await server.watches.get()
-        clock = Clock()
+        clock = FakeClock()
         inbox.freshness = WatchFreshness(clock)
         inbox.freshness.note("pods")
         clock.now += STALE_S + 1

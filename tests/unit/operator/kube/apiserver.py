@@ -23,7 +23,7 @@ CREATE_SOON = replace(Policies().create, first_s=0.01)
 
 
 @dataclass(frozen=True)
-class Seen:
+class ReceivedRequest:
     """One received request."""
 
     method: str
@@ -38,7 +38,7 @@ class ApiServer:
     """Sends the planned responses of "METHOD /path" in order, then those of the default handler."""
 
     pods: dict[str, dict[str, Any]] = field(default_factory=dict)
-    seen: list[Seen] = field(default_factory=list)
+    seen: list[ReceivedRequest] = field(default_factory=list)
     planned: dict[str, list[Callable[[], web.Response] | float]] = field(default_factory=lambda: defaultdict(list))
     url: str = ""
     in_flight: int = 0
@@ -49,7 +49,7 @@ class ApiServer:
         """Plan the next responses. A number means no response for that many seconds."""
         self.planned[what].extend(answers)
 
-    def requests(self, method: str) -> list[Seen]:
+    def requests(self, method: str) -> list[ReceivedRequest]:
         """Return the received requests with this method."""
         return [request for request in self.seen if request.method == method]
 
@@ -58,7 +58,7 @@ class ApiServer:
         raw = await request.read()
         body = orjson.loads(raw) if raw else {}
         authorization = request.headers.get("Authorization", "")
-        self.seen.append(Seen(request.method, request.path, request.query_string, body, authorization))
+        self.seen.append(ReceivedRequest(request.method, request.path, request.query_string, body, authorization))
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:

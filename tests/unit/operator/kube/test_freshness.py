@@ -21,7 +21,7 @@ from tests.unit.operator.kube.commands import a_bind, a_condition, a_create
 from tests.unit.operator.runtime.test_loop import Operator, a_node, running
 
 
-class Clock:
+class FakeClock:
     """Goes when it is told to."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Clock:
 
 
 async def test_lists_events_and_bookmarks_count_as_deliveries() -> None:
-    inbox, clock = Inbox(Metrics()), Clock()
+    inbox, clock = Inbox(Metrics()), FakeClock()
     inbox.freshness = WatchFreshness(clock)
     assert inbox.freshness.stale == "", "at the start nothing is waited for that the first lists do not bring"
     inbox.list_begun("pods")
@@ -48,7 +48,7 @@ async def test_lists_events_and_bookmarks_count_as_deliveries() -> None:
 
 
 async def test_a_standby_with_stale_watches_registers_after_all_watches_deliver_again() -> None:
-    clock, operator, leading = Clock(), Operator(), NoElection(LeadershipGuard())
+    clock, operator, leading = FakeClock(), Operator(), NoElection(LeadershipGuard())
     freshness = operator.inbox.freshness = WatchFreshness(clock)
     await operator.lists()
     while len(operator.inbox):
@@ -73,7 +73,7 @@ async def test_a_standby_with_stale_watches_registers_after_all_watches_deliver_
 async def test_while_the_watch_of_pods_or_nodes_is_stale_decisions_wait_and_go_on_with_its_next_byte(
     plural: str,
 ) -> None:
-    clock, executed = Clock(), list[Command]()
+    clock, executed = FakeClock(), list[Command]()
     freshness = WatchFreshness(clock)
 
     async def execute(command: Command) -> None:
@@ -102,7 +102,7 @@ async def test_while_the_watch_of_pods_or_nodes_is_stale_decisions_wait_and_go_o
 
 
 async def test_a_leader_with_a_stale_watch_is_reachable_and_reports_it_in_readyz_and_on_its_lease() -> None:
-    clock, operator = Clock(), Operator()
+    clock, operator = FakeClock(), Operator()
     freshness = operator.inbox.freshness = WatchFreshness(clock)
     session = KubeSession(FixedCredentials("http://127.0.0.1:9", ["t"]))
     leading = Leadership(session, Candidacy("muster", "muster", "me"), LeadershipGuard())

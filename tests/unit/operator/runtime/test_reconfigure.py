@@ -35,7 +35,7 @@ MOST_CHANGES = 6
 
 
 @dataclass
-class Judge:
+class Validator:
     """What the core would say of a configuration. Not a core."""
 
     findings: list[str] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Judge:
 class Author:
     """Who writes `muster-configs`, and what follows for Kubernetes."""
 
-    def __init__(self, peer: Peer, judge: Judge, session: KubeSession, started: Mapping[str, str]) -> None:
+    def __init__(self, peer: Peer, judge: Validator, session: KubeSession, started: Mapping[str, str]) -> None:
         self.data: dict[str, str] = {}
         self.commands: list[Command] = []
         self.facts: list[ClusterEvent] = []
@@ -77,7 +77,7 @@ class Author:
 
 @asynccontextmanager
 async def an_author(
-    peer: Peer, started: Mapping[str, str] | None = None, *, judge: Judge | None = None, leads: bool = True
+    peer: Peer, started: Mapping[str, str] | None = None, *, judge: Validator | None = None, leads: bool = True
 ) -> AsyncIterator[Author]:
     server = ApiServer()
 
@@ -89,7 +89,7 @@ async def an_author(
         server.plan(f"{CONFIGS}muster-configs", configs)
     async with serving(server):
         session = KubeSession(FixedCredentials(server.url, ["t"]))
-        author = Author(peer, judge or Judge(), session, started or {})
+        author = Author(peer, judge or Validator(), session, started or {})
         running = asyncio.create_task(author.link.run() if leads else asyncio.sleep(0))
         await author.inbox.something(5.0 if leads else 0.0)
         try:
@@ -149,7 +149,7 @@ async def test_a_refused_configuration_is_a_warning_on_the_config_map(data: dict
 
 async def test_what_the_core_would_refuse_is_not_tried_nor_kept_by_one_that_stands_by() -> None:
     peer = Peer()
-    async with an_author(peer, judge=Judge(findings=["queues.yaml:3: no"]), leads=False) as author:
+    async with an_author(peer, judge=Validator(findings=["queues.yaml:3: no"]), leads=False) as author:
         [event] = await author.writes({"queues.yaml": "bad"})
         assert event.reason == reconfigure.REJECTED
         assert "queues.yaml:3: no" in event.note
@@ -158,7 +158,7 @@ async def test_what_the_core_would_refuse_is_not_tried_nor_kept_by_one_that_stan
 
 
 async def test_what_the_core_accepts_with_a_word_is_told_on_the_config_map() -> None:
-    async with an_author(Peer(), judge=Judge(warnings=["partitions[0].x: 0 means unlimited"])) as author:
+    async with an_author(Peer(), judge=Validator(warnings=["partitions[0].x: 0 means unlimited"])) as author:
         [event] = await author.writes({"queues.yaml": "odd"})
         assert (event.reason, event.note) == (reconfigure.WARNING, "partitions[0].x: 0 means unlimited")
         assert author.link.configuration.queues == "odd"
@@ -166,7 +166,7 @@ async def test_what_the_core_accepts_with_a_word_is_told_on_the_config_map() -> 
 
 async def test_a_core_that_does_not_judge_now_is_told_all_the_same() -> None:
     peer = Peer()
-    async with an_author(peer, judge=Judge(is_away=True)) as author:
+    async with an_author(peer, judge=Validator(is_away=True)) as author:
         assert await author.writes({"queues.yaml": "new"}) == []
     assert [request.config for request in peer.configurations] == ["new"]
 
