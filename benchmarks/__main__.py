@@ -25,21 +25,19 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 @app.command()
 def main(  # noqa: PLR0913 # the parameters are the command line
     words: Annotated[
-        list[str] | None, typer.Argument(help="families or parts of names: core, cluster/gang, 1000; none = all")
+        list[str] | None, typer.Argument(help="families or parts of names: core, cluster/gang, 1000; default: all")
     ] = None,
     *,
-    runs: Annotated[int, typer.Option(min=1, help="runs of each; the median counts")] = 3,
-    quick: Annotated[bool, typer.Option(help="one small run of each, to see that everything works")] = False,
-    peers: Annotated[bool, typer.Option(help="let kube-scheduler run the same loads, by turns")] = True,
+    runs: Annotated[int, typer.Option(min=1, help="runs of each benchmark; the median is reported")] = 3,
+    quick: Annotated[bool, typer.Option(help="one small run of each, as a smoke test")] = False,
+    peers: Annotated[bool, typer.Option(help="also run kube-scheduler with the same loads")] = True,
     json: Annotated[Path | None, typer.Option(help="write all figures and details to this file")] = None,
     chart: Annotated[Path | None, typer.Option(help="draw the chart into this PNG file")] = None,
-    save: Annotated[
-        bool, typer.Option(help="keep the results although not all was measured, among those of the last run")
-    ] = False,
+    save: Annotated[bool, typer.Option(help="store the results of a partial run among those of the last run")] = False,
     compare: Annotated[
-        tuple[str, str] | None, typer.Option(help="two commits, by turns: how many times better the second is")
+        tuple[str, str] | None, typer.Option(help="two commits, alternating: how many times better the second is")
     ] = None,
-    names: Annotated[bool, typer.Option("--list", help="print the names and measure nothing")] = False,
+    names: Annotated[bool, typer.Option("--list", help="print the names without measuring")] = False,
 ) -> None:
     """Measure Muster and show its results next to those of other schedulers.
 
@@ -55,7 +53,7 @@ def main(  # noqa: PLR0913 # the parameters are the command line
     written = [file for file in (json, chart) if file is not None] + ([*record.FILES] if save or is_whole else [])
     if compare is not None:
         _refuse(
-            ["--compare writes no files: not with --json, --chart or --save"] if json or chart or save else [], console
+            ["--compare writes no files; remove --json, --chart and --save"] if json or chart or save else [], console
         )
         _compared(compare, words or [], Options(runs, quick), console)
         return
@@ -73,7 +71,7 @@ def main(  # noqa: PLR0913 # the parameters are the command line
     elif is_whole and not session.failures:
         record.keep(document)
     if session.failures:
-        untouched = "" if save or not is_whole else "; so the last run stays as it was (--save keeps what ended well)"
+        untouched = "" if save or not is_whole else "; the stored run is unchanged (--save stores successful figures)"
         console.print(f"{len(session.failures)} failed (see above){untouched}", style="red", highlight=False)
         raise typer.Exit(1)
 
@@ -89,11 +87,11 @@ def _mistakes(words: Sequence[str], chart: Path | None, *, is_quick_kept: bool) 
     """Yield the errors of the command line."""
     unknown = families.unknown(words)
     if unknown:
-        yield f"no benchmark's name has {' or '.join(unknown)} in it; --list prints the names"
+        yield f"no benchmark matches {' or '.join(unknown)}; --list prints the names"
     if is_quick_kept:
-        yield "--save keeps figures of whole loads, and --quick measures small ones"
+        yield "--save stores figures of complete loads, and --quick measures small ones"
     if chart is not None and not charts.can_draw():
-        yield "matplotlib, which draws the chart, is not here: `make bench` gets it"
+        yield "the chart needs matplotlib, which `make bench` installs"
 
 
 def _known(console: Console) -> dict[str, float]:
@@ -101,7 +99,7 @@ def _known(console: Console) -> dict[str, float]:
     try:
         return report.durations(record.LATEST)
     except (ValueError, KeyError):
-        _refuse([f"{record.LATEST} is not what a run writes; restore it, or take it away"], console)
+        _refuse([f"{record.LATEST} is not a valid results file; restore or delete it"], console)
         raise
 
 

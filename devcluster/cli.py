@@ -1,4 +1,4 @@
-"""``python -m devcluster``: a cluster to play with from a shell."""
+"""``python -m devcluster``: a local Kubernetes control plane with fake nodes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ console = Console()
 
 @app.command()
 def up(
-    nodes: Annotated[int, typer.Option(help="how many fake nodes of 8 CPU and 32 GiB")] = 8,
+    nodes: Annotated[int, typer.Option(help="number of fake nodes with 8 CPU and 32 GiB")] = 8,
 ) -> None:
-    """Start a cluster, leave it running and print how to reach it."""
+    """Start a cluster in the background and print its KUBECONFIG."""
     old = kept.load()
     if old is not None and old.alive():
-        console.print(f"one is up already:\nexport KUBECONFIG={old.kubeconfig}")
+        console.print(f"a cluster is already running:\nexport KUBECONFIG={old.kubeconfig}")
         return
     try:
         kubeconfig = signals.run(_up(nodes))
@@ -35,10 +35,10 @@ def up(
 
 @app.command()
 def down() -> None:
-    """Stop what `up` or KEEP=1 left running, and delete its data."""
+    """Stop the cluster of `up` or KEEP=1 and delete its data."""
     old = kept.load()
     if old is None:
-        console.print("nothing is up")
+        console.print("no cluster is running")
         return
     count = len(old.alive())
     kept.stop(old)
@@ -47,11 +47,11 @@ def down() -> None:
 
 @app.command()
 def status() -> None:
-    """Say what runs; exit code 1 if nothing does."""
+    """Print the processes of the cluster; exit code 1 if none runs."""
     old = kept.load()
     alive = {process.pid for process in old.alive()} if old else set()
     if old is None or not alive:
-        console.print("nothing is up")
+        console.print("no cluster is running")
         raise typer.Exit(1)
     for process in old.processes:
         console.print(f"{process.name:26} {process.pid if process.pid in alive else 'ended'}")
@@ -61,9 +61,9 @@ def status() -> None:
 @app.command()
 def build(
     *,
-    everything: Annotated[bool, typer.Option("--all", help="kube-scheduler and kubectl too")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="also kube-scheduler and kubectl")] = False,
 ) -> None:
-    """Build the programs that the tests need, or find them, and say where they are."""
+    """Build or find the programs of the tests and print their paths."""
     try:
         found = binaries.ensure(programs.ALL if everything else programs.TESTED_WITH, console)
     except DevclusterError as error:

@@ -49,7 +49,7 @@ class Cluster:
     def audit(self) -> AuditLog:
         """The audit log. Raises FlavourUnavailable unless the flavour is local."""
         if self.plane is None:
-            raise FlavourUnavailable("only the local control plane keeps an audit log for us")
+            raise FlavourUnavailable("only the local control plane has an audit log")
         return AuditLog(self.plane.audit_log)
 
     async def kubeconfig_for(self, account: str, namespace: str, server: str | None = None) -> Path:
@@ -98,7 +98,7 @@ class Cluster:
     async def restart_apiserver(self) -> None:
         """Restart the API server on the same port. All watches end; the data stays."""
         if self.plane is None:
-            raise FlavourUnavailable("only our own API server is ours to restart")
+            raise FlavourUnavailable("only the API server of the local control plane can be restarted")
         await self.plane.apiserver.stop(grace_s=1.0)
         await self.plane.start_apiserver()
 

@@ -70,10 +70,10 @@ class Demo:
         try:
             with Progress(self.console, self.view) as progress:
                 await self._apply()
-                await self._see("every real pod took its placeholder's place", self._is_replaced, CYCLE_S, progress)
+                await self._see("every real pod replaced its placeholder", self._is_replaced, CYCLE_S, progress)
                 if not self.fake:
                     await self._delete_jobs()
-                await self._see("every real pod is done", self._is_done, END_S, progress)
+                await self._see("every real pod has completed", self._is_done, END_S, progress)
         finally:
             watching.cancel()
         left = await self._left_over()
@@ -163,7 +163,7 @@ async def _muster(cluster: Cluster, console: Console, *, keep: bool) -> AsyncIte
         done = False
         try:
             await processes.start()
-            console.print(f"core and operator are up, joined by {processes.socket}", soft_wrap=True)
+            console.print(f"core and operator are running, connected by {processes.socket}", soft_wrap=True)
             yield processes
             done = True
         finally:
@@ -198,14 +198,14 @@ def _end_earlier(console: Console) -> None:
     """Stop an earlier kept cluster, because only one cluster can be recorded as kept."""
     old = kept.load()
     if old is not None:
-        console.print("ending what an earlier KEEP=1 left up")
+        console.print("stopping the cluster of an earlier KEEP=1")
         kept.stop(old)
 
 
 async def _keep(cluster: Cluster, processes: Muster, console: Console) -> None:
     kubeconfig = await cluster.admin_kubeconfig()
     kept.save(cluster.folder, kubeconfig, [*cluster.processes(), processes.core, processes.operator])
-    console.print("left up; `python -m devcluster down` ends it")
+    console.print("still running; stop it with `python -m devcluster down`")
     for variable, value in {"KUBECONFIG": kubeconfig, "MUSTER_SERVER": processes.rest_url}.items():
         console.print(f"export {variable}={value}", soft_wrap=True)
 

@@ -39,7 +39,7 @@ class Process:
     def start(self) -> None:
         """Start the program. Raises ProcessFailed if it is already running."""
         if self.is_running():
-            raise ProcessFailed(self.name, "started twice", self.tail())
+            raise ProcessFailed(self.name, "already running", self.tail())
         tether = [sys.executable, "-I", "-S", str(TETHER), str(os.getpid())] if self.tethered else []
         self.log.parent.mkdir(parents=True, exist_ok=True)
         if self.module:

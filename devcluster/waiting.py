@@ -25,7 +25,7 @@ async def until(
     """
     loop = asyncio.get_running_loop()
     end = loop.time() + deadline_s
-    seen = "never asked"
+    seen = "not checked"
     while True:
         try:
             answer = await check()
@@ -34,7 +34,7 @@ async def until(
         else:
             if answer:
                 return answer
-            seen = f"last answer: {answer!r}"
+            seen = f"last result: {answer!r}"
         if loop.time() >= end:
             raise ConditionNotMet(what, deadline_s, seen)
         await asyncio.sleep(every_s)

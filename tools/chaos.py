@@ -40,8 +40,8 @@ def summary(result: Result) -> list[str]:
         f"seed {result.plan.seed}: {result.plan.episodes} episodes in {result.seconds:.0f} s, {result.pods} pods",
         f"  items: {items}",
         f"  {result.requests.total()} requests of the operator; {result.faults.total()} faults: {faults}",
-        f"  kills: {kills}; of these {result.again} times again while recovering",
-        f"  serves again after a kill: median {statistics.median(waits):.1f} s, at most {max(waits):.1f} s",
+        f"  kills: {kills}; of these {result.again} during a recovery",
+        f"  recovered after a kill: median {statistics.median(waits):.1f} s, at most {max(waits):.1f} s",
         f"  operator: {counted}",
         f"  violations: {len(result.violations)}",
         *(f"    {words}" for words in result.violations),
@@ -74,13 +74,13 @@ async def chaos(episodes: int, seed: int, operators: int | None, keep: Path | No
                 _tell(cluster, plan, keep)
                 return 1
             done, rounds, seed = done + count, rounds + 1, seed + 1
-    print(f"{done} episodes: nothing lost, nothing leaked, nothing doubled")
+    print(f"{done} episodes: nothing lost, leaked or duplicated")
     return 0
 
 
 def _tell(cluster: Cluster, plan: Plan, keep: Path | None) -> None:
     """Print how to reproduce the failure, and copy the logs."""
-    print(f"do it again: make chaos N={plan.episodes} SEED={plan.seed} OPERATORS={plan.operators}", file=sys.stderr)
+    print(f"reproduce: make chaos N={plan.episodes} SEED={plan.seed} OPERATORS={plan.operators}", file=sys.stderr)
     if keep is not None:
         target = keep / plan.name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -92,10 +92,12 @@ def _tell(cluster: Cluster, plan: Plan, keep: Path | None) -> None:
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="chaos", description="Muster under faults and kills")
-    parser.add_argument("--episodes", type=int, default=200, help="kills, or pairs of them, in all")
-    parser.add_argument("--seed", type=int, default=None, help="of the first round; printed, chosen if not given")
-    parser.add_argument("--operators", type=int, default=None, help="how many; by turns one and two if not given")
-    parser.add_argument("--keep", type=Path, default=None, help="a folder for the logs of a run that failed")
+    parser.add_argument("--episodes", type=int, default=200, help="number of episodes: kills, or pairs of kills")
+    parser.add_argument("--seed", type=int, default=None, help="seed of the first round (default: random; printed)")
+    parser.add_argument(
+        "--operators", type=int, default=None, help="number of operators (default: alternating one, two)"
+    )
+    parser.add_argument("--keep", type=Path, default=None, help="folder for the logs of a failed run")
     options = parser.parse_args()
     seed = secrets.randbelow(1_000_000) if options.seed is None else options.seed
     return signals.run(chaos(options.episodes, seed, options.operators, options.keep))

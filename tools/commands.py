@@ -41,7 +41,7 @@ def written(page: str) -> str:
     for made in (overview(), shared(), details()):
         before, mark, rest = page.partition(BEGIN)
         if not mark or END not in rest:
-            raise LookupError(f"{PAGE.name} lacks a pair of marks")
+            raise LookupError(f"{PAGE.name} has no pair of markers")
         _, _, after = rest.partition(END)
         page = before + "\0BEGIN" + made + "\0END" + after
     return page.replace("\0BEGIN", BEGIN).replace("\0END", END)

@@ -25,22 +25,22 @@ LATER = ("kubernetes.client", "kubernetes.config", "kubernetes.stream.ws_client"
 
 DROPPED = {
     "**/tests": "the libraries' own tests",
-    "kubernetes/**/*_test.py": "the same",
-    "numpy/_core/_*_tests.*.so": "the same",
-    "numpy/_core/_simd.*.so": "vector instructions one by one, for the same",
-    "numpy/testing": "what the same are written with",
-    "**/*.pyi": "what type checkers read",
-    "**/*.p[xy][xd]": "what compilers read",
-    "**/*.[cha]": "the same",
+    "kubernetes/**/*_test.py": "tests",
+    "numpy/_core/_*_tests.*.so": "tests",
+    "numpy/_core/_simd.*.so": "single vector instructions, for tests",
+    "numpy/testing": "the library of tests",
+    "**/*.pyi": "for type checkers",
+    "**/*.p[xy][xd]": "for compilers",
+    "**/*.[cha]": "for compilers",
     "numpy/f2py": "compiles Fortran",
-    "numpy/fft": "loaded by who names it, and nothing here does",
-    "numpy/polynomial": "the same",
-    "numpy/random": "the same",
-    "kubernetes/aio": "the client once more, for asyncio",
-    "kubernetes/client/api": "a method for each path: requests go out by their path",
-    "kubernetes/client/models": "a class for each kind: objects are read as plain JSON",
-    "ldap3/protocol/schemas": "what directories are like that nobody asks",
-    "pygments/lexers": "colours for source code, which nothing here prints",
+    "numpy/fft": "loaded on demand and not used",
+    "numpy/polynomial": "loaded on demand and not used",
+    "numpy/random": "loaded on demand and not used",
+    "kubernetes/aio": "a second client, for asyncio",
+    "kubernetes/client/api": "one method per API path; Muster sends requests by path",
+    "kubernetes/client/models": "one class per kind; Muster reads objects as JSON",
+    "ldap3/protocol/schemas": "schemas of directories without schema information",
+    "pygments/lexers": "syntax highlighting, which Muster does not use",
 }
 """Files and folders of site-packages that are deleted, and why Muster does not need them."""
 
@@ -118,8 +118,8 @@ def _removed(path: Path) -> int:
 def main(environment: Path) -> None:
     """Run the three steps and print their results."""
     (packages,) = environment.glob("lib/python3.*/site-packages")
-    print(f"dropped {drop(packages) / 2**20:.1f} MiB that nothing opens")
-    print(f"stripped {strip(packages.rglob('*.so*')) / 2**20:.1f} MiB that no loader maps")
+    print(f"dropped {drop(packages) / 2**20:.1f} MiB of unused files")
+    print(f"stripped {strip(packages.rglob('*.so*')) / 2**20:.1f} MiB from native libraries")
     print(f"compiled {warm()} modules")
 
 

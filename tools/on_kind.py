@@ -43,7 +43,7 @@ def check() -> None:
     """Raise Unable if a program is missing or no Docker daemon answers."""
     missing = [program for program in PROGRAMS if shutil.which(program) is None]
     if missing:
-        raise Unable(f"it needs {', '.join(PROGRAMS)} on PATH, and found no {', no '.join(missing)}")
+        raise Unable(f"{', '.join(PROGRAMS)} must be on PATH; missing: {', '.join(missing)}")
     answer = subprocess.run(["docker", "info"], capture_output=True, text=True, check=False)
     if answer.returncode != 0:
         words = answer.stderr.strip().splitlines() or ["no Docker daemon answers"]
@@ -75,15 +75,15 @@ def clusters() -> list[str]:
 def ensure(name: str, kubeconfig: Path, stack: ExitStack) -> None:
     """Create the cluster if it does not exist. The stack deletes a created one unless KEEP=1."""
     if name in clusters():
-        print(f"==> cluster {name} is there: it is used and left", flush=True)
+        print(f"==> using the existing cluster {name}; it is not deleted", flush=True)
         run("kind", "export", "kubeconfig", "--name", name, "--kubeconfig", kubeconfig)
         return
     node_image = os.environ.get("KIND_NODE_IMAGE")
     if os.environ.get("KEEP"):
-        print(f"    afterwards: kind delete cluster --name {name}", flush=True)
+        print(f"    to delete it: kind delete cluster --name {name}", flush=True)
     else:
         stack.callback(run, "kind", "delete", "cluster", "--name", name, "--kubeconfig", kubeconfig)
-    with step(f"making cluster {name}"):
+    with step(f"creating cluster {name}"):
         extra = ["--image", node_image] if node_image else []
         create = ("kind", "create", "cluster", "--name", name, "--config", CONFIG, "--kubeconfig", kubeconfig)
         run(*create, "--wait", READY, *extra)
@@ -95,7 +95,7 @@ def load(name: str) -> None:
         run("make", "image", f"IMAGE={image()}")
     again = f"{image().rpartition(':')[0]}:{NEXT}"
     run("docker", "tag", image(), again)
-    with step(f"loading it into {name}"):
+    with step(f"loading the image into {name}"):
         run("kind", "load", "docker-image", image(), again, "--name", name)
     run("docker", "image", "rm", again)
 

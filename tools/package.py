@@ -36,7 +36,7 @@ def reference(said: str) -> str:
     """Return the reference of the pushed chart with its digest. Raises ValueError if Helm's output has none."""
     found = PUSHED.search(said)
     if found is None:
-        raise ValueError(f"helm push did not name a digest: {said}")
+        raise ValueError(f"the output of helm push has no digest: {said}")
     return f"{found['name']}@{found['digest']}"
 
 
@@ -65,7 +65,7 @@ def push(made: Path, registry: str) -> str:
 def main() -> int:
     """Package the chart, and push it with `--push`. Returns 1 if Helm reports an error."""
     parser = argparse.ArgumentParser(prog="package", description="lint and package the chart")
-    parser.add_argument("--image", help="default of image.repository in the package")
+    parser.add_argument("--image", help="default value of image.repository in the package")
     parser.add_argument("--push", help="an OCI registry: oci://host/path")
     options = parser.parse_args()
     try:
@@ -76,7 +76,7 @@ def main() -> int:
             (FOLDER / "reference").write_text(pushed + "\n")
             print(pushed)
     except subprocess.CalledProcessError as error:
-        print(error.output or f"helm {error.cmd[1]} found something wrong")
+        print(error.output or f"helm {error.cmd[1]} failed")
         return 1
     return 0
 

@@ -122,9 +122,9 @@ def why_not_installed(said: str) -> str:
     """Return uv's error in one line. Names the dependency without a wheel."""
     found = NO_WHEEL.search(said)
     if found:
-        return f"no wheel of {found['name']} {found['version']}, which uv.lock has, for this Python"
+        return f"uv.lock has {found['name']} {found['version']}, which has no wheel for this Python"
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return lines[0].removeprefix("error: ") if lines else "uv said nothing"
+    return lines[0].removeprefix("error: ") if lines else "uv failed without output"
 
 
 def summary(output: str) -> str:
@@ -159,7 +159,7 @@ class Runs:
         if done.returncode:
             self._console.print(done.stdout[-6000:], markup=False, highlight=False)
         result = "failed" if done.returncode else "passed"
-        words = summary(done.stdout) + (f"; all of it in {log.relative_to(ROOT)}" if done.returncode else "")
+        words = summary(done.stdout) + (f"; log: {log.relative_to(ROOT)}" if done.returncode else "")
         return Outcome(str(python), result, words)
 
     def _install(self, python: Interpreter, folder: Path) -> str:
@@ -195,14 +195,14 @@ def table(outcomes: Iterable[Outcome], missing: Iterable[Minor]) -> Table:
     for one in outcomes:
         drawn.add_row(one.python, one.result, one.words)
     for version in missing:
-        drawn.add_row(f"{version[0]}.{version[1]}", "not here", "not on this machine")
+        drawn.add_row(f"{version[0]}.{version[1]}", "missing", "not installed")
     return drawn
 
 
 def main() -> int:
     """Test on each Python. Returns 1 after a failure."""
-    parser = argparse.ArgumentParser(prog="pythons", description="unit and contract tests on every CPython there is")
-    parser.add_argument("--uv", default=shutil.which("uv") or "uv", help="the program uv")
+    parser = argparse.ArgumentParser(prog="pythons", description="unit and contract tests on every installed CPython")
+    parser.add_argument("--uv", default=shutil.which("uv") or "uv", help="path of uv")
     parser.add_argument("--python", action="append", type=minor, default=[], help="only this version, such as 3.13")
     options, arguments = parser.parse_known_args()
     wanted: list[Minor] = options.python

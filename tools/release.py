@@ -46,11 +46,11 @@ def faults(tree: Tree, tag: str) -> list[str]:
         return []
     version = tag.removeprefix("v")
     places = {"pyproject.toml": tree.project, "Chart.yaml version": tree.chart, "Chart.yaml appVersion": tree.app}
-    found = [f"{place} says {said}" for place, said in places.items() if said != version]
+    found = [f"{place} is {said}" for place, said in places.items() if said != version]
     if f"\n## {version} (" not in tree.changelog:
         found.append(f"CHANGELOG.md has no section {version}: make changelog VERSION={version}")
     if tree.notes:
-        found.append(f"{tree.notes} notes are still in changelog.d")
+        found.append(f"{tree.notes} notes are in changelog.d: run make changelog")
     return found
 
 
@@ -61,13 +61,13 @@ def is_release(ref: str) -> bool:
 
 def main() -> int:
     """Print the facts. Returns 1 if the tag does not match the tree."""
-    parser = argparse.ArgumentParser(prog="release", description="what a release is called, once it all agrees")
-    parser.add_argument("tag", help="v0.1.0, or a branch")
+    parser = argparse.ArgumentParser(prog="release", description="check and print the facts of a release")
+    parser.add_argument("tag", help="a tag such as v0.1.0, or a branch")
     tag = parser.parse_args().tag
     tree = read()
     wrong = faults(tree, tag)
     for words in wrong:
-        print(f"{tag} is no release yet: {words}", file=sys.stderr)
+        print(f"{tag} cannot be released: {words}", file=sys.stderr)
     if wrong:
         return 1
     moment = subprocess.run(

@@ -39,4 +39,4 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def on_post_build(config: MkDocsConfig) -> None:
     """Raise PluginError if a page loads something from another host."""
     if found := pages.remote_assets(Path(config.site_dir)):
-        raise PluginError("the site would load from other hosts:\n" + "\n".join(found))
+        raise PluginError("the site loads from other hosts:\n" + "\n".join(found))

@@ -19,10 +19,10 @@ from tests.unit.core.scheduling.random_events.rounds import journal_of, run_roun
 
 def main() -> int:
     """Send the requested number of events. Returns 1 after a failure."""
-    parser = argparse.ArgumentParser(prog="soak", description="random events against the core's invariants")
-    parser.add_argument("--events", type=int, default=100_000, help="how many, at least")
-    parser.add_argument("--seed", type=int, default=None, help="of the first round; printed, chosen if not given")
-    parser.add_argument("--clock", action="store_true", help="cycles have a budget by the real clock")
+    parser = argparse.ArgumentParser(prog="soak", description="check the core's invariants with random events")
+    parser.add_argument("--events", type=int, default=100_000, help="minimal number of events")
+    parser.add_argument("--seed", type=int, default=None, help="seed of the first round (default: random; printed)")
+    parser.add_argument("--clock", action="store_true", help="give cycles a real time budget")
     parser.add_argument("--keep-going", action="store_true", help="continue with the next seed after a failure")
     options = parser.parse_args()
     number = first = secrets.randbelow(1_000_000) if options.seed is None else options.seed
@@ -34,8 +34,8 @@ def main() -> int:
         except Exception:  # noqa: BLE001 - printed, with its shrunk example
             broken.append(number)
             print(traceback.format_exc(), file=sys.stderr)
-            kept = f"; what it was sent: {journal_of(number)}" if options.clock else ""
-            print(f"seed {number}: broken{kept}; once more: make soak SEED={number}", file=sys.stderr, flush=True)
+            kept = f"; journal: {journal_of(number)}" if options.clock else ""
+            print(f"seed {number}: failed{kept}; reproduce: make soak SEED={number}", file=sys.stderr, flush=True)
         else:
             events, cycles = events + tally.events, cycles + tally.cycles
             faults, crashes = faults + tally.faults, crashes + tally.crashes
@@ -43,7 +43,7 @@ def main() -> int:
         number += 1
     print(
         f"seeds {first} to {number - 1}: {events} events, {cycles} cycles, {faults} injected exceptions, "
-        f"{crashes} recoveries; broken seeds: {broken or 'none'}"
+        f"{crashes} recoveries; failed seeds: {broken or 'none'}"
     )
     return 1 if broken else 0
 

@@ -20,9 +20,9 @@ _PAIRS_OF_A_ROUND = 4000
 
 def main() -> int:
     """Compare the requested number of pairs. Returns 1 if one differs."""
-    parser = argparse.ArgumentParser(prog="soak_placement", description="our placements against kube-scheduler's")
-    parser.add_argument("--pairs", type=int, default=20_000, help="how many, at least")
-    parser.add_argument("--seed", type=int, default=None, help="of the first round; printed, chosen if not given")
+    parser = argparse.ArgumentParser(prog="soak_placement", description="compare placements with kube-scheduler's")
+    parser.add_argument("--pairs", type=int, default=20_000, help="minimal number of pairs")
+    parser.add_argument("--seed", type=int, default=None, help="seed of the first round (default: random; printed)")
     options = parser.parse_args()
     number = secrets.randbelow(1_000_000) if options.seed is None else options.seed
     tally = Tally()
@@ -33,7 +33,7 @@ def main() -> int:
                     compare(kube_scheduler, scenario, clusters, number, tally)
             except Different as different:
                 again = f"python -m tools.soak_placement --pairs {options.pairs} --seed {number}"
-                print(f"{different}\nafter {tally.pairs} equal pairs; once more: {again}", file=sys.stderr, flush=True)
+                print(f"{different}\nafter {tally.pairs} equal pairs; reproduce: {again}", file=sys.stderr, flush=True)
                 return 1
             print(f"seed {number}: {tally.pairs} of {options.pairs} pairs", flush=True)
             tally.kept.clear()

@@ -104,8 +104,8 @@ def difference(shown: Iterable[str], printed: Iterable[str]) -> str:
     """
     wanted, found = Counter(_read(shown)), Counter(_read(printed))
     is_whole = not wanted.pop(LEFT_OUT_LINES, 0)
-    missing = [f"shown, not printed: {line}" for line in (wanted - found).elements()]
-    more = [f"printed, not shown: {line}" for line in (found - wanted).elements()] if is_whole else []
+    missing = [f"documented, not printed: {line}" for line in (wanted - found).elements()]
+    more = [f"printed, not documented: {line}" for line in (found - wanted).elements()] if is_whole else []
     return "\n".join(missing + more)
 
 

@@ -52,7 +52,7 @@ class _Plain(yaml.SafeDumper):
 
 def main(
     schedulers: Annotated[str, typer.Option(help="service.schedulerNames")] = "muster,yunikorn",
-    namespace: Annotated[str, typer.Option(help="where Muster runs")] = "muster",
+    namespace: Annotated[str, typer.Option(help="namespace of Muster")] = "muster",
     account: Annotated[str, typer.Option(help="the operator's service account")] = "muster-operator",
 ) -> None:
     """Print the manifest for these names."""

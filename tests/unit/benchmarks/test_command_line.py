@@ -22,8 +22,8 @@ def ended(*arguments: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     "arguments, why",
     [
-        (["core/500", "nosuch"], "no benchmark's name has nosuch in it"),
-        (["core/500", "--quick", "--save"], "--save keeps figures of whole loads, and --quick measures small ones"),
+        (["core/500", "nosuch"], "no benchmark matches nosuch"),
+        (["core/500", "--quick", "--save"], "--save stores figures of complete loads, and --quick measures small ones"),
         (["core/500", "--json", "/"], "/ is a folder"),
         (["--compare", "HEAD", "HEAD", "--save"], "--compare writes no files"),
         (["--compare", "nosuch", "HEAD", "core/500"], "invalid reference: nosuch"),
@@ -44,7 +44,7 @@ def test_a_broken_file_of_the_last_run_is_told_before_anything_is_measured(
     monkeypatch.setattr(record, "LATEST", file)
     code, said = ended("core/500")
     assert code == 2
-    assert "is not what a run writes" in said
+    assert "is not a valid results file" in said
 
 
 def broken(_names: Sequence[str], _options: Options) -> list[Figure]:

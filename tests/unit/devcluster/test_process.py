@@ -89,7 +89,7 @@ async def test_a_condition_that_never_holds_says_what_was_seen_last() -> None:
     async def nothing() -> list[int]:
         return []
 
-    with pytest.raises(ConditionNotMet, match=r"last answer: \[\]"):
+    with pytest.raises(ConditionNotMet, match=r"last result: \[\]"):
         await until("it rains", nothing, 0.05, every_s=0.01)
 
 

@@ -73,14 +73,14 @@ def test_another_state_count_or_number_of_lines_makes_a_difference(changed: str)
         "gang-leader": PODS.replace("gang-workers", "gang-leader"),
     }[changed]
     told = difference(PODS.splitlines(), again.splitlines())
-    assert "shown, not printed" in told
+    assert "documented, not printed" in told
     assert changed.split(maxsplit=1)[0] in told
     assert difference(PODS.splitlines(), PODS.splitlines()[:2])
 
 
 def test_three_dots_stand_for_lines_that_are_left_out() -> None:
     assert difference(["NAME READY", "..."], ["NAME READY", "one 1", "two 2"]) == ""
-    assert difference(["NAME READY", "..."], ["one 1"]) == "shown, not printed: NAME READY"
+    assert difference(["NAME READY", "..."], ["one 1"]) == "documented, not printed: NAME READY"
 
 
 def test_what_was_printed_is_written_below_its_command_and_nowhere_else() -> None:

@@ -23,7 +23,7 @@ def attempt(folder: Path, **programs: str) -> subprocess.CompletedProcess[str]:
 def test_missing_programs_are_named_in_one_line(tmp_path: Path) -> None:
     run = attempt(tmp_path, docker="exit 0", kubectl="exit 0")
     assert run.returncode == 1
-    assert run.stderr == ("make e2e-kind: it needs docker, kind, kubectl, helm on PATH, and found no kind, no helm\n")
+    assert run.stderr == ("make e2e-kind: docker, kind, kubectl, helm must be on PATH; missing: kind, helm\n")
 
 
 def test_a_docker_daemon_that_does_not_answer_is_told_in_its_own_words(tmp_path: Path) -> None:

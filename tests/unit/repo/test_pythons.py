@@ -49,7 +49,7 @@ def test_the_supported_versions_are_those_of_the_classifiers() -> None:
     [
         (
             "error: Distribution `grpcio==1.60.0 @ registry+https://pypi.org/simple` can't be installed because it ...",
-            "no wheel of grpcio 1.60.0, which uv.lock has, for this Python",
+            "uv.lock has grpcio 1.60.0, which has no wheel for this Python",
         ),
         ("error: the lock is broken\n  caused by: a line", "the lock is broken"),
     ],
