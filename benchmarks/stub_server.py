@@ -29,6 +29,7 @@ from muster_operator.runtime.session import NEEDED
 PIECE: Final = 2**16
 _SUCCESS: Final = orjson.dumps({"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201})
 _EMPTY: Final = orjson.dumps({"kind": "List", "metadata": {"resourceVersion": "1"}, "items": []})
+_NOT_STREAMED: Final = orjson.dumps({"kind": "Status", "status": "Failure", "reason": "BadRequest", "code": 400})
 _NOT_FOUND: Final = orjson.dumps({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404})
 
 #: Builds the event of a pod from its name, node (empty: created without a node) and version.
@@ -48,6 +49,17 @@ class StubBody:
         yield self._body
 
 
+class StubRefusal(aiohttp.ClientResponseError):
+    """The error that kopf expects of a refused request."""
+
+    def __init__(self, status: int) -> None:
+        Exception.__init__(self, status)
+        self.status = status
+
+    def __str__(self) -> str:
+        return str(self.status)
+
+
 class StubResponse:
     """A response for the operator and for kopf."""
 
@@ -65,6 +77,11 @@ class StubResponse:
     async def json(self) -> Any:
         """Return the decoded body."""
         return orjson.loads(self._body)
+
+    def raise_for_status(self) -> None:
+        """Raises StubRefusal for an error."""
+        if self.status >= 400:
+            raise StubRefusal(self.status)
 
     def release(self) -> None:
         """Does nothing."""
@@ -165,6 +182,8 @@ class StubServer:
     def _get(self, url: str) -> StubResponse:
         parts = urlsplit(url)
         query, path = {key: values[-1] for key, values in parse_qs(parts.query).items()}, parts.path
+        if query.get("sendInitialEvents"):
+            return StubResponse(400, _NOT_STREAMED)
         if query.get("watch"):
             return StubResponse(200, b"", self.pods if path == "/api/v1/pods" else Feed())
         if path in INTRODUCTION or path in SERVED or path in self.kept:
