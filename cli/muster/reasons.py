@@ -33,7 +33,7 @@ WAITS_FOR: Final = {
     "cluster": "more or larger nodes",
 }
 NOT_TRIED: Final = "it was not tried yet"
-GANG_WAITS: Final = "its gang waits for its places"
+GANG_WAITS: Final = "its gang waits for its reservation"
 MOST_PODS: Final = 5
 
 
@@ -151,7 +151,7 @@ def _unasked(app: Json) -> str:
 
 
 def _places_need(app: Json) -> str:
-    return _for(_of_the_gang(app), ", which need ")
+    return _for(_of_the_gang(app), ", which needs ")
 
 
 def _for(waiting: Iterable[Json], words: str) -> str:

@@ -105,7 +105,7 @@ async def test_a_gang_that_waits_is_explained_by_itself_and_by_its_pod(muster: C
     assert of_pod["because"] == found["because"]
     code, page, _ = await muster.run("explain", "waits-workers-0")
     assert code == 0
-    assert "its gang waits for its places" in page
+    assert "its gang waits for its reservation" in page
     await muster.scene.create([a_pod("late", labels={"applicationId": "late", "queue": LEAF})])
 
     async def is_behind() -> bool:

@@ -152,7 +152,7 @@ async def pytorch(scene: Scene) -> None:
     first = ("mnist-master-0", "mnist-worker-0", "mnist-worker-1")
     await bound(scene, *first)
     await apply(scene, "11-pytorch/pods/2-resnet.yaml")
-    await waits_with(scene, "resnet-master-0", "SchedulingSkipped", "gang pytorch-resnet waits for its places")
+    await waits_with(scene, "resnet-master-0", "SchedulingSkipped", "gang pytorch-resnet waits for its reservation")
     assert (await application(scene, "pytorch-resnet"))["queueName"] == "root.examples.training"
     await bound(scene, *first)
     await held(scene, 1 if placement_of_run() == "Reserve" else 0)

@@ -77,7 +77,7 @@ class _Reader:
         try:
             return _compiled(expression)
         except _Unfit as error:
-            self.doubts[key] = f"= {error}; until it is fixed it matches no namespace"
+            self.doubts[key] = f"= {error}; until then it matches no namespace"
             return _compiled(_NOTHING)
 
     def patterns(self, key: str) -> Patterns:
@@ -89,7 +89,7 @@ class _Reader:
             return parser(written)
         except _Unfit as error:
             default = f'"{DEFAULTS[key]}"' if DEFAULTS[key] else "none"
-            self.doubts[key] = f"= {error}; until it is fixed its default is used, {default}"
+            self.doubts[key] = f"= {error}; until then the default applies: {default}"
             return parser(DEFAULTS[key])
 
 
@@ -113,9 +113,7 @@ def loose(entries: Mapping[str, str]) -> dict[str, str]:
     for key in (SYSTEM_USERS, EXTERNAL_USERS, EXTERNAL_GROUPS):
         for part in _parts(entries.get(key, "")):
             if "^" not in part and r"\A" not in part:
-                found[key] = (
-                    f'= "{part[:80]}" is found within other names too, of service accounts for one; write ^ and $'
-                )
+                found[key] = f'= "{part[:80]}" also matches parts of other names, such as service accounts; add ^ and $'
     return found
 
 
@@ -143,7 +141,7 @@ def _boolean(written: str) -> bool:
     try:
         return _BOOLEANS[written.strip().lower()]
     except KeyError:
-        raise _Unfit(f'"{written[:80]}" is neither yes nor no; write true or false') from None
+        raise _Unfit(f'"{written[:80]}" is not a boolean; write true or false') from None
 
 
 def _patterns(written: str) -> Patterns:
@@ -230,13 +228,12 @@ CLOCKS: Final = (
     _at_once(
         settings.GANG_PLACEMENT,
         "Reserve",
-        "how gangs without `gangPlacement` get their places: `Reserve`, `Atomic` or `Direct`; it counts for those that "
-        "begin from then on",
+        "placement mode of gangs without `gangPlacement`: `Reserve`, `Atomic` or `Direct`; changes apply to new gangs",
     ),
     _at_once(
         keys.EXTRA_PLACEHOLDER_TIMEOUT,
         "15m",
-        "how long placeholders are waited for, where the application does not say `placeholderTimeoutInSeconds`",
+        "placeholder timeout of applications without `placeholderTimeoutInSeconds`",
     ),
     _at_once(
         keys.EXTRA_MAX_PLACEHOLDER_TIMEOUT,
@@ -246,7 +243,7 @@ CLOCKS: Final = (
     _at_once(
         keys.EXTRA_WAIT_TIMEOUT,
         "0s",
-        "how long a gang may wait for its reservation before it ends as its style says; `0s` = without a limit",
+        "how long a gang can wait for its reservation before its style decides how it ends; `0s` = no limit",
     ),
     _at_once(
         keys.EXTRA_STARVATION_AGE,
@@ -258,28 +255,34 @@ CLOCKS: Final = (
         "30s",
         "how long an application without pods stays Completing before it is Completed",
     ),
-    _at_once(keys.EXTRA_CONFIRM_TIMEOUT, "2m", "how long a release may stay unconfirmed before its swap is given up"),
-    _at_once(keys.EXTRA_MANAGER_TIMEOUT, "5m", "how long the core keeps the state of an operator that left"),
+    _at_once(
+        keys.EXTRA_CONFIRM_TIMEOUT,
+        "2m",
+        "how long a release can stay unconfirmed before the placeholder replacement is cancelled",
+    ),
+    _at_once(
+        keys.EXTRA_MANAGER_TIMEOUT, "5m", "how long the core keeps the state of an operator that has disconnected"
+    ),
     _at_once(
         keys.EXTRA_RESERVATION_DELAY,
         "2s",
-        "how long a pod that no node has room for waits before a node is reserved for it",
+        "how long a pod that fits on no node waits before a node is reserved for it",
     ),
-    _at_once(keys.EXTRA_RESERVATION_TIMEOUT, "1h", "how long that node stays reserved"),
-    _at_once(keys.EXTRA_PREEMPTION_INTERVAL, "15s", "how long a pod waits between two attempts to preempt"),
+    _at_once(keys.EXTRA_RESERVATION_TIMEOUT, "1h", "how long a node stays reserved for a pod"),
+    _at_once(keys.EXTRA_PREEMPTION_INTERVAL, "15s", "minimum time between two preemption attempts of a pod"),
     _at_once(
         keys.EXTRA_EMPTY_NODE_INTERVAL,
         "0s",
-        "how often at most a node that could be emptied is recommended, while nothing waits; `0s` = never",
+        "minimum time between recommendations of a node that could be emptied, while no request waits; `0s` = never",
     ),
-    _at_once(keys.EXTRA_EXPIRY, "72h", "how long an ended application can be looked at"),
+    _at_once(keys.EXTRA_EXPIRY, "72h", "how long an ended application is visible"),
 )
 
 OPERATOR: Final = (
-    _at_start(settings.CLUSTER_ID, "mycluster", "the name of the cluster towards the core and in REST"),
-    _at_start(settings.POLICY_GROUP, "queues", "the entry with the queues is `<policyGroup>.yaml`"),
+    _at_start(settings.CLUSTER_ID, "mycluster", "name of the cluster in the core and in REST"),
+    _at_start(settings.POLICY_GROUP, "queues", "name of the entry with the queues: `<policyGroup>.yaml`"),
     _at_start(
-        settings.SCHEDULER_NAMES, "muster,yunikorn", "pods with one of these as `schedulerName` are scheduled here"
+        settings.SCHEDULER_NAMES, "muster,yunikorn", "Muster schedules pods with one of these as `schedulerName`"
     ),
     _at_start(
         settings.SHARING_GROUPS,
@@ -287,28 +290,28 @@ OPERATOR: Final = (
         "namespaces that share application IDs: `<group>=<namespace>,<namespace>`, separated by `;`; empty = every "
         "application has pods of one namespace only",
     ),
-    _at_once(settings.HOT_REFRESH, "true", "`false`: later changes wait for a restart"),
-    _at_start(settings.DISABLE_GANG, "false", "task groups are ignored"),
-    _at_start(settings.PLACEHOLDER_IMAGE, "registry.k8s.io/pause:3.7", "the image of placeholder pods"),
+    _at_once(settings.HOT_REFRESH, "true", "`false`: changes take effect after a restart"),
+    _at_start(settings.DISABLE_GANG, "false", "`true`: task groups are ignored"),
+    _at_start(settings.PLACEHOLDER_IMAGE, "registry.k8s.io/pause:3.7", "image of placeholder pods"),
     _at_start(settings.RUN_AS_USER, "0", "`runAsUser` of placeholders; 0 = the image decides"),
     _at_start(settings.RUN_AS_GROUP, "0", "`runAsGroup` of placeholders; 0 = the image decides"),
     _at_start(settings.FS_GROUP, "0", "`fsGroup` of placeholders; 0 = none"),
     _at_start(
-        settings.INSTANCE_TYPE_LABELS[1], "node.kubernetes.io/instance-type", "the label of nodes that names their type"
+        settings.INSTANCE_TYPE_LABELS[1], "node.kubernetes.io/instance-type", "node label with the instance type"
     ),
     _at_start(
         settings.INSTANCE_TYPE_LABELS[0],
         "node.kubernetes.io/instance-type",
-        "the same, as YuniKorn's documentation spells it",
+        "the same, with the name in YuniKorn's documentation",
     ),
     _at_start(
         settings.VOLUME_BIND_TIMEOUT,
         "10m",
-        "how long a pod that was given its node waits until its claims are bound, before it is given another one",
+        "how long a pod with a chosen node waits until its claims are bound, before another node is chosen",
     ),
-    _at_start(settings.QPS, "0", "writes to the API server a second; 0 = as many as it takes"),
-    _at_start(settings.BURST, "0", "how many of them at once after a quiet time"),
-    _at_start(settings.WRITERS, "64", "requests to the API server in flight at once"),
+    _at_start(settings.QPS, "0", "maximum writes to the API server per second; 0 = unlimited"),
+    _at_start(settings.BURST, "0", "how many of them can be sent at once after an idle time"),
+    _at_start(settings.WRITERS, "64", "maximum concurrent requests to the API server"),
 )
 
 
@@ -319,38 +322,47 @@ def _rules(key: str, meaning: str) -> Setting:
 
 
 ADMISSION: Final = (
-    _rules(PROCESS_NAMESPACES, "namespaces whose pods become Muster's; empty = all"),
-    _rules(BYPASS_NAMESPACES, "and those of them whose pods do not"),
-    _rules(LABEL_NAMESPACES, "namespaces in which pods without an application get one written; empty = all"),
-    _rules(NO_LABEL_NAMESPACES, "and those of them in which they do not"),
-    _at_start(settings.UNIQUE_APP_IDS, "false", "a pod without an application gets one of its own"),
-    _rules(BYPASS_AUTH, "`true`: everybody may write everybody's name into `user.info`"),
+    _rules(PROCESS_NAMESPACES, "namespaces whose pods get Muster as their scheduler; empty = all"),
+    _rules(BYPASS_NAMESPACES, "exceptions from `processNamespaces`"),
+    _rules(LABEL_NAMESPACES, "namespaces in which pods without an application ID get one; empty = all"),
+    _rules(NO_LABEL_NAMESPACES, "exceptions from `labelNamespaces`"),
+    _at_start(
+        settings.UNIQUE_APP_IDS, "false", "`true`: every pod without an application ID gets a separate application"
+    ),
+    _rules(BYPASS_AUTH, "`true`: every user can set any user in `user.info`"),
     _rules(
         TRUST_CONTROLLERS,
-        "`false`: `systemUsers` do not count; unless `externalUsers` has them, workloads with an owner make no pods",
+        "`false`: `systemUsers` is ignored; pods of workloads with a user are rejected, unless `externalUsers` has "
+        "their controllers",
     ),
-    _rules(SYSTEM_USERS, "users that make pods for others: the controllers of Kubernetes, operators"),
-    _rules(EXTERNAL_USERS, "other users that may write everybody's name"),
-    _rules(EXTERNAL_GROUPS, "groups whose members may"),
+    _rules(SYSTEM_USERS, "users that create pods for others: the controllers of Kubernetes, operators"),
+    _rules(EXTERNAL_USERS, "other users that can set any user"),
+    _rules(EXTERNAL_GROUPS, "groups whose members can set any user"),
 )
 
 LEVELS: Final = "log.<subsystem>.level"
 
 TELLING: Final = (
-    _at_once(keys.SETTING_EVENT_TRACKING, "true", "changes are noted for REST; off keeps what was noted"),
-    _at_once(keys.SETTING_EVENT_RING, "100000", "how many are kept; fewer drops the oldest"),
-    _at_once(keys.SETTING_EVENT_RING_OTHER, "100000", "the same, as YuniKorn's documentation spells it"),
-    _at_once(keys.SETTING_EVENT_REQUESTS, "1000", "how many wait for the operator"),
-    _at_once(keys.SETTING_EVENT_RESPONSE, "10000", "the most in one answer"),
-    _at_once(keys.SETTING_EVENT_STREAMS, "100", "streams of events at once"),
-    _at_once(keys.SETTING_EVENT_STREAMS_PER_HOST, "15", "of one client"),
-    _at_once(keys.SETTING_HEALTH_INTERVAL, "30s", "between two checks of the core's health; `0s` = none"),
+    _at_once(
+        keys.SETTING_EVENT_TRACKING, "true", "`true`: event records are kept for REST; `false` keeps the present ones"
+    ),
+    _at_once(keys.SETTING_EVENT_RING, "100000", "maximum number of event records; the oldest ones are dropped"),
+    _at_once(keys.SETTING_EVENT_RING_OTHER, "100000", "the same, with the name in YuniKorn's documentation"),
+    _at_once(keys.SETTING_EVENT_REQUESTS, "1000", "maximum number of events that wait for the operator"),
+    _at_once(keys.SETTING_EVENT_RESPONSE, "10000", "maximum number of event records in one answer"),
+    _at_once(keys.SETTING_EVENT_STREAMS, "100", "maximum number of concurrent event streams"),
+    _at_once(keys.SETTING_EVENT_STREAMS_PER_HOST, "15", "maximum number of concurrent event streams of one client"),
+    _at_once(keys.SETTING_HEALTH_INTERVAL, "30s", "time between two health checks of the core; `0s` = none"),
     _at_once(
         keys.SETTING_LOG_LEVEL,
         "INFO",
-        "DEBUG, INFO, WARN, ERROR, DPANIC, PANIC, FATAL or -1 to 5; not set: what the command line says",
+        "DEBUG, INFO, WARN, ERROR, DPANIC, PANIC, FATAL or -1 to 5; not set = the level of the command line",
     ),
-    _at_once(LEVELS, "", "the same for a part of Muster; not set: as the one above it, `core.rest` as `core`"),
+    _at_once(
+        LEVELS,
+        "",
+        "log level of a part of Muster; not set = that of the next higher part, for example `core` for `core.rest`",
+    ),
 )
 
 #: First parts of subsystem names, for parts of the core, the operator and the webhook. Some are YuniKorn's.
@@ -359,7 +371,7 @@ SUBSYSTEMS: Final = frozenset({"admission", "core", "deprecation", "kubernetes",
 #: Settings by heading, in the order of the documentation.
 CATALOGUE: Final[Mapping[str, tuple[Setting, ...]]] = MappingProxyType(
     {
-        "Gangs and clocks": CLOCKS,
+        "Gangs and timeouts": CLOCKS,
         "Operator": OPERATOR,
         "Admission": ADMISSION,
         "Events, health and logs": TELLING,
@@ -373,13 +385,13 @@ SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
 #: Settings of YuniKorn without an effect in Muster, and why they are not needed.
 MEANINGLESS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "admissionController.filtering.defaultQueue": "write a placement rule of the name fixed instead",
-        "admissionController.webHook.amServiceName": "the operator's option `--webhook-service` says it",
-        "admissionController.webHook.schedulerServiceAddress": "the operator asks its own core",
-        "service.dispatchTimeout": "nothing is dispatched through a channel that could be full",
-        "service.eventChannelCapacity": "nothing is dispatched through a channel that could be full",
-        "service.operatorPlugins": "there are no plug-ins of this kind, nor any longer in YuniKorn",
-        "service.schedulingInterval": "a cycle runs when something changed, not by a clock",
+        "admissionController.filtering.defaultQueue": "use a placement rule `fixed` instead",
+        "admissionController.webHook.amServiceName": "use the operator's option `--webhook-service`",
+        "admissionController.webHook.schedulerServiceAddress": "the operator connects to its own core",
+        "service.dispatchTimeout": "Muster has no dispatch channels of fixed size",
+        "service.eventChannelCapacity": "Muster has no dispatch channels of fixed size",
+        "service.operatorPlugins": "Muster has no plugins of this kind, and YuniKorn has removed them",
+        "service.schedulingInterval": "a cycle runs after a change, not periodically",
     }
 )
 
@@ -398,7 +410,10 @@ def unfit(entries: Mapping[str, str]) -> list[Finding]:
 def awaiting_restart(old: Mapping[str, str], new: Mapping[str, str]) -> list[Finding]:
     """Changed settings that take effect at the next start."""
     return [
-        _about(setting.key, f"= {setting.value(new)} counts after a restart; now it is {setting.value(old)}")
+        _about(
+            setting.key,
+            f"= {setting.value(new)} takes effect after a restart; the present value is {setting.value(old)}",
+        )
         for setting in SETTINGS.values()
         if setting.takes is Takes.AT_START and setting.value(old) != setting.value(new)
     ]

@@ -91,8 +91,8 @@ def _tell_unknown_group(out: Outcome, app: Application, gang: GangDefinition, po
         return
     known = ", ".join(known.name for known in gang.groups)
     note = (
-        f"{names.ANNOTATION_TASK_GROUP_NAME}: {group[:60]} is no task group of application {app.name}; the "
-        f"pod is scheduled without one, write one of: {known[:400]}"
+        f"{names.ANNOTATION_TASK_GROUP_NAME}: {group[:60]} is not a task group of application {app.name}; the "
+        f"pod is scheduled without one, use one of: {known[:400]}"
     )
     if _is_new(app, note):
         reporting.warn_gang(out, pod.ref, names.ACTION_TASK_GROUPS_ERROR, note)
@@ -108,9 +108,9 @@ def _tell_missing_definition(out: Outcome, app: Application, pod: Pod) -> bool:
     if key is None:
         return False
     note = (
-        f"{key}: application {app.name} began with pod {app.originator.ref.name}, which defines no task groups; the "
-        f"pod is scheduled without a gang. Write {names.ANNOTATION_TASK_GROUPS} on every pod of the application, and "
-        f"give a gang a {names.LABEL_APP_ID} of its own"
+        f"{key}: application {app.name} was created by pod {app.originator.ref.name}, which defines no task groups; "
+        f"this pod is scheduled without a gang. Set {names.ANNOTATION_TASK_GROUPS} on every pod of the application, "
+        f"and use a separate {names.LABEL_APP_ID} for each gang"
     )
     reporting.warn_gang(out, pod.ref, names.ACTION_TASK_GROUPS_ERROR, note)
     return True

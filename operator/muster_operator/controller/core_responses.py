@@ -314,7 +314,7 @@ def _allocated(ledger: Ledger, out: Outcome, verdict: Allocated, now: float) -> 
     if task is not None and task.state is TaskState.BOUND and task.held:
         return  # another client bound the pod in the meantime, and all allocations of its key were released
     if task is None or task.state not in {TaskState.SCHEDULING, TaskState.REJECTED}:
-        reason = "the pod does not want a node any more"
+        reason = "the pod does not need a node any more"
         stopped = TerminationType.STOPPED_BY_RM
         out.news.append(AllocationReleased(verdict.app, verdict.key, stopped, verdict.allocation_id, reason))
         return
@@ -351,7 +351,7 @@ def _ask_rejected(ledger: Ledger, out: Outcome, verdict: AskRejected, now: float
     tasks.step(task, TaskEvent.REJECT)
     if task.pod.membership.placeholder and app is not None:
         applications.give_up_gang(
-            ledger, out, app, now, f"placeholder {task.pod.ref.name} was refused: {verdict.reason}"
+            ledger, out, app, now, f"placeholder {task.pod.ref.name} was rejected: {verdict.reason}"
         )
     else:
         reporting.warn(out, task.pod.ref, names.REASON_TASK_REJECTED, verdict.reason)

@@ -94,10 +94,10 @@ def _is_short_without(ledger: Ledger, app: Application, task: Task) -> bool:
 
 def _tell(ledger: Ledger, out: Outcome, app: Application, task: Task, *, is_kept: bool) -> None:
     pod = task.pod
-    note = f"the kubelet of node {task.node} refused pod {pod.ref.name} ({pod.kubelet_refusal})"
+    note = f"the kubelet of node {task.node} rejected pod {pod.ref.name} ({pod.kubelet_refusal})"
     if is_kept:
         note += (
-            f"; its place is kept for {round(ledger.settings.keep_place_s)} s for another pod of task group "
+            f"; its slot is reserved for {round(ledger.settings.keep_place_s)} s for another pod of task group "
             f"{pod.membership.task_group}"
         )
     reporting.warn_gang(out, app.originator.ref, names.ACTION_MEMBER_REJECTED, note)
@@ -157,7 +157,7 @@ def give_up(ledger: Ledger, out: Outcome, key: PodUid, now: float) -> None:
     place = ledger.places.get(key)
     if place is not None and place.until <= now:
         slot_taken(ledger, key)
-        out.news.append(AllocationReleased(place.app, key, message="the kept place was not used in time"))
+        out.news.append(AllocationReleased(place.app, key, message="the reserved slot was not used in time"))
 
 
 #: Seconds until a failed write is sent again.

@@ -209,7 +209,7 @@ def check_progress(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> N
         if not is_ours or app.look_pause >= _OURS_S:
             _explain(ledger, out, app, now, by_all=not is_ours or app.look_pause >= _LONGEST_GANG_PAUSE_S)
     elif bound and bound != app.reached[1]:
-        note = f"{bound} of {app.wanted} placeholders have their node"
+        note = f"{bound} of {app.wanted} placeholders are bound"
         progress(out, app, names.ACTION_PLACEHOLDER_ALLOCATED, note)
     app.reached = reached
     watch_progress(ledger, app, now, min(app.look_pause * 2, _LONGEST_GANG_PAUSE_S))
@@ -232,8 +232,8 @@ def _is_on_our_way(app: Application) -> bool:
 def all_there(app: Application) -> str:
     """The event text of a complete reservation."""
     if _is_direct(app) and app.gang is not None:
-        return f"All {app.gang.size} places are held"
-    return f"All {len(app.slots)} placeholders have their node"
+        return f"All {app.gang.size} members are reserved"
+    return f"All {len(app.slots)} placeholders are bound"
 
 
 def states_changed(ledger: Ledger, out: Outcome, changes: Iterable[SchedulingStateChanged], now: float) -> None:
@@ -330,7 +330,7 @@ def _explain(ledger: Ledger, out: Outcome, app: Application, now: float, *, by_a
                 _wait(ledger, out, task, _of_direct(app), now)
         return
     originator = app.originator.ref
-    note = f"gang {app.name} waits for its places; pod {originator.name} says how far it is"
+    note = f"gang {app.name} waits for its reservation; see pod {originator.name} for its progress"
     for task in app.members.values():
         is_first = task.uid == originator.uid
         if task.state is TaskState.PENDING and (by_all or is_first):
@@ -349,7 +349,7 @@ def _of_direct(app: Application) -> Condition:
     lack = app.shortage
     if app.impossible is not None and lack is not None and lack.reason == names.CONDITION_UNSCHEDULABLE:
         return app.impossible
-    note = f"gang {app.name} waits for its places"
+    note = f"gang {app.name} waits for its reservation"
     return Condition(lack.reason, f"{note}: {lack.message}") if lack else Condition(names.CONDITION_SKIPPED, note)
 
 
@@ -359,7 +359,7 @@ def _of_originator(app: Application) -> Condition:
     if app.impossible is not None and lack is not None and lack.reason == names.CONDITION_UNSCHEDULABLE:
         return app.impossible
     bound = len(app.slots) - len(app.open_slots)
-    note = f"gang {app.name} waits for its places: {bound} of {app.wanted} placeholders have their node"
+    note = f"gang {app.name} waits for its reservation: {bound} of {app.wanted} placeholders are bound"
     return Condition(names.CONDITION_SKIPPED, f"{note}; {lack.message}" if lack else note)
 
 

@@ -90,7 +90,7 @@ def _check_deletion(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> No
 
 
 def _tell_stuck(out: Outcome, deletion: Deletion, seconds: int) -> None:
-    note = f"deleted {seconds} s ago ({deletion.reason}) and still there; look at the pod's node and finalizers"
+    note = f"deleted {seconds} s ago ({deletion.reason}) and still exists; check the pod's node and finalizers"
     reporting.warn(out, deletion.pod, names.REASON_GANG, note, names.ACTION_DELETE_UNCONFIRMED)
 
 

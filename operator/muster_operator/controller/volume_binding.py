@@ -213,7 +213,7 @@ def _state_of_made(task: Task, step: Step, claim: Claim) -> str:
     if claim.selected_node == task.node:
         step.state = StepState.SEEN
     elif claim.selected_node:
-        return f'persistentvolumeclaim "{claim.ref.name}" is made for node {claim.selected_node}'
+        return f'persistentvolumeclaim "{claim.ref.name}" is provisioned for node {claim.selected_node}'
     elif step.state is StepState.SEEN:
         return f'provisioning failed for PVC "{claim.ref.name}"'
     return _NOT_YET

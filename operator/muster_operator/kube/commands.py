@@ -319,9 +319,9 @@ def _claim_change(command: SelectNode, raw: Raw) -> dict[str, Any] | None:
         is_ours = is_same and selected == command.node and not text(spec.get("volumeName"))
         return {"metadata": {"annotations": {SELECTED_NODE: None}}} if is_ours else None
     if not is_same:
-        raise Contested(f'persistentvolumeclaim "{command.claim.name}" is another one by now')
+        raise Contested(f'persistentvolumeclaim "{command.claim.name}" was deleted and created again')
     if selected and selected != command.node:
-        raise Contested(f'persistentvolumeclaim "{command.claim.name}" is made for node {selected}')
+        raise Contested(f'persistentvolumeclaim "{command.claim.name}" is provisioned for node {selected}')
     return None if selected else {"metadata": {"annotations": {SELECTED_NODE: command.node}}}
 
 

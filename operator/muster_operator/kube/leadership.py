@@ -324,7 +324,7 @@ class LeaderLabel:
             for request in self._changes([pod["metadata"] for pod in found.get("items") or []]):
                 await self._change(request)
         except (ApiRefused, Unreachable) as error:
-            log.warning("cannot mark the pod that leads", pod=self.pod, reason=str(error))
+            log.warning("leader label cannot be set", pod=self.pod, reason=str(error))
             return False
         return True
 

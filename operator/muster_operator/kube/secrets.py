@@ -126,7 +126,7 @@ class SigningSecret:
             self._stored = stored
             ordered = [stored[name] for name in (CURRENT, PREVIOUS) if name in stored]
             self._keys = SigningKeys(self._namespace, ordered)
-            log.info("the signing keys are in use", keys=self._keys.ids)
+            log.info("signing keys loaded", keys=self._keys.ids)
             self._tell(self._keys)
         return True
 
@@ -153,7 +153,7 @@ class SigningSecret:
             )
             try:
                 if await self._store.write(wanted, found):
-                    log.info("the Secret with the signing keys was written", secret=SECRET, first=found is None)
+                    log.info("Secret with the signing keys written", secret=SECRET, first=found is None)
                     return wanted
             except NotLeading:
                 break
@@ -179,5 +179,5 @@ def _usable(secret: Raw | None) -> dict[str, bytes]:
             if key := read_key(written):
                 found[name] = key
             else:
-                log.warning("an entry of the Secret is no signing key", secret=SECRET, entry=name)
+                log.warning("entry of the Secret is not a signing key", secret=SECRET, entry=name)
     return found

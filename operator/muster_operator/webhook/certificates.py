@@ -244,7 +244,7 @@ class AuthoritySecret:
                 return pair
             try:
                 if await self._store.write(_entries(pair), found):
-                    log.info("the webhook's authorities were made or renewed", secret=SECRET, first=found is None)
+                    log.info("webhook authorities created or renewed", secret=SECRET, first=found is None)
                     return pair
             except NotLeading:
                 return _usable(authorities, now)
@@ -273,7 +273,7 @@ def _authority(data: Raw, names: tuple[str, str]) -> Authority | None:
         certificate, key = (base64.b64decode(one, validate=True) for one in written)
         return read_authority(certificate, key)
     except (binascii.Error, BadCertificate) as error:
-        log.warning("an authority in the Secret cannot be used", secret=SECRET, entry=names[0], reason=str(error))
+        log.warning("authority in the Secret is unusable", secret=SECRET, entry=names[0], reason=str(error))
         return None
 
 

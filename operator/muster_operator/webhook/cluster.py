@@ -189,7 +189,7 @@ class ConfigurationCheck:
         config_maps = await read_config_maps(self.session, self.namespace, review.object)
         if review.name not in {text(mapping(one.get("metadata")).get("name")) for one in config_maps}:
             return AdmissionAnswer(
-                warnings=(f"{review.name} is not in force: there is a ConfigMap of muster- that is",)
+                warnings=(f"{review.name} is not used, because ConfigMap muster-defaults or muster-configs exists",)
             )
         try:
             return await self._judged(config_maps)

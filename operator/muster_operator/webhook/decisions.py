@@ -141,7 +141,7 @@ def _stated(case: AdmissionContext, stated: str, before: str) -> UserInfoDecisio
         return _himself(case, stated, mine, said.groups)
     if user == owner:
         return UserInfoDecision(
-            written=before, warning=f"{case.where(_OWNER)}: only {owner[:_NAME_LENGTH_SHOWN]!r} can renew the groups"
+            written=before, warning=f"{case.where(_OWNER)}: only {owner[:_NAME_LENGTH_SHOWN]!r} can change the groups"
         )
     return UserInfoDecision(_forged(case, user, owner))
 
@@ -151,7 +151,7 @@ def _himself(case: AdmissionContext, stated: str, mine: str, groups: tuple[str, 
         return _AS_IT_IS
     differ = set(groups) != set(case.submitter.groups)
     return UserInfoDecision(
-        written=mine, warning=f"{case.where(_OWNER)}: the groups are those of your login" if differ else ""
+        written=mine, warning=f"{case.where(_OWNER)}: replaced by the groups of your login" if differ else ""
     )
 
 
@@ -159,10 +159,11 @@ def _forged(case: AdmissionContext, user: str, owner: str) -> str:
     if owner:
         said = f"would change from {owner[:_NAME_LENGTH_SHOWN]!r} to {user[:_NAME_LENGTH_SHOWN]!r}"
     else:
-        said = f"says {user[:_NAME_LENGTH_SHOWN]!r}, but you are {case.submitter.name[:_NAME_LENGTH_SHOWN]!r}"
+        sender = case.submitter.name[:_NAME_LENGTH_SHOWN]
+        said = f"names user {user[:_NAME_LENGTH_SHOWN]!r}, but the request is from {sender!r}"
     return (
-        f"{case.where(_OWNER)} {said}: leave it out, it is written for you; "
-        "who has to write other users' names needs to be in admissionController.accessControl.externalUsers"
+        f"{case.where(_OWNER)} {said}: remove it, the webhook sets it; "
+        "to set other users, add the user to admissionController.accessControl.externalUsers"
     )
 
 
@@ -263,7 +264,7 @@ def internal_refusal(case: AdmissionContext) -> str:
         return ""
     for key, value in now.items():
         if before.get(key) != value:
-            return f"{case.where(key[:_KEY_LENGTH_SHOWN])} is written by Muster only: leave it out"
+            return f"{case.where(key[:_KEY_LENGTH_SHOWN])} is written by Muster only: remove it"
     if not case.kind.is_pod:
         return ""
     key = min(before.keys() - now.keys())
@@ -284,7 +285,7 @@ def binding_refusal(review: Review, known: ClusterSnapshot) -> str:
     written = [key for key in annotations_of(review.object) if is_guarded(key)]
     if not written:
         return ""
-    return f"a binding may not set metadata.annotations[{written[0]}] of its pod: leave it out"
+    return f"a binding may not set metadata.annotations[{written[0]}] of its pod: remove it"
 
 
 def decide(review: Review, known: ClusterSnapshot, settings: AdmissionSettings) -> AdmissionAnswer:
@@ -297,7 +298,7 @@ def decide(review: Review, known: ClusterSnapshot, settings: AdmissionSettings) 
     try:
         return _decided(case, known, settings)
     except RecursionError:  # from comparing the objects; valid pods are not nested as deeply
-        return AdmissionAnswer(f"{case.review.kind} is nested too deeply: leave out what no pod has")
+        return AdmissionAnswer(f"{case.review.kind} is nested too deeply: remove unknown fields")
 
 
 def _decided(case: AdmissionContext, known: ClusterSnapshot, settings: AdmissionSettings) -> AdmissionAnswer:

@@ -197,7 +197,7 @@ async def discover_api(session: KubeSession) -> str:
     if found < OLDEST:
         raise StartupRefused(
             f"the webhook needs Kubernetes {OLDEST[0]}.{OLDEST[1]} and this is {found[0]}.{found[1]}: "
-            "leave --webhook-service and --webhook-url out"
+            "remove --webhook-service and --webhook-url"
         )
     return await _until_answered(lambda: _name(session))
 
@@ -207,7 +207,7 @@ async def _until_answered(ask: Callable[[], Awaitable[T]]) -> T:
         try:
             return await ask()
         except (ApiRefused, Unreachable) as error:
-            log.warning("the API server does not introduce itself, asking again", reason=str(error))
+            log.warning("version and user name cannot be read from the API server, trying again", reason=str(error))
             await asyncio.sleep(AGAIN_S)
 
 
@@ -298,7 +298,7 @@ class Registrar:
         if self._registration.by_manifest:
             if found is None:
                 raise ApiRefused(
-                    f"GET {path}/{self._name}", 404, "apply deploy/webhooks.yaml, or leave --webhook-manifest out"
+                    f"GET {path}/{self._name}", 404, "apply deploy/webhooks.yaml, or remove --webhook-manifest"
                 )
             return {**ours, "webhooks": _with_authorities(found, ours)}
         return ours if found is None else {**ours, "webhooks": _with_authorities(ours, found, only_missing=True)}

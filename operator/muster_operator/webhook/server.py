@@ -241,7 +241,7 @@ KEEPALIVE_S: Final = 180.0
 
 #: Path of the health check, as in YuniKorn.
 HEALTH: Final = "/health"
-_TRY_AGAIN: Final = "Muster cannot answer just now ({}): try again"
+_TRY_AGAIN: Final = "Muster cannot evaluate the request now ({}): try again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,12 +258,13 @@ class ReviewMetrics:
 
     def __init__(self, metrics: Metrics) -> None:
         self.reviews = prometheus_client_Counter(
-            "muster_operator_admission_reviews", "Questions of the API server, by path and verdict",
+            "muster_operator_admission_reviews", "Admission requests by path and result",
             ("path", "verdict"), registry=metrics.registry,
         )  # fmt: skip
         self.seconds = Histogram(
-            "muster_operator_admission_seconds", "From the first byte of a question to its answer", ("path",),
-            buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5), registry=metrics.registry,
+            "muster_operator_admission_seconds", "Time from the first byte of an admission request to its answer",
+            ("path",), registry=metrics.registry,
+            buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5),
         )  # fmt: skip
 
 
@@ -374,7 +375,7 @@ class AdmissionServer:
 
 def _failed(question: ReviewRequest | None, endpoint: Endpoint, reason: str) -> web.Response:
     """The response without a decision: a rejection if the endpoint fails closed, else an HTTP error."""
-    log.warning("a question of the API server was not answered", reason=reason, refused=endpoint.is_closed)
+    log.warning("admission request not evaluated", reason=reason, refused=endpoint.is_closed)
     said = _TRY_AGAIN.format(reason)
     if question is None or not endpoint.is_closed:
         return web.Response(status=UNAVAILABLE, text=said)

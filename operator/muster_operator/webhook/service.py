@@ -148,7 +148,7 @@ class WebhookReconciler:
 
     def _report(self, problem: str) -> None:
         if problem and problem != self._said:
-            log.warning("the webhook cannot be kept as it should be", reason=problem)
+            log.warning("webhook reconciliation failed", reason=problem)
         self._said = problem
 
 
@@ -190,9 +190,9 @@ class WebhookOptions:
         if (self.certificate is None) != (self.key is None):
             raise StartupRefused("--webhook-cert and --webhook-key go together")
         if self.authority is not None and self.certificate is None:
-            raise StartupRefused("--webhook-ca says who signed --webhook-cert, which is missing")
+            raise StartupRefused("--webhook-ca needs --webhook-cert")
         if not self.is_on and (self.by_manifest or self.certificate is not None):
-            raise StartupRefused("say --webhook-service or --webhook-url: where the API server finds the webhook")
+            raise StartupRefused("--webhook-cert and --webhook-manifest need --webhook-service or --webhook-url")
 
 
 class Admission:
@@ -239,7 +239,7 @@ class Admission:
         async with webhook_server.webhook_thread() as loop:
             port = await webhook_server.run_in_thread(loop, server.start(self._options.port, tls))
             try:
-                log.info("admission listens", port=port, account=self._view.account)
+                log.info("admission webhook listening", port=port, account=self._view.account)
                 self._keeper = WebhookReconciler(self._source(), self._registrar(), tls.serve)
                 await self._keeper.run()
             finally:
@@ -272,7 +272,7 @@ class Admission:
             self._settings, warnings = parse(entries, self._names)
             self._read_from = entries
             for warning in warnings:
-                log.warning("a setting of admission is not used", reason=warning)
+                log.warning("admission setting ignored", reason=warning)
         return self._settings
 
     def _source(self) -> CertificateSource:

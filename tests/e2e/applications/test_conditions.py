@@ -92,12 +92,12 @@ async def test_a_gang_that_waits_for_nodes_says_how_far_it_is_in_one_event_and_c
     mark = len(scene.writes(of_operator=True))
     await scene.create(a_gang("gang", [Group("workers", members)], timeout_s=600, placement="Reserve"))
     lack = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s)."
-    await waits_with(scene, "gang-workers-0", "SchedulingSkipped", "2 of 3 placeholders have their node", lack)
+    await waits_with(scene, "gang-workers-0", "SchedulingSkipped", "2 of 3 placeholders are bound", lack)
     await waits_with(scene, "gang-workers-2", "SchedulingSkipped", "pod gang-workers-0 says how far")
     [short] = await with_reason(scene, "Unschedulable")
     assert short.startswith("tg-gang-workers-")
     [told] = [event for event in await scene.events("GangScheduling") if event["type"] == "Normal"]
-    assert (told["action"], told["message"]) == ("PlaceholderAllocated", "2 of 3 placeholders have their node")
+    assert (told["action"], told["message"]) == ("PlaceholderAllocated", "2 of 3 placeholders are bound")
 
     async def all_have_said() -> bool:
         return sum(write.what == "patch pods/status" for write in scene.writes(of_operator=True)) == members + 1

@@ -53,7 +53,7 @@ async def test_every_member_of_a_direct_gang_calls_for_nodes_with_the_counts(ope
     before = len(scene.writes(of_operator=True))
     await scene.create(a_whole_gang("Direct"))
     for number in range(4):
-        words = ("gang gang waits for its places", "task group workers has places for 2 of 4 members", LACK)
+        words = ("gang gang waits for its reservation", "task group workers has places for 2 of 4 members", LACK)
         await waits_with(scene, f"gang-{number}", "Unschedulable", *words)
     writes = [write for write in scene.writes(of_operator=True)[before:] if write.name.startswith("gang-")]
     assert Counter(write.what for write in writes) == {"patch pods/status": 4}
@@ -67,7 +67,7 @@ async def test_a_direct_gang_that_a_quota_holds_back_calls_for_no_node(open_scen
     await scene.create(a_pod(f"busy-{index}", labels=labels) for index in range(2))
     await scene.all_bound(2)
     await scene.create(a_gang("gang", GANG, queue="root.leaf", timeout_s=600, placement="Direct"))
-    await waits_with(scene, "gang-workers-3", "SchedulingSkipped", "gang gang waits for its places", "root.leaf")
+    await waits_with(scene, "gang-workers-3", "SchedulingSkipped", "gang gang waits for its reservation", "root.leaf")
     await scene.api.delete("pods", "busy-0", scene.namespace, grace_s=0)
     await scene.all_bound(5)
 

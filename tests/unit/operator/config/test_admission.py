@@ -61,7 +61,7 @@ def test_switches_are_written_as_elsewhere(written: str, *, means: bool) -> None
         (SYSTEM, "(?=x)", "is no regular expression"),
         (SYSTEM, "x" * 2000, "is longer than 1024 characters; write a shorter expression"),
         (SYSTEM, "((a{100}){100}){100}", "is no regular expression"),
-        (f"{ACCESS}trustControllers", "yes", '"yes" is neither yes nor no; write true or false'),
+        (f"{ACCESS}trustControllers", "yes", '"yes" is not a boolean; write true or false'),
     ],
 )
 def test_a_bad_value_is_told_by_key_and_fix_and_the_default_counts(key: str, value: str, says: str) -> None:
@@ -69,7 +69,7 @@ def test_a_bad_value_is_told_by_key_and_fix_and_the_default_counts(key: str, val
     assert len(warnings) == 1
     assert warnings[0].startswith(f"{key} = ")
     assert says in warnings[0]
-    assert f'its default is used, "{DEFAULTS[key]}"' in warnings[0]
+    assert f'the default applies: "{DEFAULTS[key]}"' in warnings[0]
     assert len(warnings[0]) < 400
     assert finds(found.access.system_users, CONTROLLER)
     assert found.access.trust_controllers
@@ -87,7 +87,7 @@ def test_a_slip_in_the_list_of_namespaces_does_not_serve_the_cluster(written: st
     names = ("team-1", "infra", "dev(", "x")
     assert {name for name in names if is_served(name, {}, found.namespaces)} == served
     assert finds(found.namespaces.bypass, "infra")
-    assert warning.endswith("until it is fixed it matches no namespace")
+    assert warning.endswith("until then it matches no namespace")
 
 
 def test_who_trusts_a_part_of_a_name_is_told() -> None:
@@ -98,7 +98,7 @@ def test_who_trusts_a_part_of_a_name_is_told() -> None:
     )
     assert list(loose({key: "^ann$,jenkins"})) == [key]
     assert loose({key: r"^ann$,\Abob$", SYSTEM: DEFAULTS[SYSTEM]}) == {}
-    assert '"jenkins" is found within other names' in doubts_of_all({key: "jenkins"})[0].line
+    assert '"jenkins" also matches parts of other names' in doubts_of_all({key: "jenkins"})[0].line
 
 
 def test_one_bad_entry_leaves_the_others() -> None:

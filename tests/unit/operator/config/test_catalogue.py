@@ -47,6 +47,6 @@ def test_a_queue_configuration_of_another_name_is_named_where_there_is_none_in_f
 def test_only_what_is_read_at_the_start_awaits_one() -> None:
     old = {"service.clusterId": "a", "gang.waitTimeout": "1s"}
     assert [late.line for late in awaiting_restart(old, {"gang.waitTimeout": "2s"})] == [
-        "service.clusterId = mycluster counts after a restart; now it is a"
+        "service.clusterId = mycluster takes effect after a restart; the present value is a"
     ]
     assert awaiting_restart({}, {"service.clusterId": " mycluster "}) == []

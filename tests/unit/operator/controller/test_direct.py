@@ -92,7 +92,7 @@ def test_a_gang_runs_when_the_core_holds_its_places_and_says_so_once() -> None:
     assert (event.name, event.action, event.note, event.series) == (
         "w0",
         "GangReservationComplete",
-        "All 2 places are held",
+        "All 2 members are reserved",
         "gang/dev/job",
     )
     assert driver.updated(keys.APP_RUNNING).commands == []
@@ -123,7 +123,7 @@ def test_a_gang_that_nodes_lack_for_calls_for_them_by_every_member_once() -> Non
     driver = looking()
     assert conditions(says(driver, FAILED, FULL)) == {}
     out = driver.wait(2.5)
-    note = f"gang job waits for its places: {FULL}"
+    note = f"gang job waits for its reservation: {FULL}"
     assert conditions(out) == {"w0": ("Unschedulable", note), "w1": ("Unschedulable", note)}
     assert sum(len(driver.wait(60).commands) for _ in range(60)) == 0
 
@@ -131,7 +131,7 @@ def test_a_gang_that_nodes_lack_for_calls_for_them_by_every_member_once() -> Non
 def test_a_gang_whose_turn_has_not_come_or_whose_quota_is_full_calls_for_no_node() -> None:
     driver = looking()
     says(driver, SKIPPED, QUOTA)
-    note = f"gang job waits for its places: {QUOTA}"
+    note = f"gang job waits for its reservation: {QUOTA}"
     assert conditions(driver.wait(2.5)) == dict.fromkeys(("w0", "w1"), ("SchedulingSkipped", note))
 
 
@@ -145,7 +145,7 @@ def test_what_the_core_says_before_we_hear_that_it_accepted_the_gang_is_not_lost
 
 def test_a_gang_of_which_nothing_was_said_waits_for_its_places() -> None:
     found = conditions(looking().wait(2.5))
-    assert found == dict.fromkeys(("w0", "w1"), ("SchedulingSkipped", "gang job waits for its places"))
+    assert found == dict.fromkeys(("w0", "w1"), ("SchedulingSkipped", "gang job waits for its reservation"))
 
 
 def test_another_reason_is_written_at_once_and_a_member_that_comes_late_says_it_after_its_own_two_seconds() -> None:
@@ -165,7 +165,7 @@ def test_the_group_that_lacks_nodes_speaks_for_the_gang() -> None:
     driver.accepted()
     for group, kind in (("a", SKIPPED), ("b", FAILED), ("c", SKIPPED)):
         says(driver, kind, f"of {group}", group)
-    assert conditions(driver.wait(2.5))["w0"] == ("Unschedulable", "gang job waits for its places: of b")
+    assert conditions(driver.wait(2.5))["w0"] == ("Unschedulable", "gang job waits for its reservation: of b")
     assert conditions(says(driver, SCHEDULED, group="b"))["w0"][0] == "SchedulingSkipped"
 
 
@@ -197,7 +197,7 @@ def test_a_gang_that_a_restart_found_half_bound_says_what_the_others_wait_for() 
     whole(recovery.submit_asks(driver.ledger, 0.0))
     recovery.open_nodes(driver.ledger, 0.0)
     says(driver, FAILED, FULL)
-    note = f"gang job waits for its places: {FULL}"
+    note = f"gang job waits for its reservation: {FULL}"
     assert conditions(driver.wait(2.5)) == {"w1": ("Unschedulable", note)}
     says(driver, SCHEDULED)
     assert {task.shortage for task in driver.ledger.tasks.values()} == {None}

@@ -179,7 +179,9 @@ def test_a_later_definition_is_not_read_and_its_first_pod_is_told() -> None:
     event = out.commands[0]
     assert isinstance(event, PostEvent)
     assert (event.name, event.action) == ("w1", "TaskGroupsError")
-    assert event.note.startswith("yunikorn.apache.org/task-groups: application job began with pod w0, which defines")
+    assert event.note.startswith(
+        "yunikorn.apache.org/task-groups: application job was created by pod w0, which defines"
+    )
     assert events(driver.see(a_member("w2"))) == []
     assert creates(driver.accepted()) == []
 

@@ -104,8 +104,8 @@ def test_the_place_of_a_refused_member_is_told_to_the_core_before_the_member_is_
     ask = reported.allocation.ask
     assert (ask.key, ask.placeholder, ask.task_group, reported.allocation.node) == (PLACE, True, "g", node)
     assert dict(ask.resources) == {"vcore": 1000, "memory": 2**30, "pods": 1}
-    refusal = f"the kubelet of node {node} refused pod w0 (OutOfcpu)"
-    assert notes(simulation) == [f"{refusal}; its place is kept for 120 s for another pod of task group g"]
+    refusal = f"the kubelet of node {node} rejected pod w0 (OutOfcpu)"
+    assert notes(simulation) == [f"{refusal}; its slot is reserved for 120 s for another pod of task group g"]
 
 
 def test_the_pod_that_comes_instead_takes_the_place_and_keeps_off_the_node() -> None:

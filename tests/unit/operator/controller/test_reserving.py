@@ -75,10 +75,10 @@ def test_a_gang_that_gets_on_says_how_far_it_is_and_writes_no_condition() -> Non
     driver = reserving()
     bind(driver, 0)
     out = driver.wait(5)
-    assert progress(out) == [("PlaceholderAllocated", "1 of 3 placeholders have their node", "w0")]
+    assert progress(out) == [("PlaceholderAllocated", "1 of 3 placeholders are bound", "w0")]
     assert conditions(out) == {}
     bind(driver, 1)
-    assert progress(driver.wait(10)) == [("PlaceholderAllocated", "2 of 3 placeholders have their node", "w0")]
+    assert progress(driver.wait(10)) == [("PlaceholderAllocated", "2 of 3 placeholders are bound", "w0")]
 
 
 def test_a_quick_gang_tells_nothing_between_its_beginning_and_its_end() -> None:
@@ -95,8 +95,8 @@ def test_a_gang_that_a_quota_holds_back_says_so_on_its_members_and_costs_each_on
     assert conditions(states(driver, SKIPPED, QUOTA)) == {}
     driver.wait(2.5)
     found = conditions(driver.wait(10))
-    mine = f"gang job waits for its places: 0 of 3 placeholders have their node; {QUOTA}"
-    other = "gang job waits for its places; pod w0 says how far it is"
+    mine = f"gang job waits for its reservation: 0 of 3 placeholders are bound; {QUOTA}"
+    other = "gang job waits for its reservation; see pod w0 for its progress"
     assert found == {
         "w0": ("SchedulingSkipped", mine),
         "w1": ("SchedulingSkipped", other),

@@ -128,7 +128,12 @@ FAILURES = {
         'persistentvolumeclaim "data" is being deleted',
         [UNSELECT_N1],
     ),
-    "elsewhere": (claim_seen(selected="n2"), "", 'persistentvolumeclaim "data" is made for node n2', [UNSELECT_N1]),
+    "elsewhere": (
+        claim_seen(selected="n2"),
+        "",
+        'persistentvolumeclaim "data" is provisioned for node n2',
+        [UNSELECT_N1],
+    ),
 }
 
 

@@ -185,7 +185,10 @@ async def test_an_unknown_key_is_told_once_with_the_one_that_was_meant() -> None
 async def test_a_setting_that_takes_a_restart_says_so_until_it_is_as_it_was() -> None:
     async with an_author(Peer(), {"service.placeholderImage": "pause:1"}) as author:
         [event] = await author.writes({"service.placeholderImage": "pause:2"})
-        assert event.note == "service.placeholderImage = pause:2 counts after a restart; now it is pause:1"
+        assert (
+            event.note
+            == "service.placeholderImage = pause:2 takes effect after a restart; the present value is pause:1"
+        )
         assert await author.writes({"service.placeholderImage": "pause:1"}) == []
         assert author.link.configuration.settings.placeholder_image == "pause:1"
 

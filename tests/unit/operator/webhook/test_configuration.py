@@ -110,7 +110,7 @@ async def test_doubts_are_shown_to_who_wrote_it_and_not_too_many() -> None:
     assert len(answer.warnings) == MOST_WARNINGS
     assert all(len(warning) <= WARNING_LIMIT for warning in answer.warnings)
     restart = await judged(a_config_map("muster-configs", {"service.clusterId": "other"}), Core())
-    assert restart.warnings[0].startswith("service.clusterId = other counts after a restart")
+    assert restart.warnings[0].startswith("service.clusterId = other takes effect after a restart")
 
 
 async def test_yunikorns_config_maps_are_judged_where_they_are_in_force_and_else_told_that_they_are_not() -> None:
@@ -118,7 +118,7 @@ async def test_yunikorns_config_maps_are_judged_where_they_are_in_force_and_else
     assert not (await judged(new, Core())).is_allowed
     beside = await judged(new, Core(), (a_config_map("muster-defaults", {}),))
     assert beside.is_allowed
-    assert "not in force" in beside.warnings[0]
+    assert "is not used" in beside.warnings[0]
 
 
 async def test_the_policy_group_in_force_picks_the_queues() -> None:

@@ -35,7 +35,7 @@ def marked(kind: str, value: str = "true", **spec: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("value", ["true", "1", "false", ""])
 def test_nobody_else_writes_it_on_something_new(kind: str, who: Submitter, value: str) -> None:
     refusal = creating(marked(kind, value), who).refusal
-    assert refusal.endswith(f"metadata.annotations[{PLACEHOLDER}] is written by Muster only: leave it out")
+    assert refusal.endswith(f"metadata.annotations[{PLACEHOLDER}] is written by Muster only: remove it")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -100,4 +100,4 @@ def test_what_is_nested_without_end_is_refused() -> None:
             thing = {"a": thing}
         return {"kind": "Deployment", "spec": {"template": {"spec": thing}}}
 
-    assert reviews.updating(deep(), deep()).refusal == "Deployment is nested too deeply: leave out what no pod has"
+    assert reviews.updating(deep(), deep()).refusal == "Deployment is nested too deeply: remove unknown fields"

@@ -44,7 +44,7 @@ def test_what_is_made_is_its_submitters(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_another_users_name_is_refused_with_the_place_and_the_fix(kind: str) -> None:
     refusal = creating(owned(kind, ANN), BOB).refusal
-    assert f"metadata.annotations[{USER_INFO}] says 'ann', but you are 'bob': leave it out" in refusal
+    assert f"metadata.annotations[{USER_INFO}] names user 'ann', but the request is from 'bob': remove it" in refusal
     assert refusal.startswith({"Pod": "metadata", "CronJob": "spec.jobTemplate"}.get(kind, "spec.template"))
 
 
@@ -85,7 +85,7 @@ def test_who_names_himself_is_believed_his_name_but_not_his_groups(kind: str) ->
     grand = Submitter("ann", ("dev", "admins"))
     answer = creating(owned(kind, grand), ANN)
     assert owner_of(kind, answer.object) == info(ANN)
-    assert answer.warnings[0].endswith(f"[{USER_INFO}]: the groups are those of your login")
+    assert answer.warnings[0].endswith(f"[{USER_INFO}]: replaced by the groups of your login")
 
 
 @pytest.mark.parametrize("kind", KINDS)
