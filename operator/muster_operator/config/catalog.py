@@ -56,14 +56,14 @@ _BOOLEANS: Final = {"true": True, "t": True, "1": True, "false": False, "f": Fal
 T = TypeVar("T")
 
 
-class _Unfit(Exception):
+class _InvalidValue(Exception):
     """A value is invalid. The text has the reason and the fix."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
     entries: Mapping[str, str]
-    doubts: dict[str, str] = field(default_factory=dict)
+    warnings: dict[str, str] = field(default_factory=dict)
 
     def switch(self, key: str) -> bool:
         """Reads a boolean. An empty entry means the default."""
@@ -76,8 +76,8 @@ class _Reader:
     def _found(self, key: str, expression: str) -> Pattern:
         try:
             return _compiled(expression)
-        except _Unfit as error:
-            self.doubts[key] = f"= {error}; until then it matches no namespace"
+        except _InvalidValue as error:
+            self.warnings[key] = f"= {error}; until then it matches no namespace"
             return _compiled(_NOTHING)
 
     def patterns(self, key: str) -> Patterns:
@@ -87,9 +87,9 @@ class _Reader:
     def _read(self, key: str, parser: Callable[[str], T], written: str) -> T:
         try:
             return parser(written)
-        except _Unfit as error:
+        except _InvalidValue as error:
             default = f'"{DEFAULTS[key]}"' if DEFAULTS[key] else "none"
-            self.doubts[key] = f"= {error}; until then the default applies: {default}"
+            self.warnings[key] = f"= {error}; until then the default applies: {default}"
             return parser(DEFAULTS[key])
 
 
@@ -97,14 +97,14 @@ def parse(entries: Mapping[str, str], scheduler_names: frozenset[str]) -> tuple[
     """Returns the settings, and a warning per ignored value. `scheduler_names`: the served ones."""
     reader = _Reader(entries)
     settings = _settings(reader, scheduler_names)
-    return settings, tuple(f"{key} {says}" for key, says in reader.doubts.items())
+    return settings, tuple(f"{key} {text}" for key, text in reader.warnings.items())
 
 
 def admission_warnings(entries: Mapping[str, str]) -> dict[str, str]:
     """Problems of values by key."""
     reader = _Reader(entries)
     _settings(reader, frozenset())
-    return reader.doubts
+    return reader.warnings
 
 
 def loose(entries: Mapping[str, str]) -> dict[str, str]:
@@ -141,7 +141,7 @@ def _boolean(written: str) -> bool:
     try:
         return _BOOLEANS[written.strip().lower()]
     except KeyError:
-        raise _Unfit(f'"{written[:80]}" is not a boolean; write true or false') from None
+        raise _InvalidValue(f'"{written[:80]}" is not a boolean; write true or false') from None
 
 
 def _patterns(written: str) -> Patterns:
@@ -154,7 +154,7 @@ def _parts(written: str) -> list[str]:
 
 def _compiled(expression: str) -> Pattern:
     if len(expression) > _LONGEST:
-        raise _Unfit(f'"{expression[:40]}..." is longer than {_LONGEST} characters; write a shorter expression')
+        raise _InvalidValue(f'"{expression[:40]}..." is longer than {_LONGEST} characters; write a shorter expression')
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MOST_MEMORY
@@ -164,7 +164,7 @@ def _compiled(expression: str) -> Pattern:
         said = error.args[0] if error.args else "no reason"
         reason = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
         fix = "write expressions of RE2 with commas between them, and none inside one"
-        raise _Unfit(f'"{expression[:80]}" is no regular expression ({reason}); {fix}') from None
+        raise _InvalidValue(f'"{expression[:80]}" is no regular expression ({reason}); {fix}') from None
     return compiled
 
 
@@ -212,8 +212,8 @@ class Finding:
     line: str
 
 
-def _about(key: str, says: str) -> Finding:
-    return Finding(key, f"{key} {says}")
+def _about(key: str, text: str) -> Finding:
+    return Finding(key, f"{key} {text}")
 
 
 def _at_once(key: str, default: str, meaning: str) -> Setting:
@@ -398,13 +398,13 @@ MEANINGLESS: Final[Mapping[str, str]] = MappingProxyType(
 
 def setting_warnings(entries: Mapping[str, str]) -> list[Finding]:
     """Warnings about entries: unknown keys, keys without effect, unused queues, ignored values, loose expressions."""
-    unanchored = [_about(key, says) for key, says in loose(entries).items()]
+    unanchored = [_about(key, text) for key, text in loose(entries).items()]
     return [*_unknown(entries), *_without_effect(entries), *_idle_queues(entries), *unfit(entries), *unanchored]
 
 
 def unfit(entries: Mapping[str, str]) -> list[Finding]:
     """Values that are ignored. The webhook rejects ConfigMaps with such values."""
-    return [_about(key, says) for key, says in admission_warnings(entries).items()]
+    return [_about(key, text) for key, text in admission_warnings(entries).items()]
 
 
 def awaiting_restart(old: Mapping[str, str], new: Mapping[str, str]) -> list[Finding]:
@@ -444,5 +444,5 @@ def _idle_queues(entries: Mapping[str, str]) -> list[Finding]:
     in_force = f"{SETTINGS[settings.POLICY_GROUP].value(entries)}{QUEUES}"
     if in_force in entries:
         return []
-    says = f"is not read: the queue configuration in force is {in_force} (see {settings.POLICY_GROUP})"
-    return [_about(key, says) for key in sorted(entries) if key.endswith(QUEUES)]
+    text = f"is not read: the queue configuration in force is {in_force} (see {settings.POLICY_GROUP})"
+    return [_about(key, text) for key in sorted(entries) if key.endswith(QUEUES)]

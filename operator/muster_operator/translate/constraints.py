@@ -31,14 +31,14 @@ def _restarts_all(spec: Raw) -> bool:
     )
 
 
-def _is_on_the_host_with_users_of_its_own(spec: Raw) -> bool:
+def _has_host_network_and_user_namespace(spec: Raw) -> bool:
     """KEP-5607: the pod uses the host's network and its own user namespace."""
     return spec.get("hostNetwork") is True and spec.get("hostUsers") is False
 
 
 _FEATURES: Final[Mapping[str, Callable[[Raw], bool]]] = {
     "RestartAllContainersOnContainerExits": _restarts_all,
-    "UserNamespacesHostNetworkSupport": _is_on_the_host_with_users_of_its_own,
+    "UserNamespacesHostNetworkSupport": _has_host_network_and_user_namespace,
 }
 
 
@@ -142,7 +142,7 @@ def _preferred(spec: Raw) -> list[Any]:
     return objects(node_affinity.get("preferredDuringSchedulingIgnoredDuringExecution"))
 
 
-def _normal(image: str) -> str:
+def _with_tag(image: str) -> str:
     """The image name as nodes report it: a name without tag and digest gets the tag ``:latest``.
 
     Source: kube-scheduler, ImageLocality.
@@ -163,19 +163,19 @@ def _images(spec: Raw) -> tuple[str, ...]:
     )
 
 
-_of_images: Final[TranslationCache[str]] = TranslationCache()
+_IMAGES_TAGS: Final[TranslationCache[str]] = TranslationCache()
 
 
-def _only(images: tuple[str, ...]) -> str:
+def _images_tag(images: tuple[str, ...]) -> str:
     """The tag of a pod that has no preferences except its images, which is true of most pods. Order does not matter."""
     if not images:
         return ""
     written = "\0".join(images).encode("utf-8", "replace")
-    return _of_images.get(written, lambda _: _node_preferences_tag({"images": _normals(images)}))
+    return _IMAGES_TAGS.get(written, lambda _: _node_preferences_tag({"images": _sorted_names(images)}))
 
 
-def _normals(names: Iterable[str]) -> list[str]:
-    return sorted(_normal(text(name)) for name in names)
+def _sorted_names(names: Iterable[str]) -> list[str]:
+    return sorted(_with_tag(text(name)) for name in names)
 
 
 def _volume_images(spec: Raw) -> list[str]:
@@ -183,7 +183,7 @@ def _volume_images(spec: Raw) -> list[str]:
     names = [
         text(mapping(volume["image"]).get("reference")) for volume in objects(spec.get("volumes")) if "image" in volume
     ]
-    return _normals(name for name in names if name)
+    return _sorted_names(name for name in names if name)
 
 
 def _node_preferences_tag(parts: Raw) -> str:
@@ -213,8 +213,8 @@ def preferences_tag(spec: Raw) -> str:
     if "volumes" in spec and (of_volumes := _volume_images(spec)):
         parts["volumeImages"] = of_volumes
     if not parts:
-        return _only(images)
-    return _memoized_node_preferences_tag({**parts, "images": _normals(images)})
+        return _images_tag(images)
+    return _memoized_node_preferences_tag({**parts, "images": _sorted_names(images)})
 
 
 _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - Kubernetes' name of all addresses of a node
@@ -228,7 +228,7 @@ def _ports(container: Raw) -> Iterator[tuple[str, str, int]]:
             yield text(port.get("hostIP")) or _ANY_ADDRESS, text(port.get("protocol")) or "TCP", number
 
 
-def _of(spec: Raw) -> Iterator[tuple[str, str, int]]:
+def _host_ports(spec: Raw) -> Iterator[tuple[str, str, int]]:
     for container in objects(spec.get("initContainers")):
         if "ports" in container and container.get("restartPolicy") == "Always":
             yield from _ports(container)
@@ -243,7 +243,7 @@ def ports_tag(spec: Raw) -> str:
     Raises:
         BadInputError: an address cannot be written as JSON.
     """
-    ports = sorted(set(_of(spec)))
+    ports = sorted(set(_host_ports(spec)))
     return canonical("ports", ports) if ports else ""
 
 
@@ -284,7 +284,7 @@ def _merge(selector: Raw | None, additions: Iterable[Raw]) -> None:
         selector["matchExpressions"] = [*selector.get("matchExpressions", []), *added]
 
 
-def _of_labels(raw: Raw, labels: Mapping[str, str], field: str) -> Iterator[Raw]:
+def _label_requirements(raw: Raw, labels: Mapping[str, str], field: str) -> Iterator[Raw]:
     """One requirement per label key of ``field`` that the pod has."""
     for key in _keys(raw, field):
         if key in labels:
@@ -299,19 +299,19 @@ def _term(where: str, raw: Raw, namespace: str, labels: Mapping[str, str]) -> Ra
     """
     term: Raw = {"topologyKey": _topology_key(where, raw)}
     selector = _selector(raw.get("labelSelector"))
-    there = {(entry["key"], entry["operator"]) for entry in (selector or {}).get("matchExpressions", [])}
-    of_labels = [entry for field in _OPERATORS for entry in _of_labels(raw, labels, field)]
-    _merge(selector, [entry for entry in of_labels if (entry["key"], entry["operator"]) not in there])
+    existing = {(entry["key"], entry["operator"]) for entry in (selector or {}).get("matchExpressions", [])}
+    label_requirements = [entry for field in _OPERATORS for entry in _label_requirements(raw, labels, field)]
+    _merge(selector, [entry for entry in label_requirements if (entry["key"], entry["operator"]) not in existing])
     if selector is not None:
         term["labelSelector"] = selector
-    among = _selector(raw.get("namespaceSelector"))
+    namespace_selector = _selector(raw.get("namespaceSelector"))
     names = sorted({text(name) for name in items(raw.get("namespaces")) if isinstance(name, str)})
-    if not names and among is None:
+    if not names and namespace_selector is None:
         names = [namespace]
     if names:
         term["namespaces"] = names
-    if among is not None:
-        term["namespaceSelector"] = among
+    if namespace_selector is not None:
+        term["namespaceSelector"] = namespace_selector
     return term
 
 
@@ -333,14 +333,14 @@ def _spread(index: int, raw: Raw, labels: Mapping[str, str]) -> Raw:
     for field, default in _POLICIES.items():
         found[field] = raw[field] if raw.get(field) in ("Honor", "Ignore") else default
     selector = _selector(raw.get("labelSelector"))
-    there = (selector or {}).get("matchExpressions", [])
-    _merge(selector, [entry for entry in _of_labels(raw, labels, "matchLabelKeys") if entry not in there])
+    existing = (selector or {}).get("matchExpressions", [])
+    _merge(selector, [entry for entry in _label_requirements(raw, labels, "matchLabelKeys") if entry not in existing])
     if selector is not None:
         found["labelSelector"] = selector
     return found
 
 
-def _weighed(kind: str, raw: Raw, namespace: str, labels: Mapping[str, str]) -> Iterator[Raw]:
+def _preferred_terms(kind: str, raw: Raw, namespace: str, labels: Mapping[str, str]) -> Iterator[Raw]:
     for index, entry in enumerate(objects(raw.get(_PREFERRED))):
         weight = integer(entry.get("weight"))
         if 0 < weight <= _MAX_WEIGHT:
@@ -356,20 +356,20 @@ def _inter_pod_tag(parts: Raw) -> str:
         facts[field] = [
             _term(f"{kind}[{index}]", term, namespace, labels) for index, term in enumerate(objects(raw.get(_REQUIRED)))
         ]
-        facts["preferred"] += _weighed(kind, raw, namespace, labels)
+        facts["preferred"] += _preferred_terms(kind, raw, namespace, labels)
     facts["spread"] = [
         _spread(index, raw, labels)
         for index, raw in enumerate(objects(parts.get("spread")))
         if text(raw.get("whenUnsatisfiable")) in _ACTIONS
     ]
-    said = {field: value for field, value in facts.items() if value}
-    return canonical("affinity", said) if said else ""
+    present = {field: value for field, value in facts.items() if value}
+    return canonical("affinity", present) if present else ""
 
 
 _memoized_inter_pod_tag: Final = memoized("pod affinity and topology spread constraints", _inter_pod_tag)
 
 
-def _looks_at_labels(parts: Raw) -> bool:
+def _uses_pod_labels(parts: Raw) -> bool:
     """Whether a term uses labels of the pod itself. If not, pods with other labels share the cached tag."""
     terms = [term for kind in _KINDS for term in objects(mapping(parts.get(kind)).get(_REQUIRED))]
     terms += [
@@ -397,6 +397,6 @@ def pod_constraints_tag(spec: Raw, namespace: str, labels: Mapping[str, str]) ->
     if not parts:
         return ""
     parts["namespace"] = namespace
-    if _looks_at_labels(parts):
+    if _uses_pod_labels(parts):
         parts["labels"] = dict(labels)
     return _memoized_inter_pod_tag(parts)

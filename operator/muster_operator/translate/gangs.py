@@ -263,7 +263,7 @@ def _pod_fields(where: str, raw: Raw) -> Raw:
     return fields
 
 
-def _check_company(where: str, fields: Raw) -> None:
+def _check_inter_pod_terms(where: str, fields: Raw) -> None:
     """Reports now the affinity errors for which the API server would reject each placeholder later."""
     try:
         pod_constraints_tag(fields, "", {})
@@ -280,7 +280,7 @@ def _group(index: int, value: Any) -> TaskGroup:
     amounts, written = _min_resource(where, raw.get("minResource"))
     maps = {field: _strings(where, field, raw.get(field)) for field in _STRING_MAPS}
     fields = _pod_fields(where, raw)
-    _check_company(where, fields)
+    _check_inter_pod_terms(where, fields)
     return TaskGroup(
         name=name,
         min_member=_min_member(where, raw.get("minMember")),
@@ -373,7 +373,7 @@ def _read_gang(source: GangSource, default: Placement) -> GangDefinition | GangP
 
 _APP_PART: Final = 28
 _GROUP_PART: Final = 20
-_TAIL: Final = 10
+_SUFFIX_CHARACTERS: Final = 10
 _ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9-]")
 
@@ -392,7 +392,7 @@ PLACEHOLDER_PREFIX: Final = "tg-"
 _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 
 
-def _tail(owner: PodUid, app: str, group: str, ordinal: int) -> str:
+def _name_suffix(owner: PodUid, app: str, group: str, ordinal: int) -> str:
     """Ten characters that depend on the member only.
 
     A second attempt to create the same member, for example after a crash, therefore conflicts with the existing name
@@ -403,17 +403,17 @@ def _tail(owner: PodUid, app: str, group: str, ordinal: int) -> str:
     """
     seed = f"{owner}\0{app}\0{group}\0{ordinal}".encode("utf-8", "replace")
     number = int.from_bytes(hashlib.blake2b(seed, digest_size=16).digest(), "big")
-    tail = ""
-    for _ in range(_TAIL):
+    suffix = ""
+    for _ in range(_SUFFIX_CHARACTERS):
         number, digit = divmod(number, len(_ALPHABET))
-        tail += _ALPHABET[digit]
-    return tail
+        suffix += _ALPHABET[digit]
+    return suffix
 
 
 def placeholder_name(owner: PodUid, app: str, group: str, ordinal: int) -> str:
     """``tg-<app>-<group>-<tail>``. Characters that are invalid in a pod name become a dash."""
     app_part, group_part = _name_part(app, _APP_PART), _name_part(group, _GROUP_PART)
-    return f"{PLACEHOLDER_PREFIX}{app_part}-{group_part}-{_tail(owner, app, group, ordinal)}"
+    return f"{PLACEHOLDER_PREFIX}{app_part}-{group_part}-{_name_suffix(owner, app, group, ordinal)}"
 
 
 def _name_part(text: str, length: int) -> str:
@@ -443,8 +443,10 @@ def _labels_and_annotations(spec: PlaceholderSpec) -> tuple[dict[str, str], dict
     """
     app = application_name(spec.app)
     labels = placeholder_labels(spec.group, app, spec.queue)
-    of_group = spec.group.annotations.items()
-    annotations = _NO_INJECTION | {key: value for key, value in of_group if not key.startswith(names.INTERNAL_PREFIX)}
+    group_annotations = spec.group.annotations.items()
+    annotations = _NO_INJECTION | {
+        key: value for key, value in group_annotations if not key.startswith(names.INTERNAL_PREFIX)
+    }
     for key, value in ((names.LABEL_APP_ID, app), (names.LABEL_QUEUE, spec.queue)):
         annotations.pop(key, None)
         if value and key not in labels:

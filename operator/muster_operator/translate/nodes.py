@@ -33,7 +33,7 @@ from muster_si import keys
 _MAX_TEXT: Final = 250_000
 
 #: Characters in addition to a name: quotes, colon, comma and a size of up to 19 digits.
-_AROUND: Final = 23
+_EXTRA_CHARACTERS: Final = 23
 
 #: Distinct image lists in the cache, which is cleared if it is full. Each node has one list.
 _REMEMBERED: Final = 8192
@@ -42,13 +42,13 @@ _REMEMBERED: Final = 8192
 def _attribute(images: Any) -> str:
     """Image sizes by name as JSON. Keeps the largest images if there are too many for the limit."""
     sizes: dict[str, int] = {}
-    left = _MAX_TEXT
+    remaining = _MAX_TEXT
     for image in sorted(objects(images), key=_size, reverse=True):
         for name in map(text, items(image.get("names"))):
             if not name or name in sizes:
                 continue
-            left -= len(name.encode()) + _AROUND
-            if left < 0:
+            remaining -= len(name.encode()) + _EXTRA_CHARACTERS
+            if remaining < 0:
                 return _text(sizes)
             sizes[name] = _size(image)
     return _text(sizes) if sizes else ""
@@ -63,7 +63,7 @@ def _size(image: Raw) -> int:
     return min(max(integer(image.get("sizeBytes")), 0), MAX_AMOUNT)
 
 
-class _Lists:
+class _ImageLists:
     """Cache of image attributes by the digest of the raw list, because the lists are long."""
 
     def __init__(self) -> None:
@@ -82,13 +82,13 @@ class _Lists:
         return known
 
 
-_LISTS: Final = _Lists()
+_IMAGE_LISTS: Final = _ImageLists()
 
 
 def images_attribute(status: Raw) -> str:
     """Value of the images attribute; empty for a node that reports no image."""
     images = status.get("images")
-    return _LISTS.attribute(images) if images else ""
+    return _IMAGE_LISTS.attribute(images) if images else ""
 
 
 #: Longest resource name in the Scheduler Interface. Kubernetes allows 317 characters for extended resources.

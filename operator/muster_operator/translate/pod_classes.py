@@ -268,7 +268,7 @@ class _Key(Struct, gc=False, rename="camel"):
     status: _Amounts
 
 
-_NOTHING_OWN: Final = (UNSET, UNSET, UNSET, UNSET)
+_NO_POD_ANNOTATIONS: Final = (UNSET, UNSET, UNSET, UNSET)
 _NO_AMOUNTS: Final = _Amounts()
 _ENCODER: Final = Encoder()
 
@@ -416,13 +416,13 @@ class PodClasses:
         if is_usual:
             tags = found.tags.copy()
         else:
-            tags = {**self._of_labels(metadata.labels or {}), **found.near, keys.TAG_NAMESPACE: ref.namespace}
+            tags = {**self._pod_label_tags(metadata.labels or {}), **found.near, keys.TAG_NAMESPACE: ref.namespace}
         tags[keys.TAG_POD_NAME] = ref.name
         if metadata.deletion_timestamp:
             tags[keys.TAG_TERMINATING] = "true"
         return tags
 
-    def _of_labels(self, labels: Mapping[str, str]) -> dict[str, str]:
+    def _pod_label_tags(self, labels: Mapping[str, str]) -> dict[str, str]:
         if len(self._label_tags) >= _SHARED:
             self._label_tags.clear()
         known, prefix = self._label_tags, keys.TAG_POD_LABEL_PREFIX
@@ -465,7 +465,7 @@ class PodClasses:
         near = {tag: value for tag, value in pod.tags.items() if tag not in _OWN_TAGS and not tag.startswith(prefix)}
         if sum(map(text_bytes, near.values())) > limits.POD_TAGS_BYTES // 2:
             return None  # with the labels of some pods of the class the tags would exceed the limit
-        tags = {**self._of_labels(labels), **near, keys.TAG_NAMESPACE: pod.ref.namespace}
+        tags = {**self._pod_label_tags(labels), **near, keys.TAG_NAMESPACE: pod.ref.namespace}
         return _Class(pod, near, dict(labels), tags)
 
 
@@ -505,7 +505,7 @@ def _key(incoming: PartialPod) -> bytes:
         for owner in owners:
             if owner.kind != "Pod":
                 owner.uid = ""
-    own = _without_own(annotations)
+    pod_annotations = _take_pod_annotations(annotations)
     common = _Common(
         metadata.namespace,
         {label: labels[label] for label in _LABELS if label in labels},
@@ -522,31 +522,31 @@ def _key(incoming: PartialPod) -> bytes:
         common.labels = labels
         key = _ENCODER.encode(_Key(common, spec, amounts))
     spec.node_name = node
-    if own is not None and annotations is not UNSET:
+    if pod_annotations is not None and annotations is not UNSET:
         (
             annotations.ordinal,
             annotations.placeholder_signature,
             annotations.outcome_signature,
             annotations.binding_signature,
-        ) = own
+        ) = pod_annotations
     return key
 
 
-def _without_own(annotations: Annotations | UnsetType) -> tuple[str | UnsetType, ...] | None:
+def _take_pod_annotations(annotations: Annotations | UnsetType) -> tuple[str | UnsetType, ...] | None:
     """Removes and returns the annotations that differ per pod. Returns None if there are none."""
     if annotations is UNSET:
         return None
-    own = (
+    pod_annotations = (
         annotations.ordinal,
         annotations.placeholder_signature,
         annotations.outcome_signature,
         annotations.binding_signature,
     )
-    if own == _NOTHING_OWN:
+    if pod_annotations == _NO_POD_ANNOTATIONS:
         return None
     annotations.ordinal = annotations.placeholder_signature = UNSET
     annotations.outcome_signature = annotations.binding_signature = UNSET
-    return own
+    return pod_annotations
 
 
 def _read(key: bytes, settings: Settings) -> Pod | ForeignPod | None:

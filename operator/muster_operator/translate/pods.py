@@ -69,7 +69,7 @@ def _is_resize_infeasible(status: Raw) -> bool:
     return status.get("resize") == "Infeasible"
 
 
-def _in_force(field: str, written: Nanos, status: Raw | None, *, infeasible: bool) -> Nanos:
+def _effective_requests(field: str, written: Nanos, status: Raw | None, *, infeasible: bool) -> Nanos:
     """The maximum of the requested, allocated and actual resources. An infeasible resize does not count.
 
     ``status`` is that of a container, or of a pod with pod-level resources. Without ``resources`` it is ignored.
@@ -99,10 +99,12 @@ class _Containers:
         name = text(container.get("name"))
         field = f"container {name}"
         written = _read(field, mapping(mapping(container.get("resources")).get("requests")))
-        return _in_force(field, written, self._statuses.get(name) if resizable else None, infeasible=self.infeasible)
+        return _effective_requests(
+            field, written, self._statuses.get(name) if resizable else None, infeasible=self.infeasible
+        )
 
 
-def _of_containers(spec: Raw, containers: _Containers) -> Nanos:
+def _container_requests(spec: Raw, containers: _Containers) -> Nanos:
     """The sum of all containers and sidecars, or the peak during initialization if that is larger.
 
     While an init container runs, the sidecars before it run too. Of the init containers only sidecars can be resized.
@@ -121,23 +123,23 @@ def _of_containers(spec: Raw, containers: _Containers) -> Nanos:
     return larger(added(total, sidecars), peak)
 
 
-def _may_be_of_the_pod(resource: str) -> bool:
+def _is_pod_level_resource(resource: str) -> bool:
     """Whether Kubernetes supports the resource at pod level. It ignores all others there."""
     return resource in {keys.CPU, keys.MEMORY} or resource.startswith("hugepages-")
 
 
-def _of_the_pod(spec: Raw, status: Raw, *, infeasible: bool) -> Nanos:
+def _pod_level_requests(spec: Raw, status: Raw, *, infeasible: bool) -> Nanos:
     """Pod-level requests, which replace the sum of the containers."""
     field = "pod resources"
     written = _read(field, mapping(mapping(spec.get("resources")).get("requests")))
-    written = {name: amount for name, amount in written.items() if _may_be_of_the_pod(name)}
-    actual = _in_force(field, written, status, infeasible=infeasible)
+    written = {name: amount for name, amount in written.items() if _is_pod_level_resource(name)}
+    actual = _effective_requests(field, written, status, infeasible=infeasible)
     return {name: actual.get(name, 0) for name in written}
 
 
 def _pod_nanos(spec: Raw, status: Raw) -> Nanos:
     containers = _Containers(status)
-    whole = _of_containers(spec, containers) | _of_the_pod(spec, status, infeasible=containers.infeasible)
+    whole = _container_requests(spec, containers) | _pod_level_requests(spec, status, infeasible=containers.infeasible)
     return added(whole, _read("overhead", mapping(spec.get("overhead"))))
 
 
@@ -270,7 +272,7 @@ def _app_id(found: str, ref: PodRef, settings: Settings) -> str:
     return named
 
 
-def _stand_in(app: str) -> str:
+def _shortened_app_id(app: str) -> str:
     """Replaces an application ID that is too long, for a pod that is bound already."""
     return f"too-long-{digest(app.encode('utf-8', 'replace')).hex()[:32]}"
 
@@ -357,7 +359,7 @@ def _owner(metadata: Raw) -> PodUid | None:
 
 
 #: Characters of a placeholder's requests in a message.
-_MAX_TOLD_REQUESTS: Final = 200
+_MAX_REQUESTS_SHOWN: Final = 200
 
 
 def _thousandths(name: str, value: object) -> int:
@@ -378,10 +380,10 @@ def _claim(metadata: Raw, spec: Raw, annotations: dict[str, str]) -> Placeholder
     own = next((one for one in containers if one.get("name") == PLACEHOLDER_CONTAINER), {})
     requests = mapping(mapping(own.get("resources")).get("requests"))
     try:
-        said = mapping(orjson.loads(stated))
-        if any(_thousandths(name, value) != _thousandths(name, requests.get(name)) for name, value in said.items()):
-            has = orjson.dumps({name: requests.get(name) for name in said}, option=orjson.OPT_SORT_KEYS).decode()
-            return PlaceholderClaim(owner, stated, has[:_MAX_TOLD_REQUESTS])
+        signed = mapping(orjson.loads(stated))
+        if any(_thousandths(name, value) != _thousandths(name, requests.get(name)) for name, value in signed.items()):
+            has = orjson.dumps({name: requests.get(name) for name in signed}, option=orjson.OPT_SORT_KEYS).decode()
+            return PlaceholderClaim(owner, stated, has[:_MAX_REQUESTS_SHOWN])
     except (orjson.JSONDecodeError, RecursionError, BadInputError):
         return None
     return PlaceholderClaim(owner, stated)
@@ -402,13 +404,13 @@ def membership(metadata: Raw, ref: PodRef, settings: Settings, spec: Raw | None 
     app = _app_id(found, ref, settings)
     notices = conflicts + queue_conflicts
     user, user_problem = _user(annotations.get(names.ANNOTATION_USER_INFO, ""))
-    says_placeholder = is_true(annotations.get(names.ANNOTATION_PLACEHOLDER))
-    claim = _claim(metadata, spec or {}, annotations) if says_placeholder else None
-    if says_placeholder and claim is None:
+    is_marked = is_true(annotations.get(names.ANNOTATION_PLACEHOLDER))
+    claim = _claim(metadata, spec or {}, annotations) if is_marked else None
+    if is_marked and claim is None:
         notices += (f"annotation {names.ANNOTATION_PLACEHOLDER} is reserved and ignored here; remove it",)
     task_group = annotations.get(names.ANNOTATION_TASK_GROUP_NAME, "")
     if text((spec or {}).get("nodeName")):  # a bound pod uses resources, so that it is never rejected
-        app = _stand_in(app) if len(app) > _MAX_APP_ID else app
+        app = _shortened_app_id(app) if len(app) > _MAX_APP_ID else app
         queue = queue if text_bytes(queue) <= limits.QUEUE_BYTES else ""
         task_group = task_group if text_bytes(task_group) <= limits.TASK_GROUP_NAME_BYTES else ""
     refusal = _refusal(app, queue, task_group)
@@ -416,7 +418,7 @@ def membership(metadata: Raw, ref: PodRef, settings: Settings, spec: Raw | None 
         app=application_id(ref.namespace, app[: _MAX_APP_ID + 1], settings.sharing_groups),
         queue="" if refusal else queue,
         task_group="" if refusal else task_group,
-        marked=says_placeholder,
+        marked=is_marked,
         has_pause=any(one.get("name") == PLACEHOLDER_CONTAINER for one in objects((spec or {}).get("containers"))),
         claim=claim,
         gang=_gang_source(annotations),
@@ -469,7 +471,7 @@ def labels_bytes(labels: Mapping[str, str]) -> int:
     return sum(prefix + text_bytes(key) + text_bytes(value) for key, value in labels.items())
 
 
-def _near_facts(spec: Raw, ref: PodRef, labels: Mapping[str, str]) -> Iterator[_Fact]:
+def _inter_pod_facts(spec: Raw, ref: PodRef, labels: Mapping[str, str]) -> Iterator[_Fact]:
     """Constraints that also matter for bound pods: inter-pod affinity, topology spread, ports and volumes."""
     tag = keys.TAG_POD_CONSTRAINTS
     yield tag, "pod affinity and topology spread constraints", lambda: pod_constraints_tag(spec, ref.namespace, labels)
@@ -478,7 +480,7 @@ def _near_facts(spec: Raw, ref: PodRef, labels: Mapping[str, str]) -> Iterator[_
         yield keys.TAG_VOLUMES, "volumes", lambda: volumes_tag(spec, ref)
 
 
-def _where_facts(spec: Raw) -> Iterator[_Fact]:
+def _node_facts(spec: Raw) -> Iterator[_Fact]:
     """Constraints and preferences about nodes. They matter for pods that are not bound."""
     yield keys.TAG_CONSTRAINTS, "node constraints", lambda: constraints_tag(spec)
     yield keys.TAG_PREFERENCES, "images and node preferences", lambda: preferences_tag(spec)
@@ -497,10 +499,10 @@ def _tags(metadata: Raw, spec: Raw, ref: PodRef, *, is_waiting: bool, created_s:
     tags = _name_tags(ref)
     if metadata.get("deletionTimestamp"):
         tags[keys.TAG_TERMINATING] = "true"
-    facts = _near_facts(spec, ref, labels)
+    facts = _inter_pod_facts(spec, ref, labels)
     if created_s is not None:
         tags[keys.TAG_CREATION_TIME] = str(created_s)
-        facts = chain(facts, _where_facts(spec))
+        facts = chain(facts, _node_facts(spec))
         if node := required_node(metadata, spec):
             tags[keys.TAG_REQUIRED_NODE] = node
     room = limits.POD_TAGS_BYTES - labels_bytes(labels)
@@ -526,8 +528,8 @@ def _tags(metadata: Raw, spec: Raw, ref: PodRef, *, is_waiting: bool, created_s:
 
 
 def _too_large(field: str, size: int, others: int = 0) -> BadInputError:
-    beside = f" in addition to {others} bytes of labels and other constraints" if others else ""
-    problem = f"{size} bytes{beside}, more than {limits.POD_TAGS_BYTES} in total"
+    addition = f" in addition to {others} bytes of labels and other constraints" if others else ""
+    problem = f"{size} bytes{addition}, more than {limits.POD_TAGS_BYTES} in total"
     return BadInputError(field, problem, "write fewer or shorter entries")
 
 
@@ -612,7 +614,7 @@ def _own(raw: Raw, ref: PodRef, settings: Settings) -> Pod:
     scheduled_at_ms, condition = _scheduled(status)
     annotations = strings(metadata.get("annotations"))
     ordinal = "" if member.claim is None else annotations.get(names.ANNOTATION_PLACEHOLDER_ORDINAL, "")
-    sealed_by = names.ANNOTATION_OUTCOME_SIGNATURE if member.claim is None else names.ANNOTATION_PLACEHOLDER_SIGNATURE
+    seal_key = names.ANNOTATION_OUTCOME_SIGNATURE if member.claim is None else names.ANNOTATION_PLACEHOLDER_SIGNATURE
     return Pod(
         ref=ref,
         membership=member,
@@ -633,7 +635,7 @@ def _own(raw: Raw, ref: PodRef, settings: Settings) -> Pod:
         image_pull_secrets=tuple(name for name in _names(spec.get("imagePullSecrets")) if name),
         condition=condition,
         kubelet_refusal=kubelet_refusal(status),
-        seal=signature(annotations, sealed_by),
+        seal=signature(annotations, seal_key),
         ordinal=ordinal[:ORDINAL_CHARACTERS],
         binding=signature(annotations, names.ANNOTATION_BINDING_SIGNATURE),
     )

@@ -248,13 +248,13 @@ def _metadata_spec_name(raw: Raw) -> tuple[Raw, Raw, str]:
     return metadata, mapping(raw.get("spec")), text(metadata.get("name"))
 
 
-def _told(kind: ObjectKind, name: str, fields: dict[str, Any]) -> ClusterObject:
+def _for_core(kind: ObjectKind, name: str, fields: dict[str, Any]) -> ClusterObject:
     """The object for the core, without fields that are None or False; 0 and empty texts are kept.
 
     An object that is too large for the core is sent as deleted, so that pods that need it wait.
     """
-    said = {field: value for field, value in fields.items() if value is not None and value is not False}
-    written = canonical(kind.value, said)
+    present = {field: value for field, value in fields.items() if value is not None and value is not False}
+    written = canonical(kind.value, present)
     if text_bytes(written) > limits.FACT_BYTES:
         return ClusterObject(kind, name, gone=True)
     return ClusterObject(kind, name, {keys.FACT_OBJECT: written})
@@ -331,7 +331,7 @@ def read_volume(raw: Raw) -> Volume | None:
         is_going=is_going,
         reach=_reach(terms),
         handle=text(mapping(spec.get("csi")).get("volumeHandle")),
-        told=_told(ObjectKind.VOLUME, name, fields),
+        told=_for_core(ObjectKind.VOLUME, name, fields),
     )
 
 
@@ -396,7 +396,7 @@ def read_claim(raw: Raw) -> Claim | None:
         is_bound=is_bound and bool(volume),
         is_going=is_going,
         selected_node=annotations.get(SELECTED_NODE, ""),
-        told=_told(ObjectKind.CLAIM, ref.key, fields),
+        told=_for_core(ObjectKind.CLAIM, ref.key, fields),
     )
 
 
@@ -424,14 +424,14 @@ def read_storage_class(raw: Raw) -> ClusterObject | None:
         "bindingMode": _optional(raw.get("volumeBindingMode")),
         "allowedTopologies": topologies or None,
     }
-    return _told(ObjectKind.STORAGE_CLASS, name, fields)
+    return _for_core(ObjectKind.STORAGE_CLASS, name, fields)
 
 
 def read_driver(raw: Raw) -> ClusterObject | None:
     """Translates a CSIDriver. Returns None if the object has no name."""
     _, spec, name = _metadata_spec_name(raw)
     return (
-        _told(ObjectKind.STORAGE_DRIVER, name, {"storageCapacity": spec.get("storageCapacity") is True})
+        _for_core(ObjectKind.STORAGE_DRIVER, name, {"storageCapacity": spec.get("storageCapacity") is True})
         if name
         else None
     )
@@ -448,7 +448,7 @@ def read_capacity(raw: Raw) -> ClusterObject | None:
         "capacity": _bytes(raw.get("capacity")),
         "maximumVolumeSize": _bytes(raw.get("maximumVolumeSize")),
     }
-    return _told(ObjectKind.STORAGE_CAPACITY, f"{text(metadata.get('namespace'))}/{name}", fields)
+    return _for_core(ObjectKind.STORAGE_CAPACITY, f"{text(metadata.get('namespace'))}/{name}", fields)
 
 
 def read_node_drivers(raw: Raw) -> NodeDrivers | None:

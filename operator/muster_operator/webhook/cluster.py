@@ -192,29 +192,29 @@ class ConfigurationCheck:
                 warnings=(f"{review.name} is not used, because ConfigMap muster-defaults or muster-configs exists",)
             )
         try:
-            return await self._judged(config_maps)
+            return await self._validated(config_maps)
         except BadSetting as error:
             return AdmissionAnswer(str(error))
 
-    async def _judged(self, config_maps: tuple[Raw, ...]) -> AdmissionAnswer:
+    async def _validated(self, config_maps: tuple[Raw, ...]) -> AdmissionAnswer:
         entries, present = merged(config_maps), self.present()
         found = parse(entries, present.policy_group)
         if unfit := catalog.unfit(entries):
             return AdmissionAnswer("; ".join(one.line for one in unfit))
-        found_odd = [*catalog.setting_warnings(entries), *catalog.awaiting_restart(present.extra, entries)]
-        doubts = [one.line for one in found_odd]
+        findings = [*catalog.setting_warnings(entries), *catalog.awaiting_restart(present.extra, entries)]
+        warnings = [one.line for one in findings]
         request = muster_pb2.ValidateConfigurationRequest(config=found.queues, extraConfig=found.extra)
         try:
             async with asyncio.timeout(self.core_s):
-                said = await self.core.validate_configuration(request)
+                result = await self.core.validate_configuration(request)
         except (SchedulerInterfaceError, TimeoutError) as error:
             reason = str(error) or f"no answer in {self.core_s:g} s"
             return AdmissionAnswer(
-                warnings=_cut([f"the core did not check {present.policy_group}.yaml: {reason}", *doubts])
+                warnings=_cut([f"the core did not check {present.policy_group}.yaml: {reason}", *warnings])
             )
-        if said.findings:
-            return AdmissionAnswer("; ".join(said.findings))
-        return AdmissionAnswer(warnings=_cut([*said.warnings, *doubts]))
+        if result.findings:
+            return AdmissionAnswer("; ".join(result.findings))
+        return AdmissionAnswer(warnings=_cut([*result.warnings, *warnings]))
 
 
 def _cut(warnings: list[str]) -> tuple[str, ...]:

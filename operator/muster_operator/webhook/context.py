@@ -156,14 +156,14 @@ def is_made_of_a_template(thing: Raw) -> bool:
 
 def is_served(namespace: str, annotations: Mapping[str, str], rules: NamespaceRules) -> bool:
     """Whether pods of the namespace get Muster as their scheduler even if they do not name it."""
-    said = _said(annotations, names.ANNOTATION_NAMESPACE_ENABLE)
-    return said if said is not None else _is_listed(namespace, rules.process, rules.bypass)
+    enabled = _first_set(annotations, names.ANNOTATION_NAMESPACE_ENABLE)
+    return enabled if enabled is not None else _is_listed(namespace, rules.process, rules.bypass)
 
 
 def is_labelled(namespace: str, annotations: Mapping[str, str], rules: NamespaceRules) -> bool:
     """Whether pods without an application ID get one."""
-    said = _said(annotations, (names.ANNOTATION_NAMESPACE_GENERATE_APP_ID,))
-    return said if said is not None else _is_listed(namespace, rules.label, rules.no_label)
+    enabled = _first_set(annotations, (names.ANNOTATION_NAMESPACE_GENERATE_APP_ID,))
+    return enabled if enabled is not None else _is_listed(namespace, rules.label, rules.no_label)
 
 
 def is_found(patterns: Patterns, name: str) -> bool:
@@ -171,7 +171,7 @@ def is_found(patterns: Patterns, name: str) -> bool:
     return any(pattern.search(name) is not None for pattern in patterns)
 
 
-def _said(annotations: Mapping[str, str], keys: tuple[str, ...]) -> bool | None:
+def _first_set(annotations: Mapping[str, str], keys: tuple[str, ...]) -> bool | None:
     """The first of these annotations that is set; None if there is none. As in YuniKorn, only "true" means yes."""
     return next((annotations[key] == "true" for key in keys if annotations.get(key)), None)
 
@@ -310,8 +310,8 @@ def claims_us(kind: AdmittedKind, ours: Ours) -> Condition:
     new, old = (_description(root, kind) for root in ("object", "oldObject"))
     if kind.is_pod:
         return ("names-us", f"{_names(new, ours)} && (request.operation == 'CREATE' || {_changes(new, old)})")
-    is_owned_anew = f"({_names(new, ours)} && {_is_nobodys(new)} && {new} != {old})"
-    changed = f"{_changes(new, old)} || {is_owned_anew}"
+    gets_user = f"({_names(new, ours)} && {_has_no_user(new)} && {new} != {old})"
+    changed = f"{_changes(new, old)} || {gets_user}"
     return ("claims-us", f"request.operation == 'CREATE' ? ({_claims(new, ours)}) : ({changed})")
 
 
@@ -340,7 +340,7 @@ def _claims(new: str, ours: Ours) -> str:
     return " || ".join([_names(new, ours), f"{_annotation(new, _USER_INFO)} != ''", has_internal])
 
 
-def _is_nobodys(description: str) -> str:
+def _has_no_user(description: str) -> str:
     return f"{_annotation(description, _USER_INFO)} == ''"
 
 

@@ -104,7 +104,7 @@ class UserInfoDecision:
     warning: str = ""
 
 
-_AS_IT_IS: Final = UserInfoDecision()
+_UNCHANGED: Final = UserInfoDecision()
 
 
 def evaluate_user_info(case: AdmissionContext, rules: AccessRules) -> UserInfoDecision:
@@ -116,46 +116,46 @@ def evaluate_user_info(case: AdmissionContext, rules: AccessRules) -> UserInfoDe
     """
     stated, before = case.annotations.get(_OWNER, ""), case.old_annotations.get(_OWNER, "")
     if not stated and not before:
-        return _filled(case, rules)
+        return _missing_annotation(case, rules)
     if stated == before or rules.bypass_auth:
-        return _AS_IT_IS
+        return _UNCHANGED
     if is_trusted(case.submitter, rules):
-        return UserInfoDecision(_problem(case, stated)) if stated else _AS_IT_IS
+        return UserInfoDecision(_problem(case, stated)) if stated else _UNCHANGED
     if case.kind.is_pod and not case.is_create:
         return UserInfoDecision(f"{case.where(_OWNER)} of a stored pod cannot change: leave it as it is stored")
     if stated:
-        return _stated(case, stated, before)
-    return UserInfoDecision(written=before) if _owner(before) else _filled(case, rules)
+        return _changed_annotation(case, stated, before)
+    return UserInfoDecision(written=before) if _owner(before) else _missing_annotation(case, rules)
 
 
-def _stated(case: AdmissionContext, stated: str, before: str) -> UserInfoDecision:
+def _changed_annotation(case: AdmissionContext, stated: str, before: str) -> UserInfoDecision:
     """Decides about an annotation of a submitter who may only set himself."""
-    mine = of_submitter(case.submitter)
-    if stated == mine and not before:
-        return _AS_IT_IS
+    own_info = of_submitter(case.submitter)
+    if stated == own_info and not before:
+        return _UNCHANGED
     if problem := _problem(case, stated):
         return UserInfoDecision(problem)
     said = read_user_info(stated)
     user, owner = said.user, _owner(before)
     if user == case.submitter.name and owner in {"", user}:
-        return _himself(case, stated, mine, said.groups)
+        return _with_login_groups(case, stated, own_info, said.groups)
     if user == owner:
         return UserInfoDecision(
             written=before, warning=f"{case.where(_OWNER)}: only {owner[:_NAME_LENGTH_SHOWN]!r} can change the groups"
         )
-    return UserInfoDecision(_forged(case, user, owner))
+    return UserInfoDecision(_forged_refusal(case, user, owner))
 
 
-def _himself(case: AdmissionContext, stated: str, mine: str, groups: tuple[str, ...]) -> UserInfoDecision:
-    if stated == mine:
-        return _AS_IT_IS
+def _with_login_groups(case: AdmissionContext, stated: str, own_info: str, groups: tuple[str, ...]) -> UserInfoDecision:
+    if stated == own_info:
+        return _UNCHANGED
     differ = set(groups) != set(case.submitter.groups)
     return UserInfoDecision(
-        written=mine, warning=f"{case.where(_OWNER)}: replaced by the groups of your login" if differ else ""
+        written=own_info, warning=f"{case.where(_OWNER)}: replaced by the groups of your login" if differ else ""
     )
 
 
-def _forged(case: AdmissionContext, user: str, owner: str) -> str:
+def _forged_refusal(case: AdmissionContext, user: str, owner: str) -> str:
     if owner:
         said = f"would change from {owner[:_NAME_LENGTH_SHOWN]!r} to {user[:_NAME_LENGTH_SHOWN]!r}"
     else:
@@ -167,18 +167,18 @@ def _forged(case: AdmissionContext, user: str, owner: str) -> str:
     )
 
 
-def _filled(case: AdmissionContext, rules: AccessRules) -> UserInfoDecision:
+def _missing_annotation(case: AdmissionContext, rules: AccessRules) -> UserInfoDecision:
     """Decides about an annotation that is missing now and before.
 
     An otherwise unchanged template stays as it is, because a change would replace all its pods.
     Stored pods stay as they are too.
     """
     if not case.ours or not case.submitter.name:
-        return _AS_IT_IS
+        return _UNCHANGED
     if not case.is_create and (case.kind.is_pod or case.new == case.old):
-        return _AS_IT_IS
+        return _UNCHANGED
     if is_made_of_a_template(case.review.object) and is_trusted(case.submitter, rules):
-        return _AS_IT_IS
+        return _UNCHANGED
     return UserInfoDecision(written=of_submitter(case.submitter))
 
 

@@ -122,9 +122,9 @@ def bundle_of(configuration: Json) -> bytes:
     return next((base64.b64decode(client["caBundle"]) for client in clients if client.get("caBundle")), b"")
 
 
-def _own(name: str, rules: list[Json], asked: Condition, ours: Ours) -> Json:
+def _own(name: str, rules: list[Json], condition: Condition, ours: Ours) -> Json:
     """A webhook for objects of Muster. It fails closed."""
-    hook = _hook(name, rules, [*context.of_strangers(ours), asked])
+    hook = _hook(name, rules, [*context.of_strangers(ours), condition])
     return {**hook, "failurePolicy": "Fail", "timeoutSeconds": TIMEOUT_S}
 
 
@@ -134,11 +134,11 @@ def _others(name: str, rules: list[Json], kind: AdmittedKind, ours: Ours) -> Jso
     return {**hook, "failurePolicy": "Ignore", "timeoutSeconds": OTHERS_TIMEOUT_S}
 
 
-def _hook(name: str, rules: list[Json], asked: Iterable[Condition]) -> Json:
+def _hook(name: str, rules: list[Json], condition: Iterable[Condition]) -> Json:
     return {
         "name": f"{name}.{DOMAIN}",
         "rules": rules,
-        "matchConditions": [{"name": key, "expression": expression} for key, expression in asked],
+        "matchConditions": [{"name": key, "expression": expression} for key, expression in condition],
         "matchPolicy": "Equivalent",
         "objectSelector": {},
         "sideEffects": "None",
@@ -286,7 +286,7 @@ class Registrar:
         for path, make in self._makers.items():
             found = look.found[path]
             wanted = self._wanted(path, make(bundle), found)
-            if found is None or not _is_as(found, wanted):
+            if found is None or not _is_equal(found, wanted):
                 await self._write(path, wanted, found)
 
     def _wanted(self, path: str, ours: Json, found: Raw | None) -> Json:
@@ -339,10 +339,10 @@ def _with_authorities(hooks_of: Raw, source: Raw, *, only_missing: bool = False)
     return hooks
 
 
-def _is_as(found: Raw, wanted: Raw) -> bool:
+def _is_equal(found: Raw, wanted: Raw) -> bool:
     """Whether webhooks and labels are as wanted. Other labels and annotations are ignored."""
     labels = mapping(mapping(found.get("metadata")).get("labels"))
-    asked = mapping(mapping(wanted.get("metadata")).get("labels"))
+    condition = mapping(mapping(wanted.get("metadata")).get("labels"))
     return found.get("webhooks") == wanted.get("webhooks") and all(
-        text(labels.get(key)) == value for key, value in asked.items()
+        text(labels.get(key)) == value for key, value in condition.items()
     )

@@ -112,18 +112,18 @@ def read_review(body: bytes) -> ReviewRequest:
 
 def review_reply(question: ReviewRequest, answer: AdmissionAnswer, status: int = FORBIDDEN) -> bytes:
     """The AdmissionReview response. Changes of the object are a JSON patch (RFC 6902)."""
-    said: dict[str, Any] = {"uid": question.uid, "allowed": answer.is_allowed}
+    response: dict[str, Any] = {"uid": question.uid, "allowed": answer.is_allowed}
     if not answer.is_allowed:
         reason = "ServiceUnavailable" if status == UNAVAILABLE else "Forbidden"
-        said["status"] = {"code": status, "reason": reason, "message": answer.refusal[:MESSAGE_LIMIT]}
+        response["status"] = {"code": status, "reason": reason, "message": answer.refusal[:MESSAGE_LIMIT]}
     if answer.warnings:
-        said["warnings"] = list(answer.warnings)
+        response["warnings"] = list(answer.warnings)
     if answer.is_allowed and answer.object is not None and question.review is not None:
         changes = patch(question.review.object, answer.object)
         if changes:
-            said["patchType"] = "JSONPatch"
-            said["patch"] = base64.b64encode(orjson.dumps(changes)).decode()
-    return orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": said})
+            response["patchType"] = "JSONPatch"
+            response["patch"] = base64.b64encode(orjson.dumps(changes)).decode()
+    return orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
 
 
 def patch(old: Raw, new: Raw) -> list[dict[str, Any]]:
@@ -363,7 +363,7 @@ class AdmissionServer:
             )
         except LinkError as error:
             return "failed", _failed(question, endpoint, str(error))
-        _tell(question.review, answer)
+        _log_rejection(question.review, answer)
         verdict = "refused" if not answer.is_allowed else "allowed" if answer.object is None else "changed"
         return verdict, _json(review_reply(question, answer))
 
@@ -376,13 +376,13 @@ class AdmissionServer:
 def _failed(question: ReviewRequest | None, endpoint: Endpoint, reason: str) -> web.Response:
     """The response without a decision: a rejection if the endpoint fails closed, else an HTTP error."""
     log.warning("admission request not evaluated", reason=reason, refused=endpoint.is_closed)
-    said = _TRY_AGAIN.format(reason)
+    message = _TRY_AGAIN.format(reason)
     if question is None or not endpoint.is_closed:
-        return web.Response(status=UNAVAILABLE, text=said)
-    return _json(review_reply(question, AdmissionAnswer(said), UNAVAILABLE))
+        return web.Response(status=UNAVAILABLE, text=message)
+    return _json(review_reply(question, AdmissionAnswer(message), UNAVAILABLE))
 
 
-def _tell(review: Review, answer: AdmissionAnswer) -> None:
+def _log_rejection(review: Review, answer: AdmissionAnswer) -> None:
     """Logs a rejection with user, object name and reason, but never the object."""
     if not answer.is_allowed:
         log.info(

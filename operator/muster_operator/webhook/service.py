@@ -98,15 +98,15 @@ class WebhookReconciler:
     def __init__(self, source: CertificateSource, registrar: Registrar, serve: Callable[[Leaf], None]) -> None:
         self._source, self._registrar, self._serve = source, registrar, serve
         self._trust = Trust()
-        self._said = ""
+        self._problem = ""
         self._is_registered = False
 
     @property
     def missing(self) -> str:
         """Why the webhook is not ready; empty if it is."""
         if self._trust.serving is None:
-            return self._said or "there is no certificate yet"
-        return "" if self._is_registered else self._said or "not registered yet"
+            return self._problem or "there is no certificate yet"
+        return "" if self._is_registered else self._problem or "not registered yet"
 
     async def run(self) -> None:
         """Runs rounds until cancelled."""
@@ -147,9 +147,9 @@ class WebhookReconciler:
         self._is_registered = True
 
     def _report(self, problem: str) -> None:
-        if problem and problem != self._said:
+        if problem and problem != self._problem:
             log.warning("webhook reconciliation failed", reason=problem)
-        self._said = problem
+        self._problem = problem
 
 
 #: Seconds between the timeout of the server and that of the API server, for the transfer of the answer.
