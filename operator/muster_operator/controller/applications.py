@@ -25,7 +25,7 @@ from muster_operator.translate.gangs import read_gang
 from muster_si import keys
 
 #: Mismatches reported per application; further ones are not reported.
-_MAX_TOLD: Final = 16
+_MAX_MISMATCHES: Final = 16
 _NOBODY: Final = UserInfo()
 _SERVICE_ACCOUNT: Final = "system:serviceaccount:"
 
@@ -33,22 +33,22 @@ _SERVICE_ACCOUNT: Final = "system:serviceaccount:"
 def report_mismatches(ledger: Ledger, out: Outcome, app: Application, task: Task) -> None:
     """Warns about a waiting pod whose queue, user, namespace or task group does not match its application."""
     pod = task.pod
-    says = (pod.membership, pod.ref.namespace)
-    if pod.node is not None or says == app.examined:
+    stated = (pod.membership, pod.ref.namespace)
+    if pod.node is not None or stated == app.examined:
         return
-    app.examined = says
+    app.examined = stated
     for note in _differences(app, pod):
         if _is_new(app, note):
             reporting.warn(out, pod.ref, names.REASON_SCHEDULING, note)
     if app.gang is not None:
-        _tell_unknown_group(out, app, app.gang, pod)
-    elif not app.source.is_written and not ledger.settings.disable_gang and not app.is_told_no_gang:
-        app.is_told_no_gang = _tell_missing_definition(out, app, pod)
+        _warn_unknown_group(out, app, app.gang, pod)
+    elif not app.source.is_written and not ledger.settings.disable_gang and not app.is_missing_gang_reported:
+        app.is_missing_gang_reported = _warn_missing_definition(out, app, pod)
 
 
 def _is_new(app: Application, note: str) -> bool:
     """Records the note. Returns False if the application has it already or has too many."""
-    is_new = note not in app.mismatches and len(app.mismatches) < _MAX_TOLD
+    is_new = note not in app.mismatches and len(app.mismatches) < _MAX_MISMATCHES
     if is_new:
         app.mismatches.add(note)
     return is_new
@@ -85,7 +85,7 @@ def _is_another_person(user: UserInfo, of_app: UserInfo) -> bool:
     return user.user not in {of_app.user, _NOBODY.user} and not user.user.startswith(_SERVICE_ACCOUNT)
 
 
-def _tell_unknown_group(out: Outcome, app: Application, gang: GangDefinition, pod: Pod) -> None:
+def _warn_unknown_group(out: Outcome, app: Application, gang: GangDefinition, pod: Pod) -> None:
     group = pod.membership.task_group
     if not group or gang.group(group):
         return
@@ -98,7 +98,7 @@ def _tell_unknown_group(out: Outcome, app: Application, gang: GangDefinition, po
         reporting.warn_gang(out, pod.ref, names.ACTION_TASK_GROUPS_ERROR, note)
 
 
-def _tell_missing_definition(out: Outcome, app: Application, pod: Pod) -> bool:
+def _warn_missing_definition(out: Outcome, app: Application, pod: Pod) -> bool:
     """Warns that the application has no task groups. Returns whether the pod expects some."""
     wanted = {
         names.ANNOTATION_TASK_GROUPS: pod.membership.gang.is_written,
@@ -168,11 +168,11 @@ def create(ledger: Ledger, out: Outcome, pod: Pod) -> Application:
     )
     ledger.applications[app.id] = app
     if gang is not None and gang.is_direct and not can_announce(ledger, app, gang):
-        _hold_by_pods(out, app, gang)
+        _use_placeholder_pods(out, app, gang)
     return app
 
 
-def _hold_by_pods(out: Outcome, app: Application, gang: GangDefinition) -> None:
+def _use_placeholder_pods(out: Outcome, app: Application, gang: GangDefinition) -> None:
     """Uses placeholder pods, because the definition of the members is too large for a tag of the application."""
     app.gang = replace(gang, placement=Placement.RESERVE)
     if app.originator.node is None:
@@ -195,7 +195,7 @@ def namespace_seen(ledger: Ledger, out: Outcome, before: Namespace | None, found
     If an annotation is invalid, the previous quota of running applications stays in effect.
     """
     if before is None:
-        _submit_of(ledger, out, found.name, now)
+        _submit_pods_of_namespace(ledger, out, found.name, now)
     if found.terminating or found == before:
         return
     is_changed = before is None or before.tags != found.tags
@@ -204,14 +204,14 @@ def namespace_seen(ledger: Ledger, out: Outcome, before: Namespace | None, found
     own = [app for app in ledger.applications.values() if app.namespace == found.name]
     if is_changed and not found.problems:
         # Applications of one user with the same queue are in one leaf, so that one renewal per leaf is enough.
-        speakers = {(app.queue, app.user): app for app in own if app.state in _KNOWN_TO_THE_CORE}
-        out.news += [ApplicationSubmitted(renewal_spec(ledger, app)) for app in speakers.values()]
+        one_per_queue = {(app.queue, app.user): app for app in own if app.state in _KNOWN_TO_THE_CORE}
+        out.news += [ApplicationSubmitted(renewal_spec(ledger, app)) for app in one_per_queue.values()]
     for app in own:
         if app.state is AppState.NEW:
             submit(ledger, out, app)
 
 
-def _submit_of(ledger: Ledger, out: Outcome, namespace: str, now: float) -> None:
+def _submit_pods_of_namespace(ledger: Ledger, out: Outcome, namespace: str, now: float) -> None:
     """Submits pods in this namespace whose application belongs to another namespace and runs already."""
     for app in ledger.applications.values():
         if may_ask(app) and app.namespace != namespace:
@@ -220,7 +220,7 @@ def _submit_of(ledger: Ledger, out: Outcome, namespace: str, now: float) -> None
                     tasks.submit(ledger, out, task, now)
 
 
-def wait_no_longer(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:
+def namespace_timed_out(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:
     """Timer: the namespace of a new application, or of one of its pods, was not seen in time. Continues without it."""
     app = ledger.applications.get(app_id)
     if app is not None and app.state is AppState.NEW:
@@ -365,7 +365,7 @@ def _reserve_by_pods(ledger: Ledger, out: Outcome, app: Application, gang: GangD
     """Creates the missing placeholders and submits requests for the existing ones."""
     for task in placeholders.adopt(app, gang):
         tasks.kill(ledger, out, task, now, "more placeholders than members")
-    app.reached = reporting.how_far(app)  # the operator that led before has reported these placeholders
+    app.reached = reporting.count_placeholders(app)  # the operator that led before has reported these placeholders
     ordered = placeholders.order_missing(ledger, out, app, gang, now)
     if ordered:
         reporting.progress(
@@ -385,7 +385,7 @@ def check_reserved(ledger: Ledger, out: Outcome, app: Application, now: float) -
     if app.state is not AppState.RESERVING or not app.core_is_running:
         return
     if not app.open_slots:
-        reporting.progress(out, app, names.ACTION_RESERVATION_COMPLETE, reporting.all_there(app))
+        reporting.progress(out, app, names.ACTION_RESERVATION_COMPLETE, reporting.reservation_note(app))
         reporting.reservation_over(app)
         run(ledger, out, app, now)
 
@@ -431,7 +431,7 @@ def placeholder_bound(ledger: Ledger, out: Outcome, task: Task, now: float) -> N
 
 
 #: States without a running pod. If the last pod ends in one of them, the application is removed from the core.
-_EARLY = frozenset({AppState.NEW, AppState.SUBMITTED, AppState.ACCEPTED, AppState.RESERVING, AppState.RESUMING})
+_NEVER_RUN = frozenset({AppState.NEW, AppState.SUBMITTED, AppState.ACCEPTED, AppState.RESERVING, AppState.RESUMING})
 
 #: A placeholder that ended with one of these releases is created again while the gang reserves.
 _REPLACEABLE = frozenset({None, TerminationType.PREEMPTED_BY_SCHEDULER})
@@ -477,7 +477,7 @@ def reject(ledger: Ledger, out: Outcome, app: Application, now: float, reason: s
     app.is_over = True
     note = f"Application {app.name} was rejected: {reason}"
     if any(task.node is not None for task in app.members.values()):
-        _put_off(ledger, out, app, now, note)
+        _submit_later(ledger, out, app, now, note)
     else:
         fail(ledger, out, app, now, (names.REASON_APPLICATION_REJECTED, note))
 
@@ -486,16 +486,16 @@ def reject(ledger: Ledger, out: Outcome, app: Application, now: float, reason: s
 SUBMIT_AGAIN_S: Final = 60.0
 
 
-def _put_off(ledger: Ledger, out: Outcome, app: Application, now: float, note: str) -> None:
+def _submit_later(ledger: Ledger, out: Outcome, app: Application, now: float, note: str) -> None:
     """Counts bound pods on their nodes, and sets a condition on the others with the reason of the rejection."""
     placeholders.kill_all(ledger, out, app, now, "the application was rejected")
-    told = Condition(names.REASON_APPLICATION_REJECTED, note)
+    condition = Condition(names.REASON_APPLICATION_REJECTED, note)
     for task in app.members.values():
         if task.node is not None:
             tasks.track_foreign(ledger, out, task.pod)
-        elif task.pod.condition != told:
-            out.commands.append(SetCondition(task.pod.ref, told.reason, told.message))
-            reporting.warn(out, task.pod.ref, told.reason, told.message)
+        elif task.pod.condition != condition:
+            out.commands.append(SetCondition(task.pod.ref, condition.reason, condition.message))
+            reporting.warn(out, task.pod.ref, condition.reason, condition.message)
     set_timer(ledger, Deadline(now + SUBMIT_AGAIN_S, TimerKind.REJECTED, app.id))
 
 
@@ -645,7 +645,7 @@ def _member_ended(ledger: Ledger, out: Outcome, app: Application, uid: PodUid, n
 
 def _is_idle(app: Application) -> bool:
     """Whether the core cannot complete the application itself, because it has never held resources."""
-    return app.state in _EARLY or (app.state is AppState.RUNNING and not app.core_has_begun)
+    return app.state in _NEVER_RUN or (app.state is AppState.RUNNING and not app.core_has_begun)
 
 
 def _change_originator(ledger: Ledger, out: Outcome, app: Application, old: PodUid, now: float) -> None:
@@ -653,12 +653,12 @@ def _change_originator(ledger: Ledger, out: Outcome, app: Application, old: PodU
 
     Placeholders of the previous originator are deleted with it and created again for the new one.
     """
-    heir = oldest(app)
-    if heir is None:  # the application runs and ends with its remaining pods
+    successor = oldest(app)
+    if successor is None:  # the application runs and ends with its remaining pods
         settle(ledger, out, app, now)
         return
     was_resumed = old in ledger.resumed or app.originator.membership.resumed
-    app.originator = heir
+    app.originator = successor
     if was_resumed:
         mark_resumed(ledger, out, app)
     if app.state is AppState.RESERVING:

@@ -281,11 +281,11 @@ def changed(ledger: Ledger, out: Outcome, task: Task, pod: Pod, now: float) -> N
     app = ledger.applications.get(task.app)
     if app is not None and app.originator.ref.uid == task.uid:
         app.originator = pod
-    _tell_of_labels(out, app, task, old.membership)
+    _warn_ignored_labels(out, app, task, old.membership)
     if pod.node is None and pod.terminating and task.state in _UNBOUND | {TaskState.KILLING}:
         applications.task_ended(ledger, out, task, now)
         return
-    if _is_otherwise(old, pod) and (pod.node is None or task.held) and task.release is None:
+    if _has_changed(old, pod) and (pod.node is None or task.held) and task.release is None:
         tasks.resend(ledger, out, task)
     if task.uid in ledger.untracked_pods:
         tasks.track_foreign(ledger, out, pod)
@@ -300,12 +300,12 @@ def class_seen(ledger: Ledger, out: Outcome, name: str) -> None:
             tasks.resend(ledger, out, task)
 
 
-def _is_otherwise(old: Pod, new: Pod) -> bool:
+def _has_changed(old: Pod, new: Pod) -> bool:
     """Whether a part of the pod changed that was sent to the core."""
     return (old.tags, old.resources, old.allow_preemption) != (new.tags, new.resources, new.allow_preemption)
 
 
-def _tell_of_labels(out: Outcome, app: Application | None, task: Task, old: Membership) -> None:
+def _warn_ignored_labels(out: Outcome, app: Application | None, task: Task, old: Membership) -> None:
     """Posts an event when a label is changed that has no effect any more."""
     new = task.pod.membership
     if app is None or new.placeholder:
@@ -388,15 +388,15 @@ def _ended(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
 def is_held_back(ledger: Ledger, out: Outcome, pod: Pod) -> bool:
     """Whether the pod cannot be scheduled, or not yet. Posts an event with the reason once."""
     if pod.node is not None and pod.ref.uid in ledger.unverified:
-        _tell_once(ledger, out, pod, names.REASON_TASK_REJECTED, trust.UNKNOWN)
+        _warn_once(ledger, out, pod, names.REASON_TASK_REJECTED, trust.UNKNOWN)
         return False
     if pod.membership.refusal:
-        _tell_once(ledger, out, pod, names.REASON_TASK_REJECTED, pod.membership.refusal)
+        _warn_once(ledger, out, pod, names.REASON_TASK_REJECTED, pod.membership.refusal)
         if pod.node is not None:
             tasks.track_foreign(ledger, out, pod)
         return True
     if pod.claims and pod.node is None:
-        _tell_of_claims(ledger, out, pod)
+        _report_unsupported_claims(ledger, out, pod)
         return True
     if pod.gates and pod.node is None:
         if pod.ref.uid not in ledger.noticed:
@@ -409,7 +409,7 @@ def is_held_back(ledger: Ledger, out: Outcome, pod: Pod) -> bool:
     return False
 
 
-def _tell_of_claims(ledger: Ledger, out: Outcome, pod: Pod) -> None:
+def _report_unsupported_claims(ledger: Ledger, out: Outcome, pod: Pod) -> None:
     """Reports that resource claims are not supported. The pod waits, because it could not start on a node."""
     named = ", ".join(pod.claims[:_MAX_NAMED])
     note = (
@@ -419,10 +419,10 @@ def _tell_of_claims(ledger: Ledger, out: Outcome, pod: Pod) -> None:
     is_there = pod.condition == Condition(names.REASON_UNSUPPORTED_CLAIMS, note)
     if pod.ref.uid not in ledger.noticed and not is_there:
         out.commands.append(SetCondition(pod.ref, names.REASON_UNSUPPORTED_CLAIMS, note))
-    _tell_once(ledger, out, pod, names.REASON_UNSUPPORTED_CLAIMS, note)
+    _warn_once(ledger, out, pod, names.REASON_UNSUPPORTED_CLAIMS, note)
 
 
-def _tell_once(ledger: Ledger, out: Outcome, pod: Pod, reason: str, note: str) -> None:
+def _warn_once(ledger: Ledger, out: Outcome, pod: Pod, reason: str, note: str) -> None:
     if pod.ref.uid not in ledger.noticed:
         ledger.noticed.add(pod.ref.uid)
         reporting.warn(out, pod.ref, reason, note)

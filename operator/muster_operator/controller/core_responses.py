@@ -79,7 +79,7 @@ def handle_command_result(ledger: Ledger, out: Outcome, result: Result, now: flo
         deletion.answered = now
         deletion.heard = now if deletion.heard is None else deletion.heard
     if ledger.phase is not Phase.LIVE:
-        _keep(ledger, result)
+        _record_result(ledger, result)
         return
     match result.command:
         case BindPod():
@@ -94,7 +94,7 @@ def handle_command_result(ledger: Ledger, out: Outcome, result: Result, now: flo
             pass  # the watch shows the effects of the other commands
 
 
-def _keep(ledger: Ledger, result: Result) -> None:
+def _record_result(ledger: Ledger, result: Result) -> None:
     """Handles a result while no session is live: records the node of a pod that was bound.
 
     Results of commands that recovery has sent are handled when the session is live.
@@ -147,7 +147,7 @@ def _bind_failed(ledger: Ledger, out: Outcome, task: Task, now: float, message: 
     tasks.roll_back(ledger, out, task, now, message)
 
 
-def _is_for_want_of_a_namespace(result: CommandFailed) -> bool:
+def _is_namespace_missing(result: CommandFailed) -> bool:
     """Whether the namespace is gone or terminating, so that its placeholders cannot be created."""
     return result.status == _GONE or (result.status == _FORBIDDEN and "is being terminated" in result.message)
 
@@ -155,7 +155,7 @@ def _is_for_want_of_a_namespace(result: CommandFailed) -> bool:
 def _create(ledger: Ledger, out: Outcome, result: Result, command: CreatePlaceholder, now: float) -> None:
     app = ledger.applications.get(command.spec.app)
     slot = app.slots.get(command.spec.name) if app else None
-    if app is None or (isinstance(result, CommandFailed) and _is_for_want_of_a_namespace(result)):
+    if app is None or (isinstance(result, CommandFailed) and _is_namespace_missing(result)):
         return  # the pods of the application are deleted with the namespace
     if slot is not None and slot.state is SlotState.ORDERED:
         if isinstance(result, CommandFailed) and not result.may_pass:
@@ -169,77 +169,77 @@ def _create(ledger: Ledger, out: Outcome, result: Result, command: CreatePlaceho
 
 
 #: Types with which the core confirms a release of the operator. See docs/internals/semantics.md, 4.
-_OURS = frozenset({TerminationType.STOPPED_BY_RM, TerminationType.UNKNOWN})
+_CONFIRMATIONS = frozenset({TerminationType.STOPPED_BY_RM, TerminationType.UNKNOWN})
 _NO_RESOURCES = "Scheduling has timed out due to insufficient resources"
 
 
-def handle_core_response(ledger: Ledger, verdict: CoreResponse, now: float) -> Outcome:
+def handle_core_response(ledger: Ledger, response: CoreResponse, now: float) -> Outcome:
     """Handles a message of the core. ``now``: seconds of a monotonic clock."""
     out = Outcome()
     if ledger.phase is Phase.LIVE:
-        _obey(ledger, out, verdict, now)
+        _handle(ledger, out, response, now)
     elif ledger.phase is Phase.RECOVERING:
-        if isinstance(verdict, ApplicationResponse):
-            _answers(ledger, out, verdict, now)
-            verdict = ApplicationResponse(updated=verdict.updated)
-        ledger.postponed.append(verdict)
+        if isinstance(response, ApplicationResponse):
+            _application_answers(ledger, out, response, now)
+            response = ApplicationResponse(updated=response.updated)
+        ledger.postponed.append(response)
     return out
 
 
-def _obey(ledger: Ledger, out: Outcome, verdict: CoreResponse, now: float) -> None:
-    match verdict:
+def _handle(ledger: Ledger, out: Outcome, response: CoreResponse, now: float) -> None:
+    match response:
         case AllocationResponse():
-            _allocations(ledger, out, verdict, now)
+            _allocations(ledger, out, response, now)
         case ApplicationResponse():
-            _answers(ledger, out, verdict, now)
-            for update in verdict.updated:
+            _application_answers(ledger, out, response, now)
+            for update in response.updated:
                 _updated(ledger, out, update, now)
         case NodeResponse():
-            _nodes(ledger, out, verdict)
+            _nodes(ledger, out, response)
         case SchedulingStates():
-            _states(ledger, out, verdict, now)
+            _states(ledger, out, response, now)
         case CoreEvents():
-            for event in verdict.events:
+            for event in response.events:
                 reporting.report_core_event(ledger, out, event, now)
         case Recommendations():
-            _recommendations(ledger, out, verdict)
+            _recommendations(ledger, out, response)
 
 
-def _states(ledger: Ledger, out: Outcome, verdict: SchedulingStates, now: float) -> None:
+def _states(ledger: Ledger, out: Outcome, response: SchedulingStates, now: float) -> None:
     """Handles states of pods, and of task groups that the core reserves for without placeholder pods."""
-    for change in verdict.changes:
+    for change in response.changes:
         if change.key in ledger.tasks:
             reporting.state_changed(ledger, out, change, now)
-    reporting.states_changed(ledger, out, (one for one in verdict.changes if one.key not in ledger.tasks), now)
+    reporting.states_changed(ledger, out, (one for one in response.changes if one.key not in ledger.tasks), now)
 
 
-def _nodes(ledger: Ledger, out: Outcome, verdict: NodeResponse) -> None:
-    for name in verdict.accepted:
+def _nodes(ledger: Ledger, out: Outcome, response: NodeResponse) -> None:
+    for name in response.accepted:
         nodes.accepted(ledger, out, name)
-    for name, reason in (verdict.rejected or {}).items():
+    for name, reason in (response.rejected or {}).items():
         nodes.rejected(ledger, out, name, reason)
 
 
-def _recommendations(ledger: Ledger, out: Outcome, verdict: Recommendations) -> None:
-    for found in verdict.nodes:
+def _recommendations(ledger: Ledger, out: Outcome, response: Recommendations) -> None:
+    for found in response.nodes:
         node = ledger.nodes.get(found.node)
         if node is not None:
             reporting.warn_node(out, node.name, node.uid, names.REASON_NODE_RECOMMENDED, found.message)
 
 
-def _allocations(ledger: Ledger, out: Outcome, verdict: AllocationResponse, now: float) -> None:
+def _allocations(ledger: Ledger, out: Outcome, response: AllocationResponse, now: float) -> None:
     """Handles the parts of a message in this order. See docs/internals/semantics.md, 1."""
-    for cancelled in verdict.cancelled_asks:
+    for cancelled in response.cancelled_asks:
         for key in _keys(ledger, cancelled.app, cancelled.key):
             _ask_cancelled(ledger, out, cancelled, key, now)
-    for released in verdict.released:
+    for released in response.released:
         for key in _keys(ledger, released.app, released.key):
             _released(ledger, out, released, key, now)
-    for allocated in verdict.allocated:
+    for allocated in response.allocated:
         _allocated(ledger, out, allocated, now)
-    for refused in verdict.rejected_asks:
+    for refused in response.rejected_asks:
         _ask_rejected(ledger, out, refused, now)
-    for rejected in verdict.rejected_allocations:
+    for rejected in response.rejected_allocations:
         _allocation_rejected(ledger, out, rejected)
 
 
@@ -260,7 +260,7 @@ def _task(ledger: Ledger, app_id: AppId, key: PodUid) -> Task | None:
 def _ask_cancelled(ledger: Ledger, out: Outcome, order: AskCancelled, key: PodUid, now: float) -> None:
     """Deletes a placeholder whose request was cancelled. A real pod waits until its application can submit it again."""
     task = _task(ledger, order.app, key)
-    if order.termination in _OURS or task is None or not task.asked:
+    if order.termination in _CONFIRMATIONS or task is None or not task.asked:
         return
     if task.pod.membership.placeholder:
         task.release = order.termination
@@ -278,7 +278,7 @@ def _ask_cancelled(ledger: Ledger, out: Outcome, order: AskCancelled, key: PodUi
 def _released(ledger: Ledger, out: Outcome, order: Released, key: PodUid, now: float) -> None:
     """Deletes the pod. The release is confirmed when the pod is gone, or now if the core released nothing of ours."""
     task = _task(ledger, order.app, key)
-    if order.termination in _OURS:
+    if order.termination in _CONFIRMATIONS:
         if task is not None and task.held and task.allocation_id == order.allocation_id:
             tasks.resend(ledger, out, task)  # the core allocated a node that was gone by then and is back now
         return
@@ -298,17 +298,17 @@ def _released(ledger: Ledger, out: Outcome, order: Released, key: PodUid, now: f
     tasks.kill(ledger, out, task, now, order.message or order.termination.name)
 
 
-def _allocated(ledger: Ledger, out: Outcome, verdict: Allocated, now: float) -> None:
+def _allocated(ledger: Ledger, out: Outcome, response: Allocated, now: float) -> None:
     """Binds the pod. If the pod does not need a node any more, releases the allocation.
 
     A rejected pod can be allocated: the rejection can belong to a request that replaced the allocated one.
     """
-    task = _task(ledger, verdict.app, verdict.key)
-    if task is not None and task.state is TaskState.BOUND and task.node == verdict.node:
-        task.allocation_id = verdict.allocation_id
+    task = _task(ledger, response.app, response.key)
+    if task is not None and task.state is TaskState.BOUND and task.node == response.node:
+        task.allocation_id = response.allocation_id
         return
     if task is not None and task.state is TaskState.KILLING and task.asked:
-        task.asked, task.held, task.allocation_id = False, True, verdict.allocation_id
+        task.asked, task.held, task.allocation_id = False, True, response.allocation_id
         state.recount(task)
         return
     if task is not None and task.state is TaskState.BOUND and task.held:
@@ -316,31 +316,31 @@ def _allocated(ledger: Ledger, out: Outcome, verdict: Allocated, now: float) -> 
     if task is None or task.state not in {TaskState.SCHEDULING, TaskState.REJECTED}:
         reason = "the pod does not need a node any more"
         stopped = TerminationType.STOPPED_BY_RM
-        out.news.append(AllocationReleased(verdict.app, verdict.key, stopped, verdict.allocation_id, reason))
+        out.news.append(AllocationReleased(response.app, response.key, stopped, response.allocation_id, reason))
         return
-    task.allocation_id = verdict.allocation_id
-    _place(ledger, out, task, verdict, now)
+    task.allocation_id = response.allocation_id
+    _place(ledger, out, task, response, now)
 
 
-def _place(ledger: Ledger, out: Outcome, task: Task, verdict: Allocated, now: float) -> None:
-    tasks.allocate(ledger, task, verdict.node)
-    if verdict.node in ledger.nodes:
-        if verdict.volumes:
-            volume_binding.begin_binding(ledger, out, task, verdict.volumes, now)
+def _place(ledger: Ledger, out: Outcome, task: Task, response: Allocated, now: float) -> None:
+    tasks.allocate(ledger, task, response.node)
+    if response.node in ledger.nodes:
+        if response.volumes:
+            volume_binding.begin_binding(ledger, out, task, response.volumes, now)
         else:
             tasks.order_bind(ledger, out, task)
         return
-    tasks.roll_back(ledger, out, task, now, f"node {verdict.node} does not exist")
+    tasks.roll_back(ledger, out, task, now, f"node {response.node} does not exist")
 
 
-def _ask_rejected(ledger: Ledger, out: Outcome, verdict: AskRejected, now: float) -> None:
+def _ask_rejected(ledger: Ledger, out: Outcome, response: AskRejected, now: float) -> None:
     """Posts an event. A gang whose placeholder is rejected is given up."""
-    task = _task(ledger, verdict.app, verdict.key)
+    task = _task(ledger, response.app, response.key)
     if task is None or task.state is not TaskState.SCHEDULING:
         if task is not None and task.held:
             tasks.resend(ledger, out, task)  # the rejected request arrived after an earlier one had been allocated
         elif task is not None and task.asked:  # the pod is being deleted; an older request can still exist in the core
-            tasks.release_from_core(out, task, TerminationType.STOPPED_BY_RM, verdict.reason)
+            tasks.release_from_core(out, task, TerminationType.STOPPED_BY_RM, response.reason)
         return
     task.asked = False
     app = ledger.applications.get(task.app)
@@ -351,36 +351,36 @@ def _ask_rejected(ledger: Ledger, out: Outcome, verdict: AskRejected, now: float
     tasks.step(task, TaskEvent.REJECT)
     if task.pod.membership.placeholder and app is not None:
         applications.give_up_gang(
-            ledger, out, app, now, f"placeholder {task.pod.ref.name} was rejected: {verdict.reason}"
+            ledger, out, app, now, f"placeholder {task.pod.ref.name} was rejected: {response.reason}"
         )
     else:
-        reporting.warn(out, task.pod.ref, names.REASON_TASK_REJECTED, verdict.reason)
+        reporting.warn(out, task.pod.ref, names.REASON_TASK_REJECTED, response.reason)
 
 
-def _allocation_rejected(ledger: Ledger, out: Outcome, verdict: AllocationRejected) -> None:
+def _allocation_rejected(ledger: Ledger, out: Outcome, response: AllocationRejected) -> None:
     """The core rejects a bound pod as an allocation of the application. The pod counts on its node only."""
-    task = _task(ledger, verdict.app, verdict.key)
+    task = _task(ledger, response.app, response.key)
     if task is None or not task.held or task.state is not TaskState.BOUND:
         return
-    reporting.warn(out, task.pod.ref, names.REASON_TASK_REJECTED, verdict.reason)
+    reporting.warn(out, task.pod.ref, names.REASON_TASK_REJECTED, response.reason)
     task.held = False
     state.recount(task)
     tasks.track_foreign(ledger, out, task.pod)
 
 
-def _answers(ledger: Ledger, out: Outcome, verdict: ApplicationResponse, now: float) -> None:
+def _application_answers(ledger: Ledger, out: Outcome, response: ApplicationResponse, now: float) -> None:
     """Handles accepted and rejected applications. Ignores answers to submissions that were removed."""
-    for rejected in verdict.rejected:
-        app = _answered(ledger, rejected.app)
+    for rejected in response.rejected:
+        app = _submitted_application(ledger, rejected.app)
         if app is not None:
             applications.reject(ledger, out, app, now, rejected.reason)
-    for accepted in verdict.accepted:
-        app = _answered(ledger, accepted.app)
+    for accepted in response.accepted:
+        app = _submitted_application(ledger, accepted.app)
         if app is not None:
             applications.accept(ledger, out, app, now)
 
 
-def _answered(ledger: Ledger, app_id: AppId) -> Application | None:
+def _submitted_application(ledger: Ledger, app_id: AppId) -> Application | None:
     if ledger.unanswered.get(app_id):
         ledger.unanswered[app_id] -= 1
         if not ledger.unanswered[app_id]:
@@ -398,7 +398,7 @@ def _updated(ledger: Ledger, out: Outcome, update: ApplicationUpdated, now: floa
     app.core_has_begun = True
     match update.state:
         case keys.APP_RUNNING | keys.APP_ACCEPTED:
-            _goes_on(ledger, out, app, now, is_running=update.state == keys.APP_RUNNING)
+            _continue_application(ledger, out, app, now, is_running=update.state == keys.APP_RUNNING)
         case keys.APP_RESUMING if app.state is AppState.RESERVING:
             applications.resume(ledger, out, app, now, update.message)
         case keys.APP_FAILING if app.state in applications.ANSWERED:
@@ -411,7 +411,7 @@ def _updated(ledger: Ledger, out: Outcome, update: ApplicationUpdated, now: floa
             return
 
 
-def _goes_on(ledger: Ledger, out: Outcome, app: Application, now: float, *, is_running: bool) -> None:
+def _continue_application(ledger: Ledger, out: Outcome, app: Application, now: float, *, is_running: bool) -> None:
     app.core_is_running = is_running
     match app.state:
         case AppState.RESERVING if is_running:

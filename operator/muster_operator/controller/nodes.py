@@ -66,8 +66,8 @@ def node_seen(ledger: Ledger, out: Outcome, old: Node | None, node: Node) -> Non
         reporting.may_fit(ledger)
     if old is None:
         ledger.unacknowledged_nodes[node.name] = ledger.unacknowledged_nodes.get(node.name, 0) + 1
-        there = tuple(_who_waited(ledger, node.name))
-        out.news.append(NodeCreated(as_reported(ledger, node), not node.schedulable, there))
+        pods_on_node = tuple(_waiting_allocations(ledger, node.name))
+        out.news.append(NodeCreated(as_reported(ledger, node), not node.schedulable, pods_on_node))
         return
     if old.capacity != node.capacity or old.attributes != node.attributes:
         out.news.append(NodeUpdated(as_reported(ledger, node)))
@@ -75,7 +75,7 @@ def node_seen(ledger: Ledger, out: Outcome, old: Node | None, node: Node) -> Non
         out.news.append(NodeOpened(node.name) if node.schedulable else NodeDrained(node.name))
 
 
-def _who_waited(ledger: Ledger, name: NodeName) -> Iterator[AllocationSpec]:
+def _waiting_allocations(ledger: Ledger, name: NodeName) -> Iterator[AllocationSpec]:
     """Allocations of the pods that waited for the node."""
     for uid in sorted(ledger.awaiting_node.pop(name, set())):
         spec = existing_allocation(ledger, uid, name)
@@ -98,7 +98,7 @@ def accepted(ledger: Ledger, out: Outcome, name: NodeName) -> None:
     state = "" if node.schedulable else ", cordoned"
     note = f"node {name} is scheduled by Muster from now on{state}"
     reporting.inform_node(out, name, node.uid, note, names.REASON_NODE_ACCEPTED)
-    out.news += (AllocationReported(spec) for spec in _who_waited(ledger, name))
+    out.news += (AllocationReported(spec) for spec in _waiting_allocations(ledger, name))
 
 
 def rejected(ledger: Ledger, out: Outcome, name: NodeName, reason: str) -> None:
@@ -134,10 +134,10 @@ def node_gone(ledger: Ledger, out: Outcome, name: NodeName, now: float) -> None:
         tasks.await_node(ledger, uid, name)
         if task.pod.membership.placeholder:
             tasks.kill(ledger, out, task, now, f"node {name} was deleted")
-    for there, occupants_there in (
+    for by_node, allocations in (
         (ledger.foreign_by_node, ledger.foreign),
         (ledger.untracked_by_node, ledger.untracked_pods),
     ):
-        for uid in there.on(name):
-            occupants_there[uid].reported = False
+        for uid in by_node.on(name):
+            allocations[uid].reported = False
             tasks.await_node(ledger, uid, name)

@@ -33,7 +33,7 @@ from muster_operator.model.states import TaskState
 from muster_operator.translate.gangs import placeholder_ask, placeholder_name
 
 #: Creations of one gang before the next gang of its namespace continues (round robin).
-_TURN: Final = 50
+_BATCH: Final = 50
 
 _NO_KEY: Final = (
     "placeholders wait for the signing key: Muster cannot read or create the Secret muster-signing; "
@@ -41,10 +41,10 @@ _NO_KEY: Final = (
 )
 
 
-def want_creations(ledger: Ledger, out: Outcome, app: Application, missing: Mapping[str, int]) -> None:
+def add_creations(ledger: Ledger, out: Outcome, app: Application, missing: Mapping[str, int]) -> None:
     """Adds creations: so many placeholders of each task group."""
     app.creations.missing.update(missing)
-    _go_on(ledger, out, app)
+    _start_creations(ledger, out, app)
 
 
 def retry_creation(ledger: Ledger, out: Outcome, app: Application, slots: list[Slot]) -> None:
@@ -52,27 +52,29 @@ def retry_creation(ledger: Ledger, out: Outcome, app: Application, slots: list[S
     for slot in slots:
         slot.state = SlotState.ORDERED
         app.creations.again.append(slot.name)
-    _go_on(ledger, out, app)
+    _start_creations(ledger, out, app)
 
 
-def order_instead(ledger: Ledger, out: Outcome, app: Application, lost: Slot, avoid: tuple[NodeName, ...]) -> None:
+def order_replacement(
+    ledger: Ledger, out: Outcome, app: Application, lost_slot: Slot, avoid: tuple[NodeName, ...]
+) -> None:
     """Creates a placeholder in place of a lost one, under a name that this gang has not used.
 
     Names of one group differ by ordinal. Adding the group's size keeps the ordinals of its members distinct.
     """
-    group = app.gang.group(lost.group) if app.gang else None
+    group = app.gang.group(lost_slot.group) if app.gang else None
     if group is None:
         return
-    ordinal = lost.ordinal + group.min_member
-    while (name := _name(app, group.name, ordinal)) == lost.name or _is_taken(ledger, app, name):
+    ordinal = lost_slot.ordinal + group.min_member
+    while (name := _name(app, group.name, ordinal)) == lost_slot.name or _is_taken(ledger, app, name):
         ordinal += group.min_member
-    slot = Slot(name, group.name, ordinal, tries=lost.tries, avoid=avoid)
+    slot = Slot(name, group.name, ordinal, tries=lost_slot.tries, avoid=avoid)
     app.slots[name] = slot
     app.open_slots.add(name)
     retry_creation(ledger, out, app, [slot])
 
 
-def _go_on(ledger: Ledger, out: Outcome, app: Application) -> None:
+def _start_creations(ledger: Ledger, out: Outcome, app: Application) -> None:
     """Starts pending creations as far as the limits allow."""
     if app.creations.are_waiting:
         if ledger.keys is None:
@@ -86,22 +88,22 @@ def creation_answered(ledger: Ledger, out: Outcome, app: Application, name: str)
     if name not in app.creations.open:
         return
     app.creations.open.remove(name)
-    of_namespace = ledger.creations[app.namespace]
-    of_namespace.open -= 1
+    in_namespace = ledger.creations[app.namespace]
+    in_namespace.open -= 1
     if app.creations.are_waiting:
-        of_namespace.waiting.setdefault(app.id)
+        in_namespace.waiting.setdefault(app.id)
     _refill(ledger, out, app.namespace)
 
 
 def cancel_creations(ledger: Ledger, out: Outcome, app: Application) -> None:
     """Cancels all creations of the application that have not been sent."""
-    of_namespace = ledger.creations.get(app.namespace)
-    if of_namespace is None:
+    in_namespace = ledger.creations.get(app.namespace)
+    if in_namespace is None:
         return
     if app.creations.open:
         out.commands.append(CancelCreations(app.id))
-    of_namespace.open -= len(app.creations.open)
-    of_namespace.waiting.pop(app.id, None)
+    in_namespace.open -= len(app.creations.open)
+    in_namespace.waiting.pop(app.id, None)
     app.creations = Creations()
     _refill(ledger, out, app.namespace)
 
@@ -113,21 +115,21 @@ def keys_seen(ledger: Ledger, out: Outcome) -> None:
 
 
 def _refill(ledger: Ledger, out: Outcome, namespace: str) -> None:
-    of_namespace = ledger.creations[namespace]
-    while ledger.keys is not None and of_namespace.waiting and of_namespace.open < limits.NAMESPACE_OPEN_CREATIONS:
-        app_id = next(iter(of_namespace.waiting))
-        del of_namespace.waiting[app_id]
+    in_namespace = ledger.creations[namespace]
+    while ledger.keys is not None and in_namespace.waiting and in_namespace.open < limits.NAMESPACE_OPEN_CREATIONS:
+        app_id = next(iter(in_namespace.waiting))
+        del in_namespace.waiting[app_id]
         app = ledger.applications.get(app_id)
         if app is None:
             continue
         before = len(app.creations.open)
-        room = min(limits.GANG_OPEN_CREATIONS - before, limits.NAMESPACE_OPEN_CREATIONS - of_namespace.open, _TURN)
+        room = min(limits.GANG_OPEN_CREATIONS - before, limits.NAMESPACE_OPEN_CREATIONS - in_namespace.open, _BATCH)
         while len(app.creations.open) < before + room and _order_next(ledger, out, app):
             pass
-        of_namespace.open += len(app.creations.open) - before
+        in_namespace.open += len(app.creations.open) - before
         if app.creations.are_waiting and len(app.creations.open) < limits.GANG_OPEN_CREATIONS:
-            of_namespace.waiting[app_id] = None
-    if not of_namespace.open and not of_namespace.waiting:
+            in_namespace.waiting[app_id] = None
+    if not in_namespace.open and not in_namespace.waiting:
         del ledger.creations[namespace]
 
 
@@ -212,7 +214,7 @@ def order_missing(ledger: Ledger, out: Outcome, app: Application, gang: GangDefi
     there = Counter(slot.group for slot in app.slots.values())
     missing = {group.name: group.min_member - there[group.name] for group in gang.groups}
     missing = {group: count for group, count in missing.items() if count > 0}
-    want_creations(ledger, out, app, missing)
+    add_creations(ledger, out, app, missing)
     if missing:
         watch_creations(ledger, app, now)
     return sum(missing.values())
@@ -239,7 +241,7 @@ def close_slot(app: Application, name: str) -> Slot | None:
     return app.slots.pop(name, None)
 
 
-def replace(ledger: Ledger, out: Outcome, app: Application, lost: Slot, task: Task, now: float) -> None:
+def replace(ledger: Ledger, out: Outcome, app: Application, lost_slot: Slot, task: Task, now: float) -> None:
     """Creates a new placeholder for a lost one. It avoids a node whose kubelet rejected the old one.
 
     See docs/internals/semantics.md, 5.
@@ -247,7 +249,7 @@ def replace(ledger: Ledger, out: Outcome, app: Application, lost: Slot, task: Ta
     avoid = task.avoid
     if task.pod.kubelet_refusal and task.node is not None:
         avoid = tasks.nodes_to_avoid(avoid, task.node)
-    order_instead(ledger, out, app, lost, avoid)
+    order_replacement(ledger, out, app, lost_slot, avoid)
     watch_creations(ledger, app, now)
 
 
@@ -258,22 +260,22 @@ def retry_placeholder(ledger: Ledger, out: Outcome, app: Application) -> Slot | 
     case a new name is used.
     """
     again: list[Slot] = []
-    lost: Slot | None = None
+    lost_slot: Slot | None = None
     for slot in list(app.slots.values()):
         if slot.state is SlotState.CREATED and not slot.is_taken:
             slot.state = SlotState.LATE
         elif slot.state in {SlotState.CREATED, SlotState.LATE}:
             if slot.tries >= MAX_CREATES:
-                lost = slot
+                lost_slot = slot
                 break
             slot.tries += 1
             if slot.is_taken:
                 close_slot(app, slot.name)
-                order_instead(ledger, out, app, slot, slot.avoid)
+                order_replacement(ledger, out, app, slot, slot.avoid)
             else:
                 again.append(slot)
     retry_creation(ledger, out, app, again)
-    return lost
+    return lost_slot
 
 
 def forget_unseen(ledger: Ledger, out: Outcome, app: Application) -> None:
@@ -327,6 +329,6 @@ def leave_out_completed(app: Application, ended: Iterable[CompletedMembers]) -> 
 
 
 def _without(gang: GangDefinition, counts: Mapping[str, int]) -> GangDefinition:
-    left = ((group, max(0, group.min_member - counts.get(group.name, 0))) for group in gang.groups)
-    groups = tuple(dataclasses_replace(group, min_member=count) for group, count in left)
+    remaining = ((group, max(0, group.min_member - counts.get(group.name, 0))) for group in gang.groups)
+    groups = tuple(dataclasses_replace(group, min_member=count) for group, count in remaining)
     return dataclasses_replace(gang, groups=groups, placeholder_ask=placeholder_ask(groups))

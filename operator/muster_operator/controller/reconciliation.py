@@ -46,7 +46,7 @@ from muster_operator.model.core_responses import (
 from muster_operator.model.ids import AppId, NodeName, PodUid
 
 
-def by_news(item: CoreRequest) -> Iterator[str]:
+def names_of_request(item: CoreRequest) -> Iterator[str]:
     """Keys, applications and nodes that a request to the core mentions."""
     match item:
         case ApplicationSubmitted(spec):
@@ -70,7 +70,7 @@ def by_news(item: CoreRequest) -> Iterator[str]:
             yield name
 
 
-def by_verdict(verdict: CoreResponse) -> Iterator[str]:
+def names_of_response(verdict: CoreResponse) -> Iterator[str]:
     """Keys, applications and nodes that a message of the core mentions. An empty key means the whole application."""
     match verdict:
         case AllocationResponse():
@@ -204,7 +204,7 @@ def _application(
             comparison.out.news.append(AskSubmitted(ask_of(comparison.ledger, comparison.ledger.tasks[key])))
     for key in sorted(held.keys() - in_core.keys()):
         if _is_settled(comparison, key, held[key]) and comparison.note("allocation missing", key):
-            _tell_again(comparison, key)
+            _resend(comparison, key)
 
 
 def _nodes_of(in_core: dict[PodUid, HeldInCore], key: PodUid) -> list[NodeName]:
@@ -220,7 +220,7 @@ def _held_in_core(comparison: Comparison, app: AppId, each: HeldInCore, node: No
     """Checks an allocation of the core: whether it is ours, on the expected node, and not being released."""
     task = comparison.ledger.tasks.get(each.key)
     if node in {each.node, _ANYWHERE}:
-        if each.going is not None and _never_heard(task) and comparison.note("order unheard", each.key):
+        if each.going is not None and _is_release_missed(task) and comparison.note("order unheard", each.key):
             order = Released(app, each.key, each.going, each.allocation_id)
             comparison.add(
                 handle_core_response(comparison.ledger, AllocationResponse(released=(order,)), comparison.now)
@@ -231,15 +231,15 @@ def _held_in_core(comparison: Comparison, app: AppId, each: HeldInCore, node: No
         going = each.going or TerminationType.STOPPED_BY_RM
         comparison.out.news.append(AllocationReleased(app, each.key, going, each.allocation_id))
         if node is not None:
-            _tell_again(comparison, each.key)
+            _resend(comparison, each.key)
 
 
-def _never_heard(task: Task | None) -> bool:
+def _is_release_missed(task: Task | None) -> bool:
     """Whether the core's release of the pod was not received. Kept slots without a pod are released by the core."""
     return task is not None and task.release is None
 
 
-def _tell_again(comparison: Comparison, key: PodUid) -> None:
+def _resend(comparison: Comparison, key: PodUid) -> None:
     task = comparison.ledger.tasks.get(key)
     if task is not None:
         if task.node is not None:

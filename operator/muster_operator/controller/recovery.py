@@ -50,13 +50,13 @@ TURN: Final = 500
 #: Pods that are only inspected before other tasks can run: about 5 ms.
 WALKED: Final = 10_000
 _NODE_LEFT_OUT: Final = "internal error: the node is left out; see the operator's log and report it"
-_VERDICTS = AllocationResponse | ApplicationResponse | CoreEvents | NodeResponse | Recommendations | SchedulingStates
+_RESPONSES = AllocationResponse | ApplicationResponse | CoreEvents | NodeResponse | Recommendations | SchedulingStates
 
 
 def pause(ledger: Ledger) -> None:
     """The session is lost: from now on events only update the state."""
     for item in ledger.postponed:
-        if not isinstance(item, _VERDICTS | Result):
+        if not isinstance(item, _RESPONSES | Result):
             record_event(ledger, item)
     ledger.postponed.clear()
     ledger.phase = Phase.GATHERING
@@ -67,8 +67,8 @@ def begin(ledger: Ledger, now: float) -> Iterator[Outcome]:
     pause(ledger)
     _clear(ledger)
     ledger.phase = Phase.RECOVERING
-    for told in volume_binding.all_told(ledger, TURN):
-        yield Outcome(news=told)
+    for reported in volume_binding.all_objects(ledger, TURN):
+        yield Outcome(news=reported)
     ended = controller_placeholders.completed_by_application(ledger)
     out, done = Outcome(), 0
     for group in _by_application(ledger):
@@ -220,15 +220,15 @@ def report_nodes(ledger: Ledger, now: float) -> Iterator[Outcome]:
     for node in ledger.nodes.values():
         uids = sorted(on_node.pop(node.name, []))
         existing = (_existing(ledger, out, uid, node.name) for uid in uids)
-        there = [spec for spec in existing if spec is not None] + places[node.name]
-        told = isolation.attempt(as_reported, ledger, node)
-        if isinstance(told, Exception):
-            out.failures.append(Failure("Node", node.name, told))
+        existing_specs = [spec for spec in existing if spec is not None] + places[node.name]
+        reported = isolation.attempt(as_reported, ledger, node)
+        if isinstance(reported, Exception):
+            out.failures.append(Failure("Node", node.name, reported))
             reporting.warn_node(out, node.name, node.uid, names.REASON_INTERNAL_ERROR, _NODE_LEFT_OUT)
             ledger.awaiting_node[node.name] = set(uids)
         else:
-            out.news.append(NodeCreated(told, drained=True, existing=tuple(there)))
-        done += 1 + len(there)
+            out.news.append(NodeCreated(reported, drained=True, existing=tuple(existing_specs)))
+        done += 1 + len(existing_specs)
         if done >= TURN:
             yield out
             out, done = Outcome(), 0
@@ -306,4 +306,4 @@ def open_nodes(ledger: Ledger, now: float) -> Outcome:
 def _handle(ledger: Ledger, item: ClusterEvent | CoreResponse | Result, now: float) -> Outcome:
     if isinstance(item, Result):
         return was_answered(ledger, item, now)
-    return handle_core_response(ledger, item, now) if isinstance(item, _VERDICTS) else handle_event(ledger, item, now)
+    return handle_core_response(ledger, item, now) if isinstance(item, _RESPONSES) else handle_event(ledger, item, now)

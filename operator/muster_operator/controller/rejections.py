@@ -38,7 +38,7 @@ from muster_operator.model.states import AppState
 from muster_si import keys
 
 #: Suffix of a kept slot's allocation key, after the UID of the pod that lost the slot.
-_MARK = "/place"
+_KEY_SUFFIX = "/place"
 
 
 def pod_rejected(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
@@ -53,7 +53,7 @@ def pod_rejected(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
         refused_before = app.refusals.setdefault(task.pod.membership.task_group, deque(maxlen=limits.GANG_REFUSALS))
         refused_before.append(NodeRefusals(nodes, now + ledger.settings.avoid_node_s))
     if app.gang is not None:
-        _tell(ledger, out, app, task, is_kept=is_kept)
+        _report_rejection(ledger, out, app, task, is_kept=is_kept)
 
 
 def keep_place(ledger: Ledger, out: Outcome, task: Task, now: float) -> bool:
@@ -75,9 +75,9 @@ def keep_place(ledger: Ledger, out: Outcome, task: Task, now: float) -> bool:
 
 def _free_key(ledger: Ledger, task: Task) -> PodUid:
     """An unused key for a kept slot. A pod whose bind fails repeatedly can leave slots on several nodes."""
-    key, number = PodUid(task.uid + _MARK), 1
+    key, number = PodUid(task.uid + _KEY_SUFFIX), 1
     while key in ledger.places:
-        key, number = PodUid(f"{task.uid}{_MARK}{number}"), number + 1
+        key, number = PodUid(f"{task.uid}{_KEY_SUFFIX}{number}"), number + 1
     return key
 
 
@@ -88,11 +88,11 @@ def _is_short_without(ledger: Ledger, app: Application, task: Task) -> bool:
     runs = app.state is AppState.RUNNING or (app.state is AppState.RESERVING and app.core_is_running)
     if group is None or not runs or app.originator.ref.uid in ledger.resumed or not state.holds_slot(task):
         return False
-    left = app.member_counts.get(name, 0) - 1 + len(ledger.places_of.get(app.id, {}).get(name, ()))
-    return left < group.min_member
+    remaining = app.member_counts.get(name, 0) - 1 + len(ledger.places_of.get(app.id, {}).get(name, ()))
+    return remaining < group.min_member
 
 
-def _tell(ledger: Ledger, out: Outcome, app: Application, task: Task, *, is_kept: bool) -> None:
+def _report_rejection(ledger: Ledger, out: Outcome, app: Application, task: Task, *, is_kept: bool) -> None:
     pod = task.pod
     note = f"the kubelet of node {task.node} rejected pod {pod.ref.name} ({pod.kubelet_refusal})"
     if is_kept:
@@ -120,8 +120,8 @@ def resume_rejected(ledger: Ledger, now: float) -> None:
     """
     for key, place in list(ledger.places.items()):
         app = ledger.applications.get(place.app)
-        goes_on = app is not None and app.gang is not None and app.state is AppState.ACCEPTED
-        if not goes_on or place.node not in ledger.nodes or place.until <= now:
+        is_accepted = app is not None and app.gang is not None and app.state is AppState.ACCEPTED
+        if not is_accepted or place.node not in ledger.nodes or place.until <= now:
             slot_taken(ledger, key)
         else:
             set_timer(ledger, Deadline(place.until, TimerKind.PLACE, key))

@@ -130,12 +130,12 @@ def _reserved(before: Condition | None, change: SchedulingStateChanged) -> Condi
 
     The missing resources stay in the message, because the core does not report them again.
     """
-    lack = lack_of(before) if before and before.reason == names.CONDITION_UNSCHEDULABLE else ""
-    message = f"{lack}{_WAITING}{change.reason}" if lack else change.reason
+    shortage = missing_resources(before) if before and before.reason == names.CONDITION_UNSCHEDULABLE else ""
+    message = f"{shortage}{_WAITING}{change.reason}" if shortage else change.reason
     return Condition(names.CONDITION_UNSCHEDULABLE, message or _DEFAULT_MESSAGE)
 
 
-def lack_of(condition: Condition) -> str:
+def missing_resources(condition: Condition) -> str:
     """The missing resources in the condition's message, without the reserved node."""
     return condition.message.partition(_WAITING)[0]
 
@@ -147,7 +147,7 @@ def update_pod_condition(ledger: Ledger, out: Outcome, task: Task, now: float) -
         wanted is None
         or task.state not in _WAITING_STATES
         or wanted == current
-        or _is_for_nobody(task, wanted, current)
+        or _is_condition_unneeded(task, wanted, current)
     ):
         return
     settings = ledger.settings
@@ -165,7 +165,7 @@ def update_pod_condition(ledger: Ledger, out: Outcome, task: Task, now: float) -
         set_timer(ledger, Deadline(due, TimerKind.WAITING, task.uid))
 
 
-def _is_for_nobody(task: Task, wanted: Condition, current: Condition | None) -> bool:
+def _is_condition_unneeded(task: Task, wanted: Condition, current: Condition | None) -> bool:
     """Whether the condition is not needed: SchedulingSkipped on a placeholder.
 
     Only autoscalers read conditions of placeholders. SchedulingSkipped is written only to replace Unschedulable.
@@ -187,8 +187,8 @@ _LONGEST_GANG_PAUSE_S: Final = 60.0
 
 #: From this pause on, a gang that waits only for the operator's writes gets a condition on its originator. Its other
 #: members follow at the maximum pause, because their conditions would delay the writes of other gangs.
-_OURS_S: Final = 32.0
-_SPOKEN_FOR: Final = frozenset({AppState.SUBMITTED, AppState.ACCEPTED, AppState.RESERVING, AppState.RUNNING})
+_OWN_WRITES_PAUSE_S: Final = 32.0
+_REPORTED_STATES: Final = frozenset({AppState.SUBMITTED, AppState.ACCEPTED, AppState.RESERVING, AppState.RUNNING})
 
 
 def watch_progress(ledger: Ledger, app: Application, now: float, pause: float = FIRST_LOOK_S) -> None:
@@ -202,12 +202,14 @@ def check_progress(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> N
     app = ledger.applications.get(app_id)
     if app is None or app.state is not AppState.RESERVING or state.is_namespace_terminating(ledger, app.namespace):
         return
-    reached = how_far(app)
+    reached = count_placeholders(app)
     bound = reached[1]
     if reached == app.reached:
-        is_ours = _is_on_our_way(app)
-        if not is_ours or app.look_pause >= _OURS_S:
-            _explain(ledger, out, app, now, by_all=not is_ours or app.look_pause >= _LONGEST_GANG_PAUSE_S)
+        waits_for_writes = _waits_for_own_writes(app)
+        if not waits_for_writes or app.look_pause >= _OWN_WRITES_PAUSE_S:
+            _write_gang_conditions(
+                ledger, out, app, now, all_members=not waits_for_writes or app.look_pause >= _LONGEST_GANG_PAUSE_S
+            )
     elif bound and bound != app.reached[1]:
         note = f"{bound} of {app.wanted} placeholders are bound"
         progress(out, app, names.ACTION_PLACEHOLDER_ALLOCATED, note)
@@ -215,21 +217,21 @@ def check_progress(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> N
     watch_progress(ledger, app, now, min(app.look_pause * 2, _LONGEST_GANG_PAUSE_S))
 
 
-def how_far(app: Application) -> tuple[int, int]:
+def count_placeholders(app: Application) -> tuple[int, int]:
     """Number of placeholders that were seen, and number that are bound."""
     seen = sum(slot.state is SlotState.SEEN for slot in app.slots.values())
     return seen, len(app.slots) - len(app.open_slots)
 
 
-def _is_on_our_way(app: Application) -> bool:
+def _waits_for_own_writes(app: Application) -> bool:
     """Whether the gang waits only for writes of the operator: placeholders to be created, seen or bound."""
     if any(task.state is TaskState.SCHEDULING and task.shortage is not None for task in app.placeholders.values()):
         return False
-    seen, _ = how_far(app)
+    seen, _ = count_placeholders(app)
     return seen < app.wanted or any(task.state is TaskState.ALLOCATED for task in app.placeholders.values())
 
 
-def all_there(app: Application) -> str:
+def reservation_note(app: Application) -> str:
     """The event text of a complete reservation."""
     if _is_direct(app) and app.gang is not None:
         return f"All {app.gang.size} members are reserved"
@@ -243,24 +245,24 @@ def states_changed(ledger: Ledger, out: Outcome, changes: Iterable[SchedulingSta
     arrive before the application is accepted, because it uses another stream (docs/internals/semantics.md, 1). After a
     restart a gang with a bound member runs, and waits for the reservation of the other members.
     """
-    for app_id in dict.fromkeys(change.app for change in changes if _is_noted(ledger, change)):
+    for app_id in dict.fromkeys(change.app for change in changes if _record_shortage(ledger, change)):
         app = ledger.applications[app_id]
-        before = _says(app)
+        before = _gang_conditions(app)
         shortages = sorted(
             app.shortages.items(), key=lambda item: (item[1].reason != names.CONDITION_UNSCHEDULABLE, item[0])
         )
         app.shortage = shortages[0][1] if shortages else app.impossible
         if not shortages:
-            _forget(app, before)
+            _clear_conditions(app, before)
         elif app.state is AppState.RUNNING or (app.state is AppState.RESERVING and app.look_pause > FIRST_LOOK_S):
-            _explain(ledger, out, app, now)
+            _write_gang_conditions(ledger, out, app, now)
 
 
-def _is_noted(ledger: Ledger, change: SchedulingStateChanged) -> bool:
+def _record_shortage(ledger: Ledger, change: SchedulingStateChanged) -> bool:
     """Records the reason of a gang without placeholder pods. Returns False if the change is not about such a gang."""
     app = ledger.applications.get(change.app)
     group = change.key.removeprefix(f"{change.app}/")
-    if app is None or app.state not in _SPOKEN_FOR or app.gang is None or app.gang.group(group) is None:
+    if app is None or app.state not in _REPORTED_STATES or app.gang is None or app.gang.group(group) is None:
         return False
     why = shortage_of(change)
     if why is None:
@@ -273,25 +275,25 @@ def _is_noted(ledger: Ledger, change: SchedulingStateChanged) -> bool:
 def joined(ledger: Ledger, out: Outcome, app: Application, task: Task, now: float) -> None:
     """A member joined a gang without placeholder pods that waits: gives the pod the condition of the gang."""
     if _is_direct(app) and app.look_pause != FIRST_LOOK_S:
-        task.shortage = _of_direct(app)
+        task.shortage = _direct_condition(app)
         update_pod_condition(ledger, out, task, now)
 
 
 def reservation_over(app: Application) -> None:
     """The gang does not wait for a reservation without placeholder pods any more. Each member waits for itself."""
     if _is_direct(app):
-        _forget(app, _says(app))
+        _clear_conditions(app, _gang_conditions(app))
         app.shortages.clear()
 
 
-def _says(app: Application) -> set[Condition | None]:
+def _gang_conditions(app: Application) -> set[Condition | None]:
     """Conditions that members have because of the gang."""
-    return {_of_direct(app), app.impossible}
+    return {_direct_condition(app), app.impossible}
 
 
-def _forget(app: Application, of_gang: set[Condition | None]) -> None:
+def _clear_conditions(app: Application, gang_conditions: set[Condition | None]) -> None:
     for task in app.members.values():
-        if task.shortage in of_gang:
+        if task.shortage in gang_conditions:
             task.shortage = None
 
 
@@ -322,19 +324,27 @@ def may_fit(ledger: Ledger) -> None:
     ledger.unsatisfiable.clear()
 
 
-def _explain(ledger: Ledger, out: Outcome, app: Application, now: float, *, by_all: bool = True) -> None:
+def _write_gang_conditions(
+    ledger: Ledger, out: Outcome, app: Application, now: float, *, all_members: bool = True
+) -> None:
     """Writes the reason why the gang waits as conditions of all its pods, or only of the originator."""
     if _is_direct(app):
         for task in app.members.values():
             if task.state in _WAITING_STATES:
-                _wait(ledger, out, task, _of_direct(app), now)
+                _wait(ledger, out, task, _direct_condition(app), now)
         return
     originator = app.originator.ref
     note = f"gang {app.name} waits for its reservation; see pod {originator.name} for its progress"
     for task in app.members.values():
         is_first = task.uid == originator.uid
-        if task.state is TaskState.PENDING and (by_all or is_first):
-            _wait(ledger, out, task, _of_originator(app) if is_first else Condition(names.CONDITION_SKIPPED, note), now)
+        if task.state is TaskState.PENDING and (all_members or is_first):
+            _wait(
+                ledger,
+                out,
+                task,
+                _originator_condition(app) if is_first else Condition(names.CONDITION_SKIPPED, note),
+                now,
+            )
 
 
 def _wait(ledger: Ledger, out: Outcome, task: Task, why: Condition, now: float) -> None:
@@ -344,27 +354,31 @@ def _wait(ledger: Ledger, out: Outcome, task: Task, why: Condition, now: float) 
     update_pod_condition(ledger, out, task, now)
 
 
-def _of_direct(app: Application) -> Condition:
+def _direct_condition(app: Application) -> Condition:
     """The reason why the reservation waits, for each member of a gang without placeholder pods."""
-    lack = app.shortage
-    if app.impossible is not None and lack is not None and lack.reason == names.CONDITION_UNSCHEDULABLE:
+    shortage = app.shortage
+    if app.impossible is not None and shortage is not None and shortage.reason == names.CONDITION_UNSCHEDULABLE:
         return app.impossible
     note = f"gang {app.name} waits for its reservation"
-    return Condition(lack.reason, f"{note}: {lack.message}") if lack else Condition(names.CONDITION_SKIPPED, note)
+    return (
+        Condition(shortage.reason, f"{note}: {shortage.message}")
+        if shortage
+        else Condition(names.CONDITION_SKIPPED, note)
+    )
 
 
-def _of_originator(app: Application) -> Condition:
+def _originator_condition(app: Application) -> Condition:
     """The reason why placeholders wait, for the originator. A quota takes precedence over missing nodes."""
-    lack = app.shortage
-    if app.impossible is not None and lack is not None and lack.reason == names.CONDITION_UNSCHEDULABLE:
+    shortage = app.shortage
+    if app.impossible is not None and shortage is not None and shortage.reason == names.CONDITION_UNSCHEDULABLE:
         return app.impossible
     bound = len(app.slots) - len(app.open_slots)
     note = f"gang {app.name} waits for its reservation: {bound} of {app.wanted} placeholders are bound"
-    return Condition(names.CONDITION_SKIPPED, f"{note}; {lack.message}" if lack else note)
+    return Condition(names.CONDITION_SKIPPED, f"{note}; {shortage.message}" if shortage else note)
 
 
 #: Seconds that an API server keeps an event by default (kube-apiserver, --event-ttl).
-STANDS_S: Final = 3600.0
+EVENT_TTL_S: Final = 3600.0
 
 #: Maximum number of remembered event messages per pod.
 _REMEMBERED: Final = 8
@@ -376,7 +390,7 @@ def report_core_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: float
     match event.kind:
         case EventKind.REQUEST:
             task = ledger.tasks.get(PodUid(event.object_id))
-            if task is not None and _is_news(task, event.message, now):
+            if task is not None and _is_unposted(task, event.message, now):
                 inform(out, task.pod.ref, names.REASON_INFORMATIONAL, event.message)
         case EventKind.APP:
             _application_event(ledger, out, event, now)
@@ -388,14 +402,14 @@ def report_core_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: float
             return
 
 
-def _is_news(task: Task, message: str, now: float) -> bool:
+def _is_unposted(task: Task, message: str, now: float) -> bool:
     """Whether the event was not posted within the event lifetime. Messages that differ only in numbers are equal.
 
     After a restart nothing is remembered, and a message that the pod's condition contains counts as posted.
     """
     text = _NUMBER.sub("#", message)
     before = () if task.heard or not _is_in_condition(task, text) else ((text, now),)
-    heard = {said: at for said, at in (*task.heard, *before) if now < at + STANDS_S}
+    heard = {message_text: at for message_text, at in (*task.heard, *before) if now < at + EVENT_TTL_S}
     if text in heard:
         return False
     task.heard = (*heard.items(), (text, now))[-_REMEMBERED:]
@@ -405,7 +419,7 @@ def _is_news(task: Task, message: str, now: float) -> bool:
 def _is_in_condition(task: Task, text: str) -> bool:
     """Whether the condition of the pod has this message, apart from numbers."""
     condition = task.pod.condition
-    return condition is not None and _NUMBER.sub("#", lack_of(condition)) == text
+    return condition is not None and _NUMBER.sub("#", missing_resources(condition)) == text
 
 
 def _application_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: float) -> None:
@@ -417,7 +431,7 @@ def _application_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: floa
     if app is None:
         return
     task = ledger.tasks.get(app.originator.ref.uid)
-    if task is None or _is_news(task, event.message, now):
+    if task is None or _is_unposted(task, event.message, now):
         warn(out, app.originator.ref, names.REASON_GANG, event.message)
     if event.reference_id:
         cannot_fit(ledger, out, app, event.message, now)

@@ -241,7 +241,8 @@ class Application:
     ``slots``: placeholders by name while the gang reserves; ``open_slots`` are not bound yet. ``failure``: reason and
     message for pods that have to fail. ``core_has_begun``: the core has reported a state after acceptance. ``is_over``:
     the core has removed the application. ``is_our_end``: the operator ends it and has to remove it from the core.
-    ``is_told_no_gang``: a pod has an event that there is no gang. ``user`` and ``namespace``: those of the first pod.
+    ``is_missing_gang_reported``: a pod has an event that there is no gang. ``user``, ``namespace``: those of the first
+    pod.
 
     While the gang reserves: ``shortage`` is the reason why it waits. ``shortages`` has it per task group if the core
     reserves without placeholder pods. ``impossible``: why the gang could not fit even on empty nodes. ``reached``:
@@ -270,7 +271,7 @@ class Application:
     core_is_running: bool = False
     is_over: bool = False
     is_our_end: bool = False
-    is_told_no_gang: bool = False
+    is_missing_gang_reported: bool = False
     failure: tuple[str, str] | None = None
     user: UserInfo = field(default_factory=UserInfo)
     namespace: str = ""

@@ -112,7 +112,7 @@ def foreign_allocation(pod: ForeignPod, node: NodeName) -> AllocationSpec:
     return AllocationSpec(ask, node)
 
 
-def as_occupant(pod: Pod) -> ForeignPod:
+def as_foreign_pod(pod: Pod) -> ForeignPod:
     """Converts a pod of this scheduler to one that only uses resources of its node."""
     tags = {tag: value for tag, value in pod.tags.items() if tag not in _OF_ASKS}
     return ForeignPod(pod.ref, pod.node, pod.phase, pod.resources, "default", pod.priority, tags)
@@ -533,13 +533,13 @@ def foreign_seen(ledger: Ledger, out: Outcome, pod: ForeignPod) -> None:
 def untracked_of(ledger: Ledger, pod: Pod) -> ForeignAllocation:
     """The foreign allocation of a pod of this scheduler; creates it if there is none."""
     ledger.untracked_by_node.add(pod.ref.uid, pod.node)
-    return ledger.untracked_pods.setdefault(pod.ref.uid, ForeignAllocation(as_occupant(pod)))
+    return ledger.untracked_pods.setdefault(pod.ref.uid, ForeignAllocation(as_foreign_pod(pod)))
 
 
 def track_foreign(ledger: Ledger, out: Outcome, pod: Pod) -> None:
     """Counts a pod of this scheduler without an application on its node."""
     pod_on_node = untracked_of(ledger, pod)
-    pod_on_node.pod = as_occupant(pod)
+    pod_on_node.pod = as_foreign_pod(pod)
     report_foreign(ledger, out, pod_on_node)
 
 

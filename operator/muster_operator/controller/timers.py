@@ -24,11 +24,11 @@ def on_timers(ledger: Ledger, now: float) -> Outcome:
     """
     out = Outcome()
     if ledger.phase is Phase.LIVE and (deadline := due(ledger, now)) is not None:
-        _look(ledger, out, deadline, now)
+        _on_timer(ledger, out, deadline, now)
     return out
 
 
-def _look(ledger: Ledger, out: Outcome, deadline: Deadline, now: float) -> None:
+def _on_timer(ledger: Ledger, out: Outcome, deadline: Deadline, now: float) -> None:
     match deadline.look:
         case TimerKind.WAITING:
             _check_waiting(ledger, out, PodUid(deadline.subject), now)
@@ -43,7 +43,7 @@ def _look(ledger: Ledger, out: Outcome, deadline: Deadline, now: float) -> None:
         case TimerKind.GANG:
             reporting.check_progress(ledger, out, AppId(deadline.subject), now)
         case TimerKind.NAMESPACE:
-            applications.wait_no_longer(ledger, out, AppId(deadline.subject), now)
+            applications.namespace_timed_out(ledger, out, AppId(deadline.subject), now)
         case TimerKind.REJECTED:
             applications.submit_again(ledger, out, AppId(deadline.subject), now)
         case TimerKind.PLACE:
@@ -74,7 +74,7 @@ def _check_deletion(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> No
     stuck_s = 0.0 if deletion.heard is None else now - deletion.heard
     if deletion.placeholder and not deletion.is_told and stuck_s >= settings.delete_warning_s:
         deletion.is_told = True
-        _tell_stuck(out, deletion, round(stuck_s))
+        _warn_stuck(out, deletion, round(stuck_s))
     pause = settings.delete_retry_s * min(deletion.tries, _MAX_PAUSES)
     earliest = (now if deletion.answered is None else deletion.answered) + pause
     if earliest > now:
@@ -89,7 +89,7 @@ def _check_deletion(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> No
     set_timer(ledger, Deadline(now + pause, TimerKind.DELETION, uid))
 
 
-def _tell_stuck(out: Outcome, deletion: Deletion, seconds: int) -> None:
+def _warn_stuck(out: Outcome, deletion: Deletion, seconds: int) -> None:
     note = f"deleted {seconds} s ago ({deletion.reason}) and still exists; check the pod's node and finalizers"
     reporting.warn(out, deletion.pod, names.REASON_GANG, note, names.ACTION_DELETE_UNCONFIRMED)
 

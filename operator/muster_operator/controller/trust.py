@@ -50,18 +50,18 @@ def settled(ledger: Ledger, pod: Pod) -> Pod:
     refusal = "" if member.refusal in {UNKNOWN, _UNSIGNED} else member.refusal
     if validity is Validity.UNKNOWN_KEY:
         ledger.unverified.add(pod.ref.uid)
-        told = replace(member, placeholder=False, owner=None, refusal=refusal)
-        pod = structs.replace(pod, membership=told)
+        updated = replace(member, placeholder=False, owner=None, refusal=refusal)
+        pod = structs.replace(pod, membership=updated)
         return pod if pod.node is not None else _refused(pod, UNKNOWN)
     ledger.unverified.discard(pod.ref.uid)
     if validity is Validity.VALID:
-        told = replace(member, placeholder=True, owner=claim.owner, refusal=refusal)
+        updated = replace(member, placeholder=True, owner=claim.owner, refusal=refusal)
     else:
         conflicts = member.conflicts if _NOT_OURS in member.conflicts else (*member.conflicts, _NOT_OURS)
-        told = replace(member, placeholder=False, owner=None, refusal=refusal, conflicts=conflicts)
+        updated = replace(member, placeholder=False, owner=None, refusal=refusal, conflicts=conflicts)
         if pod.node is None:
-            return _refused(structs.replace(pod, membership=told))
-    return structs.replace(pod, membership=told)
+            return _refused(structs.replace(pod, membership=updated))
+    return structs.replace(pod, membership=updated)
 
 
 def _refused(pod: Pod, why: str = _UNSIGNED) -> Pod:

@@ -100,7 +100,7 @@ def begin_binding(ledger: Ledger, out: Outcome, task: Task, chosen: ChosenVolume
     steps = {key: Step(_ref(claims, key), volume) for key, volume in sorted(chosen.items())}
     tasks.wait_for_volumes(ledger, task, VolumeWait(steps, until))
     set_timer(ledger, Deadline(until, TimerKind.VOLUMES, task.uid))
-    _go_on(ledger, out, task, now)
+    _continue_binding(ledger, out, task, now)
 
 
 def _ref(claims: Mapping[str, Claim], key: str) -> ClaimRef:
@@ -116,7 +116,7 @@ def storage_changed(ledger: Ledger, out: Outcome, name: str, now: float) -> None
     for uid in tasks.waiting_for(ledger, name):
         task = ledger.tasks.get(uid)
         if task is not None and task.volume_wait is not None:
-            _go_on(ledger, out, task, now)
+            _continue_binding(ledger, out, task, now)
 
 
 def too_late(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
@@ -139,7 +139,7 @@ def binding_answered(ledger: Ledger, out: Outcome, result: Result, command: Stor
         case CommandSucceeded():
             if step.state is StepState.ORDERED:
                 step.state = StepState.WRITTEN
-            _go_on(ledger, out, task, now)
+            _continue_binding(ledger, out, task, now)
         case CommandUnanswered() if step.tries < _MAX_TRIES:
             step.tries += 1
             out.commands.append(command)
@@ -156,7 +156,7 @@ def fail_binding(ledger: Ledger, out: Outcome, task: Task, now: float, why: str)
     tasks.roll_back(ledger, out, task, now, why)
 
 
-def _go_on(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
+def _continue_binding(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
     """Continues the binding: sends writes, binds the pod if all claims are bound, or fails."""
     volume_wait = task.volume_wait
     if volume_wait is None:
@@ -183,7 +183,7 @@ def _state(ledger: Ledger, task: Task, step: Step) -> str | None:
         return f'persistentvolumeclaim "{step.claim.name}" is being deleted'
     if claim.is_bound:
         return _state_of_bound(ledger, task, claim)
-    return _state_of_chosen(ledger, step) if step.volume else _state_of_made(task, step, claim)
+    return _state_of_chosen(ledger, step) if step.volume else _state_of_provisioned(task, step, claim)
 
 
 def _state_of_bound(ledger: Ledger, task: Task, claim: Claim) -> str | None:
@@ -209,7 +209,7 @@ def _state_of_chosen(ledger: Ledger, step: Step) -> str:
     return _NOT_YET
 
 
-def _state_of_made(task: Task, step: Step, claim: Claim) -> str:
+def _state_of_provisioned(task: Task, step: Step, claim: Claim) -> str:
     if claim.selected_node == task.node:
         step.state = StepState.SEEN
     elif claim.selected_node:
@@ -236,7 +236,7 @@ def object_seen(ledger: Ledger, out: Outcome, found: ClusterObject) -> None:
         out.news.append(ClusterObjectReported(found))
 
 
-def all_told(ledger: Ledger, at_once: int) -> Iterator[list[CoreRequest]]:
+def all_objects(ledger: Ledger, at_once: int) -> Iterator[list[CoreRequest]]:
     """All recorded objects in batches of ``at_once``, for the start of a session."""
     everything = iter(list(ledger.objects.values()))
     while portion := [ClusterObjectReported(found) for found in islice(everything, at_once)]:
@@ -266,8 +266,8 @@ def record_storage(ledger: Ledger, fact: StorageEvent) -> None:
             storage.holders[attachment.volume].add(attachment.name)
         case AttachmentGone(name):
             _detach(ledger, name)
-    if (told := _told(fact)) is not None:
-        record_object(ledger, told)
+    if (object_for_core := _for_core(fact)) is not None:
+        record_object(ledger, object_for_core)
 
 
 def _detach(ledger: Ledger, name: str) -> None:
@@ -283,7 +283,7 @@ def _detach(ledger: Ledger, name: str) -> None:
         del storage.holders[known.volume]
 
 
-def _told(fact: StorageEvent) -> ClusterObject | None:
+def _for_core(fact: StorageEvent) -> ClusterObject | None:
     """The volume or claim as an object for the core. None for other events, which change nodes only."""
     match fact:
         case VolumeSeen(volume):
@@ -302,18 +302,18 @@ def storage_seen(ledger: Ledger, out: Outcome, fact: StorageEvent, now: float) -
     """Handles an event of a storage object: reports it and changed nodes to the core, continues waiting pods."""
     nodes = _nodes_of(ledger, fact)
     before = {node.name: as_reported(ledger, node) for node in nodes}
-    told = _told(fact)
-    if told is not None:
-        object_seen(ledger, out, told)
+    object_for_core = _for_core(fact)
+    if object_for_core is not None:
+        object_seen(ledger, out, object_for_core)
     record_storage(ledger, fact)
     for node in nodes:
         if (after := as_reported(ledger, node)) != before[node.name]:
             out.news.append(NodeUpdated(after))
-    for name in _heard_by(fact):
+    for name in _affected_names(fact):
         storage_changed(ledger, out, name, now)
 
 
-def _heard_by(fact: StorageEvent) -> list[str]:
+def _affected_names(fact: StorageEvent) -> list[str]:
     """Names of claims and volumes whose waiting pods have to continue. A provisioned volume continues its claim."""
     match fact:
         case VolumeSeen(volume):

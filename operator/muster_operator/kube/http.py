@@ -133,7 +133,7 @@ class Policies:
     """Reading a pod to settle what is unknown."""
 
 
-def told_pause_s(header: str | None, now: float) -> float | None:
+def retry_after_seconds(header: str | None, now: float) -> float | None:
     """Seconds of a Retry-After header, which is a number or a date (RFC 9110, 10.2.3). None if invalid or missing.
 
     `now`: epoch seconds.

@@ -37,7 +37,7 @@ from muster_operator.kube.http import (
     Measure,
     ServerClock,
     named,
-    told_pause_s,
+    retry_after_seconds,
     unmeasured,
 )
 from muster_operator.model.errors import AnswerTooLarge, ApiRefused, NoCredentials, NotLeading, Unreachable
@@ -285,7 +285,7 @@ class Connections:
         """Respects Retry-After. kopf does so only after 429, and fails if the header is a date."""
         for _ in range(PATIENCE):
             response = await send(request)
-            pause_s = told_pause_s(response.headers.get("Retry-After"), time.time())
+            pause_s = retry_after_seconds(response.headers.get("Retry-After"), time.time())
             if response.status not in THROTTLED or pause_s is None:
                 return response
             response.release()
@@ -643,7 +643,7 @@ class KubeSession:
             return await self._ask(session, request, within_s)
         head = self._connections.head(lines, request.content_type)
         answer = await lines.exchange(request.method, request.path, head, request.body)
-        return Reply(answer.status, answer.body, told_pause_s(answer.retry_after, time.time()))
+        return Reply(answer.status, answer.body, retry_after_seconds(answer.retry_after, time.time()))
 
     async def _ask(self, session: aiohttp.ClientSession, request: Request, within_s: float) -> Reply:
         """Sends a request with aiohttp: reads, and everything if there is a proxy."""
@@ -656,7 +656,7 @@ class KubeSession:
         ) as response:
             body = await _body(response, request)
             self.clock.note(response.headers.get("Date"), time.time())
-            return Reply(response.status, body, told_pause_s(response.headers.get("Retry-After"), time.time()))
+            return Reply(response.status, body, retry_after_seconds(response.headers.get("Retry-After"), time.time()))
 
     def _timeout(self, within_s: float) -> aiohttp.ClientTimeout:
         """Returns a shared object per timeout, because creating one takes 2 us."""

@@ -112,12 +112,12 @@ class Comparing:
         """Note of whom we speak."""
         if self.touched is not None:
             for item in news:
-                self.touched.update(reconciliation.by_news(item))
+                self.touched.update(reconciliation.names_of_request(item))
 
     def heard(self, verdict: CoreResponse) -> None:
         """Note of whom the core spoke, once the ledger knows."""
         if self.touched is not None:
-            self.touched.update(reconciliation.by_verdict(verdict))
+            self.touched.update(reconciliation.names_of_response(verdict))
 
     def compare(self, item: Compared, now: float) -> Outcome:
         """Compare a part, tell of each difference, and say what puts them right."""

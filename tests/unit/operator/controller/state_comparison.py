@@ -63,11 +63,11 @@ class Asking:
     def said(self, news: Iterable[CoreRequest]) -> None:
         """Record the objects of sent requests."""
         for item in news:
-            self.touched.update(reconciliation.by_news(item))
+            self.touched.update(reconciliation.names_of_request(item))
 
     def heard(self, verdict: CoreResponse, *, of_allocations: bool) -> None:
-        """Record the objects of a received response."""
-        self.touched.update(reconciliation.by_verdict(verdict))
+        """Of whom the core spoke."""
+        self.touched.update(reconciliation.names_of_response(verdict))
         self.unheard -= of_allocations and self.inventory is not None
 
     @property

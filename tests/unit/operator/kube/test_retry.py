@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from muster_operator.kube.http import JITTER, RETRY_AFTER_LIMIT_S, Policies, Retry, told_pause_s
+from muster_operator.kube.http import JITTER, RETRY_AFTER_LIMIT_S, Policies, Retry, retry_after_seconds
 
 POLICIES = [field.name for field in fields(Policies)]
 
@@ -64,4 +64,4 @@ def test_luck_makes_a_pause_longer_and_never_shorter_than_the_server_said() -> N
 )
 def test_a_pause_is_told_in_seconds_or_as_a_date(header: str | None, seconds: float | None) -> None:
     now = datetime(2026, 10, 21, 7, 28, tzinfo=UTC).timestamp()
-    assert told_pause_s(header, now) == seconds
+    assert retry_after_seconds(header, now) == seconds
