@@ -234,9 +234,9 @@ def micro_time(now: datetime) -> str:
     return f"{now.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
-def _condition(pod: PodRef, said: tuple[str, str, str, str], now: datetime) -> Request:
+def _condition(pod: PodRef, fields: tuple[str, str, str, str], now: datetime) -> Request:
     """Sets a condition, given as type, status, reason and message."""
-    entry = dict(zip(("type", "status", "reason", "message"), said, strict=True))
+    entry = dict(zip(("type", "status", "reason", "message"), fields, strict=True))
     entry["lastTransitionTime"] = now.strftime("%Y-%m-%dT%H:%M:%SZ")
     return _patch(pod, "/status", {"status": {"conditions": [entry]}}, STRATEGIC_PATCH)
 
@@ -247,9 +247,9 @@ def _pod_path(pod: PodRef) -> str:
 
 def _patch(pod: PodRef, subresource: str, body: dict[str, Any], content_type: str) -> Request:
     """A patch with the UID of the pod. For another pod with that name the API server returns 409."""
-    whole = {**body, "metadata": {**body.get("metadata", {}), "uid": pod.uid}}
+    complete = {**body, "metadata": {**body.get("metadata", {}), "uid": pod.uid}}
     path = f"{_pod_path(pod)}{subresource}?fieldManager={FIELD_MANAGER}"
-    return Request("PATCH", path, orjson.dumps(whole), content_type)
+    return Request("PATCH", path, orjson.dumps(complete), content_type)
 
 
 #: Annotation of a volume that was not pre-bound, so that it becomes available when the binding is undone.
@@ -328,7 +328,7 @@ def _claim_change(command: SelectNode, raw: Raw) -> dict[str, Any] | None:
 Send = Callable[[StorageCommand, Request, Retry], Awaitable[Reply]]
 
 #: Maximum number of attempts on an object that other controllers also change.
-_MOST_LOOKS: Final = 8
+_MAX_ATTEMPTS: Final = 8
 _CONFLICT: Final = 409
 
 
@@ -338,7 +338,7 @@ async def retry_on_conflict(command: StorageCommand, send: Send, policies: Polic
     If the command cannot be carried out any more, the reply is a conflict with the reason.
     """
     reply = Reply(0, b"")
-    for _ in range(_MOST_LOOKS):
+    for _ in range(_MAX_ATTEMPTS):
         reply = await send(command, read_volume_object(command), policies.read)
         if not reply.ok:
             break
@@ -395,14 +395,14 @@ class Kube:
         self,
         session: KubeSession,
         placeholders: Placeholders,
-        teller: ResultHandler,
+        handler: ResultHandler,
         attempts: Attempts,
         policies: Policies | None = None,
     ) -> None:
         self._policies = policies or Policies()
         self._session = session
         self._placeholders = placeholders
-        self._teller = teller
+        self._handler = handler
         self._attempts = attempts
         self._series = Series()
         self.throttle = Throttle(attempts.braked)
@@ -421,7 +421,7 @@ class Kube:
             case CommandUnanswered():
                 log.warning("a command was not answered", **named_command(command))
                 self._attempts.ended(type(command).__name__, 0)
-        self._teller.result(result)
+        self._handler.result(result)
 
     async def _carry_out(self, command: Command) -> Result:
         match command:
@@ -447,7 +447,7 @@ class Kube:
 
     async def _bind(self, command: BindPod) -> Result:
         """Binds the pod. If it is unknown whether the bind succeeded, reads the pod."""
-        reply, patience = NO_REPLY, self.recall.heard_by()
+        reply, token = NO_REPLY, self.recall.token()
         for attempt in range(1, self._policies.bind.attempts + 1):
             reply = await self._once(bind(command), WritePriority.BIND)
             if reply.ok:
@@ -460,7 +460,7 @@ class Kube:
             if pause_s is None:
                 break
             self._attempts.retried("BindPod", reply.status)
-            if not await patience.lasts(pause_s):
+            if not await token.wait(pause_s):
                 break
         return _failed(command, reply)
 
@@ -472,7 +472,7 @@ class Kube:
         raw = pod.json()
         if not pod.ok or (raw.get("metadata") or {}).get("uid") != command.pod.uid:
             return CommandFailed(command, 404, "NotFound", "the pod no longer exists")
-        self._teller.read_pod(raw)
+        self._handler.read_pod(raw)
         node = (raw.get("spec") or {}).get("nodeName")
         if node == command.node:
             return CommandSucceeded(command)
@@ -501,7 +501,7 @@ class Kube:
             return _failed(command, reply)
         pod = await self._read(spec.namespace, spec.name)
         if pod.ok and self._placeholders.is_ours(pod.json(), spec):
-            self._teller.read_pod(pod.json())
+            self._handler.read_pod(pod.json())
             return CommandSucceeded(command)
         return _failed(command, reply)
 
@@ -559,8 +559,8 @@ class Kube:
     def _pause_s(self, policy: Retry, attempt: int, reply: Reply, write_priority: WritePriority | None) -> float | None:
         """Seconds until the next attempt, or None. Denied access is retried, because permissions can be updated."""
         status = UNAVAILABLE if reply.is_access_denied else reply.status
-        luck = random.random()  # noqa: S311 - so that what failed together does not come again together
-        pause_s = policy.pause_s(attempt, status, reply.retry_after_s, luck)
+        jitter = random.random()  # noqa: S311 - so that what failed together does not come again together
+        pause_s = policy.pause_s(attempt, status, reply.retry_after_s, jitter)
         return (
             None
             if pause_s is None

@@ -97,16 +97,18 @@ class Retry:
     statuses: frozenset[int] = PASSING
     unanswered: bool = True
 
-    def pause_s(self, attempt: int, status: int, retry_after_s: float | None = None, luck: float = 0.0) -> float | None:
+    def pause_s(
+        self, attempt: int, status: int, retry_after_s: float | None = None, jitter: float = 0.0
+    ) -> float | None:
         """Seconds to wait after attempt number `attempt` (from 1), or None to give up.
 
-        `status` 0 means that there was no answer. `luck`: a random number from 0 to 1.
+        `status` 0 means that there was no answer. `jitter`: a random number from 0 to 1.
         """
-        worth_it = self.unanswered if status == 0 else status in self.statuses
-        if not worth_it or attempt >= self.attempts:
+        is_retried = self.unanswered if status == 0 else status in self.statuses
+        if not is_retried or attempt >= self.attempts:
             return None
         grown = min(self.longest_s, self.first_s * self.factor ** (attempt - 1))
-        return max(grown, min(retry_after_s or 0.0, RETRY_AFTER_LIMIT_S)) * (1 + JITTER * luck)
+        return max(grown, min(retry_after_s or 0.0, RETRY_AFTER_LIMIT_S)) * (1 + JITTER * jitter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,14 +276,14 @@ class HttpConnectionPool:
         target = quote(self._prefix + path, safe=_PLAIN)
         start = f"{method} {target} HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\n\r\n"
         message = start.encode("latin-1") + body
-        line = self._take()
-        if line is not None:
+        connection = self._take()
+        if connection is not None:
             try:
-                return await self._through(line, message)
+                return await self._exchange_on(connection, message)
             except NoResponse:
                 if method not in _IDEMPOTENT:
                     raise
-        return await self._through(await self._open(), message)
+        return await self._exchange_on(await self._open(), message)
 
     def retire(self) -> None:
         """Closes idle connections now, and others after their response."""
@@ -289,31 +291,31 @@ class HttpConnectionPool:
         while self._idle:
             self._idle.pop().close()
 
-    async def _through(self, line: _HttpConnection, message: bytes) -> HttpResponse:
-        answer = await line.exchange(message)
+    async def _exchange_on(self, connection: _HttpConnection, message: bytes) -> HttpResponse:
+        response = await connection.exchange(message)
         if self._is_retired:
-            line.close()
-        elif line.is_open:
-            line.idle_since = time.monotonic()
-            self._idle.append(line)
-        return answer
+            connection.close()
+        elif connection.is_open:
+            connection.idle_since = time.monotonic()
+            self._idle.append(connection)
+        return response
 
     def _take(self) -> _HttpConnection | None:
         """Returns the most recently used idle connection that has not expired, or None."""
         while self._idle:
-            line = self._idle.pop()
-            if line.is_open and time.monotonic() - line.idle_since < self._keepalive_s:
-                return line
-            if line.is_open:
-                line.close()
+            connection = self._idle.pop()
+            if connection.is_open and time.monotonic() - connection.idle_since < self._keepalive_s:
+                return connection
+            if connection.is_open:
+                connection.close()
         return None
 
     async def _open(self) -> _HttpConnection:
         loop = asyncio.get_running_loop()
         name = self._host if self._tls is not None else None
-        transport, line = await loop.create_connection(
+        transport, connection = await loop.create_connection(
             _HttpConnection, self._host, self._port, ssl=self._tls, server_hostname=name
         )
-        if (made := transport.get_extra_info("socket")) is not None:
-            self._prepare(made)
-        return line
+        if (sock := transport.get_extra_info("socket")) is not None:
+            self._prepare(sock)
+        return connection

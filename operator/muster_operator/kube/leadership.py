@@ -122,8 +122,8 @@ class NoElection:
 
     holder, trouble, transitions = "", "", 0
 
-    def __init__(self, fence: LeadershipGuard) -> None:
-        self._fence, self.begun = fence, asyncio.Event()
+    def __init__(self, guard: LeadershipGuard) -> None:
+        self._guard, self.begun = guard, asyncio.Event()
 
     def announcements(self) -> list[PostEvent]:
         """No events, because there is no Lease."""
@@ -135,23 +135,23 @@ class NoElection:
 
     async def run(self) -> None:
         """Leads until cancelled."""
-        self._fence.open_until(float("inf"))
+        self._guard.open_until(float("inf"))
         self.begun.set()
         await asyncio.Event().wait()
 
     async def release(self) -> None:
         """Stops writing."""
-        self._fence.close()
-        await self._fence.emptied()
+        self._guard.close()
+        await self._guard.emptied()
 
 
 class Leadership:
     """Leader election by Lease. `clock` must be the clock of the guard."""
 
     def __init__(
-        self, session: KubeSession, candidacy: Candidacy, fence: LeadershipGuard, clock: Callable[[], float] = running_s
+        self, session: KubeSession, candidacy: Candidacy, guard: LeadershipGuard, clock: Callable[[], float] = running_s
     ) -> None:
-        self._candidacy, self._fence, self._clock = candidacy, fence, clock
+        self._candidacy, self._guard, self._clock = candidacy, guard, clock
         self._store = Store(session, candidacy.place, candidacy.serves, candidacy.duration_s * REQUEST)
         self._observation = LeaseObservation()
         self._mine: Lease | None = None
@@ -189,9 +189,9 @@ class Leadership:
             try:
                 await self.turn()
             except (ApiRefused, Unreachable) as error:
-                self._note(str(error))
+                self._report(str(error))
             else:
-                self._note("")
+                self._report("")
             await asyncio.sleep(self._pause_s())
 
     async def turn(self) -> None:
@@ -204,27 +204,27 @@ class Leadership:
         """
         is_known, self._is_fresh = self._is_fresh, False
         if not is_known:
-            await self._look()
+            await self._read_lease()
             self._end_if_lost()
         lease, identity, duration_s = self._observation.lease, self._candidacy.identity, self._candidacy.duration_s
         if self._observation.free_in_s(identity, self._clock()) > 0:
             return
-        goes_on = self._mine is not None and lease.holder == identity
+        is_renewal = self._mine is not None and lease.holder == identity
         now, sent = _now(), self._clock()
-        wanted = lease.renewed_by_holder(duration_s, now) if goes_on else lease.taken_by(identity, duration_s, now)
+        wanted = lease.renewed_by_holder(duration_s, now) if is_renewal else lease.taken_by(identity, duration_s, now)
         self._is_fresh = await self._put(wanted)
         if self._is_fresh:
-            self._took(sent)
+            self._on_acquired(sent)
 
     async def release(self) -> None:
         """Releases the Lease if this replica holds it. If that fails, the Lease expires."""
-        self._fence.close()
-        await self._fence.emptied()
+        self._guard.close()
+        await self._guard.emptied()
         if self._mine is None:
             return
         try:
             if not await self._put(self._mine.given_back(_now())):
-                await self._look()  # an interrupted renewal may have succeeded
+                await self._read_lease()  # an interrupted renewal may have succeeded
                 self._end_if_lost()
                 await self._put(self._observation.lease.given_back(_now()))
         except (ApiRefused, Unreachable, LeadershipLost) as error:
@@ -232,7 +232,7 @@ class Leadership:
         else:
             log.info("gave the lease back", lease=self._candidacy.name)
 
-    async def _look(self) -> None:
+    async def _read_lease(self) -> None:
         before, seen = self.holder, await self._store.get()
         self._observation = self._observation.seeing(seen, self._clock())
         if self._mine is None and self.holder not in {before, NO_HOLDER}:
@@ -246,8 +246,8 @@ class Leadership:
         self._observation = self._observation.seeing(written, self._clock())
         return True
 
-    def _took(self, sent_s: float) -> None:
-        self._fence.open_until(sent_s + self._candidacy.duration_s * WRITES)
+    def _on_acquired(self, sent_s: float) -> None:
+        self._guard.open_until(sent_s + self._candidacy.duration_s * WRITES)
         self._mine = self._observation.lease
         if not self.begun.is_set():
             log.info("leading", identity=self._candidacy.identity, transitions=self.transitions)
@@ -255,13 +255,13 @@ class Leadership:
 
     def _end_if_lost(self) -> None:
         if self._mine is not None and self._observation.shows_other_hands(self._mine):
-            self._fence.close()
+            self._guard.close()
             raise LeadershipLost(f"{self._candidacy.namespace}/{self._candidacy.name}", self.holder)
 
-    def _note(self, trouble: str) -> None:
+    def _report(self, trouble: str) -> None:
         """Logs a problem when it begins or ends."""
         if trouble and trouble != self.trouble:
-            log.warning("the lease cannot be read or renewed", reason=trouble, fence_s=round(self._fence.left_s, 1))
+            log.warning("the lease cannot be read or renewed", reason=trouble, fence_s=round(self._guard.left_s, 1))
         elif self.trouble and not trouble:
             log.info("the lease can be read and renewed again")
         self.trouble = trouble

@@ -155,13 +155,13 @@ PROBES: Final[Sequence[tuple[str, int]]] = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTV
 UNACKNOWLEDGED_MS: Final = 30_000
 
 #: Seconds that requests have to finish on connections with an old certificate.
-LAST_WORDS_S: Final = 20.0
+CLOSE_AFTER_S: Final = 20.0
 
 #: Maximum number of connections. It is above the number of writers, so that streams, Lease and reads never wait.
 CONNECTIONS: Final = 100
 
 #: Number of attempts of kopf's requests that are throttled with Retry-After.
-PATIENCE: Final = 3
+THROTTLE_ATTEMPTS: Final = 3
 JSON: Final = "application/json"
 USER_AGENT: Final = f"muster-operator/{version('muster-scheduler')}"
 
@@ -198,7 +198,9 @@ class Connections:
         if self._session is None or tls != self._tls:
             self._retire(self._session)
             context = _context(info)
-            self.lines = None if info.proxy_url else HttpConnectionPool(info.server, context, KEEPALIVE_S, _watch_over)
+            self.lines = (
+                None if info.proxy_url else HttpConnectionPool(info.server, context, KEEPALIVE_S, _enable_keepalive)
+            )
             connector = aiohttp.TCPConnector(
                 limit=CONNECTIONS, ssl=context or True, keepalive_timeout=KEEPALIVE_S, socket_factory=_socket
             )
@@ -239,7 +241,7 @@ class Connections:
             connector=ours.connector,
             connector_owner=False,
             headers={"User-Agent": self._agent},
-            middlewares=(self._measured, self._patient, self._identified),
+            middlewares=(self._measured, self._respect_retry_after, self._authenticate),
             proxy=self._info.proxy_url if self._info is not None else None,
         )
         return kopf.AiohttpSession(server=self.url(""), aiohttp_session=session)
@@ -281,9 +283,11 @@ class Connections:
         finally:
             self._measure(verb, resource, status, time.perf_counter() - began)
 
-    async def _patient(self, request: aiohttp.ClientRequest, send: ClientHandlerType) -> aiohttp.ClientResponse:
+    async def _respect_retry_after(
+        self, request: aiohttp.ClientRequest, send: ClientHandlerType
+    ) -> aiohttp.ClientResponse:
         """Respects Retry-After. kopf does so only after 429, and fails if the header is a date."""
-        for _ in range(PATIENCE):
+        for _ in range(THROTTLE_ATTEMPTS):
             response = await send(request)
             pause_s = retry_after_seconds(response.headers.get("Retry-After"), time.time())
             if response.status not in THROTTLED or pause_s is None:
@@ -292,13 +296,13 @@ class Connections:
             await asyncio.sleep(min(pause_s, RETRY_AFTER_LIMIT_S) * (1 + JITTER * random.random()))  # noqa: S311
         raise aiohttp.ClientConnectionError(f"{request.method} {request.url.path}: throttled too often")
 
-    async def _identified(self, request: aiohttp.ClientRequest, send: ClientHandlerType) -> aiohttp.ClientResponse:
+    async def _authenticate(self, request: aiohttp.ClientRequest, send: ClientHandlerType) -> aiohttp.ClientResponse:
         """Adds the present token. After a 401 reads the credentials again and retries once.
 
         A second 401 becomes a connection error, because kopf would stop if its only credentials were rejected.
         """
-        for read_anew in (False, True):
-            info = self._credentials.reread() if read_anew else self._credentials.current()
+        for is_retry in (False, True):
+            info = self._credentials.reread() if is_retry else self._credentials.current()
             request.headers.update(info.as_http_headers())
             response = await send(request)
             if response.status != 401:
@@ -309,7 +313,7 @@ class Connections:
 
 async def _close_later(session: aiohttp.ClientSession) -> None:
     try:
-        await asyncio.sleep(LAST_WORDS_S)
+        await asyncio.sleep(CLOSE_AFTER_S)
     finally:
         await session.close()
 
@@ -328,17 +332,17 @@ def _context(info: kopf.ConnectionInfo) -> ssl.SSLContext | None:
 def _socket(address: tuple[Any, ...]) -> socket.socket:
     """A socket that detects a lost peer, on systems that support it."""
     family, kind, protocol = address[:3]
-    made = socket.socket(family=family, type=kind, proto=protocol)
-    _watch_over(made)
-    return made
+    sock = socket.socket(family=family, type=kind, proto=protocol)
+    _enable_keepalive(sock)
+    return sock
 
 
-def _watch_over(made: socket.socket) -> None:
+def _enable_keepalive(sock: socket.socket) -> None:
     """Enables TCP keepalive and the user timeout of a socket."""
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (*PROBES, ("TCP_USER_TIMEOUT", UNACKNOWLEDGED_MS)):
         if hasattr(socket, name):
-            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 #: Timeout of a request in seconds, including the connection. The API server's own limit is 60.
@@ -399,7 +403,9 @@ class Reply(Struct, frozen=True, gc=False):
     @property
     def is_access_denied(self) -> bool:
         """Whether the permissions were rejected, not the request. An API server that starts does so temporarily."""
-        return self.status == 401 or (self.status == 403 and "User " in (said := self.message()) and " cannot " in said)
+        return self.status == 401 or (
+            self.status == 403 and "User " in (message_text := self.message()) and " cannot " in message_text
+        )
 
     def reason(self) -> str:
         """The reason of the Status object ("AlreadyExists", "Conflict"); empty if there is none."""
@@ -409,10 +415,10 @@ class Reply(Struct, frozen=True, gc=False):
 async def _body(response: aiohttp.ClientResponse, request: Request) -> bytes:
     if request.most_bytes is None:
         return await response.read()
-    parts, left = [], request.most_bytes
+    parts, remaining = [], request.most_bytes
     async for part in response.content.iter_any():
-        left -= len(part)
-        if left < 0:
+        remaining -= len(part)
+        if remaining < 0:
             raise AnswerTooLarge(request.name, request.most_bytes)
         parts.append(part)
     return b"".join(parts)
@@ -477,7 +483,7 @@ class LeadershipGuard:
     def __init__(self, clock: Callable[[], float] = running_s, refused: Callable[[], None] = lambda: None) -> None:
         self._clock, self._refused = clock, refused
         self._until = float("-inf")
-        self._under_way: set[GuardedWrite] = set()
+        self._in_flight: set[GuardedWrite] = set()
         self._empty = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._due = float("inf")  # when the timer expires, by the event loop's clock
@@ -490,8 +496,8 @@ class LeadershipGuard:
     def open_until(self, moment_s: float) -> None:
         """Opens it until a time of `running_s`. The time also applies to writes in flight."""
         self._until = moment_s
-        if self._under_way:
-            self._look()
+        if self._in_flight:
+            self._check_writes()
 
     def close(self) -> None:
         """Stops all writes from now on."""
@@ -499,7 +505,7 @@ class LeadershipGuard:
 
     async def emptied(self) -> None:
         """Waits, after `close`, until all writes in flight have ended."""
-        while self._under_way:
+        while self._in_flight:
             self._empty.clear()
             await self._empty.wait()
 
@@ -510,7 +516,7 @@ class LeadershipGuard:
         """
         return GuardedWrite(self, what, within_s)
 
-    def begin(self, passage: GuardedWrite) -> None:
+    def begin(self, write: GuardedWrite) -> None:
         """Registers a write that is about to be sent.
 
         Raises:
@@ -519,39 +525,39 @@ class LeadershipGuard:
         left_s = self.left_s
         if left_s <= 0:
             self._refused()
-            raise passage.refused()
+            raise write.refused()
         now = asyncio.get_running_loop().time()
-        passage.late_at = now + passage.within_s
-        self._under_way.add(passage)
-        if (due := min(passage.late_at, now + left_s)) < self._due:
-            self._ring_at(due)
+        write.late_at = now + write.within_s
+        self._in_flight.add(write)
+        if (due := min(write.late_at, now + left_s)) < self._due:
+            self._set_timer(due)
 
-    def end(self, passage: GuardedWrite) -> None:
+    def end(self, write: GuardedWrite) -> None:
         """Removes a write that has ended."""
-        if passage.end is NotLeading:
+        if write.end is NotLeading:
             self._refused()
-        self._under_way.discard(passage)
-        if not self._under_way:
+        self._in_flight.discard(write)
+        if not self._in_flight:
             self._empty.set()
 
-    def _look(self) -> None:
+    def _check_writes(self) -> None:
         """Cancels writes that may not continue, and sets the timer for the next one."""
         now, left_s = asyncio.get_running_loop().time(), self.left_s
         due = float("inf")
-        for passage in self._under_way:
+        for write in self._in_flight:
             if left_s <= 0:
-                passage.cut(NotLeading)
-            elif passage.late_at <= now:
-                passage.cut(TimeoutError)
-            elif passage.end is None:
-                due = min(due, passage.late_at, now + left_s)
-        self._ring_at(due)
+                write.cut(NotLeading)
+            elif write.late_at <= now:
+                write.cut(TimeoutError)
+            elif write.end is None:
+                due = min(due, write.late_at, now + left_s)
+        self._set_timer(due)
 
-    def _ring_at(self, due: float) -> None:
+    def _set_timer(self, due: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._due = due
-        self._timer = None if due == float("inf") else asyncio.get_running_loop().call_at(due, self._look)
+        self._timer = None if due == float("inf") else asyncio.get_running_loop().call_at(due, self._check_writes)
 
 
 class KubeSession:
@@ -640,12 +646,12 @@ class KubeSession:
         """Sends writes with the connection pool, which is faster. Reads, and all requests with a proxy, use aiohttp."""
         lines = self._connections.lines
         if lines is None or request.method == "GET":
-            return await self._ask(session, request, within_s)
+            return await self._exchange_by_aiohttp(session, request, within_s)
         head = self._connections.head(lines, request.content_type)
         answer = await lines.exchange(request.method, request.path, head, request.body)
         return Reply(answer.status, answer.body, retry_after_seconds(answer.retry_after, time.time()))
 
-    async def _ask(self, session: aiohttp.ClientSession, request: Request, within_s: float) -> Reply:
+    async def _exchange_by_aiohttp(self, session: aiohttp.ClientSession, request: Request, within_s: float) -> Reply:
         """Sends a request with aiohttp: reads, and everything if there is a proxy."""
         async with session.request(
             request.method,

@@ -217,7 +217,7 @@ async def _page(session: KubeSession, path: str) -> Reply:
 
 
 #: Errors that end a watch normally. It continues at its last version.
-_CUT: Final = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)
+_INTERRUPTIONS: Final = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +271,7 @@ async def lines(
                     piece = await response.content.readany()
                 *some, rest = (rest + piece if rest else piece).split(b"\n")
                 yield some
-    except _CUT as error:
+    except _INTERRUPTIONS as error:
         watch_log.debug("a watch of %s was cut: %r", resource.plural, error)
 
 
@@ -373,7 +373,7 @@ class _Pace:
     def __init__(self, *, is_background: bool) -> None:
         self._is_background, self._count, self._since = is_background, 0, time.monotonic()
 
-    async def give_way(self) -> None:
+    async def pause_if_due(self) -> None:
         """Call it after each object. Pauses if it is time."""
         self._count += 1
         if self._is_background and not self._count % TURN:
@@ -427,7 +427,7 @@ class WatchStream:
         """Compares the known state with a list periodically, while the watch continues."""
         within_s = self._compare_s
         while True:
-            await self._topic.listener.comparison_due(self._plural, _longer(within_s))
+            await self._topic.listener.comparison_due(self._plural, _with_jitter(within_s))
             try:
                 await self._list(self._version)
             except FAILURES as error:
@@ -435,7 +435,7 @@ class WatchStream:
                 within_s = RETRY_LIST_S
             else:
                 within_s = self._compare_s
-                await asyncio.sleep(_longer(min(SUSPECT_S, self._compare_s)))
+                await asyncio.sleep(_with_jitter(min(SUSPECT_S, self._compare_s)))
 
     async def _list(self, not_older_than: str) -> str:
         """Lists all objects and returns the version of the list."""
@@ -458,7 +458,7 @@ class WatchStream:
                     kind, raw = event["type"], event["object"]
                     if kind != "BOOKMARK":
                         await self._handle({"type": None if kind == "ADDED" else kind, "object": raw})
-                        await pace.give_way()
+                        await pace.pause_if_due()
                     elif (raw["metadata"].get("annotations") or {}).get(_END_OF_LIST) == "true":
                         return str(raw["metadata"]["resourceVersion"])
         except (errors.APIError, Refused) as refused:
@@ -476,7 +476,7 @@ class WatchStream:
                 version = page.version
                 for item in page.items:
                     await self._handle({"type": None, "object": self._decode_object(item)})
-                    await pace.give_way()
+                    await pace.pause_if_due()
         return version
 
     async def _watch(self) -> None:
@@ -548,14 +548,14 @@ class WatchStream:
         return f"{type(error).__name__}: {error}"
 
     async def _pause(self, reason: str) -> None:
-        delay_s = _longer(BACKOFF_S[min(self._failures, len(BACKOFF_S) - 1)])
+        delay_s = _with_jitter(BACKOFF_S[min(self._failures, len(BACKOFF_S) - 1)])
         self._failures += 1
         self._topic.listener.stream_broke(self._plural, reason or "it ended at once")
         log.warning("stream started over", resource=self._plural, reason=reason, in_seconds=round(delay_s, 2))
         await asyncio.sleep(delay_s)
 
 
-def _longer(seconds: float) -> float:
+def _with_jitter(seconds: float) -> float:
     """The time plus jitter."""
     return seconds * (1 + JITTER * random.random())  # noqa: S311 - not security relevant
 

@@ -144,7 +144,7 @@ class Cancellation:
         self._recalled.set()
         self._recalled = asyncio.Event()
 
-    def heard_by(self) -> CancellationToken:
+    def token(self) -> CancellationToken:
         """Returns the token for a bind that starts now."""
         return CancellationToken(self._recalled)
 
@@ -155,7 +155,7 @@ class CancellationToken:
     def __init__(self, recalled: asyncio.Event) -> None:
         self._recalled = recalled
 
-    async def lasts(self, pause_s: float) -> bool:
+    async def wait(self, pause_s: float) -> bool:
         """Waits before the next attempt. Returns False as soon as the bind is cancelled."""
         with suppress(TimeoutError):
             async with asyncio.timeout(pause_s):
@@ -218,7 +218,7 @@ class FairQueue(Generic[J]):
 
 
 Key = tuple[str, str, str, str]
-_FIRST_TO_LAST: Final = tuple(sorted(Importance, reverse=True))
+_BY_IMPORTANCE: Final = tuple(sorted(Importance, reverse=True))
 
 
 class _Level:
@@ -290,7 +290,7 @@ class EventBuffer:
 
     def take(self) -> PostEvent | None:
         """Removes and returns the next event: most important first, round-robin by namespace, oldest first. Or None."""
-        for importance in _FIRST_TO_LAST:
+        for importance in _BY_IMPORTANCE:
             if self._levels[importance].entries:
                 self._count -= 1
                 event, at = self._levels[importance].take()
@@ -299,8 +299,8 @@ class EventBuffer:
 
 
 def _key(event: PostEvent) -> Key:
-    said = ("", event.series) if event.series else (event.reason, event.note)
-    return (event.namespace, event.uid or event.name, *said)
+    identity = ("", event.series) if event.series else (event.reason, event.note)
+    return (event.namespace, event.uid or event.name, *identity)
 
 
 #: Maximum share of the writers per kind.
@@ -369,7 +369,7 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
         self._execute, self._limits, self._throttle = execute, limits or Limits(), throttle or Throttle()
         self._recall, self._may_decide = recall or Cancellation(), may_decide
         self._queues: dict[WritePriority, FairQueue[_Job]] = {kind: FairQueue() for kind in SHARES}
-        self._behind: dict[str, list[_Job]] = {}
+        self._by_key: dict[str, list[_Job]] = {}
         self._creations: dict[AppId, dict[_Job, None]] = {}  # that were not started
         self._most = {kind: self._limits.of(kind) for kind in WritePriority}
         self._events = EventBuffer(self._limits.events, on_drop)
@@ -396,7 +396,7 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
         """Drops queued binds and creations without a result. Binds in flight end after their present attempt."""
         self._recall.now()
         self._creations.clear()
-        for key in list(self._behind):
+        for key in list(self._by_key):
             self._drop(key, lambda job: is_of_session(job.command))
 
     def _cancel(self, creations: Iterable[_Job]) -> None:
@@ -409,16 +409,16 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
 
     def _drop(self, key: str, is_dropped: Callable[[_Job], bool]) -> None:
         """Removes these jobs of a key from the queue, except started ones."""
-        jobs = self._behind[key]
+        jobs = self._by_key[key]
         kept = [job for job in jobs if job.started or not is_dropped(job)]
         if len(kept) == len(jobs):
             return
         for job in jobs:
             job.started = job.started or is_dropped(job)  # the queues skip started jobs
         if not kept:
-            del self._behind[key]
+            del self._by_key[key]
             return
-        self._behind[key] = kept
+        self._by_key[key] = kept
         if not kept[0].started:
             kept[0].write_priority = min(job.write_priority for job in kept)
             self._queues[kept[0].write_priority].append(kept[0])
@@ -430,9 +430,9 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
 
     def depths(self) -> dict[str, int]:
         """Number of commands by queue, for metrics."""
-        started = sum(1 for jobs in self._behind.values() if jobs[0].started)
+        started = sum(1 for jobs in self._by_key.values() if jobs[0].started)
         return {
-            "writes": sum(len(jobs) for jobs in self._behind.values()) - started,
+            "writes": sum(len(jobs) for jobs in self._by_key.values()) - started,
             "events": len(self._events),
             "in_flight": self._in_flight.total(),
         }
@@ -462,13 +462,13 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
 
     async def _is_wanted_after(self, delay: float, job: _Job) -> bool:
         """Waits. Returns False if the command is a bind that was cancelled in the meantime."""
-        patience = self._recall.heard_by()
+        token = self._recall.token()
         await asyncio.sleep(delay)
-        return await patience.lasts(0) or not is_of_session(job.command)
+        return await token.wait(0) or not is_of_session(job.command)
 
     async def drained(self) -> None:
         """Waits until nothing is queued or in flight. Events extend the wait by LAST_EVENTS_S at most."""
-        while self._behind:
+        while self._by_key:
             await self._finished()
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_EVENTS_S):
@@ -482,9 +482,9 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
     def _submit_write(self, job: _Job) -> None:
         if isinstance(job.command, CreatePlaceholder):
             self._creations.setdefault(job.command.spec.app, {})[job] = None
-        waiting = self._behind.get(job.key)
+        waiting = self._by_key.get(job.key)
         if waiting is None:
-            self._behind[job.key] = [job]
+            self._by_key[job.key] = [job]
             self._queues[job.write_priority].append(job)
             return
         waiting.append(job)
@@ -572,10 +572,10 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
 
     def _release(self, key: str) -> None:
         """Removes the finished job of an object. Queues the next one with the highest priority of the remaining."""
-        waiting = self._behind[key]
+        waiting = self._by_key[key]
         del waiting[0]
         if not waiting:
-            del self._behind[key]
+            del self._by_key[key]
             return
         waiting[0].write_priority = min(job.write_priority for job in waiting)
         self._queues[waiting[0].write_priority].append(waiting[0])
