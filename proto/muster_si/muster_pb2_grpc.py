@@ -28,7 +28,7 @@ if _version_not_supported:
 
 
 class SessionStub:
-    """Beside si.v1.Scheduler, for the same session. Every call carries the session
+    """Further calls for a session of si.v1.Scheduler. Every call has the session
     in its metadata (see muster_si/transport).
     """
 
@@ -76,62 +76,62 @@ class SessionStub:
 
 
 class SessionServicer:
-    """Beside si.v1.Scheduler, for the same session. Every call carries the session
+    """Further calls for a session of si.v1.Scheduler. Every call has the session
     in its metadata (see muster_si/transport).
     """
 
     def Attend(self, request_iterator, context):
-        """The ResourceManagerCallback over the wire: the core asks and tells, the
-        resource manager answers. One stream per session, ordered.
+        """The ResourceManagerCallback over gRPC: the core sends questions and
+        notifications, the resource manager answers. One ordered stream per session.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateConfiguration(self, request, context):
-        """SchedulerAPI.UpdateConfiguration of the seed. A configuration that is
-        refused leaves the one in force untouched; the status says why.
+        """SchedulerAPI.UpdateConfiguration. If a configuration is rejected, the
+        previous one stays in effect and the status has the reason.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Fence(self, request, context):
-        """Answers when the core has taken in as many messages of this session as the
+        """Returns when the core has processed as many messages of this session as the
         request counts. Nothing is scheduled for the resource manager before the
-        first one without `more`.
+        first barrier without `more`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateUtilization(self, request, context):
-        """What nodes and allocations really use (seed 001, UtilizationReport). What
-        cannot be read comes back; what the scheduler does not know it counts.
+        """Actual usage of nodes and allocations. Invalid reports are returned; reports
+        about unknown nodes or allocations are counted.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TakeInventory(self, request, context):
-        """What the scheduler holds of this session, a part at a time, for the resource
-        manager to compare with what it told and heard. Changes nothing.
+        """A part of the scheduler's state of this session, which the resource manager
+        compares with its own. Read only.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateFacts(self, request, context):
-        """Objects of the cluster that filters read and that are neither nodes nor pods:
-        namespaces, volumes, claims, storage classes. Told once each and again when
-        they change; in force when it returns. A fact that cannot be read comes back.
+        """Objects of the cluster for filters, apart from nodes and pods: namespaces,
+        volumes, claims, storage classes. Each is sent once and after each change,
+        and is in effect on return. Invalid objects are returned.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Unregister(self, request, context):
-        """The resource manager leaves on purpose: its status becomes stopped.
+        """The resource manager ends the session: its status becomes stopped.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -184,7 +184,7 @@ def add_SessionServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Session:
-    """Beside si.v1.Scheduler, for the same session. Every call carries the session
+    """Further calls for a session of si.v1.Scheduler. Every call has the session
     in its metadata (see muster_si/transport).
     """
 
@@ -379,9 +379,8 @@ class Session:
 
 
 class AdminServiceStub:
-    """Seed 001's AdminService: an administrator changes the configuration of a
-    resource manager without being one. On the same address, behind the same
-    protection as the sessions (unix socket or mutual TLS).
+    """For administrators: changes the configuration of a resource manager. It has
+    the same address and protection as the sessions (unix socket or mutual TLS).
     """
 
     def __init__(self, channel):
@@ -403,9 +402,8 @@ class AdminServiceStub:
 
 
 class AdminServiceServicer:
-    """Seed 001's AdminService: an administrator changes the configuration of a
-    resource manager without being one. On the same address, behind the same
-    protection as the sessions (unix socket or mutual TLS).
+    """For administrators: changes the configuration of a resource manager. It has
+    the same address and protection as the sessions (unix socket or mutual TLS).
     """
 
     def UpdateConfig(self, request, context):
@@ -415,7 +413,7 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ValidateConfiguration(self, request, context):
-        """Whether a configuration could be put in force; changes nothing.
+        """Validates a configuration without applying it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -443,9 +441,8 @@ def add_AdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AdminService:
-    """Seed 001's AdminService: an administrator changes the configuration of a
-    resource manager without being one. On the same address, behind the same
-    protection as the sessions (unix socket or mutual TLS).
+    """For administrators: changes the configuration of a resource manager. It has
+    the same address and protection as the sessions (unix socket or mutual TLS).
     """
 
     @staticmethod
@@ -504,8 +501,7 @@ class AdminService:
 
 
 class MetricsServiceStub:
-    """Seed 001's MetricsService: the state of the scheduler, for users and resource
-    managers. Reads only.
+    """State of the scheduler for users and resource managers. Read only.
     """
 
     def __init__(self, channel):
@@ -527,8 +523,7 @@ class MetricsServiceStub:
 
 
 class MetricsServiceServicer:
-    """Seed 001's MetricsService: the state of the scheduler, for users and resource
-    managers. Reads only.
+    """State of the scheduler for users and resource managers. Read only.
     """
 
     def GetSchedulerState(self, request, context):
@@ -538,7 +533,7 @@ class MetricsServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetAutoScalingMetrics(self, request, context):
-        """Requests that are outstanding for lack of nodes, and for nothing else.
+        """Resource requests that wait only for missing nodes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -566,8 +561,7 @@ def add_MetricsServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class MetricsService:
-    """Seed 001's MetricsService: the state of the scheduler, for users and resource
-    managers. Reads only.
+    """State of the scheduler for users and resource managers. Read only.
     """
 
     @staticmethod

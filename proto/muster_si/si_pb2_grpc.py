@@ -27,9 +27,9 @@ if _version_not_supported:
 
 
 class SchedulerStub:
-    """Three streams, one per kind of message. Order holds within a stream and
-    never across them (semantics 19). What goes one way is not an answer to what
-    comes the other way: each side speaks when it has something to say.
+    """Three streams, one per kind of message. Order is kept within a stream only
+    (semantics 19). Messages in one direction are not answers to those in the
+    other direction: each side sends when it has something to send.
     """
 
     def __init__(self, channel):
@@ -61,9 +61,9 @@ class SchedulerStub:
 
 
 class SchedulerServicer:
-    """Three streams, one per kind of message. Order holds within a stream and
-    never across them (semantics 19). What goes one way is not an answer to what
-    comes the other way: each side speaks when it has something to say.
+    """Three streams, one per kind of message. Order is kept within a stream only
+    (semantics 19). Messages in one direction are not answers to those in the
+    other direction: each side sends when it has something to send.
     """
 
     def RegisterResourceManager(self, request, context):
@@ -83,14 +83,15 @@ class SchedulerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def UpdateApplication(self, request_iterator, context):
-        """Applications come and go one way; their acceptance and states return.
+        """New and removed applications one way; their acceptance and states the
+        other way.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateNode(self, request_iterator, context):
-        """Nodes come, change and go one way; their acceptance returns.
+        """Node actions one way; their acceptance the other way.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -128,9 +129,9 @@ def add_SchedulerServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Scheduler:
-    """Three streams, one per kind of message. Order holds within a stream and
-    never across them (semantics 19). What goes one way is not an answer to what
-    comes the other way: each side speaks when it has something to say.
+    """Three streams, one per kind of message. Order is kept within a stream only
+    (semantics 19). Messages in one direction are not answers to those in the
+    other direction: each side sends when it has something to send.
     """
 
     @staticmethod
