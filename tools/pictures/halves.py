@@ -1,4 +1,4 @@
-"""Draws the two halves of Muster and their layers, as import-linter is told to guard them (``pyproject.toml``)."""
+"""Draws operator and core and their layers, as configured for import-linter (``pyproject.toml``)."""
 
 import tomllib
 from pathlib import Path
@@ -12,7 +12,7 @@ SIDE = 190
 
 
 def layers() -> dict[str, list[str]]:
-    """By package, from the top down; two folders that may not know each other share a layer."""
+    """Return the layers by package, top down. Independent folders share a layer."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     return {
         contract["containers"][0]: [layer.replace("(", "").replace(")", "") for layer in contract["layers"]]
@@ -22,7 +22,7 @@ def layers() -> dict[str, list[str]]:
 
 
 def drawn() -> str:
-    """The picture."""
+    """Return the SVG text."""
     known = {package: [one for one in found if one != "__main__"] for package, found in layers().items()}
     height = TOP + LAYER * max(map(len, known.values())) + 60
     picture = Picture(WIDTH, height, "the two halves of Muster and their layers")

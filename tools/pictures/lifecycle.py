@@ -1,7 +1,7 @@
-"""Draws a state table: a column for each state, a row for each event, dots at the states that it may come in.
+"""Draws a state table: a column per state, a row per event, and dots at the states in which the event may occur.
 
-Where an event leads is an arrow; a ring at the end of a column is a state that nothing leads out of. Unlike a web of
-arrows it stays readable however many rows the table has.
+Arrows lead to the next state. A ring at the end of a column marks a final state. Unlike a graph, the picture stays
+readable with many rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,13 +10,13 @@ from tools.pictures.svg import BLUE, BOLD, END, INK, PALE, PAPER, RULE, SMALL, S
 
 COLUMN, ROW, MARGIN = 62, 26, 16
 SLOPE = 0.64
-"""Names of states climb: their height is this part of their width."""
+"""Names of states are drawn diagonally: ratio of their height to their width."""
 
 Edge = tuple[str, str, str]
 
 
 def drawn(title: str, edges: Sequence[Edge]) -> str:
-    """The picture of (state, event, next state); the first state is where life begins."""
+    """Return the SVG text for rows (state, event, next state). The first state is the initial one."""
     states = list(dict.fromkeys(state for edge in edges for state in (edge[0],)))
     states += [state for state in dict.fromkeys(edge[2] for edge in edges) if state not in states]
     rows: dict[tuple[str, str], list[str]] = {}

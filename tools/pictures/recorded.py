@@ -1,6 +1,6 @@
-"""A recorded run of ``make demo`` (``docs/pictures/run.json``), for the pictures that are made of it.
+"""A recorded run of ``make demo`` (``docs/pictures/run.json``), which several pictures show.
 
-Record another with ``RECORD=docs/pictures/run.json make demo``, then ``make diagrams``.
+To record another run: ``RECORD=docs/pictures/run.json make demo``, then ``make diagrams``.
 """
 
 from pathlib import Path
@@ -25,7 +25,7 @@ class Life(BaseModel):
 
 
 class Run(BaseModel):
-    """What the demo saw."""
+    """The events that the demo observed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -35,7 +35,7 @@ class Run(BaseModel):
     pods: dict[str, Life]
 
     def view(self) -> GangView:
-        """As the demo had it when it ended."""
+        """Return the demo's final view of the gang."""
         view = GangView({group: GroupCounts(asked) for group, asked in self.asked.items()}, dict(self.milestones))
         for name, life in self.pods.items():
             view.lives[name] = PodLife(**life.model_dump())
@@ -52,5 +52,5 @@ class Run(BaseModel):
 
 
 def load() -> Run:
-    """The recording. Raises pydantic.ValidationError for one of another form."""
+    """Read the recording. Raises pydantic.ValidationError if it is invalid."""
     return Run.model_validate_json(RECORDING.read_text())

@@ -1,9 +1,9 @@
-"""The pictures that are made of the recorded run: what the terminal showed, and who had which place when."""
+"""The pictures of the recorded run: the terminal output and the timeline of pods."""
 
 from tools.pictures import recorded, terminal, timeline
 
 
 def pictures() -> dict[str, str]:
-    """Text by file name."""
+    """Return SVG texts by file name."""
     run = recorded.load()
     return {"demo.svg": terminal.drawn(run), "gang.svg": timeline.drawn(run)}

@@ -1,6 +1,6 @@
-"""The few shapes that the pictures of the documents are made of, as SVG text.
+"""SVG shapes of the documentation's pictures.
 
-A picture brings its own paper, for it stands on light and on dark pages, and no font: each machine has its own.
+A picture has its own background, because pages are light or dark. It uses the reader's fonts.
 """
 
 from dataclasses import dataclass, field
@@ -11,17 +11,17 @@ BLUE, GREEN, ORANGE, RED, VIOLET = "#0969da", "#1a7f37", "#bc4c00", "#cf222e", "
 FONT = "font-family=\"system-ui, 'Segoe UI', Helvetica, Arial, sans-serif\""
 MONO = 'font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace"'
 SMALL_LETTER, CAPITAL = 0.56, 0.76
-"""Widths of a letter, in sizes of the font, on the average: nobody measures text here."""
+"""Average widths of letters relative to the font size, because text cannot be measured here."""
 
 
 def width_of(text: str, size: float = 13) -> float:
-    """About how wide a text comes out, in pixels."""
+    """Return the approximate width of a text in pixels."""
     return size * sum(CAPITAL if letter.isupper() else SMALL_LETTER for letter in text)
 
 
 @dataclass(slots=True)
 class Picture:
-    """Shapes in the order in which they are painted; pixels, y downward."""
+    """Shapes in drawing order. Coordinates are pixels, with y downward."""
 
     width: float
     height: float
@@ -29,14 +29,14 @@ class Picture:
     parts: list[str] = field(default_factory=list)
 
     def box(self, at: tuple[float, float], size: tuple[float, float], fill: str = PAPER, edge: str = RULE) -> None:
-        """A rectangle with round corners from its upper left corner."""
+        """Add a rectangle with round corners; ``at`` is its upper left corner."""
         self.parts.append(
             f'<rect x="{at[0]:g}" y="{at[1]:g}" width="{size[0]:g}" height="{size[1]:g}" rx="4" '
             f'fill="{fill}" stroke="{edge}"/>'
         )
 
     def line(self, start: tuple[float, float], end: tuple[float, float], ink: str = PALE, dash: str = "") -> None:
-        """A straight line."""
+        """Add a straight line."""
         dashes = f' stroke-dasharray="{dash}"' if dash else ""
         self.parts.append(
             f'<line x1="{start[0]:g}" y1="{start[1]:g}" x2="{end[0]:g}" y2="{end[1]:g}" stroke="{ink}" '
@@ -44,7 +44,7 @@ class Picture:
         )
 
     def arrow(self, start: tuple[float, float], end: tuple[float, float], ink: str = PALE, dash: str = "") -> None:
-        """A level line with a head at its end."""
+        """Add a horizontal arrow."""
         back = -7 if end[0] > start[0] else 7
         self.line(start, (end[0] + back / 2, end[1]), ink, dash)
         x, y = end
@@ -52,19 +52,19 @@ class Picture:
         self.parts.append(f'<polygon points="{points}" fill="{ink}"/>')
 
     def dot(self, at: tuple[float, float], radius: float = 4, ink: str = INK, fill: str = "") -> None:
-        """A disk; with another filling a ring."""
+        """Add a disk, or a ring if ``fill`` differs."""
         self.parts.append(
             f'<circle cx="{at[0]:g}" cy="{at[1]:g}" r="{radius:g}" fill="{fill or ink}" stroke="{ink}" '
             'stroke-width="1.5"/>'
         )
 
     def text(self, at: tuple[float, float], words: str, ink: str = INK, form: str = "") -> None:
-        """Words on their base line; `form`: more attributes of SVG, such as `text-anchor="middle"`."""
+        """Add text on its baseline. `form`: additional SVG attributes such as `text-anchor="middle"`."""
         size = "" if "font-size" in form else 'font-size="13" '
         self.parts.append(f'<text x="{at[0]:g}" y="{at[1]:g}" {size}fill="{ink}" {form}>{escape(words)}</text>')
 
     def written(self) -> str:
-        """The file."""
+        """Return the SVG text of the file."""
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width:g} {self.height:g}" '
             f'width="{self.width:g}" height="{self.height:g}" role="img" {FONT}>'

@@ -1,4 +1,4 @@
-"""Draws what ``make demo`` shows on a terminal, with the demo's own tables, in fonts that the reader's machine has."""
+"""Draws the terminal output of ``make demo``, with the demo's own tables and the reader's fonts."""
 
 import io
 
@@ -29,7 +29,7 @@ FORM = f"""<svg class="rich-terminal" viewBox="0 0 {{width}} {{height}}" width="
 
 
 def drawn(run: Run) -> str:
-    """The picture."""
+    """Return the SVG text."""
     console = Console(record=True, width=COLUMNS, force_terminal=True, color_system="truecolor", file=io.StringIO())
     view = run.view()
     console.print("[bold green]$[/] make demo", highlight=False)

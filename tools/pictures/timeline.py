@@ -1,4 +1,4 @@
-"""Draws who had which place when, from a recorded run: a row for each member, its placeholder above, its pod below."""
+"""Draws the timeline of a recorded run: a row per gang member, with its placeholder above and its pod below."""
 
 from collections.abc import Iterator
 from itertools import zip_longest
@@ -10,11 +10,11 @@ LEFT, RIGHT, TOP, ROW, WIDTH = 110, 26, 74, 30, 860
 WAITS = "#d8dee4"
 MARKED = {"all placeholders bound": "all places are held", "all real pods bound": "all members are bound"}
 TAIL = 1.25
-"""How much longer than to the last bind the picture runs."""
+"""End of the time axis relative to the time of the last bind."""
 
 
 def members(run: Run) -> Iterator[tuple[str, Life | None, Life | None]]:
-    """Group, placeholder and pod of each member: who is bound next follows on the placeholder that goes next."""
+    """Yield group, placeholder and pod of each member. The n-th bound pod is paired with the n-th ended placeholder."""
     for group in run.asked:
         lives = [life for life in run.pods.values() if life.group == group]
         holders = sorted((life for life in lives if life.is_placeholder), key=lambda life: life.ended or 0)
@@ -23,7 +23,7 @@ def members(run: Run) -> Iterator[tuple[str, Life | None, Life | None]]:
 
 
 def drawn(run: Run) -> str:
-    """The picture."""
+    """Return the SVG text."""
     rows = list(members(run))
     end = run.milestones["all real pods bound"] * TAIL
     scale = (WIDTH - LEFT - RIGHT) / end
@@ -49,7 +49,7 @@ def drawn(run: Run) -> str:
 
 
 def _bar(picture: Picture, life: Life, frame: tuple[float, float, float], ink: str) -> None:
-    """From where it is seen it waits, from where it is bound it has its place."""
+    """Draw a pod: pending from its creation, bound from its bind."""
     y, scale, end = frame
     bound = min(life.bound if life.bound is not None else end, end)
     over = min(life.ended if life.ended is not None else end, end)

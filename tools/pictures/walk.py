@@ -1,6 +1,6 @@
-"""Draws the walk of one gang: who tells whom what, from its first pod to the last swap.
+"""Draws the message sequence of one gang, from its first pod to the last placeholder replacement.
 
-The steps stand here; a test holds the names in them against the messages of the Scheduler Interface.
+The steps are defined here. A test compares their names with the messages of the Scheduler Interface.
 """
 
 from typing import Final, NamedTuple
@@ -13,7 +13,7 @@ LEFT, STEP, ROW, TOP = 110, 225, 30, 64
 
 
 class Step(NamedTuple):
-    """One message; from an actor to itself it is a decision. `phase` begins a part of the walk."""
+    """One message, or a decision if both actors are equal. `phase` starts a part of the sequence."""
 
     source: str
     target: str
@@ -46,7 +46,7 @@ STEPS: Final = (
 
 
 def drawn() -> str:
-    """The picture."""
+    """Return the SVG text."""
     across = {actor: LEFT + 70 + STEP * number for number, actor in enumerate(ACTORS)}
     width, height = across[ACTORS[-1]] + 190, TOP + ROW * len(STEPS) + 16
     picture = Picture(width, height, "the walk of one gang")

@@ -1,4 +1,4 @@
-"""The socket is private, a stale one is replaced, a living one is not, and plaintext stays on this machine
+"""The socket is private, a stale one is replaced, one in use is not, and plaintext is limited to this machine
 (semantics 29)."""
 
 import stat

@@ -1,4 +1,4 @@
-"""Nothing grows without a limit, nothing is lost below it, and streams do not wait for each other (semantics 25)."""
+"""Outboxes have a limit, no message below it is lost, and streams do not wait for each other (semantics 25)."""
 
 import asyncio
 from collections.abc import AsyncIterable
@@ -14,7 +14,7 @@ from tests.unit.contract.peers import ResourceManager, a_registration, asks, key
 
 T = TypeVar("T")
 
-#: Bytes of an ask: a few hundred of them are more than outbox, socket and stream hold together.
+#: Bytes of an ask. A few hundred of them exceed outbox, socket and stream together.
 LARGE = 50_000
 MANY = 400
 
@@ -32,7 +32,7 @@ async def test_a_slow_scheduler_makes_the_client_wait_and_loses_nothing(socket: 
     ahead = 0
     while len(keys_of(heard)) < MANY:
         socket.scheduler.gate.clear()
-        for _ in range(50):  # turns of the loop in which only the client gets on
+        for _ in range(50):  # iterations of the loop in which only the client progresses
             await asyncio.sleep(0)
         ahead = max(ahead, len(sent) - len(keys_of(heard)))
         socket.scheduler.gate.set()
@@ -43,7 +43,7 @@ async def test_a_slow_scheduler_makes_the_client_wait_and_loses_nothing(socket: 
 
 
 async def fill(client: Client) -> None:
-    """Sends until the session ends."""
+    """Send until the session ends."""
     while True:
         await client.update_allocation(asks("a", padding=LARGE))
 
@@ -99,7 +99,7 @@ async def test_an_overrun_session_is_asked_to_register_again(socket: Socket) -> 
     await client.register_resource_manager(a_registration(), rm)
     callback = socket.scheduler.present["rm"]
     tags = {"padding": "x" * LARGE}
-    for number in range(1 + SETTINGS.server_outbox_bytes // LARGE):  # in one go: the writer has no turn
+    for number in range(1 + SETTINGS.server_outbox_bytes // LARGE):  # without an await, so that the writer does not run
         new = si_pb2.Allocation(allocationKey=str(number), allocationTags=tags)
         callback.update_allocation(si_pb2.AllocationResponse(new=[new]))
     (reason,) = await rm.ends.first()

@@ -1,6 +1,6 @@
-"""What the operator reads of Kubernetes arrives in the core as it was meant, and what the core says arrives back.
+"""Facts of Kubernetes objects arrive unchanged in the core, and its responses in the operator.
 
-The only test that imports both packages (style 43): operator -> bytes -> core -> bytes -> operator.
+The messages pass both codecs: operator -> bytes -> core -> bytes -> operator.
 """
 
 from muster_core.model.constraints import Constraints, Requirement, Taint, Term, Toleration

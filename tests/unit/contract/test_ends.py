@@ -1,4 +1,4 @@
-"""However a session ends, both sides hear of it once, and a new registration goes on from there."""
+"""Both sides receive the end of a session once, however it ends, and a new registration continues."""
 
 import asyncio
 from dataclasses import replace

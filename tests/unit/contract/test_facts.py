@@ -1,4 +1,4 @@
-"""muster.v1 UpdateFacts over both transports: facts decide where pods go, and those that cannot be read come back."""
+"""muster.v1 UpdateFacts over both transports: facts affect the placement, and unreadable ones are returned."""
 
 from __future__ import annotations
 

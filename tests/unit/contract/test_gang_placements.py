@@ -1,4 +1,4 @@
-"""Atomic and Direct gangs over both transports: what is said of them, and what is not (semantics 16, ADR 0020)."""
+"""Messages about Atomic and Direct gangs over both transports (semantics 16, ADR 0020)."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -25,7 +25,7 @@ async def talk(wire: CoreWire) -> Talk:
 
 
 async def submit(talk: Talk, members: int, placement: str, *, forced: bool = False) -> None:
-    """A gang of so many members of 1 core, in the task group `workers`."""
+    """Submit a gang of members with 1 core each in the task group `workers`."""
     each = {"vcore": 1000, "pods": 1}
     tags = {
         keys.APP_TAG_NAMESPACE: "default",
@@ -46,7 +46,7 @@ async def submit(talk: Talk, members: int, placement: str, *, forced: bool = Fal
 
 
 async def told(talk: Talk, state: str) -> None:
-    """Waits until the application is said to be in this state."""
+    """Wait until the core reports this state of the application."""
     await talk.rm.applications.until(
         lambda items: any(one.state == state for response in items for one in response.updated)
     )

@@ -1,4 +1,4 @@
-"""What the core holds, asked for a part at a time, over both transports (ADR 0015)."""
+"""The inventory of the core in parts, over both transports (ADR 0015)."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -49,7 +49,7 @@ async def test_it_shows_asks_allocations_and_how_much_was_said_of_them(talk: Tal
 
 
 async def test_it_waits_for_the_messages_that_it_counts(talk: Talk) -> None:
-    """The ask is seen although nobody waited for it: one application request, one node request, one allocation's."""
+    """The inventory has the ask without a wait before: one application, one node and one allocation request."""
     await talk.ask("a")
     after = muster_pb2.FenceRequest(rmID=RM, applicationRequests=1, nodeRequests=1, allocationRequests=1)
     found = await talk.client.take_inventory(muster_pb2.InventoryRequest(after=after))

@@ -1,4 +1,5 @@
-"""A client that knows only seed 003 is served: no metadata, its streams bind by the rmID of their first request."""
+"""A client that knows only the Scheduler Interface is served: without metadata, the rmID of the first request
+identifies its streams."""
 
 from collections.abc import AsyncIterator
 from typing import TypeVar

@@ -65,14 +65,14 @@ _AFTER_AWAIT: Final = 3
 
 
 def is_continued(frame: FrameType) -> bool:
-    """Whether a call is no call, but a coroutine that continues after an await."""
+    """Whether the frame is a coroutine that continues after an await, not a call."""
     code, at = frame.f_code.co_code, frame.f_lasti
     return code[at] == _RESUME and code[at + 1] & 3 == _AFTER_AWAIT
 
 
 @dataclass(slots=True)
 class Trace:
-    """The product's modules in the order in which they are entered, of one pod."""
+    """The product's modules in the order of entry, for one pod."""
 
     modules: dict[str, None] = field(default_factory=dict)
     is_begun: bool = False
@@ -101,17 +101,17 @@ class Both:
     serving: asyncio.Task[None]
 
     async def bind_pod(self, number: int) -> None:
-        """A pod of the application is created; return when its bind was confirmed by the watch."""
+        """Create a pod of the application and wait until the watch has confirmed its bind."""
         self.server.pods.tell(f"load-0-{number:012d}")
         await self.until(lambda: self.server.pods.read == 2 * (number + 1) and self.is_idle)
 
     @property
     def is_idle(self) -> bool:
-        """Nothing waits in the operator, events of pods neither."""
+        """Whether the operator has no queued work, including events."""
         return not len(self.parts.memo.inbox) and not any(self.parts.pool.depths().values())
 
     async def until(self, is_so: Callable[[], bool]) -> None:
-        """Wait for it."""
+        """Wait until the condition is true."""
         async with asyncio.timeout(60):
             while not is_so():
                 if self.serving.done():
@@ -123,7 +123,7 @@ class Both:
 async def both() -> AsyncIterator[Both]:
     server, guard, metrics, stop = a_server(NODES), LeadershipGuard(), Metrics(), asyncio.Event()
     session = KubeSession(StubCredentials(), guard, measure=metrics.requested)
-    session._connections = StubConnections(server)  # the boundary: nothing above it knows
+    session._connections = StubConnections(server)  # the boundary of the stub
     async with core.running(core.Options(rest_port=None)) as scheduler:
         configuration = await configured(session, "default")
         ways = Ways(InProcessClient(scheduler), Administration(scheduler))
@@ -138,7 +138,7 @@ async def both() -> AsyncIterator[Both]:
 
 @pytest.fixture(scope="module")
 def path() -> list[str]:
-    """The modules on the path, in the order of their first entry."""
+    """Return the modules on the path in the order of their first entry."""
     return asyncio.run(traced())
 
 
@@ -160,14 +160,14 @@ async def traced() -> list[str]:
 
 
 def on_path(path: list[str], process: str, *, of_state: bool) -> list[str]:
-    """The modules of a process as the page names them, without what is not counted."""
+    """Return the counted modules of a process with their names on the page."""
     prefix = f"muster_{process}."
     counted = [name for name in path if name.startswith(prefix) and not NOT_COUNTED.match(name)]
     return [name[len(prefix) :].replace(".", "/") for name in counted if bool(STATE.match(name)) is of_state]
 
 
 def section() -> str:
-    """The part of the page that describes the path."""
+    """Return the part of the page that describes the path."""
     _, _, rest = PAGE.read_text(encoding="utf-8").partition("## Where to start reading\n")
     return rest.partition("\n## ")[0]
 

@@ -1,4 +1,4 @@
-"""A resource manager that declares it is asked before its pods get places; nobody else waits for its answers."""
+"""A resource manager that declares it is asked before its pods are placed. Other pods do not wait for its answers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -32,11 +32,11 @@ async def wire(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 
 
 async def attending(wire: CoreWire, *, config: str = "", rm_id: str = RM, **wanted: bool) -> Talk:
-    """Registered, and attending with these wishes."""
+    """Register a resource manager that declares these callbacks."""
     talk = Talk(wire.connect(), rm_id=rm_id)
     await talk.register(config)
     await talk.client.answer(rm_id, muster_pb2.Answer(attendance=muster_pb2.Attendance(**wanted)))
-    while _declared(wire, rm_id) != wanted:  # noqa: ASYNC110 # answers have a stream of their own, and no fence
+    while _declared(wire, rm_id) != wanted:  # noqa: ASYNC110 # answers have their own stream without a barrier
         await asyncio.sleep(0)
     return talk
 
@@ -50,13 +50,13 @@ def _declared(wire: CoreWire, rm_id: str) -> dict[str, bool]:
 
 
 async def question(talk: Talk, kind: str, number: int = 0) -> muster_pb2.Callback:
-    """The question of that kind, once so many were asked before it."""
+    """Wait for the question of a kind with this number."""
     items = await talk.rm.callbacks.until(lambda said: sum(one.WhichOneof("kind") == kind for one in said) > number)
     return [one for one in items if one.WhichOneof("kind") == kind][number]
 
 
 async def judge(talk: Talk, asked: muster_pb2.PredicatesQuestion, *refusals: str) -> None:
-    """Say of each place why not, or nothing."""
+    """Answer with a reason for each node, or none."""
     answer = muster_pb2.PredicatesAnswer(id=asked.id, refusals=refusals)
     await talk.client.answer(talk.rm_id, muster_pb2.Answer(predicates=answer))
 

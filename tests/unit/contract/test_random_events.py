@@ -1,8 +1,8 @@
-"""Whatever happens to gangs of all placements: pods get their node once, nothing is left over, ledgers agree."""
+"""Random events with gangs of all placement modes: pods are bound once, nothing is left, and both sides agree."""
 
 from __future__ import annotations
 
-from random import Random  # noqa: TID251 - of a fixed seed
+from random import Random  # noqa: TID251 - with a fixed seed
 
 import pytest
 
@@ -18,7 +18,7 @@ SEEDS = amount(10, 1000)
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_agent_and_engine_survive_a_turmoil(seed: int) -> None:
-    """Messages, commands and facts in any order, kills between any two of them."""
+    """Messages, commands and events arrive in any order, with kills between any two of them."""
     chance = Random(seed)
     survives(Turmoil(chance.randrange), chance.randrange(3, 25))
 
@@ -26,13 +26,13 @@ def test_agent_and_engine_survive_a_turmoil(seed: int) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_agent_and_engine_survive_an_upheaval(seed: int) -> None:
-    """Preemption, quotas that change, nodes that are lost, pods that somebody else binds or that take long to go."""
+    """Adds preemption, quota changes, lost nodes, other binders, and pods that terminate slowly."""
     chance = Random(seed)
     survives(Upheaval(chance.randrange), chance.randrange(3, 25))
 
 
 def survives(turmoil: Turmoil, things: int) -> None:
-    """So many things happen."""
+    """Run a number of random actions, then check the invariants."""
     for _ in range(things):
         turmoil.happen()
     turmoil.settle()
@@ -44,7 +44,7 @@ def survives(turmoil: Turmoil, things: int) -> None:
 
 
 def one_after_the_other(pause_s: float, placements: tuple[str, ...]) -> None:
-    """A gang of the same application id, and one more when all pods of the one before are deleted."""
+    """Run gangs with the same application ID, each after all pods of the previous one were deleted."""
     both = Both()
     both.kubernetes.add_nodes(2)
     both.start()

@@ -1,4 +1,4 @@
-"""A refused call says why; a refused message ends the session and says why, once (semantics 3)."""
+"""A rejected call has a reason. A rejected message ends the session and reports the reason once (semantics 3)."""
 
 import pytest
 

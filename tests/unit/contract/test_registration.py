@@ -1,4 +1,4 @@
-"""A session begins with a registration, a newer one ends it, and nothing goes on without one (semantics 7)."""
+"""A registration opens a session, a newer one ends it, and streams need a session (semantics 7)."""
 
 import pytest
 

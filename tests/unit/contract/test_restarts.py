@@ -1,4 +1,4 @@
-"""Agent and engine after a kill of either: what a half-finished gang still holds, in each placement (semantics 17)."""
+"""Controller and engine after a kill: reservations of a partly completed gang in each mode (semantics 17)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def a_member(both: Both, number: int, placement: str, words: str = "") -> Raw:
 
 
 def began(placement: str, *numbers: int, nodes: int = 1) -> Both:
-    """Nodes of eight CPUs, and these members of a gang of four with one CPU each."""
+    """Return nodes of eight CPUs, and these members of a gang of four with one CPU each."""
     both = Both()
     both.kubernetes.add_nodes(nodes)
     both.start()
@@ -53,13 +53,13 @@ def began(placement: str, *numbers: int, nodes: int = 1) -> Both:
 
 
 def held(both: Both) -> int:
-    """Places of the gang that no member has taken, with pods or without."""
+    """Return the number of placeholders of the gang, with or without pods."""
     app = both.real.applications_there[APP]
     return sum(allocation.spec.placeholder for allocation in app.allocations.values())
 
 
 def used_cpu(both: Both) -> int:
-    """What the core counts as taken, in CPUs."""
+    """Return the allocated CPUs in the core."""
     return sum(leaf.allocated["vcore"] for leaf in both.real.partition.queues.leaves()) // 1000
 
 
@@ -68,7 +68,7 @@ def used_cpu(both: Both) -> int:
 def test_a_half_finished_gang_holds_the_places_of_who_is_still_to_come_and_of_nobody_else(
     placement: str, kill: Kill
 ) -> None:
-    """Of four members one has ended, one runs, two are still to come."""
+    """Of four members one has ended, one runs, and two are missing."""
     both = began(placement, 0, 1)
     both.wait(5)
     both.kubernetes.change("w0", phase="Succeeded")
@@ -86,7 +86,7 @@ def test_a_half_finished_gang_holds_the_places_of_who_is_still_to_come_and_of_no
 @every_kill
 @every_placement
 def test_a_gang_of_which_only_ended_members_were_bound_holds_what_it_held(placement: str, kill: Kill) -> None:
-    """All in one second: who came later might be of another gang of the same id."""
+    """All in one second, because a later pod could belong to another gang with the same ID."""
     both = began(placement, 0, 1)
     for name in ("w0", "w1"):
         both.kubernetes.change(name, phase="Succeeded")

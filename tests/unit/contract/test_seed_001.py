@@ -1,4 +1,5 @@
-"""What seed 001 has and seed 003 has not, over both transports: placement, utilization, recommendations, services."""
+"""Calls that only the first version of the Scheduler Interface has, over both transports: placement constraints,
+utilization, recommendations and services."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -47,7 +48,7 @@ async def talk(wire: CoreWire) -> Talk:
 
 @pytest.fixture
 async def admin(wire: CoreWire, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AdministrationAPI]:
-    """In one process the core's own; else over the socket."""
+    """The administration API: in-process the core's own, else over the socket."""
     if request.node.callspec.params["wire"] != GRPC:
         yield Administration(wire.core)
         return

@@ -1,4 +1,4 @@
-"""TCP is for those who can prove who they are, on both sides."""
+"""TCP connections need mutual authentication."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ HASTY = replace(SETTINGS, register_timeout_s=0.25)
 
 @dataclass(frozen=True, slots=True)
 class Secured:
-    """A scheduler on TCP, and the authority that both sides trust."""
+    """A scheduler on TCP, and the certificate authority that both sides trust."""
 
     scheduler: Scheduler
     address: str
@@ -30,7 +30,7 @@ class Secured:
 
 
 def files(folder: Path, authority: trustme.CA, name: str, identity: str) -> TlsFiles:
-    """The three files of one side."""
+    """Write the three files of one side."""
     issued = authority.issue_cert(identity)
     tls = TlsFiles(folder / f"{name}.crt", folder / f"{name}.key", folder / f"{name}.ca")
     issued.cert_chain_pems[0].write_to_path(str(tls.certificate))
@@ -107,7 +107,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def renew(folder: Path, authority: trustme.CA, name: str, identity: str) -> None:
-    """The files of one side again, of another authority, under the same paths."""
+    """Write the files of one side again with another authority, to the same paths."""
     for path in folder.glob(f"{name}.*"):
         path.unlink()
     files(folder, authority, name, identity)
@@ -119,7 +119,7 @@ async def test_both_sides_follow_when_their_certificates_and_the_authority_are_r
     await client.register_resource_manager(a_registration(), ResourceManager())
     replaced_by = trustme.CA()
     renew(secured.folder, replaced_by, "core", "localhost")
-    await client.update_allocation(asks("a"))  # the session that lives goes on
+    await client.update_allocation(asks("a"))  # the open session continues
     assert keys_of(await secured.scheduler.allocations.first()) == ["a"]
     renew(secured.folder, replaced_by, "operator", "operator.muster")
     await client.register_resource_manager(a_registration(), ResourceManager())

@@ -1,6 +1,6 @@
-"""A seeded part of `make soak`: thousands of random events and no law is broken (semantics 17, 19, 22).
+"""A seeded part of `make soak`: thousands of random events violate no invariant (semantics 17, 19, 22).
 
-Each round stops with its seed's examples, so the counts below hold on every machine.
+Each round runs a fixed number of examples, so the counts below are equal on every machine.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.core.scheduling.random_events.rounds import run_round
 
-#: A usual one, and one with gangs of thousands of members; `make soak` also runs those with thousands of queues.
+#: A normal round, and one with gangs of thousands of members. `make soak` also runs those with thousands of queues.
 _SEEDS = (1, 15)
 
 
