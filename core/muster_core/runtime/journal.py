@@ -135,7 +135,7 @@ def replay(lines: Iterable[bytes]) -> Iterator[Deviation]:
             leave = _leave_for(cast("int", line["granted"]))
             redo = partial(_cycled, scheduler_state, now_ns, leave)
         taken = supervisor.attempt(redo, None, number)
-        effects = scheduler_state.outbox.drain() if taken is None else taken  # as the loop does
+        effects = scheduler_state.outbox.drain() if taken is None else taken  # as the scheduler task does
         plain = to_plain(effects)
         if plain != line["effects"]:
             yield Deviation(number, line["effects"], plain)

@@ -208,7 +208,7 @@ class LoopSettings:
     freeze: bool = False
 
 
-class Loop:  # long: one method for each part of a turn
+class Loop:  # long: one method for each part of an iteration
     """Owns the scheduler state from `run` to `close`.
 
     `now_ns` returns nanoseconds since the epoch and never goes back. `on_end` is called when `run` ends, for whatever
@@ -278,7 +278,10 @@ class Loop:  # long: one method for each part of a turn
         return min(waited_s, time.perf_counter() - self._completed_s)
 
     def _supervised_turn(self) -> bool:
-        """Run one iteration. An exception outside of the supervised steps may lose effects, so it starts a recovery."""
+        """Runs one iteration.
+
+        An exception outside of the supervised steps may lose effects, so it starts a recovery.
+        """
         ended = self._supervisor.attempt(self._turn, None, "an iteration of the scheduling loop")
         if ended is not None:
             return ended
@@ -404,7 +407,7 @@ class Loop:  # long: one method for each part of a turn
         self._pauses.cycled(started, time.perf_counter())
 
     def _report_failures(self) -> None:
-        """Log the errors of applications and partitions that backed off, and count them."""
+        """Logs and counts the exceptions of applications and partitions that backed off."""
         for failure in self.scheduler_state.outbox.take_failures():
             self._metrics.failures.inc()
             _log.error("scheduling attempt failed, retrying later", subject=failure.subject, exc_info=failure.error)
@@ -445,7 +448,7 @@ class Loop:  # long: one method for each part of a turn
 
 
 def _nothing() -> None:
-    """Default of `on_end`: do nothing."""
+    """Default of `on_end`: does nothing."""
 
 
 def _ask_to_register(session: Session, reason: str) -> None:

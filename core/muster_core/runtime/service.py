@@ -337,7 +337,7 @@ class Scheduler:  # long: one method for each call of the interface
         _log.warning("connection to the resource manager lost", rm=session.rm)
         self.loop.mailbox.post(QueuedMessage([ConnectionLost(session.rm)]))
 
-    # -- around it ------------------------------------------------------------
+    # -- life cycle ---------------------------------------------------------------
 
     async def run(self) -> None:
         """Runs the scheduler task until `close`."""

@@ -322,7 +322,7 @@ def reconsider_groups(partition: Partition, now_ns: int) -> None:
 
 
 def reject_undecided(partition: Partition, reason: str, now_ns: int) -> None:
-    """Reject the applications that wait for groups: the partition accepts no new applications."""
+    """Rejects the applications that wait for groups, because the partition accepts no new applications."""
     for spec in list(partition.undecided.values()):
         _forget_undecided(partition, spec)
         _reject_application(partition, spec, now_ns, reason)

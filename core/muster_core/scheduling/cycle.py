@@ -316,8 +316,8 @@ class QueueAttempt:
             self._mark_unschedulable(app, [])
             return
         more = more and not self.is_broken
-        # The application alone can use its node reservations, so a class of another application says nothing about
-        # them. It waits for each of these nodes.
+        # Only this application can use its node reservations, so the result of an equal class of another application
+        # does not apply to it. It waits for each of these nodes.
         held: list[BlockingReason] = [
             NodeNotReserved(app.id, hold.node) for hold in self.partition.reservations.of(app.id)
         ]

@@ -78,7 +78,7 @@ def _caught(act: Callable[[], T]) -> T | Exception:
         return act()
     except InconsistentState:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with one application or partition, the others go on
+    except Exception as error:  # noqa: BLE001 - isolates the failure of one application or partition
         return error
 
 

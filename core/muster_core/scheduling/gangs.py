@@ -167,7 +167,10 @@ _EARLY = (ApplicationState.NEW, ApplicationState.ACCEPTED)
 
 
 def start_timer(partition: Partition, app: Application, since_ns: int, *, is_early: bool = False) -> None:
-    """Start the placeholder timer, or continue it after a pause (semantics 10). `is_early`: nothing is reserved yet."""
+    """Starts the placeholder timer, or continues it after a pause (semantics 10).
+
+    `is_early`: nothing is reserved yet.
+    """
     gang = app.gang
     number = partition.next_number()
     timing = partition.timing
@@ -184,7 +187,7 @@ def note_reservation(partition: Partition, app: Application, now_ns: int) -> Non
 
 
 def pause_timer(app: Application, now_ns: int) -> None:
-    """Pause the timer: other gangs or a preemption took all reservations of the gang."""
+    """Pauses the timer, because takeovers or a preemption removed all reservations of the gang."""
     if app.gang.clock:
         app.gang.elapsed_ns += 0 if app.gang.is_early else now_ns - app.gang.since_ns
         _stop_timer(app)
@@ -236,7 +239,7 @@ def after_placing(partition: Partition, app: Application, now_ns: int) -> None:
 
 
 def is_reserved(app: Application) -> bool:
-    """No placeholder ask is pending and the live placeholders cover the placeholderAsk (semantics 9)."""
+    """Whether no placeholder request is pending and the live placeholders cover the placeholderAsk (semantics 9)."""
     return not app.placeholder_asks and not lacking(app)
 
 

@@ -429,7 +429,7 @@ def leave(partition: Partition, node: NodeId, spec: AskSpec | AllocationSpec) ->
     if pods_on_nodes.is_noted(spec.facts):
         pods_on_nodes.remove(nodes.rows.row(node), occupant_of(spec.facts, pods_on_nodes.tags.project(spec.tags)))
         nodes.epoch += 1  # a pending request may need one pod less here
-        if not spec.facts.inter_pod.apart:  # a pod without anti-affinity terms can still have kept any class away
+        if not spec.facts.inter_pod.apart:  # a removed anti-affinity term may have blocked any class
             nodes.gains.note_company()
 
 

@@ -117,13 +117,13 @@ def unresolved_reason(spec: ApplicationSpec, found: str) -> str:
 
 
 def note_unresolved(partition: Partition, spec: ApplicationSpec) -> None:
-    """Index the application by the user whose groups it waits for."""
+    """Adds the application to the index of users with unknown groups."""
     if spec.groups_unknown:
         partition.unresolved.setdefault(spec.user, {})[spec.id] = None
 
 
 def forget_unresolved(partition: Partition, user: str, app: ApplicationId) -> None:
-    """Forget an application that was removed."""
+    """Removes an application from the index of users with unknown groups."""
     waiting = partition.unresolved.get(user, {})
     waiting.pop(app, None)
     if not waiting:

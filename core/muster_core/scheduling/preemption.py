@@ -1,12 +1,12 @@
-"""Preemption: when it is tried, what is written, and enforcement of lowered quotas.
+"""Preemption: timers, attempts and enforcement of lowered quotas.
 
-A preemption is in progress from the release of its victims until the last one has ended. Meanwhile their resources
-stay reserved for the request. The plans are in `preemption`.
+A preemption is in progress from the release of its victims until the last one has ended. Meanwhile their resources stay
+reserved for the request. `muster_core.preemption` plans which victims to release, `victims` releases them.
 
-Differs: quota preemption starts by a clock; YuniKorn looks every second.
-Differs: a queue that is still over when its victims had their time is looked at again; YuniKorn tries once.
+Differs: quota preemption starts with a timer; YuniKorn checks every second. Differs: a queue that is still above its
+maximum after the release timeout is checked again; YuniKorn tries once.
 
-Differs: an ask may preempt again when what was made room for did not get it its place.
+Differs: a request may preempt again if it was not allocated after its victims ended.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ _WORDS_KEPT: Final = 8
 _NEVER: Final = 2**63
 
 
-# -- when it is tried -----------------------------------------------------------
+# -- timers --------------------------------------------------------------------
 
 
 def watch_leaf(partition: Partition, leaf: Queue, now_ns: int) -> None:

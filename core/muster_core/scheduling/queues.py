@@ -29,7 +29,7 @@ from muster_core.state.scheduler_state import Partition
 _NO_QUOTA: Final = NamespaceQuota()
 
 
-# -- made on demand -------------------------------------------------------------
+# -- dynamic queues -------------------------------------------------------------
 
 
 def leaf_on_demand(tree: QueueTree, path: QueuePath, quota: NamespaceQuota) -> QueueConfig:
@@ -162,7 +162,7 @@ def drain(partition: Partition, queue: Queue) -> None:
         remove(partition, queue)
 
 
-# -- what waited until a queue is empty -----------------------------------------
+# -- changes postponed until a queue is empty --------------------------------------
 
 
 def settle(partition: Partition, leaf: Queue) -> None:

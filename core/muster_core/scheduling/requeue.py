@@ -1,7 +1,7 @@
 """Wake-up conditions: which waiting applications are tried again after a change.
 
 An unschedulable application waits for its blocking reasons. A change of a node, a queue or a limit makes only those
-applications active whose reason it may have removed, the first ones in order.
+applications active whose reason it may have removed. `ledger` and the handlers of events call it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from muster_core.state.users import Account, LimitSubject, LimitSubjectKind
 
 
 def fix_key(app: Application, priority: int) -> None:
-    """Fix the gang's key when its first request arrives; the key never changes."""
+    """Sets the gang's key when its first request arrives. The key never changes (semantics 12)."""
     if app.gang.key is None and app.spec.is_gang:
         seen = priority
         for queue in app.queue.path_up()[:-1]:
@@ -39,13 +39,13 @@ def fix_key(app: Application, priority: int) -> None:
 
 
 def note_short(partition: Partition, app: Application) -> None:
-    """Mark the gang due for a takeover: free resources do not suffice for its missing members."""
+    """Marks the gang due for a takeover if free resources do not suffice for its missing members."""
     if app.is_reserving and _has_all(app) and not app.gang.impossible and not app.gang.exceeds_nodes:
         partition.contention.due[app.id] = None
 
 
 def note_holding(partition: Partition, app: Application) -> None:
-    """Record that an incomplete gang holds reservations, and wake earlier gangs without a takeover candidate."""
+    """Records that an incomplete gang has reservations, and wakes up earlier gangs without a takeover candidate."""
     contention, key = partition.contention, app.gang.key
     if key is None or not app.is_reserving or not (app.gang.reserved or app.gang.quota_reservation):
         return
@@ -103,7 +103,7 @@ def _has_all(app: Application) -> bool:
 
 
 def close(partition: Partition, app: Application) -> None:
-    """End the takeover: release its reservations, and plan the losing gangs again."""
+    """Ends the takeover: releases its reservations and requeues the losing gangs."""
     found = partition.contention.open.pop(app.id, None)
     if found is None:
         return
@@ -138,7 +138,10 @@ _ANY: Final = 1 << 40
 
 
 def absorb(partition: Partition) -> None:
-    """Wakes up the classes that may fit on the nodes that gained resources since the last call."""
+    """Wakes up the classes that may fit on the nodes that gained resources since the last call.
+
+    If the change may affect any class, wakes up all applications that wait for nodes.
+    """
     inter_pod, partition.nodes.gains.inter_pod = partition.nodes.gains.inter_pod, False
     claims, partition.nodes.gains.claims = partition.nodes.gains.claims, {}
     gains = partition.nodes.gains.take(partition.nodes.epoch)

@@ -127,7 +127,7 @@ def on_takeover_timer(partition: Partition, app: Application, clock: Timer) -> N
         partition.requeue_one(app)
 
 
-# -- what is written -----------------------------------------------------------
+# -- commit --------------------------------------------------------------------
 
 
 def _begin(partition: Partition, decision: ReservationTakeover, now_ns: int) -> None:
@@ -213,7 +213,7 @@ def _amounts(app: Application, decision: ReservationTakeover) -> tuple[Resources
     return total, nodes
 
 
-# -- how it ends ---------------------------------------------------------------
+# -- end -----------------------------------------------------------------------
 
 
 def finish(partition: Partition, app: Application) -> Placement | None:

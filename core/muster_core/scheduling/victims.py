@@ -54,7 +54,7 @@ _PREEMPTED: Final = Termination.PREEMPTED_BY_SCHEDULER
 
 
 def preempt(partition: Partition, app: Application, decision: Preemption, now_ns: int) -> None:
-    """Release the victims and reserve their resources. Raises BrokenDecision before the first write."""
+    """Releases the victims and reserves their resources. Raises BrokenDecision before the first write."""
     asks = _asks(app, decision)
     victims = [victim_of(partition, name) for name in dict.fromkeys(decision.victims)]
     if not victims or any(owner is app for owner, _ in victims):
@@ -75,7 +75,7 @@ def preempt(partition: Partition, app: Application, decision: Preemption, now_ns
 
 
 def enforce(partition: Partition, decision: QuotaPreemption, now_ns: int) -> None:
-    """Release the victims of a queue above its maximum. Raises BrokenDecision before the first write."""
+    """Releases the victims of a queue above its maximum. Raises BrokenDecision before the first write."""
     queue = partition.queues.get(decision.queue)
     over = planning.excess(queue) if queue is not None else NOTHING
     if queue is None or not over:
