@@ -41,7 +41,8 @@ _CLASSES: Final[Mapping[str, type]] = MappingProxyType(
     }
 )
 
-#: Maximum nesting. No value of the core exceeds it, because the length of queue paths is bounded (semantics 26).
+#: Maximum nesting. No value of the core exceeds it, because the length of queue paths is bounded
+#: (docs/internals/semantics.md, rule 26).
 _DEPTH: Final = 200
 
 

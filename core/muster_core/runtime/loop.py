@@ -199,7 +199,8 @@ class LoopSettings:
 
     checks: check the invariants after every iteration; slow, for development.
 
-    freeze: exclude recovered objects from garbage collection (semantics 26); only if the core has its own process.
+    freeze: exclude recovered objects from garbage collection (docs/internals/semantics.md, rule 26); only if the core
+    has its own process.
     """
 
     budget_s: float = 0.010

@@ -69,7 +69,8 @@ def update_foreign_allocation(partition: Partition, identity: AllocationId, told
 def report_allocation(partition: Partition, spec: AllocationSpec, now_ns: int) -> None:
     """Adds an allocation that exists already, without checking quota or resources.
 
-    A known allocation is updated (semantics 3). Raises any internal error; the allocation is then counted or rejected.
+    A known allocation is updated (docs/internals/semantics.md, rule 3). Raises any internal error; the allocation is
+    then counted or rejected.
     """
     try:
         _report_allocation(partition, spec, now_ns)
@@ -256,7 +257,10 @@ def _after_report(partition: Partition, app: Application, spec: AllocationSpec, 
 
 
 def _after_real(partition: Partition, app: Application, since_ns: int, now_ns: int) -> None:
-    """Updates the application for a bound real member: no more placeholders are created (semantics 17)."""
+    """Updates the application for a bound real member: no more placeholders are created.
+
+    See docs/internals/semantics.md, rule 17.
+    """
     if app.is_reserving and app.spec.uses_virtual_placeholders:
         _after_member(partition, app, since_ns)
     elif app.is_reserving:
@@ -272,14 +276,19 @@ def _after_real(partition: Partition, app: Application, since_ns: int, now_ns: i
 
 
 def _after_member(partition: Partition, app: Application, since_ns: int) -> None:
-    """Continues the reservation of a Direct gang that was Running before. The timer continues too (semantics 16)."""
+    """Continues the reservation of a Direct gang that was Running before.
+
+    The timer continues too (docs/internals/semantics.md, rule 16).
+    """
     _recover_clock(partition, app, since_ns)
     if gangs.is_reserved(app):
         gangs.finish(partition, app)
 
 
 def _recover_clock(partition: Partition, app: Application, since_ns: int) -> None:
-    """Continues the placeholder timer from the earliest recovered placeholder (semantics 10)."""
+    """Continues the placeholder timer from the earliest recovered placeholder
+    (docs/internals/semantics.md, rule 10).
+    """
     gang = app.gang
     if gang.clock and gang.since_ns <= since_ns:
         gang.is_early = False

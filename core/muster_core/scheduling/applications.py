@@ -121,7 +121,7 @@ def release_ask(scheduler_state: SchedulerState, partition: Partition, event: As
         if was is Termination.STOPPED_BY_RM:
             answer.released_asks.append(AskRelease(partition.id, app.id, ask.spec.key, was, event.message))
     if app.is_reserving:
-        # The last missing member may have been cancelled (semantics 9).
+        # The last missing member may have been cancelled (docs/internals/semantics.md, rule 9).
         gangs.after_placing(partition, app, now_ns)
     if app.is_reserving:
         gangs.stop_claiming(partition, app)
@@ -144,7 +144,10 @@ def _is_like(known: Ask, spec: AskSpec, tags: Tags) -> bool:
 
 
 def _forget(partition: Partition, app: Application, ask: Ask, why: Detail) -> None:
-    """Removes a request. If it is in a replacement, its placeholder still ends (semantics 14)."""
+    """Removes a request.
+
+    If it is in a replacement, its placeholder still ends (docs/internals/semantics.md, rule 14).
+    """
     ledger.unlink(partition, app, ask.spec.key)
     ledger.uncount_placeholder(app, ask.spec, ask.left)
     ledger.remove_ask(partition, app, ask, why)
@@ -346,7 +349,10 @@ def _renew(partition: Partition, app: Application, spec: ApplicationSpec, now_ns
 
 
 def _retune(partition: Partition, leaf: Queue, said: NamespaceQuota, now_ns: int) -> None:
-    """Applies the namespace's quota to the leaf. No application fails because of it (semantics 11)."""
+    """Applies the namespace's quota to the leaf.
+
+    No application fails because of it (docs/internals/semantics.md, rule 11).
+    """
     before, was = leaf.max, {leaf.path: preemption.before(partition, leaf)}
     if queues.apply_quota(partition, leaf, said) and leaf.max != before:
         preemption.reconsider(partition, was, now_ns)
@@ -355,7 +361,9 @@ def _retune(partition: Partition, leaf: Queue, said: NamespaceQuota, now_ns: int
 def remove_application(
     scheduler_state: SchedulerState, partition: Partition, event: ApplicationRemoved, now_ns: int
 ) -> None:
-    """Removes an application with all its allocations and requests, and confirms it (semantics 4)."""
+    """Removes an application with all its allocations and requests, and confirms it (docs/internals/semantics.md, rule
+    4).
+    """
     app = partition.applications.get(event.application)
     undecided = partition.undecided.get(event.application)
     if undecided is not None:

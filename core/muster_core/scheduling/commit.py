@@ -197,7 +197,10 @@ def _check_together(
 
 
 def _check_part(app: Application, total: Resources) -> None:
-    """Checks that a gang that reserves all or nothing gets all its missing members (semantics 16)."""
+    """Checks that a gang that reserves all or nothing gets all its missing members.
+
+    See docs/internals/semantics.md, rule 16.
+    """
     if not app.is_reserving or not app.spec.is_whole:
         return
     if any(amount > total[name] for name, amount in lacking(app).items()):
@@ -245,7 +248,7 @@ def _use_hold(partition: Partition, app: Application, key: AllocationKey, node: 
 
 
 def run_clock(partition: Partition, app: Application, allocation: Allocation, now_ns: int) -> None:
-    """Starts the run time limit of an allocation (semantics 2)."""
+    """Starts the run time limit of an allocation (docs/internals/semantics.md, rule 2)."""
     at_ns = now_ns + allocation.spec.timeout_ns
     key = AllocationKey(allocation.id)
     lifecycle.set_clock(partition, app, TimerKind.ALLOCATION_RUN, app.sequence, at_ns, key)
@@ -293,7 +296,10 @@ def _take_over(
     replacement: PlaceholderReplacement,
     now_ns: int,
 ) -> None:
-    """Replaces a virtual placeholder immediately, because there is no pod to wait for (semantics 16)."""
+    """Replaces a virtual placeholder immediately, because there is no pod to wait for.
+
+    See docs/internals/semantics.md, rule 16.
+    """
     answer = partition.outbox.joined(partition.rm, app.id)
     say_found(partition, app, ask, replacement.node)
     ledger.unreserve(partition, (app.id, ask.spec.key))
@@ -313,7 +319,7 @@ def _take_over(
 
 
 def say_found(partition: Partition, app: Application, ask: Ask, node: NodeId) -> None:
-    """Reports SCHEDULED for a request that was reported as waiting (semantics 6).
+    """Reports SCHEDULED for a request that was reported as waiting (docs/internals/semantics.md, rule 6).
 
     A request that replaces a placeholder still waits for the release, but its user cannot do anything about that.
     """
@@ -329,7 +335,7 @@ def say_found(partition: Partition, app: Application, ask: Ask, node: NodeId) ->
 def confirm_swap(partition: Partition, app: Application, placeholder: Allocation, ask: Ask, now_ns: int) -> None:
     """Completes a replacement after the placeholder has ended: updates application, queue, user and node together.
 
-    See docs/internals/semantics.md, 14.
+    See docs/internals/semantics.md, rule 14.
     """
     replacement = ask.replacement
     if replacement is None:

@@ -241,7 +241,7 @@ def manager_heard(scheduler_state: SchedulerState, clock: Timer, now_ns: int) ->
     """Handles a timer that fired.
 
     Before the recovery barrier, timers are only collected, because the event they wait for may not have been recovered
-    yet (semantics 19).
+    yet (docs/internals/semantics.md, rule 19).
     """
     if clock.kind is TimerKind.MANAGER:
         manager_timed_out(scheduler_state, clock)

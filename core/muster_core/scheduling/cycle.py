@@ -199,8 +199,9 @@ class QueueAttempt:
         return bool(callbacks.waiting) and callbacks.is_parked(self.partition.id, app.id)
 
     def _gang_before(self, app: Application) -> Application | None:
-        """Returns the gang ahead of the application in FIFO order that still waits for quota, else
-        None (semantics 11).
+        """Returns the gang ahead of the application in FIFO order that still waits for quota, else None.
+
+        See docs/internals/semantics.md, rule 11.
         """
         blockers = self.leaf.blockers
         if not blockers or _has_started(app) or self.leaf.policies.order is not ApplicationOrder.FIFO:

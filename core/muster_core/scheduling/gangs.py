@@ -167,7 +167,7 @@ _EARLY = (ApplicationState.NEW, ApplicationState.ACCEPTED)
 
 
 def start_timer(partition: Partition, app: Application, since_ns: int, *, is_early: bool = False) -> None:
-    """Starts the placeholder timer, or continues it after a pause (semantics 10).
+    """Starts the placeholder timer, or continues it after a pause (docs/internals/semantics.md, rule 10).
 
     `is_early`: nothing is reserved yet.
     """
@@ -239,7 +239,10 @@ def after_placing(partition: Partition, app: Application, now_ns: int) -> None:
 
 
 def is_reserved(app: Application) -> bool:
-    """Whether no placeholder request is pending and the live placeholders cover the placeholderAsk (semantics 9)."""
+    """Whether no placeholder request is pending and the live placeholders cover the placeholderAsk.
+
+    See docs/internals/semantics.md, rule 9.
+    """
     return not app.placeholder_asks and not lacking(app)
 
 
@@ -252,7 +255,7 @@ def finish(partition: Partition, app: Application) -> None:
 
 
 def give_up(partition: Partition, app: Application, now_ns: int, why: str) -> None:
-    """Ends a gang that was not reserved in time, as its style defines (semantics 8).
+    """Ends a gang that was not reserved in time, as its style defines (docs/internals/semantics.md, rule 8).
 
     Soft: Resuming, then its pods are scheduled individually. Hard: Failing, then Failed.
     """
@@ -307,7 +310,10 @@ def call_off(partition: Partition, app: Application, why: str) -> None:
 
 
 def time_out(partition: Partition, app: Application, now_ns: int) -> None:
-    """Handles the placeholder timer. The outcome depends on the application state (semantics 8)."""
+    """Handles the placeholder timer.
+
+    The outcome depends on the application state (docs/internals/semantics.md, rule 8).
+    """
     if app.state in _EARLY:
         if app.gang.is_early and not app.gang.impossible and _all_asked(app):
             _stop_timer(app)  # the timer was for missing requests, which have arrived
@@ -316,7 +322,7 @@ def time_out(partition: Partition, app: Application, now_ns: int) -> None:
         give_up(partition, app, now_ns, why)
     elif app.state in (ApplicationState.RUNNING, ApplicationState.COMPLETING):
         take_back_placeholders(partition, app, "left-over placeholder", now_ns)
-        if not app.gang.allocated:  # placeholders ended, and real pods never came (semantics 13)
+        if not app.gang.allocated:  # real pods never came (docs/internals/semantics.md, rule 13)
             lifecycle.complete_if_done(partition, app, now_ns)
 
 
@@ -349,7 +355,7 @@ def stop_claiming(partition: Partition, app: Application) -> None:
 
 
 def await_asks(partition: Partition, app: Application, now_ns: int) -> None:
-    """Starts the placeholder timer of an Atomic gang that holds nothing (semantics 16).
+    """Starts the placeholder timer of an Atomic gang that holds nothing (docs/internals/semantics.md, rule 16).
 
     Some of its requests may never arrive. If all have arrived when the timer fires, the timer has no effect.
     """

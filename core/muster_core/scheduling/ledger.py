@@ -559,7 +559,9 @@ def _promise(holder: Queue | Account, amount: Resources, times: int, *, granted:
 
 
 def hold(partition: Partition, app: Application, ask: Ask, node: NodeId) -> None:
-    """Reserves resources for a replacement on another node than its placeholder's (semantics 14)."""
+    """Reserves resources for a replacement on another node than its placeholder's (docs/internals/semantics.md, rule
+    14).
+    """
     partition.nodes.take(node, ask.spec.resources)
     partition.targets.setdefault(node, {})[app.id, ask.spec.key] = None
 

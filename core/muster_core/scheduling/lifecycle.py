@@ -205,7 +205,7 @@ def run(partition: Partition, app: Application, now_ns: int) -> None:
 def run_clock(partition: Partition, app: Application, now_ns: int) -> None:
     """Starts the run time limit of the application, counted from its first run.
 
-    The timeout of a gang is its placeholder timeout instead (semantics 2).
+    The timeout of a gang is its placeholder timeout instead (docs/internals/semantics.md, rule 2).
     """
     if not app.spec.timeout_ns or app.spec.is_gang:
         return
@@ -216,8 +216,8 @@ def run_clock(partition: Partition, app: Application, now_ns: int) -> None:
 def complete_if_done(partition: Partition, app: Application, now_ns: int) -> None:
     """Makes the application Completing after its last real request or allocation has ended, and starts the timer.
 
-    Remaining placeholders do not prevent that. A pending placeholder request or a reserving gang does (semantics 13),
-    except in a Direct gang that is Running.
+    Remaining placeholders do not prevent that. A pending placeholder request or a reserving gang does
+    (docs/internals/semantics.md, rule 13), except in a Direct gang that is Running.
     """
     is_busy = bool(app.real_asks or app.real_allocations)
     if app.state is not ApplicationState.RUNNING or not app.spec.uses_virtual_placeholders:
@@ -256,7 +256,7 @@ def _go_on(partition: Partition, app: Application, now_ns: int) -> None:
 def accept(partition: Partition, app: Application, now_ns: int) -> None:
     """Makes the application Accepted.
 
-    For a gang, starts the timer after which it reserves quota first (semantics 11).
+    For a gang, starts the timer after which it reserves quota first (docs/internals/semantics.md, rule 11).
     """
     change_state(partition, app, ApplicationEvent.ACCEPT, now_ns)
     if app.is_reserving:

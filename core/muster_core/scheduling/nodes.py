@@ -115,7 +115,7 @@ def _set_draining(partition: Partition, node: NodeId, *, draining: bool) -> None
 
 
 def _decommission(partition: Partition, node: NodeId, now_ns: int) -> None:
-    """Removes a node and all its allocations. Replacements are handled as in semantics 14."""
+    """Removes a node and all its allocations. Replacements are handled as in docs/internals/semantics.md, rule 14."""
     reservations.leave_node(partition, node)
     partition.nodes.set_draining(node, draining=True)
     gone = list(partition.placed.get(node, {}).values())

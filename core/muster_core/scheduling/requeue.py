@@ -30,7 +30,10 @@ from muster_core.state.users import Account, LimitSubject, LimitSubjectKind
 
 
 def fix_key(app: Application, priority: int) -> None:
-    """Sets the gang's key when its first request arrives. The key never changes (semantics 12)."""
+    """Sets the gang's key when its first request arrives.
+
+    The key never changes (docs/internals/semantics.md, rule 12).
+    """
     if app.gang.key is None and app.spec.is_gang:
         seen = priority
         for queue in app.queue.path_up()[:-1]:

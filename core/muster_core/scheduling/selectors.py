@@ -1,7 +1,7 @@
 """Keeps track of the pod labels that selectors of requests and allocations read.
 
-Other labels are not part of a scheduling class (docs/internals/semantics.md, 21). The handlers call `read` before a
-request gets its class, and `join` and `part` when it is added and removed.
+Other labels are not part of a scheduling class (docs/internals/semantics.md, rule 21). The handlers call `read` before
+a request gets its class, and `join` and `part` when it is added and removed.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Gangs that reserve have one order, fixed with the first request: priority, creation time, ID. A gang may take over
 reservations of later gangs. `muster_core.gangs.takeover` plans this, and the scheduling cycle calls
-`resolve_takeovers`. See docs/internals/semantics.md, 12.
+`resolve_takeovers`. See docs/internals/semantics.md, rule 12.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ def _wake(partition: Partition, app: Application, clock: Timer, now_ns: int) -> 
 
 
 def _wait(partition: Partition, app: Application, now_ns: int) -> None:
-    """Ends a gang that holds nothing after the wait timeout (semantics 10).
+    """Ends a gang that holds nothing after the wait timeout (docs/internals/semantics.md, rule 10).
 
     The time starts again for a gang that lost its reservations to a takeover or a preemption.
     """
@@ -190,7 +190,7 @@ def _allocation_run_time(partition: Partition, app: Application, clock: Timer, n
     if allocation is None or allocation.releasing is not None:
         return
     if now_ns < allocation.allocated_ns + allocation.spec.timeout_ns:
-        return  # the timer of an earlier allocation of this ID (semantics 5)
+        return  # the timer of an earlier allocation of this ID (docs/internals/semantics.md, rule 5)
     why = "the allocation ran longer than its execution time-out"
     answer = partition.outbox.answer(partition.rm)
     ledger.mark_releasing(partition, app, allocation, Termination.TIMEOUT, now_ns)
