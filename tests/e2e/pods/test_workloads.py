@@ -13,6 +13,7 @@ from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import a_daemon_set, a_pod, is_bound
 from tests.e2e.scenario import Scene
 
+OVER = frozenset({"Completed", ""})
 RUN_FOR, FAIL_AFTER = "devcluster.muster/run-for", "devcluster.muster/fail-after"
 
 
@@ -94,16 +95,19 @@ async def tries_again(scene: Scene) -> None:
 
 async def repeats(scene: Scene) -> None:
     """A CronJob's runs share an application id: the next begins while the core completes the last, or just after."""
-    for run in range(4):
+    # The next run begins at once, as soon as the application completes, and when the core has forgotten it.
+    for run, states in enumerate([None, {"Completing", *OVER}, OVER, None]):
         await scene.create([a_job(f"nightly-{run}", "nightly", {RUN_FOR: "100ms"}, parallelism=2, completions=2)])
 
         async def is_done(done: int = 2 * (run + 1)) -> bool:
             return Counter(pod["status"].get("phase") for pod in await of(scene, "nightly")) == {"Succeeded": done}
 
         await scene.eventually(f"run {run} is done", is_done)
-        await asyncio.sleep(
-            0.4 * run
-        )  # the next one meets another moment of the second that an idle application is kept
+
+        async def is_time(states: AbstractSet[str] | None = states) -> bool:
+            return states is None or await application(scene, "nightly") in states
+
+        await scene.eventually(f"the application is as the run after {run} wants it", is_time)
 
 
 async def serves_every_node(scene: Scene) -> None:

@@ -55,8 +55,9 @@ def test_an_output_that_nobody_can_take_is_one_line_and_1() -> None:
 
 
 def test_a_reader_that_has_enough_ends_a_long_answer_without_a_word(served: Served) -> None:
-    for number in range(400):
-        served.scene.tell(ApplicationAdded(an_application(f"one-more-{number}", queue="root.b")))
+    served.scene.tell(
+        *(ApplicationAdded(an_application(f"one-more-{number}", queue="root.b")) for number in range(400))
+    )
     line = [sys.executable, "-m", "muster", "apps", "-o", "json", "--server", served.url]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as asking:
         assert asking.stdout is not None

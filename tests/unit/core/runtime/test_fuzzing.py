@@ -21,6 +21,7 @@ from muster_core.runtime.service import Scheduler
 from muster_core.scheduling import invariants
 from muster_si import keys, muster_pb2, si_pb2
 from muster_si.errors import Refused, SessionLost
+from tests.amounts import amount
 from tests.unit.core import messages as m
 from tests.unit.core.conftest import Bench, FakeClock, Notebook
 
@@ -215,7 +216,7 @@ _MESSAGES = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(30, 1000), deadline=None, suppress_health_check=list(HealthCheck))
 @given(messages=_MESSAGES)
 def test_no_message_breaks_the_core(messages: list[Message]) -> None:
     asyncio.run(_tell_all(messages))

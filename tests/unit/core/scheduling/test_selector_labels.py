@@ -160,7 +160,8 @@ def test_spread_and_what_a_gangs_members_want_near_them_read_labels_too() -> Non
     assert labels(scene).readers() == {("red", label("web")): 1}
 
 
-def test_values_without_waiting_selectors_are_dropped() -> None:
+def test_values_without_waiting_selectors_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "IDLE_SELECTOR_VALUES", 100)
     scene = a_scene("first", nodes=0)
 
     def waiting(app: str, number: int) -> AskSpec:

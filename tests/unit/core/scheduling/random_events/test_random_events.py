@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from muster_core.scheduling import ledger
 from tests.unit.core.scheduling.random_events.rounds import run_round
 
 #: A normal round, and one with gangs of thousands of members. `make soak` also runs those with thousands of queues.
@@ -18,3 +19,11 @@ _SEEDS = (1, 15)
 def test_random_events_break_no_law(seed: int) -> None:
     tally = run_round(seed)
     assert tally.events
+
+
+@pytest.mark.parametrize("name", ["charge", "count_pending", "end_preemption", "unreserve"])
+def test_a_write_that_is_left_out_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the part that runs here is large enough."""
+    monkeypatch.setattr(ledger, name, lambda *_, **__: None)
+    with pytest.raises(AssertionError):
+        run_round(_SEEDS[0], shrinks=False)
