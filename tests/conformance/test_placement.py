@@ -17,11 +17,11 @@ from tests.conformance.kube_scheduler import KubeScheduler
 from tests.conformance.muster_placement import Product
 from tests.conformance.rounds import Different, Tally, clusters_of, compare
 
-#: The round is the first test's; some 20 s on one idle core.
+#: The round is the first test's; some 10 s on one idle core.
 pytestmark = pytest.mark.timeout(300)
 
 SEED = int(os.environ.get("MUSTER_CONFORMANCE_SEED", "1"))
-PAIRS = int(os.environ.get("MUSTER_CONFORMANCE_PAIRS", "9000"))
+PAIRS = int(os.environ.get("MUSTER_CONFORMANCE_PAIRS", "3000"))
 
 
 SINGLE = (
@@ -75,7 +75,7 @@ REASONS = {
     ),
     "NodeDeclaredFeatures": ("node(s) didn't match Pod's required features",),
 }
-AT_LEAST = 100
+AT_LEAST = 30
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ def test_a_pod_may_go_where_kube_scheduler_would_put_it_and_is_refused_with_its_
 
 
 @pytest.mark.parametrize("name", REASONS)
-def test_each_reason_of_a_filter_decides_at_least_100_pairs(compared: Round, name: str) -> None:
+def test_each_reason_of_a_filter_decides_enough_pairs(compared: Round, name: str) -> None:
     decided = {reason: compared.tally.decided[reason] for reason in REASONS[name]}
     assert {reason: count for reason, count in decided.items() if count < AT_LEAST} == {}
 

@@ -6,6 +6,7 @@ from random import Random  # noqa: TID251 - with a fixed seed
 
 import pytest
 
+from muster_operator.controller import tasks
 from tests.amounts import amount
 from tests.unit.contract.agent_and_core import Both
 from tests.unit.contract.random_events import PLACEMENTS, Turmoil, law_breaches
@@ -29,6 +30,15 @@ def test_agent_and_engine_survive_an_upheaval(seed: int) -> None:
     """Adds preemption, quota changes, lost nodes, other binders, and pods that terminate slowly."""
     chance = Random(seed)
     survives(Upheaval(chance.randrange), chance.randrange(3, 25))
+
+
+@pytest.mark.parametrize("name", ["adopt_bound", "order_delete", "release_from_core"])
+def test_a_step_that_is_left_out_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the part that runs here is large enough."""
+    monkeypatch.setattr(tasks, name, lambda *_, **__: None)
+    with pytest.raises(AssertionError):
+        for seed in range(SEEDS):
+            test_agent_and_engine_survive_an_upheaval(seed)
 
 
 def survives(turmoil: Turmoil, things: int) -> None:
