@@ -37,8 +37,12 @@ def test_a_step_that_is_left_out_is_noticed(name: str, monkeypatch: pytest.Monke
     """So the part that runs here is large enough."""
     monkeypatch.setattr(tasks, name, lambda *_, **__: None)
     with pytest.raises(AssertionError):
-        for seed in range(SEEDS):
-            test_agent_and_engine_survive_an_upheaval(seed)
+        survive_every_upheaval()
+
+
+def survive_every_upheaval() -> None:
+    for seed in range(SEEDS):
+        test_agent_and_engine_survive_an_upheaval(seed)
 
 
 def survives(turmoil: Turmoil, things: int) -> None:
