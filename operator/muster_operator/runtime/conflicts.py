@@ -33,32 +33,32 @@ log = structlog.get_logger("muster.beside")
 YUNIKORN: Final = "yunikorn"
 DEPLOYMENT: Final = "yunikorn-scheduler"
 ENDED: Final = frozenset({"Succeeded", "Failed"})
-#: From the API server's cache, because these lists are repeated. A cache may ignore the limit of a page.
+#: From the API server's cache (resourceVersion=0), because these lists are repeated. A cache may ignore page limits.
 DEPLOYMENTS: Final = f"/apis/apps/v1/deployments?fieldSelector=metadata.name%3D{DEPLOYMENT}&resourceVersion=0"
 PODS: Final = f"/api/v1/pods?labelSelector=app%3Dyunikorn%2Ccomponent%3D{DEPLOYMENT}&resourceVersion=0"
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-#: Seconds that one detection of a YuniKorn may take.
+#: Timeout of one detection of YuniKorn in seconds.
 DETECTION_S: Final = 10.0
-#: Seconds for which the answer holds that an account may not bind pods.
+#: Seconds for which the result that an account may not bind pods is cached.
 REVIEW_S: Final = 300.0
-#: Reviews under way at once.
+#: Maximum number of concurrent reviews.
 AT_ONCE: Final = 10
-#: Seconds between two detections while we lead.
+#: Seconds between two detections while this replica leads.
 PERIOD_S: Final = 15.0
 
-#: Where the Leases of scheduler names are, for all installations.
+#: Namespace and name prefix of the Leases of scheduler names, for all installations.
 NAMESPACE: Final = "kube-system"
 PREFIX: Final = "muster-scheduler-"
-#: Not those of the Lease that a leader holds.
+#: Different labels from those of the leader's Lease.
 LABELS: Final = {"app.kubernetes.io/name": "muster", "app.kubernetes.io/component": "scheduler-name"}
 #: Seconds for which a holder that does not renew keeps a name.
 DURATION_S: Final = 45
-#: Seconds after which a holder renews, and after which it looks again at a Lease that it could not take.
+#: Seconds between renewals, and between reads of a Lease that another installation holds.
 RENEW_S: Final = 15.0
 LOOK_S: Final = 1.0
-#: The part of the duration for which a renewal allows decisions, from when it was sent.
+#: Share of the duration for which a renewal allows decisions, from the time it was sent.
 DECIDES: Final = 0.7
-#: Seconds that a request may take.
+#: Timeout of a request in seconds.
 REQUEST_S: Final = 5.0
 
 Place = tuple[str, str]
@@ -78,7 +78,7 @@ class _WorkloadMetadata(msgspec.Struct, gc=False):
 
 
 class _Spec(msgspec.Struct, gc=False, rename="camel"):
-    """Of a Deployment or of a pod. Everything else in them is skipped, because users choose how much it is."""
+    """Spec of a Deployment or a pod. Other fields are skipped, because users control their size."""
 
     replicas: int | None = None
     template: _Template | None = None
@@ -101,7 +101,7 @@ class _Found(msgspec.Struct, gc=False):
 
     @property
     def wants_pods(self) -> bool:
-        """Whether the Deployment has pods or wants some; an absent number of replicas means one."""
+        """Whether the Deployment has or wants pods. A missing number of replicas means one."""
         wanted = self.spec.replicas if self.spec and self.spec.replicas is not None else 1
         return bool(wanted) or bool(self.status and self.status.replicas)
 
@@ -112,7 +112,7 @@ class _Found(msgspec.Struct, gc=False):
 
     @property
     def account(self) -> Account:
-        """The service account that it runs as."""
+        """The service account of the pods."""
         spec = self.spec.template.spec if self.spec and self.spec.template else self.spec
         return Account(self.metadata.namespace, (spec and spec.service_account_name) or "default")
 
@@ -130,17 +130,17 @@ _decoder: Final = msgspec.json.Decoder(_WorkloadList)
 
 
 class Reviews:
-    """Which accounts may bind pods. That one may not is remembered for a while. `clock`: steady seconds."""
+    """Checks which accounts may bind pods. Negative results are cached. `clock`: seconds of a monotonic clock."""
 
     def __init__(self, session: KubeSession, clock: Callable[[], float] = time.monotonic) -> None:
         self._session, self._clock = session, clock
         self._refused: dict[Account, float] = {}
 
     async def first_that_may_bind(self, accounts: list[Account]) -> Account | None:
-        """The first of them that may bind any pod; None = none may.
+        """Returns the first account that may bind any pod, or None.
 
         Raises:
-            Uncertain: the API server did not say it of one that comes before it.
+            Uncertain: the API server did not answer the review of an earlier account.
             Unreachable: the API server did not answer.
         """
         now = self._clock()
@@ -178,10 +178,10 @@ class Reviews:
 
 
 async def running_yunikorn(session: KubeSession, reviews: Reviews) -> str:
-    """Its kind, namespace and name; empty = none is seen.
+    """Returns kind, namespace and name of a running YuniKorn; empty if none is found.
 
     Raises:
-        Uncertain: a list or a review failed, they took too long, or there is more than is read or reviewed.
+        Uncertain: a list or review failed, took too long, or exceeds the limits.
         Unreachable: the API server did not answer.
     """
     try:
@@ -209,7 +209,7 @@ async def _running_yunikorn(session: KubeSession, reviews: Reviews) -> str:
 
 
 def _in_turns(found: dict[str, dict[Account, str]]) -> Iterator[Account]:
-    """The first account of each namespace, then the second of each."""
+    """The first account of each namespace, then the second of each, and so on."""
     return (account for account in chain.from_iterable(zip_longest(*found.values())) if account is not None)
 
 
@@ -233,7 +233,7 @@ async def _list(session: KubeSession, path: str) -> list[_Found]:
 
 
 class NameLease:
-    """The Lease of one scheduler name. `patience_s`: how long another that does not renew it is waited for."""
+    """The Lease of one scheduler name. `patience_s`: maximum wait for a holder that does not renew it."""
 
     def __init__(
         self,
@@ -246,21 +246,21 @@ class NameLease:
         self.name, self._installation, self._patience_s, self._clock = name, installation, patience_s, clock
         self._store = Store(session, (NAMESPACE, PREFIX + name), frozenset({name}), REQUEST_S, LABELS)
         self._observation: LeaseObservation | None = None
-        self._mine: Lease | None = None  # as we wrote it last
+        self._mine: Lease | None = None  # as last written by this process
         self._held_until = float("-inf")
 
     @property
     def held_s(self) -> float:
-        """Seconds for which decisions are allowed if nothing is renewed; 0 = it is not ours."""
+        """Seconds for which decisions are allowed without a further renewal; 0 = the Lease is not held."""
         return max(0.0, self._held_until - self._clock())
 
     async def look(self) -> float:
-        """Read it; seconds until we may take it if it does not change, 0 = now.
+        """Reads the Lease. Returns the seconds until it can be acquired if it does not change; 0 = now.
 
         Raises:
-            StartupRefused: another installation took or renewed it since the last look.
-            ApiRefused: the server does not show it.
-            Unreachable: no answer came.
+            StartupRefused: another installation has acquired or renewed it since the last read.
+            ApiRefused: the API server answered with an error.
+            Unreachable: there was no answer.
         """
         before, found, now = self._observation, await self._store.get(), self._clock()
         self._observation = (before or LeaseObservation()).seeing(found, now)
@@ -278,12 +278,12 @@ class NameLease:
         )
 
     async def take(self) -> None:
-        """Take it if it is free, or renew it. Where another was faster the next look finds it.
+        """Acquires the Lease if it is free, or renews it. After a conflict the next read shows the holder.
 
         Raises:
-            StartupRefused: another installation took or renewed it since the last look.
-            ApiRefused: the server does not do it.
-            Unreachable: no answer came; it may have been done.
+            StartupRefused: another installation has acquired or renewed it since the last read.
+            ApiRefused: the API server answered with an error.
+            Unreachable: there was no answer; the write may have succeeded.
         """
         if await self.look() > 0:
             return
@@ -299,13 +299,13 @@ class NameLease:
             self._held_until = sent_s + DURATION_S * DECIDES
 
     async def give_back(self) -> None:
-        """Let another installation serve the name at once, unless another process has written it since.
+        """Releases the Lease for other installations, unless another process has written it since.
 
-        The next leader of this installation holds it under the same name, and keeps it.
+        The next leader of this installation has the same identity and keeps the Lease.
 
         Raises:
-            ApiRefused: the server does not do it.
-            Unreachable: no answer came; it may have been done.
+            ApiRefused: the API server answered with an error.
+            Unreachable: there was no answer; the write may have succeeded.
         """
         self._held_until = float("-inf")
         if self._mine is not None:
@@ -314,9 +314,9 @@ class NameLease:
 
 @dataclass(slots=True)
 class NameLeases:
-    """The Leases of all our scheduler names. `on_held`: called when all of them are ours, at first and again.
+    """The Leases of all served scheduler names. `on_held` is called each time when all of them become held.
 
-    `held`: set when all of them are ours for the first time.
+    `held`: set when all of them are held for the first time.
     """
 
     leases: tuple[NameLease, ...]
@@ -328,22 +328,22 @@ class NameLeases:
 
     @property
     def are_ours(self) -> bool:
-        """Whether we hold all of them. Asked before each decision is carried out, so it is short."""
+        """Whether all of them are held. Called before each decision is sent, so it must be fast."""
         return all(lease.held_s > 0 for lease in self.leases)
 
     @property
     def are_lost(self) -> bool:
-        """Whether we held all of them once, and do not any more."""
+        """Whether all of them were held before, and are not now."""
         return self.held.is_set() and not self.are_ours
 
     @property
     def missing(self) -> str:
-        """The names whose Leases we do not hold, and why if it is known; empty = we hold all."""
+        """The names whose Leases are not held, with the reason if it is known; empty = all are held."""
         names = ", ".join(lease.name for lease in self.leases if lease.held_s <= 0)
         return f"{names} ({self.trouble})" if names and self.trouble else names
 
     async def until_free(self) -> None:
-        """Wait until none of them is another's. Nothing is written.
+        """Waits until no other installation holds one of them. Writes nothing.
 
         Raises:
             StartupRefused: another installation serves one of the names.
@@ -354,7 +354,7 @@ class NameLeases:
             left_s = await self._each(NameLease.look)
 
     async def run(self) -> None:
-        """Take them, and renew them for as long as we lead.
+        """Acquires the Leases, and renews them while this replica leads.
 
         Raises:
             StartupRefused: another installation serves one of the names.
@@ -364,10 +364,10 @@ class NameLeases:
             await asyncio.sleep(self.renew_s if self._were_ours and not self.trouble else LOOK_S)
 
     async def turn(self) -> None:
-        """Take or renew each of them once.
+        """Acquires or renews each Lease once.
 
-        Until all are ours, they are taken one after the other, in the same order by every installation. Otherwise two
-        that start together could take one each, and both would give way.
+        Until all are held, they are acquired one after the other, in the same order by every installation. Otherwise
+        two installations that start together could acquire one each, and both would exit.
 
         Raises:
             StartupRefused: another installation serves one of the names.
@@ -385,11 +385,11 @@ class NameLeases:
             log.warning("decisions paused: the Leases of scheduler names are not held", names=self.missing)
 
     async def give_back(self) -> None:
-        """At the end, when no write of ours can come any more; the Leases run out anyway."""
+        """Releases the Leases at the end, when all writes have finished. Otherwise they would expire."""
         await self._each(NameLease.give_back)
 
     async def _each(self, act: Callable[[NameLease], Coroutine[Any, Any, float | None]]) -> float:
-        """Do it with all of them at once; the largest result. Failures are logged once, and repeated by the caller."""
+        """Calls ``act`` for all Leases concurrently and returns the largest result. Failures are logged once."""
         results = await asyncio.gather(*(act(lease) for lease in self.leases), return_exceptions=True)
         return self._evaluate(results)
 
@@ -417,7 +417,7 @@ class NameLeases:
 def leases_of(
     session: KubeSession, names: Iterable[str], place: Place, patience_s: float = DURATION_S
 ) -> tuple[NameLease, ...]:
-    """Those of the installation whose leader holds the Lease of that place."""
+    """The Leases of an installation, which is identified by the place of its leader's Lease."""
     return tuple(NameLease(session, name, "/".join(place), patience_s) for name in sorted(names))
 
 
@@ -426,11 +426,11 @@ def _now() -> str:
 
 
 async def allowed_names(session: KubeSession, names: frozenset[str], *, are_chosen: bool) -> frozenset[str]:
-    """Those of the names that we may serve. `are_chosen`: an operator of the cluster set them.
+    """The scheduler names that can be served. `are_chosen`: a user has configured them.
 
     Raises:
-        StartupRefused: a YuniKorn runs, and its name is wanted.
-        Uncertain: nothing is left to serve, because that is not known.
+        StartupRefused: YuniKorn is running, and its name is configured.
+        Uncertain: it is unknown whether YuniKorn is running, and no other name is left.
         Unreachable: the API server did not answer.
     """
     if YUNIKORN not in names:
@@ -454,7 +454,7 @@ async def allowed_names(session: KubeSession, names: frozenset[str], *, are_chos
 
 @dataclass(slots=True)
 class ConflictDetector:
-    """Looks again and again. `withheld`: names that are wanted, and not served because of a YuniKorn."""
+    """Detects YuniKorn periodically. `withheld`: wanted names that are not served because of YuniKorn."""
 
     session: KubeSession
     names: frozenset[str]
@@ -466,22 +466,22 @@ class ConflictDetector:
         self.reviews = Reviews(self.session)
 
     async def run(self) -> None:
-        """Look for as long as we lead.
+        """Repeats the detection while this replica leads.
 
         Raises:
-            StartupRefused: we have to give way.
-            PartEnded: a name that was withheld may be served: the operator has to start again for it.
+            StartupRefused: YuniKorn is running.
+            PartEnded: a withheld name can be served now, for which the operator has to restart.
         """
         while True:
             await self.look()
             await asyncio.sleep(self.period_s)
 
     async def look(self) -> None:
-        """Look once.
+        """Detects once.
 
         Raises:
-            StartupRefused: we have to give way.
-            PartEnded: a name that was withheld may be served.
+            StartupRefused: YuniKorn is running.
+            PartEnded: a withheld name can be served now.
         """
         if YUNIKORN not in self.names | self.withheld:
             return

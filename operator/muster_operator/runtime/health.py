@@ -17,7 +17,7 @@ from muster_operator.runtime.metrics import CONTENT_TYPE, Metrics
 
 
 def listener(option: str, port: int) -> socket.socket:
-    """On all interfaces; 0 = any free port. `option` names the port to people.
+    """Creates a socket on all interfaces; port 0 selects a free one. `option`: the option's name for messages.
 
     Raises:
         StartupRefused: the port cannot be used.
@@ -30,7 +30,7 @@ def listener(option: str, port: int) -> socket.socket:
         raise StartupRefused(f"{option} {port} cannot be used: {error.strerror or error}") from error
 
 
-#: Returns what is missing, empty = ready.
+#: Returns why the operator is not ready; empty = ready.
 Missing = Callable[[], str]
 
 
@@ -38,10 +38,10 @@ Missing = Callable[[], str]
 async def health_server(
     port: int, missing: Missing, metrics: Metrics, role: Callable[[], str] = str
 ) -> AsyncIterator[int]:
-    """Serve on all interfaces; yields the port (0 asked for any free one). `role`: more to say while ready.
+    """Serves on all interfaces and yields the port; 0 selects a free one. `role`: text to add while ready.
 
     Raises:
-        StartupRefused: the port is taken.
+        StartupRefused: the port cannot be used.
     """
     app = web.Application()
 

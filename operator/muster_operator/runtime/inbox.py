@@ -1,8 +1,8 @@
 """The inbox of the controller.
 
-All inputs arrive here in order: cluster events, core responses and command results. A list waits when the inbox is
-full. A watch never waits, because the API server ends a watch that is not read. Updates of one object are coalesced
-instead: a newer state replaces an unread older one, but never a deletion or a completion.
+All inputs arrive here in order: cluster events, core responses and command results. A list waits while the inbox is
+full. A watch never waits, because the API server closes a watch that is not read. Its updates are coalesced per object:
+a newer state replaces an unread older one, except a deletion or a completion.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _GONE: Final = (PodGone, NodeGone, NamespaceGone, VolumeGone, ClaimGone, Attachm
 
 
 class PendingObjects(Generic[M]):
-    """Facts by object, oldest object first, and marks of type M between them that are taken after what was put before.
+    """Pending events by object, oldest object first. Marks of type M are taken after everything that was put before.
 
-    `coalesced`: called for each fact that was replaced.
+    `coalesced` is called for each event that was replaced.
     """
 
     def __init__(self, coalesced: Callable[[], None] = lambda: None) -> None:
@@ -60,11 +60,11 @@ class PendingObjects(Generic[M]):
 
     @property
     def oldest(self) -> int:
-        """The number under which the first object was put; there is one."""
+        """The number of the first object. There must be one."""
         return self._order[0][0]
 
     def put(self, number: int, plural: str, key: str, fact: ClusterEvent) -> None:
-        """A new state of an object. `number`: of the input, growing."""
+        """Adds a new state of an object. `number`: the increasing number of the input."""
         at = plural, key
         facts = self._facts.get(at)
         if facts is None:
@@ -72,7 +72,7 @@ class PendingObjects(Generic[M]):
             self._order.append((number, at))
             return
         if isinstance(fact, _GONE) and any(isinstance(one, _GONE) for one in facts):
-            while not isinstance(facts[-1], _GONE):  # made and deleted again unread: the first deletion says it all
+            while not isinstance(facts[-1], _GONE):  # created and deleted again unread: one deletion is enough
                 facts.pop()
                 self._coalesced()
             return
@@ -82,11 +82,11 @@ class PendingObjects(Generic[M]):
         facts.append(fact)
 
     def mark(self, number: int, mark: M) -> None:
-        """Something that is to be taken after all that waits now."""
+        """Adds a mark that is taken after everything that is pending now."""
         self._order.append((number, mark))
 
     def take(self) -> ClusterEvent | M:
-        """The first fact of the first object, or the mark that is next; there is one."""
+        """Removes and returns the first event of the first object, or the next mark. There must be one."""
         _, at = self._order[0]
         if not isinstance(at, tuple):
             self._order.popleft()
@@ -100,7 +100,7 @@ class PendingObjects(Generic[M]):
 
 
 def _is_replaced_by(old: ClusterEvent, new: ClusterEvent) -> bool:
-    """Whether nothing is lost if only the newer fact is read."""
+    """Whether the newer event alone is sufficient."""
     if isinstance(old, _GONE):
         return False
     if isinstance(old, PodSeen) and old.pod.has_ended:
@@ -108,22 +108,22 @@ def _is_replaced_by(old: ClusterEvent, new: ClusterEvent) -> bool:
     return True
 
 
-#: Missed deletions of a list that are handled before others run.
+#: Missed deletions of a list that are handled before other tasks can run.
 TURN: Final = 100
 
-#: Inputs that may wait before lists are held back.
+#: Maximum number of pending inputs before lists wait.
 LIMIT: Final = 2000
 
 
 class EventReceived(Struct, frozen=True, gc=False):
-    """What a watch stream, a list or a read shows of an object, where that is new."""
+    """A new state of an object, from a watch, a list or a read."""
 
     fact: ClusterEvent
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """An object that could not be read: a fault of ours, for objects that are merely odd are no fact."""
+    """An object whose translation raised an exception. This is a bug, because invalid objects are ignored."""
 
     plural: str
     raw: Raw | PartialPod
@@ -132,7 +132,7 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A list of these objects is complete, and all that follows from it is in the inbox before this."""
+    """A list of this resource is complete. All its events precede this in the inbox."""
 
     plural: str
 
@@ -146,7 +146,7 @@ class SessionUp:
 
 @dataclass(frozen=True, slots=True)
 class SessionLost:
-    """A session with the core is over."""
+    """A session with the core has ended."""
 
     session: Session
     reason: str
@@ -154,56 +154,56 @@ class SessionLost:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryStep:
-    """A turn of the recovery is over, and the next one may begin."""
+    """A step of the recovery was sent, so that the next one can begin."""
 
     session: Session
 
 
 @dataclass(frozen=True, slots=True)
 class BarrierAck:
-    """The core has taken in all of the recovery."""
+    """The core has processed all messages of the recovery."""
 
     session: Session
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The core showed a part of what it holds, and all that this rests on was received."""
+    """An inventory of a part of the core's state. All messages that it is based on were received before."""
 
     session: Session
     inventory: Inventory
 
 
 class CoreMessage(Struct, frozen=True, gc=False):
-    """The core said something."""
+    """A message of the core."""
 
     session: Session
     message: FromCore
 
 
 class CommandEnded(Struct, frozen=True, gc=False):
-    """A command ended."""
+    """The result of a command."""
 
     result: Result
 
 
-#: What becomes of a session, or of what was asked in one.
+#: Changes of a session, and results of its requests.
 OfSession = SessionUp | SessionLost | RecoveryStep | BarrierAck | Compared
 Input = EventReceived | Unreadable | Listed | OfSession | CoreMessage | CommandEnded
 
 
 class InboxObserver(Protocol):
-    """Which parts other than the agent see some of the watched objects; none of these may block."""
+    """Receives some watched objects in addition to the controller. The methods must not block."""
 
     def watched(self, plural: str, kind: str | None, raw: Raw) -> None:
-        """Take an object as a watch stream shows it."""
+        """Receives an object as reported by a watch."""
 
     def listed(self, plural: str) -> None:
-        """A list is complete: all objects that it shows, and all deletions, were reported."""
+        """A list is complete: all its objects, and all deletions, were reported."""
 
 
 class Inbox:  # long: what four protocols tell ends here, and each word of them is one line
-    """Implements what kopf's handlers, the fast path, the session and the writers tell to."""
+    """Receives the inputs of kopf's handlers, of the fast watch path, of the session and of the write queue."""
 
     def __init__(self, metrics: Metrics, settings: Callable[[], Settings] = Settings, limit: int = LIMIT) -> None:
         self._metrics, self._limit = metrics, limit
@@ -222,25 +222,25 @@ class Inbox:  # long: what four protocols tell ends here, and each word of them 
         return len(self._inputs) + len(self._objects)
 
     def show_also(self, onlooker: InboxObserver, *plurals: str) -> None:
-        """From now on another receiver sees these objects too, at once and without a watch of its own."""
+        """Reports these resources to another receiver too, which then needs no watch of its own."""
         self._also |= dict.fromkeys(plurals, onlooker)
 
     async def watched(self, plural: str, kind: str | None, raw: Raw | PartialPod) -> None:
-        """Take an object. A list waits while the inbox is full, a watch never: its updates are coalesced."""
+        """Adds an object. A list waits while the inbox is full. A watch never waits; its updates are coalesced."""
         self._metrics.count_watched(plural, kind or "LIST")
         if kind is None and len(self) >= self._limit:
             self._room.clear()
             await self._room.wait()
-        if plural in self._also and not isinstance(raw, PartialPod):  # which is of a pod, and nobody else sees pods
+        if plural in self._also and not isinstance(raw, PartialPod):  # pods have no other receiver
             self._also[plural].watched(plural, kind, raw)
         self._take_in(plural, kind, raw)
 
     def list_begun(self, plural: str, *, is_reset: bool = False) -> None:
-        """A list is about to be requested; its objects are taken as `watched`. `is_reset`: the store was set back."""
+        """A list is about to be requested. `is_reset`: the API server's store was restored to an earlier state."""
         self._decoder.begin_list(plural, is_reset=is_reset)
 
     async def listed(self, plural: str, version: str = "") -> None:
-        """The list is complete, and of that version; objects that were deleted unseen are removed now."""
+        """The list is complete at this version. Objects that are missing in it are removed now."""
         for missed, (key, fact) in enumerate(self._decoder.end_list(plural, version), start=1):
             if missed <= LOGGED_DELETIONS:
                 log.warning("list revealed a deletion that no watch event reported", resource=plural, key=key)
@@ -258,7 +258,7 @@ class Inbox:  # long: what four protocols tell ends here, and each word of them 
         self._put_listed(plural)
 
     async def comparison_due(self, plural: str, within_s: float) -> None:
-        """Return when something contradicts what is known of these objects, or after that many seconds."""
+        """Returns when something contradicts the known state of these objects, or after that many seconds."""
         wanted = self._suspected.setdefault(plural, asyncio.Event())
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
@@ -266,59 +266,59 @@ class Inbox:  # long: what four protocols tell ends here, and each word of them 
         wanted.clear()
 
     def suspect(self, *plurals: str) -> None:
-        """Something contradicts what is known of these objects: compare it with a list soon."""
+        """Requests a comparison of these objects with a list, because something contradicts their known state."""
         for plural in plurals:
             self._suspected.setdefault(plural, asyncio.Event()).set()
 
     def not_served(self, plural: str) -> None:
-        """Take note that there is nothing of this kind, nor will be: the list of it is complete."""
+        """Records that the cluster does not have this resource, so that its list is complete."""
         self._put_listed(plural)
 
     def stream_broke(self, plural: str, reason: str) -> None:
-        """Count a watch stream that had to be started over."""
+        """Counts a watch stream that had to be started again."""
         self._metrics.streams_broken.labels(plural).inc()
 
     def stream_expired(self, plural: str) -> None:
-        """Count a watch stream that only a new list could continue with."""
+        """Counts a watch stream that needs a new list."""
         self._metrics.streams_expired.labels(plural).inc()
 
     def heard(self, plural: str) -> None:
-        """Note that a watch stream lives."""
+        """Records that a watch stream delivered data."""
         self._metrics.heard(plural)
         self.freshness.note(plural)
 
     def bookmark(self, plural: str) -> None:
-        """Count a bookmark, which no handler takes."""
+        """Counts a bookmark. Handlers do not receive it."""
         self._metrics.count_watched(plural, "BOOKMARK")
 
     def session_up(self, session: Session) -> None:
-        """Take a new session."""
+        """Adds the start of a session."""
         self.put(SessionUp(session))
 
     def session_lost(self, session: Session, reason: str) -> None:
-        """Take the end of a session."""
+        """Adds the end of a session."""
         self.put(SessionLost(session, reason))
         self._hold_objects(held=False)
 
     def core_is_slow(self, session: Session, *, is_slow: bool) -> None:
-        """So much waits for the core that objects are left here, or does no more."""
+        """Stops or resumes taking objects, because of the number of messages that wait for the core."""
         self._hold_objects(held=is_slow and not session.over.done())
 
     def said(self, session: Session, message: FromCore) -> None:
-        """Take a word of the core."""
+        """Adds a message of the core."""
         self.put(CoreMessage(session, message))
 
     def result(self, result: Result) -> None:
-        """Take the end of a command; that of an event changes nothing."""
+        """Adds the result of a command. Results of Kubernetes events are ignored."""
         if not isinstance(result.command, PostEvent):
             self.put(CommandEnded(result))
 
     def read_pod(self, raw: Raw) -> None:
-        """Take a pod that was read to settle a command."""
+        """Adds a pod that was read to determine the result of a command."""
         self._take_in("pods", READ, raw)
 
     def put(self, item: Input) -> None:
-        """Take any input but an object; never waits."""
+        """Adds an input that is not an object. Never waits."""
         self._count += 1
         self._inputs.append((self._count, item))
         self._something.set()
@@ -350,7 +350,7 @@ class Inbox:  # long: what four protocols tell ends here, and each word of them 
             self._something.set()
 
     def take(self) -> Input | None:
-        """The oldest input, None = nothing waits. While the core is slow, objects are passed over."""
+        """Removes and returns the oldest input, or None. Objects are skipped while the core is slow."""
         inputs, objects = self._inputs, self._objects
         if len(objects) and not self._is_core_slow and not (inputs and inputs[0][0] < objects.oldest):
             found = objects.take()
@@ -365,7 +365,7 @@ class Inbox:  # long: what four protocols tell ends here, and each word of them 
         return item
 
     async def something(self, within_s: float | None) -> None:
-        """Return when there is an input, or after that many seconds (None = however long it takes)."""
+        """Returns when there is an input, or after that many seconds (None = no timeout)."""
         if self._inputs or (len(self._objects) and not self._is_core_slow):
             return
         self._something.clear()

@@ -1,4 +1,4 @@
-"""Structured logs and their levels."""
+"""Structured logs, and log levels by subsystem with the names of YuniKorn's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMES: Final = logging.getLevelNamesMapping()
 
 
 class LogLevel(StrEnum):
-    """debug = reasons, info = what users can see, warning = someone must act."""
+    """debug: reasons; info: changes that users can see; warning: someone must act."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -27,7 +27,7 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
-#: By the beginning of a logger's name, the longest first.
+#: Subsystem by prefix of the logger's name.
 _SUBSYSTEMS: Final = {
     "muster.admission": "admission.webhook",
     "muster.core": "shim.rmcallback",
@@ -40,15 +40,15 @@ _SUBSYSTEMS: Final = {
     "muster.session": "shim.scheduler",
 }
 
-#: Everything of the operator that has no name of its own.
+#: Subsystem of all other loggers of the operator.
 _ALL: Final = "shim"
 
-#: The library that watches and serves for us logs through the standard library.
+#: Subsystem of libraries that use the standard library's logging, such as kopf.
 _KUBERNETES: Final = "kubernetes"
 
 
 class _Logger(structlog.WriteLogger):
-    """Writes lines, and knows which of the contract's subsystems they are from."""
+    """A logger with the name of its subsystem."""
 
     def __init__(self, file: TextIO, name: str) -> None:
         super().__init__(file)
@@ -57,7 +57,7 @@ class _Logger(structlog.WriteLogger):
 
 
 class _Threshold:
-    """Drops what is below the level in force: of the subsystem, of the nearest one above it, of all."""
+    """Drops events below the level of the subsystem, of the nearest higher subsystem, or of the process."""
 
     def __init__(self) -> None:
         self._own = logging.INFO
@@ -74,39 +74,39 @@ class _Threshold:
         return self._followed.get(name, self._own)
 
     def use(self, own: int | None, followed: Mapping[str, int] | None) -> None:
-        """Another level of the process, other levels of the settings; None = as it was."""
+        """Sets the level of the process and the levels of the settings; None = unchanged."""
         self._own = self._own if own is None else own
         self._followed = self._followed if followed is None else dict(followed)
         number = self.level(_KUBERNETES)
         logging.getLogger().setLevel(number)
-        # kopf says at INFO what it starts and stops, once per resource: of use to those who debug kopf.
+        # At INFO kopf logs the start and stop of each resource, which is useful only for debugging kopf.
         logging.getLogger("kopf").setLevel(max(number, logging.WARNING) if number > logging.DEBUG else number)
 
 
 _THRESHOLD: Final = _Threshold()
 
-#: What kopf says of a request that it will send once more. Nobody must act on it: an API server comes back.
+#: kopf's message about a failed request that it repeats. No action is needed.
 _AGAIN: Final = re.compile(
     r"Request attempt (?P<attempt>\S+) failed; (?P<then>(?:\w+ closed; )?will [\w-]+): "
     r"(?P<method>[A-Z]+) (?P<url>\S+)(?: -> (?P<error>.*))?",
     re.DOTALL,
 )
 
-#: In the words of aiohttp; the URL says the same.
+#: A part of aiohttp's error text that repeats the URL.
 _CONNECTION: Final = re.compile(r"ConnectionKey\([^()]*\),? ?")
 
-#: Of an answer's text; what comes behind is the API server's Status once more, as a dict.
+#: Maximum characters of an error text. The rest repeats the API server's Status.
 _ERROR_CHARACTERS: Final = 200
 
 
 def configure(level: str, form: LogFormat) -> None:
-    """Set up both structlog and the standard library's logging, which kopf uses. Once per process."""
+    """Configures structlog and the standard library's logging, which kopf uses. Once per process."""
     log_lines.configure(form, [_THRESHOLD], _named, convert)
     set_level(level)
 
 
 def convert(record: logging.LogRecord) -> Retold | None:
-    """A failed request that kopf repeats, as a warning in parts; None for every other record."""
+    """Replaces kopf's error about a request that it repeats with a warning. Returns None for other records."""
     if record.levelno != logging.ERROR:
         return None
     found = _AGAIN.match(record.getMessage())
@@ -119,17 +119,17 @@ def convert(record: logging.LogRecord) -> Retold | None:
 
 
 def set_level(level: str) -> None:
-    """Use another level from now on where the settings have none; a name of the standard library, in any case."""
+    """Sets the level of the process for subsystems without a setting; a level name of the standard library."""
     _THRESHOLD.use(_NAMES[level.upper()], None)
 
 
 def follow(levels: Mapping[str, str]) -> None:
-    """Use the levels of the settings: by subsystem, "" = all. What they do not name is as the command line has it."""
+    """Sets the levels of the settings by subsystem, "" = all. Others have the level of the process."""
     _THRESHOLD.use(None, {name: _NAMES[level] for name, level in levels.items()})
 
 
 def subsystem(logger: str) -> str:
-    """The contract's name for what a logger is of."""
+    """The subsystem of a logger."""
     while logger and logger not in _SUBSYSTEMS:
         logger = logger.rpartition(".")[0]
     return _SUBSYSTEMS.get(logger, _ALL)

@@ -50,36 +50,36 @@ from muster_si.words import words
 
 log = structlog.get_logger("muster.loop")
 
-#: Containers allocated and not freed before a pass over the youngest, which takes 2 to 4 ms: far more than one decoded
-#: object, which is freed before the next.
+#: Threshold of the youngest generation (gc.set_threshold): net allocations before a collection, which takes 2 to 4 ms.
+#: It is far more than the containers of one decoded object.
 YOUNG: Final = 20_000
 
-#: Passes over one generation before one over the next.
+#: Collections of one generation before a collection of the next.
 MIDDLE: Final = 10
 OLD: Final = 20
 
-#: Facts taken between two freezes; a pass over what they left takes 5 ms.
+#: Events between two freezes. A collection of what they left takes 5 ms.
 EVERY: Final = 2_000
 
-#: Freezes between two passes over everything: what was frozen alive, a task say, may have died in a cycle since.
-#: With 20,000 pods it takes 50 ms, some times a day; under 5,000 events a second every 80 s.
+#: Freezes between two full collections, because frozen objects, such as a task, can become garbage in a cycle. With
+#: 20,000 pods a full collection takes 50 ms and runs a few times a day, under 5,000 events a second every 80 s.
 FULL: Final = 200
 
 
 class Collector:
-    """Owned by the loop, because the ledger is what it spares. Does nothing before `begin`."""
+    """Tunes the garbage collector: long-lived objects of the state are frozen, so that collections skip them."""
 
     def __init__(self) -> None:
         self._is_on = False
         self._taken = self._freezes = 0
 
     def begin(self) -> None:
-        """From now on the process is ours to tune."""
+        """Starts tuning the process."""
         self._is_on = True
         gc.set_threshold(YOUNG, MIDDLE, OLD)
 
     def taken(self) -> None:
-        """One more fact was taken in; what the last ones left in the ledger has come to stay."""
+        """Counts an event. Freezes what remains in the state from time to time."""
         self._taken += 1
         if not self._is_on or self._taken < EVERY:
             return
@@ -92,12 +92,12 @@ class Collector:
         gc.freeze()
 
 
-#: Characters of a name.
+#: Maximum characters of a name.
 _LONGEST = 320
 
 
 def named_input(item: Input | None) -> dict[str, str]:
-    """The kind of an input (None = something that is due), and which object it is about; never raises."""
+    """Kind and object of an input for log lines; None = a timer. Never raises."""
     match item:
         case None:
             return {"input": "Reminder"}
@@ -114,7 +114,7 @@ def named_input(item: Input | None) -> dict[str, str]:
 
 
 def _object(fact: Struct) -> str:
-    """Every fact begins with what it is about: a name, or something that has one."""
+    """The object of an event: its first field is a name, or has one."""
     if isinstance(fact, PodSeen):
         return f"{fact.pod.ref.namespace}/{fact.pod.ref.name}"
     about = astuple(fact)[0]
@@ -130,14 +130,14 @@ def _of_metadata(raw: object) -> str:
     return f"{text(metadata.get('namespace'))}/{text(metadata.get('name'))}"
 
 
-#: Seconds the loop works without letting others run (architecture 3).
+#: Maximum seconds of work before other tasks can run.
 TURN_S: Final = 0.010
 
 
 class Loop:
-    """Owns the ledger. `submit` takes commands for Kubernetes; `binds` are those of them that end with a session.
+    """Owns the controller's state. `submit` receives commands for Kubernetes; `binds` ends those of a lost session.
 
-    `recovered`: set once a core has taken in the cluster.
+    `recovered` is set once a core has the whole state.
     """
 
     def __init__(
@@ -157,12 +157,12 @@ class Loop:
 
     @property
     def missing(self) -> str:
-        """What keeps the operator from being ready; empty = nothing."""
+        """Why the operator is not ready; empty = ready."""
         return self._current.stage.value
 
     @property
     def unlisted(self) -> str:
-        """What keeps it from beginning a session at once, once it may; empty = nothing."""
+        """Why a session could not be served immediately after becoming leader; empty if it could."""
         if not self._current.has_listed:
             return Stage.LISTING.value
         stale = self._inbox.freshness.stale
@@ -170,20 +170,20 @@ class Loop:
 
     @property
     def held(self) -> str:
-        """What keeps decisions from being carried out although we lead; empty = nothing."""
+        """Why decisions are not sent although this replica leads; empty if they are."""
         freshness = self._inbox.freshness
         return "" if freshness.may_decide() else f"not binding, stale watches: {freshness.stale}"
 
     def use_clock(self, ahead_s: Callable[[], float]) -> None:
-        """Times of objects are the API server's; ours is so many seconds ahead. Asked when a session begins."""
+        """Sets the function for the clock difference: seconds to add to times of the API server, per session."""
         self._current.clock_ahead_s = ahead_s
 
     def drain(self) -> None:
-        """Ignore responses and send the core nothing more; results of commands are still taken."""
+        """Ignores the core from now on. Results of commands are still handled."""
         self._current.drain()
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Runs until cancelled."""
         self._collector.begin()
         while True:
             due = state.next_due(self._ledger)
@@ -192,7 +192,7 @@ class Loop:
             await asyncio.sleep(0)
 
     def turn(self) -> None:
-        """Handle what waits, for at most TURN_S, and what is due; then hand out what follows."""
+        """Handles pending inputs for at most TURN_S, then timers, and sends the results."""
         out, now = Outcome(), time.monotonic()
         ends = now + TURN_S
         while now <= ends and (item := self._inbox.take()) is not None:
@@ -202,7 +202,7 @@ class Loop:
         self._hand_out(out)
 
     def _remind(self, out: Outcome) -> None:
-        """Look at what is due, for at most TURN_S as well: inputs do not starve it."""
+        """Handles expired timers for at most TURN_S, so that many inputs do not delay them."""
         now = time.monotonic()
         ends = now + TURN_S
         while (due := state.next_due(self._ledger)) is not None and due <= now <= ends:
@@ -210,13 +210,13 @@ class Loop:
             now = time.monotonic()
 
     def _supervised(self, item: Input | None, out: Outcome, now: float) -> None:
-        """One input, or what is due (None). A failure costs this input and nothing else."""
+        """Handles one input, or a timer (None). A failure affects this input only."""
         if isinstance(item, OfSession):
-            self._hand_out(out)  # what was said so far is for the session so far
+            self._hand_out(out)  # the results so far belong to the present session
         news, commands = len(out.news), len(out.commands)
         try:
             self._handle(item, out, now)
-            news, commands = len(out.news), len(out.commands)  # a step that fails takes nothing of that along
+            news, commands = len(out.news), len(out.commands)  # a failing recovery step does not drop these
             if self._current.stage is not Stage.LIVE:
                 self._go_on(out, now)
         except Exception:
@@ -224,7 +224,7 @@ class Loop:
             self._metrics.failures.labels(kind).inc()
             del out.news[news:], out.commands[commands:]
             log.exception("the operator failed on an input, continuing", **named_input(item))
-            if not isinstance(item, Unreadable):  # nothing of that was taken in
+            if not isinstance(item, Unreadable):  # an unreadable object has not changed the state
                 self._current.failed()
 
     def _handle(self, item: Input | None, out: Outcome, now: float) -> None:
@@ -232,7 +232,7 @@ class Loop:
             case EventReceived():
                 self._collector.taken()
                 if isinstance(item.fact, KeysSeen) and self._current.is_served_without_keys:
-                    self._hand_out(out)  # what was said so far is for the session so far
+                    self._hand_out(out)  # the results so far belong to the present session
                     self._current.end_session("the signing keys arrived: recovering with what they sign", now)
                 cluster_events.apply_event(self._ledger, out, item.fact, now)
             case Unreadable():
@@ -249,7 +249,7 @@ class Loop:
                 out.add(timers.on_timers(self._ledger, now))
 
     def _unreadable(self, item: Unreadable, out: Outcome, now: float) -> None:
-        """Continue without an object that cannot be read; what takes room on a node is counted."""
+        """Reports an object that cannot be translated. If it is a bound pod, its resources count on its node."""
         name = named_input(item).get("object", "")
         if item.plural == "pods":
             raw = whole(item.raw) if isinstance(item.raw, PartialPod) else item.raw
@@ -258,9 +258,10 @@ class Loop:
         out.failures.append(Failure("Unreadable", name, item.error))
 
     def _go_on(self, out: Outcome, now: float) -> None:
-        """The next step of a recovery, if its time has come; each step is sent before the next one (semantics 19).
+        """Sends the next step of a recovery if it can begin. Each step is sent before the next one is computed.
 
-        A source with a message is called again for the next one, so that others are served in between.
+        See docs/internals/semantics.md, 19. A step with several messages is continued later, so that other inputs are
+        handled in between.
         """
         if (step := self._current.next_step(now)) is not None:
             out.add(step)
@@ -286,7 +287,7 @@ class Loop:
             comparing.heard(verdict)
 
     def _hand_out(self, out: Outcome) -> None:
-        """Say the news and order the commands; `out` is empty afterwards."""
+        """Sends requests to the core and commands for Kubernetes, logs failures, and clears `out`."""
         if self._current.session is not None and out.news:
             self._current.session.send(out.news)
             if self._current.comparing.touched is not None:

@@ -22,7 +22,7 @@ Labels = tuple[str, ...]
 
 
 class Tally(Collector):
-    """A counter by labels; `counts[labels] += 1` counts."""
+    """A counter with labels; `counts[labels] += 1` increments it."""
 
     def __init__(self, name: str, meaning: str, labels: Sequence[str], registry: CollectorRegistry) -> None:
         self.counts: defaultdict[Labels, int] = defaultdict(int)
@@ -30,7 +30,7 @@ class Tally(Collector):
         registry.register(self)
 
     def collect(self) -> Iterator[CounterMetricFamily]:
-        """As a scrape shows it."""
+        """The samples of a scrape."""
         family = CounterMetricFamily(self._name, self._meaning, labels=self._labels)
         for labels, count in self.counts.items():
             family.add_metric(labels, count)
@@ -38,7 +38,7 @@ class Tally(Collector):
 
 
 class Times(Collector):
-    """A histogram of seconds by labels. `bounds`: upper ones of its buckets."""
+    """A histogram of seconds with labels. `bounds`: upper bounds of its buckets."""
 
     def __init__(
         self, name: str, meaning: str, labels: Sequence[str], bounds: Sequence[float], registry: CollectorRegistry
@@ -50,12 +50,12 @@ class Times(Collector):
         registry.register(self)
 
     def took(self, labels: Labels, seconds: float) -> None:
-        """Once more, and so long."""
+        """Records a duration."""
         self._counts[labels][bisect_left(self._bounds, seconds)] += 1
         self._sums[labels] += seconds
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
-        """As a scrape shows it."""
+        """The samples of a scrape."""
         family = HistogramMetricFamily(self._name, self._meaning, labels=self._labels)
         names = [*map(str, map(float, self._bounds)), "+Inf"]
         for labels, counts in self._counts.items():
@@ -66,13 +66,13 @@ class Times(Collector):
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
-#: Upper bounds of request times, seconds: an API server at rest answers in 2 to 10 ms.
+#: Upper bounds of request times in seconds. An idle API server answers in 2 to 10 ms.
 REQUEST_BUCKETS: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 15.0)
 Depths = Callable[[], Mapping[str, int]]
 
 
 class Metrics:
-    """One registry per operator, so that several live in one process."""
+    """All metrics of an operator, in a registry of its own, so that several operators can run in one process."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -127,7 +127,7 @@ class Metrics:
         )
 
     def _of_streams(self) -> None:
-        """What the API server shows us."""
+        """Creates the metrics of watches and lists."""
         self._watched = self._tally(
             "watch_events", "Events of watch streams (also BOOKMARK) and objects of lists (LIST)", "resource", "type"
         )
@@ -152,7 +152,7 @@ class Metrics:
         )
 
     def _of_requests(self) -> None:
-        """What we ask of the API server."""
+        """Creates the metrics of requests to the API server."""
         self._requests = self._tally(
             "api_requests",
             "Requests to the API server, by response status (0 = no response)",
@@ -172,28 +172,28 @@ class Metrics:
         )
 
     def count_watched(self, plural: str, kind: str) -> None:
-        """One more watch event."""
+        """Counts a watch event."""
         self._watched.counts[plural, kind] += 1
 
     def heard(self, plural: str) -> None:
-        """A watch stream of it lives."""
+        """Records the time at which a watch delivered data."""
         self._heard[plural] = time.monotonic()
 
     def requested(self, verb: str, resource: str, status: int, seconds: float) -> None:
-        """A request to the API server was answered, or not (0)."""
+        """Records a request to the API server; status 0 = no answer."""
         self._requests.counts[verb, resource, str(status)] += 1
         self._request_seconds.took((verb, resource), seconds)
 
     def ended(self, kind: str, status: int) -> None:
-        """A command ended."""
+        """Counts a command with its final status."""
         self._commands.counts[kind, str(status)] += 1
 
     def watch(self, prefix: str, depths: Depths) -> None:
-        """Read queue depths from here at each scrape."""
+        """Adds a source of queue depths, which is read at each scrape."""
         self._sources.append((prefix, depths))
 
     def exposition(self) -> bytes:
-        """The text that Prometheus scrapes."""
+        """The metrics in Prometheus' text format."""
         for prefix, depths in self._sources:
             for name, depth in depths().items():
                 self._depths.labels(f"{prefix}{name}").set(depth)
@@ -206,5 +206,5 @@ class Metrics:
         return Counter(f"muster_operator_{name}", meaning, labels, registry=self.registry)
 
     def _tally(self, name: str, meaning: str, *labels: str) -> Tally:
-        """For what happens with every pod."""
+        """Creates a counter for frequent events."""
         return Tally(f"muster_operator_{name}", meaning, labels, self.registry)

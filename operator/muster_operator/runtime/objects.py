@@ -1,8 +1,8 @@
-"""Kubernetes objects to cluster events, and resource versions.
+"""Translation of Kubernetes objects to cluster events, and the resource versions of known objects.
 
-A raw object is decoded as soon as it is read and then dropped, because a decoded value is many times smaller. A list
-runs next to the watch, so an object may arrive by both in any order. An older state never replaces a newer one, and a
-deleted object does not return with an older page.
+A raw object is translated as soon as it is read and then dropped, because its value is many times smaller. A list runs
+next to the watch, so that an object can arrive by both in any order. An older state never replaces a newer one, and a
+deleted object is not added again by an older page.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from muster_operator.translate.pod_classes import PartialPod, PodClasses
 from muster_operator.translate.pods import read_pod
 from muster_operator.translate.values import Raw, mapping, text
 
-#: The kind of an object that was read by itself, and may be older than what the stream has shown since.
+#: Kind of an object that was read individually, and can be older than the last watch event.
 READ: Final = "READ"
 
 
 @dataclass(slots=True)
 class _OpenList:
-    """A list that is not complete. `is_reset`: versions from before it mean nothing, the store was set back.
+    """A list that is not complete. `is_reset`: the store was restored, so that earlier versions cannot be compared.
 
-    `deleted`: by the watch since the list began; a page that was read before must not bring these objects back. It
-    holds as many as are deleted during one list.
+    `unconfirmed`: known objects that the list has not shown yet. `deleted`: objects that the watch reported as deleted
+    since the list began, so that an older page does not add them again.
     """
 
     unconfirmed: dict[str, str]
@@ -71,7 +71,7 @@ class Versions:
         return known + sum(len(one.unconfirmed) for one in self._lists.values())
 
     def is_news(self, plural: str, key: str, kind: str | None, version: str) -> bool:
-        """Whether this state is new; it is remembered. `kind`: as in a watch event, READ, or None from a list."""
+        """Whether this state is new. Records it. `kind`: as in a watch event, READ, or None for a list."""
         if kind == READ:
             return self._is_news_read(plural, key, version)
         known, before = self._seen[plural], None
@@ -82,7 +82,7 @@ class Versions:
                 known[key] = seen = before
         if kind == "DELETED":
             if _is_older(version, seen):
-                return False  # the list has already shown a newer object of the same name
+                return False  # the list has already shown a newer object with the same name
             known.pop(key, None)
             self._remember_deleted(plural, key, version)
             return True
@@ -94,7 +94,7 @@ class Versions:
         return True
 
     def _is_news_read(self, plural: str, key: str, version: str) -> bool:
-        """An object that was read by itself may have been deleted since: a list that runs has yet to confirm it."""
+        """As `is_news` for a single read. The object can have been deleted since; a running list confirms it later."""
         known, one = self._seen[plural], self._lists.get(plural)
         if one is not None and key not in known:
             known = one.unconfirmed
@@ -107,12 +107,12 @@ class Versions:
         return True
 
     def _was_deleted(self, plural: str, key: str, version: str) -> bool:
-        """Whether an object that is not known, but was read at that version, has been deleted since."""
+        """Whether an unknown object, which was read at that version, was deleted since."""
         at = self._listed.get(plural, "")
         return (plural, key) in self._deleted or (bool(at) and not _is_older(at, version))
 
     def begin_list(self, plural: str, *, is_reset: bool = False) -> None:
-        """A list is about to be requested; one that was open was given up. `is_reset`: the store was set back."""
+        """A list is about to be requested. An open list was abandoned. `is_reset`: the store was restored."""
         known = self._seen.pop(plural, {})
         if (open_list := self._lists.get(plural)) is not None:
             open_list.unconfirmed.update(known)
@@ -124,12 +124,12 @@ class Versions:
                 del self._deleted[key]
 
     def end_list(self, plural: str, version: str) -> Iterator[str]:
-        """The list of that version is complete: the keys of what was deleted unseen. To be consumed to its end."""
+        """The list of that version is complete. Yields the keys of missed deletions; must be consumed completely."""
         one = self._lists[plural]
         while one.unconfirmed:
             key, seen = one.unconfirmed.popitem()
             if not one.is_reset and _is_older(version, seen):
-                self._seen[plural][key] = seen  # newer than the list, which says nothing about it
+                self._seen[plural][key] = seen  # newer than the list
                 continue
             self._remember_deleted(plural, key, version if version.isdecimal() else seen)
             yield key
@@ -138,7 +138,7 @@ class Versions:
             del self._lists[plural]
 
     def _is_deleted(self, plural: str, key: str, version: str) -> bool:
-        """Whether the state is from before the object's deletion."""
+        """Whether the state is older than the object's deletion."""
         one = self._lists.get(plural)
         at = one.deleted.get(key) if one is not None else None
         if at is None:
@@ -154,7 +154,7 @@ class Versions:
 
 
 def key_of(plural: str, raw: Raw | PartialPod) -> str:
-    """What tells an object from others of its kind: a pod's UID, another's name, or `namespace/name`."""
+    """Identifies an object of a resource: a pod by its UID, others by name or `namespace/name`."""
     if isinstance(raw, PartialPod):
         return raw.metadata.uid
     metadata = mapping(raw.get("metadata"))
@@ -165,14 +165,14 @@ def key_of(plural: str, raw: Raw | PartialPod) -> str:
 
 
 def version_of(raw: Raw | PartialPod) -> str:
-    """Its resource version; empty = it has none."""
+    """The resource version; empty if there is none."""
     if isinstance(raw, PartialPod):
         return raw.metadata.resource_version
     return text(mapping(raw.get("metadata")).get("resourceVersion"))
 
 
 def _is_older(version: str, seen: str | None) -> bool:
-    """Compares where both are numbers, as Kubernetes 1.35 promises for its own resources; else nothing is older."""
+    """Compares numeric versions, which Kubernetes 1.35 guarantees for its own resources. Others are never older."""
     if not seen or not version.isdecimal() or not seen.isdecimal():
         return False
     return len(version) < len(seen) or (len(version) == len(seen) and version < seen)
@@ -182,7 +182,7 @@ DELETED: Final = "DELETED"
 
 
 def fact_of(plural: str, kind: str | None, raw: Raw, settings: Settings) -> ClusterEvent | None:
-    """What a watch event says; None for an object that cannot be read or a resource that is not watched."""
+    """The event of an object. None for an invalid object or a resource that is not watched."""
     if kind == DELETED:
         return gone(plural, key_of(plural, raw))
     reader = _READERS.get(plural)
@@ -190,9 +190,9 @@ def fact_of(plural: str, kind: str | None, raw: Raw, settings: Settings) -> Clus
 
 
 def gone(plural: str, key: str) -> ClusterEvent | None:
-    """The deletion of an object: a pod's UID, another's name, with its namespace in front where it lies in one.
+    """The event of a deletion. `key`: see `key_of`.
 
-    A deleted priority class is still the one its pods were created with: no fact.
+    Deleted priority classes are ignored, because their pods keep the priority that they were created with.
     """
     match plural:
         case _ if not key:
@@ -208,7 +208,7 @@ def gone(plural: str, key: str) -> ClusterEvent | None:
 
 
 def gone_of_storage(plural: str, key: str) -> ClusterEvent | None:
-    """The deletion of an object of storage: its name, with its namespace in front where it lies in one."""
+    """The event of a deleted storage object."""
     match plural:
         case "persistentvolumes":
             return VolumeGone(key)
@@ -249,7 +249,7 @@ T = TypeVar("T")
 def _seen(
     read: Callable[[Raw], T | None], fact: Callable[[T], ClusterEvent]
 ) -> Callable[[Raw, Settings], ClusterEvent | None]:
-    """A reader of objects that settings do not matter to."""
+    """A reader of objects whose translation does not depend on settings."""
 
     def reader(raw: Raw, _: Settings) -> ClusterEvent | None:
         found = read(raw)
@@ -258,7 +258,7 @@ def _seen(
     return reader
 
 
-#: Objects of which nothing is known but what the core is told.
+#: Objects that the controller does not use itself and only reports to the core.
 TOLD_BY_THEMSELVES: Final[Mapping[str, ObjectKind]] = {
     "storageclasses": ObjectKind.STORAGE_CLASS,
     "csidrivers": ObjectKind.STORAGE_DRIVER,
@@ -281,14 +281,14 @@ _READERS: Final[Mapping[str, Callable[[Raw, Settings], ClusterEvent | None]]] = 
 
 
 class ObjectDecoder:
-    """`settings`: those in force, asked for each object."""
+    """Translates watched objects to events. `settings` returns the present settings."""
 
     def __init__(self, settings: Callable[[], Settings]) -> None:
         self._settings = settings
         self._versions, self._classes = Versions(), PodClasses()
 
     def fact(self, plural: str, key: str, kind: str | None, raw: Raw | PartialPod) -> ClusterEvent | None:
-        """What an object says; None if it says nothing new, as most of a list does, or is of no use."""
+        """The event of an object. None if its state is not new, as for most objects of a list, or is not used."""
         if not self._versions.is_news(plural, key, kind, version_of(raw)):
             return None
         if not isinstance(raw, PartialPod):
@@ -298,10 +298,10 @@ class ObjectDecoder:
         return fact_of(plural, kind, whole(raw), self._settings())
 
     def begin_list(self, plural: str, *, is_reset: bool) -> None:
-        """A list is about to be requested. `is_reset`: the store was set back, so older versions may follow."""
+        """A list is about to be requested. `is_reset`: the store was restored, so that older versions can follow."""
         self._versions.begin_list(plural, is_reset=is_reset)
 
     def end_list(self, plural: str, version: str) -> Iterator[tuple[str, ClusterEvent | None]]:
-        """The list is complete: what was deleted unseen, by key. To be consumed to its end."""
+        """The list is complete. Yields missed deletions by key; must be consumed completely."""
         for key in self._versions.end_list(plural, version):
             yield key, gone(plural, key)

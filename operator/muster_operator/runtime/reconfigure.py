@@ -38,26 +38,26 @@ WARNING: Final = "ConfigurationWarning"
 
 
 def refusal(namespace: str, where: ConfigSource, reason: str) -> PostEvent:
-    """The ConfigMap changed and cannot be put in force."""
+    """The event of a ConfigMap that was rejected."""
     return _event(
         namespace, where, REJECTED, f"configuration rejected, the previous configuration stays active: {reason}"
     )
 
 
 def doubt(namespace: str, where: ConfigSource, findings: Iterable[str]) -> PostEvent:
-    """The ConfigMap is in force, but not all of it does what its author may expect."""
+    """The event of a ConfigMap that was applied with warnings."""
     return _event(namespace, where, WARNING, "; ".join(findings))
 
 
 async def report_end(session: KubeSession, namespace: str, error: ConfigurationRejected) -> None:
-    """The operator ends for a configuration that it cannot begin with; says so where there is a ConfigMap and a way."""
+    """Posts the reason why the operator cannot start on the ConfigMap, if there is one."""
     try:
         where = source(await read_config_maps(session, namespace), error.key)
         if where is not None:
             event = _event(namespace, where, REJECTED, f"Muster cannot start: {error}")
             series, now = Series(), datetime.now(tz=UTC)
             request = commands.event(event, series.start(event, now), series.instance, now)
-            # Whoever finds it says it: who cannot start never leads.
+            # Every replica posts it, because a replica that cannot start never becomes leader.
             await session.send(structs_replace(request, is_fenced=False))
     except (ApiRefused, Unreachable) as untold:
         log.warning("the rejection could not be reported on the ConfigMap", reason=str(untold))
@@ -79,14 +79,14 @@ def _event(namespace: str, where: ConfigSource, reason: str, note: str) -> PostE
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """The receivers of a change: users, by events, and the agent."""
+    """Receivers of a change: users (by events) and the controller."""
 
     people: Callable[[Command], None]
     agent: Callable[[ClusterEvent], None]
 
 
 class Reconfigurer:
-    """Reads the ConfigMaps again when one changed. What needs a restart stays as it was (contract 3)."""
+    """Reads the ConfigMaps again after a change. Settings that need a restart stay unchanged, as in YuniKorn."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Reconfigurer:
         self._told: dict[ConfigSource, list[str]] = {}
 
     async def changed(self, name: str) -> None:
-        """A ConfigMap of that name changed, appeared or went."""
+        """Handles a ConfigMap that was created, changed or deleted."""
         async with self._one_at_a_time:
             if not self._core.configuration.hot_refresh:
                 log.info("a ConfigMap changed; hot refresh is off, so it takes a restart", configmap=name)
@@ -116,7 +116,7 @@ class Reconfigurer:
             await self._take(config_maps)
 
     async def _take(self, config_maps: tuple[Raw, ...]) -> None:
-        """Put what is there in force, or leave everything as it is and say why."""
+        """Applies the ConfigMaps, or rejects them and reports the reason."""
         queues = f"{self._core.configuration.policy_group}{catalog.QUEUES}"
         try:
             entries = merged(config_maps)
@@ -130,13 +130,13 @@ class Reconfigurer:
             self._doubt(config_maps, entries, of_core)
 
     async def _replace(self, new: Configuration) -> Sequence[str]:
-        """Put it in force, unless that was done already; returns the warnings of the core.
+        """Applies a configuration unless it is unchanged. Returns the warnings of the core.
 
         Raises:
-            Refused: the core does not take it.
+            Refused: the core rejects it.
         """
         old = self._core.configuration
-        # These are read once, at the start: the core would not know us under another name.
+        # These settings are read at the start only. With another cluster ID the core would not recognize the operator.
         settings = replace(old.settings, gang_placement=new.settings.gang_placement)
         new = replace(new, cluster_id=old.cluster_id, limits=old.limits, settings=settings)
         warnings = await self._judged(new)
@@ -154,7 +154,7 @@ class Reconfigurer:
         return warnings
 
     async def _judged(self, new: Configuration) -> Sequence[str]:
-        """What the core warns of; nothing where it does not answer, because then it validates at the next session."""
+        """The core's warnings. Empty if the core does not answer, because it validates again at the next session."""
         request = muster_pb2.ValidateConfigurationRequest(config=new.queues, extraConfig=new.extra)
         try:
             judgement = await self._administration.validate_configuration(request)
@@ -173,7 +173,7 @@ class Reconfigurer:
     def _doubt(
         self, config_maps: tuple[Raw, ...], entries: Mapping[str, str], of_core: Iterable[catalog.Finding]
     ) -> None:
-        """Report to each ConfigMap its warnings, unless they are those of the last report."""
+        """Reports warnings on each ConfigMap, unless they equal those of the last report."""
         findings = [*of_core, *catalog.setting_warnings(entries), *catalog.awaiting_restart(self._at_start, entries)]
         told = _by_source(config_maps, findings)
         for where, said in told.items():
@@ -184,7 +184,7 @@ class Reconfigurer:
 
 
 def _key_of(warning: str, entries: Mapping[str, str]) -> str:
-    """The setting that a warning of the core begins with; empty if it is of the queues."""
+    """The setting that a warning of the core is about; empty if it is about the queues."""
     key = warning.partition(":")[0]
     return key if key in entries else ""
 

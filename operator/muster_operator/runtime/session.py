@@ -1,8 +1,9 @@
 """Recovery of a session and comparison with the core.
 
-A recovery sends applications, nodes and their pods, requests, and the recovery barrier, each step after the response
-to the one before (semantics 19). Afterwards a part of the controller's state is compared with the core's every few
-seconds (ADR 0015). An object that changed during a comparison is left for the next round.
+A recovery sends applications, nodes with their pods, requests, and the recovery barrier. Each step waits for the
+response to the previous one (docs/internals/semantics.md, 19). Afterwards a part of the controller's state is compared
+with the core's every few seconds (docs/internals/adr, number 0015). An object that changes during a comparison is left
+for the next one.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _OPTIONS: Final = orjson.OPT_NON_STR_KEYS
 
 
 def as_json(ledger: Ledger) -> str:
-    """Everything the agent remembers, except the heap of deadlines."""
+    """The controller's state as JSON, without timers."""
     parts = {
         "phase": ledger.phase.name,
         "applications": ledger.applications,
@@ -54,23 +55,23 @@ def as_json(ledger: Ledger) -> str:
 
 
 def _plain(value: object) -> object:
-    """Structs become objects, sets sorted lists, anything else its text; what a pod says twice is said once."""
+    """Converts a value for JSON: structs to objects, sets to sorted lists, others to text. Skips repeated tags."""
     if isinstance(value, msgspec.Struct):
         return {name: part for name, part in msgspec.structs.asdict(value).items() if name != "common"}
     return sorted(value, key=str) if isinstance(value, set | frozenset) else str(value)
 
 
-#: Seconds between two parts. Some 1,000 names and keys each: 20,000 pods are compared in four minutes.
+#: Seconds between two parts, of about 1,000 names and keys each. 20,000 pods are compared in four minutes.
 PAUSE_S: Final = 5.0
 LIMIT: Final = 1_000
 
-#: Seconds after which a core that has not answered is given up; the longest pause it allows itself is far below one.
+#: Timeout of the core's answer in seconds. Its longest pause is far below one second.
 ANSWER_S: Final = 60.0
 _LOOK_S: Final = 0.02
 
 
 class Comparing:
-    """Owned by the loop's `Current`; what it finds comes back through the inbox."""
+    """Compares the state with the core's periodically. Owned by `Current`; results arrive through the inbox."""
 
     def __init__(
         self,
@@ -83,48 +84,48 @@ class Comparing:
     ) -> None:
         self._ledger, self._put, self._metrics = ledger, put, metrics
         self._pause_s, self._answer_s = pause_s, answer_s
-        self._suspect = suspect  # a difference may come from an event that was missed
-        #: What a comparison that is under way leaves for the next one; None = none is.
+        self._suspect = suspect  # a difference can be caused by a missed event
+        #: Names in messages during a comparison, which it skips; None = no comparison is running.
         self.touched: set[str] | None = None
         self._compared = asyncio.Event()
         self.words = 0
         self._repaired: set[Difference] = set()
-        self._restarted: set[Difference] = set()  # never for the same reason again
+        self._restarted: set[Difference] = set()  # these do not restart the session again
         self._task: asyncio.Task[None] | None = None
 
     def register(self) -> None:
-        """A session was opened: what is received from now on is its own."""
+        """Resets the counters for a new session."""
         self.end()
         self.words = 0
         self._repaired.clear()
 
     def begin(self, session: Session) -> None:
-        """The session lives: compare from now on."""
+        """Starts comparing, because the session is live."""
         self._task = asyncio.create_task(self._run(session))
 
     def end(self) -> None:
-        """The session is over."""
+        """Stops comparing, because the session has ended."""
         if self._task is not None:
             self._task.cancel()
         self._task = self.touched = None
 
     def said(self, news: Iterable[CoreRequest]) -> None:
-        """Note of whom we speak."""
+        """Records the names in requests to the core."""
         if self.touched is not None:
             for item in news:
                 self.touched.update(reconciliation.names_of_request(item))
 
     def heard(self, verdict: CoreResponse) -> None:
-        """Note of whom the core spoke, once the ledger knows."""
+        """Records the names in a message of the core, after it was handled."""
         if self.touched is not None:
             self.touched.update(reconciliation.names_of_response(verdict))
 
     def compare(self, item: Compared, now: float) -> Outcome:
-        """Compare a part, tell of each difference, and say what puts them right."""
+        """Compares a part, logs each difference and returns the requests that repair them."""
         if self.touched is None:
             return Outcome()
         before, names, self.touched = self._repaired | self._restarted, self.touched, None
-        self._compared.set()  # also where comparing fails: the next part may be better
+        self._compared.set()  # before comparing, so that a failure does not stop the next part
         found = reconciliation.compare(self._ledger, item.inventory, names, now, before)
         for difference in found.found:
             self._metrics.differences.labels(difference.what).inc()
@@ -158,7 +159,7 @@ class Comparing:
                 part = Part.NODES if part is Part.APPLICATIONS else Part.APPLICATIONS
 
     async def _ask(self, session: Session, part: Part, beyond: str) -> Inventory | None:
-        """A part, when we have received all that it rests on; None = the session has ended."""
+        """Requests a part, and waits for all messages that it is based on. None = the session has ended."""
         try:
             async with asyncio.timeout(self._answer_s):
                 inventory, said = await session.take_inventory(part, beyond, LIMIT)
@@ -170,12 +171,12 @@ class Comparing:
         except Refused as refused:
             comparing_log.warning("the core cannot be compared with", reason=refused.reason)
         except SchedulerInterfaceError:
-            pass  # the session says so itself
+            pass  # the session reports its end itself
         self.touched = None
         return None
 
 
-#: Resources whose first list has to be complete before the core is told anything.
+#: Resources whose first list must be complete before a recovery.
 NEEDED: Final = frozenset(
     {
         *("pods", "nodes", "namespaces", "priorityclasses"),
@@ -184,16 +185,16 @@ NEEDED: Final = frozenset(
     }
 )
 
-#: Seconds that a core may need to take in all of a cluster; 20,000 pods take it two or three.
+#: Timeout of a recovery in seconds. 20,000 pods need two or three.
 RECOVERY_S: Final = 120.0
 
-#: Seconds that a recovery waits for the answers to applications of which Muster bound no pod, after all were submitted.
-#: The core answers none whose user's groups it cannot look up.
+#: Seconds that a recovery waits for answers to applications without a pod that Muster bound, after all were submitted.
+#: The core does not answer while it cannot look up the groups of the user.
 ANSWERS_S: Final = 10.0
 
 
 class Stage(StrEnum):
-    """How far the session with the core is; the values are what `/readyz` says."""
+    """State of the session with the core. The values are the texts of `/readyz`."""
 
     NO_SESSION = "no session with the core"
     SETTLING = "waiting for the last binds of the session before"
@@ -211,18 +212,18 @@ _RECOVERING: Final = frozenset({Stage.ANSWERS, Stage.REPORT, Stage.FENCE, Stage.
 
 
 class Binds(Protocol):
-    """What a session has to know of the writers: a bind of the session before must not come into this one."""
+    """Ends the binds of the previous session, so that none of them is carried out in the present one."""
 
     def recall_binds(self) -> None:
-        """Drop what waits, try nothing again."""
+        """Drops queued binds, and stops further attempts."""
 
     @property
     def binds_in_flight(self) -> int:
-        """How many may be being carried out just now."""
+        """Number of binds in flight."""
 
 
 class Current:
-    """The session with effect; none while there is none, or at the end. `recovered`: a core knew all, once."""
+    """The present session, or None. `recovered` is set once a core has the whole state."""
 
     def __init__(
         self, ledger: Ledger, put: Callable[[Input], None], comparing: Comparing, binds: Binds | None = None
@@ -232,46 +233,46 @@ class Current:
         self.session: Session | None = None
         self.stage = Stage.NO_SESSION
         self.recovered = asyncio.Event()
-        self._steps: Iterator[Outcome] | None = None  # of the step under way, which is too long for one
-        self._wait: asyncio.Event | None = None  # set when the recovery continues without the missing answers
+        self._steps: Iterator[Outcome] | None = None  # remaining messages of the present step
+        self._wait: asyncio.Event | None = None  # set when the recovery continues without missing answers
         self._listed: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def has_listed(self) -> bool:
-        """Whether the ledger holds all that a session begins with."""
+        """Whether all lists that a recovery needs are complete."""
         return self._listed >= NEEDED
 
     def listed(self, plural: str) -> None:
-        """A first, or another, complete list of a resource is in the ledger."""
+        """Records a complete list of a resource."""
         self._listed.add(plural)
 
     def drain(self) -> None:
-        """From now on no session has effect."""
+        """Ignores all sessions from now on."""
         self.session, self.stage, self._steps = None, Stage.DRAINING, None
         self.comparing.end()
 
     def failed(self) -> None:
-        """The agent failed on an input; a recovery that is under way is not to be trusted."""
+        """Handling an input has failed. Ends a session in recovery, because its state is unreliable."""
         if self.session is not None and self.stage in _RECOVERING:
             self.session.session_lost("the recovery failed")
 
     @property
     def is_served_without_keys(self) -> bool:
-        """Whether a session began, or begins, without keys, and pods may be signed: only a recovery adopts those."""
+        """Whether the session has started without keys and pods may be signed, so that a new recovery is needed."""
         ledger = self._ledger
         if ledger.keys is not None or self.session is None:
             return False
         return ledger.phase is Phase.RECOVERING or bool(ledger.phase is Phase.LIVE and ledger.unverified)
 
     def end_session(self, reason: str, now: float) -> None:
-        """Ignore the session from now on, and ask for another one."""
+        """Ends the session and requests another one."""
         if self.session is not None:
             self.session.session_lost(reason)
             self.changed(SessionLost(self.session, reason), now)
 
     def changed(self, item: OfSession, now: float) -> Outcome:
-        """A session came, went, got on with its recovery, has taken in everything, or showed what it holds."""
+        """Handles a change of the session."""
         match item:
             case SessionUp(session=session) if not session.over.done() and self.stage is not Stage.DRAINING:
                 self.session, self.stage, self._steps = session, Stage.SETTLING, None
@@ -292,7 +293,7 @@ class Current:
         return Outcome()
 
     def next_step(self, now: float) -> Outcome | None:
-        """What the recovery says next, None = it has to wait for something, or is done."""
+        """The next messages of the recovery. None if it has to wait or is complete."""
         if self.stage is Stage.LIVE:
             return None
         if self._steps is not None:
@@ -324,7 +325,7 @@ class Current:
                 return None
 
     def sent(self) -> None:
-        """The last step was handed to the session: after the asks comes the fence, after the open nodes its fall."""
+        """The last step was passed to the session. Continues with the barrier, or with scheduling."""
         if self.session is not None:
             self._put(RecoveryStep(self.session))
         if self.stage is Stage.FENCE and self.session is not None:
@@ -336,20 +337,23 @@ class Current:
             self.comparing.begin(self.session)
 
     def answer_dump(self, question: muster_pb2.Callback) -> None:
-        """Give the core our ledger as it is now."""
+        """Sends the controller's state to the core."""
         if self.session is not None:
             self._spawn(_answer(self.session, state_dump(question, as_json(self._ledger))))
 
     def _recall_binds(self) -> None:
-        """What the session before decided is not in force any more: its room may be given to others (semantics 20)."""
+        """Drops binds of the previous session, whose resources can be allocated to others.
+
+        See docs/internals/semantics.md, 20.
+        """
         if self._binds is not None:
             self._binds.recall_binds()
 
     def _has_waited(self) -> bool:
-        """Whether the recovery continues without the missing answers: they come while the session is live.
+        """Whether the recovery continues without the missing answers, which can arrive later.
 
-        An application that is submitted by force is waited for: the core answers it whatever it cannot look up. Bound
-        pods of the others count on their nodes until the answer.
+        Applications that are submitted by force are waited for, because the core always answers them. Bound pods of the
+        others count on their nodes until the answer.
         """
         if self._wait is None:
             self._wait = asyncio.Event()
@@ -371,12 +375,12 @@ class Current:
     def _open(self, now: float) -> Outcome:
         out = recovery.open_nodes(self._ledger, now)
         gc.collect()
-        gc.freeze()  # what a cluster looks like stays for long: the collector need not walk it (semantics 26)
+        gc.freeze()  # the state is long-lived, so that collections can skip it (docs/internals/semantics.md, 26)
         log.info("recovered", pods=len(self._ledger.pods), nodes=len(self._ledger.nodes))
         return out
 
     async def _wait_for(self, session: Session | None) -> None:
-        """A core that takes connections and nothing else is no core: ask for another session."""
+        """Requests another session if the core does not complete the recovery in time."""
         await asyncio.sleep(RECOVERY_S)
         if session is self.session and session is not None and self.stage in _RECOVERING:
             session.session_lost(f"the core has not taken in the cluster within {RECOVERY_S:g} s")
@@ -388,7 +392,7 @@ class Current:
 
 
 async def _told(session: Session, put: Callable[[Input], None]) -> None:
-    """The core has all but open nodes: so that it does not find, and tell people, that none is (ADR 0016)."""
+    """Sends the barrier before the nodes become schedulable. Otherwise the core would report that no node is."""
     try:
         await session.fence(more=True)
     except SchedulerInterfaceError as error:

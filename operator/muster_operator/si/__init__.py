@@ -1,1 +1,1 @@
-"""Messages and sessions of the Scheduler Interface, on the operator's side."""
+"""Messages of the Scheduler Interface, and the session with the core. Read ``session``, ``codec``, ``isolation``."""

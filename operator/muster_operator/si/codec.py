@@ -1,4 +1,4 @@
-"""Messages of the Scheduler Interface: requests to the core are encoded, its messages decoded."""
+"""Conversion between the values of `model` and the messages of the Scheduler Interface, in both directions."""
 
 from __future__ import annotations
 
@@ -69,23 +69,26 @@ from muster_operator.model.ids import AllocationId, AppId, NodeName, NumberEnum,
 from muster_operator.model.storage import ChosenVolumes, ClusterObject, ObjectKind
 from muster_si import keys, muster_pb2, si_pb2
 
-#: What an item raises that no message can say: a value of another type, beyond the bounds of its field, or no UTF-8.
+#: Exceptions of items that cannot be encoded: a wrong type, a value out of range, or text that is not valid UTF-8.
 UNENCODABLE: Final = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
 
-#: Forms remembered; beyond it the memo starts again.
+#: Maximum number of cached forms, after which the cache is cleared.
 _REMEMBERED: Final = 2048
 _Kind = tuple[int, object, str, bool, bool, int, bool, bool]
 
 
 class Forms:
-    """`whole` makes the message of an ask. Its source object is kept with a form: no other object can get its id."""
+    """Cache of partly filled request messages. `whole` creates a complete one.
+
+    The cache keeps the source of each form, so that its `id`, which is part of the key, is not used again.
+    """
 
     def __init__(self, whole: Callable[[AskSpec], si_pb2.AllocationAsk]) -> None:
         self._whole = whole
         self._known: dict[_Kind, tuple[AskSpec, si_pb2.AllocationAsk]] = {}
 
     def add(self, request: si_pb2.AllocationRequest, ask: AskSpec) -> None:
-        """Add the ask to the request."""
+        """Adds the message of a request."""
         message = request.asks.add()
         if not ask.common:
             message.CopyFrom(self._whole(ask))
@@ -123,10 +126,10 @@ Request = si_pb2.ApplicationRequest | si_pb2.NodeRequest | si_pb2.AllocationRequ
 Registration = si_pb2.RegisterResourceManagerRequest
 Configuration = si_pb2.UpdateConfigurationRequest
 
-#: Amounts of more resources than this are not cached; a name has 317 characters at most.
+#: Maximum number of resources of a cached message. A name can have 317 characters.
 _USUAL_AMOUNTS: Final = 8
 
-#: What the core may show of us (seed 003, RegisterResourceManagerRequest.buildInfo).
+#: Build information for the core's logs and dumps.
 BUILD_INFO: Final[Mapping[str, str]] = {"name": "muster-operator", "buildVersion": version("muster-scheduler")}
 
 _PARTS: Final = {
@@ -138,7 +141,7 @@ _KINDS: Final = {kind: muster_pb2.Fact.Kind.Value(kind.value) for kind in Object
 
 
 class MessageStream(Enum):
-    """Which stream of the interface carries a message (semantics 25)."""
+    """The stream of a message. See docs/internals/semantics.md, 25."""
 
     APPLICATIONS = "applications"
     NODES = "nodes"
@@ -147,14 +150,14 @@ class MessageStream(Enum):
 
 @dataclass(slots=True)
 class Sent:
-    """How many messages of a session went out, per stream: what a fence counts (semantics 19)."""
+    """Number of messages of a session by stream, for the barrier. See docs/internals/semantics.md, 19."""
 
     applications: int = 0
     nodes: int = 0
     allocations: int = 0
 
     def add(self, stream: MessageStream) -> None:
-        """One more went out, or is sure to."""
+        """Counts a message that was sent or is queued."""
         match stream:
             case MessageStream.APPLICATIONS:
                 self.applications += 1
@@ -165,7 +168,7 @@ class Sent:
 
 
 class _Lane(NumberEnum):
-    """News of one lane may share a message."""
+    """Requests of the same lane can be in one message."""
 
     APPLICATIONS = 0
     REMOVALS = 1
@@ -183,37 +186,37 @@ _STREAMS: Final[Mapping[_Lane, MessageStream]] = {
 
 
 class Batch(Struct, frozen=True, gc=False):
-    """News that shares a message. It is encoded when the message's turn comes: a recovery is 100,000 pods at once."""
+    """Requests for one message. It is encoded when it is sent, because a recovery can have 100,000 pods."""
 
     stream: MessageStream
     news: tuple[CoreRequest, ...]
 
     @property
     def is_counted(self) -> bool:
-        """Whether a fence counts it: facts about other objects are answered, and in force by then."""
+        """Whether a barrier counts it. Objects for filters are not counted, because they have their own response."""
         return not isinstance(self.news[0], ClusterObjectReported)
 
 
 @dataclass(frozen=True, slots=True)
 class Encoder:  # long: one method for each thing that is said
-    """Encodes for one resource manager and its only partition."""
+    """Encodes requests for one resource manager with one partition."""
 
     rm_id: str
     partition: str
     _forms: Forms = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Remember what asks look like."""
+        """Creates the cache of forms."""
         object.__setattr__(self, "_forms", Forms(self._ask))
 
     def batches(self, news: Iterable[CoreRequest]) -> Iterator[Batch]:
-        """What goes into one message each, in this order, with at most MESSAGE_ITEMS items and some MESSAGE_BYTES."""
+        """Groups requests into messages, in order, of at most MESSAGE_ITEMS items and about MESSAGE_BYTES."""
         for lane, run in groupby(news, _lane):
             stream, batch, size = _STREAMS[lane], list[CoreRequest](), 0
             of_class: Mapping[str, str] | None = None
             bytes_of_item = 0
             for item in chain.from_iterable(map(_parts, run)) if lane is _Lane.NODES else run:
-                # Asks of one class differ in a few short tags, which the frame of each allows for.
+                # Requests of one class differ in a few short tags only, which _FRAME includes.
                 if of_class is None or not isinstance(item, AskSubmitted) or item.ask.common is not of_class:
                     bytes_of_item = _size(item)
                     of_class = item.ask.common if isinstance(item, AskSubmitted) and item.ask.common else None
@@ -225,7 +228,7 @@ class Encoder:  # long: one method for each thing that is said
             yield Batch(stream, tuple(batch))
 
     def registration(self, version: str, policy_group: str, config: str, extra: Mapping[str, str]) -> Registration:
-        """The request that opens a session (semantics 7)."""
+        """The request that opens a session. See docs/internals/semantics.md, 7."""
         return Registration(
             rmID=self.rm_id,
             version=version,
@@ -236,13 +239,13 @@ class Encoder:  # long: one method for each thing that is said
         )
 
     def configuration(self, policy_group: str, config: str, extra: Mapping[str, str]) -> Configuration:
-        """The request that replaces the configuration of the open session."""
+        """The request that replaces the configuration of the session."""
         return Configuration(rmID=self.rm_id, policyGroup=policy_group, config=config, extraConfig=extra)
 
     def fence(self, sent: Sent, *, more: bool = False) -> muster_pb2.FenceRequest:
-        """The request that returns when the core has taken in as many messages as were sent.
+        """The barrier, which returns when the core has processed as many messages as were sent.
 
-        ``more``: it is not yet to schedule, there is more to tell.
+        ``more``: further messages follow before scheduling starts.
         """
         return muster_pb2.FenceRequest(
             rmID=self.rm_id,
@@ -253,7 +256,7 @@ class Encoder:  # long: one method for each thing that is said
         )
 
     def question(self, sent: Sent, part: Part, beyond: str, limit: int) -> muster_pb2.InventoryRequest:
-        """The request for a part of what the core holds, once it has taken in as many messages as were sent."""
+        """The request for a part of the core's state, after as many messages as were sent."""
         return muster_pb2.InventoryRequest(
             after=self.fence(sent), partitionName=self.partition, part=_PARTS[part], beyond=beyond, limit=limit
         )
@@ -263,11 +266,11 @@ class Encoder:  # long: one method for each thing that is said
         return muster_pb2.UnregisterRequest(rmID=self.rm_id)
 
     def encoded(self, batch: Batch) -> Request:
-        """The message that says it."""
+        """Encodes a batch."""
         return self.encoded_as(batch.stream, batch.news, is_counted=batch.is_counted)
 
     def encoded_as(self, stream: MessageStream, news: Iterable[CoreRequest], *, is_counted: bool) -> Request:
-        """The message of that stream that says these; it may say nothing."""
+        """Encodes requests as a message of the stream, which can be empty."""
         if not is_counted:
             facts = [_fact(item.fact) for item in news if isinstance(item, ClusterObjectReported)]
             return muster_pb2.FactsRequest(rmID=self.rm_id, partitionName=self.partition, facts=facts)
@@ -408,15 +411,15 @@ def _lane(item: CoreRequest) -> _Lane:
             return _Lane.ASK_RELEASES
 
 
-#: Bytes of an item beside its texts: names, amounts and the frames of a message.
+#: Bytes of an item in addition to its texts: names, amounts and message frames.
 _FRAME: Final = 256
 
 
 def _size(item: CoreRequest) -> int:
-    """Some bytes of an item in a message. Cheap, for each pod is measured: a text counts its characters, a key none.
+    """Approximate bytes of an item in a message. It counts only characters, because it is called for each pod.
 
-    Each item is bounded where it is made (`model.limits`), so 100 that are larger than they look fit a message too.
-    What cannot be measured cannot be encoded either (`si/isolation`).
+    Each item is limited by `model.limits`, so that 100 items fit a message even if they are larger than estimated. An
+    item that cannot be measured cannot be encoded (`si/isolation`).
     """
     try:
         return _size_of_texts(item)
@@ -449,7 +452,7 @@ def _node_size(node: Node) -> int:
 
 
 def _parts(item: CoreRequest) -> Iterator[CoreRequest]:
-    """A node with the pods on it in as many parts as it takes; it is opened with the last one."""
+    """Splits a node with too many pods for one message. It becomes schedulable with the last part."""
     if not isinstance(item, NodeCreated) or _size(item) <= limits.MESSAGE_BYTES:
         yield item
         return
@@ -486,7 +489,7 @@ def _resource(amounts: Resources) -> si_pb2.Resource:
 
 @lru_cache(maxsize=4096)
 def _message_of(amounts: tuple[tuple[str, int], ...]) -> si_pb2.Resource:
-    """One message per distinct amount; it is copied where it is put in."""
+    """A shared message per distinct amounts. It is copied when it is added to another message."""
     return _made(amounts)
 
 
@@ -530,7 +533,7 @@ _KNOWN_TERMINATIONS: Final = frozenset(TerminationType)
 
 
 def decoded(response: Response) -> CoreResponse:
-    """What a response of the core says."""
+    """Decodes a response of the core."""
     match response:
         case si_pb2.AllocationResponse():
             return _allocation_verdict(response)
@@ -548,7 +551,7 @@ def decoded(response: Response) -> CoreResponse:
 
 
 def decoded_callback(callback: muster_pb2.Callback) -> CoreResponse | None:
-    """Decode what the core sends outside the streams; None for a question or an order to the session."""
+    """Decodes a callback of the core. Returns None for a question or a request for a new registration."""
     match callback.WhichOneof("kind"):
         case "schedulingStates":
             return SchedulingStates(
@@ -570,7 +573,7 @@ def decoded_callback(callback: muster_pb2.Callback) -> CoreResponse | None:
 
 
 def decoded_inventory(inventory: muster_pb2.Inventory, part: Part, beyond: str) -> Inventory:
-    """What the core says it holds of what was asked for."""
+    """Decodes an inventory of the core."""
     return Inventory(
         part=part,
         beyond=beyond,
@@ -600,7 +603,7 @@ def _held(allocation: muster_pb2.AllocationInventory) -> HeldInCore:
 
 
 def _is_news(event: si_pb2.EventRecord) -> bool:
-    """Whether this version knows its subject and no response reported it. Responses report nodes that come and go."""
+    """Whether the event is of a known kind and is not about an added or removed node, which has a response."""
     is_told = event.type == si_pb2.EventRecord.NODE and event.eventChangeType in _COMES_OR_GOES
     return event.type in _EVENT_KINDS and not is_told
 

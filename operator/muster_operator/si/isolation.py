@@ -1,7 +1,7 @@
-"""Isolation of items that cannot be encoded: the rest of their message is sent.
+"""Isolation of items that cannot be encoded, so that the rest of their message is sent.
 
-Bound pods and nodes with pods stay, counted by their resources. Another item is refused as if the core had refused it,
-so that its pod, application or node gets the event of a rejection. Called by `si/session` after an exception only.
+Bound pods and nodes with pods are sent with their resources only. Other items are rejected as if by the core, so that
+the pod, application or node gets the event of a rejection. Called by `si/session` after an exception.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from muster_si import keys, si_pb2
 
 log = structlog.get_logger("muster.core")
 
-#: What is sent of a bound pod beside its resources.
+#: Tags of a bound pod that are sent with its resources.
 _COUNTED: Final = (keys.TAG_FOREIGN, keys.TAG_ALLOCATED_AT, keys.TAG_UNVERIFIED)
 
-#: Amounts that the core takes as the most that there may be.
+#: Maximum of an amount that the core accepts.
 _MOST: Final = 2**62
 Refusal = si_pb2.AllocationResponse | si_pb2.ApplicationResponse | si_pb2.NodeResponse
 
 
 @dataclass(slots=True)
 class Salvage:
-    """What of a batch can be encoded. ``refused``: answers to what cannot."""
+    """The part of a batch that can be encoded. ``refused``: rejections of the other items."""
 
     encoder: Encoder
     refused: list[Refusal] = field(default_factory=list)
 
     def message(self, batch: Batch) -> Request:
-        """The batch without what cannot be encoded.
+        """Encodes the batch without the items that cannot be encoded.
 
-        Raises what the encoder raised for an item that cannot be refused: a release, or an action on a node.
+        Raises the encoder's exception for an item that cannot be rejected: a release, or an action on a node.
         """
         kept = tuple(item for found in batch.news if (item := self._kept(batch, found)) is not None)
         return self.encoder.encoded_as(batch.stream, kept, is_counted=batch.is_counted)
@@ -73,7 +73,7 @@ class Salvage:
         return None
 
     def _poorer(self, batch: Batch, item: CoreRequest) -> Iterator[CoreRequest]:
-        """The item with less, of which nothing is lost that has to be counted."""
+        """Reduced variants of the item that still have all its resources."""
         match item:
             case AllocationReported(allocation):
                 yield AllocationReported(_bare(allocation))
@@ -103,13 +103,13 @@ class Salvage:
                 unknown = si_pb2.RejectedNode(nodeID=node.name, reason=reason)
                 self.refused.append(si_pb2.NodeResponse(rejected=[unknown]))
             case NodeUpdated() | ClusterObjectReported():
-                pass  # the core keeps what it knows; the log has the error
+                pass  # the core keeps its present state; the error was logged
             case _:
                 raise error
 
 
 def _bare(allocation: AllocationSpec) -> AllocationSpec:
-    """The resources of a pod, without what filters and scores read."""
+    """The allocation with its resources only."""
     ask = allocation.ask
     tags = {tag: ask.tags[tag] for tag in _COUNTED if tag in ask.tags}
     return AllocationSpec(

@@ -1,8 +1,8 @@
 """The session with the core.
 
-It registers, keeps three streams open, and reconnects with increasing delays. Each stream has an outbox and a sender
-of its own, because streams must not wait for each other (semantics 25). Responses are tagged with their session, so a
-response of an earlier one is never used.
+Registers, keeps the streams open, and reconnects with increasing delays. Each stream has its own outbox and sender,
+because streams must not wait for each other (docs/internals/semantics.md, 25). Messages are tagged with their session,
+so that a message of an earlier session is ignored.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from muster_si.words import words
 
 log = structlog.get_logger("muster.core")
 
-#: Pauses between registrations, seconds; the last one repeats. A core that restarts is back within a second.
+#: Seconds between registrations; the last value repeats. A core restarts within a second.
 BACKOFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
-#: A session that lasted this long was a good one: the pauses start again.
+#: After a session of at least this many seconds the delays start again.
 GOOD_SESSION_S: Final = 30.0
 _STATE_DUMP: Final = "stateDump"
 M = TypeVar("M")
@@ -42,23 +42,23 @@ FromCore = si_pb2.AllocationResponse | si_pb2.ApplicationResponse | si_pb2.NodeR
 
 
 class SessionListener(Protocol):
-    """Who receives what happens to the session; none of these may block."""
+    """Receives the events of a session. The methods must not block."""
 
     def session_up(self, session: Session) -> None:
-        """A session was opened; the core knows nothing of us yet."""
+        """A session was opened. The core has no state of it yet."""
 
     def session_lost(self, session: Session, reason: str) -> None:
-        """The session is over."""
+        """The session has ended."""
 
     def said(self, session: Session, message: FromCore) -> None:
-        """The core said something."""
+        """The core sent a message."""
 
     def core_is_slow(self, session: Session, *, is_slow: bool) -> None:
-        """The core's outbox reached the limit for reading objects, or fell below it."""
+        """The number of waiting messages has reached the limit for handling objects, or is below it again."""
 
 
 class Session:
-    """One registration: a ResourceManagerCallback on one side, outboxes and counts on the other."""
+    """One registration: the callback of the core, and the outboxes of the streams."""
 
     def __init__(self, api: SchedulerAPI, encoder: Encoder, listener: SessionListener) -> None:
         self._api, self._encoder, self._listener = api, encoder, listener
@@ -69,45 +69,45 @@ class Session:
             MessageStream.NODES: self._outbox(api.update_node),
             MessageStream.ALLOCATIONS: self._outbox(api.update_allocation),
         }
-        self._own_words = 0  # of refusals that are not the core's, which its listener receives too
+        self._own_words = 0  # items of rejections by the operator itself, which the listener receives too
         self._is_core_slow = False
 
     def _outbox(self, deliver: Callable[[M], Awaitable[None]]) -> _Outbox[M]:
         return _Outbox(self._encoder, deliver, self.session_lost, self._sent_one, self._refused)
 
     def _refused(self, refusal: Refusal) -> None:
-        """Pass on an answer to what cannot be sent, as if it were the core's."""
+        """Passes on a rejection of an item that cannot be sent, as if it were the core's."""
         if not isinstance(refusal, si_pb2.NodeResponse):
             self._own_words += words(refusal)
         self._listener.said(self, refusal)
 
     def update_allocation(self, response: si_pb2.AllocationResponse) -> None:
-        """Pass on."""
+        """Passes the message on."""
         self._listener.said(self, response)
 
     def update_application(self, response: si_pb2.ApplicationResponse) -> None:
-        """Pass on."""
+        """Passes the message on."""
         self._listener.said(self, response)
 
     def update_node(self, response: si_pb2.NodeResponse) -> None:
-        """Pass on."""
+        """Passes the message on."""
         self._listener.said(self, response)
 
     def call_back(self, callback: muster_pb2.Callback) -> None:
-        """Pass on; the core's wish for a new registration ends this one."""
+        """Passes the message on. A request of the core for a new registration ends the session."""
         if callback.WhichOneof("kind") == "reregister":
             self.session_lost(f"the core asks for it: {callback.reregister.reason}")
         else:
             self._listener.said(self, callback)
 
     def session_lost(self, reason: str) -> None:
-        """The session is over; only the first reason counts."""
+        """Ends the session. Later reasons are ignored."""
         if not self.over.done():
             self.over.set_result(reason)
             self._listener.session_lost(self, reason)
 
     def send(self, news: Iterable[CoreRequest]) -> None:
-        """Queue news on the stream it belongs to, in this order; nothing if the session is over."""
+        """Queues requests on their streams, in this order. Does nothing after the end of the session."""
         if self.over.done():
             return
         for batch in self._encoder.batches(news):
@@ -127,44 +127,44 @@ class Session:
             self._listener.core_is_slow(self, is_slow=False)
 
     def depths(self) -> dict[str, int]:
-        """Messages that wait, per stream."""
+        """Waiting messages by stream."""
         return {stream.value: len(outbox) for stream, outbox in self._outboxes.items()}
 
     async def fence(self, *, more: bool = False) -> None:
-        """Return when the core has taken in all that was sent so far; without ``more`` it schedules from then on.
+        """Returns when the core has processed all messages so far. Without ``more`` it starts scheduling then.
 
         Raises:
-            SchedulerInterfaceError: the session is over, or the core refuses.
+            SchedulerInterfaceError: the session has ended, or the core rejects the barrier.
         """
         so_far = await _sent_by(self)
         await self._api.fence(self._encoder.fence(so_far, more=more))
 
     async def take_inventory(self, part: Part, beyond: str, limit: int) -> tuple[Inventory, int]:
-        """A part of what the core holds once it has taken in all that was sent so far, and its words until then.
+        """Returns a part of the core's state after all messages so far, and its number of sent items by then.
 
         Raises:
-            SchedulerInterfaceError: the session is over, or the core refuses.
+            SchedulerInterfaceError: the session has ended, or the core rejects the request.
         """
         so_far = await _sent_by(self)
         answer = await self._api.take_inventory(self._encoder.question(so_far, part, beyond, limit))
         return decoded_inventory(answer, part, beyond), answer.words + self._own_words
 
     async def flushed(self) -> None:
-        """Wait until the transport has taken over all that waits now; what comes meanwhile is not waited for."""
+        """Waits until the transport has accepted all messages that are queued now."""
         await asyncio.gather(*[outbox.handed_over() for outbox in self._outboxes.values()])
 
     async def answer(self, answer: muster_pb2.Answer) -> None:
-        """Answer a question of the core, or (the first one) say which questions we answer."""
+        """Answers a question of the core. The first answer declares which questions are supported."""
         await self._api.answer(self._encoder.rm_id, answer)
 
     def close(self) -> None:
-        """Stop sending."""
+        """Stops sending."""
         for outbox in self._outboxes.values():
             outbox.close()
 
 
 async def _sent_by(session: Session) -> Sent:
-    """What was sent until now, once the transport has it. Raises SessionLost: the next session counts again."""
+    """The number of messages so far, after the transport has accepted them. Raises SessionLost after the end."""
     so_far = replace(session.sent)
     await session.flushed()
     if session.over.done():
@@ -173,7 +173,7 @@ async def _sent_by(session: Session) -> Sent:
 
 
 async def _tell(api: SchedulerAPI, message: si_pb2.ApplicationRequest | muster_pb2.FactsRequest) -> None:
-    """Applications, and the facts before them: those are in force when this returns."""
+    """Sends applications, or objects for filters, which are in effect on return."""
     if isinstance(message, si_pb2.ApplicationRequest):
         await api.update_application(message)
         return
@@ -183,7 +183,7 @@ async def _tell(api: SchedulerAPI, message: si_pb2.ApplicationRequest | muster_p
 
 
 class _Outbox(Generic[M]):
-    """Messages of one stream that wait for the transport, and the task that encodes them and hands them over."""
+    """Queued messages of one stream, and the task that encodes and sends them."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ class _Outbox(Generic[M]):
         self._encoder, self._deliver, self._lost, self._sent = encoder, deliver, lost, sent
         self._refused = refused
         self._waiting: deque[Batch] = deque()
-        self._gone = 0  # how many the transport has taken over
+        self._gone = 0  # number of messages that the transport has accepted
         self._awaited: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._news = asyncio.Event()
         self._task = asyncio.create_task(self._run())
@@ -213,7 +213,7 @@ class _Outbox(Generic[M]):
         self._news.set()
 
     def handed_over(self) -> asyncio.Future[None]:
-        """Done when the transport has taken over what waits now, or never will."""
+        """A future that is done when the transport has accepted all queued messages, or never will."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._awaited.append((self._gone + len(self._waiting), done))
         self._tell()
@@ -223,7 +223,7 @@ class _Outbox(Generic[M]):
         self._task.cancel()
 
     def _tell(self) -> None:
-        """Continue the callers that wait for no more than what has ended."""
+        """Completes the futures whose messages were accepted, and all after the end."""
         is_over = self._task.done()
         while self._awaited and (is_over or self._awaited[0][0] <= self._gone):
             done = self._awaited.popleft()[1]
@@ -231,7 +231,7 @@ class _Outbox(Generic[M]):
                 done.set_result(None)
 
     def _message(self, batch: Batch) -> Request:
-        """The message of a batch; what cannot be encoded is left out of it, and refused."""
+        """Encodes a batch. Items that cannot be encoded are left out and rejected."""
         try:
             return self._encoder.encoded(batch)
         except UNENCODABLE:
@@ -248,12 +248,12 @@ class _Outbox(Generic[M]):
                 self._news.clear()
                 while self._waiting:
                     await self._deliver(cast("M", self._message(self._waiting[0])))
-                    if self._waiting:  # an overrun has emptied it meanwhile
+                    if self._waiting:  # it was cleared in the meantime if the limit was exceeded
                         self._waiting.popleft()
                     self._gone += 1
                     self._tell()
                     self._sent()
-                    await asyncio.sleep(0)  # others have their turn between two messages
+                    await asyncio.sleep(0)  # lets other tasks run between two messages
         except SchedulerInterfaceError as error:
             self._lost(str(error))
         except Exception as error:
@@ -278,11 +278,11 @@ class CoreLink:
         return self._session.depths() if self._session is not None else {}
 
     async def run(self) -> None:
-        """Keep a session open until cancelled.
+        """Keeps a session open until cancelled.
 
         Raises:
-            StartupRefused: the core refuses our very first registration for the version; a ConfigurationRejected if
-                for the configuration.
+            StartupRefused: the core rejects the first registration because of the version. ConfigurationRejected if it
+                does so because of the configuration.
         """
         failures, registered = 0, False
         while True:
@@ -308,11 +308,13 @@ class CoreLink:
             await asyncio.sleep(pause_s)
 
     async def reconfigure(self, configuration: Configuration) -> None:
-        """Tell the core a new configuration, and use it for later registrations; of those that stand by, only that.
+        """Sends a new configuration to the core and uses it for later registrations.
+
+        A standby has no session and only uses it later.
 
         Raises:
-            Refused: the core and the operator keep the old one.
-            SessionLost: there is no session; the next registration carries the new one.
+            Refused: the core rejects it. Core and operator keep the previous one.
+            SessionLost: there is no session. The next registration has the new one.
         """
         if self._session is None:
             self.configuration = configuration
@@ -328,7 +330,7 @@ class CoreLink:
         self.configuration = configuration
 
     async def leave(self) -> None:
-        """Unregister: the core stops counting on us. Nothing is sent without a session."""
+        """Unregisters, so that the core knows that the operator has ended on purpose."""
         try:
             await self.api.unregister(self.encoder.farewell())
         except SchedulerInterfaceError as error:
@@ -352,14 +354,14 @@ class CoreLink:
 
 
 def is_state_dump(callback: muster_pb2.Callback) -> bool:
-    """Whether the core asks for our ledger."""
+    """Whether the core requests a state dump."""
     return callback.WhichOneof("kind") == _STATE_DUMP
 
 
 def state_dump(callback: muster_pb2.Callback, json: str, error: str = "") -> muster_pb2.Answer:
-    """The answer to that question."""
+    """The answer to a state dump request."""
     return muster_pb2.Answer(stateDump=muster_pb2.StateDumpAnswer(id=callback.stateDump.id, json=json, error=error))
 
 
-#: Refusals that another attempt will not change.
+#: Rejections that a further attempt does not change.
 _FINAL: Final = frozenset({RefusalCode.INVALID_ARGUMENT, RefusalCode.FAILED_PRECONDITION})
