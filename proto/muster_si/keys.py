@@ -45,7 +45,7 @@ TAG_FOREIGN: Final = "foreign"
 # -- resources of YuniKorn's scheduler-interface ------------------------------
 MEMORY: Final = "memory"  # bytes
 CPU: Final = "vcore"  # millicores
-PODS: Final = "pods"  # 1 a pod (contract 1.10)
+PODS: Final = "pods"  # 1 per pod
 
 # -- application tags, as YuniKorn sends them ---------------------------------
 APP_TAG_NAMESPACE: Final = "namespace"

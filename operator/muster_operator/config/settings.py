@@ -91,31 +91,31 @@ class Configuration:
     """The parsed ConfigMaps."""
 
     settings: Settings = field(default_factory=Settings)
-    """What the agent and the translation read. Of these only the placement of gangs is reloaded (contract 3)."""
+    """Settings of controller and translation. Only the placement of gangs is reloaded."""
 
     cluster_id: str = "mycluster"
-    """The resource manager's id towards the core, and `clusterId` in REST."""
+    """ID of the resource manager in the core, and `clusterId` in REST."""
 
     policy_group: str = "queues"
-    """Names the entry that holds the queue configuration: `<policy_group>.yaml`."""
+    """Name of the entry with the queue configuration: `<policy_group>.yaml`."""
 
     queues: str = ""
-    """That entry; empty = the core's built-in default (contract 2)."""
+    """The queue configuration; empty = the core's built-in default."""
 
     extra: Mapping[str, str] = field(default_factory=dict)
-    """Every other entry, for the core."""
+    """All other entries, for the core."""
 
     limits: Limits = field(default_factory=Limits)
-    """How much may be in flight to the API server."""
+    """Limits of requests to the API server."""
 
     log_levels: Mapping[str, str] = field(default_factory=dict)
-    """By subsystem, "" = all: names of the standard library's levels. What is not set is as the command line has it."""
+    """Level names of Python's logging by subsystem, "" = all. Others have the level of the command line."""
 
     withheld: frozenset[str] = frozenset()
-    """Scheduler names that are set and not served, because a YuniKorn runs or that is not certain."""
+    """Configured scheduler names that are not served, because YuniKorn is running or may be running."""
 
     hot_refresh: bool = True
-    """Whether changes of the ConfigMaps are taken while running."""
+    """Whether changes of the ConfigMaps take effect without a restart."""
 
 
 def parse(entries: Mapping[str, str], policy_group: str | None = None) -> Configuration:

@@ -245,7 +245,7 @@ def _resend(comparison: Comparison, key: PodUid) -> None:
         if task.node is not None:
             comparison.out.news.append(AllocationReported(allocation_of(comparison.ledger, task, task.node)))
     else:
-        rejections.slot_taken(comparison.ledger, key)  # a place of nobody's: who comes for it is scheduled as usual
+        rejections.slot_taken(comparison.ledger, key)  # a slot without a pod: its replacement is scheduled normally
 
 
 # -- nodes: that they are there, open or not, and what others run on them -----

@@ -38,10 +38,10 @@ from muster_operator.model.storage import Attachment, Claim, ClaimRef, ClusterOb
 class StepState(Enum):
     """Progress of binding one claim of a pod to its volume."""
 
-    TO_WRITE = "nothing was written for it yet"
-    ORDERED = "the write was ordered"
-    WRITTEN = "the API server has it; the watch has not shown it"
-    SEEN = "the watch showed it; now it is up to others"
+    TO_WRITE = "not written yet"
+    ORDERED = "the write is queued or in flight"
+    WRITTEN = "written; not seen on the watch yet"
+    SEEN = "seen on the watch; other controllers have to continue"
 
 
 @dataclass(slots=True)
@@ -119,9 +119,9 @@ class ByNode:
 class Phase(Enum):
     """State of the session with the core."""
 
-    GATHERING = "no session: facts are kept, nothing is said"
-    RECOVERING = "a session is being filled: facts and verdicts wait"
-    LIVE = "facts become news, verdicts become commands"
+    GATHERING = "no session: events only update the state"
+    RECOVERING = "recovery: events and responses are postponed"
+    LIVE = "events become requests, responses become commands"
 
 
 class Task(Struct, gc=False):
@@ -184,10 +184,10 @@ class KeptSlot:
 class SlotState(Enum):
     """State of the placeholder of one member."""
 
-    ORDERED = "its creation was ordered"
-    CREATED = "the API server has it, or may have it; the watch has not shown it"
-    LATE = "the same, for longer than it should take"
-    SEEN = "it is a task"
+    ORDERED = "its creation is queued or in flight"
+    CREATED = "created, or possibly created; not seen on the watch yet"
+    LATE = "created, and not seen for longer than expected"
+    SEEN = "seen on the watch; it has a task"
 
 
 @dataclass(slots=True)
@@ -325,24 +325,24 @@ class Deletion:
     tries: int = 1
     is_told: bool = False
     answered: float | None = None
-    """When the API server answered the delete that was sent last; None: it is queued or in flight."""
+    """When the API server answered the last delete; None: it is queued or in flight."""
     heard: float | None = None
-    """When it answered the first one: from then on it is not for want of a turn that the pod is there."""
+    """When it answered the first delete. From then on the deletion does not wait for the write queue."""
 
 
 class TimerKind(Enum):
     """What to check when a timer expires."""
 
     WAITING = "the condition of a pod that waits"
-    WRITE = "a write to a pod that was not done"
+    WRITE = "a failed write to a pod"
     DELETION = "a pod that is being deleted"
-    AVOIDANCE = "a node that a pod avoids"
-    CREATIONS = "placeholders of an application that were created"
-    GANG = "how far a gang is that reserves"
+    AVOIDANCE = "the end of the time for which a pod avoids a node"
+    CREATIONS = "created placeholders that were not seen"
+    GANG = "the progress of a gang that reserves"
     NAMESPACE = "an application that waits for its namespace, or for that of a pod"
-    REJECTED = "an application with bound pods that was rejected"
-    PLACE = "a place that is kept for the pod that replaces a refused one"
-    VOLUMES = "the claims of a pod that has its node"
+    REJECTED = "a rejected application with bound pods"
+    PLACE = "a slot that is reserved for the replacement of a rejected pod"
+    VOLUMES = "the claims of a pod with a chosen node"
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,23 +116,23 @@ class Policies:
     """Retry policies by kind of request."""
 
     bind: Retry = Retry(attempts=8, first_s=0.1)
-    """About 20 s in all: long enough for an API server's restart, short enough to give the node back to others."""
+    """About 20 s: longer than a restart of the API server, and short enough to release the node for others."""
 
     delete: Retry = Retry(attempts=16, first_s=0.1)
-    """A placeholder that stays costs room: about a minute, then the agent sends the order again."""
+    """About a minute, because a remaining placeholder uses resources. The controller then repeats the command."""
 
     create: Retry = Retry(attempts=8, first_s=0.1, statuses=PASSING | {409})
-    """409 that is not AlreadyExists is a quota object that two creates updated at once."""
+    """409 other than AlreadyExists means that two creates updated a ResourceQuota at the same time."""
 
     patch: Retry = Retry(attempts=8, first_s=0.2, statuses=PASSING | {409})
-    """Conditions and phases: about a quarter of a minute, then the agent comes back to them. 409 is a pod that others
-    write at the same moment; a patch says nothing of its version, so it is sent again as it is."""
+    """About 15 s for conditions and phases; then the controller repeats the command. 409 means that others changed the
+    pod at the same time. The patch has no resource version, so that it is repeated unchanged."""
 
     event: Retry = Retry(attempts=3, first_s=0.5)
-    """An event is worth three tries."""
+    """Three attempts for an event."""
 
     read: Retry = Retry(attempts=6, first_s=0.1)
-    """Reading a pod to settle what is unknown."""
+    """Reads a pod to determine the result of a command."""
 
 
 def retry_after_seconds(header: str | None, now: float) -> float | None:

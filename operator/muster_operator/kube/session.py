@@ -181,7 +181,7 @@ class Connections:
         self._headers: dict[str, dict[str, str]] = {}
         self._heads: dict[str, str] = {}
         self.lines: HttpConnectionPool | None = None
-        """For writes, of the session that was asked for last; None = they go through it, for they need a proxy."""
+        """Connections for writes, of the present session. None = there is a proxy, and writes use the session."""
         self._retiring: set[asyncio.Task[None]] = set()
         self._watches: dict[str, aiohttp.ClientResponse] = {}
 

@@ -351,7 +351,7 @@ class _Job(Struct, eq=False):
     started: bool = False
 
 
-class Pool:  # long: who waits, who runs and who is called back share the same queues
+class Pool:  # long: queueing, execution and cancellation share the same queues
     """Runs `execute` for each submitted command; `execute` must not raise. `on_drop`: an event was dropped.
 
     `may_decide`: whether decisions may be sent now. Call `wake` when it becomes true.

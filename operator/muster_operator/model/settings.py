@@ -14,13 +14,13 @@ class Settings:
     """Settings of the operator. Defaults are YuniKorn's if it has the setting."""
 
     scheduler_names: frozenset[str] = frozenset({"muster", "yunikorn"})
-    """Pods with one of these in ``spec.schedulerName`` are ours, all others are foreign."""
+    """Muster schedules pods with one of these in ``spec.schedulerName``; all others are foreign."""
 
     partition: str = "default"
-    """The only partition that is served."""
+    """The only partition of the operator."""
 
     placeholder_image: str = "registry.k8s.io/pause:3.7"
-    """``service.placeholderImage``. Must be on the nodes or quick to pull: every gang member waits for it."""
+    """``service.placeholderImage``. It should be on the nodes or small, because every gang member waits for it."""
 
     placeholder_run_as_user: int = 0
     """``service.placeholderRunAsUser``; 0 = the image decides."""
@@ -32,15 +32,17 @@ class Settings:
     """``service.placeholderFsGroup``; 0 = unset."""
 
     disable_gang: bool = False
-    """``service.disableGangScheduling``: task groups are then ignored."""
+    """``service.disableGangScheduling``: ignores task groups."""
 
     gang_placement: Placement = Placement.RESERVE
-    """``gang.placement``: that of gangs that name none, when they begin (semantics 16). A change applies to new gangs.
+    """``gang.placement``: placement mode of gangs that do not specify one (docs/internals/semantics.md, 16).
 
-    ``Reserve`` is what YuniKorn does and what an autoscaler understands best; ``Direct`` costs fewest writes."""
+    A change applies to new gangs.
+
+    ``Reserve`` is YuniKorn's, and best for autoscalers; ``Direct`` needs the fewest writes."""
 
     unique_app_ids: bool = False
-    """``admissionController.filtering.generateUniqueAppId``: a pod without an id gets an application of its own."""
+    """``admissionController.filtering.generateUniqueAppId``: each pod without an ID gets an application of its own."""
 
     sharing_groups: Mapping[str, str] = field(default_factory=dict)
     """``applications.sharingGroups``: by namespace, the group whose namespaces share application IDs."""
@@ -49,31 +51,31 @@ class Settings:
     """``service.nodeInstanceTypeNodeLabelKey``, the node label that names its instance type."""
 
     condition_delay_s: float = 2.0
-    """A pod that waits longer than this gets a condition (semantics 28). Shorter costs a write per pod."""
+    """Seconds until a waiting pod gets a condition. A shorter time would cost a write per pod."""
 
     condition_refresh_s: float = 60.0
-    """How often a pod's condition may be written when only its message changed; a new reason is written at once."""
+    """Minimum seconds between writes of a condition with the same reason. A new reason is written immediately."""
 
     delete_retry_s: float = 5.0
-    """After how long an order to delete that shows no effect is sent again (semantics 14, contract 1.8)."""
+    """Seconds until the delete of a pod that still exists is repeated (docs/internals/semantics.md, 14)."""
 
     delete_warning_s: float = 30.0
-    """After how long a pod that is not deleted is reported in an event (semantics 14)."""
+    """Seconds until a deleted pod that still exists is reported in an event."""
 
     create_retry_s: float = 10.0
-    """After how long a placeholder that should exist and was never seen is created again."""
+    """Seconds until a created placeholder that was not seen is created again."""
 
     avoid_node_s: float = 60.0
-    """How long a node on which binds failed for good, or whose kubelet refused the pod, is avoided (semantics 5)."""
+    """Seconds for which a pod avoids a node after a failed bind or a rejection by the kubelet."""
 
     volume_bind_s: float = 600.0
-    """``service.volumeBindTimeout``: how long a pod that has its node waits until its claims are bound."""
+    """``service.volumeBindTimeout``: maximum seconds that a pod with a chosen node waits for its claims."""
 
     keep_place_s: float = 120.0
-    """How long the place of a gang's pod that a kubelet refused is kept for the pod that replaces it.
+    """Seconds for which the slot of a rejected pod of a gang is reserved for its replacement.
 
-    Longer than ``avoid_node_s``, so that the place is still there when its node may be tried again, and than the first
-    back-offs of a Job (10, 20 and 40 s)."""
+    Longer than ``avoid_node_s``, so that the slot still exists when its node can be used again, and longer than the
+    first back-offs of a Job (10, 20 and 40 s)."""
 
 
 class Pattern(Protocol):

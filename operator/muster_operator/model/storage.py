@@ -108,4 +108,4 @@ class Attachment:
 
 
 ChosenVolumes = Mapping[str, str]
-"""The core's choice for a pod (``muster/chosen-volumes``): volume by claim, an empty one is to be made."""
+"""The core's choice for a pod (``muster/chosen-volumes``): volume by claim; empty = it is to be provisioned."""

@@ -73,19 +73,19 @@ class ClusterSnapshot:
     """The cluster as known at one moment. Unknown namespaces have no annotations, unknown classes no settings."""
 
     account: str = "system:serviceaccount:muster:muster-operator"
-    """The user name of our own service account: it alone makes placeholders (semantics 18)."""
+    """User name of the operator's service account, the only one that creates placeholders."""
 
     home: str = "muster"
-    """Our own namespace: what runs there must start without us."""
+    """Namespace of Muster, whose pods must start without the webhook."""
 
     scheduler_names: frozenset[str] = frozenset({"muster", "yunikorn"})
-    """The names that are served now (semantics 30)."""
+    """Served scheduler names (docs/internals/semantics.md, 30)."""
 
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Annotations by namespace (contract 1.6)."""
+    """Annotations by namespace."""
 
     may_be_preempted: Mapping[str, bool] = field(default_factory=dict)
-    """By name of a PriorityClass: its annotation allow-preemption (contract 1.7)."""
+    """Annotation allow-preemption by name of a PriorityClass."""
 
     def is_protected(self, namespace: str) -> bool:
         """Whether Muster changes and rejects nothing in this namespace. The registration must exclude it too."""
@@ -207,11 +207,11 @@ class AdmissionContext:
     new: Raw
     old: Raw
     served: bool
-    """Whether pods of this namespace are to be ours."""
+    """Whether pods of this namespace get Muster as their scheduler."""
     labelled: bool
-    """Whether they get an application's id."""
+    """Whether pods without an application ID get one."""
     ours: bool
-    """Whether the pod is ours or will be: it names us, or its namespace is served."""
+    """Whether the pod has a scheduler name of Muster, or gets one because of its namespace."""
 
     @property
     def submitter(self) -> Submitter:
@@ -269,7 +269,7 @@ def new_context(review: Review, known: ClusterSnapshot, settings: AdmissionSetti
 
 
 Condition = tuple[str, str]
-"""Its name and its expression."""
+"""Name and CEL expression of a match condition."""
 
 _USER_INFO: Final = names.ANNOTATION_USER_INFO
 _INTERNAL: Final = names.INTERNAL_PREFIX

@@ -129,7 +129,7 @@ def evaluate_user_info(case: AdmissionContext, rules: AccessRules) -> UserInfoDe
 
 
 def _changed_annotation(case: AdmissionContext, stated: str, before: str) -> UserInfoDecision:
-    """Decides about an annotation of a submitter who may only set himself."""
+    """Decides about a changed annotation of a submitter that may set no other user."""
     own_info = of_submitter(case.submitter)
     if stated == own_info and not before:
         return _UNCHANGED
