@@ -25,7 +25,7 @@ import uvloop
 from benchmarks.core_edge import RM as MANAGER
 from benchmarks.core_edge import Listener, an_ask, quiet, register, requests
 from benchmarks.core_edge import a_node as told_node
-from benchmarks.core_placement import APPLICATIONS, ASKED, PARTITION, a_node, a_world, timed
+from benchmarks.core_placement import APPLICATIONS, ASKED, PARTITION, a_node, a_state, timed
 from benchmarks.figures import Figure, Options
 from muster_core.model.effects import AllocationResponse, Effect
 from muster_core.model.events import (
@@ -150,7 +150,7 @@ def _gang(queue: str, each: Resources, placement: GangPlacement) -> list[Event]:
 
 def _coming_and_going(gangs: Sequence[Sequence[Event]], pods: int) -> float:
     """Return the seconds in which ``pods`` pods are placed and released."""
-    scheduler_state = a_world(_NODES)
+    scheduler_state = a_state(_NODES)
     for events in gangs:
         _tell(scheduler_state, events)
     asks = [_ask(number) for number in range(pods)]
@@ -158,22 +158,22 @@ def _coming_and_going(gangs: Sequence[Sequence[Event]], pods: int) -> float:
     for start in range(0, pods, _MESSAGE):
         gone = asks[start - _MESSAGE : start] if start else []
         messages.append([*map(_gone, gone), *asks[start : start + _MESSAGE]])
-    said: list[Effect] = []
+    effects: list[Effect] = []
 
     def run() -> None:
         for message in messages:
-            said.extend(_tell(scheduler_state, message))
+            effects.extend(_tell(scheduler_state, message))
 
     seconds = timed(run)
-    count = sum(len(effect.new) for effect in said if isinstance(effect, AllocationResponse))
+    count = sum(len(effect.new) for effect in effects if isinstance(effect, AllocationResponse))
     if count != pods:
         raise RuntimeError(f"{count} of {pods} pods have a place")
     return seconds
 
 
 def _tell(scheduler_state: SchedulerState, events: Sequence[Event]) -> list[Effect]:
-    said = [effect for event in events for effect in step(scheduler_state, event, 1)]
-    return said + cycle(scheduler_state, 1, lambda: True).effects
+    effects = [effect for event in events for effect in step(scheduler_state, event, 1)]
+    return effects + cycle(scheduler_state, 1, lambda: True).effects
 
 
 def _ask(number: int, app: str = "") -> AskAdded:
@@ -181,8 +181,8 @@ def _ask(number: int, app: str = "") -> AskAdded:
     return AskAdded(AskSpec(PARTITION, name, AllocationKey(f"{number:036d}"), ASKED, namespace="benchmark"))
 
 
-def _gone(asked: AskAdded) -> AllocationReleased:
-    spec = asked.spec
+def _gone(ask: AskAdded) -> AllocationReleased:
+    spec = ask.spec
     return AllocationReleased(PARTITION, spec.application, spec.key, None, Termination.STOPPED_BY_RM)
 
 
@@ -192,7 +192,7 @@ def _gone(asked: AskAdded) -> AllocationReleased:
 def endings(share: float) -> dict[str, float]:
     """End 1,000 applications of ten pods, whose resources pending pods use."""
     apps = round(1_000 * share)
-    scheduler_state = a_world(0)
+    scheduler_state = a_state(0)
     for number in range(apps):
         spec = replace(a_node(number), capacity=Resources({"vcore": _SMALL, "memory": 256 << 30, "pods": 110}))
         step(scheduler_state, NodeAdded(spec), 0)

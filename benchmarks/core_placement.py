@@ -82,22 +82,22 @@ def planned_singly(size: int, asks: int, *, mixed: bool) -> float:
 
 def by_the_engine(size: int, asks: int, *, mixed: bool) -> float:
     """Return the seconds from the first ask received to the last allocation reported."""
-    scheduler_state = a_world(size)
+    scheduler_state = a_state(size)
     events = list(asks_of_all(asks, constraints(mixed=mixed)))
-    said: list[Effect] = []
+    effects: list[Effect] = []
 
     def run() -> None:
         for event in events:
-            said.extend(step(scheduler_state, event, 1))
-        said.extend(cycle(scheduler_state, 1, lambda: True).effects)
+            effects.extend(step(scheduler_state, event, 1))
+        effects.extend(cycle(scheduler_state, 1, lambda: True).effects)
 
     seconds = timed(run)
-    count = sum(len(effect.new) for effect in said if isinstance(effect, AllocationResponse))
+    count = sum(len(effect.new) for effect in effects if isinstance(effect, AllocationResponse))
     assert count == asks, f"{count} of {asks} were allocated"
     return seconds
 
 
-def a_world(size: int) -> SchedulerState:
+def a_state(size: int) -> SchedulerState:
     """Return the state of a registered resource manager with nodes, and applications in one leaf queue each."""
     scheduler_state = SchedulerState()
     root = QueueConfig("root", parent=True, submit_acl=ALLOW_ALL)

@@ -71,7 +71,7 @@ class Work:
     #: Attributes of all nodes.
     attributes: Tags = field(default_factory=dict)
     #: Additional facts for each existing or new pod.
-    told: Callable[[int], list[Fact]] = lambda _: []
+    facts: Callable[[int], list[Fact]] = lambda _: []
 
 
 def constraints(**found: object) -> Callable[[int], Tags]:
@@ -149,7 +149,7 @@ WORKS: Final[Mapping[str, Work]] = {
     ),
     "spread": Work(2000, 5000, spread("DoNotSchedule"), before=5000),
     "preferred-spread": Work(1000, 5000, spread("ScheduleAnyway"), before=5000),
-    "volumes": Work(500, 5000, with_a_volume, before=5000, attributes=ATTACHES, told=volume_and_claim),
+    "volumes": Work(500, 5000, with_a_volume, before=5000, attributes=ATTACHES, facts=volume_and_claim),
 }
 
 
@@ -157,23 +157,23 @@ def measured(name: str, nodes: int, *, share: float = 1.0) -> float:
     """Return placements per second of one workload with a `share` of its pods."""
     work = WORKS[name]
     pods, before = round(work.pods * share), round(work.before * share)
-    scheduler_state = a_world(nodes, work)
-    facts = [fact for number in range(before + pods) for fact in work.told(number)]
+    scheduler_state = a_state(nodes, work)
+    facts = [fact for number in range(before + pods) for fact in work.facts(number)]
     step(scheduler_state, ClusterObjectsReported(PARTITION, storage.read_cluster_object(facts)[0]), 0)
     for number in range(before):
         node = NodeId(f"node-{number % nodes:05d}")
         step(scheduler_state, AllocationReported(an_allocation(work, number, node)), 0)
     asks = [AskAdded(an_ask(work, before + number)) for number in range(pods)]
-    said: list[Effect] = []
+    effects: list[Effect] = []
 
     def run() -> None:
         for start in range(0, len(asks), MESSAGE):
             for event in asks[start : start + MESSAGE]:
-                said.extend(step(scheduler_state, event, 1))
-            said.extend(cycle(scheduler_state, 1, lambda: True).effects)
+                effects.extend(step(scheduler_state, event, 1))
+            effects.extend(cycle(scheduler_state, 1, lambda: True).effects)
 
     seconds = timed(run)
-    count = sum(len(effect.new) for effect in said if isinstance(effect, AllocationResponse))
+    count = sum(len(effect.new) for effect in effects if isinstance(effect, AllocationResponse))
     if count != pods:
         raise RuntimeError(f"{name} on {nodes} nodes: {count} of {pods} pods have a place")
     return pods / seconds
@@ -188,7 +188,7 @@ def growth(name: str) -> float:
     return measured(name, few, share=share) / measured(name, many, share=share)
 
 
-def a_world(nodes: int, work: Work) -> SchedulerState:
+def a_state(nodes: int, work: Work) -> SchedulerState:
     """Return the state of a registered resource manager with nodes, namespaces and one application."""
     scheduler_state = SchedulerState()
     root = QueueConfig("root", parent=True, submit_acl=ALLOW_ALL)
@@ -200,8 +200,8 @@ def a_world(nodes: int, work: Work) -> SchedulerState:
     )
     for spec in specs(nodes, work):
         step(scheduler_state, NodeAdded(spec), 0)
-    told = (NamespaceLabels(f"ns-{number}", {"team": "devops"}) for number in range(work.namespaces))
-    step(scheduler_state, ClusterObjectsReported(PARTITION, tuple(told)), 0)
+    facts = (NamespaceLabels(f"ns-{number}", {"team": "devops"}) for number in range(work.namespaces))
+    step(scheduler_state, ClusterObjectsReported(PARTITION, tuple(facts)), 0)
     step(scheduler_state, ApplicationAdded(ApplicationSpec(PARTITION, APP, queue="root.queue")), 0)
     return scheduler_state
 

@@ -185,9 +185,9 @@ def measure(cluster: Cluster, events: int) -> dict[str, list[float]]:
         for kind, make in kinds.items():
             event = make()
             start = time.process_time()
-            said = cluster.tell(event)
+            effects = cluster.tell(event)
             times[kind].append((time.process_time() - start) * 1000)
-            placed = sum(len(effect.new) for effect in said if isinstance(effect, AllocationResponse))
+            placed = sum(len(effect.new) for effect in effects if isinstance(effect, AllocationResponse))
             assert placed or kind != "release", "a place that nobody of a hundred thousand wants"
     gc.unfreeze()
     return times

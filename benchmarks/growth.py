@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.core_placement import ASKED, PARTITION, a_world, by_the_engine, timed
+from benchmarks.core_placement import ASKED, PARTITION, a_state, by_the_engine, timed
 from benchmarks.figures import Figure, Options
 from muster_core.model.effects import AllocationResponse, Effect
 from muster_core.model.events import ApplicationAdded, AskAdded
@@ -53,12 +53,12 @@ def on_nodes(size: int, asks: int) -> float:
 
 def singly(size: int, asks: int) -> float:
     """Return the seconds with a cycle for each ask."""
-    return _placed(a_world(size), [[event] for event in _asks(asks, 10)], asks)
+    return _placed(a_state(size), [[event] for event in _asks(asks, 10)], asks)
 
 
 def beside_pending(size: int, asks: int) -> float:
     """Return the seconds for asks that fit while others stay pending, with one scheduling class per application."""
-    scheduler_state = a_world(_NODES)
+    scheduler_state = a_state(_NODES)
     waiting = (_ask(number, f"app-{number % 5}", _TOO_MUCH) for number in range(size))
     for event in waiting:
         step(scheduler_state, event, 0)
@@ -69,7 +69,7 @@ def beside_pending(size: int, asks: int) -> float:
 
 def in_queues(size: int, asks: int) -> float:
     """Return the seconds for asks of one application per queue."""
-    scheduler_state = a_world(_NODES)
+    scheduler_state = a_state(_NODES)
     for number in range(10, size):
         spec = ApplicationSpec(PARTITION, ApplicationId(f"app-{number}"), queue=f"root.queue-{number}")
         step(scheduler_state, ApplicationAdded(spec), 0)
@@ -77,16 +77,16 @@ def in_queues(size: int, asks: int) -> float:
 
 
 def _placed(scheduler_state: SchedulerState, messages: Sequence[Sequence[AskAdded]], asks: int) -> float:
-    said: list[Effect] = []
+    effects: list[Effect] = []
 
     def run() -> None:
         for message in messages:
             for event in message:
-                said.extend(step(scheduler_state, event, 1))
-            said.extend(cycle(scheduler_state, 1, lambda: True).effects)
+                effects.extend(step(scheduler_state, event, 1))
+            effects.extend(cycle(scheduler_state, 1, lambda: True).effects)
 
     seconds = timed(run)
-    count = sum(len(effect.new) for effect in said if isinstance(effect, AllocationResponse))
+    count = sum(len(effect.new) for effect in effects if isinstance(effect, AllocationResponse))
     if count != asks:
         raise RuntimeError(f"{count} of {asks} asks have a place")
     return seconds

@@ -38,7 +38,7 @@ STAGES: Final = (*dict.fromkeys(stage for _, stage in PLACES), "other")
 _OUTER: Final = ("core_responses.py",)
 
 
-class Looks:
+class Samples:
     """Number of samples by stage and by position in the code."""
 
     def __init__(self) -> None:
@@ -69,13 +69,13 @@ class Looks:
 
 
 @contextmanager
-def looking() -> Iterator[Looks]:
+def sampling() -> Iterator[Samples]:
     """Sample during the block."""
-    looks = Looks()
-    before = signal.signal(signal.SIGPROF, looks.look)
+    samples = Samples()
+    before = signal.signal(signal.SIGPROF, samples.look)
     signal.setitimer(signal.ITIMER_PROF, STEP_S, STEP_S)
     try:
-        yield looks
+        yield samples
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)

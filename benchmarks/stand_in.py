@@ -166,8 +166,8 @@ class StandIn:
 
     def _get(self, request: web.Request) -> web.Response:
         if request.path == "/seen":
-            told = {"seen": dict(self.seen), "watches": len(self.pods.watchers), "bound": len(self._bound)}
-            return _json(200, told | {"first_bind_ns": self.first_bind_ns})
+            statistics = {"seen": dict(self.seen), "watches": len(self.pods.watchers), "bound": len(self._bound)}
+            return _json(200, statistics | {"first_bind_ns": self.first_bind_ns})
         objects = self.lists.get(request.path)
         if "labelSelector" in request.query:  # no object has the labels that Muster selects
             return _json(200, {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": []})

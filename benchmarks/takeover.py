@@ -42,11 +42,11 @@ class Pair:
     leader: Muster
     standby: Muster
 
-    async def struck(self, blow: Callable[[Muster], Awaitable[None]]) -> float:
+    async def takeover_seconds(self, stop: Callable[[Muster], Awaitable[None]]) -> float:
         """Return the seconds from the signal to the standby's first binding. Afterwards both have changed roles."""
         await asyncio.sleep(QUIET_S)
         mark, began = self.cluster.audit.mark(), datetime.now(tz=UTC)
-        await blow(self.leader)
+        await stop(self.leader)
         seconds = await first_binding(self.cluster, mark, began, self.standby)
         await self.leader.stop()
         await self.leader.start()
@@ -67,7 +67,7 @@ async def first_binding(cluster: Cluster, mark: int, after: datetime, by: Muster
     return await until("somebody binds again", seen, 60, every_s=0.2)
 
 
-async def told(leader: Muster) -> None:
+async def terminated(leader: Muster) -> None:
     """Stop the leader as in a rolling upgrade."""
     leader.operator.signal(SIGTERM)
 
@@ -88,7 +88,7 @@ async def restarted(cluster: Cluster, leader: Muster) -> float:
 
 async def measure(runs: int) -> dict[str, list[float]]:
     """Measure the three cases ``runs`` times each."""
-    async with _cluster() as cluster, _fed(cluster):
+    async with _cluster() as cluster, _pods_created(cluster):
         kubeconfig = await cluster.kubeconfig_for(muster.ACCOUNT, muster.NAMESPACE)
         first = Muster(Setup(kubeconfig, cluster.folder))
         second = Muster(replace(first.setup, folder=cluster.folder / "second", identity="muster-1"))
@@ -100,8 +100,8 @@ async def measure(runs: int) -> dict[str, list[float]]:
             pair = Pair(cluster, first, second)
             return {
                 "a single operator, kill -9 and restart": alone,
-                "a standby, after SIGTERM": [await pair.struck(told) for _ in range(runs)],
-                "a standby, after kill -9": [await pair.struck(killed) for _ in range(runs)],
+                "a standby, after SIGTERM": [await pair.takeover_seconds(terminated) for _ in range(runs)],
+                "a standby, after kill -9": [await pair.takeover_seconds(killed) for _ in range(runs)],
             }
         finally:
             await second.stop()
@@ -121,7 +121,7 @@ async def _cluster() -> AsyncIterator[Cluster]:
 
 
 @asynccontextmanager
-async def _fed(cluster: Cluster) -> AsyncIterator[None]:
+async def _pods_created(cluster: Cluster) -> AsyncIterator[None]:
     """Create a pod for Muster every PAUSE_S during the block."""
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}}}
 

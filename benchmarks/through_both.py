@@ -36,7 +36,7 @@ from benchmarks.figures import Figure
 from benchmarks.figures import Options as Figures
 from benchmarks.peak import peak_mib
 from benchmarks.shown_pod import NAMESPACE, shown_pod
-from benchmarks.stages import Looks, looking
+from benchmarks.stages import Samples, sampling
 from benchmarks.stand_in import Objects
 from benchmarks.stub_server import Feed, StubConnections, StubCredentials, StubServer, pod_event
 from devcluster.errors import ProcessFailed
@@ -76,7 +76,7 @@ class Found:
     grown_mib: float = 0.0
     events: int = 0
     event_s: float = 0.0
-    looks: Looks = field(default_factory=Looks)
+    samples: Samples = field(default_factory=Samples)
 
     @property
     def placing_s(self) -> float:
@@ -121,7 +121,7 @@ async def _measured(pods: int, nodes: int, *, profiled: bool) -> Found:
         await _until(lambda: not parts.loop.missing, serving)
         found = Found(pods)
         before = _resident_mib()
-        with looking() if profiled else nullcontext(Looks()) as found.looks:
+        with sampling() if profiled else nullcontext(Samples()) as found.samples:
             began, cpu = time.perf_counter(), time.process_time()
             for number in range(pods):
                 server.pods.tell(f"load-{number % APPLICATIONS}-{number:012d}")
@@ -195,7 +195,7 @@ def main() -> None:
     us = 1e6 * found.cpu_s / found.pods
     if "--json" in sys.argv:
         values = (found.pods / found.wall_s, found.pods / found.cpu_s, found.peak_mib)
-        stages = {stage: share * us for stage, share in found.looks.shares().items()}
+        stages = {stage: share * us for stage, share in found.samples.shares().items()}
         events = {"without events": found.pods / found.placing_s, "an event, us": 1e6 * found.event_s}
         sys.stdout.buffer.write(orjson.dumps({**dict(zip(NAMES, values, strict=True)), "stages": stages, **events}))
         return
@@ -203,11 +203,11 @@ def main() -> None:
     print(f"{us:8.1f} us a pod; {found.events} events posted meanwhile, {1e6 * found.event_s:.1f} us each")
     print(f"{found.pods / found.placing_s:8,.0f} a processor second without them")
     print(f"{found.peak_mib:8.0f} MiB at most, {1024 * found.grown_mib / found.pods:.2f} KiB a pod")
-    looks = found.looks.stages.total()
-    for stage, share in found.looks.shares().items() if looks else ():
+    samples = found.samples.stages.total()
+    for stage, share in found.samples.shares().items() if samples else ():
         print(f"{stage:14} {us * share:6.1f} us a pod  {share:6.1%}")
-    for place, count in found.looks.places.most_common(70):
-        print(f"    {us * count / looks:6.2f} us  {place}")
+    for place, count in found.samples.places.most_common(70):
+        print(f"    {us * count / samples:6.2f} us  {place}")
 
 
 if __name__ == "__main__":

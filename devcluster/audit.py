@@ -51,7 +51,7 @@ class Write:
     def from_event(cls, event: dict[str, Any]) -> Self:
         """Decode one line of the log."""
         thing = event.get("objectRef") or {}
-        asked = event.get("requestObject") or {}
+        body = event.get("requestObject") or {}
         created = (event.get("responseObject") or {}).get("metadata") or {}
         return cls(
             user=(event.get("user") or {}).get("username", ""),
@@ -63,8 +63,8 @@ class Write:
             name=thing.get("name") or created.get("name", ""),
             code=(event.get("responseStatus") or {}).get("code", 0),
             at=event.get("requestReceivedTimestamp", ""),
-            node=(asked.get("target") or {}).get("name", ""),
-            uid=(asked.get("metadata") or {}).get("uid", ""),
+            node=(body.get("target") or {}).get("name", ""),
+            uid=(body.get("metadata") or {}).get("uid", ""),
         )
 
 

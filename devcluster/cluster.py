@@ -91,9 +91,9 @@ class Cluster:
 
     async def remove_nodes(self, names: Iterable[str] | None = None) -> None:
         """Delete these fake nodes, or all fake nodes of this object. Other nodes are never deleted."""
-        gone = self._fake if names is None else self._fake.intersection(names)
-        await nodes.remove(self.admin, gone)
-        self._fake = self._fake - set(gone)
+        removed = self._fake if names is None else self._fake.intersection(names)
+        await nodes.remove(self.admin, removed)
+        self._fake = self._fake - set(removed)
 
     async def restart_apiserver(self) -> None:
         """Restart the API server on the same port. All watches end; the data stays."""

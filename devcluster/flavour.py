@@ -38,9 +38,9 @@ def wanted() -> Flavour | None:
 
 async def choose() -> Flavour:
     """Return the user's choice, else kind if it is installed and Docker answers, else the local control plane."""
-    asked = wanted()
-    if asked is not None:
-        return asked
+    requested = wanted()
+    if requested is not None:
+        return requested
     can_kind = shutil.which("kind") is not None and await docker_answers()
     return Flavour.KIND if can_kind else Flavour.LOCAL
 

@@ -68,17 +68,17 @@ async def add(api: Api, nodes: Iterable[FakeNode]) -> None:
 
 async def remove(api: Api, names: Iterable[str]) -> None:
     """Delete the nodes and wait until they are gone."""
-    gone = set(names)
+    removed = set(names)
     turn = asyncio.Semaphore(CONCURRENT)
 
     async def delete(name: str) -> None:
         async with turn:
             await api.delete("nodes", name)
 
-    await asyncio.gather(*(delete(name) for name in gone))
+    await asyncio.gather(*(delete(name) for name in removed))
 
     async def none_left() -> bool:
-        return gone.isdisjoint({node["metadata"]["name"] for node in await api.find("nodes")})
+        return removed.isdisjoint({node["metadata"]["name"] for node in await api.find("nodes")})
 
     await until("the nodes are gone", none_left, READY_S, every_s=0.1)
 

@@ -55,10 +55,10 @@ def _section(entry: Entry) -> str:
 
 
 def _described(name: str, command: Any) -> str:
-    said = " ".join(inspect.cleandoc((command.help or "").partition("\b")[0]).split())
+    help_text = " ".join(inspect.cleandoc((command.help or "").partition("\b")[0]).split())
     rows = "".join(f"| {_names(option)} | {option.help} |\n" for option in _options(command) if not _is_shared(option))
     table = f"| | |\n|---|---|\n{rows}\n" if rows else ""
-    return f"### {name}\n\n{said}\n\n{table}"
+    return f"### {name}\n\n{help_text}\n\n{table}"
 
 
 def _options(command: Any) -> list[Any]:

@@ -61,9 +61,9 @@ def alerts() -> Iterator[str]:
     """Yield a row per alert rule, in file order."""
     for group in yaml.safe_load(RULES.read_text())["spec"]["groups"]:
         for rule in group["rules"]:
-            told = {key: VALUE.sub(r"*\1*", text) for key, text in rule["annotations"].items()}
+            annotations = {key: VALUE.sub(r"*\1*", text) for key, text in rule["annotations"].items()}
             cells = (f"`{rule['alert']}`", rule["labels"]["severity"], rule.get("for", "at once"))
-            yield f"| {' | '.join(cells)} | **{told['summary']}.** {told['description']} |\n"
+            yield f"| {' | '.join(cells)} | **{annotations['summary']}.** {annotations['description']} |\n"
 
 
 def main() -> None:

@@ -68,8 +68,8 @@ def run(*command: object, env: dict[str, str] | None = None) -> None:
 
 def clusters() -> list[str]:
     """Return the kind clusters of this machine."""
-    told = subprocess.run(["kind", "get", "clusters"], capture_output=True, text=True, check=False)
-    return told.stdout.split()
+    listed = subprocess.run(["kind", "get", "clusters"], capture_output=True, text=True, check=False)
+    return listed.stdout.split()
 
 
 def ensure(name: str, kubeconfig: Path, stack: ExitStack) -> None:

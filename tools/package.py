@@ -32,11 +32,11 @@ def with_image(values: str, image: str) -> str:
     return changed
 
 
-def reference(said: str) -> str:
+def reference(output: str) -> str:
     """Return the reference of the pushed chart with its digest. Raises ValueError if Helm's output has none."""
-    found = PUSHED.search(said)
+    found = PUSHED.search(output)
     if found is None:
-        raise ValueError(f"the output of helm push has no digest: {said}")
+        raise ValueError(f"the output of helm push has no digest: {output}")
     return f"{found['name']}@{found['digest']}"
 
 

@@ -113,9 +113,9 @@ class Assets(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Record an address that the browser loads with the page."""
-        said = dict(attrs)
-        address = said.get(LOADING.get(tag, "")) or ""
-        if REMOTE.match(address) and said.get("rel") not in NAMING:
+        attributes = dict(attrs)
+        address = attributes.get(LOADING.get(tag, "")) or ""
+        if REMOTE.match(address) and attributes.get("rel") not in NAMING:
             self.remote.append(address)
 
 

@@ -90,7 +90,7 @@ def _of_uv(uv: str) -> list[dict[str, str]]:
     return entries
 
 
-def asked(path: str) -> Interpreter | None:
+def interpreter_of(path: str) -> Interpreter | None:
     """Run a program and return its interpreter; None if it is not a Python or not one to test on."""
     try:
         done = subprocess.run([path, "-I", "-c", QUESTION], capture_output=True, text=True, check=True, timeout=30)
@@ -118,12 +118,12 @@ def supported() -> list[Minor]:
     return sorted((int(match[1]), int(match[2])) for match in found if match)
 
 
-def why_not_installed(said: str) -> str:
+def why_not_installed(output: str) -> str:
     """Return uv's error in one line. Names the dependency without a wheel."""
-    found = NO_WHEEL.search(said)
+    found = NO_WHEEL.search(output)
     if found:
         return f"uv.lock has {found['name']} {found['version']}, which has no wheel for this Python"
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     return lines[0].removeprefix("error: ") if lines else "uv failed without output"
 
 
@@ -207,7 +207,7 @@ def main() -> int:
     options, arguments = parser.parse_known_args()
     wanted: list[Minor] = options.python
     console = Console()
-    found = (asked(path) for path in candidates(options.uv, os.environ))
+    found = (interpreter_of(path) for path in candidates(options.uv, os.environ))
     pythons = chosen((one for one in found if one is not None), wanted)
     runs = Runs(options.uv, arguments, console)
     outcomes = {python.minor: runs.run(python) for python in pythons}

@@ -46,7 +46,7 @@ def faults(tree: Tree, tag: str) -> list[str]:
         return []
     version = tag.removeprefix("v")
     places = {"pyproject.toml": tree.project, "Chart.yaml version": tree.chart, "Chart.yaml appVersion": tree.app}
-    found = [f"{place} is {said}" for place, said in places.items() if said != version]
+    found = [f"{place} is {actual}" for place, actual in places.items() if actual != version]
     if f"\n## {version} (" not in tree.changelog:
         found.append(f"CHANGELOG.md has no section {version}: make changelog VERSION={version}")
     if tree.notes:

@@ -29,7 +29,7 @@ SERVED_BY = {Who.KUBE: "default-scheduler", Who.NOBODY: "nobody"}
 """``spec.schedulerName`` for schedulers other than Muster."""
 
 
-class Hung(DevclusterError):
+class NoProgress(DevclusterError):
     """No pod was bound for too long. The message has the progress."""
 
 
@@ -129,7 +129,7 @@ async def run(api: Api, namespace: str, load: Load) -> Progress:
     """Create all objects and wait until every pod has a node. The namespace must be empty.
 
     Raises:
-        Hung: no pod was bound for ``load.patience_s``.
+        NoProgress: no pod was bound for ``load.patience_s``.
     """
     seen, watching = Progress(), asyncio.Event()
     await asyncio.gather(*(api.create(group, namespace) for group in load.groups()))
@@ -139,14 +139,14 @@ async def run(api: Api, namespace: str, load: Load) -> Progress:
         await _create(api, namespace, load, seen)
         if load.who is Who.NOBODY:
             return seen
-        if not await goes_on_to_its_end(watch, seen, load.patience_s):
-            raise Hung(await _how_far(api, namespace, load, seen))
+        if not await completes(watch, seen, load.patience_s):
+            raise NoProgress(await _how_far(api, namespace, load, seen))
     finally:
         watch.cancel()
     return seen
 
 
-async def goes_on_to_its_end(watch: asyncio.Task[None], seen: Progress, patience_s: float) -> bool:
+async def completes(watch: asyncio.Task[None], seen: Progress, patience_s: float) -> bool:
     """Wait for the end of the watch. Returns False if no pod was bound for ``patience_s``."""
     before = -1
     while not watch.done() and before < len(seen.bound):

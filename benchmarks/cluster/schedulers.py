@@ -75,7 +75,7 @@ class Schedulers:
             return self.muster.tails()
         return "\n".join(f"--- {process.name} ---\n{process.tail()}" for process in self.processes())
 
-    async def forgotten(self) -> None:
+    async def wait_until_empty(self) -> None:
         """Wait until the core has no allocations of deleted pods. Raises ConditionNotMet."""
         if self.running != "muster":
             return

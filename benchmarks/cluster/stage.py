@@ -13,7 +13,7 @@ import psutil
 
 from benchmarks.cluster import load, usage
 from benchmarks.cluster.benches import WORKS, Run, Who
-from benchmarks.cluster.load import Hung, Load, Progress
+from benchmarks.cluster.load import Load, NoProgress, Progress
 from benchmarks.cluster.schedulers import EMPTY_S, Schedulers, kind_of
 from benchmarks.cluster.usage import Stopwatch
 from devcluster import kube_scheduler, muster
@@ -62,7 +62,7 @@ class Stage:
     async def run(self, turn: Run) -> Json:
         """Measure one run, clean up, and return the results.
 
-        Raises Hung, ConditionNotMet or ProcessFailed. Then ``cleared`` must be called before the next run.
+        Raises NoProgress, ConditionNotMet or ProcessFailed. Then ``cleared`` must be called before the next run.
         """
         work = WORKS[turn.work]
         pods, gangs = (work.quick_pods, work.quick_gangs) if self.quick else (work.pods, work.gangs)
@@ -86,8 +86,8 @@ class Stage:
         mark, used = self.cluster.audit.mark(), usage.mark(self.processes)
         try:
             seen = await load.run(self.cluster.admin, NAMESPACE, what)
-        except Hung as error:
-            raise Hung(f"{error}\n{self.schedulers.tails()}") from error
+        except NoProgress as error:
+            raise NoProgress(f"{error}\n{self.schedulers.tails()}") from error
         watch.lap("load")
         found = {
             "pods": what.pods,
@@ -100,7 +100,7 @@ class Stage:
             watch.lap("writes")
         await self._delete()
         watch.lap("delete")
-        await self.schedulers.forgotten()
+        await self.schedulers.wait_until_empty()
         watch.lap("forgotten")
         _check(what, seen)
         return found | {"laps_s": watch.laps}
@@ -137,7 +137,7 @@ class Stage:
 def _check(what: Load, seen: Progress) -> None:
     """Check that a gang with Direct got no placeholders, because its time would be meaningless."""
     if what.who is Who.DIRECT and seen.placeholders:
-        raise Hung(f"{len(seen.placeholders)} placeholders were made for a gang that is to be placed without any")
+        raise NoProgress(f"{len(seen.placeholders)} placeholders were made for a gang that is to be placed without any")
 
 
 @asynccontextmanager

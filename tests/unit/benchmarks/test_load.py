@@ -5,7 +5,7 @@ import asyncio
 import orjson
 
 from benchmarks.cluster.benches import Who
-from benchmarks.cluster.load import PREFIX, Load, Progress, goes_on_to_its_end
+from benchmarks.cluster.load import PREFIX, Load, Progress, completes
 
 GANG = {who: Load("load", 100, 5, who) for who in Who}
 
@@ -62,7 +62,7 @@ async def test_who_is_slow_is_waited_for() -> None:
             await asyncio.sleep(0)
             seen.bound[f"pod-{number}"] = 0.0
 
-    assert await goes_on_to_its_end(asyncio.create_task(bind_one_by_one()), seen, patience_s=0)
+    assert await completes(asyncio.create_task(bind_one_by_one()), seen, patience_s=0)
     assert len(seen.bound) == 50
 
 
@@ -71,5 +71,5 @@ async def test_who_stands_still_is_given_up() -> None:
         await asyncio.Event().wait()
 
     watch = asyncio.create_task(bind_none())
-    assert not await goes_on_to_its_end(watch, Progress(bound={"pod-0": 0.0}), patience_s=0)
+    assert not await completes(watch, Progress(bound={"pod-0": 0.0}), patience_s=0)
     watch.cancel()

@@ -5,7 +5,17 @@ import sys
 
 import pytest
 
-from tools.pythons import Interpreter, Outcome, asked, chosen, is_failure, minor, summary, supported, why_not_installed
+from tools.pythons import (
+    Interpreter,
+    Outcome,
+    chosen,
+    interpreter_of,
+    is_failure,
+    minor,
+    summary,
+    supported,
+    why_not_installed,
+)
 
 PASSED, FAILED, UNRUN = Outcome("3", "passed", ""), Outcome("3", "failed", ""), Outcome("3", "not run", "no wheel")
 
@@ -33,11 +43,11 @@ def test_only_what_was_asked_for_is_taken() -> None:
 
 
 def test_a_program_says_which_python_it_is_and_others_are_passed_over() -> None:
-    found = asked(sys.executable)
+    found = interpreter_of(sys.executable)
     assert found is not None
     assert found.version == sys.version_info[:3]
-    assert asked("/bin/false") is None
-    assert asked("/nowhere/python3.99") is None
+    assert interpreter_of("/bin/false") is None
+    assert interpreter_of("/nowhere/python3.99") is None
 
 
 def test_the_supported_versions_are_those_of_the_classifiers() -> None:
