@@ -166,8 +166,9 @@ class GarbageCollectorFreezer:
         self._events = 0
 
     def recovered(self) -> None:
-        """Runs a full collection after a recovery, including objects of an earlier one, and freezes all remaining
-        objects.
+        """Runs a full collection after a recovery and freezes all remaining objects.
+
+        The collection includes objects of an earlier recovery.
         """
         if self._is_on:
             gc.unfreeze()

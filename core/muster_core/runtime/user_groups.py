@@ -393,8 +393,9 @@ class Groups:
 
 
 def _key(event: ApplicationAdded, resolvers: Mapping[PartitionId, GroupResolver]) -> Key | None:
-    """Returns resolver and user of the lookup; None = the groups are given, or the group is the user's own name, as in
-    YuniKorn.
+    """Returns resolver and user of the lookup.
+
+    None = the groups are given, or the group is the user's own name, as in YuniKorn.
     """
     resolver = resolvers.get(event.spec.partition, GroupResolver.NONE)
     if event.spec.groups or resolver is GroupResolver.NONE:

@@ -175,8 +175,9 @@ def end_allocation(
 
 
 def _meant(app: Application, event: AllocationReleased) -> list[Allocation]:
-    """Returns the allocations that the release means, without virtual placeholders, which the resource manager does not
-    know.
+    """Returns the allocations that the release means.
+
+    Virtual placeholders are excluded, because the resource manager does not know them.
     """
     if event.key is not None and event.id is None:
         return [app.allocations[identity] for identity in app.ids.get(event.key, ())]
@@ -286,8 +287,9 @@ def _after_member(partition: Partition, app: Application, since_ns: int) -> None
 
 
 def _recover_clock(partition: Partition, app: Application, since_ns: int) -> None:
-    """Continues the placeholder timer from the earliest recovered placeholder
-    (docs/internals/semantics.md, rule 10).
+    """Continues the placeholder timer from the earliest recovered placeholder.
+
+    See docs/internals/semantics.md, rule 10.
     """
     gang = app.gang
     if gang.clock and gang.since_ns <= since_ns:

@@ -361,8 +361,9 @@ def _retune(partition: Partition, leaf: Queue, said: NamespaceQuota, now_ns: int
 def remove_application(
     scheduler_state: SchedulerState, partition: Partition, event: ApplicationRemoved, now_ns: int
 ) -> None:
-    """Removes an application with all its allocations and requests, and confirms it (docs/internals/semantics.md, rule
-    4).
+    """Removes an application with all its allocations and requests, and confirms it.
+
+    See docs/internals/semantics.md, rule 4.
     """
     app = partition.applications.get(event.application)
     undecided = partition.undecided.get(event.application)

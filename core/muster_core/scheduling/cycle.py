@@ -440,8 +440,9 @@ def back_off(partition: Partition, app: Application, allocation_plan: Allocation
 
 
 def _told(app: Application) -> list[AskClass]:
-    """Returns the classes whose requests get the reason: the virtual placeholders of a Direct gang that reserves, else
-    all.
+    """Returns the classes whose requests get the reason.
+
+    For a Direct gang that reserves, these are its virtual placeholders; else all classes.
     """
     speaks = app.spec.uses_virtual_placeholders and app.is_reserving
     return [kind for kind in app.waiting if kind.placeholder or not speaks]

@@ -123,8 +123,9 @@ def propose_placements(
 
 
 def propose_victims(partition: Partition, decision: Preemption, now_ns: int) -> None:
-    """Parks a preemption, and sends one callback per placement: does the pod fit once the victims on the node have
-    ended?
+    """Parks a preemption, and sends one callback per placement.
+
+    Each callback asks whether the pod fits once the victims on the node have ended.
     """
     inquiry = PendingCallback(partition.id, decision.application, (decision,))
     for place, (key, node) in enumerate(decision.places):

@@ -103,8 +103,9 @@ def release_virtual_placeholders(partition: Partition, app: Application, told: A
 
 
 def returning_placeholders(partition: Partition) -> list[ApplicationId]:
-    """Returns the Direct gangs that run after a restart of the core and need their other reservations again, in order
-    of submission.
+    """Returns the Direct gangs that were Running before a restart of the core and are not complete.
+
+    Their missing reservations are planned first, in order of submission.
     """
     apps = [app for app in partition.applications.values() if app.spec.uses_virtual_placeholders and app.is_reserving]
     found = [app for app in apps if app.state is ApplicationState.RUNNING]
@@ -112,8 +113,9 @@ def returning_placeholders(partition: Partition) -> list[ApplicationId]:
 
 
 def split_virtual_placeholders(partition: Partition, app: Application) -> None:
-    """Splits the placeholder requests into one per member, because preemption reserves resources for one allocation per
-    request.
+    """Splits the placeholder requests into one per member.
+
+    Preemption reserves resources for one allocation per request.
     """
     for asked in [ask for ask in app.asks.values() if ask.spec.is_virtual and ask.left > 1]:
         spec = asked.spec

@@ -300,8 +300,9 @@ def _application(partition: Partition, app: Application) -> Iterator[str]:
 
 
 def _links(app: Application) -> Iterator[str]:
-    """Checks that each request is either pending in one class or parked, and that both ends of a replacement refer to
-    each other.
+    """Checks that each request is either pending in one class or parked.
+
+    Both ends of a replacement have to refer to each other.
     """
     for ask in app.asks.values():
         waits = ask.spec.key in app.waiting.get(ask.kind, {})
@@ -455,8 +456,9 @@ def _holders(app: Application) -> Iterator[LimitSubject]:
 
 
 def _scheduling_queue(partition: Partition) -> Iterator[str]:
-    """Checks that each waiting application is active, unschedulable for a reason, in backoff or
-    waiting for a callback.
+    """Checks that each waiting application is active, unschedulable for a reason, in backoff or parked.
+
+    A parked application waits for a callback.
     """
     for app in partition.applications.values():
         yield from _listed(partition, app)

@@ -75,8 +75,9 @@ def claim(app: Application, amount: Resources, times: int) -> None:
 
 
 def mark_preempted(partition: Partition, app: Application, allocation: Allocation, number: int, now_ns: int) -> None:
-    """Marks an allocation as released by preemption `number`, and counts it as being preempted on each queue of its
-    path.
+    """Marks an allocation as released by preemption `number`.
+
+    It counts as being preempted on each queue of its path.
     """
     mark_releasing(partition, app, allocation, Termination.PREEMPTED_BY_SCHEDULER, now_ns)
     allocation.preemption = number
@@ -256,8 +257,8 @@ def tolerate(app: Application, amount: Resources, instead_of: Resources = NOTHIN
 def count_running(partition: Partition, app: Application) -> None:
     """Updates whether the application counts towards `maxapplications`.
 
-    An application counts while it is Running, and before that if it has allocations or a granted quota reservation. A
-    Completing application does not count.
+    An application counts while it is Running. Before that, it counts if it has allocations or a granted quota
+    reservation. A Completing application does not count.
     """
     has_places = bool(app.allocations or (app.gang.quota_reservation and app.gang.granted))
     set_counted(partition, app, counts=app.state is ApplicationState.RUNNING or (has_places and app.state in _EARLY))
@@ -559,8 +560,9 @@ def _promise(holder: Queue | Account, amount: Resources, times: int, *, granted:
 
 
 def hold(partition: Partition, app: Application, ask: Ask, node: NodeId) -> None:
-    """Reserves resources for a replacement on another node than its placeholder's (docs/internals/semantics.md, rule
-    14).
+    """Reserves resources for a replacement on another node than its placeholder's.
+
+    See docs/internals/semantics.md, rule 14.
     """
     partition.nodes.take(node, ask.spec.resources)
     partition.targets.setdefault(node, {})[app.id, ask.spec.key] = None

@@ -33,9 +33,7 @@ _NO_QUOTA: Final = NamespaceQuota()
 
 
 def leaf_on_demand(tree: QueueTree, path: QueuePath, quota: NamespaceQuota) -> QueueConfig:
-    """Returns the configuration of a dynamic leaf that does not exist yet: the template of its parent, then the
-    namespace quota.
-    """
+    """Returns the configuration of a new dynamic leaf: the template of its parent, then the namespace quota."""
     name = queue_name(path)
     template = nearest(tree, parent_path(path)).template
     if path == RECOVERY or (template is None and quota == _NO_QUOTA):

@@ -59,7 +59,7 @@ def reserve(partition: Partition, app: Application, decision: NodeReservationDec
 def check_node(partition: Partition, ask: Ask, node: NodeId) -> None:
     """Raises BrokenDecision if the node is removed, draining or cordoned.
 
-    A request that requires this node may wait there while it drains.
+    A request that requires this node may wait there even while the node is not schedulable.
     """
     if node not in partition.nodes:
         raise BrokenDecision("reservation", f"node {node} no longer exists")

@@ -201,8 +201,9 @@ def _allocation_run_time(partition: Partition, app: Application, clock: Timer, n
 
 
 def _release(partition: Partition, app: Application, clock: Timer) -> None:
-    """Handles a placeholder release that was not confirmed in time: its request is scheduled like any other (semantics
-    14).
+    """Handles a placeholder release that was not confirmed in time: its request is scheduled like any other.
+
+    See docs/internals/semantics.md, rule 14.
     """
     ask = app.asks.get(clock.key)
     if ask is None or ask.replacement is None or ask.clock != clock.generation:
