@@ -1,4 +1,8 @@
-"""Labels and terms of allocated pods that selectors read."""
+"""Labels and terms of allocated pods that selectors read.
+
+`SelectorLabels` decides which labels are stored, `TagCounts` counts allocations by these labels, and `AffinityTerms`
+counts allocations by their inter-pod terms.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +24,19 @@ from muster_core.model.constraints import (
 from muster_core.model.errors import UnknownSubject
 from muster_core.model.ids import ApplicationId
 
-#: The scope of a selector that may mean pods of any namespace.
+#: Scope of a selector that may select pods of any namespace.
 ANYWHERE: Final = ""
 
-#: What every selector reads beside labels.
+#: Tags that every selector reads in addition to labels.
 _ALWAYS: Final = frozenset({NAMESPACE, TERMINATING})
 _NO_KEYS: Final[Mapping[str, int]] = {}
 
-#: A scope, which is a namespace or ANYWHERE, and the tag that is read there.
+#: A scope (a namespace or ANYWHERE), and the tag that is read in it.
 Read = tuple[str, str]
 
 
 class SelectorLabels:
-    """Readers by label, and where pods have which labels."""
+    """The labels that selectors read, and the namespaces and pods that have them."""
 
     __slots__ = (
         "_charged",
@@ -50,25 +54,25 @@ class SelectorLabels:
 
     def __init__(self) -> None:
         self.is_on = False
-        #: How many pods read it, by scope and tag; 0 = it is kept although nobody does.
+        #: Number of reading pods by scope and tag; 0 = still stored although no pod reads it.
         self._readers: dict[str, dict[str, int]] = {}
         self._idle: dict[Read, None] = {}
-        #: The namespace that read a label first, and how many labels are charged to a namespace.
+        #: The namespace that read a label first, and the number of labels that count towards the limit of a namespace.
         self._payers: dict[Read, str] = {}
         self._charged: dict[str, int] = {}
-        #: Namespaces that keep all labels; how many times the pods of a namespace were looked at for another label.
+        #: Namespaces whose labels are all stored, and how often the pods of a namespace were read for a new label.
         self._whole: dict[str, None] = {}
         self._looked: dict[str, int] = {}
-        #: How many pods of a namespace have exactly these tags; how many such combinations have a tag, by namespace;
-        #: and the namespaces in which pods have a tag.
+        #: Number of pods per namespace and set of tag keys; number of such sets per tag, by namespace; and the
+        #: namespaces in which pods have a tag.
         self._shapes: dict[tuple[str, tuple[str, ...]], int] = {}
         self._tags: dict[str, dict[str, int]] = {}
         self._present: dict[str, dict[str, None]] = {}
-        #: Pods of a namespace by application; ApplicationId("") stands for foreign ones.
+        #: Number of pods per namespace and application; ApplicationId("") counts foreign pods.
         self._pods: dict[str, dict[ApplicationId, int]] = {}
 
     def project(self, tags: Mapping[str, str]) -> Tags:
-        """What of these tags is kept."""
+        """Returns the stored subset of the tags."""
         if not self.is_on:
             return NO_TAGS
         namespace = tags.get(NAMESPACE, "")
@@ -88,11 +92,11 @@ class SelectorLabels:
     # -- readers --------------------------------------------------------------
 
     def unread(self, reads: Iterable[Read]) -> list[Read]:
-        """Those of the labels that are not kept yet."""
+        """Returns the labels that are not stored yet."""
         return [(scope, key) for scope, key in reads if key not in self._readers.get(scope, ())]
 
     def refusal(self, namespace: str, reads: Collection[Read]) -> str:
-        """Why no pod of the namespace may read these as well; empty = it may."""
+        """Returns why a pod of the namespace may not read these labels as well; empty = it may."""
         charged = self._charged.get(namespace, 0)
         most = limits.SELECTOR_LABELS_PER_READING_NAMESPACE
         if charged + len(reads) <= most or charged + (new := len(self.unread(reads))) <= most or not new:
@@ -103,8 +107,9 @@ class SelectorLabels:
         )
 
     def begin(self, reads: Iterable[Read], payer: str = "") -> None:
-        """Keep these as well, with no reader so far, for a pod of the namespace `payer`. Pods in `places` of them are
-        counted again around this.
+        """Stores these labels, without readers so far, for a pod of the namespace `payer`.
+
+        The caller removes the pods in `places` before and adds them again afterwards.
         """
         for scope, key in reads:
             self._readers.setdefault(scope, {})[key] = 0
@@ -117,7 +122,7 @@ class SelectorLabels:
                     self._whole[namespace] = None
 
     def refer(self, reads: Iterable[Read], count: int) -> None:
-        """One pod more (1) or less (-1) reads these."""
+        """Adds (1) or removes (-1) one reading pod of these labels."""
         for scope, key in reads:
             readers = self._readers[scope]
             readers[key] += count
@@ -131,7 +136,7 @@ class SelectorLabels:
         return len(self._idle) > limits.IDLE_SELECTOR_LABELS
 
     def sweep(self) -> None:
-        """Remove what is not read any more. Pods in `idle_places` are counted again around this."""
+        """Drops the unused labels. The caller removes the pods in `idle_places` before and adds them again after."""
         concerned = self.idle_places()
         for scope, key in self._idle:
             del self._readers[scope][key]
@@ -153,17 +158,17 @@ class SelectorLabels:
                 del self._looked[namespace]
 
     def places(self, reads: Iterable[Read]) -> dict[str, None]:
-        """Namespaces with pods that look another way to selectors once these are read."""
+        """Namespaces with pods whose stored labels change once these labels are read."""
         return {namespace: None for scope, key in reads for namespace in self._to_look_at(scope, key)}
 
     def idle_places(self) -> dict[str, None]:
-        """The same for removed labels that no term reads; namespaces that keep all labels may do that no more."""
+        """Namespaces with pods whose stored labels change once the unused labels are dropped."""
         return {namespace: None for scope, key in self._idle for namespace in self._among(scope, key)}
 
     # -- pods -----------------------------------------------------------------
 
     def come(self, app: ApplicationId, tags: Mapping[str, str]) -> None:
-        """A pod is there, waiting or not."""
+        """Adds a pod, whether pending or allocated."""
         namespace = tags.get(NAMESPACE, "")
         pods = self._pods.setdefault(namespace, {})
         pods[app] = pods.get(app, 0) + 1
@@ -178,7 +183,7 @@ class SelectorLabels:
                 there[key] = there.get(key, 0) + 1
 
     def go(self, app: ApplicationId, tags: Mapping[str, str]) -> None:
-        """It is there no more."""
+        """Removes a pod."""
         namespace = tags.get(NAMESPACE, "")
         pods = self._pods[namespace]
         pods[app] -= 1
@@ -205,7 +210,7 @@ class SelectorLabels:
             del self._tags[namespace]
 
     def applications(self, namespace: str) -> Iterator[ApplicationId]:
-        """Applications with pods in the namespace; an empty one where foreign pods are there."""
+        """Yields the applications with pods in the namespace; an empty ID for foreign pods."""
         return iter(list(self._pods.get(namespace, ())))
 
     # -- for those who count again ---------------------------------------------
@@ -219,58 +224,58 @@ class SelectorLabels:
         return dict(self._charged)
 
     def pods(self) -> dict[tuple[str, ApplicationId], int]:
-        """How many pods of a namespace belong to an application."""
+        """Returns the number of pods by namespace and application."""
         return {(namespace, app): n for namespace, apps in self._pods.items() for app, n in apps.items()}
 
     def keeps_all(self, namespace: str) -> bool:
-        """Whether all labels of the namespace's pods are kept."""
+        """Whether all labels of the namespace's pods are stored."""
         return namespace in self._whole
 
     def _among(self, scope: str, key: str) -> list[str]:
-        """Namespaces with pods that have the tag, of those that the scope means."""
+        """Namespaces in the scope with pods that have the tag."""
         present = self._present.get(key, {})
         if scope == ANYWHERE:
             return list(present)
         return [scope] if scope in present else []
 
     def _to_look_at(self, scope: str, key: str) -> list[str]:
-        """Those of them that do not keep the tag already."""
+        """Like `_among`, without namespaces that store the tag already."""
         is_label = key.startswith(LABEL_PREFIX)
         return [namespace for namespace in self._among(scope, key) if not (is_label and self.keeps_all(namespace))]
 
 
-#: Pairs of key and value whose coming is told apart from that of others.
+#: Number of (key, value) pairs that are tracked individually.
 _MOST_WANTED: Final = 65_536
 
 
 class TagCounts:
-    """How many allocations of each projection are on each row."""
+    """Number of allocations per set of stored tags (projection) and node row."""
 
     __slots__ = ("_counts", "_having", "_most_wanted", "_wanted_keys", "_wanted_pairs", "labels", "wants_any")
 
     def __init__(self) -> None:
         self.labels = SelectorLabels()
-        #: Any allocation that comes may be what an ask waits for.
+        #: Any new allocation may be one that a request waits for.
         self.wants_any = False
         self._wanted_pairs: dict[tuple[str, str], None] = {}
         self._wanted_keys: dict[str, None] = {}
-        #: More pairs than this are looked through for those that nobody waits for any more.
+        #: Above this number, pairs that no request waits for are removed.
         self._most_wanted = limits.IDLE_SELECTOR_VALUES
         self._counts: dict[Tags, dict[int, int]] = {}
-        #: Projections by one pair of theirs.
+        #: Projections by each of their pairs.
         self._having: dict[str, dict[str, dict[Tags, None]]] = {}
 
     def project(self, tags: Mapping[str, str]) -> Tags:
-        """What of these tags is kept."""
+        """Returns the stored subset of the tags."""
         return self.labels.project(tags)
 
     @property
     def is_on(self) -> bool:
-        """Whether anything is counted."""
+        """Whether tags are counted at all."""
         return self.labels.is_on
 
     def add(self, row: int, projection: Tags) -> None:
-        """One more of these on the row."""
+        """Adds one allocation to the row."""
         rows = self._counts.get(projection)
         if rows is None:
             rows = self._counts[projection] = {}
@@ -279,7 +284,7 @@ class TagCounts:
         rows[row] = rows.get(row, 0) + 1
 
     def remove(self, row: int, projection: Tags) -> None:
-        """One less. Raises UnknownSubject where none was."""
+        """Removes one allocation. Raises UnknownSubject if there is none."""
         rows = self._counts.get(projection, {})
         if row not in rows:
             raise UnknownSubject("tagged allocation on row", str(row))
@@ -292,17 +297,17 @@ class TagCounts:
                 self._forget(key, value, projection)
 
     def counts(self) -> dict[Tags, dict[int, int]]:
-        """Everything, for those who count again."""
+        """Returns a copy of all counts, for the invariant checks."""
         return {projection: dict(rows) for projection, rows in self._counts.items()}
 
     def matching(self, targets: tuple[Target, ...]) -> Iterator[Mapping[int, int]]:
-        """Rows and how many are there, for each projection that meets the targets."""
+        """Yields row → count for each projection that matches the targets."""
         for projection in self._candidates(targets):
             if matches(targets, dict(projection)):
                 yield self._counts[projection]
 
     def want(self, targets: tuple[Target, ...]) -> None:
-        """Some ask may wait until some of these are there."""
+        """Records that a request may wait for allocations that match the targets."""
         for target in targets:
             if target.operator is TargetOperator.IN and len(self._wanted_pairs) < _MOST_WANTED:
                 self._wanted_pairs.update(dict.fromkeys((target.key, value) for value in target.values))
@@ -313,11 +318,11 @@ class TagCounts:
         self.wants_any = True
 
     def wants_many(self) -> bool:
-        """Whether `want_only` is worth looking at all asks."""
+        """Whether a call of `want_only` is worth a pass over all requests."""
         return self.wants_any or len(self._wanted_pairs) > self._most_wanted
 
     def want_only(self, wanted: Iterable[tuple[Target, ...]]) -> None:
-        """Only these may be what asks wait for."""
+        """Replaces all recorded targets by these."""
         self.wants_any = False
         self._wanted_pairs.clear()
         self._wanted_keys.clear()
@@ -326,11 +331,11 @@ class TagCounts:
         self._most_wanted = 2 * len(self._wanted_pairs) + limits.IDLE_SELECTOR_VALUES
 
     def is_wanted(self, projection: Tags) -> bool:
-        """Whether one more of these may be what an ask waits for."""
+        """Whether a request may wait for one more allocation with this projection."""
         return self.wants_any or any(pair in self._wanted_pairs or pair[0] in self._wanted_keys for pair in projection)
 
     def _candidates(self, targets: tuple[Target, ...]) -> Iterable[Tags]:
-        """Few projections that hold all that meet the targets: by the first target that names values or a key."""
+        """Projections that include all matches: by the first target that names values or a key."""
         for target in targets:
             having = self._having.get(target.key, {})
             if target.operator is TargetOperator.IN:
@@ -350,16 +355,16 @@ class TagCounts:
 
 Key = TypeVar("Key")
 
-#: Row → how many.
+#: Number per row.
 Counted = dict[int, int]
 _Pair = tuple[str, str]
 
-#: Where the terms are that ask for no value.
+#: Index key of terms that require no value.
 _ANY: Final[_Pair] = ("", "")
 
 
 class AffinityTerms(Generic[Key]):
-    """Allocations by a term of theirs, or what else holds one (`term_of`)."""
+    """Allocations by an inter-pod term, or by an object that contains one (`term_of`)."""
 
     __slots__ = ("_by_pair", "_rows", "_term_of")
 
@@ -372,7 +377,7 @@ class AffinityTerms(Generic[Key]):
         return bool(self._rows)
 
     def change(self, key: Key, row: int, count: int) -> None:
-        """So many more on the row; less than 0 = less."""
+        """Adds `count` allocations to the row; a negative count removes."""
         rows = self._rows.get(key)
         if rows is None:
             rows = self._rows[key] = {}
@@ -389,14 +394,14 @@ class AffinityTerms(Generic[Key]):
                     del self._by_pair[pair]
 
     def that_may_mean(self, tags: Mapping[str, str]) -> Iterator[tuple[Key, Counted]]:
-        """All that mean a pod with these tags, and a few others."""
+        """Yields all terms that select a pod with these tags, and possibly some that do not."""
         for pair in (_ANY, *tags.items()):
             for key in self._by_pair.get(pair, ()):
                 yield key, self._rows[key]
 
 
 def _pairs(term: PodTerm) -> tuple[_Pair, ...]:
-    """A pod that the term means has one of these."""
+    """Returns pairs of which a selected pod has at least one."""
     for target in term.selector or ():
         if target.operator is TargetOperator.IN:
             return tuple(dict.fromkeys((target.key, value) for value in target.values))

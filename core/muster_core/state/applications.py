@@ -1,4 +1,4 @@
-"""An application: its requests, allocations and gang."""
+"""An application with its requests, allocations and gang."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from muster_core.state.queues import LazySum, PriorityCounts, Queue
 from muster_core.state.request_classes import AskClass, class_of
 from muster_core.state.reservations import GangKey
 
-#: Instance type of a node that names none.
+#: Instance type of nodes without one.
 UNKNOWN_TYPE: Final = "UNKNOWN"
 _SECOND: Final = 1_000_000_000
 
 
 @dataclass(slots=True, eq=False)
 class Consumption:
-    """One kind of use: instance type → resource → units times nanoseconds."""
+    """Resource usage over time: instance type → resource → units times nanoseconds."""
 
     amounts: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def add(self, instance_type: str, resources: Resources, span_ns: int) -> None:
-        """Count an allocation that was there for `span_ns`."""
+        """Adds the usage of an allocation that existed for `span_ns`."""
         mine = self.amounts.setdefault(instance_type or UNKNOWN_TYPE, {})
         for name, amount in resources.items():
             mine[name] = mine.get(name, 0) + amount * max(span_ns, 0)
 
     def seconds(self) -> dict[str, dict[str, int]]:
-        """Instance type → resource → units times seconds."""
+        """Returns instance type → resource → units times seconds."""
         return {kind: {name: amount // _SECOND for name, amount in mine.items()} for kind, mine in self.amounts.items()}
 
 
 @dataclass(slots=True, eq=False)
 class GroupCount:
-    """A task group's history (REST: placeholderData)."""
+    """Placeholder history of a task group (REST: placeholderData)."""
 
     resources: Resources
     count: int = 0
@@ -51,200 +51,200 @@ class GroupCount:
 
 @dataclass(slots=True, eq=False)
 class Gang:
-    """What an application has reserved, and how far its reservation is.
+    """Reservation of a gang and its progress.
 
-    `over`: the reservation ended (reserved, timed out or given up): real asks
-    are scheduled from now on and a placeholder ask comes too late.
+    `over`: the reservation has ended (completed, timed out or cancelled). Real pods are scheduled from then on, and
+    further placeholder requests are too late.
     """
 
-    #: Of live placeholders.
+    #: Total of live placeholders.
     reserved: Resources = NOTHING
-    #: Of every placeholder, live or going.
+    #: Total of all placeholders, live or being released.
     allocated: Resources = NOTHING
-    #: Promised on the queues of the path and not yet allocated (semantics 11).
+    #: Quota reserved on the queues of the path and not allocated yet (docs/internals/semantics.md, rule 11).
     quota_reservation: Resources = NOTHING
-    #: The pledge had its headroom when it was made; else it waits for it (Queue.awaited).
+    #: The quota was free when it was reserved; False = the gang waits for it (`Queue.requested_quota`).
     granted: bool = False
     #: Live placeholders by task group, oldest first.
     live: dict[TaskGroup, dict[AllocationId, None]] = field(default_factory=dict)
     groups: dict[TaskGroup, GroupCount] = field(default_factory=dict)
     over: bool = False
-    #: Its placeholders that were reported: that they are a part of its places is not of this world's making.
+    #: Placeholders that existed before the core started.
     recovered: dict[AllocationId, None] = field(default_factory=dict)
-    #: Its place among gangs that contend for the same resources; None = nothing was asked for yet.
+    #: Position among gangs that compete for the same resources; None = no request yet.
     key: GangKey | None = None
-    #: Gangs that took over reservations of this one and are not complete yet: it is not planned before they are.
+    #: Incomplete gangs that took over reservations of this one. It is not planned before they are complete.
     lost_to: dict[ApplicationId, None] = field(default_factory=dict)
-    #: Take-overs that failed in a row, when the next one may be tried, and the epoch of the last one.
+    #: Consecutive failed takeovers, the time of the next attempt, and the epoch of the last one.
     takeover_failures: int = 0
     takeover_at_ns: int = 0
     takeover_epoch: tuple[int, int] = (-1, -1)
-    #: How often in a row places for all its members were looked for without success.
+    #: Consecutive failed searches for nodes for all members.
     searches: int = 0
-    #: Capacity of the cluster when it was asked whether an empty one could hold the gang, and whether it could not.
+    #: Cluster capacity at the last test on empty nodes, and whether the gang did not fit.
     checked_at: Resources | None = None
     exceeds_nodes: bool = False
-    #: Which placeholder timer runs; one of another number is stale. 0 = none: nothing was reserved yet, or it pauses.
+    #: Number of the running placeholder timer; 0 = none: nothing is reserved yet, or it is paused.
     clock: int = 0
-    #: From when on it runs.
+    #: Start of the placeholder timer.
     since_ns: int = 0
-    #: For how long it ran before it paused.
+    #: Time that it ran before it was paused.
     elapsed_ns: int = 0
-    #: It runs although nothing was reserved yet: an Atomic gang waits for requests, or the gang is impossible.
+    #: It runs although nothing is reserved yet: an Atomic gang waits for requests, or the gang is impossible.
     is_early: bool = False
-    #: It pauses: a take-over or a preemption took all that the gang held.
+    #: It is paused, because a takeover or preemption removed all reservations of the gang.
     is_paused: bool = False
-    #: Why its queue or its limits can never hold it; empty = they may.
+    #: Why the maximums and limits can never hold the gang; empty = they may.
     impossible: str = ""
 
 
-#: Changes of state that are kept of one application for people to look at.
+#: State changes that are stored per application.
 _STATES_KEPT: Final = 100
 
 
 @dataclass(slots=True, eq=False)
 class Ask:
-    """`left` allocations are still to be made; `made` is the ordinal of the next one."""
+    """A request. `left`: number of missing allocations; `made`: ordinal of the next one."""
 
     spec: AskSpec
     kind: AskClass
     left: int
     made: int = 0
-    #: Set while parked.
+    #: The replacement that the request waits for; None = not parked.
     replacement: PlaceholderReplacement | None = None
-    #: Which release clock runs for its swap; a clock of another number is stale.
+    #: Number of the release timer of the replacement.
     clock: int = 0
-    #: What the resource manager was last told of it: said again on change only.
+    #: Last reported reason kind. A reason is reported again only if the kind changes.
     said: ReasonKind | None = None
-    #: Since when it waits.
+    #: Time since when it waits.
     asked_ns: int = 0
-    #: When it was last tried to preempt for it; 0 = never.
+    #: Time of the last preemption attempt; 0 = never.
     attempted_ns: int = 0
-    #: Others are being released for it (REST: triggeredPreemption).
+    #: Preemption is releasing allocations for it (REST: triggeredPreemption).
     triggered: bool = False
-    #: The number of the preemption whose victims are on their way; 0 = none.
+    #: Number of the preemption whose victims are being released; 0 = none.
     preemption: int = 0
-    #: What came of the attempts: the words, how often, when last (REST: allocationLog); None = none was made.
+    #: Results of preemption attempts: text → count and last time (REST: allocationLog); None = no attempt.
     attempts: dict[str, tuple[int, int]] | None = None
 
 
 @dataclass(slots=True, eq=False)
 class Allocation:
-    """A place that was given. `releasing`: it is being released and did not confirm yet."""
+    """An allocation. `releasing`: it is being released and the release is not confirmed yet."""
 
     spec: AskSpec
     id: AllocationId
     node: NodeId
     allocated_ns: int
     releasing: Termination | None = None
-    #: When it is being released.
+    #: Start of the release.
     released_ns: int = 0
-    #: The ask that takes over when this placeholder is gone.
+    #: The request that replaces this placeholder.
     replaced_by: AllocationKey | None = None
-    #: It took over from a placeholder (REST: placeholderUsed).
+    #: It replaced a placeholder (REST: placeholderUsed).
     replaced_placeholder: bool = False
-    #: What it was last reported to really use (seed 001, UtilizationReport); None = never.
+    #: Last reported utilization; None = never.
     utilization: Resources | None = None
-    #: The number of the preemption that waits for it to go; 0 = none does.
+    #: Number of the preemption that waits for its release; 0 = none.
     preemption: int = 0
-    #: Since when it is as large as it is; 0 = since it was allocated.
+    #: Time of its last resize; 0 = never resized.
     sized_ns: int = 0
 
 
 @dataclass(slots=True, eq=False)
 class Application:  # long: every write to an application goes through here
-    """`sequence` orders applications by submission and is unique in its partition."""
+    """One application. `sequence`: orders applications by submission, unique in the partition."""
 
     spec: ApplicationSpec
     queue: Queue
     sequence: int
     submitted_ns: int
     state: ApplicationState = ApplicationState.NEW
-    #: When it first ran: where its run time begins. 0 = it did not yet.
+    #: Start of its run time; 0 = not started.
     started_ns: int = 0
-    #: When it ended, was rejected, or was taken away; 0 = it did not yet.
+    #: Time when it ended, was rejected or was removed; 0 = not yet.
     ended_ns: int = 0
     #: Why it was rejected.
     rejected_message: str = ""
-    #: What its real allocations, those of them that were preempted, and its placeholders used over time.
+    #: Usage over time of real allocations, of preempted ones, and of placeholders.
     used: Consumption = field(default_factory=Consumption)
     preempted: Consumption = field(default_factory=Consumption)
     placeheld: Consumption = field(default_factory=Consumption)
-    #: The newest of its states and their times.
+    #: Newest state changes with their times.
     state_log: deque[tuple[int, ApplicationState]] = field(default_factory=lambda: deque(maxlen=_STATES_KEPT))
     asks: dict[AllocationKey, Ask] = field(default_factory=dict)
     waiting: dict[AskClass, dict[AllocationKey, None]] = field(default_factory=dict)
-    #: Why the last try left asks of a class waiting; a class that has none left has no entry.
+    #: Why the last attempt did not schedule requests of a class.
     refusals: dict[AskClass, UnschedulableReason] = field(default_factory=dict)
-    #: Asks whose room is held no more: they are to be told again why they wait.
+    #: Requests that lost their node reservation. Their reason is reported again.
     unheld: dict[AllocationKey, None] = field(default_factory=dict)
-    #: Some ask of it wanted more than one allocation, at some time.
+    #: Some request needed more than one allocation.
     has_multiple: bool = False
     allocations: dict[AllocationId, Allocation] = field(default_factory=dict)
-    #: By key, of those that the resource manager knows.
+    #: Allocation IDs by key, without virtual placeholders.
     ids: dict[AllocationKey, tuple[AllocationId, ...]] = field(default_factory=dict)
     gang: Gang = field(default_factory=Gang)
-    #: Of real allocations.
+    #: Total of real allocations.
     allocated: Resources = NOTHING
-    #: The most of each resource that it ever had allocated (REST: maxUsedResource).
+    #: Maximum of `allocated` per resource (REST: maxUsedResource).
     peak: Resources = NOTHING
-    #: Of asks, waiting or parked; read as `pending`.
+    #: Total of waiting and parked requests; read it as `pending`.
     waits: LazySum = field(default_factory=LazySum)
-    #: The class of the newest ask: the next one is mostly of the same.
+    #: Class of the newest request. The next request usually has the same class.
     newest: AskClass | None = None
-    #: Head room in its queues that preemption made for its asks (Queue.claimed).
+    #: Quota of its queues that preemption reserved for its requests.
     node_reserved: Resources = NOTHING
     real_allocations: int = 0
     real_asks: int = 0
-    #: It had a real ask or allocation at some time: with none left, it is done (semantics 13).
+    #: It had a real request or allocation. If none is left, the application is finished.
     had_real: bool = False
     placeholder_asks: int = 0
-    #: Of the classes that wait.
+    #: Priorities of the waiting classes.
     priorities: PriorityCounts = field(default_factory=PriorityCounts)
-    #: The priority it is counted with in its leaf; None = it waits for nothing.
+    #: Priority that counts in its leaf; None = it does not wait.
     shown: int | None = None
-    #: The group it counts for, empty = none; None = not chosen yet (contract 2.7).
+    #: Group whose limits it counts towards, empty = none; None = not selected yet.
     group: str | None = None
-    #: Why its new requests wait, whatever there is room for: its queue or its user's groups are not known.
-    #: Empty = they do not. What replaces a placeholder is not new.
+    #: Why new requests wait regardless of resources: the queue, or the groups of the user, are unknown. Empty = they do
+    #: not wait. Requests that replace a placeholder are not new.
     withheld: str = ""
-    #: That was noted (contract 6.1, UG_APP_LINK).
+    #: The event UG_APP_LINK was recorded.
     linked: bool = False
-    #: It counts as running in its queues, for its user and its group.
+    #: It counts as running for its queues, user and group.
     counted: bool = False
-    #: Why it may not start, as it was noted last; NONE = it may.
+    #: Last recorded reason why it may not start; NONE = it may.
     cannot_run: Detail = Detail.NONE
-    #: It is not tried before this moment: too much of it had no place (contract 2.5); 0 = it is awake.
+    #: End of its backoff after too many unschedulable requests; 0 = no backoff.
     asleep_until_ns: int = 0
-    #: Attempts in a row that raised an exception.
+    #: Consecutive attempts that raised an exception.
     failures: int = 0
-    #: When it was last tried it kept those of its leaf from starting that had not started yet (semantics 11).
+    #: The last attempt prevented later applications of the leaf from starting (docs/internals/semantics.md, rule 11).
     blocks: bool = False
-    #: Classes that its last plan did not look at because of missing time; 0 = it came to its end.
+    #: Classes that the time budget left out of its last plan; 0 = the plan was complete.
     unplanned: int = 0
-    #: How often such a plan came no further than the one before: something changed that it had found out.
+    #: Consecutive plans without progress, because changes invalidated what was planned.
     restarts: int = 0
-    #: Its end was decided; it comes with the last confirmed release (semantics 1).
+    #: It is ending; the final state is reported after the last confirmed release.
     ending: bool = False
-    #: Which completing clock runs; a clock of another number is stale.
+    #: Number of the completing timer.
     completing: int = 0
 
     id: ApplicationId = field(init=False)
-    #: The ID that people see.
+    #: Application ID that users see.
     name: str = field(init=False)
 
     def __post_init__(self) -> None:
-        """Know its id itself: nothing is read more often."""
+        """Copies ID and name from the specification, because they are read very often."""
         self.id, self.name = self.spec.id, self.spec.name
 
     @property
     def pending(self) -> Resources:
-        """Of asks, waiting or parked."""
+        """Total of waiting and parked requests."""
         return self.waits.value
 
     @property
     def is_reserving(self) -> bool:
-        """Whether its real asks are held back until its gang has its places (seed 000)."""
+        """Whether real pods wait until the gang is reserved."""
         return self.spec.is_gang and not self.gang.over
 
     def has_placeholder(self, kind: AskClass) -> bool:
@@ -252,7 +252,7 @@ class Application:  # long: every write to an application goes through here
         return not kind.placeholder and not kind.as_usual and kind.group in self.gang.live
 
     def add_ask(self, ask: Ask) -> None:
-        """Take in an ask that waits."""
+        """Adds a waiting request."""
         spec = ask.spec
         self.has_multiple = self.has_multiple or spec.max_allocations > 1
         self.asks[spec.key] = ask
@@ -264,7 +264,7 @@ class Application:  # long: every write to an application goes through here
             self.had_real = True
 
     def remove_ask(self, ask: Ask) -> None:
-        """Drop an ask, waiting or parked; what it still wanted is taken out of `pending` by the caller."""
+        """Removes a waiting or parked request. The caller updates `pending`."""
         spec = ask.spec
         del self.asks[spec.key]
         self.unheld.pop(spec.key, None)
@@ -275,12 +275,12 @@ class Application:  # long: every write to an application goes through here
             self.real_asks -= 1
 
     def park(self, ask: Ask, replacement: PlaceholderReplacement) -> None:
-        """The ask waits for a placeholder to go and for nothing else."""
+        """Parks a request until its placeholder has been released."""
         self._stop_waiting(ask)
         ask.replacement = replacement
 
     def wait_again(self, ask: Ask, *, as_usual: bool) -> None:
-        """Let an ask wait; `as_usual` = for a place of its own, no placeholder stands for it."""
+        """Makes a request wait again; `as_usual`: without a placeholder."""
         self._stop_waiting(ask)
         ask.replacement = None
         ask.said = None
@@ -288,7 +288,7 @@ class Application:  # long: every write to an application goes through here
         _let_wait(self, ask)
 
     def add_allocation(self, allocation: Allocation) -> None:
-        """Take in an allocation; its sums are `add_sums`' business, so that a batch adds once."""
+        """Adds an allocation without its sums. The caller calls `add_sums`, once per batch."""
         spec = allocation.spec
         self.allocations[allocation.id] = allocation
         if not spec.is_virtual:
@@ -300,7 +300,7 @@ class Application:  # long: every write to an application goes through here
             self.had_real = True
 
     def add_sums(self, spec: AskSpec, count: int) -> None:
-        """Count `count` new allocations of this shape in."""
+        """Adds `count` new allocations of this shape to the sums."""
         if spec.placeholder:
             self.gang.allocated = self.gang.allocated.plus(spec.resources, count)
             self.gang.reserved = self.gang.reserved.plus(spec.resources, count)
@@ -310,7 +310,7 @@ class Application:  # long: every write to an application goes through here
                 self.peak = self.peak.widened(self.allocated)
 
     def remove_allocation(self, allocation: Allocation) -> None:
-        """Drop an allocation; its sums are taken out with it."""
+        """Removes an allocation and its sums."""
         spec = allocation.spec
         if spec.placeholder:
             if allocation.releasing is None:
@@ -330,14 +330,14 @@ class Application:  # long: every write to an application goes through here
             del self.ids[spec.key]
 
     def mark_releasing(self, allocation: Allocation, termination: Termination, now_ns: int) -> None:
-        """The allocation is being released: it is no longer reserved, nor reported again."""
+        """Marks the allocation as being released, so that it is not reserved and not released again."""
         if allocation.spec.placeholder:
             self._no_longer_live(allocation)
         allocation.releasing = termination
         allocation.released_ns = now_ns
 
     def put_in_class(self, ask: Ask, tags: Tags) -> None:
-        """Some of its tags came to matter: an ask that waits does so among its equals from now on."""
+        """Changes the class of a request after its stored tags changed."""
         is_waiting = ask.spec.key in self.waiting.get(ask.kind, {})
         self._stop_waiting(ask)
         ask.kind = class_of(ask.spec, as_usual=ask.kind.as_usual, tags=tags)
@@ -380,7 +380,7 @@ def _leave_class(app: Application, kind: AskClass) -> None:
 
 
 def enter_queue(app: Application, leaf: Queue) -> None:
-    """The application is of another leaf from now on; sums and priorities are the caller's business."""
+    """Moves the application to another leaf. The caller updates sums and priorities."""
     for kind in app.waiting:
         _leave_class(app, kind)
         leaf.classes.setdefault(kind, {})[app.id] = None
@@ -390,7 +390,7 @@ def enter_queue(app: Application, leaf: Queue) -> None:
 
 
 def resize_sums(app: Application, allocation: Allocation, old: Resources) -> None:
-    """Count an allocation that was `old` as large as it is now."""
+    """Updates the sums after an allocation changed its size from `old`."""
     more = allocation.spec.resources - old
     if not allocation.spec.placeholder:
         app.allocated += more
@@ -402,16 +402,16 @@ def resize_sums(app: Application, allocation: Allocation, old: Resources) -> Non
 
 
 def lacking(app: Application) -> Resources:
-    """What the gang still misses of its placeholderAsk, never below nothing (semantics 9)."""
+    """Returns what is missing of the gang's placeholderAsk, at least 0 (docs/internals/semantics.md, rule 9)."""
     if app.spec.uses_virtual_placeholders:
-        # Its asks are the core's own: what members with a node stand for was taken off them.
+        # Its requests are virtual placeholders, reduced by the members that already have a node.
         return _asked_for(app)
     rest = app.spec.placeholder_ask.plus(app.gang.reserved, -1)
     return Resources({name: amount for name, amount in rest.items() if amount > 0})
 
 
 def _asked_for(app: Application) -> Resources:
-    """By placeholder asks that wait."""
+    """Total of the waiting placeholder requests."""
     total = NOTHING
     for kind, keys in app.waiting.items():
         if kind.placeholder:

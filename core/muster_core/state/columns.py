@@ -1,4 +1,4 @@
-"""Columns: one value per node row as numpy arrays. Labels, taints and attributes of nodes.
+"""Columns: one value per node row as NumPy arrays. Amounts, labels, taints and attributes of nodes.
 
 A question about all nodes is one pass over a column instead of a loop over nodes. Rows are reused after a node is
 removed; a row without a node holds zeros. Each distinct label value has a small integer code, -1 if the node does not
@@ -24,18 +24,18 @@ BoolColumn = npt.NDArray[np.bool_]
 CodeColumn = npt.NDArray[np.int32]
 _FIRST_SIZE = 16
 
-#: Answers about all rows that a memory keeps: so many, or fewer where they would take more bytes than this together.
+#: Maximum number of columns in a cache, and maximum of their total size in bytes.
 _MOST_KEPT = 4096
 _KEPT_BYTES = 1 << 27
 
 
 def most_kept(rows: int, each: int) -> int:
-    """How many answers of `each` bytes a row a memory keeps: what pods ask for is up to their users."""
+    """Returns how many columns with `each` bytes per row a cache may have. Users control the number of keys."""
     return min(_MOST_KEPT, _KEPT_BYTES // max(rows * each, 1))
 
 
 def room_for(length: int, rows: int) -> int:
-    """The length a column of `length` gets so that it holds `rows`: doubled until it does."""
+    """Returns the next length of a column, doubled until it holds `rows`."""
     length = max(length, _FIRST_SIZE)
     while length < rows:
         length *= 2
@@ -43,7 +43,7 @@ def room_for(length: int, rows: int) -> int:
 
 
 class Rows:
-    """Which node has which row. Free rows are used again, the lowest last freed first."""
+    """Assigns a row to each node. Free rows are reused, the one freed last first."""
 
     __slots__ = ("_free", "_ids", "_order", "_ranks", "_rows")
 
@@ -65,11 +65,11 @@ class Rows:
 
     @property
     def size(self) -> int:
-        """Length of every column: the number of rows ever in use at once."""
+        """Length of every column: the largest number of rows ever in use."""
         return len(self._ids)
 
     def add(self, node: NodeId) -> int:
-        """Give the node a row. Raises DuplicateSubject if it has one."""
+        """Assigns a row to the node. Raises DuplicateSubject if it has one."""
         if node in self._rows:
             raise DuplicateSubject("node", node)
         if self._free:
@@ -83,7 +83,7 @@ class Rows:
         return row
 
     def remove(self, node: NodeId) -> int:
-        """Free the node's row. Raises UnknownSubject."""
+        """Frees the row of the node. Raises UnknownSubject."""
         row = self.row(node)
         del self._rows[node]
         self._ids[row] = None
@@ -92,14 +92,14 @@ class Rows:
         return row
 
     def row(self, node: NodeId) -> int:
-        """The node's row. Raises UnknownSubject."""
+        """Returns the row of the node. Raises UnknownSubject."""
         row = self._rows.get(node)
         if row is None:
             raise UnknownSubject("node", node)
         return row
 
     def find(self, nodes: Iterable[NodeId]) -> list[int] | None:
-        """The rows of these nodes, in their order; None where one of them is not there."""
+        """Returns the rows of these nodes, in their order. None = a node is unknown."""
         known = self._rows
         try:
             return [known[node] for node in nodes]
@@ -107,14 +107,14 @@ class Rows:
             return None
 
     def at(self, row: int) -> NodeId:
-        """The node of that row. Raises UnknownSubject for a free row."""
+        """Returns the node of the row. Raises UnknownSubject for a free row."""
         node = self._ids[row]
         if node is None:
             raise UnknownSubject("node row", str(row))
         return node
 
     def ranks(self) -> IntColumn:
-        """Each row's place when nodes are sorted by id; the last word in every tie (style 18)."""
+        """Rank of each row in the order of node IDs. It decides every tie, so that results are deterministic."""
         if self._ranks is None:
             ranks = np.full(self.size, self.size, dtype=np.int64)
             ranks[[self._rows[node] for node in sorted(self._rows)]] = np.arange(len(self._rows))
@@ -122,7 +122,7 @@ class Rows:
         return self._ranks
 
     def order(self) -> tuple[IntColumn, IntColumn]:
-        """The rows sorted by their nodes' ids, free ones last, and for each row its position there."""
+        """Rows sorted by node ID, free rows last; and for each row its position in that order."""
         if self._order is None:
             rows = np.argsort(self.ranks(), kind="stable")
             positions = np.empty_like(rows)
@@ -132,7 +132,7 @@ class Rows:
 
 
 class Flags:
-    """One truth per row."""
+    """One bool per row."""
 
     __slots__ = ("_values",)
 
@@ -140,7 +140,7 @@ class Flags:
         self._values: BoolColumn = np.zeros(_FIRST_SIZE, dtype=np.bool_)
 
     def set(self, row: int, *, value: bool) -> None:
-        """Write one row."""
+        """Sets the value of one row."""
         if row >= len(self._values):
             values = np.zeros(room_for(len(self._values), row + 1), dtype=np.bool_)
             values[: len(self._values)] = self._values
@@ -153,10 +153,10 @@ class Flags:
 
 
 class Amounts:
-    """One int64 column per resource name (semantics 23).
+    """One int64 column per resource name.
 
-    A column comes with the first row that has a nonzero amount of its name and
-    goes when `clear` finds none left, so an ask can never make one.
+    A column is created for the first row with an amount of the resource, and removed when all its values are 0.
+    Requests never create columns.
     """
 
     __slots__ = ("_columns", "_length")
@@ -172,7 +172,7 @@ class Amounts:
         return iter(self._columns)
 
     def reach(self, rows: int) -> None:
-        """Have room for that many rows."""
+        """Extends the columns to at least this number of rows."""
         if rows <= self._length:
             return
         self._length = room_for(self._length, rows)
@@ -182,12 +182,12 @@ class Amounts:
             self._columns[name] = column
 
     def column(self, name: str, size: int) -> IntColumn | None:
-        """The first `size` rows of one resource; None if no row has it."""
+        """The first `size` rows of one resource; None = no row has it."""
         column = self._columns.get(name)
         return None if column is None else column[:size]
 
     def change(self, row: int, amounts: Resources, times: int) -> None:
-        """Add `times` the amounts to a row (negative `times` takes away)."""
+        """Adds `times` the amounts to a row. A negative `times` subtracts."""
         for name, amount in amounts.items():
             column = self._columns.get(name)
             if column is None:
@@ -195,7 +195,7 @@ class Amounts:
             column[row] = column.item(row) + times * amount
 
     def change_all(self, rows: IntColumn, amounts: Resources, times: IntColumn) -> None:
-        """The same of rows that are all different, each as often as `times` says at its place."""
+        """Like `change`, for several different rows; `times` has one factor per row."""
         for name, amount in amounts.items():
             column = self._columns.get(name)
             if column is None:
@@ -203,7 +203,7 @@ class Amounts:
             column[rows] += times * amount
 
     def first_below(self, rows: IntColumn, amounts: Resources, times: IntColumn) -> int | None:
-        """The position of the first of the rows that has less than so many times the amounts; None = none has."""
+        """Returns the position of the first row with less than `times` the amounts. None = every row has enough."""
         positions: list[int] = []
         for name, amount in amounts.items():
             column = self._columns.get(name)
@@ -213,18 +213,18 @@ class Amounts:
         return min(positions, default=None)
 
     def forget_empty(self, names: Iterable[str]) -> None:
-        """Drop those of the columns that have nothing but zeros."""
+        """Removes those of these columns whose values are all 0."""
         for name in names:
             column = self._columns.get(name)
             if column is not None and not column.any():
                 del self._columns[name]
 
     def at(self, row: int) -> Resources:
-        """All amounts of one row."""
+        """Returns all amounts of one row."""
         return Resources({name: column.item(row) for name, column in self._columns.items()})
 
     def clear(self, row: int) -> None:
-        """Make every amount of a row 0, and forget what then has nothing but zeros."""
+        """Sets all amounts of a row to 0. Removes columns whose values are all 0 then."""
         for name, column in list(self._columns.items()):
             if column.item(row):
                 column[row] = 0
@@ -237,7 +237,7 @@ Mark = TypeVar("Mark", bound=Hashable)
 
 
 class LabelColumn:
-    """One label key: per row the code of its value."""
+    """Values of one label: one code per row."""
 
     __slots__ = ("_codes", "_counts", "_free", "_values")
 
@@ -251,7 +251,7 @@ class LabelColumn:
         return bool(self._values)
 
     def put(self, row: int, value: str) -> None:
-        """The row has this value now; it had none."""
+        """Sets the value of a row that has none."""
         code = self._values.get(value)
         if code is None:
             code = self._free.pop() if self._free else len(self._values)
@@ -265,7 +265,7 @@ class LabelColumn:
         self._codes[row] = code
 
     def drop(self, row: int, value: str) -> None:
-        """The row does not have this value any more."""
+        """Removes the value of a row."""
         self._codes[row] = _ABSENT
         self._counts[value] -= 1
         if self._counts[value] == 0:
@@ -273,11 +273,11 @@ class LabelColumn:
             self._free.append(self._values.pop(value))
 
     def values(self) -> Iterator[str]:
-        """The distinct values that nodes have."""
+        """The distinct values of all nodes."""
         return iter(self._values)
 
     def has_any(self, values: Iterable[str], size: int) -> BoolColumn:
-        """Rows whose value is one of these."""
+        """Rows with one of these values."""
         wanted = [self._values[value] for value in values if value in self._values]
         found = np.zeros(size, dtype=np.bool_)
         if wanted:
@@ -286,7 +286,7 @@ class LabelColumn:
         return found
 
     def codes(self, size: int) -> CodeColumn:
-        """A number per row: equal values have equal numbers, -1 = it has no such label."""
+        """One number per row: equal values have equal numbers, -1 = no value."""
         codes = self._codes[:size]
         if len(codes) == size:
             return codes
@@ -295,7 +295,7 @@ class LabelColumn:
         return padded
 
     def exists(self, size: int) -> BoolColumn:
-        """Rows that have the label, whatever its value."""
+        """Rows with any value."""
         found = np.zeros(size, dtype=np.bool_)
         codes = self._codes[:size]
         found[: len(codes)] = codes != _ABSENT
@@ -303,7 +303,7 @@ class LabelColumn:
 
 
 class Labels:
-    """All label keys that nodes have."""
+    """The columns of all labels."""
 
     __slots__ = ("_columns",)
 
@@ -311,11 +311,11 @@ class Labels:
         self._columns: dict[str, LabelColumn] = {}
 
     def column(self, key: str) -> LabelColumn | None:
-        """The column of a key; None if no node has it."""
+        """Returns the column of a label key; None = no node has it."""
         return self._columns.get(key)
 
     def add(self, row: int, labels: Mapping[str, str]) -> None:
-        """A row gets its labels; it had none."""
+        """Sets the labels of a row that has none."""
         for key, value in labels.items():
             column = self._columns.get(key)
             if column is None:
@@ -323,7 +323,7 @@ class Labels:
             column.put(row, value)
 
     def remove(self, row: int, labels: Mapping[str, str]) -> None:
-        """A row loses the labels that `add` gave it."""
+        """Removes the labels of a row."""
         for key, value in labels.items():
             column = self._columns[key]
             column.drop(row, value)
@@ -332,7 +332,7 @@ class Labels:
 
 
 class Marks(Generic[Mark]):
-    """Which rows carry which of things that are there or not: taints, declared features."""
+    """Rows that have each of a set of properties without value: taints, declared features."""
 
     __slots__ = ("_counts", "_flags")
 
@@ -347,7 +347,7 @@ class Marks(Generic[Mark]):
         return bool(self._flags)
 
     def rows(self, mark: Mark, size: int) -> BoolColumn:
-        """Rows with this one; none where no row has it."""
+        """Rows with this property."""
         found = np.zeros(size, dtype=np.bool_)
         if mark in self._flags:
             flags = self._flags[mark].view(size)
@@ -355,7 +355,7 @@ class Marks(Generic[Mark]):
         return found
 
     def add(self, row: int, marks: Iterable[Mark]) -> None:
-        """A row gets its marks; it had none."""
+        """Sets the properties of a row that has none."""
         for mark in set(marks):
             flags = self._flags.get(mark)
             if flags is None:
@@ -365,7 +365,7 @@ class Marks(Generic[Mark]):
             self._counts[mark] += 1
 
     def remove(self, row: int, marks: Iterable[Mark]) -> None:
-        """A row loses the marks that `add` gave it."""
+        """Removes the properties of a row."""
         for mark in set(marks):
             self._flags[mark].set(row, value=False)
             self._counts[mark] -= 1
@@ -373,13 +373,13 @@ class Marks(Generic[Mark]):
                 del self._flags[mark], self._counts[mark]
 
 
-#: Keys that have a column; one more, and those that nobody asks for any more go with the others.
+#: Maximum number of attribute columns. When it is exceeded, all columns are dropped, which removes unused ones.
 _MOST_COLUMNS: Final = 256
 _HOST_NAMES: Final = frozenset({"si/hostname", "hostname"})
 
 
 def value_of(spec: NodeSpec, key: str) -> str | None:
-    """The node's value of the attribute; None = it has none."""
+    """Returns the node's value of the attribute or label. None = not set."""
     value = spec.attributes.get(key)
     if value is None:
         value = spec.labels.get(key)
@@ -387,7 +387,7 @@ def value_of(spec: NodeSpec, key: str) -> str | None:
 
 
 class Attributes:
-    """Columns by key."""
+    """Columns of node attributes, created when a constraint reads them."""
 
     __slots__ = ("_columns",)
 
@@ -395,7 +395,7 @@ class Attributes:
         self._columns: dict[str, LabelColumn] = {}
 
     def column(self, key: str, nodes: Iterable[tuple[int, NodeSpec]]) -> LabelColumn:
-        """The column of a key; made from all nodes, by row, where it is not kept yet."""
+        """Returns the column of a key. Creates it from all nodes (row, node) if needed."""
         known = self._columns.get(key)
         if known is not None:
             return known
@@ -407,19 +407,19 @@ class Attributes:
         return column
 
     def add(self, row: int, spec: NodeSpec) -> None:
-        """A row has a node now; it had none."""
+        """Adds the node of a row."""
         for key, column in self._columns.items():
             _put(column, key, row, spec)
 
     def remove(self, row: int, spec: NodeSpec) -> None:
-        """The row's node goes."""
+        """Removes the node of a row."""
         for key, column in self._columns.items():
             value = value_of(spec, key)
             if value is not None:
                 column.drop(row, value)
 
     def differ(self, one: NodeSpec, other: NodeSpec) -> bool:
-        """Whether two of the same node differ in something that has a column."""
+        """Whether two versions of a node differ in an attribute that has a column."""
         return any(value_of(one, key) != value_of(other, key) for key in self._columns)
 
 

@@ -1,4 +1,4 @@
-"""Pods on nodes as filters and scores read them. Tags, terms, host ports, attached volumes."""
+"""Pods on nodes as filters and scores read them: tags, inter-pod terms, host ports and attached volumes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from muster_core.state.affinity import AffinityTerms, Counted, TagCounts
 from muster_core.state.columns import IntColumn, room_for
 from muster_core.state.storage import Storage
 
-#: More than any node attaches.
+#: No attach limit.
 NO_LIMIT: Final = 2**62
 _NOTHING: Final[frozenset[VolumeHandle]] = frozenset()
 Key = TypeVar("Key")
 
 
 class Attachments:
-    """In use, by row. A claim counts once for each pod, however often the pod names it."""
+    """Claims, disks and attached volumes by node row. A claim counts once per pod, even if it is named twice."""
 
     __slots__ = (
         "_changed",
@@ -42,25 +42,26 @@ class Attachments:
 
     def __init__(self) -> None:
         self.storage = Storage()
-        #: Row → how many pods there use it.
+        #: Number of pods that use it, per row.
         self.claims: dict[str, dict[int, int]] = {}
         self.disks: dict[Disk, dict[int, int]] = {}
         self._per_row: dict[int, Counter[str]] = {}
         self._own: dict[int, Counter[VolumeHandle]] = {}
-        #: By plugin, rows whose nodes' CSI drivers took it over.
+        #: Rows of nodes whose CSI drivers replaced an in-tree plugin, by plugin.
         self.migrated: dict[str, dict[int, None]] = {}
-        #: Of the rows' nodes.
+        #: Attach limits and attached volumes as reported for the nodes.
         self._spots: dict[int, NodeStorage] = {}
         self._limits: dict[str, IntColumn] = {}
-        #: What pods have attached, by row; how many volumes are, by driver.
+        #: Volumes attached for pods, per row; and the number of attached volumes per driver.
         self._on: dict[int, frozenset[VolumeHandle]] = {}
         self._used: dict[str, IntColumn] = {}
         self._where: dict[VolumeHandle, dict[int, None]] = {}
         self._changed: dict[int, None] = {}
 
     def use(self, row: int, volumes: Volumes, count: int) -> None:
-        """So many more pods with these volumes are on the row; less than 0 = went. What was assumed of a claim that
-        is not in use any more is forgotten.
+        """Adds `count` pods with these volumes to the row; a negative count removes.
+
+        When no pod uses a claim any more, the volume that was assumed for it is forgotten.
         """
         for claim in dict.fromkeys(volumes.claims):
             _change_count(self.claims, claim, row, count)
@@ -75,7 +76,7 @@ class Attachments:
             self._changed[row] = None
 
     def node(self, row: int, told: NodeStorage | None) -> None:
-        """What the row's node can attach and has attached; None = nothing is known of it."""
+        """Sets what the node of the row can attach and has attached; None = unknown."""
         before = self._spots.pop(row, None)
         if told is not None:
             self._spots[row] = told
@@ -90,7 +91,7 @@ class Attachments:
         self._changed[row] = None
 
     def resolved(self, claims: Iterable[str] | None) -> None:
-        """Something else may be attached for these claims now; None = for any."""
+        """Marks that other volumes may be attached for these claims now; None = for any claim."""
         if claims is None:
             self._changed.update(dict.fromkeys(self._per_row))
             return
@@ -98,22 +99,22 @@ class Attachments:
             self._changed.update(dict.fromkeys(self.claims.get(claim, ())))
 
     def limits(self, driver: str, size: int) -> IntColumn | None:
-        """Most volumes per row; None = none has a limit."""
+        """Maximum number of volumes per row; None = no row has a limit."""
         column = self._limits.get(driver)
         return None if column is None else _padded(column, size, NO_LIMIT)
 
     def used(self, driver: str, size: int) -> IntColumn:
-        """Volumes that are attached per row, for pods or otherwise; a copy."""
+        """Number of attached volumes per row, for pods and others. The column is a copy."""
         self._count()
         return _padded(self._used.get(driver), size, 0).copy()
 
     def on(self, row: int) -> frozenset[VolumeHandle]:
-        """Volumes that pods have attached to the row."""
+        """Volumes that are attached to the row for pods."""
         self._count()
         return self._on.get(row, _NOTHING)
 
     def on_with(self, row: int, more: Mapping[Volumes, int]) -> tuple[frozenset[VolumeHandle], Counter[str]]:
-        """What pods would have attached to the row if so many more were there, and how many volumes by driver."""
+        """Returns the volumes attached for pods if `more` pods were on the row, and their number per driver."""
         claims, own = self._per_row.get(row, Counter[str]()).copy(), self._own.get(row, Counter[VolumeHandle]()).copy()
         for volumes, count in more.items():
             for claim in dict.fromkeys(volumes.claims):
@@ -124,7 +125,7 @@ class Attachments:
         return by_pods, self._by_driver(row, by_pods)
 
     def rows_with(self, handles: Iterable[VolumeHandle]) -> dict[int, int]:
-        """Rows where pods have some of these attached, and how many of them."""
+        """Returns the rows where some of these volumes are attached for pods, with their number."""
         self._count()
         return Counter(row for handle in handles for row in self._where.get(handle, ()))
 
@@ -177,13 +178,13 @@ def _add(index: dict[int, Counter[Key]], row: int, key: Key, count: int) -> None
 
 
 def _reaching(column: IntColumn | None, row: int, filler: int) -> IntColumn:
-    """A column that has the row."""
+    """Returns the column extended to the row."""
     length = 0 if column is None else len(column)
     return _padded(column, length if row < length else room_for(length, row + 1), filler)
 
 
 def _padded(column: IntColumn | None, size: int, filler: int) -> IntColumn:
-    """The first rows of a column, those that it does not have with the filler."""
+    """Returns the first `size` rows; missing rows have the value `filler`."""
     if column is not None and len(column) >= size:
         return column[:size]
     padded = np.full(size, filler, dtype=np.int64)
@@ -192,39 +193,39 @@ def _padded(column: IntColumn | None, size: int, filler: int) -> IntColumn:
     return padded
 
 
-#: Every namespace has it, with its name.
+#: Kubernetes sets this label on every namespace, with the name as value.
 _NAME_LABEL: Final = "kubernetes.io/metadata.name"
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
-#: Terms whose tags are remembered between two changes of namespaces.
+#: Number of terms whose targets are cached until a namespace changes.
 _MEMORY: Final = 65_536
 
 
 class NodePods:
-    """Everything that is on the nodes of a partition."""
+    """Pods on the nodes of one partition."""
 
     __slots__ = ("_facts", "_labels", "_resolved", "apart", "attachments", "near", "ports", "preferred", "tags")
 
     def __init__(self) -> None:
         self.tags = TagCounts()
-        #: Volumes in use, by row.
+        #: Volumes in use per row.
         self.attachments = Attachments()
-        #: Terms of allocations that are there: required ones against and for others, preferred ones; by row.
+        #: Terms of existing allocations per row: required anti-affinity, required affinity, and preferences.
         self.apart: AffinityTerms[PodTerm] = AffinityTerms(_itself)
         self.near: AffinityTerms[PodTerm] = AffinityTerms(_itself)
         self.preferred: AffinityTerms[WeightedPodTerm] = AffinityTerms(_weighed)
-        #: Host ports in use, by row.
+        #: Host ports in use per row.
         self.ports: dict[HostPort, Counted] = {}
         self._facts: dict[PodProperties, Counted] = {}
         self._labels: dict[str, Mapping[str, str]] = {}
         self._resolved: dict[PodTerm, tuple[Target, ...] | None] = {}
 
     def is_noted(self, facts: PodProperties) -> bool:
-        """Whether an allocation with these facts counts at all."""
+        """Whether an allocation with these properties is counted at all."""
         return self.tags.is_on or facts.concerns_others
 
     def add(self, row: int, pod_on_node: PodOnNode, count: int = 1) -> None:
-        """So many more are on the row."""
+        """Adds `count` allocations to the row."""
         if self.tags.is_on:
             for _ in range(count):
                 self.tags.add(row, pod_on_node.tags)
@@ -232,7 +233,7 @@ class NodePods:
             self._count(row, pod_on_node.facts, count)
 
     def remove(self, row: int, pod_on_node: PodOnNode) -> None:
-        """One less. Raises UnknownSubject where none was."""
+        """Removes one allocation. Raises UnknownSubject if there is none."""
         if self.tags.is_on:
             self.tags.remove(row, pod_on_node.tags)
         if pod_on_node.facts.concerns_others:
@@ -241,11 +242,11 @@ class NodePods:
             self._count(row, pod_on_node.facts, -1)
 
     def facts(self) -> dict[PodProperties, Counted]:
-        """Everything but tags, for those who count again."""
+        """Returns a copy of all counts except tags, for the invariant checks."""
         return {facts: dict(rows) for facts, rows in self._facts.items()}
 
     def namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
-        """A namespace has these labels; None = it was deleted."""
+        """Sets the labels of a namespace; None = it was deleted."""
         self._resolved.clear()
         if labels is None:
             self._labels.pop(name, None)
@@ -253,13 +254,15 @@ class NodePods:
             self._labels[name] = {_NAME_LABEL: name, **labels}
 
     def namespaces(self) -> Iterator[str]:
-        """Those that are known."""
+        """Names of the known namespaces."""
         return iter(self._labels)
 
     def targets(self, term: PodTerm) -> tuple[Target, ...] | None:
-        """The tags of the pods that a pod's own term means where it is to be placed, as the namespaces are now;
-        None = it means none. A namespace selector that a namespace without labels would meet (`NotIn`, say) means
-        every namespace there: no document says so, kube-scheduler 1.36 does it.
+        """Returns the tags of the pods that a term of a new pod selects, with the present namespaces. None = it selects
+        none.
+
+        A namespace selector that matches a namespace without labels (for example `NotIn`) selects every namespace. This
+        is not documented; kube-scheduler 1.36 behaves in this way.
         """
         if term not in self._resolved:
             if len(self._resolved) >= _MEMORY:
@@ -268,14 +271,14 @@ class NodePods:
         return self._resolved[term]
 
     def means(self, term: PodTerm, tags: Mapping[str, str]) -> bool:
-        """Whether a term of a pod that is there means one with these tags."""
+        """Whether a term of an existing pod selects a pod with these tags."""
         if term.selector is None or not matches(term.selector, tags):
             return False
         name = tags.get(NAMESPACE, "")
         return name in term.namespaces or _selects(term.among, self._labels.get(name, _NO_LABELS))
 
     def is_meant(self, term: PodTerm, pod_on_node: PodOnNode) -> bool:
-        """The same of an allocation."""
+        """Like `means`, for an allocation."""
         return self.means(term, dict(pod_on_node.tags))
 
     def _resolve(self, term: PodTerm) -> tuple[Target, ...] | None:

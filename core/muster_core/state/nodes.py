@@ -36,45 +36,45 @@ from muster_core.state.columns import (
 )
 from muster_core.state.node_pods import NodePods
 
-#: Something changed that any claim may wait for.
+#: Stands for a change that any claim may wait for.
 ANY_CLAIM: Final = ""
 
 
 class WakeUpNodes:
-    """Nodes that gained since they were last taken."""
+    """Nodes with additional resources or properties since the last call of `take`."""
 
     __slots__ = ("_nodes", "_noted", "claims", "inter_pod")
 
     def __init__(self) -> None:
         self._nodes: dict[NodeId, None] = {}
-        #: Growths of the table's epoch that were noted here, since the beginning.
+        #: Number of epoch increments that were recorded here.
         self._noted = 0
-        #: Allocations came or went that others may ask for, or domains did; emptied by who reads it.
+        #: Pods or topology domains changed that inter-pod terms may refer to. The reader resets it.
         self.inter_pod = False
-        #: Claims that changed; emptied by who reads it.
+        #: Claims that changed. The reader empties it.
         self.claims: dict[str, None] = {}
 
     def note(self, node: NodeId) -> None:
-        """The table's epoch grows by one because of this node."""
+        """Records that the epoch of the table grows by 1 because of this node."""
         self._nodes[node] = None
         self._noted += 1
 
     def note_company(self) -> None:
-        """The table's epoch grows by one because of who is where."""
+        """Records that the epoch of the table grows by 1 because of pods on nodes."""
         self.inter_pod = True
         self._noted += 1
 
     def note_claim(self, claim: str) -> None:
-        """The table's epoch grows by one because of a claim, or of what any claim may wait for."""
+        """Records that the epoch of the table grows by 1 because of a claim."""
         self.claims[claim] = None
         self._noted += 1
 
     def is_any(self, epoch: int) -> bool:
-        """Whether the table's epoch grew since nodes were last taken, or there is something that was not read."""
+        """Whether the epoch has grown since `take`, or a recorded change has not been read."""
         return epoch != self._noted or bool(self._nodes or self.claims or self.inter_pod)
 
     def take(self, epoch: int) -> list[NodeId] | None:
-        """Those that gained until this epoch, gone ones too; None = the epoch grew for more than them."""
+        """Returns the recorded nodes, including removed ones. None = the epoch grew for other reasons too."""
         nodes = list(self._nodes)
         is_told = epoch == self._noted
         self._nodes.clear()
@@ -82,14 +82,15 @@ class WakeUpNodes:
         return nodes if is_told else None
 
 
-#: Changes that are remembered; who missed more looks at all rows.
+#: Number of recorded changes. A reader that missed more computes all rows again.
 _MOST_CHANGES: Final = 4096
 
 
 @dataclass(slots=True, eq=False)
 class CachedNodeScores:
-    """A key per row, right for all but those that changed after the first `seen` changes. `liked`: a column it was
-    made of; another one makes another standing.
+    """A key per row, valid except for rows that changed after the first `seen` changes.
+
+    `liked`: the score column that is part of the keys. With another column the cached keys are invalid.
     """
 
     keys: FloatColumn
@@ -98,7 +99,7 @@ class CachedNodeScores:
 
 
 class NodeScoreCache:
-    """By what a shape wants to know."""
+    """Cached node keys by request shape and node order."""
 
     __slots__ = ("_changes", "_forgotten", "kept")
 
@@ -109,11 +110,11 @@ class NodeScoreCache:
 
     @property
     def now(self) -> int:
-        """Changes so far."""
+        """Number of changes so far."""
         return self._forgotten + len(self._changes)
 
     def changed(self, rows: Iterable[int]) -> None:
-        """What is on these rows, or on offer, is another amount now."""
+        """Records that used or available amounts of these rows changed."""
         if not self.kept:
             return
         self._changes += rows
@@ -122,26 +123,26 @@ class NodeScoreCache:
             self._changes.clear()
 
     def since(self, seen: int) -> list[int] | None:
-        """The rows that changed after the first `seen` changes, some of them often; None = that is not known."""
+        """Returns the rows that changed after the first `seen` changes, with duplicates. None = unknown."""
         return self._changes[seen - self._forgotten :] if seen >= self._forgotten else None
 
     def forget(self) -> None:
-        """Rows came or went."""
+        """Clears the cache, because rows were added or removed."""
         self.kept.clear()
         self._changes.clear()
         self._forgotten = 0
 
 
-#: Cells of fewer rows than this on average are not worth telling apart from rows.
+#: With fewer rows per cell on average, each row is its own cell.
 _WORTH: Final = 2
 
-#: Codes of combined keys that an int64 tells apart.
+#: Largest code of combined keys in an int64.
 _MOST_CODES: Final = 2**62
 
 
 class Domains:
-    """One topology key. `codes`: per row the number of its value, -1 = it has no such label; `count`: numbers go up to
-    here.
+    """Topology domains of one key. `codes`: number of the value per row, -1 = none. `count`: upper bound of the
+    numbers.
     """
 
     __slots__ = ("_order", "_starts", "codes", "count")
@@ -150,12 +151,12 @@ class Domains:
         self.codes: IntColumn = codes.astype(np.int64)
         self.codes.flags.writeable = False
         self.count = int(codes.max(initial=-1)) + 1
-        #: Rows sorted by their codes, and where those of each code begin.
+        #: Rows sorted by their codes, and the start of each code.
         self._order: IntColumn | None = None
         self._starts: list[int] = []
 
     def members(self, code: int) -> IntColumn:
-        """The rows with this value."""
+        """Rows with this value."""
         if self._order is None:
             self._order = np.argsort(self.codes, kind="stable")
             self._starts = np.cumsum(np.bincount(self.codes + 1, minlength=self.count + 1)).tolist()
@@ -163,9 +164,9 @@ class Domains:
 
 
 class Cells:
-    """Rows that lie in the same domains of several keys: what depends on domains alone is one number for all of them.
+    """Sets of rows that are in the same domain for each of several keys, so they share everything that domains decide.
 
-    `of`: per row its cell; `codes`: by key, per cell the number of its domain; `first`: per cell one of its rows.
+    `of`: cell per row. `codes`: by key, the number of the domain per cell. `first`: one row per cell.
     """
 
     __slots__ = ("_domains", "_members", "codes", "first", "of")
@@ -180,7 +181,7 @@ class Cells:
         combined = np.zeros(size, dtype=np.int64)
         span = 1
         for one in domains.values():
-            if span * (one.count + 1) > _MOST_CODES:  # number the combinations so far again: there are at most `size`
+            if span * (one.count + 1) > _MOST_CODES:  # renumber, because there are at most `size` combinations
                 combined = np.unique(combined, return_inverse=True)[1]
                 span = size
             combined = combined * (one.count + 1) + one.codes + 1
@@ -190,24 +191,24 @@ class Cells:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of cells."""
         return len(self.first)
 
     def within(self, key: str, code: int) -> IntColumn:
-        """The cells in a domain."""
+        """Cells in a domain."""
         if self.first is self.of:
             return self._domains[key].members(code)
         return np.flatnonzero(self.codes[key] == code)
 
     def rows(self, cells: IntColumn) -> IntColumn:
-        """The rows of some cells."""
+        """Rows of the cells."""
         if self.first is self.of:
             return cells
         parts = [self.rows_of(cell) for cell in cells.tolist()]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def rows_of(self, cell: int) -> IntColumn:
-        """The rows of one."""
+        """Rows of one cell."""
         if self.first is self.of:
             return self.of[cell : cell + 1]
         if not self._members:
@@ -216,7 +217,7 @@ class Cells:
         return self._members[cell]
 
     def put(self, column: FloatColumn, cells: IntColumn, values: FloatColumn) -> None:
-        """Write a value for all rows of each cell."""
+        """Writes one value per cell to all rows of the cells."""
         if self.first is self.of:
             column[cells] = values
             return
@@ -228,7 +229,7 @@ _NOWHERE: Final[Mapping[int, int]] = MappingProxyType({})
 
 
 class Images:
-    """By every name of an image: row → bytes."""
+    """Size in bytes by image name and row."""
 
     __slots__ = ("_sizes",)
 
@@ -236,16 +237,16 @@ class Images:
         self._sizes: dict[str, dict[int, int]] = {}
 
     def sizes(self, name: str) -> Mapping[int, int]:
-        """Rows where an image of this name lies, and its bytes there."""
+        """Rows that have an image of this name, with its size in bytes."""
         return self._sizes.get(name, _NOWHERE)
 
     def add(self, row: int, images: Mapping[str, int]) -> None:
-        """A row gets its images; it had none."""
+        """Sets the images of a row that has none."""
         for name, size in images.items():
             self._sizes.setdefault(name, {})[row] = size
 
     def remove(self, row: int, images: Mapping[str, int]) -> None:
-        """A row loses the images that `add` gave it."""
+        """Removes the images of a row."""
         for name in images:
             there = self._sizes[name]
             del there[row]
@@ -253,34 +254,36 @@ class Images:
                 del self._sizes[name]
 
 
-#: Refused binds that are remembered of a node.
+#: Number of failed binds that are stored per node.
 _REFUSALS_KEPT: Final = 16
 
-#: Fewer nodes than this are quicker asked and charged one by one than by columns.
+#: Below this number of nodes, a loop is faster than NumPy indexing.
 _FEW: Final = 6
 
 
 @dataclass(slots=True, eq=False)
 class NodeRecord:
-    """One node. Its amounts are in the columns, except what belongs to others."""
+    """Properties of one node. Its amounts are in the columns, except those of foreign allocations."""
 
     spec: NodeSpec
     state: NodeState
-    #: Foreign allocations on it (semantics 7); kept by engine/, the table never reads it.
+    #: Foreign allocations on the node. `scheduling` maintains them; the table never reads them.
     foreign_pods: dict[AllocationId, None] = field(default_factory=dict)
-    #: Sum of what was taken as foreign (semantics 7), besides `spec.occupied`.
+    #: Total of the foreign allocations, in addition to `spec.occupied`.
     foreign: Resources = NOTHING
-    #: What it was last reported to really use (seed 001, UtilizationReport); None = never.
+    #: Last reported utilization; None = never reported.
     utilization: Resources | None = None
-    #: The newest asks that came back because they could not be bound here, and when (semantics 5).
+    #: The newest requests whose bind failed here, with the times.
     refused: deque[tuple[int, AllocationKey]] = field(default_factory=lambda: deque(maxlen=_REFUSALS_KEPT))
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """All nodes at once; `size` rows, `open` where a node is that takes new allocations, `cordoned`
-    where it is closed to those alone that do not tolerate it. `permanent`: what is never freed for a pod that waits:
-    foreign allocations, mirror pods among them, and those of DaemonSets.
+    """All nodes at once, in `size` rows.
+
+    `open`: nodes that accept new allocations. `cordoned`: nodes that accept only pods that tolerate the cordon.
+    `permanent`: amounts that never become free for pending pods: foreign allocations, including mirror pods, and pods
+    of DaemonSets.
     """
 
     size: int
@@ -296,9 +299,8 @@ class Columns:
 class NodeTable:  # long: every write to a node goes through here
     """All nodes of a partition, one row each.
 
-    `epoch` grows whenever something may fit that did not fit before, and `gains` tells where;
-    a caller that only adds to `epoch` means all nodes.
-    `facts_epoch` whenever rows, labels, taints or schedulable flags change.
+    `epoch` grows whenever something may fit that did not fit before; `gains` records on which nodes. An increment of
+    `epoch` alone means anywhere. `facts_epoch` grows when rows, labels, taints or schedulable flags change.
     """
 
     __slots__ = (
@@ -342,35 +344,33 @@ class NodeTable:  # long: every write to a node goes through here
         self.taints: Marks[Taint] = Marks()
         self.features: Marks[str] = Marks()
         self.images = Images()
-        #: plan/feasibility/ keeps here what it found out about a value of
-        #: constraints, one column per filter; emptied when `facts_epoch` grows.
+        #: Cache of placement/filters/node_properties: one column per filter. Cleared when `facts_epoch` grows.
         self.answers: dict[Constraints, tuple[BoolColumn, ...]] = {}
-        #: The same, of seed 001's targets on nodes.
+        #: Cache of placement/filters/extensions, cleared in the same way.
         self.targeted: dict[tuple[Target, ...], BoolColumn] = {}
-        #: plan/liking/node_facts keeps here what facts of nodes are worth to those with these constraints and
-        #: preferences; emptied when `facts_epoch` grows or images change.
+        #: Cache of placement/scores/node_properties. Cleared when `facts_epoch` grows or images change.
         self.points: dict[tuple[Constraints, Preferences], FloatColumn | None] = {}
-        #: The same, of topology keys.
+        #: Cache of topology domains, cleared when `facts_epoch` grows.
         self.domains: dict[str, Domains] = {}
         self.cells: dict[tuple[bool, tuple[str, ...]], Cells] = {}
         self.attributes = Attributes()
         self.pods_on_nodes = NodePods()
-        #: plan/scoring keeps here 1 / capacity per resource; emptied when a capacity changes.
+        #: Cache of placement/node_search: 1 / capacity per resource. Cleared when a capacity changes.
         self.reciprocals: dict[str, FloatColumn] = {}
-        #: plan/scoring keeps here how shapes see the nodes.
+        #: Cache of placement/node_search: node keys per request shape.
         self.score_cache = NodeScoreCache()
         self._cordoned = Flags()
-        #: By plan/'s shape: nodes that the resource manager refused for it when it was asked, and its reason.
+        #: Nodes that the predicate callback refused, with its reason, per request shape.
         self.refused: dict[Hashable, dict[NodeId, str]] = {}
         self._records: dict[NodeId, NodeRecord] = {}
         self._capacity = Amounts()
         self._available = Amounts()
         self._occupied = Amounts()
-        #: Held for asks that wait (state/reservations.py).
+        #: Resources of node reservations (state/reservations.py).
         self._claimed = Amounts()
-        #: Of foreign allocations and of those that may run on no other node.
+        #: Resources of foreign allocations and of pods that require this node.
         self._permanent = Amounts()
-        #: What is taken by the last report less what was allocated when it came; 0 without a report.
+        #: Last reported usage minus what was allocated at that time; 0 without a report.
         self._measured = Amounts()
         self._open = Flags()
 
@@ -384,7 +384,7 @@ class NodeTable:  # long: every write to a node goes through here
         return iter(self._records)
 
     def add(self, spec: NodeSpec, *, draining: bool) -> int:
-        """Take a node in; returns its row. Raises DuplicateSubject."""
+        """Adds a node and returns its row. Raises DuplicateSubject."""
         row = self.rows.add(spec.id)
         size = self.rows.size
         for amounts in self._amounts():
@@ -407,7 +407,7 @@ class NodeTable:  # long: every write to a node goes through here
         return row
 
     def update(self, spec: NodeSpec) -> None:
-        """Put new capacity, occupied amounts, labels, taints and attributes in force. Raises UnknownSubject."""
+        """Updates capacity, occupied amounts, labels, taints and attributes of a node. Raises UnknownSubject."""
         row = self.rows.row(spec.id)
         record = self._records[spec.id]
         old = record.spec
@@ -427,7 +427,7 @@ class NodeTable:  # long: every write to a node goes through here
             self._facts_changed()
             grew = True
         if spec.labels != old.labels and self.pods_on_nodes.apart:
-            self.epoch += 1  # anywhere: those who keep others away may do so in other domains
+            self.epoch += 1  # anywhere: pods with anti-affinity may now exclude other domains
         if self.attributes.differ(spec, old):
             self.attributes.remove(row, old)
             self.attributes.add(row, spec)
@@ -445,7 +445,7 @@ class NodeTable:  # long: every write to a node goes through here
             self.epoch += 1
 
     def remove(self, node: NodeId) -> None:
-        """Forget a node; whatever was taken goes with it. Raises UnknownSubject."""
+        """Removes a node with everything that is charged to it. Raises UnknownSubject."""
         row = self.rows.remove(node)
         spec = self._records.pop(node).spec
         self._leave(row, spec)
@@ -461,7 +461,7 @@ class NodeTable:  # long: every write to a node goes through here
         self._facts_changed()
 
     def set_draining(self, node: NodeId, *, draining: bool) -> None:
-        """Close a node to new allocations, or open it again. Raises UnknownSubject."""
+        """Drains a node, or makes it schedulable again. Raises UnknownSubject."""
         row = self.rows.row(node)
         self._records[node].state = NodeState.DRAINING if draining else NodeState.SCHEDULABLE
         self._open.set(row, value=not draining)
@@ -471,13 +471,14 @@ class NodeTable:  # long: every write to a node goes through here
         self._facts_changed()
 
     def record(self, node: NodeId) -> NodeRecord:
-        """The node's own record. Raises UnknownSubject."""
+        """Returns the record of a node. Raises UnknownSubject."""
         self.rows.row(node)
         return self._records[node]
 
     def take(self, node: NodeId, resources: Resources, count: int = 1, *, foreign: bool = False) -> None:
-        """Charge a node with `count` of these amounts, fitting or not: the caller has checked.
-        `foreign`: they belong to pods that the core does not schedule. Raises UnknownSubject.
+        """Charges a node with `count` times these amounts, without a check that they fit. Raises UnknownSubject.
+
+        `foreign`: the amounts belong to an allocation of another scheduler.
         """
         row = self.rows.row(node)
         self._available.change(row, resources, -count)
@@ -488,11 +489,11 @@ class NodeTable:  # long: every write to a node goes through here
             self._permanent.change(row, resources, count)
 
     def keep(self, node: NodeId, resources: Resources, times: int) -> None:
-        """Count what was taken for a DaemonSet's pod as never freed, or (-1) no longer. Raises UnknownSubject."""
+        """Counts amounts of a DaemonSet pod as permanent, or (-1) no longer. Raises UnknownSubject."""
         self._permanent.change(self.rows.row(node), resources, times)
 
     def take_all(self, taken: Mapping[NodeId, int], resources: Resources) -> None:
-        """`take` on many nodes at once, so often as each says. Raises UnknownSubject before the first write."""
+        """Like `take`, for many nodes with their counts. Raises UnknownSubject before the first write."""
         if len(taken) < _FEW:
             for node, count in taken.items():
                 self.take(node, resources, count)
@@ -505,7 +506,7 @@ class NodeTable:  # long: every write to a node goes through here
         self.score_cache.changed(rows)
 
     def without_room(self, wanted: Mapping[NodeId, int], resources: Resources) -> NodeId | None:
-        """The first of the nodes that has no room for so many, or is not there; None = all have it."""
+        """Returns the first node that is unknown or has no room for its count. None = all have room."""
         rows = self.rows.find(wanted)
         if rows is None:
             return next(node for node in wanted if node not in self.rows)
@@ -518,13 +519,16 @@ class NodeTable:  # long: every write to a node goes through here
         return None if position is None else self.rows.at(rows[position])
 
     def give_back(self, node: NodeId, resources: Resources, count: int = 1, *, foreign: bool = False) -> None:
-        """Undo a `take`. Raises UnknownSubject."""
+        """Reverts `take`. Raises UnknownSubject."""
         self.take(node, resources, -count, foreign=foreign)
         self.gains.note(node)
         self.epoch += 1
 
     def claim(self, node: NodeId, resources: Resources, times: int, *, grows: bool = True) -> None:
-        """Hold room on a node, or (-1) no longer; `grows`: others have more room for that. Raises UnknownSubject."""
+        """Reserves resources on a node, or (-1) releases them. Raises UnknownSubject.
+
+        `grows`: the release makes the resources available to others.
+        """
         self._claimed.change(self.rows.row(node), resources, times)
         if times < 0:
             self._claimed.forget_empty(resources)
@@ -533,21 +537,22 @@ class NodeTable:  # long: every write to a node goes through here
                 self.epoch += 1
 
     def node_reserved(self, node: NodeId) -> Resources:
-        """What is held there for asks that wait. Raises UnknownSubject."""
+        """Returns the resources of the node reservations. Raises UnknownSubject."""
         return self._claimed.at(self.rows.row(node))
 
     def available(self, node: NodeId) -> Resources:
-        """What is left; negative amounts where capacity shrank below what is taken. Raises UnknownSubject."""
+        """Returns what is left; negative if the capacity fell below the usage. Raises UnknownSubject."""
         return self._available.at(self.rows.row(node))
 
     def allocated(self, node: NodeId) -> Resources:
-        """What applications took: neither foreign nor occupied. Raises UnknownSubject."""
+        """Returns what applications use, without foreign and occupied amounts. Raises UnknownSubject."""
         record = self.record(node)
         return record.spec.capacity - record.spec.occupied - record.foreign - self.available(node)
 
     def report(self, node: NodeId, used: Resources) -> None:
-        """Keep what the node really uses; what is placed or given back from now on counts on top of it.
-        A resource that is not reported counts as allocated. Raises UnknownSubject.
+        """Stores the real usage of a node. Later allocations and releases are added to it. Raises UnknownSubject.
+
+        A resource that is not reported counts as allocated.
         """
         record = self.record(node)
         row = self.rows.row(node)
@@ -559,21 +564,21 @@ class NodeTable:  # long: every write to a node goes through here
         self._measured.change(row, used - (taken - unreported) - before, 1)
 
     def measured(self, resource: str) -> IntColumn | None:
-        """What every node uses beyond what is allocated there, by its last report; None where that is 0 everywhere."""
+        """Returns the reported usage beyond the allocated amount per row. None = 0 everywhere."""
         return self._measured.column(resource, self.rows.size)
 
     def attribute(self, key: str) -> LabelColumn:
-        """The column of a node attribute, or label, as seed 001's constraints name it."""
+        """Returns the column of a node attribute or label for placement constraints."""
         return self.attributes.column(
             key, ((self.rows.row(name), record.spec) for name, record in self._records.items())
         )
 
     def permanent(self, node: NodeId) -> Resources:
-        """What is never freed there for a pod that waits. Raises UnknownSubject."""
+        """Returns the amounts that never become free for pending pods. Raises UnknownSubject."""
         return self._permanent.at(self.rows.row(node))
 
     def columns(self) -> Columns:
-        """The view of plan/ on all nodes; void as soon as a node comes or goes."""
+        """Returns a view of all nodes for plans. It is invalid as soon as a node is added or removed."""
         size = self.rows.size
         return Columns(
             size,
@@ -587,7 +592,7 @@ class NodeTable:  # long: every write to a node goes through here
         )
 
     def _amounts(self) -> tuple[Amounts, ...]:
-        """Every set of columns of amounts."""
+        """All sets of amount columns."""
         return self._capacity, self._available, self._occupied, self._claimed, self._permanent, self._measured
 
     def _enter(self, row: int, spec: NodeSpec) -> None:
@@ -609,13 +614,11 @@ class NodeTable:  # long: every write to a node goes through here
         self.points.clear()
         self.domains.clear()
         self.cells.clear()
-        if (
-            self.pods_on_nodes.tags.is_on
-        ):  # a domain that comes or goes may be what others wait for, wherever they may run
+        if self.pods_on_nodes.tags.is_on:  # requests anywhere may wait for a change of the topology domains
             self.gains.note_company()
             self.epoch += 1
 
 
 def _filtered(spec: NodeSpec) -> tuple[Mapping[str, str], set[Taint], frozenset[str], bool]:
-    """What filters of facts read of a node."""
+    """Returns what the filters of node properties read of a node."""
     return spec.labels, set(spec.taints), spec.features, spec.cordoned

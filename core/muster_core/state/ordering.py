@@ -1,4 +1,4 @@
-"""Order of queues and applications and requests."""
+"""Order of queues, applications and requests: priority, submission time and fair share."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from muster_core.state.nodes import NodeTable
 from muster_core.state.queues import Queue
 from muster_core.state.request_classes import AskClass
 
-#: Compared part by part, the lowest first.
+#: Ordering key: compared element by element, lowest first.
 Key = tuple[float, ...]
 
 
 class OrderingContext(Protocol):
-    """What of a partition the orders read."""
+    """The part of a partition that the ordering reads."""
 
     config: PartitionConfig
     nodes: NodeTable
@@ -27,7 +27,7 @@ class OrderingContext(Protocol):
 
 
 def queue_key(partition: OrderingContext, queue: Queue) -> Key:
-    """The place of a queue among the children of its parent: priority, share, and of equals who waits for more."""
+    """Ordering key of a queue among the children of its parent: priority, share, then the larger pending amount."""
     priority = float(-(queue.shown or 0))
     used = share(partition, queue)
     waits = -_need(partition, queue)
@@ -36,10 +36,12 @@ def queue_key(partition: OrderingContext, queue: Queue) -> Key:
 
 
 def share(partition: OrderingContext, queue: Queue) -> float:
-    """The dominant share of a queue: of each resource that it uses what part of its guarantee that is, else of its
-    fair maximum: its own, else that of the nearest queue above that has one, else the cluster.
+    """Returns the dominant share of a queue: its usage as a part of its guarantee, the maximum over all resources.
 
-    Differs: a guarantee of 0 is no guarantee; YuniKorn takes a queue as fully served that has one and uses anything.
+    Without a guarantee the share is relative to the maximum of the queue, else to that of the nearest ancestor that has
+    one, else to the cluster.
+
+    Differs: a guarantee of 0 counts as no guarantee. YuniKorn treats such a queue as fully served if it uses anything.
     """
     memo = queue.shares
     total, config = partition.nodes.capacity_total, partition.config
@@ -52,7 +54,7 @@ def share(partition: OrderingContext, queue: Queue) -> float:
 
 
 def _need(partition: OrderingContext, queue: Queue) -> float:
-    """What part of the cluster the queue waits for."""
+    """Pending resources as a part of the cluster."""
     memo, total = queue.shares, partition.nodes.capacity_total
     if memo.pending is not queue.pending or memo.of is not total:
         memo.pending, memo.of = queue.pending, total
@@ -61,13 +63,13 @@ def _need(partition: OrderingContext, queue: Queue) -> float:
 
 
 def part(partition: OrderingContext, queue: Queue, name: str, amount: int) -> float:
-    """What part of the queue's due this amount is; 1 where nothing is due."""
+    """Returns the amount as a part of what is due to the queue; 1 if nothing is due."""
     whole = due(partition, queue, name)
     return amount / whole if whole else 1.0
 
 
 def due(partition: OrderingContext, queue: Queue, name: str) -> int:
-    """What counts as the whole of a resource for this queue: guarantee or fair maximum."""
+    """Returns the amount of a resource that is due to the queue: its guarantee or fair maximum."""
     guaranteed = queue.guaranteed[name]
     if guaranteed:
         return guaranteed
@@ -79,30 +81,30 @@ def due(partition: OrderingContext, queue: Queue, name: str) -> int:
 
 
 def dominant(amounts: Resources, whole: Resources) -> float:
-    """The largest part of the whole that any of the amounts is."""
+    """Returns the largest ratio of an amount to `whole`."""
     return max((amount / (whole[name] or amount) for name, amount in amounts.items()), default=0.0)
 
 
 def application_key(partition: OrderingContext, app: Application) -> Key:
-    """The place of an application in its leaf."""
+    """Ordering key of an application in its leaf."""
     return _ORDERS[app.queue.policies.order](partition, app)
 
 
 def applications(partition: OrderingContext, leaf: Queue) -> list[Application]:
-    """The leaf's applications that wait for something, in the order of its policy."""
+    """Returns the waiting applications of a leaf in the order of its policy."""
     waiting = (partition.applications[name] for name in leaf.waiting)
     return sorted(waiting, key=lambda app: application_key(partition, app))
 
 
 def classes(app: Application) -> list[AskClass]:
-    """What the application waits for: higher priority first, then as it came."""
+    """Returns the waiting classes of an application: higher priority first, then in order of arrival."""
     if len(app.waiting) == 1:
         return list(app.waiting)
     return sorted(app.waiting, key=lambda kind: -kind.priority)
 
 
 def application_share(partition: OrderingContext, app: Application) -> float:
-    """What part of the cluster the application uses, placeholders included."""
+    """Returns the usage of the application as a part of the cluster, including placeholders."""
     return dominant(app.allocated + app.gang.allocated, partition.nodes.capacity_total)
 
 
@@ -130,7 +132,7 @@ _HIGHEST: Final = 2**31 - 1
 
 
 def note(app: Application) -> bool:
-    """The application's asks changed; returns whether its priority is another one now."""
+    """Updates the priority of the application after its requests changed. Returns whether the priority changed."""
     priority = app.priorities.top
     if priority == app.shown:
         return False
@@ -141,27 +143,27 @@ def note(app: Application) -> bool:
 
 
 def leave(app: Application) -> None:
-    """The application leaves its queue, which shows no priority of it any more."""
+    """Removes the priority of an application that leaves its queue."""
     app.queue.priorities.replace(app.shown, None)
     app.shown = None
     _rise(app.queue)
 
 
 def shown_by(queue: Queue) -> int | None:
-    """What a queue shows to its parent; None where nothing waits."""
+    """Returns the priority that the parent sees; None = nothing waits."""
     top = queue.priorities.top
     return None if top is None else risen(queue, top)
 
 
 def risen(queue: Queue, priority: int) -> int:
-    """A priority of the queue, as those above it see it."""
+    """Returns a priority in the queue as its parent sees it: with offset and fence."""
     if queue.policies.priority is PriorityPolicy.FENCE:
         priority = 0
     return max(_LOWEST, min(_HIGHEST, priority + queue.policies.priority_offset))
 
 
 def recount(queues: Iterable[Queue]) -> None:
-    """Policies changed: every queue shows what it now means."""
+    """Updates the visible priorities after policies changed."""
     for queue in queues:
         _rise(queue)
 

@@ -23,7 +23,7 @@ from muster_core.state.reservations import PreemptionSearch
 
 
 class LazySum:
-    """A total. Its value is the same object for as long as nothing was added."""
+    """A sum that is computed when it is read. `value` returns the same object until something is added."""
 
     __slots__ = ("_latest", "_times", "_total")
 
@@ -33,7 +33,7 @@ class LazySum:
         self._times = 0
 
     def add(self, amount: Resources, times: int) -> None:
-        """Add `times` of an amount; negative `times` takes away."""
+        """Adds `times` the amount. A negative `times` subtracts."""
         if amount is not self._latest:
             self._fold()
             self._latest = amount
@@ -41,7 +41,7 @@ class LazySum:
 
     @property
     def value(self) -> Resources:
-        """What it comes to."""
+        """The sum."""
         if self._times:
             self._fold()
         return self._total
@@ -52,7 +52,7 @@ class LazySum:
 
 
 class PriorityCounts:
-    """Counts by value. There are few different priorities, so the highest is quickly found."""
+    """Counts by priority. There are few different priorities, so the highest one is found quickly."""
 
     __slots__ = ("_counts",)
 
@@ -60,7 +60,7 @@ class PriorityCounts:
         self._counts: dict[int, int] = {}
 
     def replace(self, old: int | None, new: int | None) -> None:
-        """One of them changed; None = it was, or is, none of them."""
+        """Replaces one priority by another. None = none."""
         if old is not None:
             left = self._counts[old] - 1
             if left:
@@ -72,13 +72,13 @@ class PriorityCounts:
 
     @property
     def top(self) -> int | None:
-        """The highest; None of nothing."""
+        """The highest priority; None = empty."""
         return max(self._counts) if self._counts else None
 
 
 @dataclass(slots=True, eq=False)
 class Shares:
-    """What state/ordering.py found out about a queue, and the very values it was of: it holds for no others."""
+    """Cached results of state/ordering.py, with the values that they were computed from."""
 
     share: float = 0.0
     allocated: Resources | None = None
@@ -93,7 +93,7 @@ class Shares:
 
 @dataclass(slots=True, eq=False)
 class Queue:
-    """One queue's ledger. `managed`: it is in the configuration."""
+    """One queue with its usage. `managed`: it is in the configuration."""
 
     path: QueuePath
     parent: Queue | None
@@ -110,105 +110,105 @@ class Queue:
     limits: tuple[QuotaLimit, ...] = ()
     template: ChildTemplate | None = None
     state: QueueState = QueueState.ACTIVE
-    #: What the configuration wants of it that has to wait until it is empty: a leaf that is to be
-    #: a parent (Stopped meanwhile), or a parent that is to be a leaf.
+    #: Configuration that is applied when the queue is empty: a leaf that becomes a parent (Stopped until then), or a
+    #: parent that becomes a leaf.
     wanted: QueueConfig | None = None
     children: dict[str, Queue] = field(default_factory=dict)
-    #: Live applications of a leaf, in the order of their submission.
+    #: Live applications of a leaf in the order of submission.
     applications: dict[ApplicationId, None] = field(default_factory=dict)
-    #: Those of them with an ask that waits.
+    #: Applications with a waiting request.
     waiting: dict[ApplicationId, None] = field(default_factory=dict)
-    #: The same by scheduling class: applications of the leaf with an ask of the class that waits.
+    #: Applications with a waiting request of each scheduling class.
     classes: dict[AskClass, dict[ApplicationId, None]] = field(default_factory=dict)
-    #: Node reservations of a leaf's asks, without those that preemption made.
+    #: Number of node reservations in a leaf, without those made by preemption.
     node_reservations: int = 0
-    #: Of allocations, placeholders and held swap targets alike.
+    #: Total of allocations, placeholders and reserved replacement targets.
     allocated: Resources = NOTHING
-    #: Of asks that wait; read as `pending`.
+    #: Total of waiting requests; read it as `pending`.
     waits: LazySum = field(default_factory=LazySum)
-    #: Over quota, tolerated: how much more than the maximum is allocated, because it was reported as existing or the
-    #: maximum was lowered below it. No decision makes it more.
+    #: Over quota, tolerated: allocated amount above the maximum, because existing allocations were reported or the
+    #: maximum was lowered. No decision increases it.
     tolerated: Resources = NOTHING
-    #: Applications below here that count against `max_applications`: Running, or Accepted with an allocation.
+    #: Applications in the subtree that count towards `max_applications`: Running, or Accepted with an allocation.
     running: int = 0
-    #: Allocations of a leaf that were made, and that went, since the queue is there.
+    #: Number of allocations that were added to and removed from a leaf since it exists.
     made: int = 0
     gone: int = 0
-    #: Of allocations that are being released by preemption and did not confirm yet.
+    #: Total of allocations that preemption is releasing.
     preempting: Resources = NOTHING
-    #: Head room that is held for asks whose victims are being released (Hold.preempted).
+    #: Quota reserved for requests whose victims are being released (`NodeReservation.preempted`).
     node_reserved: Resources = NOTHING
-    #: Which clocks of a leaf run, 0 = none: to reserve a node; to preempt, and when that comes or came last.
+    #: Running timers of a leaf, 0 = none: for node reservations; for preemption, with its next or last time.
     reservation_clock: int = 0
     preemption_clock: int = 0
     preemption_at_ns: int = 0
     preemption: PreemptionSearch = field(default_factory=PreemptionSearch)
-    #: When what is over a lowered maximum is preempted, and which clock it is; 0 = not at all.
+    #: Time of quota preemption for a lowered maximum, and its timer; 0 = none.
     quota_at_ns: int = 0
     quota_clock: int = 0
-    #: The number of the preemption that is on its way for it; 0 = none.
+    #: Number of the running quota preemption; 0 = none.
     quota_running: int = 0
-    #: Promised to gangs that are reserving below here, not yet allocated (semantics 11).
+    #: Quota reserved for gangs in the subtree and not allocated yet (docs/internals/semantics.md, rule 11).
     reserved_quota: Resources = NOTHING
-    #: Promised to gangs that starve, with no headroom behind it yet: kept from those to
-    #: whom nothing is promised, but never from each other or from what is `reserved_quota`.
+    #: Quota that starving gangs requested and that is not free yet. It is withheld from applications without a quota
+    #: reservation, but neither from other starving gangs nor from `reserved_quota`.
     requested_quota: Resources = NOTHING
-    #: Priorities shown by what waits directly below: applications of a leaf, else queues (priorities.py).
+    #: Priorities of the waiting applications of a leaf, else of the child queues.
     priorities: PriorityCounts = field(default_factory=PriorityCounts)
-    #: The priority that it shows to its parent; None = nothing waits below here.
+    #: Priority that the parent sees; None = nothing waits in the subtree.
     shown: int | None = None
-    #: Gangs of a leaf that keep those behind them from starting (semantics 11).
+    #: Gangs of a leaf that prevent later applications from starting (docs/internals/semantics.md, rule 11).
     blockers: dict[ApplicationId, None] = field(default_factory=dict)
     shares: Shares = field(default_factory=Shares)
-    #: Those above it, the root last: a queue never moves.
+    #: Ancestors, root last. A queue never moves.
     above: tuple[Queue, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Know the way up: it is walked for every ask and every decision."""
+        """Stores the ancestors, because every request and decision walks up to root."""
         self.above = (self.parent, *self.parent.above) if self.parent is not None else ()
 
     @property
     def pending(self) -> Resources:
-        """Of asks that wait."""
+        """Total of waiting requests."""
         return self.waits.value
 
     @property
     def draining(self) -> bool:
-        """Whether it goes when it is empty, and takes nothing until then."""
+        """Whether the queue accepts no applications and is deleted when it is empty."""
         return self.state is QueueState.DRAINING
 
     @property
     def is_recovery(self) -> bool:
-        """Whether it is the queue of recovered applications, which no queue view shows (contract 2.10)."""
+        """Whether it is the recovery queue, which views of queues do not show."""
         return self.path == RECOVERY
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing hangs in or below it."""
+        """Whether it has neither children nor applications."""
         return not self.children and not self.applications
 
     def path_up(self) -> tuple[Queue, ...]:
-        """This queue, its parent, and so on up to the root."""
+        """This queue and its ancestors up to root."""
         return (self, *self.above)
 
 
 @dataclass(slots=True, eq=False)
 class QueueTree:
-    """All queues of a partition by path; the root is always there."""
+    """All queues of a partition by path. Root always exists."""
 
     root: Queue
     by_path: dict[QueuePath, Queue]
 
     def get(self, path: QueuePath) -> Queue | None:
-        """The queue of that path, None if there is none."""
+        """Returns the queue with this path, or None."""
         return self.by_path.get(path)
 
     def leaves(self) -> Iterator[Queue]:
-        """Every leaf, in the order of creation."""
+        """Yields all leaves in the order of creation."""
         return (queue for queue in self.by_path.values() if queue.is_leaf)
 
     def add(self, parent: Queue, config: QueueConfig, *, managed: bool) -> Queue:
-        """Hang a queue, with the children its configuration names, below `parent`."""
+        """Creates a queue with its configured children below `parent`."""
         queue = _make(child_path(parent.path, config.name), parent, config, managed=managed)
         parent.children[config.name] = queue
         self.by_path[queue.path] = queue
@@ -217,19 +217,19 @@ class QueueTree:
         return queue
 
     def remove(self, queue: Queue) -> None:
-        """Take an empty queue out of the tree."""
+        """Removes an empty queue."""
         if queue.parent is not None:
             del queue.parent.children[queue_name(queue.path)]
         del self.by_path[queue.path]
 
 
 def nowhere(path: str) -> Queue:
-    """A leaf outside every tree: where an application that was rejected had wanted to go."""
+    """Returns a leaf outside of any tree, for a rejected application."""
     return Queue(QueuePath(path), None, is_leaf=True, managed=False, max=UNLIMITED, guaranteed=NOTHING)
 
 
 def new_tree(root: QueueConfig) -> QueueTree:
-    """The tree of a configuration; its top queue is `root`."""
+    """Creates the tree of a configuration, whose top queue is `root`."""
     top = _make(ROOT, None, root, managed=True)
     tree = QueueTree(top, {ROOT: top})
     for child in root.children:

@@ -21,8 +21,9 @@ from muster_core.state.columns import Amounts, Flags, IntColumn
 
 @dataclass(frozen=True, slots=True)
 class AskClass:
-    """The scheduling class of an ask within its application: what live filters
-    and quotas read of it (semantics 21). Queue, user and namespace are the application's.
+    """Scheduling class of a request in its application: everything that filters and quotas read of the request.
+
+    Queue, user and namespace are those of the application. See docs/internals/semantics.md, rule 21.
     """
 
     resources: Resources
@@ -31,18 +32,18 @@ class AskClass:
     priority: int
     group: TaskGroup
     placeholder: bool
-    #: It no longer looks for a placeholder to take over from (semantics 14, 15).
+    #: It does not wait for a placeholder any more (docs/internals/semantics.md, rules 14 and 15).
     as_usual: bool
-    #: Seed 001's constraint; None = none.
+    #: Placement constraint of the Scheduler Interface; None = none.
     placement: PlacementConstraint | None = None
-    #: As others see what is placed of it: those of its tags that some selector of the partition reads, and its facts.
+    #: What filters of other pods see of its allocations: the tags that some selector reads, and its properties.
     pod_on_node: PodOnNode = NO_POD
-    #: The one node it may run on (DaemonSets); empty = any.
+    #: The only node that may run it (DaemonSet pods); empty = any node.
     required_node: NodeId = NO_NODE
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Hash once: a class is looked up far more often than it is made."""
+        """Computes the hash once, because lookups are much more frequent than creation."""
         parts = (self.resources, self.constraints, self.avoid, self.priority, self.group, self.placeholder)
         object.__setattr__(
             self, "_hash", hash((parts, self.as_usual, self.placement, self.pod_on_node, self.required_node))
@@ -53,17 +54,17 @@ class AskClass:
 
     @property
     def depends_on_others(self) -> bool:
-        """Whether what is placed elsewhere may change where it may go, so that room on nodes is not all it needs."""
+        """Whether other allocations may change which nodes are feasible."""
         return self.placement is not None or self.pod_on_node.facts.is_particular
 
 
 def occupant_of(facts: PodProperties, tags: Tags) -> PodOnNode:
-    """What filters see of an allocation with these facts and read tags."""
+    """Returns what filters see of an allocation with these properties and stored tags."""
     return PodOnNode(tags, facts) if tags or facts is not NO_PROPERTIES else NO_POD
 
 
 def class_of(spec: AskSpec, *, as_usual: bool, tags: Tags = NO_TAGS) -> AskClass:
-    """The scheduling class of an ask; `tags`: those of its tags that matter to others."""
+    """Returns the scheduling class of a request. `tags`: the stored tags of the request."""
     return AskClass(
         spec.resources,
         spec.constraints,
@@ -79,8 +80,9 @@ def class_of(spec: AskSpec, *, as_usual: bool, tags: Tags = NO_TAGS) -> AskClass
 
 
 def class_like(known: AskClass | None, spec: AskSpec, *, as_usual: bool, tags: Tags) -> AskClass:
-    """The same; `known`: that of the ask before it, which is returned itself where it is the one, as a rule: found by
-    looking and not by hashing.
+    """Like `class_of`, but returns `known` if it is equal. Comparing is faster than hashing.
+
+    `known`: the class of the previous request, which usually is the same.
     """
     if known is not None and _is_of(known, spec, as_usual=as_usual, tags=tags):
         return known
@@ -88,8 +90,10 @@ def class_like(known: AskClass | None, spec: AskSpec, *, as_usual: bool, tags: T
 
 
 def _is_of(kind: AskClass, spec: AskSpec, *, as_usual: bool, tags: Tags) -> bool:
-    """Whether asks like this are of the class. The decoder shares equal values, so that most comparisons are of
-    identity; values that are equal and not shared make a class that is equal and not shared.
+    """Whether the request belongs to the class.
+
+    The decoder shares equal values, so most comparisons are by identity. If equal values are not shared, a new equal
+    class is created.
     """
     return (
         kind.resources is spec.resources
@@ -108,10 +112,10 @@ def _is_of(kind: AskClass, spec: AskSpec, *, as_usual: bool, tags: Tags) -> bool
 
 @dataclass(slots=True, eq=False)
 class UnschedulableClass:
-    """A class of which no more than `room` have a place on the nodes, and why not more.
+    """A class of which at most `room` more requests fit, and the reason why not more.
 
-    `known`: how many had when that was last looked at; `seen`: how often nodes had gained until then; `then`: how many
-    each row held at that time, None = none. So `room` is `known` and what rows that gained since hold more than then.
+    `known`: room at the last evaluation; `seen`: number of node gains at that time; `then`: room per row at that time,
+    None = none. `room` is `known` plus the additional room on rows that gained since.
     """
 
     known: int
@@ -122,7 +126,7 @@ class UnschedulableClass:
 
 
 class UnschedulableClasses:
-    """All of a partition, by class."""
+    """Cache of the classes of a partition that do not fit."""
 
     __slots__ = ("_amounts", "_free", "_gained", "_gains", "_kinds", "_known", "_rows", "_used", "grown")
 
@@ -133,10 +137,10 @@ class UnschedulableClasses:
         self._free: list[int] = []
         self._amounts = Amounts()
         self._used = Flags()
-        #: Which gain was the last of each row of the nodes; 0 = none.
+        #: Number of the last gain of each row; 0 = none.
         self._gained: IntColumn = np.zeros(0, dtype=np.int64)
         self._gains = 0
-        #: Those that some node may hold more of than was found: their room is to be counted before it is read.
+        #: Classes with possibly more room on some node. Their room must be counted before it is read.
         self.grown: dict[AskClass, UnschedulableClass] = {}
 
     def __len__(self) -> int:
@@ -146,11 +150,11 @@ class UnschedulableClasses:
         return iter(list(self._known))
 
     def get(self, kind: AskClass) -> UnschedulableClass | None:
-        """What is remembered of the class."""
+        """Returns the entry of the class, or None."""
         return self._known.get(kind)
 
     def put(self, kind: AskClass, room: int, why: UnschedulableReason, then: IntColumn | None = None) -> None:
-        """Remember that only `room` of the class fit as the nodes are; `then`: how many each row holds, or less."""
+        """Stores that at most `room` requests of the class fit. `then`: room per row, or a lower bound of it."""
         self.grown.pop(kind, None)
         known = self._known.get(kind)
         if known is not None:
@@ -170,7 +174,7 @@ class UnschedulableClasses:
         self._known[kind] = UnschedulableClass(room, why, room, self._gains, then)
 
     def drop(self, kind: AskClass) -> None:
-        """Remember nothing of the class."""
+        """Removes the entry of the class."""
         if kind not in self._known:
             return
         del self._known[kind]
@@ -182,12 +186,12 @@ class UnschedulableClasses:
         self._amounts.clear(row)
 
     def clear(self) -> None:
-        """Remember nothing at all."""
+        """Removes all entries."""
         for kind in self:
             self.drop(kind)
 
     def gained(self, rows: IntColumn, size: int) -> None:
-        """These rows of the nodes, of `size` in all, hold more than before."""
+        """Records that these node rows, of `size` in total, have more available resources."""
         if size > len(self._gained):
             longer = np.zeros(size, dtype=np.int64)
             longer[: len(self._gained)] = self._gained
@@ -196,15 +200,15 @@ class UnschedulableClasses:
         self._gained[rows] = self._gains
 
     def since(self, unschedulable_class: UnschedulableClass) -> IntColumn:
-        """The rows that gained since a class was looked at."""
+        """Returns the rows that gained since the class was evaluated."""
         return np.flatnonzero(self._gained > unschedulable_class.seen)
 
     def grow(self, kind: AskClass) -> None:
-        """A node gained on which the class may run."""
+        """Records that a node on which the class may run gained resources."""
         self.grown[kind] = self._known[kind]
 
     def within(self, most: Callable[[str], int]) -> list[AskClass]:
-        """The classes of which one fits into this amount of each resource."""
+        """Returns the classes of which one request fits into this amount of each resource."""
         size = len(self._kinds)
         found = self._used.view(size).copy()
         for name in self._amounts:

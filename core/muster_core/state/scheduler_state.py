@@ -1,6 +1,6 @@
-"""All resource managers and partitions and the effects that are not sent yet.
+"""Root of the scheduler state: resource managers, partitions, and the effects that are not sent yet.
 
-The root of the state. Only `scheduling` writes to it; plans, REST and metrics read it.
+Only `scheduling` writes it; plans, REST and metrics read it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from muster_core.state.users import UserLedger
 
 @dataclass(slots=True, eq=False)
 class ResponseBuilder:
-    """An `AllocationAnswer` that is still being written; one with nothing in it is never said."""
+    """An `AllocationResponse` that is being built. An empty one is not sent."""
 
     rm: RmId
     application: ApplicationId | None = None
@@ -47,13 +47,13 @@ class ResponseBuilder:
         return bool(self.new or self.released or self.released_asks)
 
     def closed(self) -> AllocationResponse:
-        """The effect, once nothing is added any more."""
+        """Returns the effect when nothing is added any more."""
         return AllocationResponse(self.rm, tuple(self.new), tuple(self.released), tuple(self.released_asks))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Failure:
-    """An exception that one application, or one partition, was responsible for; the others went on."""
+    """An exception in one application or partition. The others continue."""
 
     subject: str
     error: Exception
@@ -61,38 +61,38 @@ class Failure:
 
 @dataclass(slots=True, eq=False)
 class Outbox:
-    """Effects in the order in which they are carried out; notes for observers come last."""
+    """Effects in the order in which they are carried out. Event records come last."""
 
     _effects: list[Effect | ResponseBuilder] = field(default_factory=list)
     _notes: list[Recorded] = field(default_factory=list)
-    #: For the loop to log and to count.
+    #: Failures that the loop logs and counts.
     failures: list[Failure] = field(default_factory=list)
     #: The last scheduling state in `_effects`.
     _state: SchedulingStateChanged | None = None
 
     def put(self, effect: Effect) -> None:
-        """Add the effect of a change that was just made."""
+        """Adds the effect of a change that was just made."""
         self._effects.append(effect)
 
     def state(self, changed: SchedulingStateChanged) -> None:
-        """Add a scheduling state, unless it repeats the last one: all places of a task group without pods share one."""
+        """Adds a scheduling state unless it equals the last one. Virtual placeholders of a group share one state."""
         if changed != self._state:
             self._state = changed
             self._effects.append(changed)
 
     def note(self, noted: Recorded) -> None:
-        """Add a note for observers; notes come after all other effects."""
+        """Adds an event record. Event records come after all other effects."""
         self._notes.append(noted)
 
     def answer(self, rm: RmId) -> ResponseBuilder:
-        """Open the allocation answer of one decision, at this place in the order."""
+        """Adds an allocation response for one decision at this position."""
         answer = ResponseBuilder(rm)
         self._effects.append(answer)
         return answer
 
     def joined(self, rm: RmId, application: ApplicationId) -> ResponseBuilder:
-        """The same for one of many small decisions of an application: it extends the last answer if that is what was
-        put last and if it only gives places.
+        """Like `answer`, but extends the last response if it belongs to the application and contains only new
+        allocations.
         """
         last = self._effects[-1] if self._effects else None
         if isinstance(last, ResponseBuilder) and last.application == application and not last.released:
@@ -102,12 +102,12 @@ class Outbox:
         return answer
 
     def take_failures(self) -> list[Failure]:
-        """Take out the failures since the last call."""
+        """Returns and removes the failures."""
         taken, self.failures = self.failures, []
         return taken
 
     def drain(self) -> list[Effect]:
-        """Take out everything. Called by the loop, and at the end of `step` and `cycle`."""
+        """Returns and removes all effects. Called by the loop, and at the end of `step` and `cycle`."""
         if not self._effects and not self._notes:
             return []
         drained: list[Effect] = []
@@ -121,14 +121,14 @@ class Outbox:
         return drained
 
 
-#: Ended applications that are kept for people to look at.
+#: Ended applications that are stored for the REST API.
 HISTORY: Final = 1000
 _NUMBER_BITS: Final = 40
 
 
 @dataclass(slots=True, eq=False)
 class ResourceManager:
-    """One resource manager. `fence_up`: it registers again and has not sent its whole state yet."""
+    """One resource manager. `fence_up`: it is registering again and has not sent its complete state yet."""
 
     id: RmId
     configuration: Configuration
@@ -137,7 +137,7 @@ class ResourceManager:
     generation: int = 0
     #: Clocks that rang while the fence was up.
     overdue: list[Timer] = field(default_factory=list)
-    #: What it is asked, shared by its partitions.
+    #: Open predicate callbacks, shared by its partitions.
     pending_callbacks: PendingCallbacks = field(default_factory=PendingCallbacks)
 
 
@@ -150,68 +150,68 @@ class Partition:
     config: PartitionConfig
     timing: Timing
     queues: QueueTree
-    #: When it came to be what it is, active or going.
+    #: Time of the last change of its state.
     since_ns: int = 0
     nodes: NodeTable = field(default_factory=NodeTable)
     users: UserLedger = field(default_factory=UserLedger)
     applications: dict[ApplicationId, Application] = field(default_factory=dict)
-    #: What runs where, per node, of our applications. An identity is unique in its application only.
+    #: Allocations of applications by node. IDs of allocations are unique only in their application.
     placed: dict[NodeId, dict[tuple[ApplicationId, AllocationId], Allocation]] = field(default_factory=dict)
-    #: Asks whose swap holds room on a node that is not their placeholder's.
+    #: Requests whose replacement has reserved resources on another node than that of the placeholder.
     targets: dict[NodeId, dict[tuple[ApplicationId, AllocationKey], None]] = field(default_factory=dict)
-    #: What others run on our nodes (semantics 7), by allocation id.
+    #: Allocations of other schedulers by ID (docs/internals/semantics.md, rule 7).
     foreign: dict[AllocationId, AllocationSpec] = field(default_factory=dict)
-    #: Ended applications, newest last, for people to look at.
+    #: Ended applications for the REST API, newest last.
     history: deque[Application] = field(default_factory=lambda: deque(maxlen=HISTORY))
-    #: How many ended so, by the queue they were in; only ever more.
+    #: Number of ended applications by queue and final state. Never decreases.
     ended: dict[tuple[QueuePath, ApplicationState], int] = field(default_factory=dict)
-    #: Which clock runs for the oldest of them; 0 = none.
+    #: Timer of the oldest ended application; 0 = none.
     expiring: int = 0
-    #: Incomplete gangs that want the same resources (semantics 12).
+    #: Incomplete gangs that compete for resources (docs/internals/semantics.md, rule 12).
     contention: Contention = field(default_factory=Contention)
-    #: Room that is held on nodes.
+    #: Node reservations.
     reservations: Reservations = field(default_factory=Reservations)
     preemptions: Preemptions = field(default_factory=Preemptions)
     pending_callbacks: PendingCallbacks = field(default_factory=PendingCallbacks)
-    #: Applications that are neither accepted nor rejected before the groups of their user are known.
+    #: Applications that wait for the groups of their user before they are accepted or rejected.
     undecided: dict[ApplicationId, ApplicationSpec] = field(default_factory=dict)
-    #: Applications, undecided or not, whose user's groups are not known, by user.
+    #: Applications whose user's groups are unknown, by user; includes undecided ones.
     unresolved: dict[str, dict[ApplicationId, None]] = field(default_factory=dict)
-    #: Leaves that gave something back since the last pass was over.
+    #: Leaves in which allocations were released since the last pass.
     shrunk: dict[QueuePath, None] = field(default_factory=dict)
-    #: Gangs that had places before a restart and have them held again before anybody else is served, first come first.
+    #: Gangs that had reservations before a restart. They reserve again before others, in this order.
     returning: deque[ApplicationId] = field(default_factory=deque)
-    #: Leaves with an ask that waits.
+    #: Leaves with a waiting request.
     waiting: dict[QueuePath, None] = field(default_factory=dict)
-    #: Classes that nodes had too little room for (semantics 22).
+    #: Cached classes that do not fit on the nodes (docs/internals/semantics.md, rule 22).
     unschedulable_classes: UnschedulableClasses = field(default_factory=UnschedulableClasses)
-    #: Which application is tried next, and the blocking reasons of the others (semantics 22).
+    #: Which application is tried next, and why the others wait.
     scheduling: SchedulingQueue = field(init=False)
-    #: When a node that could be emptied was last sought.
+    #: Time of the last search for a node to empty.
     sought_ns: int = 0
-    #: Failed cycles in a row, and until when no other is tried; 0 = it is not backing off.
+    #: Number of consecutive failed cycles, and the end of the backoff; 0 = no backoff.
     failures: int = 0
     asleep_until_ns: int = 0
-    #: Decisions that no longer held when they were committed: a bug of plan/ each.
+    #: Decisions that were invalid at commit. Each of them is a bug of the planning code.
     void_decisions: int = 0
     sequence: int = 0
-    #: Whether changes are noted; what is said to people is noted always.
+    #: Whether event records of changes are stored. Messages for users are always stored.
     tracking: bool = True
-    #: What the loop has not carried out yet: the world's, shared by its partitions.
+    #: Effects that the loop has not carried out yet, shared by all partitions.
     outbox: Outbox = field(default_factory=Outbox)
 
     def __post_init__(self) -> None:
-        """Give it a scheduling queue of its own."""
+        """Creates the scheduling queue."""
         self.scheduling = SchedulingQueue(self)
 
     @property
     def blocking_reasons(self) -> UnschedulableApplications:
-        """The lines before blocking reasons."""
+        """The unschedulable applications by blocking reason."""
         return self.scheduling.blocking_reasons
 
     @property
     def is_closing(self) -> bool:
-        """Whether it is no longer configured, and goes with its last application and node."""
+        """Whether it is no longer configured and is deleted with its last application and node."""
         return self.queues.root.draining
 
     def note(  # noqa: PLR0913 # long: the fields of an event record
@@ -226,9 +226,9 @@ class Partition:
         message: str = "",
         app_name: str = "",
     ) -> None:
-        """Note one change, or without `change` and `detail` a word to people; step and cycle hand it out.
+        """Adds an event record of a change, or a message for users if `change` and `detail` are not set.
 
-        `app_name`: of an application that is not in the partition; of others it is known.
+        `app_name`: for an application that is not in the partition.
         """
         if self.tracking or (change is Change.NONE and detail is Detail.NONE):
             named = subject if about is Notice.APPLICATION else reference
@@ -239,47 +239,47 @@ class Partition:
             )
 
     def next_number(self) -> int:
-        """A number never given before in this partition: orders submissions, tells clocks apart."""
+        """Returns a number that is unique in this partition: orders submissions and identifies timers."""
         self.sequence += 1
         return self.sequence
 
     def requeue_one(self, app: Application) -> None:
-        """Something of its own changed: this application is tried again, if it waits."""
+        """Makes this application active if it waits, because something of its own changed."""
         self.scheduling.requeue(app)
 
     def dequeue_one(self, app: Application) -> None:
-        """The application was tried, or waits no longer."""
+        """Removes the application from the active ones, because it was tried or does not wait any more."""
         self.scheduling.dequeue(app)
 
     def requeue_queue(self, path: QueuePath) -> None:
-        """Something changed for this leaf: its waiting applications are tried again."""
+        """Makes all waiting applications of this leaf active."""
         if path in self.waiting:
             for name in self.queues.by_path[path].waiting:
                 self.scheduling.requeue(self.applications[name])
 
     def requeue_all(self) -> None:
-        """Something changed for every application. Rare: what grew opens the lines before it instead."""
+        """Makes all waiting applications active. Rare, because most changes only affect some blocking reasons."""
         self.scheduling.requeue_all()
 
     def open(self, line: LeafQueue | None) -> None:
-        """Those who are in this line are tried again, until one of them is refused."""
+        """Makes the first applications with this blocking reason active, until one of them is refused again."""
         self.scheduling.open(line)
 
 
 @dataclass(slots=True, eq=False)
 class SchedulerState:
-    """Empty at birth; filled by what resource managers tell."""
+    """The complete state. Empty at the start; resource managers send its content."""
 
     managers: dict[RmId, ResourceManager] = field(default_factory=dict)
     partitions: dict[PartitionId, Partition] = field(default_factory=dict)
-    #: What was received and left without effect, by kind (semantics 4).
+    #: Number of received events without an effect, by kind.
     ignored: dict[str, int] = field(default_factory=dict)
-    #: Effects that wait for the loop.
+    #: Effects that the loop has not carried out yet.
     outbox: Outbox = field(default_factory=Outbox)
 
-    #: How many cycles were run.
+    #: Number of cycles.
     cycles: int = 0
-    #: How often in a row the handler of a timer raised.
+    #: Number of consecutive failures of a timer's handler.
     failed_timers: dict[Timer, int] = field(default_factory=dict)
 
     @property
@@ -288,15 +288,16 @@ class SchedulerState:
         return any(partition.is_closing for partition in self.partitions.values())
 
     def ignore(self, kind: str) -> None:
-        """Count something that was received and left without effect."""
+        """Counts a received event without an effect."""
         self.ignored[kind] = self.ignored.get(kind, 0) + 1
 
 
 def new_partition(
     scheduler_state: SchedulerState, partition: PartitionId, manager: ResourceManager, config: PartitionConfig
 ) -> Partition:
-    """An empty partition of this configuration, not in the world yet. Its numbers begin where no earlier session's
-    can have come to: clocks of that one may still be set.
+    """Creates an empty partition without adding it to the state.
+
+    Its numbers start above those of earlier sessions, because timers of those may still be set.
     """
     tree = new_tree(config.root)
     first = manager.generation << _NUMBER_BITS

@@ -28,7 +28,7 @@ from muster_core.state.users import LimitSubject
 
 @dataclass(frozen=True, slots=True)
 class NoNodeFits:
-    """The nodes have no room for so many of a class."""
+    """No node fits `count` requests of a class."""
 
     kind: AskClass
     count: int
@@ -36,14 +36,14 @@ class NoNodeFits:
 
 @dataclass(frozen=True, slots=True)
 class MembersDoNotFit:
-    """What an application wants of the nodes is more than one class at a time: any growth may help it."""
+    """Members of several classes do not fit on the nodes. Any change of a node may help."""
 
     app: ApplicationId
 
 
 @dataclass(frozen=True, slots=True)
 class NodeNotReserved:
-    """The node where room is held for an ask of the application has too little yet."""
+    """The node that is reserved for a request has too few free resources yet."""
 
     app: ApplicationId
     node: NodeId
@@ -51,9 +51,7 @@ class NodeNotReserved:
 
 @dataclass(frozen=True, slots=True)
 class QuotaExceeded:
-    """A holder's maximum leaves too little. `owner`: the gang to whom something is pledged there; it sees
-    another headroom than the rest.
-    """
+    """The maximum of a queue, user or group is too low. `owner`: a gang with a reservation, which has more headroom."""
 
     holder: LimitSubject
     amount: Resources
@@ -62,14 +60,14 @@ class QuotaExceeded:
 
 @dataclass(frozen=True, slots=True)
 class MaxApplicationsReached:
-    """As many applications run as the holder may have."""
+    """The maximum number of applications is running."""
 
     holder: LimitSubject
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedBehindGang:
-    """A gang of the leaf goes first (semantics 11)."""
+    """A gang of the leaf is first (docs/internals/semantics.md, rule 11)."""
 
     leaf: QueuePath
 
@@ -78,35 +76,35 @@ BlockingReason = (
     NoNodeFits | MembersDoNotFit | NodeNotReserved | QuotaExceeded | MaxApplicationsReached | QueuedBehindGang
 )
 
-#: Keys that are renewed at one use of an ordered set, and lines whose first applications become active at one attempt.
-#: Sets that are not larger are always in exact order.
+#: Keys of an ordered set that one use renews, and blocking reasons whose first applications one attempt activates. Sets
+#: up to this size are always in exact order.
 _AT_ONCE: Final = 64
 
-#: Queues that moved since a line was used last; if there are more, all keys of the line are renewed step by step.
+#: Above this number of queues with changed keys, all keys of a set are renewed step by step.
 _MOST_MOVED: Final = 256
 
-#: Queues with something in a line that are looked up in those that moved, and not the other way about.
+#: With up to this number of queues in a set, its own queues are looked up instead of all queues with changed keys.
 _FEW: Final = 8
 
 
 class SchedulingContext(ordering.OrderingContext, Protocol):
-    """What of a partition the queue reads."""
+    """The part of a partition that the scheduling queue reads."""
 
     queues: QueueTree
     waiting: dict[QueuePath, None]
 
 
 class ApplicationHeap:
-    """Names in the order of their keys. What is replaced or removed leaves its entry in the heap until it comes up."""
+    """Names ordered by their keys. Replaced and removed entries stay in the heap until they reach the top."""
 
     __slots__ = ("_entries", "_heap", "_stale", "epoch")
 
     def __init__(self, epoch: int) -> None:
         self._entries: dict[str, tuple[Key, str]] = {}
         self._heap: list[tuple[Key, str]] = []
-        #: Names whose keys are to be renewed.
+        #: Names whose keys must be renewed.
         self._stale: deque[str] = deque()
-        #: The line's epoch that the keys are of.
+        #: Epoch of the keys.
         self.epoch = epoch
 
     def __len__(self) -> int:
@@ -119,7 +117,7 @@ class ApplicationHeap:
         return iter(self._entries)
 
     def put(self, name: str, key: Key) -> None:
-        """Enter a name, or give it another key."""
+        """Adds a name, or changes its key."""
         entry = self._entries.get(name)
         if entry is not None and entry[0] == key:
             return
@@ -131,11 +129,11 @@ class ApplicationHeap:
             heappush(self._heap, entry)
 
     def discard(self, name: str) -> None:
-        """Remove a name if it is there."""
+        """Removes a name if it exists."""
         self._entries.pop(name, None)
 
     def first(self, key_of: Callable[[str], Key]) -> str:
-        """The name with the lowest key, which is computed again. Raises IndexError if there is no name."""
+        """Returns the name with the lowest key, whose key is computed again. Raises IndexError if it is empty."""
         while True:
             entry = self._heap[0]
             key, name = entry
@@ -148,7 +146,7 @@ class ApplicationHeap:
                 self.put(name, now)
 
     def second(self, key_of: Callable[[str], Key]) -> str | None:
-        """The name after the first one, if there is one."""
+        """Returns the second name, or None."""
         if len(self._entries) < 2:
             return None
         name = self.first(key_of)
@@ -161,11 +159,11 @@ class ApplicationHeap:
 
     @property
     def is_stale(self) -> bool:
-        """Whether keys are left to be renewed."""
+        """Whether some keys must still be renewed."""
         return bool(self._stale)
 
     def renew(self, key_of: Callable[[str], Key], epoch: int) -> None:
-        """Renew some of the keys that are of an older epoch of the line."""
+        """Renews some of the keys of an older epoch."""
         if self.epoch != epoch and not self._stale:
             self.epoch = epoch
             self._stale.extend(self._entries)
@@ -176,32 +174,33 @@ class ApplicationHeap:
 
 
 class LeafQueue:
-    """Applications that one reason refused, or those that are active, in the order of scheduling: per leaf an ordered
-    set of applications, per parent an ordered set of queues.
+    """Active applications, or those with the same blocking reason, in scheduling order.
+
+    Per leaf an ordered set of applications, per parent an ordered set of queues.
     """
 
     __slots__ = ("_cluster", "_epoch", "_seen", "_total", "heads", "is_open", "orders")
 
     def __init__(self, cluster: SchedulingContext) -> None:
         self._cluster = cluster
-        #: Of the children of a parent by path, of the applications of a leaf by id. None of them is empty.
+        #: Ordered children of a parent by path, and ordered applications of a leaf by ID. None of them is empty.
         self.orders: dict[QueuePath, ApplicationHeap] = {}
         self.is_open = False
-        #: Those of an open line that are active because of it.
+        #: Applications that are active because this reason may no longer apply.
         self.heads: dict[ApplicationId, None] = {}
-        #: Up to which number moved queues were taken in.
+        #: Number of the last queue change that was applied.
         self._seen = 0
-        #: The capacity of the cluster that the keys are of, and how often all keys went out of date.
+        #: Cluster capacity that the keys are based on, and the number of times that all keys became invalid.
         self._total: Resources | None = None
         self._epoch = 0
 
     def has(self, app: Application) -> bool:
-        """Whether the application is in it."""
+        """Whether it contains the application."""
         order = self.orders.get(app.queue.path)
         return order is not None and app.id in order
 
     def enter(self, app: Application) -> None:
-        """Take the application in."""
+        """Adds the application."""
         order = self.orders.get(app.queue.path)
         if order is not None:
             if app.id not in order:
@@ -212,7 +211,7 @@ class LeafQueue:
         self.attach(app.queue)
 
     def remove(self, app: Application) -> None:
-        """Take the application out, if it is in it."""
+        """Removes the application if it is there."""
         order = self.orders.get(app.queue.path)
         if order is None:
             return
@@ -222,7 +221,7 @@ class LeafQueue:
             self.detach(app.queue)
 
     def attach(self, queue: Queue) -> None:
-        """Enter the queue among the children of its parent, and that one above."""
+        """Adds the queue to the children of its parent, and the ancestors in the same way."""
         is_new = True
         while is_new and (parent := queue.parent) is not None:
             order = self.orders.get(parent.path)
@@ -233,7 +232,7 @@ class LeafQueue:
             queue = parent
 
     def detach(self, queue: Queue) -> None:
-        """Take the queue out of the children of its parent, and with the last one that one above."""
+        """Removes the queue from the children of its parent, and ancestors without children in the same way."""
         while (parent := queue.parent) is not None:
             order = self.orders.get(parent.path)
             if order is None:
@@ -245,12 +244,14 @@ class LeafQueue:
             queue = parent
 
     def moved(self, app: Application) -> None:
-        """The key of an application may be another one now."""
+        """Updates the key of an application."""
         if self.has(app):
             self.orders[app.queue.path].put(app.id, ordering.application_key(self._cluster, app))
 
     def catch_up(self, moved: dict[QueuePath, int], moves: int) -> None:
-        """Take in which queues moved since the line was used last; `moved` has the latest last, of `moves` in all."""
+        """Updates the keys of queues that changed since the last use. `moved`: queue → number of the change, latest
+        last.
+        """
         total = self._cluster.nodes.capacity_total
         if self._total is not total:
             self._total = total
@@ -271,7 +272,7 @@ class LeafQueue:
         self._seen = moves
 
     def _catch_up_few(self, moved: dict[QueuePath, int]) -> None:
-        """The same for a line of few queues: it is walked instead. A key without rivals is computed when it is read."""
+        """Like `catch_up`, for a set with few queues. A key without competitors is computed when it is read."""
         for parent, order in self.orders.items():
             if len(order) < 2 or self._cluster.queues.by_path[parent].is_leaf:
                 continue
@@ -280,24 +281,24 @@ class LeafQueue:
                     order.put(path, self._queue_key(path))
 
     def renew_all(self) -> None:
-        """Compute all keys again: they may be of another kind now."""
+        """Computes all keys again, because the ordering policy may have changed."""
         for path, order in self.orders.items():
             key_of = self._key_of(self._cluster.queues.by_path[path])
             for name in list(order):
                 order.put(name, key_of(name))
 
     def first(self, queue: Queue) -> str | None:
-        """What comes first directly below a queue."""
+        """Returns the first entry directly below a queue."""
         order = self._order(queue)
         return None if order is None else order.first(self._key_of(queue))
 
     def second(self, queue: Queue) -> str | None:
-        """What comes after the first one directly below a queue."""
+        """Returns the second entry directly below a queue."""
         order = self._order(queue)
         return None if order is None else order.second(self._key_of(queue))
 
     def _order(self, queue: Queue) -> ApplicationHeap | None:
-        """What is directly below a queue, with keys that are of now, or as many of them as are renewed at once."""
+        """Returns the entries directly below a queue, with renewed keys as far as one use renews them."""
         order = self.orders.get(queue.path)
         if order is None or (queue.is_leaf and queue.policies.order is ApplicationOrder.FIFO):
             return order
@@ -317,26 +318,26 @@ class LeafQueue:
 
 @dataclass(slots=True, eq=False)
 class UnschedulableApplications:
-    """The queues of a partition; one without an application is forgotten."""
+    """Unschedulable applications of a partition by blocking reason."""
 
     cluster: SchedulingContext
     lines: dict[BlockingReason, LeafQueue] = field(default_factory=dict)
-    #: Lines before nodes, by class and count.
+    #: Those without a feasible node, by class and count.
     by_kind: dict[AskClass, dict[int, LeafQueue]] = field(default_factory=dict)
-    #: Obstacles of quotas, by who has the quota.
+    #: Those over a quota, by its subject.
     by_holder: dict[LimitSubject, dict[QuotaExceeded, LeafQueue]] = field(default_factory=dict)
     together: dict[ApplicationId, LeafQueue] = field(default_factory=dict)
-    #: Of those for whom room is held, by node.
+    #: Those with a node reservation, by node.
     by_node: dict[NodeId, dict[ApplicationId, LeafQueue]] = field(default_factory=dict)
-    #: Where each application stands.
+    #: The blocking reasons of each application.
     blocked: dict[ApplicationId, dict[BlockingReason, LeafQueue]] = field(default_factory=dict)
 
     def is_first(self, app: ApplicationId) -> bool:
-        """Whether it is one of the first applications of a line that may have changed."""
+        """Whether the application is active because one of its blocking reasons may no longer apply."""
         return any(app in line.heads for line in self.blocked.get(app, {}).values())
 
     def before_nodes(self) -> Iterator[LeafQueue]:
-        """Every line that any growth of nodes may open."""
+        """Yields the sets that any additional resources of nodes may unblock."""
         for lines in self.by_kind.values():
             yield from lines.values()
         for held in self.by_node.values():
@@ -344,7 +345,7 @@ class UnschedulableApplications:
         yield from self.together.values()
 
     def line(self, blocking_reason: BlockingReason) -> LeafQueue:
-        """The line before a blocking reason, a new one if there is none."""
+        """Returns the set of a blocking reason. Creates it if needed."""
         line = self.lines.get(blocking_reason)
         if line is not None:
             return line
@@ -363,7 +364,7 @@ class UnschedulableApplications:
         return line
 
     def forget(self, blocking_reason: BlockingReason) -> None:
-        """Remove the line when its last application has left."""
+        """Removes the set of a blocking reason after its last application has left."""
         del self.lines[blocking_reason]
         match blocking_reason:
             case NoNodeFits(kind, count):
@@ -388,44 +389,45 @@ class UnschedulableApplications:
 
 
 class SchedulingQueue:  # long: every way in which the order changes
-    """Of one partition."""
+    """Scheduling queue of one partition."""
 
     def __init__(self, cluster: SchedulingContext) -> None:
         self._cluster = cluster
         self.blocking_reasons = UnschedulableApplications(cluster)
-        #: The applications that are worth an attempt.
+        #: Applications that are worth an attempt.
         self.active = LeafQueue(cluster)
-        #: Those of them that are tried whatever the lines say.
+        #: Active applications that are tried whatever their blocking reasons are.
         self.requeued: dict[ApplicationId, None] = {}
-        #: All applications that wait are to be tried again, and those that are left of them; None = all are.
+        #: All waiting applications must become active, and those that are left of them; None = all.
         self.is_due = False
         self._due: list[ApplicationId] | None = None
-        #: Lines that are open and whose first applications are not active yet.
+        #: Reasons that may no longer apply and whose first applications are not active yet.
         self._headless: dict[LeafQueue, None] = {}
-        #: Queues whose key may be another one now, the latest last, with the number of the move.
+        #: Queues with a changed key, latest last, with the number of the change.
         self._moved: dict[QueuePath, int] = {}
         self._moves = 0
-        #: Leaves that take no further part in this cycle.
+        #: Leaves that are skipped for the rest of this cycle.
         self._paused: dict[QueuePath, None] = {}
 
     # -- what wakes an application, and what puts it to sleep --
 
     def requeue(self, app: Application) -> None:
-        """Try an application again that waits: something of its own changed."""
+        """Makes a waiting application active, because something of its own changed."""
         if app.id in app.queue.waiting and app.id not in self.requeued:
             self.requeued[app.id] = None
             self.active.enter(app)
 
     def requeue_all(self) -> None:
-        """Try all applications again that wait. They are walked once, before the next attempt, however often this is
+        """Makes all waiting applications active. They are walked once before the next attempt, however often this is
         called.
         """
         self.is_due = True
         self._due = None
 
     def requeue_some(self) -> None:
-        """Requeue a part of the applications of `requeue_all`; no attempt is made before all of them are active, for
-        the first one may be the last that is found.
+        """Makes a part of the applications of `requeue_all` active.
+
+        No attempt is made before all are active, because the first in order may be found last.
         """
         if self._due is None:
             leaves = map(self._cluster.queues.by_path.__getitem__, self._cluster.waiting)
@@ -438,12 +440,14 @@ class SchedulingQueue:  # long: every way in which the order changes
         self.is_due = bool(self._due)
 
     def dequeue(self, app: Application) -> None:
-        """Do not try the application again: it was tried just now, or waits no longer. Its position is not changed."""
+        """Removes the application from the active ones, because it was tried or does not wait. Its position does not
+        change.
+        """
         self.requeued.pop(app.id, None)
         self.active.remove(app)
 
     def mark_unschedulable(self, app: Application, blocking_reasons: list[BlockingReason]) -> None:
-        """Enter the application in the lines of exactly these blocking reasons, and close these lines."""
+        """Sets the blocking reasons of the application. These reasons count as valid again."""
         self.leave(app)
         for blocking_reason in blocking_reasons:
             line = self.blocking_reasons.line(blocking_reason)
@@ -529,7 +533,7 @@ class SchedulingQueue:  # long: every way in which the order changes
         return self._application(self.active.first(leaf))
 
     def second_application(self, leaf: Queue) -> Application | None:
-        """The application that comes after the first one of a leaf."""
+        """Returns the second application of a leaf in order."""
         return self._application(self.active.second(leaf))
 
     def is_alone(self, leaf: Queue) -> bool:
@@ -537,7 +541,7 @@ class SchedulingQueue:  # long: every way in which the order changes
         return all(len(self.active.orders[above.path]) == 1 for above in leaf.above)
 
     def second_queue(self, queue: Queue) -> Queue | None:
-        """The sibling that comes after the first one among the active children of the queue."""
+        """Returns the second active child of the queue in order."""
         path = self.active.second(queue)
         return None if path is None else self._cluster.queues.by_path[QueuePath(path)]
 
@@ -545,13 +549,13 @@ class SchedulingQueue:  # long: every way in which the order changes
         return None if name is None else self._cluster.applications[ApplicationId(name)]
 
     def pause(self, leaf: Queue) -> None:
-        """Make no further attempt in a leaf before `resume`."""
+        """Skips a leaf until `resume`."""
         if leaf.path in self.active.orders:
             self._paused[leaf.path] = None
             self.active.detach(leaf)
 
     def resume(self) -> bool:
-        """End all pauses. Returns whether there were any."""
+        """Ends all pauses. Returns whether there were any."""
         paused, self._paused = self._paused, {}
         for path in paused:
             if path in self.active.orders:
@@ -559,7 +563,7 @@ class SchedulingQueue:  # long: every way in which the order changes
         return bool(paused)
 
     def _activate_heads(self) -> None:
-        """Make the first applications of open lines active, of some lines at a time."""
+        """Makes the first applications of blocking reasons that may no longer apply active, some reasons at a time."""
         while self._headless:
             lines = list(islice(self._headless, _AT_ONCE))
             for line in lines:
@@ -570,7 +574,7 @@ class SchedulingQueue:  # long: every way in which the order changes
                 return
 
     def _activate(self, line: LeafQueue, queue: Queue, *, is_first: bool) -> None:
-        """The first application of the line below a queue, and on each level the next in order, its rival."""
+        """Activates the first application below a queue, and on each level the first one of the second entry."""
         names = [line.first(queue)]
         if is_first and not (queue.is_leaf and queue.policies.order is ApplicationOrder.FIFO):
             names.append(line.second(queue))

@@ -1,4 +1,4 @@
-"""Volumes and claims and their assumed bindings."""
+"""Volumes, claims and storage classes of a partition, and the volumes that plans assume for unbound claims."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from muster_core.model.storage import (
 )
 from muster_core.state.columns import BoolColumn, IntColumn
 
-#: Which nodes a volume is reached from, as its object says it.
+#: Node affinity of a volume.
 Affinity = tuple[Term, ...] | None
 
-#: The rows of these nodes.
+#: Function that returns the rows that a node affinity allows.
 Reach = Callable[[Affinity], BoolColumn]
 
-#: Sizes for which the rows are kept; one more, and all are counted again when they are asked for.
+#: Number of sizes with cached columns. If it is exceeded, the cache is cleared.
 _MOST_SIZES: Final = 64
 
-#: A group that more rows reach is not listed for each of them.
+#: A group that more rows can access is not indexed by row.
 _MANY: Final = 64
 
 
 def meets(volume: Volume, demand: ClaimDemand) -> bool:
-    """Whether a volume is of the kind that is asked for, whatever its size (1.36, FindMatchingVolume)."""
+    """Whether a volume meets a demand except for its size, as in FindMatchingVolume of Kubernetes 1.36."""
     return (
         volume.storage_class == demand.storage_class
         and volume.mode == demand.mode
@@ -53,26 +53,26 @@ def meets(volume: Volume, demand: ClaimDemand) -> bool:
 
 
 class VolumePool:
-    """The free volumes that meet one demand. `groups`: (capacity, name), smallest first, by where they are reached."""
+    """The free volumes that meet one demand. `groups`: (capacity, name) by node affinity, smallest first."""
 
     __slots__ = ("_changes", "_covers", "_epoch", "_members", "_near", "_near_epoch", "_unsorted", "_wide", "groups")
 
     def __init__(self) -> None:
         self.groups: dict[Affinity, list[tuple[int, str]]] = {}
         self._members: dict[str, tuple[int, Affinity]] = {}
-        #: By size, how many volumes of at least that size each row reaches; true of the facts of nodes of `_epoch`.
+        #: By size: number of volumes of at least this size per row, valid for the node properties of `_epoch`.
         self._covers: dict[int, IntColumn] = {}
         self._epoch = -1
-        #: What came (1) or went (-1) since the columns were last counted.
+        #: Volumes that were added (1) or removed (-1) since the columns were computed.
         self._changes: list[tuple[int, Affinity, int]] = []
-        #: Groups by the rows that reach them, those that many do, and those not looked at yet; some are empty by now.
+        #: Groups by the rows that can access them, groups that many rows can access, and new groups. Some may be empty.
         self._near: dict[int, dict[Affinity, None]] = {}
         self._wide: dict[Affinity, None] = {}
         self._unsorted: list[Affinity] = []
         self._near_epoch = -1
 
     def put(self, name: str, volume: Volume | None) -> None:
-        """The volume of that name is in the pool as it is now; None = it is not."""
+        """Adds or updates the volume; None = removes it."""
         now = None if volume is None else (volume.capacity, volume.affinity)
         before = self._members.get(name)
         if now == before:
@@ -93,7 +93,7 @@ class VolumePool:
             self._changes.append((*now, 1))
 
     def cover(self, size: int, epoch: int, reach: Reach, rows: int) -> IntColumn:
-        """How many of at least that size each of the rows reaches; to be read only. `epoch`: of nodes' facts."""
+        """Returns the number of volumes of at least this size per row, read-only. `epoch`: of the node properties."""
         if epoch != self._epoch or len(self._covers) > _MOST_SIZES:
             self._covers.clear()
             self._epoch = epoch
@@ -112,7 +112,7 @@ class VolumePool:
         return known
 
     def near(self, row: int, epoch: int, reach: Reach) -> list[Affinity]:
-        """The groups that the row reaches."""
+        """Returns the groups that the row can access."""
         if epoch != self._near_epoch:
             self._near.clear()
             self._wide.clear()
@@ -130,36 +130,36 @@ class VolumePool:
         return [affinity for affinity in (*self._near.get(row, {}), *wide) if affinity in self.groups]
 
     def of_size(self, affinity: Affinity, size: int) -> Iterator[tuple[int, str]]:
-        """Of a group those of at least that size, smallest first."""
+        """Yields the volumes of a group with at least this size, smallest first."""
         group = self.groups[affinity]
         return islice(group, bisect_left(group, (size, "")), None)
 
     def offer(self, name: str) -> tuple[int, Affinity] | None:
-        """Capacity of a volume of the pool, and where it is reached; None = it is not in the pool."""
+        """Returns capacity and node affinity of a volume in the pool, or None."""
         return self._members.get(name)
 
     def members(self) -> dict[str, tuple[int, Affinity]]:
-        """What is in the pool, for those who count again."""
+        """Returns a copy of the content, for the invariant checks."""
         return dict(self._members)
 
 
-#: Demands whose pools are kept.
+#: Number of cached pools.
 _MOST_POOLS: Final = 256
 
-#: Begins the handle of a volume that is yet to be made, which no driver gives.
+#: Prefix of the handle of a volume that does not exist yet. No driver uses it.
 _UNMADE: Final = "\0"
 
 
 @dataclass(frozen=True, slots=True)
 class Assumed:
-    """What a claim is to get: this volume, or where it is empty one that is made for the node."""
+    """Planned binding of a claim: this volume, or a new one for the node if `volume` is empty."""
 
     volume: str
     node: NodeId
 
 
 class Storage:  # long: every fact and every assumption goes through here
-    """Everything of the kind that was reported of a partition."""
+    """Storage objects of a partition."""
 
     __slots__ = (
         "_by_class",
@@ -185,25 +185,24 @@ class Storage:  # long: every fact and every assumption goes through here
         self.classes: dict[str, StorageClass] = {}
         self.drivers: dict[str, StorageDriver] = {}
         self._capacities: dict[str, StorageCapacity] = {}
-        #: By claim; and the claim by each volume that is assumed for one.
+        #: Planned bindings by claim, and the claim by planned volume.
         self.assumed: dict[str, Assumed] = {}
         self.taken: dict[str, str] = {}
-        #: Grows when a class, driver or capacity changes.
+        #: Incremented when a class, driver or capacity changes.
         self.epoch = 0
-        #: plan/feasibility/volumes/ keeps here on which rows something holds, with the epoch of nodes' facts; the same
-        #: of what depends on capacities, too, with both epochs.
+        #: Caches of placement/volumes with the epoch of the node properties; `rooms` also depends on `epoch`.
         self.memory: tuple[int, dict[object, BoolColumn]] = (-1, {})
         self.rooms: tuple[tuple[int, int], dict[object, BoolColumn]] = ((-1, -1), {})
-        #: The same: rows that a capacity's selector means.
+        #: Cached rows that the selector of a capacity matches.
         self.selected: tuple[int, dict[Selector, IntColumn]] = (-1, {})
         self._by_class: dict[str, dict[str, None]] = {}
-        #: Volumes that name a claim, by that claim; claims that name a volume, by that volume.
+        #: Volumes whose `claimRef` names a claim, by claim; and claims that name a volume, by volume.
         self._referring: dict[str, dict[str, None]] = {}
         self._users: dict[str, dict[str, None]] = {}
         self._pools: dict[ClaimDemand, VolumePool] = {}
 
     def tell(self, fact: StorageFact) -> list[str] | None:
-        """Put a fact in force. Returns the claims of which something else is attached now; None = maybe of all."""
+        """Adds, updates or removes an object. Returns the claims whose attached volume may differ now; None = all."""
         match fact:
             case Volume():
                 return self._volume(fact.name, fact)
@@ -223,7 +222,7 @@ class Storage:  # long: every fact and every assumption goes through here
         return None if isinstance(fact, StorageClass) else []
 
     def assume(self, claim: str, volume: str, node: NodeId) -> None:
-        """The claim is to get this volume, or an empty one = one that is made for the node."""
+        """Assumes that the claim gets this volume, or a new one for the node if `volume` is empty."""
         self.forget(claim)
         self.assumed[claim] = Assumed(volume, node)
         if volume:
@@ -231,31 +230,34 @@ class Storage:  # long: every fact and every assumption goes through here
             self._offer(volume)
 
     def forget(self, claim: str) -> None:
-        """Nothing is assumed of the claim."""
+        """Removes the assumption about the claim."""
         before = self.assumed.pop(claim, None)
         if before is not None and before.volume:
             del self.taken[before.volume]
             self._offer(before.volume)
 
     def is_open(self, claim: str) -> bool:
-        """Whether the claim is there and a volume is still to be chosen for it."""
+        """Whether the claim exists and is not bound."""
         found = self.claims.get(claim)
         return found is not None and not found.is_bound
 
     def is_free(self, volume: str, claim: str) -> bool:
-        """Whether the volume could be the claim's for all that is known and assumed."""
+        """Whether the volume is available to the claim, by its objects and by the assumptions."""
         found = self.volumes.get(volume)
         if found is None or self.taken.get(volume, claim) != claim:
             return False
         return found.reference is None or found.reference.claim == claim
 
     def choice(self, claims: Iterable[str]) -> Choice:
-        """What is assumed of these claims, where something is and they are not bound."""
+        """Returns the assumed volumes of those of the claims that are not bound."""
         wanted = (claim for claim in dict.fromkeys(claims) if claim in self.assumed)
         return tuple((claim, self.assumed[claim].volume) for claim in wanted if not self.claims[claim].is_bound)
 
     def handle(self, claim: str) -> VolumeHandle | None:
-        """What a node attaches for the claim; None = nothing that counts (1.36, getCSIDriverInfo)."""
+        """Returns the volume that a node attaches for the claim, as in getCSIDriverInfo of Kubernetes 1.36.
+
+        None = nothing that counts towards attach limits.
+        """
         found = self.claims.get(claim)
         if found is None:
             return None
@@ -266,7 +268,7 @@ class Storage:  # long: every fact and every assumption goes through here
         return VolumeHandle(of_class.driver, _UNMADE + claim) if of_class is not None and of_class.driver else None
 
     def pool(self, demand: ClaimDemand) -> VolumePool:
-        """The free volumes that meet a demand."""
+        """Returns the free volumes that meet a demand."""
         known = self._pools.get(demand)
         if known is None:
             if len(self._pools) >= _MOST_POOLS:
@@ -277,15 +279,15 @@ class Storage:  # long: every fact and every assumption goes through here
         return known
 
     def pools(self) -> Mapping[ClaimDemand, VolumePool]:
-        """Those that are kept."""
+        """The cached pools."""
         return self._pools
 
     def referring(self, claim: str) -> list[str]:
-        """Volumes that say they are this claim's, by name."""
+        """Returns the sorted names of the volumes whose `claimRef` names the claim."""
         return sorted(self._referring.get(claim, ()))
 
     def capacities(self, storage_class: str) -> Iterator[StorageCapacity]:
-        """Of one class."""
+        """Yields the capacities of a storage class."""
         return (one for one in self._capacities.values() if one.storage_class == storage_class)
 
     def _volume(self, name: str, volume: Volume | None) -> list[str]:
@@ -316,8 +318,9 @@ class Storage:  # long: every fact and every assumption goes through here
         return [name]
 
     def _settle(self, name: str) -> None:
-        """Nothing has to be assumed of a claim that was deleted, is bound to another volume, or is bound with a volume
-        that names it: the two are reported separately, and until both are the volume must not look free.
+        """Removes the assumption about a claim that was deleted, is bound to another volume, or is completely bound.
+
+        Claim and volume are reported separately. Until both are bound, the volume must not look free.
         """
         assumed, claim = self.assumed.get(name), self.claims.get(name)
         if assumed is None or (claim is not None and not claim.is_bound):
@@ -344,7 +347,7 @@ class Storage:  # long: every fact and every assumption goes through here
         return None if fact.kind is ObjectKind.CLASS else []
 
     def _offer(self, name: str, before: Volume | None = None) -> None:
-        """Put a volume into the pools it belongs to now, out of those of its class it does not."""
+        """Updates a volume in the pools of its storage class."""
         now = self.volumes.get(name)
         classes = {one.storage_class for one in (now, before) if one is not None}
         for demand, pool in self._pools.items():

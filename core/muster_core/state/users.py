@@ -17,7 +17,7 @@ ANYONE = "*"
 
 
 class LimitSubjectKind(StrEnum):
-    """Whose maximum it is."""
+    """Kind of the object that a maximum applies to."""
 
     QUEUE = "queue"
     USER = "user"
@@ -25,7 +25,7 @@ class LimitSubjectKind(StrEnum):
 
 
 class LimitSubject(NamedTuple):
-    """Who may have so much of a queue: the queue itself (`name` is empty), a user, or a group."""
+    """Object that a maximum in a queue applies to: the queue itself (`name` is empty), a user, or a group."""
 
     kind: LimitSubjectKind
     name: str
@@ -34,7 +34,7 @@ class LimitSubject(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Account:
-    """Of one user or group in one queue; the fields mean what they mean in Queue."""
+    """Usage of one user or group in one queue. The fields have the same meaning as in Queue."""
 
     allocated: Resources = NOTHING
     reserved_quota: Resources = NOTHING
@@ -43,7 +43,7 @@ class Account:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it says nothing."""
+        """Whether all fields are 0."""
         return not (self.allocated or self.reserved_quota or self.requested_quota or self.running)
 
 
@@ -62,7 +62,7 @@ class _Index:
 
 @dataclass(slots=True, eq=False)
 class UserLedger:
-    """An account that says nothing has no entry."""
+    """Accounts of users and groups. Accounts without usage have no entry."""
 
     users: Accounts = field(default_factory=dict)
     groups: Accounts = field(default_factory=dict)
@@ -70,7 +70,7 @@ class UserLedger:
 
     @property
     def usage(self) -> dict[str, dict[QueuePath, Resources]]:
-        """What each user uses of which queue, nothing left out but nothing."""
+        """Usage by user and queue, without empty entries."""
         found = {
             user: {path: account.allocated for path, account in accounts.items() if account.allocated}
             for user, accounts in self.users.items()
@@ -78,12 +78,13 @@ class UserLedger:
         return {user: used for user, used in found.items() if used}
 
     def of(self, user: str, path: QueuePath) -> Resources:
-        """What the user uses of the queue and everything below it."""
+        """Returns the usage of the user in the queue and its subtree."""
         return self.users.get(user, {}).get(path, _IDLE).allocated
 
     def open(self, app: Application) -> Iterator[tuple[LimitSubject, Account]]:
-        """The accounts that the application is counted in, leaf first; made where they are missing.
-        Its group is chosen now, once and for all (contract 2.7).
+        """Yields the accounts of the application's user and group, leaf first. Creates missing ones.
+
+        Selects the group of the application, which then stays the same, as in YuniKorn.
         """
         group = app.group = self.group_of(app)
         for queue in app.queue.path_up():
@@ -98,7 +99,7 @@ class UserLedger:
                 yield LimitSubject(LimitSubjectKind.GROUP, group, path), account
 
     def close(self, app: Application) -> None:
-        """Forget those of the application's accounts that say nothing."""
+        """Removes accounts of the application without usage."""
         for accounts, name in ((self.users, app.spec.user), (self.groups, app.group or "")):
             mine = accounts.get(name)
             if mine is None:
@@ -133,8 +134,9 @@ class UserLedger:
         app.group = group
 
     def group_of(self, app: Application) -> str:
-        """The group that the application counts for, empty = none: from the leaf up, the first that limits name
-        and the user is in, else everybody else's where there is one.
+        """Returns the group that the application counts towards; empty = none.
+
+        From the leaf up: the first named group of a limit that the user is in, else the wildcard if there is one.
         """
         if app.group is not None:
             return app.group
@@ -147,7 +149,7 @@ class UserLedger:
         return ""
 
     def limits(self, app: Application) -> Iterator[tuple[LimitSubject, QuotaLimit, Account]]:
-        """The limits that bind the application's user and group on the queues of its path, leaf first."""
+        """Yields the limits of the application's user and group on its path, leaf first."""
         for queue in app.queue.path_up():
             if not queue.limits:
                 continue
