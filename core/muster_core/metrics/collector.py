@@ -140,11 +140,11 @@ def application_families(partitions: Iterable[Partition]) -> Iterator[Metric]:
     )
     yield gauge(
         "muster_core_gangs",
-        "Gangs, by how far they are.",
+        "Gangs, by progress.",
         [({"phase": each.value}, found.phases[each]) for each in Phase],
     )
     yield gauge("muster_core_pending_asks", "Pending requests.", [({}, found.asks)])
-    yield gauge("muster_core_allocations", "Allocations, placeholders among them.", [({}, found.allocations)])
+    yield gauge("muster_core_allocations", "Allocations, including placeholders.", [({}, found.allocations)])
 
 
 _TENTHS: Final = 10
@@ -172,18 +172,18 @@ def node_families(partitions: Iterable[Partition], failed: int, decommissioned: 
     states = {"active": active, "draining": known - active, "failed": failed, "decommissioned": decommissioned}
     yield gauge(
         "yunikorn_scheduler_node",
-        "Nodes, by state; failed and decommissioned ones since the start.",
+        "Nodes, by state; failed and decommissioned nodes are counted since the start.",
         [({"state": state}, count) for state, count in states.items()],
     )
     yield gauge(
         "muster_core_cluster_resource",
-        "Resources of all nodes: what they have, what of it is taken, held for asks, and really used where reported.",
+        "Resources of all nodes: capacity, taken, held by node reservations, and used as far as reported.",
         [({"resource": resource, "state": state}, amount) for (resource, state), amount in sums.items()],
     )
     for name, ranges in _by_name(usage).items():
         yield gauge(
             f"yunikorn_scheduler_{name}_node_usage_total",
-            "Nodes, by how much of the resource is used.",
+            "Nodes, by usage of the resource.",
             [({"range": label}, int(count)) for label, count in zip(RANGES, ranges, strict=True)],
         )
 
@@ -242,7 +242,7 @@ def queue_families(partitions: Iterable[Partition]) -> Iterator[Metric]:
                 reserved_quota += bool(queue.reserved_quota or queue.requested_quota)
     yield gauge(
         "yunikorn_queue_resource",
-        "Resources of a queue, by what they are: guaranteed, max, allocated, pending, preempting, maxRunningApps.",
+        "Resources of a queue: guaranteed, max, allocated, pending, preempting, maxRunningApps.",
         [
             ({"queue": path, "state": state, "resource": resource}, amount)
             for (path, state, resource), amount in amounts.items()
@@ -254,7 +254,7 @@ def queue_families(partitions: Iterable[Partition]) -> Iterator[Metric]:
     for path, (made, gone) in containers.items():
         yield counter(
             f"yunikorn_{word(path)}_queue_container",
-            "Allocations of the queue, made and gone.",
+            "Allocations of the queue, allocated and released.",
             [({"state": "allocated"}, made), ({"state": "released"}, gone)],
         )
 
@@ -290,23 +290,23 @@ def shortage_families(partitions: Iterable[Partition]) -> Iterator[Metric]:
                 amounts.update(dict(one.resources.times(one.count).items()))
     yield gauge(
         "muster_core_outstanding_requests",
-        "Places asked for that only more nodes would give: what an autoscaler may help with.",
+        "Pending requests that only more nodes could help.",
         [({}, requests)],
     )
     yield gauge(
         "muster_core_outstanding_resource",
-        "The resources of those places.",
+        "Resources of the pending requests that only more nodes could help.",
         [({"resource": name}, amount) for name, amount in sorted(amounts.items())],
     )
     holds = sum(len(partition.reservations.by_ask) for partition in partitions)
-    yield gauge("muster_core_reservations", "Asks for which room is held on a node.", [({}, holds)])
+    yield gauge("muster_core_reservations", "Requests with a node reservation.", [({}, holds)])
     yield from _preemptions(partitions)
 
 
 def _preemptions(partitions: list[Partition]) -> Iterator[Metric]:
     preemptions = [partition.preemptions for partition in partitions]
     running = sum(len(each.running) for each in preemptions)
-    yield gauge("muster_core_preemptions_running", "Preemptions whose victims are not gone yet.", [({}, running)])
+    yield gauge("muster_core_preemptions_running", "Preemptions whose victims have not ended yet.", [({}, running)])
     yield counter(
         "muster_core_preemptions_total", "Preemptions since the start.", [({}, sum(each.count for each in preemptions))]
     )
@@ -359,24 +359,24 @@ class StateCollector(Collector):
     def _events(self) -> Iterator[Metric]:
         events, pushes = self._owners.events, self._owners.pushes
         for name, meaning, value in (
-            ("created", "Records noted since the start.", events.stored),
-            ("channeled", "Records handed to the store.", events.stored),
-            ("not_channeled", "Records that the store could not take: it never refuses one.", 0),
-            ("processed", "Records that the store took in.", events.stored),
-            ("stored", "Records put into the ring.", events.stored),
-            ("not_stored", "Records that the ring could not take: it never refuses one.", 0),
-            ("collected", "Records sent to resource managers.", pushes.told),
+            ("created", "Event records since the start.", events.stored),
+            ("channeled", "Event records passed to the store.", events.stored),
+            ("not_channeled", "Always 0: the store never rejects a record.", 0),
+            ("processed", "Event records accepted by the store.", events.stored),
+            ("stored", "Event records written to the ring buffer.", events.stored),
+            ("not_stored", "Always 0: the ring buffer never rejects a record.", 0),
+            ("collected", "Event records sent to resource managers.", pushes.told),
         ):
             yield gauge(f"yunikorn_event_total_{name}", meaning, [({}, value)])
         yield gauge("muster_core_events_stored", "Event records in the ring buffer.", [({}, len(events))])
-        yield gauge("muster_core_event_streams", "Streams of events that are open.", [({}, events.open_streams)])
+        yield gauge("muster_core_event_streams", "Open event streams.", [({}, events.open_streams)])
         held_back = "Events not sent to resource managers: rate limit, or repeated."
         yield counter("muster_core_events_suppressed_total", held_back, [({}, pushes.held_back)])
 
     def _core(self) -> Iterator[Metric]:
         owners = self._owners
         mailbox = owners.mailbox
-        yield gauge("muster_core_mailbox_depth", "Messages that wait for the world.", [({}, len(mailbox))])
+        yield gauge("muster_core_mailbox_depth", "Messages that wait for the scheduler task.", [({}, len(mailbox))])
         lag = "Age of the oldest message that waits for the scheduler task."
         yield gauge("muster_core_mailbox_lag_seconds", lag, [({}, mailbox.oldest_s())])
         is_open = sum(session.is_open for session in owners.sessions.values())

@@ -67,7 +67,7 @@ class PhaseTimes:
         self._searches = Histogram(
             f"{prefix}_trynode_evaluation_milliseconds", every, buckets=DECADES, registry=registry
         )
-        victims = "Time to look for victims when the clock of a leaf or a lowered quota rings, in seconds."
+        victims = "Time to search victims of preemption, in seconds."
         self.preemption = Histogram(
             f"{prefix}_trypreemption_latency_milliseconds", victims, buckets=DECADES, registry=registry
         )
@@ -95,7 +95,7 @@ class Metrics:
         GCCollector(registry=registry)
         attempts = Counter(
             "yunikorn_scheduler_container_allocation_attempt",
-            "Allocations made, refused, failed for a fault of the core, and released.",
+            "Allocations by result: allocated, rejected, failed at commit, or released.",
             ["state"],
             registry=registry,
         )
@@ -213,7 +213,9 @@ class _Times:
         prefix = "yunikorn_scheduler_scheduling"
         self.cycle = histogram(f"{prefix}_cycle_milliseconds", "Time of one scheduling cycle, in seconds.", DECADES)
         self.latency = histogram(
-            f"{prefix}_latency_milliseconds", "Time of one turn: mail, clocks and a cycle, in seconds.", DECADES
+            f"{prefix}_latency_milliseconds",
+            "Time of one loop iteration: events, timers and a cycle, in seconds.",
+            DECADES,
         )
         self.our_cycle = histogram("muster_core_cycle_seconds", "Time of one scheduling cycle.", _SECONDS)
         meaning = "Time for which the scheduler task occupied the event loop without a pause."

@@ -59,9 +59,9 @@ class ServerContext:
             )
             self.context.load_cert_chain(self._files.certificate, self._files.key)
         except (OSError, ssl.SSLError) as error:
-            _log.warning("REST keeps its old certificate", reason=str(error))
+            _log.warning("REST server keeps its previous certificate", reason=str(error))
             return False
-        _log.info("REST has a new certificate", certificate=str(self._files.certificate))
+        _log.info("REST server loaded a new certificate", certificate=str(self._files.certificate))
         return True
 
     def _stamps(self) -> tuple[tuple[int, int], ...]:
@@ -86,7 +86,7 @@ class TokenFile:
         except (OSError, UnicodeDecodeError) as error:
             return f"token file {self._path}: {error.strerror if isinstance(error, OSError) else 'is not text'}"
         if len(token) < LEAST_CHARACTERS:
-            return f"token file {self._path}: holds fewer than {LEAST_CHARACTERS} characters"
+            return f"token file {self._path}: must contain at least {LEAST_CHARACTERS} characters"
         return ""
 
     def holds(self, token: str) -> bool:
@@ -257,7 +257,7 @@ class Reviewer:
             raise Unreachable(f"{kind}: {error!r}") from error
         status = found.get("status") if isinstance(found, dict) else None
         if not accepted or not isinstance(status, dict):
-            raise Unreachable(f"{kind}: the API server refused to answer")
+            raise Unreachable(f"{kind}: the API server returned an error")
         return status
 
 
@@ -321,8 +321,10 @@ class Authorizer:
             if self._settings.trusts_loopback and is_local(request):
                 return
             if not self.wants_tokens:
-                raise RestFailure(403, "no token is accepted here: the scheduler was started without authentication")
-            raise RestFailure(401, "a bearer token is needed", _ASK_FOR_TOKEN)
+                raise RestFailure(
+                    403, "no token is accepted: start the scheduler with authentication to use this endpoint"
+                )
+            raise RestFailure(401, "a bearer token is required", _ASK_FOR_TOKEN)
         if self._token is not None and self._token.holds(token):
             return
         await self._review(request, token)
@@ -333,11 +335,11 @@ class Authorizer:
         try:
             ruling = await self._reviewer.review(token, request.path, request.method.lower())
         except Unreachable as error:
-            raise RestFailure(503, "the cluster cannot be asked about the token") from error
+            raise RestFailure(503, "the API server did not respond to the token review") from error
         if ruling is Ruling.UNKNOWN:
             raise RestFailure(401, "the token is not accepted", _ASK_FOR_TOKEN)
         if ruling is Ruling.DENIED:
-            raise RestFailure(403, f"the token's owner may not {request.method.lower()} {request.path}")
+            raise RestFailure(403, f"the user of the token is not allowed to {request.method.lower()} {request.path}")
 
 
 def _token_of(request: web.Request) -> str:

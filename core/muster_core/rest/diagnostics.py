@@ -225,9 +225,9 @@ async def _of_manager(session: Session) -> Json:
     try:
         found: Json = orjson.loads(await state_dump(session, _DEADLINE_S))
     except TimeoutError:
-        return {"error": f"no answer within {_DEADLINE_S:g} s"}
+        return {"error": f"no response within {_DEADLINE_S:g} s"}
     except orjson.JSONDecodeError as error:
-        return {"error": f"its answer is not JSON: {error}"}
+        return {"error": f"the response is not JSON: {error}"}
     except (LookupError, SessionLost) as error:
         return {"error": str(error)}
     return found
@@ -242,21 +242,21 @@ _NOT_HERE: Final = ("block", "mutex", "symbol", "trace")
 async def index(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
     """Lists the profiles."""
     lines = [f"/debug/pprof/{name}" for name in _PROFILES]
-    return web.Response(text="\n".join([*lines, "seconds=N: how long is looked (profile, heap, allocs)", ""]))
+    return web.Response(text="\n".join([*lines, "seconds=N: duration of the measurement (profile, heap, allocs)", ""]))
 
 
 async def profile(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
     """Takes one profile."""
     name = request.match_info["name"]
     if name in _NOT_HERE:
-        raise RestFailure(501, f"there is no {name} profile of this scheduler")
+        raise RestFailure(501, f"profile {name} is not available in this scheduler")
     if name not in _PROFILES:
         raise not_found(f"Unknown profile {name}")
     seconds = RequestContext(rest_context, request.match_info, request.query, 0).number("seconds", _SECONDS)
     if seconds > _MOST_SECONDS:
-        raise bad_request(f"seconds is more than {_MOST_SECONDS}")
+        raise bad_request(f"seconds must be at most {_MOST_SECONDS}")
     if rest_context.profiling.locked():
-        raise RestFailure(409, "another profile is being taken")
+        raise RestFailure(409, "another profile is running: try again later")
     async with rest_context.profiling:
         return web.Response(text=await _PROFILES[name](seconds))
 
@@ -267,7 +267,7 @@ async def _time(seconds: int) -> str:
     try:
         profiler.enable()
     except ValueError as error:  # another profiler is active
-        raise RestFailure(409, "another profiler is at work in this process") from error
+        raise RestFailure(409, "another profiler is active in this process") from error
     try:
         await asyncio.sleep(seconds)
     finally:

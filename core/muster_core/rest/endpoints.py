@@ -365,14 +365,14 @@ async def set_log_level(rest_context: RestContext, request: web.Request) -> web.
     try:
         wanted = LogLevelRequest.model_validate_json(await request.read())
     except ValidationError as error:
-        raise bad_request('write {"level": "debug"}, or info, warning or error') from error
+        raise bad_request('invalid body: write {"level": "debug"}, or info, warning or error') from error
     control.set(wanted.level)
     return await write(request, one(schemas.LogLevelInfo(level=control.level.value)))
 
 
 def _control(rest_context: RestContext) -> LevelControl:
     if rest_context.levels is None:
-        raise RestFailure(501, "the log belongs to the process that this core is embedded in")
+        raise RestFailure(501, "the process that embeds this core controls the log level")
     return rest_context.levels
 
 
@@ -380,7 +380,7 @@ async def liveness(rest_context: RestContext, request: web.Request) -> web.Strea
     """Liveness: the loop runs and completes its iterations. A loop that waits for work is alive."""
     loop = rest_context.core.loop
     if not loop.is_running:
-        return web.Response(text="the scheduling loop does not run", status=503)
+        return web.Response(text="the scheduling loop is not running", status=503)
     stalled_s = loop.stalled_s()
     if stalled_s > LONGEST_STALL_S:
         text = f"the scheduling loop has work but stalled for {stalled_s:.0f} s (limit {LONGEST_STALL_S} s)"
@@ -391,7 +391,7 @@ async def liveness(rest_context: RestContext, request: web.Request) -> web.Strea
 async def readiness(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
     """Whether scheduling runs: the loop runs, and every registered resource manager has sent its existing objects."""
     if not rest_context.core.loop.is_running:
-        return web.Response(text="the scheduling loop does not run", status=503)
+        return web.Response(text="the scheduling loop is not running", status=503)
     managers = rest_context.core.loop.scheduler_state.managers.values()
     telling = sorted(item.id for item in managers if item.fence_up and item.state is ManagerState.RUNNING)
     if telling:

@@ -61,12 +61,12 @@ class _Finding:
 
 def checks(scheduler_state: SchedulerState, counts: Counts) -> Iterator[Health | None]:
     """Yields None after each evaluated object, and at last the result."""
-    errors = _Finding("Scheduling errors", "no step and no cycle of the scheduler failed")
+    errors = _Finding("Scheduling errors", "no event and no cycle failed")
     if counts.failures:
-        errors.found(f"{counts.failures} steps or cycles failed since the start; each is in the log")
-    failed = _Finding("Failed nodes", "no node was refused")
+        errors.found(f"{counts.failures} events or cycles failed since the start; see the log")
+    failed = _Finding("Failed nodes", "no node was rejected")
     if counts.nodes_refused:
-        failed.found(f"{counts.nodes_refused} nodes were refused since the start")
+        failed.found(f"{counts.nodes_refused} nodes were rejected since the start")
     findings = [errors, failed]
     for name, description, walk in _WALKS:
         finding = _Finding(name, description)
@@ -97,7 +97,7 @@ def _totals(partition: Partition) -> Iterator[str]:
     for name in partition.nodes:
         total.update(dict(partition.nodes.record(name).spec.capacity.items()))
     kept, counted = partition.nodes.capacity_total, Resources(total)
-    yield f"capacity is kept as {kept}, counted over the nodes as {counted}" if kept != counted else _FINE
+    yield f"capacity is {kept}, the sum of the nodes is {counted}" if kept != counted else _FINE
 
 
 def _sums_of_nodes(partition: Partition) -> Iterator[str]:
@@ -108,13 +108,13 @@ def _sums_of_nodes(partition: Partition) -> Iterator[str]:
             ask = app.asks.get(key) if app else None
             counted += ask.spec.resources if ask else NOTHING
         kept = partition.nodes.allocated(name)
-        yield f"node {name}: allocated is kept as {kept}, counted as {counted}" if kept != counted else _FINE
+        yield f"node {name}: allocated is {kept}, the sum of its allocations is {counted}" if kept != counted else _FINE
 
 
 def _within_capacity(partition: Partition) -> Iterator[str]:
     for name in _nodes_of(partition):
         capacity, taken = partition.nodes.record(name).spec.capacity, partition.nodes.allocated(name)
-        yield _FINE if capacity.covers(taken) else f"node {name} has {capacity}, allocated is {taken}"
+        yield _FINE if capacity.covers(taken) else f"node {name}: capacity is {capacity}, allocated is {taken}"
 
 
 def _orphans_on_nodes(partition: Partition) -> Iterator[str]:
@@ -124,13 +124,13 @@ def _orphans_on_nodes(partition: Partition) -> Iterator[str]:
             for (app_id, identity), item in partition.placed.get(name, {}).items()
             if (app := partition.applications.get(app_id)) is None or app.allocations.get(identity) is not item
         ]
-        yield f"node {name}: no application knows {', '.join(lost)}" if lost else _FINE
+        yield f"node {name}: no application has {', '.join(lost)}" if lost else _FINE
 
 
 def _orphans_of_applications(partition: Partition) -> Iterator[str]:
     for app in list(partition.applications.values()):
         lost = [item.spec.key for item in app.allocations.values() if item.node not in partition.nodes]
-        yield f"application {app.id}: no node holds {', '.join(lost)}" if lost else _FINE
+        yield f"application {app.id}: no node has {', '.join(lost)}" if lost else _FINE
 
 
 def _reservations(partition: Partition) -> Iterator[str]:
@@ -138,7 +138,7 @@ def _reservations(partition: Partition) -> Iterator[str]:
         app = partition.applications.get(hold.application)
         is_known = app is not None and hold.key in app.asks and hold.node in partition.nodes
         if hold.ask in partition.reservations.by_ask and not is_known:
-            yield f"room on {hold.node} is held for {hold.key} of {hold.application}, one of which no longer exists"
+            yield f"node {hold.node} is reserved for {hold.key} of {hold.application}, one of which does not exist"
         else:
             yield _FINE
 
@@ -154,12 +154,12 @@ def _below_nothing(amounts: Resources) -> str:
 
 
 _WALKS: Final[tuple[tuple[str, str, Callable[[Partition], Iterator[str]]], ...]] = (
-    ("Negative resources", "no queue of a partition has less than nothing", _negative_queues),
-    ("Negative resources", "no node has less than nothing", _negative_nodes),
-    ("Consistency of data", "a partition has what its nodes have", _totals),
+    ("Negative resources", "no queue has a negative amount", _negative_queues),
+    ("Negative resources", "no node has a negative amount", _negative_nodes),
+    ("Consistency of data", "the capacity of a partition is the sum of its nodes", _totals),
     ("Consistency of data", "a node's allocated amount is the sum of its allocations", _sums_of_nodes),
-    ("Consistency of data", "no node has more allocated than it has", _within_capacity),
-    ("Reservation check", "what is reserved, and for whom, is there", _reservations),
+    ("Consistency of data", "no node has more allocated than its capacity", _within_capacity),
+    ("Reservation check", "every reservation has a node and a request", _reservations),
     ("Orphan allocation on node check", "every allocation on a node belongs to an application", _orphans_on_nodes),
     ("Orphan allocation on app check", "every allocation of an application is on a node", _orphans_of_applications),
 )

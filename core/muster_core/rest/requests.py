@@ -210,7 +210,7 @@ class RequestContext:
         if text is None:
             return default
         if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
-            raise bad_request(f"{name} is not a whole number of 0 or more")
+            raise bad_request(f"{name} must be an integer of 0 or more")
         return int(text)
 
     def portion(self, items: Iterable[T]) -> Iterator[T]:

@@ -110,7 +110,7 @@ async def _write_in_time(request: web.Request, response: web.StreamResponse, par
         await asyncio.wait_for(response.write(part), stalled_s)
     except TimeoutError as error:
         request.protocol.force_close()
-        raise ConnectionResetError("the reader takes nothing") from error
+        raise ConnectionResetError("the client accepts no data") from error
 
 
 def _gather(pieces: Pieces) -> tuple[bytes, bool]:

@@ -82,31 +82,35 @@ _WS: Final = "/ws/v1"
 _P: Final = f"{_WS}/partition/{{partition}}"
 
 _STATUS: Final = Query(
-    "status", "only those in this state", choices=("new", "accepted", "running", "completing", "failing", "resuming")
+    "status",
+    "only applications in this state",
+    choices=("new", "accepted", "running", "completing", "failing", "resuming"),
 )
 
-_OFFSET: Final = Query("offset", "leave out so many first ones; ours", "integer")
-_LIMIT: Final = Query("limit", "no more than so many; ours", "integer")
-_SUBTREE: Final = Query("subtree", "with all queues below it, whatever the value")
+_OFFSET: Final = Query("offset", "number of entries to skip; Muster extension", "integer")
+_LIMIT: Final = Query("limit", "maximum number of entries; Muster extension", "integer")
+_SUBTREE: Final = Query("subtree", "include all queues below, whatever the value")
 _START: Final = Query("start", "number of the first event", "integer")
-_COUNT: Final = Query("count", "events in the answer at the most", "integer", least=1)
-_PAST: Final = Query("count", "events of the past to begin with", "integer")
-_MANAGER: Final = Query("rmId", "of this resource manager; ours")
-_INVARIANTS: Final = Query("invariants", "check the ledgers, however long it takes; ours", choices=("1", "true"))
+_COUNT: Final = Query("count", "maximum number of events in the response", "integer", least=1)
+_PAST: Final = Query("count", "number of past events to send first", "integer")
+_MANAGER: Final = Query("rmId", "ID of the resource manager; Muster extension")
+_INVARIANTS: Final = Query(
+    "invariants", "always check the invariants of the state; Muster extension", choices=("1", "true")
+)
 _NAMESPACE: Final = Query("namespace", "namespace of the application, if several have this ID; Muster extension")
-_SECONDS: Final = Query("seconds", "how long to look", "integer")
+_SECONDS: Final = Query("seconds", "duration of the measurement", "integer")
 
 _READING: Final = (
     _view(
         f"{_WS}/clusters",
         1,
-        "What is scheduled, and who asked for it.",
+        "Partitions with their scheduler and resource manager.",
         list[schemas.ClusterInfo],
         endpoints.all_clusters,
     ),
-    _view(f"{_WS}/partitions", 5, "Partitions in numbers.", list[schemas.PartitionInfo], endpoints.all_partitions),
-    _view(f"{_P}/placementrules", 6, "Rules in force.", list[schemas.RuleInfo], endpoints.placement_rules),
-    _view(f"{_P}/queues", 7, "The tree of queues.", schemas.QueueInfo, endpoints.queue_tree),
+    _view(f"{_WS}/partitions", 5, "Totals of all partitions.", list[schemas.PartitionInfo], endpoints.all_partitions),
+    _view(f"{_P}/placementrules", 6, "Active placement rules.", list[schemas.RuleInfo], endpoints.placement_rules),
+    _view(f"{_P}/queues", 7, "The queue tree.", schemas.QueueInfo, endpoints.queue_tree),
     _view(f"{_P}/queue/{{queue}}", 8, "One queue.", schemas.QueueInfo, endpoints.one_queue, _SUBTREE),
     _view(
         f"{_P}/applications/{{state}}",
@@ -127,7 +131,7 @@ _READING: Final = (
     _view(
         f"{_P}/queue/{{queue}}/applications/{{state}}",
         11,
-        "Live applications of a leaf; the state is active.",
+        "Live applications of a leaf; the only state is active.",
         list[schemas.ApplicationInfo],
         endpoints.applications_of_queue_by_state,
         *(_STATUS, _OFFSET, _LIMIT),
@@ -149,40 +153,48 @@ _READING: Final = (
         _NAMESPACE,
     ),
     _view(
-        f"{_P}/nodes", 14, "Nodes and what runs on them.", list[schemas.NodeInfo], endpoints.all_nodes, _OFFSET, _LIMIT
+        f"{_P}/nodes", 14, "Nodes with their allocations.", list[schemas.NodeInfo], endpoints.all_nodes, _OFFSET, _LIMIT
     ),
     _view(f"{_P}/node/{{node}}", 15, "One node.", schemas.NodeInfo, endpoints.one_node),
     _view(
         f"{_WS}/scheduler/node-utilizations",
         16,
-        "Nodes by tenths of use.",
+        "Nodes by usage in steps of 10 %.",
         list[schemas.ClusterUtilization],
         endpoints.node_utilizations,
     ),
-    _view(f"{_P}/usage/users", 17, "What users use.", list[schemas.UserUsage], endpoints.all_users, _OFFSET, _LIMIT),
-    _view(f"{_P}/usage/user/{{user}}", 18, "What one user uses.", schemas.UserUsage, endpoints.one_user),
     _view(
-        f"{_P}/usage/groups", 19, "What groups use.", list[schemas.GroupUsage], endpoints.all_groups, _OFFSET, _LIMIT
+        f"{_P}/usage/users", 17, "Usage of all users.", list[schemas.UserUsage], endpoints.all_users, _OFFSET, _LIMIT
     ),
-    _view(f"{_P}/usage/group/{{group}}", 20, "What one group uses.", schemas.GroupUsage, endpoints.one_group),
+    _view(f"{_P}/usage/user/{{user}}", 18, "Usage of one user.", schemas.UserUsage, endpoints.one_user),
+    _view(
+        f"{_P}/usage/groups",
+        19,
+        "Usage of all groups.",
+        list[schemas.GroupUsage],
+        endpoints.all_groups,
+        _OFFSET,
+        _LIMIT,
+    ),
+    _view(f"{_P}/usage/group/{{group}}", 20, "Usage of one group.", schemas.GroupUsage, endpoints.one_group),
     _view(
         f"{_WS}/history/apps",
         21,
-        "Applications that ran, minute by minute.",
+        "Number of running applications per minute.",
         list[schemas.ApplicationCount],
         endpoints.application_history,
     ),
     _view(
         f"{_WS}/history/containers",
         22,
-        "Allocations, minute by minute.",
+        "Number of allocations per minute.",
         list[schemas.ContainerCount],
         endpoints.container_history,
     ),
     _view(
         f"{_WS}/scheduler/healthcheck",
         23,
-        "What the last health checks found.",
+        "Result of the last health checks.",
         schemas.Health,
         endpoints.health,
         failures=(404,),
@@ -199,14 +211,14 @@ _READING: Final = (
     _view(
         f"{_P}/autoscaling",
         0,
-        "Places that no node has room for.",
+        "Pending requests that more nodes could help.",
         list[schemas.OutstandingInfo],
         endpoints.autoscaling,
     ),
     _view(
         f"{_P}/queue/{{queue}}/waiting",
         0,
-        "Applications of a leaf that wait for something, who is tried first comes first.",
+        "Waiting applications of a leaf in scheduling order.",
         list[schemas.Waiting],
         endpoints.waiting_in_queue,
         *(_OFFSET, _LIMIT),
@@ -215,13 +227,15 @@ _READING: Final = (
 
 _OTHERS: Final = (
     Route("GET", "/livez", 0, "Whether the process is alive.", endpoints.liveness, access=AccessLevel.OPEN),
-    Route("GET", "/readyz", 0, "Whether it schedules.", endpoints.readiness, failures=(503,), access=AccessLevel.OPEN),
+    Route(
+        "GET", "/readyz", 0, "Whether scheduling runs.", endpoints.readiness, failures=(503,), access=AccessLevel.OPEN
+    ),
     Route("GET", f"{_WS}/metrics", 2, "Metrics for Prometheus.", endpoints.metrics),
     Route(
         "GET",
         f"{_WS}/config",
         3,
-        "The configuration in force; JSON where exactly application/json is accepted.",
+        "The active configuration; JSON if the Accept header is exactly application/json.",
         endpoints.config,
         schemas.Config,
         query=(_MANAGER,),
@@ -231,7 +245,7 @@ _OTHERS: Final = (
         "POST",
         f"{_WS}/validate-conf",
         4,
-        "Whether a queues.yaml may be put in force.",
+        "Validates a queues.yaml.",
         endpoints.validate_conf,
         schemas.ValidationInfo,
         failures=(413,),
@@ -241,7 +255,7 @@ _OTHERS: Final = (
         "GET",
         f"{_WS}/events/stream",
         25,
-        "Events as they come, one JSON object a line, the instance first.",
+        "Stream of events as JSON lines, the instance first.",
         endpoints.event_stream,
         Media.JSON,
         query=(_PAST,),
@@ -251,14 +265,14 @@ _OTHERS: Final = (
         "GET",
         "/debug/fullstatedump",
         26,
-        "Everything the core knows.",
+        "Complete state of the core.",
         diagnostics.full_state_dump,
         Media.JSON,
         query=(_INVARIANTS,),
         access=AccessLevel.GUARDED,
     ),
-    Route("GET", "/debug/stack", 27, "Where tasks and threads are.", diagnostics.stack, access=AccessLevel.GUARDED),
-    Route("GET", "/debug/pprof/", 28, "The profiles there are.", diagnostics.index, access=AccessLevel.GUARDED),
+    Route("GET", "/debug/stack", 27, "Stacks of tasks and threads.", diagnostics.stack, access=AccessLevel.GUARDED),
+    Route("GET", "/debug/pprof/", 28, "List of profiles.", diagnostics.index, access=AccessLevel.GUARDED),
     Route(
         "GET",
         "/debug/pprof/{name}",
@@ -273,7 +287,7 @@ _OTHERS: Final = (
         "GET",
         f"{_WS}/scheduler/log-level",
         0,
-        "The level of the log.",
+        "The log level.",
         endpoints.get_log_level,
         schemas.LogLevelInfo,
         failures=(501,),
@@ -282,7 +296,7 @@ _OTHERS: Final = (
         "PUT",
         f"{_WS}/scheduler/log-level",
         0,
-        "Another level of the log, from now on.",
+        "Changes the log level.",
         endpoints.set_log_level,
         schemas.LogLevelInfo,
         failures=(400, 501),

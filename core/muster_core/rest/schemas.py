@@ -44,7 +44,7 @@ class LogEntry(Shape):
         None, description="what is missing: quota, user quota, applications, queue order, nodes, reserved, cluster"
     )
     reasons: dict[str, int] | None = Field(
-        None, description="nodes by the reason why each does not do; -1 = it is of the pod, and of every node"
+        None, description="number of nodes by reason; -1 = a reason of the pod itself, for every node"
     )
 
 
@@ -68,14 +68,14 @@ class AskInfo(Shape):
     applicationId: str
     partition: str
     placeholder: bool
-    placeholderTimeout: int = Field(description="nanoseconds; 0 = none of its own")
+    placeholderTimeout: int = Field(description="nanoseconds; 0 = not set")
     taskGroupName: str
     allocationLog: list[LogEntry]
     triggeredPreemption: bool
     originator: bool
     schedulingAttempted: bool
     triggeredScaleUp: bool
-    is_virtual: bool | None = Field(None, description="true: the core's own ask, for the places of a Direct gang")
+    is_virtual: bool | None = Field(None, description="true: a virtual placeholder of a Direct gang")
     replaces: ReplacementInfo | None = None
 
 
@@ -87,7 +87,7 @@ class AllocationInfo(Shape):
     allocationTags: Texts
     requestTime: TimeNs
     allocationTime: TimeNs
-    allocationDelay: int = Field(description="nanoseconds between the two")
+    allocationDelay: int = Field(description="nanoseconds between requestTime and allocationTime")
     resource: Amounts
     priority: str
     nodeId: str
@@ -98,9 +98,9 @@ class AllocationInfo(Shape):
     taskGroupName: str
     preempted: bool
     originator: bool
-    releasing: str | None = Field(None, description="why it is being released, until the release is confirmed")
-    is_virtual: bool | None = Field(None, description="true: a place held for a member to come, with no pod in it")
-    utilization: Amounts | None = Field(None, description="what it was last reported to really use")
+    releasing: str | None = Field(None, description="reason of the release until it is confirmed")
+    is_virtual: bool | None = Field(None, description="true: a virtual placeholder of a Direct gang, which has no pod")
+    utilization: Amounts | None = Field(None, description="last reported utilization")
 
 
 class StateChange(Shape):
@@ -134,11 +134,11 @@ class Waiting(Shape):
     applicationID: str
     namespace: str | None = Field(None, description="namespace of its first pod")
     applicationState: str
-    priority: int = Field(description="the highest of what it waits for")
+    priority: int = Field(description="highest priority of its waiting requests")
     submissionTime: TimeNs
     pendingResource: Amounts
     usedResource: Amounts
-    placeholderResource: Amounts = Field(description="of its placeholders")
+    placeholderResource: Amounts = Field(description="allocated by its placeholders")
     blocksOthers: bool = Field(
         description="the first gang in queue order that waits for quota; later applications wait behind it"
     )
@@ -154,9 +154,9 @@ class ApplicationInfo(Shape):
     usedResource: Amounts
     maxUsedResource: Amounts
     pendingResource: Amounts
-    placeholderResource: Amounts = Field(description="of its placeholders")
-    placeholderAsk: Amounts = Field(description="of its gang as a whole")
-    reservedQuota: Amounts = Field(description="promised to its gang, not allocated yet")
+    placeholderResource: Amounts = Field(description="allocated by its placeholders")
+    placeholderAsk: Amounts = Field(description="request of all members of its gang")
+    reservedQuota: Amounts = Field(description="quota reserved for its gang and not allocated yet")
     partition: str
     queueName: str
     submissionTime: TimeNs
@@ -170,11 +170,11 @@ class ApplicationInfo(Shape):
     stateLog: list[StateChange]
     placeholderData: list[TaskGroupInfo]
     gangSchedulingStyle: str | None = None
-    gangPlacement: str | None = Field(None, description="of a gang: Reserve, Atomic or Direct")
+    gangPlacement: str | None = Field(None, description="placement mode of a gang: Reserve, Atomic or Direct")
     hasReserved: bool
     reservations: list[str]
     maxRequestPriority: int
-    startTime: int = Field(description="milliseconds since the epoch, 0 = it did not start")
+    startTime: int = Field(description="milliseconds since the epoch; 0 = not started")
     resourceHistory: ResourceHistory
     backoffDeadline: TimeNs | None = None
 
@@ -209,7 +209,7 @@ class NodeInfo(Shape):
     isReserved: bool
     reservations: list[str]
     state: str
-    utilization: Amounts | None = Field(None, description="what it was last reported to really use")
+    utilization: Amounts | None = Field(None, description="last reported utilization")
 
 
 class OutstandingInfo(Shape):
@@ -218,7 +218,7 @@ class OutstandingInfo(Shape):
     id: str
     partition: str
     resource: Amounts
-    instanceType: str = Field(description="the kind of machine asked for; empty = any")
+    instanceType: str = Field(description="requested instance type; empty = any")
     count: int
     applications: int
 
@@ -270,7 +270,7 @@ class QueueInfo(Shape):
     )
     unschedAskBackoff: int
     askBackoffDelay: str
-    reservedQuota: Amounts = Field(description="promised to gangs below here that are not whole yet")
+    reservedQuota: Amounts = Field(description="quota reserved for incomplete gangs in the queue and below")
     children: list[QueueInfo]
 
 
@@ -295,7 +295,7 @@ class ClusterInfo(Shape):
     rmBuildInformation: list[Build]
     partition: str
     clusterName: str = Field(description="always `kubernetes`")
-    coreVersion: str = Field(description="of the scheduler core that answers")
+    coreVersion: str = Field(description="version of the scheduler core")
 
 
 class Capacity(Shape):
@@ -322,7 +322,9 @@ class PartitionInfo(Shape):
     lastStateTransitionTime: TimeNs
     capacity: Capacity
     nodeSortingPolicy: NodeSorting
-    applications: dict[str, int] = Field(description="by state, ended ones that are still kept included, and `total`")
+    applications: dict[str, int] = Field(
+        description="number by state, including ended applications that are still stored, and `total`"
+    )
     totalContainers: int
     totalNodes: int
     preemptionEnabled: bool
@@ -401,7 +403,7 @@ class EventBatch(Shape):
 
     InstanceUUID: str
     LowestID: int
-    HighestID: int = Field(description="-1 while there was none")
+    HighestID: int = Field(description="-1 = no events yet")
     EventRecords: list[Event] | None
 
 
@@ -440,7 +442,7 @@ class Config(Shape):
 
     Partitions: list[dict[str, object]]
     Checksum: str
-    Extra: Texts = Field(description="the settings that are not in the files")
+    Extra: Texts = Field(description="settings outside queues.yaml")
     DeadlockDetectionEnabled: bool
     DeadlockTimeoutSeconds: int
 
@@ -475,7 +477,7 @@ class UserUsage(Shape):
     """Usage of one user."""
 
     userName: str
-    groups: Texts = Field(description="application -> the group whose limit it counts against")
+    groups: Texts = Field(description="application -> the group whose limit it counts towards")
     queues: UsageTree
 
 

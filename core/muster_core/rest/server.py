@@ -63,15 +63,15 @@ _PART: Final = re.compile(r"{(\w+)}")
 _REF: Final = "#/components/schemas/{model}"
 
 _SAID: Final = {
-    400: "a parameter is wrong",
-    401: "a token is needed, or is not accepted",
-    403: "the token's owner may not",
-    404: "there is no such thing",
-    409: "another one is at work",
+    400: "invalid parameter",
+    401: "a valid token is required",
+    403: "the user of the token is not allowed to do this",
+    404: "not found",
+    409: "another profile is running",
     413: "the body is too large",
-    500: "it cannot be answered",
-    501: "there is no such thing in this scheduler",
-    503: "not now",
+    500: "the request cannot be answered",
+    501: "not available in this scheduler",
+    503: "temporarily unavailable",
 }
 
 Json = dict[str, Any]
@@ -91,8 +91,8 @@ def document() -> Json:
         "info": {
             "title": "Muster",
             "version": "1",
-            "description": "The scheduler as people and their tools see it. Memory is in bytes, vcore in millicores, "
-            "times in nanoseconds since the epoch unless it says otherwise. Unstable: everything below /debug.",
+            "description": "State and configuration of the scheduler. Memory is in bytes, vcore in millicores, times "
+            "in nanoseconds since the epoch unless stated otherwise. Everything below /debug may change.",
         },
         "paths": dict(sorted(paths.items())),
         "components": {
@@ -129,7 +129,7 @@ def _answer(route: Route) -> Json:
     content = _content(route.shape)
     if route.path.endswith("/config"):
         content |= _content(Media.YAML)
-    return {"description": "as asked", "content": content}
+    return {"description": "success", "content": content}
 
 
 def _content(shape: object) -> Json:
@@ -204,7 +204,7 @@ class RestServer:
         self._background.start()
         takes_tokens = settings.access.token_file or settings.access.kubernetes
         if takes_tokens and context is None and not is_loopback(settings.address):
-            _log.warning("bearer tokens come in the clear: REST listens beyond loopback without TLS")
+            _log.warning("bearer tokens are sent unencrypted: the REST server listens beyond loopback without TLS")
         return int(self._runner.addresses[0][1])
 
     async def stop(self) -> None:

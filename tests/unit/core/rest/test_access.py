@@ -105,7 +105,7 @@ async def test_who_has_no_token_is_told_how_to_show_one(serve: Serve, token_file
     http = await serve(RestSettings(port=0, access=AccessSettings(token_file)))
     async with http.get(DUMP) as answer:
         assert answer.headers["WWW-Authenticate"] == 'Bearer realm="muster"'
-        assert (await answer.json())["message"] == "a bearer token is needed"
+        assert (await answer.json())["message"] == "a bearer token is required"
         assert "Access-Control-Allow-Origin" not in answer.headers
 
 
@@ -146,7 +146,7 @@ async def test_a_token_that_was_replaced_is_no_longer_good(serve: Serve, token_f
 
 
 @pytest.mark.parametrize(
-    "content, problem", [(None, "No such file"), (b"short", "fewer than 16"), (b"\xff" * 20, "is not text")]
+    "content, problem", [(None, "No such file"), (b"short", "at least 16"), (b"\xff" * 20, "is not text")]
 )
 def test_a_token_file_of_no_use_is_said_at_the_start(
     bench: Bench, tmp_path: Path, content: bytes | None, problem: str
@@ -212,7 +212,7 @@ async def test_a_cluster_that_is_not_there_closes_what_is_guarded() -> None:
     reviewer = Reviewer(api_server("http://127.0.0.1:9"))  # the port of discarding: nobody listens
     guard = Authorizer(AccessSettings(kubernetes=True), reviewer)
     request = make_mocked_request("GET", DUMP, headers=bearer("a-token"))
-    with pytest.raises(RestFailure, match="503: the cluster cannot be asked"):
+    with pytest.raises(RestFailure, match="503: the API server did not respond"):
         await guard.admit(request, AccessLevel.GUARDED)
     await guard.admit(request, AccessLevel.READ)
     await reviewer.close()

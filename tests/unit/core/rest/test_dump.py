@@ -67,7 +67,7 @@ async def test_a_core_whose_loop_ended_is_neither_alive_nor_ready(http: aiohttp.
         await asyncio.sleep(0)
     for path in ("/livez", "/readyz"):
         async with http.get(path) as answer:
-            assert (answer.status, await answer.text()) == (503, "the scheduling loop does not run")
+            assert (answer.status, await answer.text()) == (503, "the scheduling loop is not running")
 
 
 async def test_the_dump_counts_what_a_gang_holds(http: aiohttp.ClientSession, bench: Bench) -> None:
@@ -139,7 +139,7 @@ async def test_the_dump_asks_the_resource_manager_for_its_part(http: aiohttp.Cli
     "answer, said",
     [
         (muster_pb2.StateDumpAnswer(error="busy"), "busy"),
-        (muster_pb2.StateDumpAnswer(json="{"), "its answer is not JSON"),
+        (muster_pb2.StateDumpAnswer(json="{"), "the response is not JSON"),
     ],
 )
 async def test_a_resource_manager_that_cannot_say_does_not_spoil_the_dump(

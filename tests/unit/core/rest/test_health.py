@@ -54,8 +54,8 @@ def test_a_sound_world_is_healthy_in_every_respect() -> None:
 
 def test_what_failed_since_the_start_is_told() -> None:
     assert failed(SchedulerState(), Counts(2, 3)) == [
-        "2 steps or cycles failed since the start; each is in the log",
-        "3 nodes were refused since the start",
+        "2 events or cycles failed since the start; see the log",
+        "3 nodes were rejected since the start",
     ]
 
 
@@ -93,14 +93,14 @@ def hold_room_for_nobody(scene: Scene) -> None:
 @pytest.mark.parametrize(
     "damage, told",
     [
-        (hold_room_for_nobody, "room on n0 is held for gone of gang"),
-        (lose_an_application, "no application knows"),
-        (lose_a_node, "no node holds"),
-        (take_too_much, "allocated is kept as"),
-        (take_too_much, "node n0 has"),
+        (hold_room_for_nobody, "node n0 is reserved for gone of gang"),
+        (lose_an_application, "no application has"),
+        (lose_a_node, "no node has"),
+        (take_too_much, "the sum of its allocations is"),
+        (take_too_much, "node n0: capacity is"),
         (give_back_too_much, "node n0 has vcore=-"),
         (count_a_queue_wrong, "queue root has vcore=-1"),
-        (count_the_total_wrong, "counted over the nodes"),
+        (count_the_total_wrong, "the sum of the nodes is"),
     ],
 )
 def test_each_damage_is_found(damage: Callable[[Scene], None], told: str) -> None:

@@ -145,7 +145,7 @@ async def test_a_reader_that_takes_nothing_is_dropped_and_holds_up_nobody() -> N
             async with session.get("other") as answer:
                 assert await answer.text() == "at once"
         writer.close()
-    assert ended == ["the reader takes nothing"]
+    assert ended == ["the client accepts no data"]
 
 
 async def test_who_connects_and_asks_nothing_is_cut_off() -> None:

@@ -312,8 +312,8 @@ async def test_why_an_ask_waits_is_counted_by_reason(ask: Ask, scene: Scene) -> 
             400,
             "Only following active statuses are allowed: new, accepted, running, completing, failing, resuming",
         ),
-        ("default/nodes?limit=-1", 400, "limit is not a whole number of 0 or more"),
-        ("default/nodes?offset=99999999999999999999", 400, "offset is not a whole number of 0 or more"),
+        ("default/nodes?limit=-1", 400, "limit must be an integer of 0 or more"),
+        ("default/nodes?offset=99999999999999999999", 400, "offset must be an integer of 0 or more"),
     ],
 )
 async def test_a_no_has_the_words_of_the_contract(
