@@ -15,6 +15,11 @@ PURE = (
 )
 FORBIDDEN_MODULES = {"mock", "unittest", "socket", "subprocess", "grpc", "aiohttp", "kopf", "kubernetes", "time"}
 FORBIDDEN_FIXTURES = {"monkeypatch", "mocker"}
+#: File, offence and reason.
+EXCEPTIONS = {
+    ("tests/unit/core/scheduling/random_events/test_random_events.py", "monkeypatch"): "leaves out a write on purpose",
+    ("tests/unit/core/scheduling/test_selector_labels.py", "monkeypatch"): "a smaller limit needs fewer requests",
+}
 
 
 def offences(tree: ast.AST) -> Iterator[str]:
@@ -34,7 +39,7 @@ def offences(tree: ast.AST) -> Iterator[str]:
 
 def test_the_pure_layers_are_tested_as_they_are() -> None:
     paths: tuple[Path, ...] = modules(*PURE)
-    assert [f"{name(path)}: {offence}" for path in paths for offence in offences(parsed(path))] == []
+    assert {(name(path), offence) for path in paths for offence in offences(parsed(path))} == EXCEPTIONS.keys()
 
 
 def test_the_guard_sees_each_offence() -> None:
