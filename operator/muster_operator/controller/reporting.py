@@ -37,6 +37,16 @@ def inform(out: Outcome, pod: PodRef, reason: str, note: str) -> None:
     out.commands.append(_about_pod(pod, EventType.NORMAL, reason, reason, note))
 
 
+def failed_scheduling(out: Outcome, pod: PodRef, note: str) -> None:
+    """Why a pod waits. Warnings that a user has to act on precede it under load."""
+    reason = names.REASON_FAILED_SCHEDULING
+    out.commands.append(
+        PostEvent(
+            Subject.POD, pod.namespace, pod.name, pod.uid, EventType.WARNING, reason, reason, note, Importance.RESULT
+        )
+    )
+
+
 def warn_gang(out: Outcome, pod: PodRef, action: str, note: str) -> None:
     """Posts a Warning event about a gang, on its originator."""
     warn(out, pod, names.REASON_GANG, note, action)
@@ -73,7 +83,7 @@ def warn_node(out: Outcome, node: NodeName, uid: str, reason: str, note: str) ->
     )
 
 
-def inform_node(out: Outcome, node: NodeName, uid: str, note: str, reason: str = names.REASON_INFORMATIONAL) -> None:
+def inform_node(out: Outcome, node: NodeName, uid: str, note: str, reason: str = names.REASON_SCHEDULING) -> None:
     """Posts a Normal event about a node, as YuniKorn does. Dropped first if there are too many events."""
     out.commands.append(
         PostEvent(Subject.NODE, "", node, uid, EventType.NORMAL, reason, reason, note, Importance.PROGRESS)
@@ -160,9 +170,19 @@ def update_pod_condition(ledger: Ledger, out: Outcome, task: Task, now: float) -
     if now >= due:
         task.told, task.told_at, task.writes = wanted, now, task.writes + 1
         out.commands.append(SetCondition(task.pod.ref, wanted.reason, wanted.message))
+        if current is None and not task.heard and not _speaks_originator(ledger, task):
+            _is_unposted(task, wanted.message, now)
+            failed_scheduling(out, task.pod.ref, wanted.message)
     elif not now < task.looked_at <= due:
         task.looked_at = due
         set_timer(ledger, Deadline(due, TimerKind.WAITING, task.uid))
+
+
+def _speaks_originator(ledger: Ledger, task: Task) -> bool:
+    """Whether the event why the pod waits is on another pod: it is a placeholder, or waits for its gang."""
+    app = ledger.applications.get(task.app)
+    is_waiting = app is not None and app.gang is not None and (app.state is AppState.RESERVING or _is_direct(app))
+    return task.pod.membership.placeholder or (is_waiting and app is not None and task.uid != app.originator.ref.uid)
 
 
 def _is_condition_unneeded(task: Task, wanted: Condition, current: Condition | None) -> bool:
@@ -213,6 +233,8 @@ def check_progress(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> N
     elif bound and bound != app.reached[1]:
         note = f"{bound} of {app.wanted} placeholders are bound"
         progress(out, app, names.ACTION_PLACEHOLDER_ALLOCATED, note)
+    if reached != app.reached and app.shortage is not None:
+        _write_gang_conditions(ledger, out, app, now, all_members=False)
     app.reached = reached
     watch_progress(ledger, app, now, min(app.look_pause * 2, _LONGEST_GANG_PAUSE_S))
 
@@ -334,17 +356,16 @@ def _write_gang_conditions(
                 _wait(ledger, out, task, _direct_condition(app), now)
         return
     originator = app.originator.ref
-    note = f"gang {app.name} waits for its reservation; see pod {originator.name} for its progress"
+    lack = f": {app.shortage.message}" if app.shortage else ""
+    note = f"gang {app.name} waits for its reservation, see pod {originator.name}{lack}"
     for task in app.members.values():
-        is_first = task.uid == originator.uid
-        if task.state is TaskState.PENDING and (all_members or is_first):
-            _wait(
-                ledger,
-                out,
-                task,
-                _originator_condition(app) if is_first else Condition(names.CONDITION_SKIPPED, note),
-                now,
-            )
+        if task.state is not TaskState.PENDING:
+            continue
+        if task.uid == originator.uid:
+            _wait(ledger, out, task, _originator_condition(app), now)
+        elif all_members and not (task.told and _NUMBER.sub("#", task.told.message) == _NUMBER.sub("#", note)):
+            # Other numbers alone are written on the originator only.
+            _wait(ledger, out, task, Condition(names.CONDITION_SKIPPED, note), now)
 
 
 def _wait(ledger: Ledger, out: Outcome, task: Task, why: Condition, now: float) -> None:
@@ -391,7 +412,7 @@ def report_core_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: float
         case EventKind.REQUEST:
             task = ledger.tasks.get(PodUid(event.object_id))
             if task is not None and _is_unposted(task, event.message, now):
-                inform(out, task.pod.ref, names.REASON_INFORMATIONAL, event.message)
+                _tell_pod(out, task, event.message)
         case EventKind.APP:
             _application_event(ledger, out, event, now)
         case EventKind.NODE:
@@ -400,6 +421,14 @@ def report_core_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: float
                 inform_node(out, node.name, node.uid, event.message)
         case EventKind.QUEUE:
             return
+
+
+def _tell_pod(out: Outcome, task: Task, message: str) -> None:
+    """Why the pod waits, or what of a bound pod was ignored."""
+    if task.pod.node is None:
+        failed_scheduling(out, task.pod.ref, message)
+    else:
+        warn(out, task.pod.ref, names.REASON_SCHEDULING, message)
 
 
 def _is_unposted(task: Task, message: str, now: float) -> bool:
@@ -432,6 +461,9 @@ def _application_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: floa
         return
     task = ledger.tasks.get(app.originator.ref.uid)
     if task is None or _is_unposted(task, event.message, now):
-        warn(out, app.originator.ref, names.REASON_GANG, event.message)
+        if event.reference_id:
+            failed_scheduling(out, app.originator.ref, event.message)
+        else:
+            warn(out, app.originator.ref, names.REASON_GANG, event.message)
     if event.reference_id:
         cannot_fit(ledger, out, app, event.message, now)

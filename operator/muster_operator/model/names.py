@@ -75,8 +75,10 @@ REASON_UNSUPPORTED_CLAIMS: Final = "UnsupportedResourceClaims"
 REASON_RESERVATION_TIMEOUT: Final = "ResourceReservationTimeout"
 REASON_NODE_ACCEPTED: Final = "NodeAccepted"
 REASON_NODE_REJECTED: Final = "NodeRejected"
-REASON_INFORMATIONAL: Final = "Informational"
 REASON_INTERNAL_ERROR: Final = "InternalError"
+
+#: kube-scheduler's, on a pod that waits, or on the originator of a gang that waits.
+REASON_FAILED_SCHEDULING: Final = "FailedScheduling"
 
 #: kube-scheduler's reason, on the preempted pod.
 REASON_PREEMPTED: Final = "Preempted"

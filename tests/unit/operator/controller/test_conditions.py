@@ -44,7 +44,11 @@ def test_a_pod_that_waits_gets_its_condition_after_two_seconds() -> None:
     waiting(driver)
     assert not state(driver, FAILED)
     assert not driver.wait(1.9)
-    assert driver.wait(0.2).commands == unschedulable()
+    out = driver.wait(0.2)
+    assert orders(out) == unschedulable()
+    assert [(event.type, event.reason, event.note) for event in out.commands if isinstance(event, PostEvent)] == [
+        (EventType.WARNING, "FailedScheduling", FULL)
+    ], "as from kube-scheduler"
     assert not driver.wait(100)
 
 
@@ -52,7 +56,7 @@ def test_a_pod_that_has_waited_gets_it_at_once() -> None:
     driver = live()
     waiting(driver)
     driver.wait(5)
-    assert state(driver, FAILED).commands == unschedulable()
+    assert orders(state(driver, FAILED)) == unschedulable()
     assert not state(driver, FAILED)
 
 
@@ -95,7 +99,7 @@ def test_a_pod_for_which_a_node_is_reserved_says_so_and_what_it_lacks() -> None:
     state(driver, FAILED)
     state(driver, SchedulingState.RESERVED, "node n1 is reserved for it")
     expected = f"{FULL} Waiting: node n1 is reserved for it"
-    assert driver.wait(10).commands == unschedulable(expected)
+    assert orders(driver.wait(10)) == unschedulable(expected)
     assert not state(driver, SchedulingState.RESERVED, "node n2 is reserved for it")
     assert driver.wait(100).commands == unschedulable(f"{FULL} Waiting: node n2 is reserved for it")
 
@@ -104,9 +108,8 @@ def test_a_pod_for_which_a_node_was_reserved_before_anything_else_was_reported_s
     driver = live()
     waiting(driver)
     driver.wait(5)
-    assert state(driver, SchedulingState.RESERVED, "node n1 is reserved").commands == unschedulable(
-        "node n1 is reserved"
-    )
+    out = state(driver, SchedulingState.RESERVED, "node n1 is reserved")
+    assert orders(out) == unschedulable("node n1 is reserved")
 
 
 def test_a_condition_that_could_not_be_written_is_written_with_the_next_change() -> None:
@@ -123,7 +126,7 @@ def test_an_empty_reason_says_what_autoscalers_know() -> None:
     waiting(driver)
     driver.wait(5)
     expected = "request is waiting for cluster resources become available"
-    assert state(driver, FAILED, "").commands == unschedulable(expected)
+    assert orders(state(driver, FAILED, "")) == unschedulable(expected)
 
 
 def test_the_core_speaks_on_the_pod_the_originator_and_the_node() -> None:
@@ -142,12 +145,12 @@ def test_the_core_speaks_on_the_pod_the_originator_and_the_node() -> None:
     )
     out = driver.told(spoken)
     assert events(out) == [
-        ("w0", "Informational", "Informational"),
+        ("w0", "FailedScheduling", "FailedScheduling"),
         ("w0", "GangScheduling", "GangScheduling"),
-        ("n1", "Informational", "Informational"),
+        ("n1", "Scheduling", "Scheduling"),
     ]
     types = [command.type for command in out.commands if isinstance(command, PostEvent)]
-    assert types == [EventType.NORMAL, EventType.WARNING, EventType.NORMAL]
+    assert types == [EventType.WARNING, EventType.WARNING, EventType.NORMAL]
     assert len(out.commands) == 3
 
 
@@ -165,7 +168,7 @@ def test_the_core_is_repeated_on_a_pod_once_while_the_event_stands_whatever_it_c
         driver.wait(1)
     assert said == 2
     again = driver.told(CoreEvents((CoreEvent(EventKind.REQUEST, "uid-w0", "job", "0/1 nodes are available"),)))
-    assert events(again) == [("w0", "Informational", "Informational")]
+    assert events(again) == [("w0", "FailedScheduling", "FailedScheduling")]
 
 
 def test_a_gang_that_no_node_could_hold_is_told_as_event_and_condition_at_once() -> None:
@@ -198,11 +201,11 @@ def test_a_reason_that_goes_to_and_fro_costs_some_twenty_writes_an_hour() -> Non
     assert len(driver.ledger.deadlines) <= 2
 
 
-def test_an_hour_under_one_reason_costs_one_write() -> None:
+def test_an_hour_under_one_reason_costs_one_condition_and_one_event() -> None:
     driver = live()
     waiting(driver)
     state(driver, FAILED)
-    assert [len(driver.wait(60).commands) for _ in range(60)] == [1] + 59 * [0]
+    assert [len(driver.wait(60).commands) for _ in range(60)] == [2] + 59 * [0]
 
 
 def test_a_restart_does_not_write_a_reason_again_that_is_merely_counted_otherwise() -> None:

@@ -46,13 +46,13 @@ def test_why_a_pod_waits_is_not_told_again_where_its_condition_says_it() -> None
 def test_another_reason_is_told() -> None:
     driver = restarted(that_waited(a_pod("w0", app=APP)))
     assert events(driver.told(said("w0", "0/4 nodes are available: 4 Too many pods."))) == [
-        ("w0", "Informational", "Informational")
+        ("w0", "FailedScheduling", "FailedScheduling")
     ]
 
 
 def test_a_pod_without_that_condition_is_told() -> None:
     driver = restarted(a_pod("w0", app=APP))
-    assert events(driver.told(said("w0", LACK))) == [("w0", "Informational", "Informational")]
+    assert events(driver.told(said("w0", LACK))) == [("w0", "FailedScheduling", "FailedScheduling")]
 
 
 def test_a_condition_that_stands_is_not_written_again() -> None:
@@ -70,7 +70,7 @@ def test_a_gang_that_fits_nowhere_is_told_so_once() -> None:
     impossible = "even an empty cluster could not hold the gang: 1 of 2 members of task group g would have no place"
     event = CoreEvents((CoreEvent(EventKind.APP, APP, "g", impossible),))
     fresh = restarted(a_member("w0"))
-    assert events(fresh.told(event)) == [("w0", "GangScheduling", "GangScheduling")]
+    assert events(fresh.told(event)) == [("w0", "FailedScheduling", "FailedScheduling")]
     assert events(fresh.told(event)) == []
     assert events(restarted(that_waited(a_member("w0"), impossible)).told(event)) == []
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from muster_operator.controller import recovery
 from muster_operator.controller.state import next_due
 from muster_operator.model.commands import CreatePlaceholder, Outcome, PostEvent, SetCondition
@@ -15,7 +17,7 @@ from muster_operator.model.core_responses import (
 )
 from muster_operator.model.ids import PodUid
 from muster_operator.translate.gangs import placeholder_body
-from tests.unit.operator.controller.driver import APP, Driver, done, live, orders, whole
+from tests.unit.operator.controller.driver import APP, Driver, done, events, live, orders, whole
 from tests.unit.operator.controller.kubernetes import SETTINGS, namespace_seen, node_seen
 from tests.unit.operator.controller.objects import CREATED, a_group, a_namespace, a_node, a_pod, gang_annotations
 
@@ -96,13 +98,24 @@ def test_a_gang_that_a_quota_holds_back_says_so_on_its_members_and_costs_each_on
     driver.wait(2.5)
     found = conditions(driver.wait(10))
     mine = f"gang job waits for its reservation: 0 of 3 placeholders are bound; {QUOTA}"
-    other = "gang job waits for its reservation; see pod w0 for its progress"
+    other = f"gang job waits for its reservation, see pod w0: {QUOTA}"
     assert found == {
         "w0": ("SchedulingSkipped", mine),
         "w1": ("SchedulingSkipped", other),
         "w2": ("SchedulingSkipped", other),
     }
     assert sum(len(driver.wait(60).commands) for _ in range(60)) == 0
+
+
+@pytest.mark.parametrize("bound", [0, 2])
+def test_the_originator_of_a_waiting_gang_has_a_warning_within_five_seconds_and_other_members_none(bound: int) -> None:
+    driver = reserving()
+    for number in range(bound):
+        bind(driver, number)
+    told = [*events(states(driver, SKIPPED, QUOTA)), *events(driver.wait(5))]
+    assert [event for event in told if event[1] == "FailedScheduling"] == [
+        ("w0", "FailedScheduling", "FailedScheduling")
+    ]
 
 
 def test_a_gang_without_room_calls_for_nodes_by_its_placeholders_alone() -> None:
