@@ -1,4 +1,4 @@
-"""Messages of the Scheduler Interface to events."""
+"""Decodes messages of the Scheduler Interface to events."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ from muster_core.si.pod_tags import AmountReader, Partitions
 from muster_core.si.values import NAME_LIMIT, QUANTITY_LIMIT, InvalidField, an_object, memoized, parsed, texts
 from muster_si import keys, si_pb2
 
-#: Longer ones are no quota: a few dozen resources fit many times.
+#: Longer texts are rejected. A few dozen resources fit many times.
 _LONGEST: Final = 16_384
 _MOST_DIGITS: Final = 18
 NO_QUOTA: Final = NamespaceQuota()
 
 
 def read_namespace_quota(tags: Mapping[str, str], amounts: AmountReader) -> tuple[NamespaceQuota, list[str]]:
-    """The quota, and for each tag that was left out what is wrong with it."""
+    """Returns the quota, and the error of each tag that was ignored."""
     odd: list[str] = []
     most, least = (_message(tags, tag, amounts, odd) for tag in _AMOUNTS)
     count = _count(tags.get(keys.APP_TAG_RESOURCE_MAX_APPS, ""), odd)
@@ -110,27 +110,27 @@ Value = TypeVar("Value")
 
 
 def taints(attributes: Mapping[str, str]) -> tuple[Taint, ...]:
-    """Of `muster/taints`."""
+    """Decodes `muster/taints`."""
     return _read(attributes, keys.NODE_TAINTS, values.taints) or ()
 
 
 def features(attributes: Mapping[str, str]) -> frozenset[str]:
-    """Of `muster/declared-features`."""
+    """Decodes `muster/declared-features`."""
     return _read(attributes, keys.NODE_FEATURES, _features) or frozenset()
 
 
 def is_cordoned(attributes: Mapping[str, str]) -> bool:
-    """Of `muster/unschedulable`."""
+    """Decodes `muster/unschedulable`."""
     return attributes.get(keys.NODE_UNSCHEDULABLE) == "true"
 
 
 def images(attributes: Mapping[str, str]) -> Mapping[str, int]:
-    """Of `si/local-images`."""
+    """Decodes `si/local-images`."""
     return _read(attributes, keys.LOCAL_IMAGES, _images) or _NO_IMAGES
 
 
 def storage(attributes: Mapping[str, str]) -> NodeStorage | None:
-    """Of `muster/volume-limits`, `muster/attached-volumes` and `muster/migrated-plugins`; None = it has none."""
+    """Decodes `muster/volume-limits`, `muster/attached-volumes` and `muster/migrated-plugins`; None = none is set."""
     limits = _read(attributes, keys.NODE_VOLUME_LIMITS, _limits)
     attached = _read(attributes, keys.NODE_ATTACHED, _attached)
     migrated = _read(attributes, keys.NODE_MIGRATED, _migrated)
@@ -184,7 +184,7 @@ def _images(text: str) -> Mapping[str, int]:
 
 _SECOND: Final = 1_000_000_000
 
-#: Asks remembered that others may be like; beyond it the memo starts again.
+#: Number of cached requests that later ones may resemble. If it is exceeded, the cache is cleared.
 _REMEMBERED: Final = 2048
 
 #: What is each ask's own, beside its key.
@@ -195,14 +195,14 @@ _OF_THE_NAME: Final = frozenset({keys.TAG_VOLUMES, keys.TAG_PLACEMENT})
 
 
 class Asks:
-    """Reads the asks of one resource manager."""
+    """Decodes the requests of one resource manager."""
 
     def __init__(self, partitions: Partitions, amounts: AmountReader) -> None:
         self._partitions, self._amounts = partitions, amounts
         self._known: dict[bytes, AskSpec] = {}
 
     def read(self, ask: si_pb2.AllocationAsk) -> AskSpec:
-        """What it says. The ask is as it was afterwards. Raises Unfit."""
+        """Decodes a request. The message is unchanged afterwards. Raises Unfit."""
         tags, key = ask.tags, ask.allocationKey
         name, created = tags.get(keys.TAG_POD_NAME), tags.get(keys.TAG_CREATION_TIME)
         if name is None or created is None or not key:
@@ -218,7 +218,7 @@ class Asks:
         return _alike(like, key, name, created)
 
     def _remembered(self, text: bytes, found: AskSpec) -> AskSpec:
-        """The same, as one that others may be like."""
+        """Adds the request to the cache of similar requests and returns it."""
         if len(text) > _LONGEST:
             return found
         if len(self._known) >= _REMEMBERED:
@@ -244,7 +244,7 @@ class Asks:
             resources=amount,
             constraints=pod_tags.constraints(tags),
             group=group,
-            placeholder=ask.placeholder and bool(group),  # seed 003: ignored without a task group
+            placeholder=ask.placeholder and bool(group),  # ignored without a task group
             originator=ask.Originator,
             priority=ask.priority,
             max_allocations=count,
@@ -262,7 +262,7 @@ class Asks:
 
 
 def _alike(like: AskSpec, key: str, name: str, created: str) -> AskSpec:
-    """One that differs from it in these. Raises Unfit."""
+    """Returns a request that differs from `like` only in these values. Raises Unfit."""
     tags = {**like.common, keys.TAG_POD_NAME: name, keys.TAG_CREATION_TIME: created}
     return AskSpec(
         like.partition,
@@ -330,14 +330,14 @@ _STYLES: Final[Mapping[str, GangStyle]] = {keys.STYLE_SOFT: GangStyle.SOFT, keys
 
 @dataclass(slots=True)
 class Intake:
-    """One message, taken apart. `answers`: refusals and warnings the decoder has to say itself."""
+    """The content of one message. `answers`: rejections and warnings that the decoder itself sends."""
 
     events: list[Event] = field(default_factory=list)
     answers: list[Effect] = field(default_factory=list)
 
 
 class Decoder:
-    """Decodes the messages of one resource manager, whose partitions it knows by name."""
+    """Decodes the messages of one resource manager."""
 
     def __init__(self, rm: RmId, partitions: Iterable[str]) -> None:
         self._rm = rm
@@ -347,7 +347,7 @@ class Decoder:
         self._sums, self._amounts = AmountReader(), AmountReader(limits.QUANTITY)
         self._counted = AmountReader(limits.QUANTITY, counts=True)
         self._asks = Asks(self.partitions, self._amounts)
-        #: Partition of each node that was not created in the default one.
+        #: Partition of each node that is not in the default partition.
         self._partition_of_node: dict[str, str] = {}
 
     def know_partitions(self, names: Iterable[str]) -> None:
@@ -359,7 +359,7 @@ class Decoder:
         self._asks = Asks(self.partitions, self._amounts)
 
     def allocations(self, request: si_pb2.AllocationRequest) -> Intake:
-        """Asks, existing allocations, releases and confirmations."""
+        """Decodes requests, existing allocations, releases and confirmations."""
         intake = Intake()
         rejected_asks: list[Rejection] = []
         rejected_allocations: list[Rejection] = []
@@ -394,7 +394,7 @@ class Decoder:
         return intake
 
     def applications(self, request: si_pb2.ApplicationRequest) -> Intake:
-        """New and removed applications."""
+        """Decodes new and removed applications."""
         intake = Intake()
         for number, new in enumerate(request.new):
             try:
@@ -411,7 +411,7 @@ class Decoder:
         return intake
 
     def nodes(self, request: si_pb2.NodeRequest) -> Intake:
-        """Node actions, with what already runs on a new node."""
+        """Decodes node actions, with the allocations on a new node."""
         intake = Intake()
         for node in request.nodes:
             try:
@@ -448,7 +448,7 @@ class Decoder:
             namespace=tags.get(keys.TAG_NAMESPACE, ""),
             tags=tags,
             facts=pod,
-            foreign=keys.TAG_FOREIGN in tags or not application,  # semantics 7
+            foreign=keys.TAG_FOREIGN in tags or not application,  # docs/internals/semantics.md, rule 7
             required_node=pod_tags.required_node(tags),
             allow_preempt_self=itself,
             allow_preempt_other=others,
@@ -458,7 +458,7 @@ class Decoder:
         )
 
     def _said_of_pod(self, allocation: si_pb2.Allocation, intake: Intake) -> tuple[dict[str, str], PodProperties]:
-        """The tags of an allocation, and what filters read of them."""
+        """Returns the tags of an allocation, and the properties that filters read."""
         found = allocation.allocationTags
         try:
             tags = pod_tags.tags(found, "allocationTags")
@@ -498,7 +498,7 @@ class Decoder:
         )
 
     def _application(self, new: si_pb2.AddApplicationRequest, intake: Intake) -> ApplicationSpec:
-        """One with bound pods is never refused: what cannot be taken of its definition is dropped, and reported."""
+        """Never rejects an application with bound pods. Invalid parts are dropped with a warning."""
         try:
             return self._defined(new, intake)
         except InvalidField as unfit:
@@ -565,7 +565,7 @@ class Decoder:
             self._partition_of_node[node] = name
         prefix = keys.NODE_LABEL_PREFIX
         node_images = images(attributes)
-        attributes.pop(keys.LOCAL_IMAGES, None)  # the longest of them all, and of no use to people
+        attributes.pop(keys.LOCAL_IMAGES, None)  # by far the longest attribute, and not useful in the REST API
         return NodeSpec(
             partition=partition,
             id=node,
@@ -581,7 +581,7 @@ class Decoder:
         )
 
     def _existing(self, info: si_pb2.NodeInfo, intake: Intake) -> tuple[AllocationSpec, ...]:
-        """What already runs on a new node; what is unfit is refused by itself, not the node."""
+        """Returns the allocations on a new node. Invalid ones are rejected individually."""
         taken: list[AllocationSpec] = []
         refused: list[Rejection] = []
         for allocation in info.existingAllocations:
@@ -595,7 +595,7 @@ class Decoder:
 
 
 def _identity_of(new: si_pb2.AddApplicationRequest) -> si_pb2.AddApplicationRequest:
-    """The application with what it is found and counted by alone, as far as that is within its bounds."""
+    """Returns the application with only its identity and the amounts that count, as far as they are valid."""
     user, groups = new.ugi.user, [group for group in new.ugi.groups if len(group) <= NAME_LIMIT]
     tags = {tag: new.tags[tag] for tag in _IDENTITY_TAGS if tag in new.tags and len(new.tags[tag]) <= NAME_LIMIT}
     try:
@@ -612,7 +612,7 @@ def _identity_of(new: si_pb2.AddApplicationRequest) -> si_pb2.AddApplicationRequ
 
 
 def _within(number: int, what: str) -> None:
-    """Check the number of items of one kind in a message. Raises Unfit."""
+    """Checks the number of items of one kind in a message. Raises Unfit."""
     if number >= limits.ITEMS_PER_MESSAGE:
         raise InvalidField("the message", f"has more than {limits.ITEMS_PER_MESSAGE} {what}: send several messages")
 
@@ -625,7 +625,7 @@ def _refusal(item: _Item, unfit: InvalidField) -> Rejection:
 
 
 def _style_warning(rm: RmId, new: si_pb2.AddApplicationRequest) -> EventRecorded:
-    """Semantics 8: an empty or unknown style is Soft, and that is said."""
+    """Warns about an empty or unknown style, which counts as Soft (docs/internals/semantics.md, rule 8)."""
     found = new.gangSchedulingStyle[:32]
     said = f"gangSchedulingStyle {found!r} is not known" if found else "gangSchedulingStyle is not given"
     known = " or ".join(_STYLES)
@@ -634,7 +634,7 @@ def _style_warning(rm: RmId, new: si_pb2.AddApplicationRequest) -> EventRecorded
 
 
 def _quota_warnings(rm: RmId, new: si_pb2.AddApplicationRequest, odd: list[str]) -> list[EventRecorded]:
-    """What of a namespace's quota was left out (contract 1.6)."""
+    """Warns about the ignored parts of a namespace's quota."""
     said = (f"the namespace's quota is left out: {why}" for why in odd)
     return [EventRecorded(rm, Notice.APPLICATION, new.applicationID, text, app_name=_name(new)) for text in said]
 

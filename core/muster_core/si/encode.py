@@ -1,4 +1,4 @@
-"""Effects to messages of the Scheduler Interface."""
+"""Encodes effects as messages of the Scheduler Interface."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ _STATES: Final[Mapping[SchedulingState, si_pb2.UpdateContainerSchedulingStateReq
     SchedulingState.FAILED: _State.FAILED,
 }
 
-#: Shapes remembered; beyond it the memo starts again.
+#: Number of cached message shapes. If it is exceeded, the cache is cleared.
 _REMEMBERED: Final = 2048
 
-#: By the identity of what asks have in common, which is kept beside it, so that nothing else can get that identity.
+#: Key: identity of the common tags. The tags are stored with the entry, so that no other object can get that identity.
 _LIKE: Final[dict[int, tuple[Mapping[str, str], si_pb2.Allocation]]] = {}
 ApplicationNews = ApplicationAccepted | ApplicationRejected | ApplicationUpdated
 NodeNews = NodeAccepted | NodeRejected
 
 
 def allocation_response(answer: AllocationResponse) -> si_pb2.AllocationResponse:
-    """One decision's words on the allocation stream, in one message (semantics 1)."""
+    """Encodes the changes of one decision as one message."""
     response = si_pb2.AllocationResponse(
         released=[_release(release) for release in answer.released],
         releasedAsks=[_ask_release(release) for release in answer.released_asks],
@@ -74,7 +74,7 @@ def allocation_response(answer: AllocationResponse) -> si_pb2.AllocationResponse
 
 
 def application_response(news: Iterable[ApplicationNews]) -> si_pb2.ApplicationResponse:
-    """News of applications that follow each other; callers keep kinds apart where order matters."""
+    """Encodes consecutive changes of applications. Callers separate kinds if their order matters."""
     response = si_pb2.ApplicationResponse()
     for item in news:
         match item:
@@ -93,7 +93,7 @@ def application_response(news: Iterable[ApplicationNews]) -> si_pb2.ApplicationR
 
 
 def node_response(news: Iterable[NodeNews]) -> si_pb2.NodeResponse:
-    """News of nodes."""
+    """Encodes changes of nodes."""
     response = si_pb2.NodeResponse()
     for item in news:
         match item:
@@ -105,7 +105,7 @@ def node_response(news: Iterable[NodeNews]) -> si_pb2.NodeResponse:
 
 
 def scheduling_states(changes: Iterable[SchedulingStateChanged]) -> muster_pb2.Callback:
-    """UpdateContainerSchedulingState of seed 003, many at once."""
+    """Encodes several UpdateContainerSchedulingState callbacks."""
     return muster_pb2.Callback(
         schedulingStates=muster_pb2.SchedulingStates(
             states=[
@@ -122,7 +122,7 @@ def scheduling_states(changes: Iterable[SchedulingStateChanged]) -> muster_pb2.C
 
 
 def event_record(noted: EventRecorded, now_ns: int) -> si_pb2.EventRecord:
-    """An event for people, dated."""
+    """Encodes an event for users with its time."""
     return si_pb2.EventRecord(
         type=si_events.TYPES[noted.about],
         objectID=noted.subject,
@@ -136,12 +136,12 @@ def event_record(noted: EventRecorded, now_ns: int) -> si_pb2.EventRecord:
 
 
 def events(records: Iterable[si_pb2.EventRecord]) -> muster_pb2.Callback:
-    """SendEvent of seed 003."""
+    """Encodes a SendEvent callback."""
     return muster_pb2.Callback(events=muster_pb2.Events(events=records))
 
 
 def node_recommendations(found: Iterable[NodeRecommended]) -> muster_pb2.Callback:
-    """NodeRecommendation of seed 001."""
+    """Encodes NodeRecommendation callbacks."""
     return muster_pb2.Callback(
         nodeRecommendations=muster_pb2.NodeRecommendations(
             recommendations=[
@@ -155,7 +155,7 @@ def node_recommendations(found: Iterable[NodeRecommended]) -> muster_pb2.Callbac
 
 
 def autoscaling(found: Iterable[Outstanding]) -> muster_pb2.AutoScalingMetrics:
-    """AutoScalingMetrics of seed 001; an id is unique among all partitions of all resource managers."""
+    """Encodes AutoScalingMetrics. An ID is unique among all partitions of all resource managers."""
     return muster_pb2.AutoScalingMetrics(
         outstandingRequests=[
             muster_pb2.OutstandingResourceRequest(
@@ -176,7 +176,7 @@ def _hints(one: Outstanding) -> dict[str, str]:
 
 
 def places_asked(asked: PlacementsProposed) -> muster_pb2.Callback:
-    """ResourceManagerCallback.Predicates (seed 003), of all places of a plan at once."""
+    """Encodes the Predicates callback for all placements of a plan."""
     question = muster_pb2.PredicatesQuestion(id=asked.number)
     for key, node in asked.places:
         question.args.add(allocationKey=key, nodeID=node, allocate=True)
@@ -184,7 +184,7 @@ def places_asked(asked: PlacementsProposed) -> muster_pb2.Callback:
 
 
 def victims_asked(asked: VictimsProposed) -> muster_pb2.Callback:
-    """ResourceManagerCallback.PreemptionPredicates (seed 003): the first try has all the victims gone."""
+    """Encodes the PreemptionPredicates callback; the first attempt assumes that all victims have ended."""
     args = si_pb2.PreemptionPredicatesArgs(
         allocationKey=asked.key,
         nodeID=asked.node,
@@ -196,28 +196,28 @@ def victims_asked(asked: VictimsProposed) -> muster_pb2.Callback:
 
 
 def reregister(reason: str) -> muster_pb2.Callback:
-    """The core distrusts what it knows and wants to be sent again."""
+    """Requests a new registration, because the core does not trust its state."""
     return muster_pb2.Callback(reregister=muster_pb2.Reregister(reason=reason))
 
 
 def state_dump_question(number: int) -> muster_pb2.Callback:
-    """GetStateDump of seed 003."""
+    """Encodes a GetStateDump callback."""
     return muster_pb2.Callback(stateDump=muster_pb2.StateDumpQuestion(id=number))
 
 
 def partition_name(partition: PartitionId) -> str:
-    """A partition as its resource manager calls it (`partition_id` builds the other way)."""
+    """Returns the name of a partition without its resource manager, the inverse of `partition_id`."""
     return partition.rpartition("]")[2]
 
 
 def termination(why: Termination) -> si_pb2.TerminationType.ValueType:
-    """Why something ends, as it travels."""
+    """Encodes a termination type."""
     return _TERMINATIONS[why]
 
 
 @lru_cache(maxsize=4096)
 def resource(resources: Resources) -> si_pb2.Resource:
-    """One message per distinct amount; it is copied where it is put in."""
+    """Returns one cached message per distinct amount. It is copied when it is used."""
     return si_pb2.Resource(resources={name: si_pb2.Quantity(value=amount) for name, amount in resources.items()})
 
 
@@ -240,7 +240,7 @@ def _add(response: si_pb2.AllocationResponse, new: NewAllocation) -> None:
 
 
 def _shape(ask: AskSpec, tags: Mapping[str, str]) -> si_pb2.Allocation:
-    """What is the same for all asks that are alike."""
+    """Returns the parts of the message that all similar requests share."""
     return si_pb2.Allocation(
         allocationTags=tags,
         resourcePerAlloc=resource(ask.resources),
@@ -255,7 +255,7 @@ def _shape(ask: AskSpec, tags: Mapping[str, str]) -> si_pb2.Allocation:
 
 
 def _like(ask: AskSpec) -> si_pb2.Allocation:
-    """The shape of all that are like it, made once: to copy it costs a quarter of making it again."""
+    """Returns the cached shape. Copying takes a quarter of the time of building it."""
     known = _LIKE.get(id(ask.common))
     if known is None:
         if len(_LIKE) >= _REMEMBERED:

@@ -21,7 +21,7 @@ from muster_si import si_pb2
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record with its number and its time (ns since 1970)."""
+    """One event record with its number and its time in nanoseconds since the epoch."""
 
     id: int
     at_ns: int
@@ -29,7 +29,7 @@ class Record:
 
 
 class _Entry(NamedTuple):
-    """A note that is read as the records `first_id` to before the next entry's."""
+    """A note that stands for the records from `first_id` to the next entry."""
 
     first_id: int
     at_ns: int
@@ -37,7 +37,7 @@ class _Entry(NamedTuple):
 
 
 class Ring:
-    """Holds the newest `capacity` records; ids continue where older ones fell out."""
+    """Holds the newest `capacity` records. Numbers continue after old records are dropped."""
 
     def __init__(self, capacity: int) -> None:
         self._entries: deque[_Entry] = deque()
@@ -48,7 +48,7 @@ class Ring:
         return self._next - self.lowest_id
 
     def append(self, noted: Recorded, at_ns: int) -> int:
-        """Add the newest; the oldest fall out of a full ring. Returns how many records it is."""
+        """Adds a note. A full ring drops the oldest records. Returns the number of new records."""
         count = count_of(noted)
         if not count:
             return 0
@@ -59,23 +59,23 @@ class Ring:
         return count
 
     def resize(self, capacity: int) -> None:
-        """Hold so many from now on; fewer drops the oldest."""
+        """Changes the capacity. With a smaller one the oldest records are dropped."""
         self._capacity = capacity
         self._shed()
 
     @property
     def lowest_id(self) -> int:
-        """Number of the oldest record that is still here; equal to the next where there is none."""
+        """Number of the oldest stored record; the next number if there is none."""
         oldest = self._entries[0].first_id if self._entries else self._next
         return max(oldest, self._next - self._capacity)
 
     @property
     def next_id(self) -> int:
-        """Number that the next record gets."""
+        """Number of the next record."""
         return self._next
 
     def since(self, first_id: int, at_most: int) -> list[Record]:
-        """Up to `at_most` records from `first_id` on; nothing where that number is not in the ring."""
+        """Returns up to `at_most` records from `first_id`; none if that number is not stored."""
         if not self.lowest_id <= first_id < self._next:
             return []
         return list(islice(self._from(first_id), at_most))
@@ -88,7 +88,7 @@ class Ring:
                     yield Record(number, at_ns, record)
 
     def _shed(self) -> None:
-        """Drop entries that lie wholly before the oldest record that is to be kept."""
+        """Drops entries that are entirely older than the oldest record to keep."""
         keep = self._next - self._capacity
         entries = self._entries
         while len(entries) > 1 and entries[1].first_id <= keep:
@@ -99,7 +99,7 @@ def _first_id(entry: _Entry) -> int:
     return entry.first_id
 
 
-#: Longer messages are cut (contract 6.1).
+#: Longer messages are truncated.
 TEXT_LIMIT: Final = 1024
 TYPES: Final = {notice: si_pb2.EventRecord.Type.Value(notice.value) for notice in Notice}
 CHANGES: Final = {change: si_pb2.EventRecord.ChangeType.Value(change.value) for change in Change}
@@ -107,12 +107,12 @@ DETAILS: Final = {detail: si_pb2.EventRecord.ChangeDetail.Value(detail.value) fo
 
 
 def text(message: str) -> str:
-    """The message as it is read: one that is too long is cut and ends in `...`."""
+    """Returns the message, truncated with `...` if it is too long."""
     return message if len(message) <= TEXT_LIMIT else message[: TEXT_LIMIT - 3] + "..."
 
 
 def as_json(record: Record) -> dict[str, object]:
-    """One record for REST."""
+    """Returns one record as JSON for the REST API."""
     noted = record.noted
     subject, reference = noted.subject, noted.reference
     if noted.app_name and noted.about is Notice.APPLICATION:
@@ -133,15 +133,15 @@ def as_json(record: Record) -> dict[str, object]:
     return found
 
 
-#: Records a reader may be behind.
+#: Records by which a reader may lag behind.
 LAG: Final = 20_000
 
-#: Records handed to a reader at once.
+#: Records that a reader receives at once.
 _PORTION: Final = 500
 
 
 class Stream:
-    """`async for records in stream`: lists of records, oldest first, until `close` or until it is dropped."""
+    """`async for records in stream`: lists of records, oldest first, until it is closed or dropped."""
 
     def __init__(self, ring: Ring, first_id: int, ended: Callable[[Stream], None], lag: int = LAG) -> None:
         self._ring = ring
@@ -150,14 +150,14 @@ class Stream:
         self._lag = lag
         self._news = asyncio.Event()
         self._open = True
-        #: It was too slow, and records were lost for it.
+        #: The reader was too slow and has lost records.
         self.dropped = False
 
     def __aiter__(self) -> Stream:
         return self
 
     async def __anext__(self) -> list[Record]:
-        """The next records, waiting for the first of them."""
+        """Returns the next records. Waits for the first one."""
         while self._open:
             records = self._ring.since(self._next, _PORTION)
             if records:
@@ -168,7 +168,7 @@ class Stream:
         raise StopAsyncIteration
 
     def tell(self) -> None:
-        """There is something new. A reader that is too far behind is dropped here."""
+        """Signals new records. Drops a reader that lags too far behind."""
         behind = self._ring.next_id - self._next
         if behind > self._lag or self._next < self._ring.lowest_id:
             self.dropped = True
@@ -176,7 +176,7 @@ class Stream:
         self._news.set()
 
     def close(self) -> None:
-        """End the stream: the reader receives nothing more."""
+        """Ends the stream."""
         if self._open:
             self._open = False
             self._news.set()
@@ -192,7 +192,7 @@ MOST_STREAMS_PER_HOST: Final = 15
 
 
 class TooManyStreams(Exception):
-    """There is no stream left for this reader; REST answers 503."""
+    """The maximum number of streams is open; REST returns status 503."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,13 +209,13 @@ class Batch:
 
 
 class EventStore:
-    """Everything the core has to say of its past."""
+    """Stored event records of the core and their readers."""
 
     def __init__(self, instance: str, capacity: int = RING_CAPACITY, lag: int = LAG) -> None:
         self.instance = instance
-        #: Whether new things are noted (event.trackingEnabled); what is kept stays.
+        #: Whether new records are stored (`event.trackingEnabled`). Existing ones stay.
         self.tracking = True
-        #: Records since the start.
+        #: Number of records since the start.
         self.stored = 0
         self._ring = Ring(capacity)
         self._lag = lag
@@ -228,46 +228,46 @@ class EventStore:
         return len(self._ring)
 
     def add(self, notes: Sequence[Recorded], now_ns: int) -> None:
-        """Keep what was noted, and wake those who follow."""
+        """Stores the notes and wakes the readers."""
         for noted in notes:
             self.stored += self._ring.append(noted, now_ns)
         for stream in list(self._streams):
             stream.tell()
 
     def configure(self, *, tracking: bool, capacity: int, most_streams: int, most_per_host: int) -> None:
-        """Put settings in force; streams that are open stay, also where fewer are allowed now."""
+        """Applies settings. Open streams stay, even if fewer are allowed now."""
         self.tracking = tracking
         self._ring.resize(capacity)
         self._most, self._most_per_host = most_streams, most_per_host
 
     def batch(self, start: int, count: int) -> Batch:
-        """Up to `count` records from number `start` on."""
+        """Returns up to `count` records from number `start`."""
         lowest, after = self._ring.lowest_id, self._ring.next_id
         records = self._ring.since(start, count) if lowest <= start < after else None
         return Batch(self.instance, lowest, after - 1, records)
 
     def subscribe(self, host: str, count: int = 0) -> Stream:
-        """Follow from `count` records ago on. The reader closes it. Raises TooManyStreams."""
+        """Opens a stream that starts `count` records ago. The reader closes it. Raises TooManyStreams."""
         if len(self._streams) >= self._most:
             raise TooManyStreams(f"{self._most} streams of events are open, which is the most (event.maxStreams)")
         if self._hosts[host] >= self._most_per_host:
             most = f"{self._most_per_host} streams of events of host {host!r} are open"
             raise TooManyStreams(f"{most}, which is the most (event.maxStreamsPerHost)")
         first = max(self._ring.next_id - count, self._ring.lowest_id)
-        # The past that was asked for is no lag of the reader's.
+        # Requested past records do not count as lag.
         stream = Stream(self._ring, first, self._forget, self._lag + self._ring.next_id - first)
         self._streams[stream] = host
         self._hosts[host] += 1
         return stream
 
     def close(self) -> None:
-        """The core ends: every stream does."""
+        """Ends every stream."""
         for stream in list(self._streams):
             stream.close()
 
     @property
     def open_streams(self) -> int:
-        """How many follow."""
+        """Number of open streams."""
         return len(self._streams)
 
     def _forget(self, stream: Stream) -> None:
@@ -282,16 +282,16 @@ REQUEST_CAPACITY: Final = 1_000
 _WINDOW_NS: Final = 2_000_000_000
 _SAME_NS: Final = 15_000_000_000
 
-#: Subjects whose last words are remembered; beyond it the oldest are forgotten early.
+#: Number of subjects whose last message is stored. If it is exceeded, the oldest are dropped.
 _REMEMBERED: Final = 20_000
 
-#: Whom, about what, in which words.
+#: Receiver, subject and text.
 _Words = tuple[RmId, Notice, str, str]
 
 
 @dataclass(slots=True)
 class _Window:
-    """What one resource manager received since `since_ns`, and what it did not receive, by kind."""
+    """Messages that one resource manager received since `since_ns`, and messages that were withheld, by kind."""
 
     since_ns: int
     told: dict[Notice, int] = field(default_factory=dict)
@@ -300,14 +300,14 @@ class _Window:
 
 @dataclass(slots=True)
 class _LastMessage:
-    """When a message was sent last, and how often it would have been since."""
+    """Time of the last message, and how often it was repeated since."""
 
     at_ns: int
     again: int = 0
 
 
 class PushFilter:
-    """The memory of what was reported. Counts are since the start."""
+    """Limits and deduplicates the messages that are sent to resource managers. Counts are since the start."""
 
     def __init__(self, capacity: int = REQUEST_CAPACITY) -> None:
         self.capacity = capacity
@@ -317,11 +317,11 @@ class PushFilter:
         self._said: dict[_Words, _LastMessage] = {}
 
     def chosen(self, notes: Iterable[EventRecorded], now_ns: int) -> list[EventRecorded]:
-        """The notes of one resource manager that it receives, with the count of withheld ones in them."""
+        """Returns the notes that the resource manager receives, with the number of withheld ones in their text."""
         return [told for noted in notes if is_pushed(noted) and (told := self._admit(noted, now_ns)) is not None]
 
     def forget(self, rm: RmId) -> None:
-        """The resource manager left, or starts again."""
+        """Forgets a resource manager that left or registers again."""
         self._windows.pop(rm, None)
         self._said = {key: said for key, said in self._said.items() if key[0] != rm}
 
@@ -354,7 +354,7 @@ class PushFilter:
         return window
 
     def _remember(self, key: _Words, now_ns: int) -> None:
-        """Newest last, so that what is old, or too much, is found at the front."""
+        """Newest last, so that old entries are at the front."""
         self._said.pop(key, None)
         self._said[key] = _LastMessage(now_ns)
         while len(self._said) > _REMEMBERED:
@@ -362,7 +362,7 @@ class PushFilter:
 
 
 def is_pushed(noted: EventRecorded) -> bool:
-    """Whether a resource manager receives it at all: messages for people, and nodes that come or go."""
+    """Whether a resource manager receives the note at all: messages for users, and added or removed nodes."""
     if noted.is_for_people:
         return True
     if noted.about is not Notice.NODE:
@@ -372,7 +372,7 @@ def is_pushed(noted: EventRecorded) -> bool:
 
 
 def _with_count(noted: EventRecorded, again: int, held_back: int) -> EventRecorded:
-    """The note, with what was not said before it."""
+    """Returns the note with the number of messages that were withheld before it."""
     said = [noted.message] if noted.message else []
     if again:
         said.append(f"(repeated {again} times since the last report)")

@@ -1,4 +1,4 @@
-"""Tags and fields of requests, allocations and applications."""
+"""Decodes tags and fields of requests, allocations and applications."""
 
 from __future__ import annotations
 
@@ -130,12 +130,12 @@ def _read(tag: str, text: str, reader: Callable[[str], Value]) -> Value | None:
 
 @memoized
 def inter_pod_constraints(text: str, namespace: str) -> InterPodConstraints:
-    """The value of `muster/pod-constraints`, of a pod in this namespace."""
+    """Decodes `muster/pod-constraints` of a pod in this namespace."""
     return inter_pod_constraints_of(an_object(parsed(text), "the value"), namespace)
 
 
 def inter_pod_constraints_of(found: Object, namespace: str) -> InterPodConstraints:
-    """The same, of a part of another value."""
+    """Like `inter_pod_constraints`, for a part of another value."""
     only(found, frozenset({"affinity", "antiAffinity", "preferred", "spread"}))
     inter_pod = InterPodConstraints(
         near=each(found.get("affinity") or [], "affinity", _term),
@@ -148,7 +148,7 @@ def inter_pod_constraints_of(found: Object, namespace: str) -> InterPodConstrain
 
 
 def _bounded(inter_pod: InterPodConstraints) -> None:
-    """Check how many labels the selectors read. Raises Unfit."""
+    """Checks how many labels the selectors read. Raises Unfit."""
     terms = (*inter_pod.near, *inter_pod.apart, *(weighed.term for weighed in inter_pod.preferred))
     sizes = [(len(term.selector or ()), len(term.namespaces) if term.among is None else 1) for term in terms]
     sizes += [(len(spread.selector or ()), 1) for spread in inter_pod.spread]
@@ -167,7 +167,7 @@ def _bounded(inter_pod: InterPodConstraints) -> None:
 
 @memoized
 def ports(text: str) -> tuple[HostPort, ...]:
-    """The value of `si/container-ports`."""
+    """Decodes `si/container-ports`."""
     found = parsed(text)
     if not isinstance(found, list):
         raise InvalidField("the value", "is not a list")
@@ -176,7 +176,7 @@ def ports(text: str) -> tuple[HostPort, ...]:
 
 @memoized
 def volumes(text: str, pod: str = "") -> Volumes:
-    """The value of `muster/volumes`. `pod`: "namespace/name", which is of interest where it has volumes of its own."""
+    """Decodes `muster/volumes`. `pod`: "namespace/name", needed for ephemeral volumes."""
     found = an_object(parsed(text), "the value")
     only(found, frozenset({"claims", "ephemeral", "disks", "attached"}))
     attached = an_object(found.get("attached") or {}, "attached")
@@ -194,12 +194,12 @@ def volumes(text: str, pod: str = "") -> Volumes:
 
 @memoized
 def preferences(text: str) -> Preferences:
-    """The value of `muster/preferences`."""
+    """Decodes `muster/preferences`."""
     return preferences_of(an_object(parsed(text), "the value"))
 
 
 def preferences_of(found: Object) -> Preferences:
-    """The same, of a part of another value."""
+    """Like `preferences`, for a part of another value."""
     only(found, frozenset({"nodeAffinity", "images", "volumeImages"}))
     return Preferences(
         terms=each(found.get("nodeAffinity") or [], "nodeAffinity", _preferred),
@@ -249,7 +249,7 @@ def _spread(found: Object, namespace: str) -> TopologySpreadConstraint:
 
 
 def selector(found: Object, field: str, prefix: str) -> Selector:
-    """A label selector as targets on what is called `prefix` + label; absent = None, which matches nothing."""
+    """Decodes a label selector to targets on the tags `prefix` + label; absent = None, which matches nothing."""
     if found.get(field) is None:
         return None
     selector = an_object(found[field], field)
@@ -292,14 +292,14 @@ def _preferred(found: Object) -> tuple[int, Term]:
 
 _FIELDS: Final = frozenset({"name", "minMember", "resource", "constraints", "podConstraints", "labels"})
 
-#: Of places without pods, which have no other pod to say it.
+#: Fields that only virtual placeholders use.
 _PODLESS_FIELDS: Final = frozenset({"preferences", "priority", "allowPreemptSelf", "allowPreemptOther"})
 _PRIORITY_LIMIT: Final = 2**31
 
 
 @memoized
 def read_members(text: str, namespace: str) -> tuple[Member, ...]:
-    """The value of the tag, of an application in this namespace."""
+    """Decodes the members of an application in this namespace."""
     listed = parsed(text)
     if isinstance(listed, list) and len(listed) > TASK_GROUPS_PER_GANG:
         raise InvalidField(
@@ -351,11 +351,11 @@ def _member_properties(found: Object, namespace: str) -> PodProperties:
     return PodProperties(inter_pod, preferences=preferences_of(liked) if liked else NO_PREFERENCES)
 
 
-#: Distinct amounts kept as one shared value; beyond it the memo starts again.
+#: Number of cached amounts. If it is exceeded, the cache is cleared.
 _SHARED_AMOUNTS: Final = 4096
 
 
-#: One for all: Python makes an empty frozen set again each time.
+#: Shared, because Python creates a new empty frozenset each time.
 _NOWHERE: Final[frozenset[NodeId]] = frozenset()
 
 _PLACEMENTS: Final[Mapping[str, GangPlacement]] = {
@@ -366,7 +366,7 @@ _PLACEMENTS: Final[Mapping[str, GangPlacement]] = {
 
 
 def constraints(tags: Mapping[str, str]) -> Constraints:
-    """Where an ask may go: `muster/constraints`, narrowed to `requiredNode` where that is given."""
+    """Decodes `muster/constraints`, restricted to `requiredNode` if it is set."""
     text, required = tags.get(keys.TAG_CONSTRAINTS), tags.get(keys.TAG_REQUIRED_NODE)
     try:
         found = values.constraints(text) if text else ANYWHERE
@@ -380,7 +380,7 @@ def constraints(tags: Mapping[str, str]) -> Constraints:
 
 
 def placement(tags: Mapping[str, str]) -> PlacementConstraint | None:
-    """Seed 001's constraint, as `muster/placement-constraint` has it; None = none."""
+    """Decodes `muster/placement-constraint`; None = none."""
     text = tags.get(keys.TAG_PLACEMENT)
     if not text:
         return None
@@ -397,12 +397,12 @@ def placement(tags: Mapping[str, str]) -> PlacementConstraint | None:
 
 
 def required_node(tags: Mapping[str, str]) -> NodeId:
-    """The one node that the ask may run on, or that an allocation had to; empty = any."""
+    """Returns the only node that may run the request or allocation; empty = any."""
     return NodeId(values.bounded(tags.get(keys.TAG_REQUIRED_NODE, ""), keys.TAG_REQUIRED_NODE))
 
 
 def members(tags: Mapping[str, str]) -> tuple[Member, ...]:
-    """The task groups of a gang, as `muster/members` lists them."""
+    """Decodes `muster/members`: the task groups of a gang."""
     text = tags.get(keys.APP_TAG_MEMBERS)
     try:
         return read_members(text, tags.get(keys.APP_TAG_NAMESPACE, "")) if text else ()
@@ -411,7 +411,7 @@ def members(tags: Mapping[str, str]) -> tuple[Member, ...]:
 
 
 def topology(tags: Mapping[str, str]) -> Topology | None:
-    """The label that a gang is packed by, as `muster/gang-topology` names it; None = none."""
+    """Decodes `muster/gang-topology`: the label that a gang is packed by; None = none."""
     text = tags.get(keys.APP_TAG_TOPOLOGY)
     try:
         return values.topology(text) if text else None
@@ -420,7 +420,7 @@ def topology(tags: Mapping[str, str]) -> Topology | None:
 
 
 def gang_placement(tags: Mapping[str, str]) -> GangPlacement:
-    """How a gang gets its places (semantics 16); absent = Reserve."""
+    """Decodes the placement mode of a gang; absent = Reserve."""
     text = tags.get(keys.APP_TAG_GANG_PLACEMENT) or keys.PLACEMENT_RESERVE
     placement = _PLACEMENTS.get(text)
     if placement is None:
@@ -429,7 +429,7 @@ def gang_placement(tags: Mapping[str, str]) -> GangPlacement:
 
 
 def nodes_to_avoid(tags: Mapping[str, str]) -> frozenset[NodeId]:
-    """The nodes that an ask keeps off (semantics 5)."""
+    """Returns the nodes that the request avoids."""
     text = tags.get(keys.TAG_AVOID_NODES)
     if text and len(text) > TEXT_LIMIT:
         raise InvalidField(keys.TAG_AVOID_NODES, f"is longer than {TEXT_LIMIT} characters")
@@ -437,7 +437,7 @@ def nodes_to_avoid(tags: Mapping[str, str]) -> frozenset[NodeId]:
 
 
 def tags(found: Mapping[str, str], label: str, characters: int = limits.TAG_CHARACTERS_PER_ITEM) -> dict[str, str]:
-    """All tags of an item, of so many characters in all at most."""
+    """Returns all tags of an item with a limited total length."""
     if len(found) > limits.TAGS_PER_ITEM:
         raise InvalidField(label, f"has {len(found)} entries, the limit is {limits.TAGS_PER_ITEM}: remove entries")
     taken = dict(found)
@@ -450,7 +450,7 @@ def tags(found: Mapping[str, str], label: str, characters: int = limits.TAG_CHAR
 
 
 def preemption(item: si_pb2.AllocationAsk | si_pb2.Allocation) -> tuple[bool, bool]:
-    """(may be preempted, may preempt others); a policy that is not given forbids nothing."""
+    """Returns (may be preempted, may preempt others). Without a policy both are true."""
     if not item.HasField("preemptionPolicy"):
         return True, True
     return item.preemptionPolicy.allowPreemptSelf, item.preemptionPolicy.allowPreemptOther

@@ -34,7 +34,7 @@ _POLICY_GROUP: Final = "queues"
 
 
 def rm_id(name: str) -> RmId:
-    """rmID, which has to be there."""
+    """Returns the rmID, which is required."""
     if not name:
         raise Refused(RefusalCode.INVALID_ARGUMENT, "rmID is missing")
     if len(name) > NAME_LIMIT:
@@ -43,14 +43,14 @@ def rm_id(name: str) -> RmId:
 
 
 def require_version(version: str) -> None:
-    """Same major number, or Refused with both versions named (semantics 7)."""
+    """Requires the same major version. Raises Refused with both versions otherwise."""
     if version.partition(".")[0].removeprefix("v") != SI_VERSION.partition(".")[0]:
         said = f"the resource manager speaks version {version[:32]!r} of the Scheduler Interface"
         raise Refused(RefusalCode.FAILED_PRECONDITION, f"{said}, this scheduler {SI_VERSION!r}")
 
 
 def text_of(policy_group: str, config: str, extra: Mapping[str, str]) -> str:
-    """The queue configuration: carried as such, or among the extra keys under the policy group's name."""
+    """Returns the text of queues.yaml: from `config`, or from the extra keys under the name of the policy group."""
     if len(policy_group) > NAME_LIMIT:
         raise Refused(RefusalCode.INVALID_ARGUMENT, f"policyGroup is longer than {NAME_LIMIT} characters")
     return config or extra.get(_file_of(policy_group), "")
@@ -61,7 +61,7 @@ def _file_of(policy_group: str) -> str:
 
 
 def configuration_of(text: str, extra: Mapping[str, str], policy_group: str) -> Loaded:
-    """The configuration that the text and the extra keys make."""
+    """Loads the configuration from the text and the extra keys."""
     try:
         return load(text, extra, _file_of(policy_group))
     except ConfigurationError as error:
@@ -77,22 +77,22 @@ def require_queues(loaded: Loaded, policy_group: str) -> None:
 
 
 def partition_names(loaded: Loaded) -> list[str]:
-    """Its partitions, as the resource manager names them."""
+    """Returns the names of its partitions without the resource manager."""
     return [partition.name for partition in loaded.configuration.partitions]
 
 
 def resolvers(rm: RmId, loaded: Loaded) -> dict[PartitionId, GroupResolver]:
-    """Where the groups of users come from, by partition."""
+    """Returns the source of users' groups by partition."""
     return {partition_id(rm, found.name): found.resolver for found in loaded.configuration.partitions}
 
 
 def warnings(rm: RmId, loaded: Loaded) -> list[EventRecorded]:
-    """What its writer should know."""
+    """Returns the warnings of the configuration as event records."""
     return [EventRecorded(rm, Notice.QUEUE, "root", warning) for warning in loaded.warnings]
 
 
 class MessageKind(Enum):
-    """The three streams of seed 003: order holds within each, never across (semantics 19)."""
+    """The three streams. Order holds within a stream, never across streams (docs/internals/semantics.md, rule 19)."""
 
     APPLICATION = "application"
     NODE = "node"
@@ -111,14 +111,14 @@ class RecoveryBarrier:
     recovers: bool = True
 
     def open(self) -> None:
-        """Let the one who waits continue, if it still does."""
+        """Lets the waiting caller continue."""
         if not self.passed.done():
             self.passed.set_result(None)
 
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """`ended`: why it is over, empty while it is not. `taken`: messages that the world has seen."""
+    """One session of a resource manager. `ended`: why it ended, or empty. `taken`: messages that were processed."""
 
     rm: RmId
     callback: ResourceManagerCallback
@@ -126,36 +126,36 @@ class Session:
     build_info: Mapping[str, str]
     extra_config: Mapping[str, str]
     config_text: str = ""
-    #: `config_text` says something: the default queues are not in force.
+    #: `config_text` is not empty, so the default queues are not active.
     has_queues: bool = False
     ended: str = ""
     #: The world has heard of it: what was decided before is not for it.
     is_in_force: bool = False
     taken: dict[MessageKind, int] = field(default_factory=lambda: dict.fromkeys(MessageKind, 0))
-    #: Items said of allocations and applications (muster_si.words).
+    #: Number of sent items about allocations and applications (`muster_si.words`).
     words: int = 0
     fences: list[RecoveryBarrier] = field(default_factory=list)
-    #: Where the groups of users come from, by partition, where applications do not name them.
+    #: Source of users' groups by partition, for applications that name none.
     resolvers: Mapping[PartitionId, GroupResolver] = field(default_factory=dict)
-    #: Of messages of applications: a lookup of groups lets no later message pass.
+    #: Keeps messages of applications in order while groups are looked up.
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    #: What it declared it wants to be asked; nothing until it attends.
+    #: Declared predicate callbacks; none until the callback stream is open.
     attendance: muster_pb2.Attendance = field(default_factory=muster_pb2.Attendance)
-    #: State dumps asked for, by the question's id.
+    #: Requested state dumps by ID of the request.
     questions: dict[int, asyncio.Future[muster_pb2.StateDumpAnswer]] = field(default_factory=dict)
 
     @property
     def is_open(self) -> bool:
-        """Whether messages still pass."""
+        """Whether messages are still accepted."""
         return not self.ended
 
     def require_open(self) -> None:
-        """Raises SessionLost once the session is over."""
+        """Raises SessionLost if the session has ended."""
         if self.ended:
             raise SessionLost(self.ended)
 
     def end(self, reason: str) -> None:
-        """Over: every caller that waits for something of this session receives SessionLost."""
+        """Ends the session. Every caller that waits for something of this session receives SessionLost."""
         if self.ended:
             return
         self.ended = reason
@@ -170,7 +170,7 @@ class Session:
                 future.set_exception(SessionLost(reason))
 
     def take_passed_fences(self) -> list[RecoveryBarrier]:
-        """The fences whose counts are all reached; each is handed out once."""
+        """Returns the recovery barriers whose counts are reached; each is returned once."""
         passed = [
             fence for fence in self.fences if all(self.taken[kind] >= count for kind, count in fence.counts.items())
         ]
@@ -191,12 +191,15 @@ class QueuedMessage:
     answers: Sequence[Effect] = ()
     kind: MessageKind | None = None
     fence: RecoveryBarrier | None = None
-    #: When it was handed over; set by the mailbox.
+    #: Time of arrival, set by the event queue.
     posted_s: float = 0.0
 
 
 class EventQueue:
-    """`news` is set when there may be something to read, or the reader is to look around."""
+    """Bounded queue of messages for the scheduler task.
+
+    `news` is set when there may be something to read or to check.
+    """
 
     def __init__(self, capacity: int, clock: Callable[[], float] = time.perf_counter) -> None:
         self.clock = clock
@@ -209,24 +212,24 @@ class EventQueue:
         return len(self._queued)
 
     def oldest_s(self) -> float:
-        """How long the oldest mail waits already, in seconds; 0 where there is none."""
+        """Returns the waiting time of the oldest message in seconds; 0 = empty."""
         return self.clock() - self._queued[0].posted_s if self._queued else 0.0
 
     async def put(self, queued: QueuedMessage) -> None:
-        """Hand mail over; waits while the box is full."""
+        """Adds a message. Waits while the queue is full."""
         while len(self._queued) >= self._capacity:
             self._room.clear()
             await self._room.wait()
         self.post(queued)
 
     def post(self, queued: QueuedMessage) -> None:
-        """Hand over what must not wait: the end of a session."""
+        """Adds a message that must not wait: the end of a session."""
         queued.posted_s = self.clock()
         self._queued.append(queued)
         self.news.set()
 
     def take(self) -> QueuedMessage | None:
-        """The oldest mail, None if there is none."""
+        """Returns the oldest message, or None."""
         if not self._queued:
             return None
         self._room.set()

@@ -1,4 +1,4 @@
-"""Cluster objects that filters read, as messages carry them."""
+"""Decodes cluster objects that filters read: volumes, claims, storage classes, drivers, capacities, namespaces."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ Reader = Callable[[str, Object], StorageFact]
 
 
 def read_storage_object(reader: Reader, name: str, attributes: Mapping[str, str]) -> StorageFact:
-    """The object of that name, by what reads its kind."""
+    """Decodes the object with the decoder of its kind."""
     text = attributes.get(keys.FACT_OBJECT)
     if not text:
         raise InvalidField(keys.FACT_OBJECT, "is missing")
@@ -94,7 +94,7 @@ def read_storage_object(reader: Reader, name: str, attributes: Mapping[str, str]
 
 
 def volume(name: str, found: Object) -> Volume:
-    """VOLUME."""
+    """Decodes a PersistentVolume."""
     only(found, _VOLUME_FIELDS)
     affinity, reference, csi = found.get("nodeAffinity"), found.get("claimRef"), found.get("csi")
     migrated = found.get("migrated")
@@ -116,7 +116,7 @@ def volume(name: str, found: Object) -> Volume:
 
 
 def claim(name: str, found: Object) -> Claim:
-    """CLAIM."""
+    """Decodes a PersistentVolumeClaim."""
     only(found, _CLAIM_FIELDS)
     _two_parts(name)
     demand = ClaimDemand(
@@ -141,7 +141,7 @@ def claim(name: str, found: Object) -> Claim:
 
 
 def storage_class(name: str, found: Object) -> StorageClass:
-    """STORAGE_CLASS."""
+    """Decodes a StorageClass."""
     only(found, frozenset({"provisioner", "driver", "bindingMode", "allowedTopologies"}))
     mode = one_of(found, "bindingMode", _BINDING_MODES) if found.get("bindingMode") else "Immediate"
     return StorageClass(
@@ -154,13 +154,13 @@ def storage_class(name: str, found: Object) -> StorageClass:
 
 
 def driver(name: str, found: Object) -> StorageDriver:
-    """STORAGE_DRIVER."""
+    """Decodes a CSIDriver."""
     only(found, frozenset({"storageCapacity"}))
     return StorageDriver(name, flag(found, "storageCapacity"))
 
 
 def capacity(name: str, found: Object) -> StorageCapacity:
-    """STORAGE_CAPACITY; the size of the largest volume counts before what is left (1.36, volumeLimit)."""
+    """Decodes a CSIStorageCapacity. `maximumVolumeSize` has precedence over `capacity`, as in Kubernetes 1.36."""
     only(found, frozenset({"storageClassName", "nodeTopology", "capacity", "maximumVolumeSize"}))
     limits = [number(found, field) for field in ("maximumVolumeSize", "capacity") if field in found]
     return StorageCapacity(
@@ -225,7 +225,7 @@ _READERS: Final[Mapping[int, tuple[ObjectKind, Reader]]] = {
 def read_cluster_object(
     facts: Iterable[ClusterObject],
 ) -> tuple[tuple[ClusterFact, ...], list[muster_pb2.RejectedFact]]:
-    """The facts that mean something, and why the others do not."""
+    """Returns the valid objects, and the reasons why others are invalid."""
     taken: list[ClusterFact] = []
     rejected: list[muster_pb2.RejectedFact] = []
     for fact in facts:

@@ -1,4 +1,4 @@
-"""Values in messages and in their string maps: names, resources, constraints, times."""
+"""Decodes values in messages and in their string maps: names, resources, constraints, times."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from muster_si import si_pb2
 
 
 class InvalidField(Exception):
-    """`field` of an item is missing or out of bounds; `why` ends the sentence that names it."""
+    """`field` of an item is missing or out of bounds. `why` continues the sentence that names it."""
 
     def __init__(self, field: str, why: str) -> None:
         super().__init__(f"{field} {why}")
@@ -37,17 +37,17 @@ class InvalidField(Exception):
         self.why = why
 
     def inside(self, field: str) -> InvalidField:
-        """The same, seen from the field that holds this one."""
+        """Returns the same error for the field that contains this one."""
         return InvalidField(f"{field}: {self.field}", self.why)
 
 
-#: Longest JSON text of one map value, in characters.
+#: Longest JSON text of one map value in characters.
 TEXT_LIMIT: Final = 65_536
 
-#: Longest name of anything.
+#: Longest name of any object.
 NAME_LIMIT: Final = 256
 
-#: Distinct texts remembered; a class of pods has one.
+#: Number of cached texts. Pods of one class share one text.
 REMEMBERED: Final = 1024
 Item = TypeVar("Item")
 Value = TypeVar("Value")
@@ -69,14 +69,14 @@ def memoized(read: Callable[[Unpack[Texts]], Value]) -> Callable[[Unpack[Texts]]
 
 
 def _characters(texts: tuple[object, ...]) -> int:
-    """Of all texts, also of those in tuples."""
+    """Total length of all texts, including those in tuples."""
     return sum(
         len(text) if isinstance(text, str) else _characters(text) if isinstance(text, tuple) else 0 for text in texts
     )
 
 
 def parsed(text: str, at_most: int = TEXT_LIMIT) -> object:
-    """A map's value as JSON, of so many characters at most."""
+    """Parses a map value as JSON, with at most `at_most` characters."""
     if len(text) > at_most:
         raise InvalidField("the value", f"is longer than {at_most} characters")
     try:
@@ -86,7 +86,7 @@ def parsed(text: str, at_most: int = TEXT_LIMIT) -> object:
 
 
 def each(found: object, field: str, read: Callable[[Object], Item]) -> tuple[Item, ...]:
-    """Every element of a list of objects."""
+    """Decodes every element of a list of objects."""
     if not isinstance(found, list):
         raise InvalidField(field, "is not a list")
     try:
@@ -96,14 +96,14 @@ def each(found: object, field: str, read: Callable[[Object], Item]) -> tuple[Ite
 
 
 def an_object(found: object, field: str) -> Object:
-    """An object, or a refusal that names the field."""
+    """Returns an object, or raises InvalidField."""
     if not isinstance(found, dict):
         raise InvalidField(field, "is not an object")
     return found
 
 
 def pairs(found: object, field: str) -> tuple[tuple[str, str], ...]:
-    """An object of texts, as sorted pairs."""
+    """Returns an object of texts as sorted pairs."""
     pairs = an_object(found or {}, field)
     if not all(isinstance(value, str) for value in pairs.values()):
         raise InvalidField(field, "holds something that is not a text")
@@ -111,7 +111,7 @@ def pairs(found: object, field: str) -> tuple[tuple[str, str], ...]:
 
 
 def text_of(found: Object, field: str) -> str:
-    """A text; absent = empty."""
+    """Returns a text; absent = empty."""
     value = found.get(field)
     if value is None:
         return ""
@@ -121,7 +121,7 @@ def text_of(found: Object, field: str) -> str:
 
 
 def one_of(found: Object, field: str, allowed: frozenset[str]) -> str:
-    """A text out of a few."""
+    """Returns one of the allowed texts."""
     value = text_of(found, field)
     if value not in allowed:
         raise InvalidField(field, f"is {value[:32]!r}, not one of {', '.join(sorted(allowed))}")
@@ -129,14 +129,14 @@ def one_of(found: Object, field: str, allowed: frozenset[str]) -> str:
 
 
 def only(found: Object, fields: frozenset[str]) -> None:
-    """Refuse fields that are not read: the sender expects an effect."""
+    """Rejects unknown fields, because the sender expects them to have an effect."""
     unknown = found.keys() - fields
     if unknown:
         raise InvalidField(min(unknown)[:NAME_LIMIT], "is not known")
 
 
 def texts(found: Object, field: str) -> tuple[str, ...]:
-    """A list of texts; absent = empty."""
+    """Returns a list of texts; absent = empty."""
     values = found.get(field) or []
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise InvalidField(field, "is not a list of texts")
@@ -144,7 +144,7 @@ def texts(found: Object, field: str) -> tuple[str, ...]:
 
 
 def number(found: Object, field: str, default: int = 0, *, least: int = 0, most: int = 2**62) -> int:
-    """A whole number within bounds; absent = `default`."""
+    """Returns an integer within bounds; absent = `default`."""
     value = found.get(field, default)
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise InvalidField(field, f"is not a whole number from {least} to {most}")
@@ -152,14 +152,14 @@ def number(found: Object, field: str, default: int = 0, *, least: int = 0, most:
 
 
 def flag(found: Object, field: str, *, default: bool = False) -> bool:
-    """True or false; absent = `default`."""
+    """Returns a bool; absent = `default`."""
     value = found.get(field, default)
     if not isinstance(value, bool):
         raise InvalidField(field, "is neither true nor false")
     return value
 
 
-#: Largest quantity: two of them still add within int64 (semantics 3).
+#: Largest quantity. The sum of two of them still fits into int64.
 QUANTITY_LIMIT: Final = 2**62
 _OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
 _TOLERATION_OPERATORS: Final = frozenset({"Equal", "Exists"})
@@ -170,7 +170,7 @@ _DIGITS_OF_A_TIME: Final = 16
 
 @memoized
 def constraints(text: str) -> Constraints:
-    """The value of `muster/constraints`."""
+    """Decodes `muster/constraints`."""
     return constraints_of(an_object(parsed(text), "the value"))
 
 
@@ -190,13 +190,13 @@ def placement(text: str) -> PlacementConstraint:
 
 @memoized
 def taints(text: str) -> tuple[Taint, ...]:
-    """The value of `muster/taints`."""
+    """Decodes `muster/taints`."""
     return each(parsed(text), "taints", _taint)
 
 
 @memoized
 def topology(text: str) -> Topology:
-    """The value of `muster/gang-topology`."""
+    """Decodes `muster/gang-topology`."""
     found = an_object(parsed(text), "the value")
     only(found, frozenset({"key", "required"}))
     key, required = text_of(found, "key"), found.get("required", False)
@@ -209,7 +209,7 @@ def topology(text: str) -> Topology:
 
 @memoized
 def moment_ns(text: str, unit_ns: int) -> int:
-    """A moment since the epoch, given as a whole number of `unit_ns`."""
+    """Converts a time since the epoch, given as an integer of `unit_ns`."""
     if not text.isascii() or not text.isdigit() or len(text) > _DIGITS_OF_A_TIME:
         raise InvalidField(text[:32] or "an empty text", "is not a time")
     moment = int(text) * unit_ns
@@ -219,7 +219,7 @@ def moment_ns(text: str, unit_ns: int) -> int:
 
 
 def span_ns(milliseconds: int, field: str) -> int:
-    """A time-out in nanoseconds; 0 and less mean none (seed 003)."""
+    """Converts a timeout to nanoseconds; 0 and less = none."""
     if milliseconds <= 0:
         return 0
     if milliseconds > QUANTITY_LIMIT // 1_000_000:
@@ -249,7 +249,7 @@ def resources(amounts: Mapping[str, int], most: int = QUANTITY_LIMIT, *, counts:
 
 
 def constraints_of(found: Object) -> Constraints:
-    """The same, of a part of another value."""
+    """Like `constraints`, for a part of another value."""
     only(found, frozenset({"nodeSelector", "nodeAffinity", "tolerations", "nodeName", "features"}))
     affinity = found.get("nodeAffinity")
     value = Constraints(
@@ -263,7 +263,7 @@ def constraints_of(found: Object) -> Constraints:
 
 
 def term(found: Object) -> Term:
-    """A node selector term."""
+    """Decodes a node selector term."""
     only(found, frozenset({"matchExpressions", "matchFields"}))
     return Term(
         expressions=each(found.get("matchExpressions") or [], "matchExpressions", requirement),
@@ -272,7 +272,7 @@ def term(found: Object) -> Term:
 
 
 def requirement(found: Object) -> Requirement:
-    """One expression of a term."""
+    """Decodes one expression of a term."""
     only(found, frozenset({"key", "operator", "values"}))
     return Requirement(text_of(found, "key"), one_of(found, "operator", _OPERATORS), texts(found, "values"))
 
@@ -356,48 +356,48 @@ _TERMINATIONS: Final[Mapping[int, Termination]] = {
 
 
 def shown(name: str) -> ApplicationId:
-    """A name as it may be repeated in an answer."""
+    """Returns a name for use in a response."""
     return ApplicationId(name[:NAME_LIMIT])
 
 
 def bounded(name: str, label: str) -> str:
-    """A name that may be empty, but not longer than any name may be."""
+    """Returns a name with limited length that may be empty."""
     if len(name) > NAME_LIMIT:
         raise InvalidField(label, f"is longer than {NAME_LIMIT} characters")
     return name
 
 
 def named(name: str, label: str) -> str:
-    """A name that has to be there."""
+    """Returns a required name."""
     if not name:
         raise InvalidField(label, "is missing")
     return bounded(name, label)
 
 
 def long_name(name: str, label: str) -> str:
-    """A name of an object in a namespace: twice as long as one alone."""
+    """Returns the name of a namespaced object, which may be twice as long."""
     if not name or len(name) > 2 * NAME_LIMIT:
         raise InvalidField(label, f"is missing or longer than {2 * NAME_LIMIT} characters")
     return name
 
 
 def application_id(name: str) -> ApplicationId:
-    """ApplicationID."""
+    """Decodes an application ID."""
     return ApplicationId(named(name, "applicationID"))
 
 
 def allocation_key(name: str) -> AllocationKey:
-    """AllocationKey."""
+    """Decodes an allocation key."""
     return AllocationKey(named(name, "allocationKey"))
 
 
 def group(name: str) -> TaskGroup:
-    """taskGroupName; empty = of none."""
+    """Decodes a task group name; empty = none."""
     return TaskGroup(bounded(name, "taskGroupName"))
 
 
 def termination(number: int) -> Termination:
-    """terminationType; UNKNOWN_TERMINATION_TYPE and numbers of a later interface are refused."""
+    """Decodes a termination type. Rejects UNKNOWN_TERMINATION_TYPE and unknown numbers."""
     termination = _TERMINATIONS.get(number)
     if termination is None:
         raise InvalidField("terminationType", f"is not known: {number}")
@@ -405,7 +405,7 @@ def termination(number: int) -> Termination:
 
 
 def moment_of(tags: Mapping[str, str], tag: str, unit_ns: int) -> int:
-    """The time in `tag`, in nanoseconds since the epoch; 0 = not given."""
+    """Returns the time in `tag` in nanoseconds since the epoch; 0 = not set."""
     text = tags.get(tag)
     if not text:
         return 0
