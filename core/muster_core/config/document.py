@@ -112,7 +112,7 @@ def _check_depth(text: str) -> None:
             if depth > MOST_DEPTH:
                 line = event.start_mark.line + 1 if event.start_mark else 0
                 raise ConfigurationError(
-                    TOP, f"line {line}", "is nested too deep", f"keep it within {MOST_DEPTH} levels"
+                    TOP, f"line {line}", "is nested too deeply", f"keep it within {MOST_DEPTH} levels"
                 )
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1

@@ -47,7 +47,7 @@ def partitions(form: FileForm, notes: Findings, extra: Mapping[str, str]) -> tup
                     below(path, "name"),
                     entry.name,
                     "is the name of another partition",
-                    "rename one; case does not count",
+                    "rename one; names are not case-sensitive",
                 )
             found[partition.name] = partition
     return tuple(found.values())

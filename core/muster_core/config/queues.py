@@ -39,7 +39,7 @@ def access(text: str, path: str, notes: Findings) -> AccessList:
     fields = text.split()
     if len(fields) > _MOST_FIELDS:
         raise ConfigurationError(
-            path, text, "has more than two parts", "write users, one blank, groups; commas within each"
+            path, text, "has more than two parts", "write users, one space, groups; separate names by commas"
         )
     if fields == [_EVERYBODY]:
         return ALLOW_ALL
@@ -62,7 +62,7 @@ def _names(text: str, form: re.Pattern[str], path: str, notes: Findings) -> froz
         elif name == _EVERYBODY:
             notes.odd(path, "'*' together with other names has no effect, write it alone to match all")
         else:
-            notes.odd(path, f"{name[:80]!r} is not a name that an access list can have, it is left out")
+            notes.odd(path, f"{name[:80]!r} is not a valid name in an access list and is ignored")
     return frozenset(found)
 
 
@@ -257,12 +257,12 @@ def root(forms: Sequence[QueueForm], limit_forms: Sequence[LimitForm], path: str
 
 def _check_root(form: QueueForm, limit_forms: Sequence[LimitForm], path: str, spot: str) -> None:
     if form.parent is False:
-        raise ConfigurationError(below(spot, "parent"), "false", "cannot be of root", "leave it out")
+        raise ConfigurationError(below(spot, "parent"), "false", "is not possible for root", "leave it out")
     if form.resources.max or form.resources.guaranteed:
         raise ConfigurationError(
             below(spot, "resources"),
             ROOT,
-            "has what the nodes have and cannot be given resources",
+            "always has the resources of all nodes",
             "set them on the queues below root",
         )
     if limit_forms and form.limits and list(limit_forms) != form.limits:
@@ -278,9 +278,7 @@ def queue_name(name: str, path: str) -> str:
             path, name, "is not a queue name", "use 1 to 64 letters, digits and _ : # / @ -, without dots"
         )
     if name.lower() == _RECOVERY:
-        raise ConfigurationError(
-            path, name, "is kept for applications that are recovered", "choose another name; that queue makes itself"
-        )
+        raise ConfigurationError(path, name, "is reserved for recovered applications", "choose another name")
     return name.lower()
 
 
@@ -295,7 +293,7 @@ def _children(forms: Sequence[QueueForm], path: str, above: ParentQueue, notes: 
                     below(spot, "name"),
                     form.name,
                     "is the name of another queue of the same parent",
-                    "rename one; case does not count",
+                    "rename one; names are not case-sensitive",
                 )
             children[child.name] = child
     return tuple(children.values())
@@ -305,7 +303,7 @@ def _queue(form: QueueForm, path: str, above: ParentQueue, notes: Findings) -> Q
     name = queue_name(form.name, below(path, "name"))
     if form.parent is False and form.queues:
         raise ConfigurationError(
-            below(path, "parent"), "false", "is untrue: there are queues below it", "leave it out or write true"
+            below(path, "parent"), "false", "contradicts the queues below it", "leave it out or write true"
         )
     own_max, guaranteed = quotas.resources(form, path, above.bound.max, notes)
     most = quotas.applications(form, path, above.bound.max_applications, notes)

@@ -73,7 +73,8 @@ def check_children(children: Sequence[QueueConfig], guaranteed: Resources, most:
             raise ConfigurationError(
                 path,
                 f"{as_written(name, total[name])} of {name}",
-                f"is guaranteed in all, more than the {what} above it ({as_written(name, bound.get(name) or 0)})",
+                f"is the sum of the guarantees, more than the {what} of the parent "
+                f"({as_written(name, bound.get(name) or 0)})",
                 f"guarantee less in the children or raise the {what}",
             )
 
@@ -153,9 +154,9 @@ def _limit(form: LimitForm, path: str) -> QuotaLimit:
     spot = below(path, "maxresources")
     bounds = amounts(form.maxresources, spot)
     if not form.maxapplications and not bounds:
-        raise ConfigurationError(path, "the limit", "bounds nothing", "add maxapplications or maxresources")
+        raise ConfigurationError(path, "the limit", "sets no limit", "add maxapplications or maxresources")
     if bounds and not any(bounds.values()):
-        raise ConfigurationError(spot, "0", "is all there is", "leave one resource above 0")
+        raise ConfigurationError(spot, "0", "is the limit of every resource", "set one resource above 0")
     return QuotaLimit(
         users=tuple(form.users),
         groups=tuple(form.groups),
@@ -211,7 +212,7 @@ class _Names:
             raise ConfigurationError(spot, name, "is used together with other names", "give it an entry of its own")
         if name != _EVERYBODY and not self._form.fullmatch(name):
             raise ConfigurationError(
-                spot, name, "is not a name of a user or group", "use letters, digits and _ . : -, a letter first"
+                spot, name, "is not a user or group name", "use letters, digits and _ . : -, a letter first"
             )
         if name in self._seen:
             raise ConfigurationError(spot, name, "is limited twice in one queue", "keep one of the two")

@@ -40,12 +40,12 @@ def _entries(
     names = set()
     for index, entry in enumerate(entries):
         if not is_name(entry):
-            notes.odd(below(path, index), f"{entry[:80]!r} is not a name of a {kind}, it is left out")
+            notes.odd(below(path, index), f"{entry[:80]!r} is not a {kind} name and is ignored")
         elif entry in names:
             notes.odd(below(path, index), f"{entry!r} is there twice")
         names |= {entry} if is_name(entry) else set()
     if entries and not names:
-        raise ConfigurationError(path, ", ".join(entries), f"has no name of a {kind}", "name one, or leave it out")
+        raise ConfigurationError(path, ", ".join(entries), f"has no valid {kind} name", "name one, or leave it out")
     return frozenset(names), ""
 
 
@@ -53,7 +53,7 @@ def _only(entry: str, is_name: Callable[[str], bool], kind: str, path: str) -> t
     if _SPECIAL.isdisjoint(entry):
         if not is_name(entry):
             raise ConfigurationError(
-                path, entry, f"is not a name of a {kind}, nor an expression", "write a name, or one such as ^dev-"
+                path, entry, f"is neither a {kind} name nor an expression", "write a name, or one such as ^dev-"
             )
         return frozenset({entry}), ""
     if why := problem(entry):
@@ -130,12 +130,12 @@ def _check_place(place: str, path: str, root: QueueConfig, *, create: bool, is_t
         child = next((child for child in queue.children if child.name == name), None)
         if child is None:
             if not queue.parent:
-                raise ConfigurationError(path, place, f"would lie below the leaf {queue.name}", "name another queue")
+                raise ConfigurationError(path, place, f"would be below the leaf {queue.name}", "name another queue")
             if not create:
                 raise ConfigurationError(path, place, "is not a queue", "add it under queues, or write create: true")
             return
         queue = child
     if is_target and queue.parent:
-        raise ConfigurationError(path, place, "is a parent queue and runs no application", "name a leaf")
+        raise ConfigurationError(path, place, "is a parent queue and accepts no applications", "name a leaf")
     if not is_target and not queue.parent:
         raise ConfigurationError(path, place, "is a leaf and can have no queue below it", "name a parent queue")

@@ -49,7 +49,7 @@ def _is_in(expression: str, name: str) -> bool:
 NOT_PLACED: Final = "application rejected: no placement rule matched"
 
 _FIX: Final = (
-    "name a leaf queue that queues.yaml has and that you may submit to, or let one of its rules make it (create: true)"
+    "name a leaf queue that queues.yaml has and that you may submit to, or let a rule create it (create: true)"
 )
 
 _FALLBACK: Final = child_path(ROOT, "default")
@@ -135,7 +135,7 @@ def _ask(tree: QueueTree, rule: PlacementRule, application: ApplicationSpec) -> 
     if isinstance(path, _NoMatch | GroupsNeeded):
         return path
     if path == RECOVERY or path.startswith(_IN_RECOVERY):
-        return _NoMatch(f"{RECOVERY} is kept for applications that are recovered")
+        return _NoMatch(f"{RECOVERY} is reserved for recovered applications")
     return _usable(tree, path, application, create=rule.create)
 
 
@@ -145,7 +145,7 @@ def _path(tree: QueueTree, rule: PlacementRule, application: ApplicationSpec) ->
     if is_admitted is None:
         return GroupsNeeded(f"the filter of placement rule {rule.name} names groups")
     if not is_admitted:
-        return _NoMatch(f"its filter is not for user {application.user}")
+        return _NoMatch(f"its filter excludes user {application.user}")
     read, absent = _RULES[rule.name]
     name = read(rule, application).strip().lower()
     if not name:
@@ -159,7 +159,7 @@ def _path(tree: QueueTree, rule: PlacementRule, application: ApplicationSpec) ->
         path = f"{above}.{name if rule.name == 'fixed' else name.replace('.', _DOT)}"
     parts = path.split(".")
     if len(parts) > _MOST_LEVELS:
-        return _NoMatch(f"a queue lies at most {_MOST_LEVELS} levels deep")
+        return _NoMatch(f"a queue path has at most {_MOST_LEVELS} levels")
     for part in parts:
         if not _PART.fullmatch(part):
             return _NoMatch(
@@ -233,7 +233,7 @@ def _usable(
 def _closed(queue: Queue) -> str:
     """Returns why an existing queue accepts no applications; empty = it accepts them."""
     if not queue.is_leaf:
-        return f"queue {queue.path} is a parent queue and runs no application"
+        return f"queue {queue.path} is a parent queue and accepts no applications"
     if queue.draining:
         return f"queue {queue.path} is draining"
     if queue.state is QueueState.STOPPED:
@@ -244,9 +244,9 @@ def _closed(queue: Queue) -> str:
 def _closed_to_children(queue: Queue, path: QueuePath) -> str:
     """Returns why no queue can be created below an existing one on the way to `path`; empty = it can."""
     if queue.is_leaf:
-        return f"queue {path} would lie below the leaf {queue.path}"
+        return f"queue {path} would be below the leaf {queue.path}"
     if queue.draining:
-        return f"queue {path} would lie below {queue.path}, which is draining"
+        return f"queue {path} would be below {queue.path}, which is draining"
     if queue.wanted is not None:
-        return f"queue {path} would lie below {queue.path}, which becomes a leaf when it is empty"
+        return f"queue {path} would be below {queue.path}, which becomes a leaf when it is empty"
     return ""

@@ -41,8 +41,8 @@ def test_every_finding_has_a_line_with_file_path_value_rule_and_fix(tmp_path: Pa
     places = ("[0].queues[0].name", "[0].queues[1].submitacl", "[1].name")
     rules = (
         "'b.c' is not a queue name; use 1 to 64 letters, digits and _ : # / @ -, without dots",
-        "'a b c' has more than two parts; write users, one blank, groups; commas within each",
-        "'a' is the name of another queue of the same parent; rename one; case does not count",
+        "'a b c' has more than two parts; write users, one space, groups; separate names by commas",
+        "'a' is the name of another queue of the same parent; rename one; names are not case-sensitive",
     )
     assert result.exit_code == 1
     expected = [f"{path}:1: partitions[0].queues{place}: {rule}" for place, rule in zip(places, rules, strict=True)]

@@ -43,9 +43,9 @@ def test_a_list_is_users_then_groups(text: str, found: AccessList) -> None:
 @pytest.mark.parametrize(
     "text, found, said",
     [
-        ("a:b,ann", users("ann"), "here.users: 'a:b' is not a name that an access list can have, it is left out"),
-        (" a.b", DENY_ALL, "here.groups: 'a.b' is not a name that an access list can have, it is left out"),
-        ("$", DENY_ALL, "here.users: '$' is not a name that an access list can have, it is left out"),
+        ("a:b,ann", users("ann"), "here.users: 'a:b' is not a valid name in an access list and is ignored"),
+        (" a.b", DENY_ALL, "here.groups: 'a.b' is not a valid name in an access list and is ignored"),
+        ("$", DENY_ALL, "here.users: '$' is not a valid name in an access list and is ignored"),
         ("*,ann", users("ann"), "here.users: '*' together with other names has no effect, write it alone to match all"),
         (
             "ann *",

@@ -38,7 +38,7 @@ def test_entries_that_are_no_names_or_come_twice_are_left_out_with_a_word() -> N
     found, said = of("{users: [ann, '^b', ann], groups: ['a/b', devs]}")
     assert found == RuleFilter(users=frozenset({"ann"}), groups=frozenset({"devs"}))
     assert said == (
-        f"{PATH}.users[1]: '^b' is not a name of a user, it is left out",
+        f"{PATH}.users[1]: '^b' is not a user name and is ignored",
         f"{PATH}.users[2]: 'ann' is there twice",
-        f"{PATH}.groups[0]: 'a/b' is not a name of a group, it is left out",
+        f"{PATH}.groups[0]: 'a/b' is not a group name and is ignored",
     )

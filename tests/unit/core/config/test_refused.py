@@ -49,7 +49,7 @@ def refusal(text: str) -> ConfigurationError:
 @pytest.mark.parametrize(
     "text, value, rule",
     [
-        ("x: " + "[" * 200, "line 1", "is nested too deep"),
+        ("x: " + "[" * 200, "line 1", "is nested too deeply"),
         (" " * (MOST_CHARACTERS + 1), f"{MOST_CHARACTERS + 1} characters", "is too long"),
         ("a: \udcff", "character 3", "is not text"),
         ("a: \0", "control characters are not allowed", "is not YAML"),

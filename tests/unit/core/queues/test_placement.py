@@ -85,15 +85,15 @@ def test_a_rule_yields_a_leaf(rule: PlacementRule, app: ApplicationSpec, expecte
     [
         (PROVIDED, an_app(), "the application names no queue"),
         (PROVIDED, an_app("root.gone"), "queue root.gone does not exist and the rule may not create it"),
-        (PROVIDED, an_app("root.top"), "queue root.top is a parent queue and runs no application"),
-        (PROVIDED, an_app("root"), "queue root is a parent queue and runs no application"),
-        (CREATING, an_app("root.leaf.new"), "queue root.leaf.new would lie below the leaf root.leaf"),
+        (PROVIDED, an_app("root.top"), "queue root.top is a parent queue and accepts no applications"),
+        (PROVIDED, an_app("root"), "queue root is a parent queue and accepts no applications"),
+        (CREATING, an_app("root.leaf.new"), "queue root.leaf.new would be below the leaf root.leaf"),
         (CREATING, an_app("root.a b"), "'a b' cannot be the name of a queue"),
         (CREATING, an_app("root..x"), "'' cannot be the name of a queue"),
         (CREATING, an_app("x" * 65), "cannot be the name of a queue"),
-        (CREATING, an_app("root" + ".x" * 40), "at most 32 levels deep"),
-        (CREATING, an_app("root.@recovery@.mine"), "is kept for applications that are recovered"),
-        (CREATING, an_app("root.@recovery@"), "is kept for applications that are recovered"),
+        (CREATING, an_app("root" + ".x" * 40), "at most 32 levels"),
+        (CREATING, an_app("root.@recovery@.mine"), "is reserved for recovered applications"),
+        (CREATING, an_app("root.@recovery@"), "is reserved for recovered applications"),
         (NAMESPACE, an_app(), "the application has no such tag"),
         (PlacementRule("user"), an_app(user=""), "the application has no user"),
         (
@@ -123,8 +123,7 @@ def test_rules_are_asked_in_order_and_the_first_that_yields_wins() -> None:
     assert choose_queue(TREE, rules, an_app("root.gone")) == (
         f"{NOT_PLACED} (provided: queue root.gone does not exist and the rule may not create it; "
         "tag: the application has no such tag); "
-        "name a leaf queue that queues.yaml has and that you may submit to, or let one of its rules make it "
-        "(create: true)"
+        "name a leaf queue that queues.yaml has and that you may submit to, or let a rule create it (create: true)"
     )
 
 

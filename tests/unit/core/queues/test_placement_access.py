@@ -79,7 +79,7 @@ def test_a_rule_whose_filter_does_not_match_leaves_it_to_the_next() -> None:
     assert choose_queue(queues, rules, app("kim", "ops")) == chosen("root.prod")
     assert choose_queue(queues, rules, app("kim", "dev")) == chosen("root.kim", "root.kim")
     refused = choose_queue(queues, rules, app("guest"))
-    assert "(fixed: its filter is not for user guest; user: its filter is not for user guest)" in str(refused)
+    assert "(fixed: its filter excludes user guest; user: its filter excludes user guest)" in str(refused)
 
 
 def test_the_filter_of_a_parent_rule_counts_for_the_whole_rule() -> None:
@@ -90,7 +90,7 @@ def test_the_filter_of_a_parent_rule_counts_for_the_whole_rule() -> None:
         "root.dev.kim", "root.dev", "root.dev.kim"
     )
     refused = choose_queue(queues, rules, app("ann", namespace="dev"))
-    assert "user: its parent rule tag: its filter is not for user ann" in str(refused)
+    assert "user: its parent rule tag: its filter excludes user ann" in str(refused)
 
 
 # -- access lists ----------------------------------------------------------------

@@ -162,7 +162,7 @@ async def test_an_application_waits_for_a_directory_that_is_down_and_goes_on_whe
         time.now += 60_000_000_000  # nobody asks a directory that was down just now
         await bench.rm.until(lambda: bool(rejected(bench)) and bool(partition.applications))
         assert set(partition.applications) == {"of-ann"}
-        assert "its filter is not for user kim" in rejected(bench)["of-kim"]
+        assert "its filter excludes user kim" in rejected(bench)["of-kim"]
     finally:
         core.close()
         await task

@@ -88,7 +88,7 @@ def test_once_the_groups_are_known_the_application_is_placed_by_them() -> None:
     scene.tell(ApplicationAdded(unknown("good", user="ann")), ApplicationAdded(unknown("bad")))
     assert is_accepted(scene.tell(GroupsResolved(PARTITION, "ann", ("dev",))))
     assert placed(scene.ask(an_ask("p", app="good"))) == {"p": "n0"}
-    assert "its filter is not for user kim" in rejection(scene.tell(GroupsResolved(PARTITION, "kim", ("contractors",))))
+    assert "its filter excludes user kim" in rejection(scene.tell(GroupsResolved(PARTITION, "kim", ("contractors",))))
     assert not scene.partition.undecided
     assert not scene.partition.unresolved
 
