@@ -10,7 +10,7 @@ from typing import Any
 
 from muster.asking import PANEL
 from muster.later import Entry
-from muster.main import CHECK, COMMANDS, LOOK
+from muster.main import COMMANDS, DIAGNOSE, INSPECT
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cli.md"
 BEGIN, END = "<!-- made by tools/commands.py -->\n", "<!-- end -->"
@@ -24,7 +24,7 @@ def overview() -> str:
 
 def details() -> str:
     """Return help text, options and examples of each command that inspects or checks."""
-    return "\n".join(_section(entry) for entry in COMMANDS if entry.panel in (LOOK, CHECK))
+    return "\n".join(_section(entry) for entry in COMMANDS if entry.panel in (INSPECT, DIAGNOSE))
 
 
 def shared() -> str:

@@ -22,5 +22,5 @@ def command(
     output: Format = Output.TABLE,
     watch: Watch = False,
 ) -> None:
-    """Show one application: the states it went through, what became of its gang's places, why its pods wait."""
+    """Show one application: states, task groups, pods, and why pods are pending."""
     show(lambda: target.rest.application(name), page.view, output, watch=watch)

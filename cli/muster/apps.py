@@ -17,7 +17,7 @@ EXAMPLES = ("muster apps", "muster apps --queue root.research -o wide", "muster 
 
 
 class State(StrEnum):
-    """As REST sorts them; completed = ended, however it did."""
+    """State of an application; completed includes failed and rejected."""
 
     ACTIVE = "active"
     COMPLETED = "completed"
@@ -28,13 +28,13 @@ class State(StrEnum):
 def command(
     target: Target,
     *,
-    queue: Annotated[str, typer.Option("--queue", "-q", help="only of this queue and those below it")] = "",
-    user: Annotated[str, typer.Option("--user", "-u", help="only of this user")] = "",
-    state: Annotated[State, typer.Option(help="completed = ended, however it did")] = State.ACTIVE,
+    queue: Annotated[str, typer.Option("--queue", "-q", help="Only applications of this queue and its children")] = "",
+    user: Annotated[str, typer.Option("--user", "-u", help="Only applications of this user")] = "",
+    state: Annotated[State, typer.Option(help="completed includes failed and rejected")] = State.ACTIVE,
     output: Format = Output.TABLE,
     watch: Watch = False,
 ) -> None:
-    """Show applications: what each has, and how much of it waits."""
+    """List applications."""
     show(lambda: chosen(target.rest, queue, user, state), page.view, output, watch=watch)
 
 

@@ -18,7 +18,7 @@ from muster.errors import PROBLEM, CommandError
 
 P = ParamSpec("P")
 
-PANEL: Final = "Which core"
+PANEL: Final = "Connection"
 
 
 def _target(  # noqa: PLR0913 # long: the command line is its options
@@ -29,31 +29,31 @@ def _target(  # noqa: PLR0913 # long: the command line is its options
             "--server",
             "-s",
             envvar="MUSTER_SERVER",
-            help="URL of the core's REST; without it the core is looked for in the cluster, through a port-forward",
+            help="URL of the core's REST interface (default: port-forward to the leader)",
             rich_help_panel=PANEL,
         ),
     ] = "",
     token_file: Annotated[
         Path | None,
-        typer.Option(envvar="MUSTER_TOKEN_FILE", help="a bearer token, where REST wants one", rich_help_panel=PANEL),
+        typer.Option(
+            envvar="MUSTER_TOKEN_FILE", help="File with a bearer token for the REST interface", rich_help_panel=PANEL
+        ),
     ] = None,
     certificate_authority: Annotated[
-        Path | None, typer.Option(help="PEM; who signed the certificate of --server", rich_help_panel=PANEL)
+        Path | None, typer.Option(help="PEM file with the authority of --server's certificate", rich_help_panel=PANEL)
     ] = None,
     insecure_skip_tls_verify: Annotated[
-        bool, typer.Option("--insecure-skip-tls-verify", help="accept any certificate", rich_help_panel=PANEL)
+        bool, typer.Option("--insecure-skip-tls-verify", help="Skip TLS verification (insecure)", rich_help_panel=PANEL)
     ] = False,
-    kubeconfig: Annotated[str, typer.Option(help="as kubectl's", rich_help_panel=PANEL)] = "",
-    context: Annotated[
-        str, typer.Option(help="of the kubeconfig; without it its current one", rich_help_panel=PANEL)
-    ] = "",
+    kubeconfig: Annotated[str, typer.Option(help="Path to the kubeconfig", rich_help_panel=PANEL)] = "",
+    context: Annotated[str, typer.Option(help="Kubeconfig context (default: current)", rich_help_panel=PANEL)] = "",
     namespace: Annotated[
         str,
         typer.Option(
             "--namespace",
             "-n",
             envvar="MUSTER_NAMESPACE",
-            help="where Muster is; without it its pods are looked for everywhere",
+            help="Namespace of Muster (default: search all namespaces)",
             rich_help_panel=PANEL,
         ),
     ] = "",

@@ -31,10 +31,11 @@ _CONFIGURATIONS: Final = ("mutatingwebhookconfigurations", "validatingwebhookcon
 
 @asks
 def command(target: Target, *, output: Format = Output.TABLE) -> None:
-    """Check core, leader, pods' schedulers and queues, webhook, the operator's permissions, and other schedulers.
+    """Diagnose the installation and misconfigured pods.
 
-    Ends with 1 if there is a problem, with 3 if the cluster cannot be reached. What the account of the kubeconfig may
-    not read is left out, and said so.
+    Checks the core, the leader, scheduler names and queues of pods, the webhook, the operator's permissions, and other
+    schedulers. Exits with 1 if there is a problem, and with 3 if the cluster is unreachable. A check without
+    permission to read is reported as skipped.
     """
     now = target.cluster.clock()
     found = show(lambda: [asdict(finding) for finding in findings(Patient(target, now))], page.view, output)

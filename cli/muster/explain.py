@@ -33,7 +33,7 @@ def command(
     output: Format = Output.TABLE,
     watch: Watch = False,
 ) -> None:
-    """Say why an application or a pod waits: what is missing, on how many nodes and why, and who comes first."""
+    """Explain why an application or pod is pending."""
     show(lambda: read(target, subject), page.view, output, watch=watch)
 
 

@@ -1,7 +1,6 @@
 """The `muster` command, also installed as `kubectl-muster`: which commands there are, and where each is.
 
-Exit codes: 0 fine; 1 a problem was found, or there is no such thing; 2 it was called wrongly; 3 core or cluster
-cannot be reached.
+Exit codes: 0 success; 1 problem found, or object not found; 2 usage error; 3 core or cluster unreachable.
 """
 
 from __future__ import annotations
@@ -15,27 +14,29 @@ from typer.core import TyperGroup
 
 from muster.later import Entry, listed
 
-LOOK: Final = "Look"
-CHECK: Final = "Check"
-SERVE: Final = "Serve"
+INSPECT: Final = "Inspect"
+DIAGNOSE: Final = "Diagnose"
+RUN: Final = "Run"
 
 COMMANDS: Final = (
-    Entry("status", "muster.status:command", "Muster on one page: is it well, how full is the cluster.", LOOK),
-    Entry("queues", "muster.queues:command", "Queues: what is used of each, what waits.", LOOK),
-    Entry("apps", "muster.apps:command", "Applications: what each has, how much of it waits.", LOOK),
-    Entry("app", "muster.application:command", "One application: phases, gang, members.", LOOK),
-    Entry("nodes", "muster.nodes:command", "Nodes: how full each is.", LOOK),
-    Entry("explain", "muster.explain:command", "Why an application or a pod waits, and who comes first.", LOOK),
-    Entry("version", "muster.version:command", "Versions of this command, the core and the operator.", LOOK),
-    Entry("doctor", "muster.doctor:command", "Look for what keeps Muster, or pods meant for it, from working.", CHECK),
-    Entry("validate", "muster.validate:command", "Check a queue configuration before it is put in force.", CHECK),
-    Entry("config", "muster.config:app", "Settings: what is in force, and what there is.", CHECK),
-    Entry("trial", "muster.trial:command", "Run a small gang and say whether it got its places.", CHECK),
-    Entry("placeholders", "muster.placeholders:command", "List or delete placeholders not signed by Muster.", CHECK),
-    Entry("run", "muster.serving:command", "Run core and operator in one process.", SERVE),
-    Entry("core", "muster_core.main:main", "Run the scheduler core as a process of its own.", SERVE),
-    Entry("operator", "muster_operator.main:main", "Run the operator as a process of its own.", SERVE),
-    Entry("uninstall", "muster.uninstall:command", "Take away what Muster made while it ran.", SERVE),
+    Entry("status", "muster.status:command", "Show scheduler health and cluster utilization.", INSPECT),
+    Entry("queues", "muster.queues:command", "List queues with usage and pending resources.", INSPECT),
+    Entry("apps", "muster.apps:command", "List applications.", INSPECT),
+    Entry("app", "muster.application:command", "Show one application: states, task groups, pods.", INSPECT),
+    Entry("nodes", "muster.nodes:command", "List nodes with allocations.", INSPECT),
+    Entry("explain", "muster.explain:command", "Explain why an application or pod is pending.", INSPECT),
+    Entry(
+        "version", "muster.version:command", "Print the versions of this command, the core and the operator.", INSPECT
+    ),
+    Entry("doctor", "muster.doctor:command", "Diagnose the installation and misconfigured pods.", DIAGNOSE),
+    Entry("validate", "muster.validate:command", "Validate a queue configuration.", DIAGNOSE),
+    Entry("config", "muster.config:app", "Show effective settings.", DIAGNOSE),
+    Entry("smoke-test", "muster.smoke_test:command", "Run a test gang and report the result.", DIAGNOSE),
+    Entry("placeholders", "muster.placeholders:command", "List or delete placeholders not signed by Muster.", DIAGNOSE),
+    Entry("uninstall", "muster.uninstall:command", "Remove resources left behind by Muster.", DIAGNOSE),
+    Entry("run", "muster.serving:command", "Run core and operator in one process.", RUN),
+    Entry("core", "muster_core.main:main", "Run the scheduler core.", RUN),
+    Entry("operator", "muster_operator.main:main", "Run the operator.", RUN),
 )
 
 #: What typer raises for a command line that it does not understand; it gives the name of none but its children.
@@ -57,7 +58,7 @@ class Commands(TyperGroup):
         except _Misunderstood as error:
             sys.exit(_told(error))
         except typer.Abort:
-            typer.echo("muster: not done", err=True)
+            typer.echo("muster: aborted", err=True)
             sys.exit(1)
         except OSError as error:
             if error.errno not in _UNWRITABLE:
@@ -84,8 +85,7 @@ def _told(error: Any) -> int:
 app = typer.Typer(
     cls=Commands,
     help="A gang scheduler for Kubernetes.",
-    epilog="Ends with 0 = fine, 1 = a problem was found or there is no such thing, 2 = called wrongly, "
-    "3 = core or cluster cannot be reached.",
+    epilog="Exit codes: 0 success, 1 problem found or object not found, 2 usage error, 3 core or cluster unreachable.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )

@@ -18,12 +18,12 @@ EXAMPLES = ("muster nodes", "muster nodes node-1 -o yaml", "muster nodes -o wide
 @asks
 def command(
     target: Target,
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NODE]...", help="only these")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NODE]...", help="Only these nodes")] = None,
     *,
     output: Format = Output.TABLE,
     watch: Watch = False,
 ) -> None:
-    """Show nodes: what applications have of them, what others run there, for whom room is held."""
+    """List nodes with allocations, pods of other schedulers, and reservations."""
     show(lambda: chosen(target.rest, names or []), page.view, output, watch=watch)
 
 

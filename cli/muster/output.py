@@ -40,8 +40,8 @@ class Output(StrEnum):
         return self in (Output.YAML, Output.JSON)
 
 
-Format = Annotated[Output, typer.Option("--output", "-o", help="wide: more columns; json, yaml: all there is")]
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="again every two seconds, until interrupted")]
+Format = Annotated[Output, typer.Option("--output", "-o", help="Output format")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Refresh every two seconds until interrupted")]
 
 #: What makes a picture of data: the data, whether there is room for more, and the time in nanoseconds.
 View = Callable[[T, bool, int], RenderableType]

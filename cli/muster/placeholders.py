@@ -38,8 +38,8 @@ def command(
     namespace: Annotated[
         str, typer.Option("--namespace", "-n", envvar="MUSTER_NAMESPACE", help="where Muster and its signing keys are")
     ] = "muster",
-    kubeconfig: Annotated[str, typer.Option(help="as kubectl's")] = "",
-    context: Annotated[str, typer.Option(help="of the kubeconfig; without it its current one")] = "",
+    kubeconfig: Annotated[str, typer.Option(help="Path to the kubeconfig")] = "",
+    context: Annotated[str, typer.Option(help="Kubeconfig context (default: current)")] = "",
 ) -> None:
     """List placeholders that Muster did not sign: YuniKorn's, those of an older Muster, and forged ones.
 

@@ -17,10 +17,10 @@ EXAMPLES = ("muster queues", "muster queues root.research -o wide", "muster queu
 @asks
 def command(
     target: Target,
-    queue: Annotated[str, typer.Argument(help="only this one and all below it")] = "root",
+    queue: Annotated[str, typer.Argument(help="Only this queue and its children")] = "root",
     *,
     output: Format = Output.TABLE,
     watch: Watch = False,
 ) -> None:
-    """Show queues: what runs in each, what is used of what may be, what waits."""
+    """List queues with usage and pending resources."""
     show(lambda: target.rest.queue(queue), page.view, output, watch=watch)

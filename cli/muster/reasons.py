@@ -10,27 +10,27 @@ from muster.views import pods
 
 Json = dict[str, Any]
 
-#: What helps, by what is missing (REST: allocationLog.reason).
-CURES: Final = {
+#: The suggestion for each reason (REST: allocationLog.reason).
+SUGGESTIONS: Final = {
     "quota": "wait until something in these queues ends, or raise the maximum of the queue that is named",
     "user quota": "wait until something of this user or group ends, or raise the limit that is named",
     "applications": "wait until an application ends, or raise the number of applications that may run",
     "queue order": "wait until the earlier gang has its resources",
     "admission": "restore the group directory, or add the queue that the reason names",
     "nodes": "free resources on suitable nodes, or add nodes; the pods are reported to cluster autoscalers",
-    "reserved": "wait: room is held for it on a node and is about to be free",
-    "cluster": "ask for less, or add nodes that have what is missing: not even empty ones would do",
+    "reserved": "wait until the reserved resources on the node are free",
+    "cluster": "request less, or add larger nodes: even empty nodes could not hold it",
 }
-#: What it waits for, by what is missing.
-WAITS_FOR: Final = {
-    "quota": "room in the maximum of its queues",
-    "user quota": "room in the limit of its user or group",
-    "applications": "another application to end",
-    "queue order": "an earlier gang of its queue",
-    "admission": "its queue to exist, or the groups of its user to be known",
-    "nodes": "room on nodes",
-    "reserved": "the room that is held for it",
-    "cluster": "more or larger nodes",
+#: Short form of each reason.
+BLOCKED_BY: Final = {
+    "quota": "queue quota",
+    "user quota": "the quota of its user or group",
+    "applications": "the limit of running applications",
+    "queue order": "an earlier gang in its queue",
+    "admission": "an unknown queue or unknown user groups",
+    "nodes": "insufficient free resources on nodes",
+    "reserved": "resources that are reserved for it",
+    "cluster": "nodes that are too small or too few",
 }
 NOT_TRIED: Final = "it was not tried yet"
 GANG_WAITS: Final = "its gang waits for its reservation"
@@ -48,7 +48,7 @@ class Because:
     kind: str
     reason: str = ""
     reasons: dict[str, int] = field(default_factory=dict)
-    cure: str = ""
+    suggestion: str = ""
     count: int = 0
     pods: list[str] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
@@ -62,9 +62,9 @@ class Explanation:
     queue: str
     state: str
     pod: str
-    verdict: str
-    placed: int
-    waiting: int
+    status: str
+    bound: int
+    pending: int
     because: list[Because]
     attempts: list[str]
     ahead: list[Json]
@@ -90,10 +90,10 @@ def explained(app: Json, queue: Json | None, line: Sequence[Json], pod: str = ""
         queue=app["queueName"],
         state=app["applicationState"],
         pod=pod,
-        verdict=_unasked(app) if is_unasked else _verdict(app, placed, waiting),
-        placed=len(placed),
-        waiting=1 if is_unasked else sum(item["pendingCount"] for item in waiting),
-        because=_grouped(stopping),
+        status=_unasked(app) if is_unasked else _status(app, placed, waiting),
+        bound=len(placed),
+        pending=1 if is_unasked else sum(item["pendingCount"] for item in waiting),
+        because=_for_gang(app, _grouped(stopping)),
         attempts=_attempts(waiting),
         ahead=list(line[:at]) if stopping else [],
         room={} if queue is None else {key: queue[key] for key in ("maxResource", "allocatedResource", "headroom")},
@@ -121,33 +121,46 @@ def _is_about(item: Json, pod: str) -> bool:
     return pod in ("", pods.full_name(item), item["allocationKey"])
 
 
-def _verdict(app: Json, placed: list[Json], waiting: list[Json]) -> str:
+def _status(app: Json, placed: list[Json], waiting: list[Json]) -> str:
     if app["rejectedMessage"]:
-        return f"it was rejected: {app['rejectedMessage']}"
+        return f"Rejected: {app['rejectedMessage']}"
     going_on = [item for item in waiting if not item.get("replaces")]
     if app.get("finishedTime") or not (placed or waiting):
-        return f"nothing of it waits: the application is {app['applicationState']}"
+        return f"No pending pods: the application is {app['applicationState']}"
     if not waiting:
         nodes = sorted({pods.node(item) for item in placed})
-        return f"nothing of it waits: it has its place on {', '.join(nodes)}"
+        return f"Bound to {', '.join(nodes)}"
     if not going_on:
-        return f"it takes over from placeholders that are on their way out: {_told(pods.state(i) for i in waiting)}"
+        return f"Replacing placeholders that are being deleted: {_told(pods.state(i) for i in waiting)}"
     if app.get("backoffDeadline"):
-        return "it waits: too much of it found no node, it is tried again when its back-off ends"
+        return "Pending: backing off after repeated scheduling failures"
     if _wait_for_gang(app, going_on) or not (placed or any(not item["placeholder"] for item in going_on)):
-        return f"it waits: {GANG_WAITS}{_places_need(app)}"
+        return f"{_state_of(app)}: {GANG_WAITS}{_places_need(app)}"
     count = sum(item["pendingCount"] for item in going_on)
-    who = f"{count} of {count + len(placed)} {'waits' if count == 1 else 'wait'}" if placed else "it waits"
-    return who + _for(going_on, " for ")
+    who = f"{count} of {count + len(placed)}" if placed else str(count)
+    return f"{_state_of(app)}: {who} blocked{_for(going_on, ' by ')}"
 
 
 def _unasked(app: Json) -> str:
     """Of a pod of the application that the core knows nothing of."""
     if app["rejectedMessage"]:
-        return f"its application was rejected: {app['rejectedMessage']}"
+        return f"Rejected with its application: {app['rejectedMessage']}"
     if _of_the_gang(app):
-        return f"it waits: {GANG_WAITS}{_places_need(app)}"
-    return "not known to the core; see kubectl describe pod"
+        return f"{_state_of(app)}: {GANG_WAITS}{_places_need(app)}"
+    return "Not known to the core; see kubectl describe pod"
+
+
+def _for_gang(app: Json, found: list[Because]) -> list[Because]:
+    """The same reasons; free resources do not help an unsatisfiable gang."""
+    for because in found:
+        if app.get("unsatisfiable") and because.reason == "nodes":
+            because.suggestion = SUGGESTIONS["cluster"]
+    return found
+
+
+def _state_of(app: Json) -> str:
+    """Unsatisfiable if no empty cluster of these nodes, or none of its quotas, could hold the gang."""
+    return "Unsatisfiable" if app.get("unsatisfiable") else "Pending"
 
 
 def _places_need(app: Json) -> str:
@@ -156,7 +169,7 @@ def _places_need(app: Json) -> str:
 
 def _for(waiting: Iterable[Json], words: str) -> str:
     """What is missing, that of most first, after these words; nothing where that is not known yet."""
-    told = [WAITS_FOR[because.reason] for because in _grouped(waiting) if because.reason in WAITS_FOR]
+    told = [BLOCKED_BY[because.reason] for because in _grouped(waiting) if because.reason in BLOCKED_BY]
     return words + ", ".join(dict.fromkeys(told)) if told else ""
 
 
@@ -178,7 +191,8 @@ def _grouped(waiting: Iterable[Json]) -> list[Because]:
         reason = entry.get("reason", "")
         kind, message = pods.kind(item), entry["message"]
         because = by_message.setdefault(
-            (message, kind), Because(message, kind, reason, dict(entry.get("reasons") or {}), CURES.get(reason, ""))
+            (message, kind),
+            Because(message, kind, reason, dict(entry.get("reasons") or {}), SUGGESTIONS.get(reason, "")),
         )
         because.count += item["pendingCount"]
         if len(because.pods) < MOST_PODS:

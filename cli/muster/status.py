@@ -18,9 +18,9 @@ EXAMPLES = ("muster status", "muster status --watch", "muster status --server ht
 
 @asks
 def command(target: Target, *, output: Format = Output.TABLE, watch: Watch = False) -> None:
-    """Whether the core schedules and is well, how full the cluster is, what waits for nodes.
+    """Show scheduler health and cluster utilization.
 
-    Ends with 1 if the core is not well.
+    Exits with 1 if the core is not healthy.
     """
     found = show(lambda: read(target.rest), page.view, output, watch=watch)
     if not page.is_well(found):

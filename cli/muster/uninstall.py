@@ -41,8 +41,8 @@ def command(
         typer.Option(help="value of service.schedulerNames; only placeholders with these scheduler names are deleted"),
     ] = "muster,yunikorn",
     seconds: Annotated[int, typer.Option(min=0, help="how long its pods may take to end")] = 120,
-    kubeconfig: Annotated[str, typer.Option(help="as kubectl's")] = "",
-    context: Annotated[str, typer.Option(help="of the kubeconfig; without it its current one")] = "",
+    kubeconfig: Annotated[str, typer.Option(help="Path to the kubeconfig")] = "",
+    context: Annotated[str, typer.Option(help="Kubeconfig context (default: current)")] = "",
 ) -> None:
     """Delete placeholders, the webhook's registration, the Secrets and the Leases, once Muster has ended."""
     names = tuple(name for part in scheduler_names.split(",") if (name := part.strip()))

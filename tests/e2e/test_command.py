@@ -69,7 +69,7 @@ async def muster(open_scene: OpenScene, cluster: Cluster) -> Command:
 
     async def is_short() -> bool:
         found = await command.data("explain", "waits")
-        return found["placed"] == 5 and [because["reason"] for because in found["because"]] == ["nodes"]
+        return found["bound"] == 5 and [because["reason"] for because in found["because"]] == ["nodes"]
 
     await scene.eventually("the second gang holds a part and lacks nodes for the rest", is_short)
     return command

@@ -95,7 +95,7 @@ def understands(program: str, words: list[str]) -> bool:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_an_option_that_is_none_is_not_understood(program: str) -> None:
-    assert not understands(program, ["trial", "--colour=red"] if program == "muster" else ["--colour=red"])
+    assert not understands(program, ["smoke-test", "--colour=red"] if program == "muster" else ["--colour=red"])
 
 
 def test_the_rights_are_those_of_the_one_role_file() -> None:

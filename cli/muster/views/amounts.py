@@ -19,9 +19,9 @@ _BYTES: Final = (MEMORY, "ephemeral-storage")
 
 
 def amount(resource: str, value: int) -> str:
-    """As a manifest would have it: `1.5`, `4Gi`."""
+    """As a Kubernetes quantity: `2`, `1500m`, `4Gi`."""
     if resource == CPU:
-        return f"{value / _MILLI:g}"
+        return f"{value}m" if value % _MILLI else str(value // _MILLI)
     if resource not in _BYTES and not resource.startswith("hugepages-"):
         return str(value)
     size, step = float(value), 0
@@ -31,7 +31,7 @@ def amount(resource: str, value: int) -> str:
 
 
 def amounts(found: Mapping[str, int] | None) -> str:
-    """All of them in one cell: `cpu 1.5, memory 4Gi`."""
+    """All of them in one cell: `cpu 1500m, memory 4Gi`."""
     known = found or {}
     return ", ".join(f"{label(name)} {amount(name, known[name])}" for name in in_order(known)) or NONE
 

@@ -36,11 +36,11 @@ def facts(app: Json, now_ns: int) -> Table:
         "age": age(app["submissionTime"], now_ns),
         "rejected": app["rejectedMessage"],
         "gang": app.get("gangSchedulingStyle") or "",
-        "its places": amounts(app["placeholderAsk"]) if app["placeholderAsk"] else "",
-        "reserved_quota": amounts(app["reservedQuota"]) if app["reservedQuota"] else "",
-        "uses": amounts(app["usedResource"]),
-        "waits for": amounts(app["pendingResource"]) if any(app["pendingResource"].values()) else "",
-        "held on": ", ".join(app["reservations"]),
+        "gang size": amounts(app["placeholderAsk"]) if app["placeholderAsk"] else "",
+        "quota reservation": amounts(app["reservedQuota"]) if app["reservedQuota"] else "",
+        "allocated": amounts(app["usedResource"]),
+        "pending": amounts(app["pendingResource"]) if any(app["pendingResource"].values()) else "",
+        "reserved nodes": ", ".join(dict.fromkeys(entry.partition("|")[0] for entry in app["reservations"])),
     }
     for label, told in rows.items():
         if told:
@@ -50,7 +50,7 @@ def facts(app: Json, now_ns: int) -> Table:
 
 def phases(app: Json, now_ns: int) -> Table:
     """When it came into each state, and how long it stayed there."""
-    made = table("PHASE", "SINCE", "FOR")
+    made = table("STATE", "SINCE", "FOR")
     log = app["stateLog"]
     ends = [*(entry["time"] for entry in log[1:]), app.get("finishedTime") or now_ns]
     for entry, end in zip(log, ends, strict=True):
@@ -61,7 +61,7 @@ def phases(app: Json, now_ns: int) -> Table:
 def groups(app: Json) -> Table:
     """What became of the gang's places, by task group."""
     made = table(
-        "TASK GROUP", "EACH", "PLACEHOLDERS", "HELD", "REPLACED", "TIMED OUT", "MEMBERS PLACED", "MEMBERS WAITING"
+        "TASK GROUP", "EACH", "PLACEHOLDERS", "RUNNING", "REPLACED", "TIMED OUT", "MEMBERS BOUND", "MEMBERS PENDING"
     )
     for group in sorted(app["placeholderData"], key=lambda group: str(group["taskGroupName"])):
         name = group["taskGroupName"]
@@ -75,8 +75,8 @@ def groups(app: Json) -> Table:
 
 def members(app: Json, now_ns: int, *, wide: bool) -> Table:
     """Pods and placeholders, those that have a place first."""
-    more = ("PRIORITY", "WANTS", "KEY") if wide else ()
-    made = table("POD", "TASK GROUP", "KIND", "NODE", "STATE", "AGE", *more, "WHY")
+    more = ("PRIORITY", "REQUESTS", "KEY") if wide else ()
+    made = table("POD", "TASK GROUP", "KIND", "NODE", "STATE", "AGE", *more, "REASON")
     for item in [*_by_name(app["allocations"]), *_by_name(app["requests"])]:
         extra = (item["priority"], size(item["resource"]), item["allocationKey"]) if wide else ()
         made.add_row(

@@ -15,9 +15,9 @@ Json = dict[str, Any]
 
 def view(apps: list[Json], wide: bool, now_ns: int) -> Table:  # noqa: FBT001  # the signature of a View
     """What each has and what it waits for."""
-    more = ("NAMESPACE", "GANG", "PRIORITY", "WANTS", "WHY") if wide else ()
+    more = ("NAMESPACE", "GANG", "PRIORITY", "REQUESTS", "REASON") if wide else ()
     made = table(
-        "APPLICATION", "QUEUE", "STATE", "USER", "PODS", "PLACEHOLDERS", "WAITING", "CPU", "MEMORY", "AGE", *more
+        "APPLICATION", "QUEUE", "STATE", "USER", "PODS", "PLACEHOLDERS", "PENDING", "CPU", "MEMORY", "AGE", *more
     )
     for app in sorted(apps, key=lambda app: (app["queueName"], app["submissionTime"], app["applicationID"])):
         made.add_row(*_cells(app, now_ns), *(_more(app) if wide else ()))

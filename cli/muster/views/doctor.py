@@ -29,5 +29,5 @@ def _summary(found: list[Json]) -> str:
     numbers = {level: sum(finding["level"] == level for finding in found) for level in reversed(_ORDER)}
     told = [count(number, level) for level, number in numbers.items() if number and level in ("problem", "warning")]
     if numbers["unknown"]:
-        told.append(f"{numbers['unknown']} not looked at")
-    return ", ".join(told) or "everything is fine"
+        told.append(f"{numbers['unknown']} skipped")
+    return ", ".join(told) or "no problems found"

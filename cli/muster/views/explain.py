@@ -18,12 +18,12 @@ _EVERY: Final = -1
 
 
 def view(found: Json, wide: bool, now_ns: int) -> RenderableType:  # noqa: FBT001  # the signature of a View
-    """The verdict first, then what it rests on."""
+    """The status first, then its reasons."""
     parts: list[RenderableType] = [_head(found)]
     for because in found["because"]:
         parts += ["", *_because(because)]
     if found["attempts"]:
-        parts += ["", "preemption: " + "; ".join(found["attempts"])]
+        parts += ["", "Preemption: " + "; ".join(found["attempts"])]
     if found["ahead"]:
         parts += ["", *_ahead(found, now_ns, wide=wide)]
     return Group(*parts)
@@ -35,11 +35,11 @@ def _head(found: Json) -> Table:
         made.add_row("pod", found["pod"])
     made.add_row("application", f"{found['application']} ({found['state']})")
     room = found["room"]
-    left = f", {amounts(room['headroom'])} left" if room else ", which is gone"
+    left = f", {amounts(room['headroom'])} available" if room else ", which no longer exists"
     made.add_row("queue", found["queue"] + left)
-    made.add_row("placed", str(found["placed"]))
-    made.add_row("waiting", str(found["waiting"]))
-    made.add_row("verdict", found["verdict"])
+    made.add_row("bound", str(found["bound"]))
+    made.add_row("pending", str(found["pending"]))
+    made.add_row("status", found["status"])
     return made
 
 
@@ -50,8 +50,8 @@ def _because(because: Json) -> list[RenderableType]:
         for reason, number in sorted(because["reasons"].items(), key=lambda entry: (-entry[1], entry[0])):
             counts.add_row("all" if number == _EVERY else str(number), reason)
         parts.append(counts)
-    if because["cure"]:
-        parts.append(f"what helps: {because['cure']}")
+    if because["suggestion"]:
+        parts.append(f"Suggestion: {because['suggestion']}")
     return parts
 
 
@@ -67,7 +67,7 @@ def _who(because: Json) -> str:
 def _ahead(found: Json, now_ns: int, *, wide: bool) -> list[RenderableType]:
     ahead = found["ahead"]
     shown = ahead if wide else ahead[:_SHOWN]
-    made = table("APPLICATION", "STATE", "PRIORITY", "WANTS", "AGE", "")
+    made = table("APPLICATION", "STATE", "PRIORITY", "REQUESTS", "AGE", "")
     for item in shown:
         made.add_row(
             item["applicationID"],
@@ -75,8 +75,8 @@ def _ahead(found: Json, now_ns: int, *, wide: bool) -> list[RenderableType]:
             str(item["priority"]),
             amounts(item["pendingResource"]),
             age(item["submissionTime"], now_ns),
-            "holds the turn" if item["blocksOthers"] else "",
+            "blocks the queue" if item["blocksOthers"] else "",
         )
     rest = len(ahead) - len(shown)
-    parts: list[RenderableType] = [f"tried before it in {found['queue']}: {count(len(ahead), 'application')}", made]
+    parts: list[RenderableType] = [f"Ahead in queue {found['queue']}: {count(len(ahead), 'application')}", made]
     return [*parts, f"and {rest} more (-o wide)"] if rest else parts

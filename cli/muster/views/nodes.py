@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 def view(nodes: list[Json], wide: bool, now_ns: int) -> Table:  # noqa: FBT001  # the signature of a View
     """What applications have of what each node has; `OTHERS`: what other schedulers run there."""
-    more = ("PODS", "OTHERS USE", "FREE", "HELD FOR") if wide else ()
+    more = ("PODS", "OTHERS USE", "FREE", "RESERVED FOR") if wide else ()
     made = table("NODE", "STATE", "CPU", "", "MEMORY", "", "ALLOCATIONS", "OTHERS", *more)
     for node in sorted(nodes, key=lambda node: str(node["nodeID"])):
         used, whole = node["allocated"], node["capacity"]

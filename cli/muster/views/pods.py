@@ -37,10 +37,10 @@ def kind(item: Json) -> str:
 def state(item: Json) -> str:
     """Where it is: placed, going, parked behind a placeholder, or waiting."""
     if "nodeId" in item:
-        return f"leaving: {item['releasing']}" if item.get("releasing") else "placed"
+        return f"terminating: {item['releasing']}" if item.get("releasing") else "bound"
     if item.get("replaces"):
-        return f"takes the place of {item['replaces']['allocationID']}"
-    return "waiting"
+        return f"replaces {item['replaces']['allocationID']}"
+    return "pending"
 
 
 def node(item: Json) -> str:

@@ -22,8 +22,8 @@ def flat(queue: Json) -> Iterator[Json]:
 
 def view(root: Json, wide: bool, now_ns: int) -> Table:  # noqa: FBT001  # the signature of a View
     """One row a queue: what runs, what is used of what may be, what waits."""
-    more = ("GUARANTEED", "HEADROOM", "PLEDGED", "ORDER", "PRIORITY", "PREEMPTION") if wide else ()
-    made = table("QUEUE", "STATE", "RUNNING", "CPU", "MEMORY", "WAITING", *more)
+    more = ("GUARANTEED", "HEADROOM", "RESERVED", "ORDER", "PRIORITY", "PREEMPTION") if wide else ()
+    made = table("QUEUE", "STATE", "RUNNING", "CPU", "MEMORY", "PENDING", *more)
     for queue in flat(root):
         used, most = queue["allocatedResource"], queue["maxResource"]
         running = (

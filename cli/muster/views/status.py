@@ -26,13 +26,13 @@ def view(status: Json, wide: bool, now_ns: int) -> Table:  # noqa: FBT001  # the
         made.add_row("version", f"{cluster['coreVersion']}, up for {age(cluster['startTime'], now_ns)}")
     _add_health(made, status["health"])
     if not status["partitions"]:
-        made.add_row("cluster", "no operator has registered: nothing is known")
+        made.add_row("cluster", "no operator has registered")
     for partition in status["partitions"]:
         _add_partition(made, partition, wide=wide)
     missing = sum(item["count"] for item in status["outstanding"])
     if missing:
         # An application may want places of several sizes: only of one size its count can be told.
-        made.add_row("resources missing", count(missing, "place"))
+        made.add_row("resources missing", count(missing, "pod"))
         for item in status["outstanding"] if wide else ():
             made.add_row(
                 "", f"{item['count']} x {amounts(item['resource'])} for {count(item['applications'], 'application')}"

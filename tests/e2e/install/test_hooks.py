@@ -58,19 +58,19 @@ def _home(document: Json) -> str | None:
     return found
 
 
-async def test_a_trial_runs_a_gang_and_takes_it_away(open_scene: OpenScene) -> None:
+async def test_a_smoke_test_runs_a_gang_and_takes_it_away(open_scene: OpenScene) -> None:
     scene = await open_scene([FakeNode("node-0")])
-    code, text = await hooked(scene, "muster-test", scene.namespace, "trial", f"--image={IMAGE}", "--seconds=60")
+    code, text = await hooked(scene, "muster-test", scene.namespace, "smoke-test", f"--image={IMAGE}", "--seconds=60")
     assert (code, text.splitlines()[-1]) == (0, "0 placeholders, 3 of 3 members ran"), text
     await scene.eventually("its pods are gone", lambda: _has_no_pod(scene))
 
 
-async def test_a_trial_that_finds_no_room_says_what_each_member_waits_for(open_scene: OpenScene) -> None:
+async def test_a_smoke_test_that_finds_no_room_says_what_each_member_waits_for(open_scene: OpenScene) -> None:
     scene = await open_scene([FakeNode("node-0", cpu="20m")])
-    code, text = await hooked(scene, "muster-test", scene.namespace, "trial", f"--image={IMAGE}", "--seconds=4")
+    code, text = await hooked(scene, "muster-test", scene.namespace, "smoke-test", f"--image={IMAGE}", "--seconds=4")
     assert code == 1
     assert "the gang did not run within 4 s" in text
-    assert "muster-trial-" in text.splitlines()[-2]
+    assert "muster-smoke-test-" in text.splitlines()[-2]
     await scene.eventually("its pods are gone", lambda: _has_no_pod(scene))
 
 

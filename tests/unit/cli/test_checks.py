@@ -263,8 +263,8 @@ def test_the_page_counts_what_it_shows() -> None:
     found = [
         {"check": "c", "level": level, "said": "s", "cure": ""} for level in ("problem", "fine", "unknown", "problem")
     ]
-    assert doctor._summary(found) == "2 problems, 1 not looked at"
-    assert doctor._summary(found[1:2]) == "everything is fine"
+    assert doctor._summary(found) == "2 problems, 1 skipped"
+    assert doctor._summary(found[1:2]) == "no problems found"
 
 
 # -- placeholders -------------------------------------------------------------

@@ -24,7 +24,7 @@ from tests.unit.repo.tree import ROOT
 
 #: What takes long to load.
 HEAVY = ("muster_core", "muster_operator", "kubernetes", "grpc", "kopf", "aiohttp", "numpy")
-NEED_BOTH = ("run", "validate", "config", "trial", "uninstall", "placeholders")
+NEED_BOTH = ("run", "validate", "config", "smoke-test", "uninstall", "placeholders")
 
 
 def words(text: str) -> str:

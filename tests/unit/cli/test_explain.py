@@ -40,7 +40,7 @@ def test_what_nodes_lack_is_counted_by_reason(served: Served) -> None:
     page = served.run("explain", "waits").stdout
     assert "1 ask (too-big): 0/3 nodes are available: 3 Insufficient cpu." in page
     assert ["3", "Insufficient", "cpu"] in [line.split() for line in page.splitlines()]
-    assert "what helps: " in page
+    assert "Suggestion: " in page
 
 
 def test_what_is_ahead_in_the_queue_is_told_in_order(served: Served) -> None:
@@ -48,7 +48,7 @@ def test_what_is_ahead_in_the_queue_is_told_in_order(served: Served) -> None:
     found = explained(served, "second")
     assert [item["applicationID"] for item in found["ahead"]] == ["waits"]
     assert explained(served, "waits")["ahead"] == []
-    assert "tried before it in root.b: 1 application" in served.run("explain", "second").stdout
+    assert "Ahead in queue root.b: 1 application" in served.run("explain", "second").stdout
 
 
 def test_a_quota_is_told_with_the_queue_and_what_helps(served: Served) -> None:
@@ -58,25 +58,25 @@ def test_a_quota_is_told_with_the_queue_and_what_helps(served: Served) -> None:
     assert (because["reason"], because["count"]) == ("quota", 2)
     assert "root.a" in because["message"]
     assert found["room"]["headroom"]["vcore"] == 3000
-    assert found["verdict"] == "it waits for room in the maximum of its queues"
+    assert found["status"] == "Pending: 2 blocked by queue quota"
     assert "2 pods (default/a, default/b): Queue quota exceeded: root.a" in served.run("explain", "greedy").stdout
 
 
 def test_of_an_application_that_runs_in_part_the_verdict_counts_what_waits(served: Served) -> None:
     submit(served, "half", "root.b", "default/fits", vcore=100)
     submit_more(served, "half", "default/large")
-    assert explained(served, "half")["verdict"] == "1 of 2 waits for room on nodes"
+    assert explained(served, "half")["status"] == "Pending: 1 of 2 blocked by insufficient free resources on nodes"
 
 
 def test_whatever_may_be_missing_has_words_and_a_cure() -> None:
-    assert set(reasons.WAITS_FOR) == set(reasons.CURES) == {kind.value for kind in ReasonKind}
+    assert set(reasons.BLOCKED_BY) == set(reasons.SUGGESTIONS) == {kind.value for kind in ReasonKind}
 
 
 def test_a_pod_is_found_by_its_name_alone_while_only_one_is_called_so(served: Served) -> None:
     submit(served, "one", "root.b", "team-a/p", "team-a/q")
     for subject in ("p", "pod/p", "team-a/p", "pod/team-a/p"):
         found = explained(served, subject)
-        assert (found["application"], found["pod"], found["waiting"]) == ("one", "team-a/p", 1)
+        assert (found["application"], found["pod"], found["pending"]) == ("one", "team-a/p", 1)
     submit(served, "two", "root.b", "team-b/p")
     result = served.run("explain", "p")
     assert result.exit_code == 2
@@ -87,8 +87,8 @@ def test_a_pod_is_found_by_its_name_alone_while_only_one_is_called_so(served: Se
 def test_a_name_that_is_an_application_and_a_pod_is_told_apart(served: Served) -> None:
     submit(served, "same", "root.b", "default/same", "default/other")
     assert explained(served, "same")["pod"] == ""
-    assert explained(served, "app/same")["waiting"] == 2
-    assert explained(served, "pod/same")["waiting"] == 1
+    assert explained(served, "app/same")["pending"] == 2
+    assert explained(served, "pod/same")["pending"] == 1
 
 
 def test_a_member_of_a_gang_that_waits_is_explained_by_its_placeholders(served: Served) -> None:
@@ -111,22 +111,30 @@ def test_a_member_that_the_core_was_not_asked_for_waits_for_the_places_of_its_ga
     )
     assert found.because[0].reasons == {"Insufficient cpu": 3}
     gone = reasons.explained(json.loads(served.run("app", "waits", "-o", "json").stdout), None, [], "default/member")
-    assert gone.verdict.startswith("not known to the core")
+    assert gone.status.startswith("Not known to the core")
 
 
 @pytest.mark.parametrize(
     "subject, verdict",
     [
-        ("lost", "it was rejected: "),
-        ("more", "nothing of it waits: it has its place on n2"),
-        ("real", "it takes over from placeholders that are on their way out: takes the place of gang-p0-0"),
+        ("lost", "Rejected: "),
+        ("more", "Bound to n2"),
+        ("real", "Replacing placeholders that are being deleted: replaces gang-p0-0"),
     ],
 )
 def test_what_does_not_wait_says_what_it_is_instead(served: Served, subject: str, verdict: str) -> None:
-    assert explained(served, subject)["verdict"].startswith(verdict)
+    assert explained(served, subject)["status"].startswith(verdict)
 
 
 def test_what_the_core_does_not_know_is_1(served: Served) -> None:
     result = served.run("explain", "nothing", "--kubeconfig", "missing")
     assert result.exit_code == 1
     assert result.stderr.startswith("muster: neither an application nor a pod nothing is known")
+
+
+def test_a_gang_that_no_empty_cluster_could_hold_is_unsatisfiable(served: Served) -> None:
+    served.scene.gang(ApplicationAdded(an_application("huge", gang=100, queue="root.b")), 100)
+    assert explained(served, "huge")["status"].startswith("Unsatisfiable: ")
+    assert "Suggestion: request less, or add larger nodes" in served.run("explain", "huge").stdout
+    served.scene.gang(ApplicationAdded(an_application("later", gang=10, queue="root.b")), 10)
+    assert explained(served, "later")["status"].startswith("Pending: ")

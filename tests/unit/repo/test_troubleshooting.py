@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from muster.reasons import CURES
+from muster.reasons import SUGGESTIONS
 from muster_core.model.decisions import ReasonKind
 from muster_operator.kube import leadership
 from muster_operator.model import names
@@ -69,8 +69,8 @@ def test_every_reason_of_a_condition_has_its_cure() -> None:
 
 def test_every_lack_has_the_cure_that_the_command_says() -> None:
     told = rows("Blocking reasons")
-    assert set(told) == set(ReasonKind) == set(CURES)
-    assert {reason: cells[-1] for reason, cells in told.items()} == CURES
+    assert set(told) == set(ReasonKind) == set(SUGGESTIONS)
+    assert {reason: cells[-1] for reason, cells in told.items()} == SUGGESTIONS
 
 
 def test_every_reason_of_a_node_is_explained() -> None:

@@ -1,6 +1,6 @@
-"""`muster trial`: runs a small gang and says whether it got its places; what `helm test` does.
+"""`muster smoke-test`: runs a small gang and reports the result; `helm test` calls it.
 
-Its pods do nothing but end. They are taken away again, whatever happened.
+Its pods print a version and end. They are always deleted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from muster_operator.model.names import (
     LABEL_QUEUE,
 )
 
-EXAMPLES = ("muster trial --image registry.example.com/muster:0.1.0 --members 5",)
+EXAMPLES = ("muster smoke-test --image registry.example.com/muster:0.1.0 --members 5",)
 
 PAUSE_S: Final = 0.5
 REQUESTS = {"cpu": "10m", "memory": "32Mi"}
@@ -38,7 +38,7 @@ RESTRICTED = {
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """What is tried. ``app`` is its name, new each time."""
+    """The test gang. ``app`` is its name, new each time."""
 
     namespace: str
     app: str
@@ -49,7 +49,7 @@ class Gang:
 
     def member(self, number: int) -> Json:
         """A pod of it, which prints the version and ends."""
-        groups = [{"name": "trial", "minMember": self.members, "minResource": REQUESTS}]
+        groups = [{"name": "test", "minMember": self.members, "minResource": REQUESTS}]
         return {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -57,7 +57,7 @@ class Gang:
                 "name": f"{self.app}-{number}",
                 "labels": {LABEL_APP_ID: self.app, LABEL_QUEUE: self.queue},
                 "annotations": {
-                    ANNOTATION_TASK_GROUP_NAME: "trial",
+                    ANNOTATION_TASK_GROUP_NAME: "test",
                     ANNOTATION_TASK_GROUPS: json.dumps(groups),
                     ANNOTATION_PARAMETERS: "gangSchedulingStyle=Hard",
                 },
@@ -83,17 +83,19 @@ class Gang:
 
 def command(  # noqa: PLR0913 # long: the command line is its options
     *,
-    image: Annotated[str, typer.Option(help="the members' image: Muster's own")],
-    namespace: Annotated[str, typer.Option(envvar="NAMESPACE", help="where the gang runs")] = "default",
-    scheduler: Annotated[str, typer.Option(help="one that Muster serves")] = "muster",
-    queue: Annotated[str, typer.Option(help="a queue that takes it")] = "root.default",
-    members: Annotated[int, typer.Option(min=1, help="how many pods")] = 3,
-    seconds: Annotated[int, typer.Option(min=1, help="how long it may take")] = 120,
-    kubeconfig: Annotated[str, typer.Option(help="as kubectl's")] = "",
-    context: Annotated[str, typer.Option(help="of the kubeconfig; without it its current one")] = "",
+    image: Annotated[str, typer.Option(help="Image of the members: Muster's own")],
+    namespace: Annotated[str, typer.Option(envvar="NAMESPACE", help="Namespace of the gang")] = "default",
+    scheduler: Annotated[str, typer.Option(help="A scheduler name of Muster")] = "muster",
+    queue: Annotated[str, typer.Option(help="Queue of the gang")] = "root.default",
+    members: Annotated[int, typer.Option(min=1, help="Number of pods")] = 3,
+    seconds: Annotated[int, typer.Option(min=1, help="Timeout in seconds")] = 120,
+    kubeconfig: Annotated[str, typer.Option(help="Path to the kubeconfig")] = "",
+    context: Annotated[str, typer.Option(help="Kubeconfig context (default: current)")] = "",
 ) -> None:
-    """Run a small gang; ends with 0 when all its members ran, else with 1 and what each waits for."""
-    gang = Gang(namespace, f"muster-trial-{secrets.token_hex(3)}", image, scheduler, queue, members)
+    """Run a test gang and report the result.
+
+    Exits with 0 if all members ran, else with 1 and the reason of each member."""
+    gang = Gang(namespace, f"muster-smoke-test-{secrets.token_hex(3)}", image, scheduler, queue, members)
     with_one_line(lambda: run(connected(kubeconfig, context), gang, seconds))
 
 
