@@ -32,8 +32,8 @@ BLOCKED_BY: Final = {
     "reserved": "resources that are reserved for it",
     "cluster": "nodes that are too small or too few",
 }
-NOT_TRIED: Final = "it was not tried yet"
-GANG_WAITS: Final = "its gang waits for its reservation"
+NOT_TRIED: Final = "not evaluated yet"
+GANG_WAITS: Final = "its gang is not complete"
 MOST_PODS: Final = 5
 
 
@@ -164,7 +164,9 @@ def _state_of(app: Json) -> str:
 
 
 def _places_need(app: Json) -> str:
-    return _for(_of_the_gang(app), ", which needs ")
+    if app.get("unsatisfiable"):
+        return ", and even empty nodes or unused quotas could not hold it"
+    return _for(_of_the_gang(app), ", blocked by ")
 
 
 def _for(waiting: Iterable[Json], words: str) -> str:

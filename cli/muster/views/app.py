@@ -107,4 +107,4 @@ def waits_for_its_gang(app: Json, item: Json) -> str:
     places = [other for other in app["requests"] if other["placeholder"]]
     if item["placeholder"] or not (places and app.get("gangSchedulingStyle")):
         return ""
-    return "its gang waits for its reservation"
+    return "its gang is not complete"

@@ -171,6 +171,9 @@ class ApplicationInfo(Shape):
     placeholderData: list[TaskGroupInfo]
     gangSchedulingStyle: str | None = None
     gangPlacement: str | None = Field(None, description="placement mode of a gang: Reserve, Atomic or Direct")
+    unsatisfiable: bool | None = Field(
+        None, description="Whether queues, limits or all nodes, even if empty, can never hold the gang."
+    )
     hasReserved: bool
     reservations: list[str]
     maxRequestPriority: int

@@ -95,7 +95,10 @@ def test_a_member_of_a_gang_that_waits_is_explained_by_its_placeholders(served: 
     served.scene.gang(ApplicationAdded(an_application("big", gang=13, queue="root.b")), 13)
     served.scene.ask(an_ask("member", app="big", group="workers"))
     found = explained(served, "pod/member")
-    assert found["verdict"] == "it waits: its gang waits for its reservation, which needs room on nodes"
+    assert (
+        found["status"]
+        == "Unsatisfiable: its gang is not complete, and even empty nodes or unused quotas could not hold it"
+    )
     assert sum(because["count"] for because in found["because"]) > 0
     assert all(because["reason"] for because in found["because"])
     assert "placeholders of workers: " in served.run("explain", "big").stdout
@@ -105,8 +108,8 @@ def test_a_member_that_the_core_was_not_asked_for_waits_for_the_places_of_its_ga
     served.scene.gang(ApplicationAdded(an_application("big", gang=13, queue="root.b")), 13)
     app = json.loads(served.run("app", "big", "-o", "json").stdout)
     found = reasons.explained(app, None, [], "default/member")
-    assert (found.verdict, found.waiting) == (
-        "it waits: its gang waits for its reservation, which needs room on nodes",
+    assert (found.status, found.pending) == (
+        "Unsatisfiable: its gang is not complete, and even empty nodes or unused quotas could not hold it",
         1,
     )
     assert found.because[0].reasons == {"Insufficient cpu": 3}

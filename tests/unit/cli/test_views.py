@@ -90,7 +90,7 @@ def test_a_member_whose_gang_has_no_places_yet_says_so(served: Served) -> None:
     served.scene.gang(ApplicationAdded(an_application("big", gang=9, queue="root.b")), 9)
     served.scene.ask(an_ask("member", app="big", group="workers"))
     [member] = [line for line in served.run("app", "big").stdout.splitlines() if line.startswith("member ")]
-    assert "its gang waits for its reservation" in member
+    assert "its gang is not complete" in member
 
 
 def test_nodes_show_how_full_they_are(served: Served) -> None:
