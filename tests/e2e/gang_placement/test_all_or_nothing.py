@@ -141,7 +141,7 @@ async def test_a_direct_gang_keeps_the_place_of_a_member_that_its_kubelet_refuse
     await scene.create([a_pod("rival-too", labels={"applicationId": "rival"})])
     status = {"phase": "Failed", "reason": "OutOfcpu", "message": "the node has less than was thought"}
     await scene.api.patch("pods", member["metadata"]["name"], {"status": status}, scene.namespace, subresource="status")
-    await told(scene, "firm-workers-0", member["metadata"]["name"], "is kept for 120 s")
+    await told(scene, "firm-workers-0", member["metadata"]["name"], "is reserved for 120 s")
     assert await reason(scene, "rival-too") in {"", "Unschedulable"}
     await scene.cluster.add_nodes([FakeNode("node-4", cpu="1")])
     again = a_gang("firm", [Group("workers", 3)], timeout_s=600, placement="Direct")[0]
