@@ -58,7 +58,7 @@ async def test_a_gang_keeps_the_places_that_kubelets_refuse(open_scene: OpenScen
     await scene.create([a_pod("rival", labels={"applicationId": "rival", "queue": "root.leaf"})])
     member = members[0]
     node = await refuse(scene, member, "UnexpectedAdmissionError")
-    await told(scene, "firm-workers-0", node, member["metadata"]["name"], "is kept for 120 s")
+    await told(scene, "firm-workers-0", node, member["metadata"]["name"], "is reserved for 120 s")
     assert "rival" not in await names(scene)
     (again,) = a_gang("firm", [group], timeout_s=600, queue="root.leaf", placement="Reserve")[:1]
     again["metadata"]["name"] = "firm-again"
