@@ -49,7 +49,7 @@ async def test_a_gang_keeps_the_places_that_kubelets_refuse(open_scene: OpenScen
         return next(iter(made - before)) if len(made) == 3 and first["metadata"]["name"] not in made else ""
 
     replaced_by = await scene.eventually("another placeholder is made in its stead", is_made_again)
-    await told(scene, "firm-workers-0", away, "refused", first["metadata"]["name"], "OutOfcpu")
+    await told(scene, "firm-workers-0", away, "rejected", first["metadata"]["name"], "OutOfcpu")
     await scene.cluster.add_nodes([FakeNode("node-2", cpu="1"), FakeNode("node-3", cpu="1")])
     members = await scene.all_bound(3)
     placed = {write.name: write.node for write in scene.writes(of_operator=True) if write.subresource == "binding"}
