@@ -244,6 +244,21 @@ def test_the_network_policy_lets_everybody_reach_the_webhook_and_nobody_but_clie
     assert {name for name, clients in opened.items() if clients is None} == named_ports & {"webhook"}
 
 
+def test_a_service_monitor_opens_the_network_policy_for_prometheus_only() -> None:
+    def clients(values: Json) -> list[Json]:
+        rules = named(render(values), "NetworkPolicy", "muster")["spec"]["ingress"]
+        return [one for rule in rules if {"port": "rest"} in rule["ports"] for one in rule["from"]]
+
+    prometheus = {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}},
+        "podSelector": {"matchLabels": {"app.kubernetes.io/name": "prometheus"}},
+    }
+    assert clients({}) == [{"podSelector": {}}]
+    assert clients(CHOICES["monitoring"]) == [{"podSelector": {}}, prometheus]
+    closed = {"monitoring": {"serviceMonitor": {"enabled": True, "clients": []}}}
+    assert clients(closed) == [{"podSelector": {}}]
+
+
 def expressions(values: Json, policy: str, namespace: str = "muster") -> dict[str, str]:
     """The variables of a policy that the chart renders, by name."""
     (found,) = [

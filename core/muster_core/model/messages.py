@@ -1,7 +1,7 @@
 """Reasons that users read in conditions, events, REST and `muster explain`, each worded by one function.
 
-The first paragraph of a docstring says what the message means, the second one what to do. `docs/reference/events.md`
-is generated from them. Quantities are in Kubernetes units.
+The first paragraph of a docstring says what the message means, the second one what to do. Quantities are in
+Kubernetes units.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ class Comparing:
         for difference in found.found:
             self._metrics.differences.labels(difference.what).inc()
             comparing_log.error(
-                "the core holds something else than we do",
+                "state mismatch between operator and core",
                 what=difference.what,
                 subject=difference.subject,
                 is_put_right=difference not in before,

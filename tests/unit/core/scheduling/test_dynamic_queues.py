@@ -186,9 +186,9 @@ def test_the_recovery_queue_has_neither_template_nor_quota() -> None:
 
 def test_a_gang_larger_than_the_template_or_the_quota_is_refused_before_its_leaf_is_made() -> None:
     scene = Scene(configuration(template=template(2000)))
-    assert "maximum of queue root.x is vcore=2000" in rejection([*submit(scene, spec("one", "root.x", gang=3))])
+    assert "maximum of queue root.x is 2:" in rejection([*submit(scene, spec("one", "root.x", gang=3))])
     small = spec("two", "root.x", gang=3, of=quota(1000))
-    assert "maximum of queue root.x is vcore=1000" in rejection([*submit(scene, small)])
+    assert "maximum of queue root.x is 1:" in rejection([*submit(scene, small)])
     assert list(scene.partition.queues.by_path) == ["root"]
     assert rejection([*submit(scene, spec("three", "root.x", gang=3, of=quota(3000)))]) == ""
 
@@ -202,7 +202,7 @@ def test_a_gang_is_refused_where_the_template_makes_fair_leaves() -> None:
 def test_a_gang_is_measured_by_the_quota_that_it_brings_itself() -> None:
     scene = Scene(configuration())
     submit(scene, spec("one", "root.ns", of=quota(1000)))
-    assert "vcore=1000" in rejection([*submit(scene, spec("two", "root.ns", gang=3))])
+    assert "maximum of queue root.ns is 1:" in rejection([*submit(scene, spec("two", "root.ns", gang=3))])
     assert rejection([*submit(scene, spec("three", "root.ns", gang=3, of=quota(3000)))]) == ""
     assert queue(scene, "root.ns").max == Limit({"vcore": 3000})
 

@@ -270,7 +270,7 @@ def test_a_reload_that_makes_a_waiting_gang_impossible_is_reported_once_and_the_
     lower = ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=2000)))
     said = scene.tell(lower)
     assert states(said) == []
-    assert [text for text in notices(said) if "the maximum of queue root.a is vcore=2000" in text]
+    assert [text for text in notices(said) if "the maximum of queue root.a is 2:" in text]
     assert notices(scene.tell(lower)) == []
 
 
