@@ -1,14 +1,16 @@
-"""Writes ``docs/reference/compatibility.md`` and the ``Differs:`` remarks of ``docs/internals/differences.md``.
+"""Writes two reference pages, and the ``Differs:`` remarks of ``docs/internals/differences.md``.
 
-The source is ``docs/reference/compatibility.yaml``. It lists the interfaces that users and resource managers rely on,
-each with the test that verifies it. Tests compare the list with the code. Called by ``make diagrams``; a test fails if
-a page is stale.
+``compatibility.md`` is for users of YuniKorn, ``scheduler-interface.md`` for authors of resource managers. The source is
+``docs/reference/compatibility.yaml``. It lists the interfaces that users and resource managers rely on,
+each with the test that verifies it. The pages leave the tests out. Tests compare the list with the code. Called by
+``make diagrams``; a test fails if a page is stale.
 """
 
 import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict
@@ -17,7 +19,11 @@ from tools.differs import differences
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "docs" / "reference" / "compatibility.yaml"
-PAGE = ROOT / "docs" / "reference" / "compatibility.md"
+PAGES = {
+    "user": ("Compatibility", ROOT / "docs" / "reference" / "compatibility.md"),
+    "interface": ("Scheduler Interface", ROOT / "docs" / "reference" / "scheduler-interface.md"),
+}
+"""Title and path of each page."""
 DIFFERENCES = ROOT / "docs" / "internals" / "differences.md"
 BEGIN = "<!-- the differences: written by `make diagrams` -->\n"
 END = "<!-- end of the differences -->\n"
@@ -73,13 +79,14 @@ class Group(BaseModel):
 
 
 class Section(BaseModel):
-    """A section of the page. Tests select it by `id`; `title` and `intro` are Markdown."""
+    """A section of a page. Tests select it by `id`; `title` and `intro` are Markdown."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: str
     title: str
     intro: str = ""
+    page: Literal["user", "interface"] = "user"
     groups: tuple[Group, ...]
 
     @property
@@ -98,7 +105,8 @@ class Compatibility(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    intro: str
+    #: By page.
+    intro: dict[str, str]
     sections: tuple[Section, ...]
 
     def section(self, name: str) -> Section:
@@ -113,25 +121,27 @@ def load() -> Compatibility:
     return Compatibility.model_validate(yaml.safe_load(SOURCE.read_text()))
 
 
-def rendered(compatibility: Compatibility) -> str:
-    """Return compatibility.md."""
-    return "\n".join(_lines(compatibility)) + "\n"
+def rendered(compatibility: Compatibility, page: str) -> str:
+    """Return one of the pages."""
+    return "\n".join(_lines(compatibility, page)) + "\n"
 
 
-def _lines(compatibility: Compatibility) -> Iterator[str]:
+def _lines(compatibility: Compatibility, page: str) -> Iterator[str]:
     yield "<!-- generated from compatibility.yaml by `make diagrams` -->"
-    yield "# Compatibility"
+    yield f"# {PAGES[page][0]}"
     yield ""
-    yield compatibility.intro.strip()
+    yield compatibility.intro[page].strip()
     for section in compatibility.sections:
+        if section.page != page:
+            continue
         yield from ("", f"## {section.title}", "")
         if section.intro:
             yield from (section.intro.strip(), "")
         for number, group in enumerate(section.groups):
             if group.title:
                 yield from (*([""] if number else []), f"### {group.title}", "")
-            yield from ("| Name | Here | Test |", "|---|---|---|")
-            yield from (f"| `{row.name}` | {_cell(row)} | {_test(row)} |" for row in group.rows)
+            yield from ("| Name | In Muster |", "|---|---|")
+            yield from (f"| `{row.name}` | {_cell(row)} |" for row in group.rows)
 
 
 def differing(page: str) -> str:
@@ -155,13 +165,10 @@ def _cell(row: Row) -> str:
     return ". ".join(" ".join(part.split()).removesuffix(".") for part in parts if part).replace("|", "\\|")
 
 
-def _test(row: Row) -> str:
-    return f"`{row.test.rpartition('::')[2]}`" if row.test else "none"
-
-
 def fresh() -> dict[Path, str]:
-    """Return the current content of both pages."""
-    return {PAGE: rendered(load()), DIFFERENCES: differing(DIFFERENCES.read_text())}
+    """Return the current content of all pages."""
+    pages = {path: rendered(load(), page) for page, (_, path) in PAGES.items()}
+    return {**pages, DIFFERENCES: differing(DIFFERENCES.read_text())}
 
 
 def main() -> int:
