@@ -1,8 +1,8 @@
 """Writes two reference pages, and the ``Differs:`` remarks of ``docs/internals/differences.md``.
 
-``compatibility.md`` is for users of YuniKorn, ``scheduler-interface.md`` for authors of resource managers. The source is
-``docs/reference/compatibility.yaml``. It lists the interfaces that users and resource managers rely on,
-each with the test that verifies it. The pages leave the tests out. Tests compare the list with the code. Called by
+``compatibility.md`` is for users of YuniKorn, ``scheduler-interface.md`` for authors of resource managers. The source
+is ``docs/reference/compatibility.yaml``. It lists the interfaces that users and resource managers rely on, each with
+the test that verifies it. The pages leave the tests out. Tests compare the list with the code. Called by
 ``make diagrams``; a test fails if a page is stale.
 """
 
