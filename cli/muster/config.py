@@ -1,4 +1,4 @@
-"""`muster config`: the settings of the ConfigMaps, those in force and those there are."""
+"""`muster config`: effective settings of the ConfigMaps, and defaults."""
 
 from __future__ import annotations
 
@@ -25,35 +25,37 @@ EXAMPLES: Final = (
     "muster config show -f configmap.yaml",
 )
 
-app = typer.Typer(help="Settings: what is in force, and what there is.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(help="Show effective settings and defaults.", no_args_is_help=True, add_completion=False)
 
 DEFAULT: Final = "default"
 
 
 @app.callback()
 def group() -> None:
-    """Settings: what is in force, and what there is."""
+    """Show effective settings and defaults."""
 
 
 @app.command()
 def show(
     *,
     defaults: Annotated[
-        bool, typer.Option("--defaults", help="every setting with its default; asks no cluster")
+        bool, typer.Option("--defaults", help="show every setting with its default, without a cluster")
     ] = False,
     file: Annotated[
         list[str] | None,
-        typer.Option("--file", "-f", help="the manifest of a ConfigMap instead of the cluster's; a later one wins"),
+        typer.Option(
+            "--file", "-f", help="manifest of a ConfigMap to use instead of the cluster's; later files take precedence"
+        ),
     ] = None,
     namespace: Annotated[
-        str, typer.Option("--namespace", "-n", envvar="NAMESPACE", help="where the ConfigMaps are")
+        str, typer.Option("--namespace", "-n", envvar="NAMESPACE", help="namespace of the ConfigMaps")
     ] = "default",
     output: Format = Output.TABLE,
 ) -> None:
-    """Show every setting: its value, and which ConfigMap has it.
+    """Show every setting with its value and ConfigMap.
 
-    Findings about a ConfigMap are written to standard error. Ends with 1 if it holds a value that would be refused,
-    with 2 if a file cannot be read, with 3 if the cluster cannot.
+    Warnings and errors are written to standard error. Exits with 1 if a value is invalid, with 2 if a file cannot be
+    read, and with 3 if the cluster is unreachable.
     """
     if defaults:
         _print_defaults(output)
@@ -85,7 +87,7 @@ def _from_cluster(namespace: str) -> Sequence[Raw]:
     try:
         return asyncio.run(read())
     except LinkError as error:
-        _end(f"the ConfigMaps cannot be read: {error}", Unreachable.code)
+        _end(f"cannot read the ConfigMaps: {error}", Unreachable.code)
 
 
 def _from_files(files: Iterable[str]) -> Sequence[Raw]:

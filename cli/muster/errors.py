@@ -1,11 +1,11 @@
-"""Why a command ends without having done what it was asked, and the code that it ends with.
+"""Errors of commands, and their exit codes.
 
     CommandError        one line on standard error
       NotThere      1   no such queue, application, node, pod
-      BadUsage      2   what was asked makes no sense
-      Unreachable   3   core or cluster do not answer, or do not let us in
+      BadUsage      2   invalid options or arguments
+      Unreachable   3   core or cluster do not respond, or deny access
 
-0 = fine; 1 is also a problem that was found, which is no error: `status`, `doctor` and `validate` look for some.
+0 = success. `status`, `doctor` and `validate` also exit with 1 if they find a problem.
 """
 
 from __future__ import annotations
@@ -40,5 +40,5 @@ class Unreachable(CommandError):
     code = 3
 
     def __init__(self, where: str, why: object) -> None:
-        super().__init__(f"{where} cannot be asked: {' '.join(str(why).split()) or type(why).__name__}")
+        super().__init__(f"request to {where} failed: {' '.join(str(why).split()) or type(why).__name__}")
         self.where = where

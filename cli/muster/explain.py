@@ -62,9 +62,9 @@ def _found(target: Target, subject: str) -> tuple[Json, str]:
     namespace, _, pod = name.rpartition("/")
     several = reasons.found(rest.applications(), pod, namespace) or _not_asked_for(target, rest, pod, namespace)
     if not several:
-        raise NotThere(f"neither an application nor a pod {name} is known; muster doctor looks at pods that are missed")
+        raise NotThere(f"no application or pod {name} found; muster doctor lists pods that Muster does not schedule")
     if len(several) > 1:
-        raise BadUsage(f"several pods are called {name}: {', '.join(full for _, full in several)}; name one of them")
+        raise BadUsage(f"several pods have the name {name}: {', '.join(full for _, full in several)}; name one of them")
     return several[0]
 
 

@@ -55,7 +55,7 @@ def show(fetch: Callable[[], T], view: View[T], output: Output, *, watch: bool =
     """
     if output.is_data:
         if watch:
-            raise BadUsage("--watch goes with a table, not with -o json or yaml")
+            raise BadUsage("--watch cannot be used with -o json or yaml")
         found = fetch()
         emit(found, output)
         return found

@@ -31,12 +31,13 @@ _SHOWN: Final = 3
 
 def command(
     *,
-    delete: Annotated[bool, typer.Option("--delete", help="delete them; without it they are only listed")] = False,
+    delete: Annotated[bool, typer.Option("--delete", help="delete the listed pods")] = False,
     scheduler_names: Annotated[
-        str, typer.Option(help="value of service.schedulerNames; only pods with these scheduler names are looked at")
+        str, typer.Option(help="value of service.schedulerNames; only pods with these scheduler names are checked")
     ] = "muster,yunikorn",
     namespace: Annotated[
-        str, typer.Option("--namespace", "-n", envvar="MUSTER_NAMESPACE", help="where Muster and its signing keys are")
+        str,
+        typer.Option("--namespace", "-n", envvar="MUSTER_NAMESPACE", help="namespace of Muster and its signing keys"),
     ] = "muster",
     kubeconfig: Annotated[str, typer.Option(help="Path to the kubeconfig")] = "",
     context: Annotated[str, typer.Option(help="Kubeconfig context (default: current)")] = "",
@@ -152,7 +153,7 @@ def judged(found: Survey) -> Iterator[Finding]:
     elif found.unverified:
         yield warning(CHECK, _unverified(found), f"restore the key in the Secret {SECRET}, or delete the pods")
     elif not found.unsigned:
-        yield fine(CHECK, "all are signed")
+        yield fine(CHECK, "all placeholders are signed")
 
 
 def delete_pod(cluster: Cluster, pod: Json) -> bool:

@@ -46,8 +46,8 @@ class _Levels:
 
 def command(  # noqa: PLR0913 # long: the command line is its options
     *,
-    embedded: Annotated[bool, typer.Option("--embedded", help="core and operator in this process")] = False,
-    namespace: Annotated[str, typer.Option(envvar="NAMESPACE", help="where the ConfigMaps are")] = "default",
+    embedded: Annotated[bool, typer.Option("--embedded", help="run both in this process (required)")] = False,
+    namespace: Annotated[str, typer.Option(envvar="NAMESPACE", help="namespace of the ConfigMaps")] = "default",
     leader_elect: operator.LeaderElect = True,
     lease_name: operator.LeaseName = operator.LEASE_NAME,
     lease_duration: operator.LeaseDuration = DURATION_S,
@@ -63,12 +63,14 @@ def command(  # noqa: PLR0913 # long: the command line is its options
     compare_every: operator.CompareEvery = PAUSE_S,
     fast_path: operator.FastPath = True,
     health_port: Annotated[
-        int, typer.Option(envvar="MUSTER_HEALTH_PORT", help="probes and metrics; 0 = any free port")
+        int, typer.Option(envvar="MUSTER_HEALTH_PORT", help="port of probes and metrics; 0 = any free port")
     ] = 8081,
     rest_address: Annotated[
-        str, typer.Option(envvar="MUSTER_CORE_REST_ADDRESS", help="where REST and the core's metrics listen")
+        str, typer.Option(envvar="MUSTER_CORE_REST_ADDRESS", help="listen address of REST and of the core's metrics")
     ] = "127.0.0.1",
-    rest_port: Annotated[int, typer.Option(envvar="MUSTER_CORE_REST_PORT", help="0 = any free port")] = 9080,
+    rest_port: Annotated[
+        int, typer.Option(envvar="MUSTER_CORE_REST_PORT", help="port of REST; 0 = any free port")
+    ] = 9080,
     rest_tls_cert: core.RestTlsCert = None,
     rest_tls_key: core.RestTlsKey = None,
     rest_token_file: core.RestTokenFile = None,
@@ -78,9 +80,9 @@ def command(  # noqa: PLR0913 # long: the command line is its options
     log_level: Annotated[LogLevel, typer.Option(envvar="MUSTER_LOG_LEVEL")] = LogLevel.INFO,
     log_format: Annotated[LogFormat, typer.Option(envvar="MUSTER_LOG_FORMAT")] = LogFormat.CONSOLE,
 ) -> None:
-    """Schedule the cluster that KUBECONFIG names, until stopped."""
+    """Run core and operator in one process, for the cluster of KUBECONFIG."""
     if not embedded:
-        typer.echo("say --embedded, or run `muster core` and `muster operator` as two processes", err=True)
+        typer.echo("muster run needs --embedded; or run `muster core` and `muster operator` as two processes", err=True)
         raise typer.Exit(2)
     logs.configure(log_level, log_format)
     log_lines.tell_of_crashes()

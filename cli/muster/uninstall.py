@@ -34,17 +34,19 @@ _REGISTRATIONS: Final = "/apis/admissionregistration.k8s.io/v1"
 
 def command(
     *,
-    namespace: Annotated[str, typer.Option(envvar="NAMESPACE", help="where Muster ran")] = "muster",
-    lease_name: Annotated[str, typer.Option(envvar="MUSTER_LEASE_NAME", help="its Lease")] = LEASE_NAME,
+    namespace: Annotated[str, typer.Option(envvar="NAMESPACE", help="namespace of Muster")] = "muster",
+    lease_name: Annotated[
+        str, typer.Option(envvar="MUSTER_LEASE_NAME", help="name of the leader's Lease")
+    ] = LEASE_NAME,
     scheduler_names: Annotated[
         str,
         typer.Option(help="value of service.schedulerNames; only placeholders with these scheduler names are deleted"),
     ] = "muster,yunikorn",
-    seconds: Annotated[int, typer.Option(min=0, help="how long its pods may take to end")] = 120,
+    seconds: Annotated[int, typer.Option(min=0, help="timeout for the end of Muster's pods, in seconds")] = 120,
     kubeconfig: Annotated[str, typer.Option(help="Path to the kubeconfig")] = "",
     context: Annotated[str, typer.Option(help="Kubeconfig context (default: current)")] = "",
 ) -> None:
-    """Delete placeholders, the webhook's registration, the Secrets and the Leases, once Muster has ended."""
+    """Delete placeholders, the webhook registration, Secrets and Leases after Muster was uninstalled."""
     names = tuple(name for part in scheduler_names.split(",") if (name := part.strip()))
     with_one_line(
         lambda: take_away(connected(kubeconfig, context), Installation(namespace, lease_name, names), seconds)
@@ -95,9 +97,9 @@ def _wait_for_the_end(cluster: Cluster, namespace: str, seconds: float) -> None:
     pods = f"/api/v1/namespaces/{namespace}/pods"
     while running := [pod["metadata"]["name"] for pod in cluster.list(pods, labelSelector=RUNNING)]:
         if time.monotonic() >= deadline:
-            typer.echo(f"muster: {', '.join(running)} still there: delete the Deployments of Muster first", err=True)
+            typer.echo(f"muster: {', '.join(running)} still running: delete the Deployments of Muster first", err=True)
             raise typer.Exit(PROBLEM)
-        typer.echo(f"waiting for the end of {', '.join(running)}")
+        typer.echo(f"waiting until these pods end: {', '.join(running)}")
         time.sleep(PAUSE_S)
 
 
@@ -107,7 +109,7 @@ def _delete(cluster: Cluster, path: str) -> bool:
         uid = cluster.get(path)["metadata"]["uid"]
     except NotThere:
         uid = ""
-    typer.echo(f"{'deleted' if uid and cluster.delete(path, uid) else 'not there'}: {path}")
+    typer.echo(f"{'deleted' if uid and cluster.delete(path, uid) else 'not found'}: {path}")
     return True
 
 
@@ -117,15 +119,15 @@ def _delete_name_lease(cluster: Cluster, installation: Installation, name: str) 
     try:
         found = cluster.get(path)
     except NotThere:
-        typer.echo(f"not there: {path}")
+        typer.echo(f"not found: {path}")
         return True
     holder = (found.get("spec") or {}).get("holderIdentity") or ""
     if holder not in {"", f"{installation.namespace}/{installation.lease_name}"}:
-        typer.echo(f"kept, {holder} holds it: {path}")
+        typer.echo(f"kept, held by {holder}: {path}")
         return True
     meta = found["metadata"]
     is_deleted = cluster.delete(path, meta["uid"], meta["resourceVersion"])
-    typer.echo(f"{'deleted' if is_deleted else 'not there'}: {path}")
+    typer.echo(f"{'deleted' if is_deleted else 'not found'}: {path}")
     return True
 
 
@@ -144,7 +146,7 @@ def _delete_placeholders(cluster: Cluster, installation: Installation, steps: St
     deleted = sum(steps.done(partial(placeholders.delete_pod, cluster, pod)) for pod in found.signed)
     typer.echo(f"deleted: {deleted} placeholders")
     if left := len(found.unsigned) + len(found.unverified):
-        typer.echo(f"kept, not signed with a key of Muster: {left} pods with the mark of placeholders")
+        typer.echo(f"kept, not signed with a key of Muster: {left} pods with the placeholder annotation")
     if found.error and not isinstance(found.error, NotThere):
         raise found.error
     return steps.failed == before

@@ -1,4 +1,4 @@
-"""`muster validate`: whether a queues.yaml, or a ConfigMap that holds one, would be put in force.
+"""`muster validate`: whether the core would accept a queues.yaml, or a ConfigMap that contains one.
 
 Applies the rules of the core, without a core or a cluster. A ConfigMap is a
 manifest as `kubectl get -o yaml` writes it: its settings are checked too, by
@@ -29,7 +29,10 @@ EXAMPLES: Final = (
 def command(
     file: Annotated[str, typer.Argument(help="queues.yaml or the manifest of a ConfigMap; - = standard input")],
 ) -> None:
-    """One line for each finding; ends with 1 if the configuration would be refused, with 2 if it cannot be read."""
+    """Validate a queue configuration, and print one line for each error or warning.
+
+    Exits with 1 if the core would reject the configuration, and with 2 if the file cannot be read.
+    """
     shown = manifest.shown(file)
     try:
         verdict = _check(manifest.read(file), shown)
@@ -41,10 +44,10 @@ def command(
     for line in verdict.warnings:
         typer.echo(f"warning: {line}", err=True)
     if verdict.checksum_match is False:
-        typer.echo(f"warning: checksum: is not that of the text, {verdict.checksum}", err=True)
+        typer.echo(f"warning: checksum: does not match the text, whose checksum is {verdict.checksum}", err=True)
     if not verdict.allowed:
         raise typer.Exit(1)
-    typer.echo(f"{shown}: allowed, checksum {verdict.checksum}")
+    typer.echo(f"{shown}: valid, checksum {verdict.checksum}")
 
 
 def _check(text: str, file: str) -> ValidationResult:

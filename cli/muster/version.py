@@ -1,4 +1,4 @@
-"""`muster version`: of this command, of the core, of the operator that tells it what there is."""
+"""`muster version`: versions of this command, the core and the operator."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def command(
     ] = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Print the versions of this command, of the core and of the operator; ours also if theirs cannot be had."""
+    """Print the versions of this command, the core and the operator.
+
+    Prints the version of this command even if the core is unreachable.
+    """
     ours = {"client": installed_version(DISTRIBUTION), "schedulerInterface": SI_VERSION}
     try:
         theirs = {} if client else read(target.rest)

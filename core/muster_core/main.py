@@ -199,30 +199,30 @@ def configure_logs(level: LogLevel, form: LogFormat) -> Threshold:
 
 
 RestTlsCert = Annotated[
-    Path | None, typer.Option(envvar="MUSTER_CORE_REST_TLS_CERT", help="certificate of REST, PEM; read again on change")
+    Path | None, typer.Option(envvar="MUSTER_CORE_REST_TLS_CERT", help="certificate of REST, PEM; reloaded on change")
 ]
-RestTlsKey = Annotated[Path | None, typer.Option(envvar="MUSTER_CORE_REST_TLS_KEY", help="its key, PEM")]
+RestTlsKey = Annotated[Path | None, typer.Option(envvar="MUSTER_CORE_REST_TLS_KEY", help="key of the certificate, PEM")]
 RestTokenFile = Annotated[
     Path | None,
-    typer.Option(envvar="MUSTER_CORE_REST_TOKEN_FILE", help="a file with the bearer token that may dump and change"),
+    typer.Option(envvar="MUSTER_CORE_REST_TOKEN_FILE", help="file with the bearer token for dumps and changes"),
 ]
 RestKubernetesAuth = Annotated[
     bool,
     typer.Option(
         "--rest-kubernetes-auth",
         envvar="MUSTER_CORE_REST_KUBERNETES_AUTH",
-        help="ask the cluster about bearer tokens; a role on nonResourceURLs lets them dump and change",
+        help="authorize bearer tokens with TokenReviews and SubjectAccessReviews (nonResourceURLs)",
     ),
 ]
 RestClosed = Annotated[
-    bool, typer.Option("--rest-closed", envvar="MUSTER_CORE_REST_CLOSED", help="reads want a token too")
+    bool, typer.Option("--rest-closed", envvar="MUSTER_CORE_REST_CLOSED", help="require a token for reads too")
 ]
 RestTrustLoopback = Annotated[
     bool,
     typer.Option(
         "--rest-trust-loopback",
         envvar="MUSTER_CORE_REST_TRUST_LOOPBACK",
-        help="who asks from this machine needs no token; not behind a proxy that speaks to loopback for others",
+        help="require no token from this machine; do not use it behind a proxy that connects over loopback",
     ),
 ]
 
@@ -231,20 +231,26 @@ RestTrustLoopback = Annotated[
 def main(  # noqa: PLR0913 # long: the command line is its options
     *,
     listen: Annotated[
-        str, typer.Option(envvar="MUSTER_CORE_LISTEN", help="unix:///path or host:port")
+        str, typer.Option(envvar="MUSTER_CORE_LISTEN", help="listen address: unix:///path or host:port")
     ] = "unix:///run/muster/core.sock",
-    tls_cert: Annotated[Path | None, typer.Option(envvar="MUSTER_CORE_TLS_CERT", help="our certificate, PEM")] = None,
-    tls_key: Annotated[Path | None, typer.Option(envvar="MUSTER_CORE_TLS_KEY", help="its key, PEM")] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(envvar="MUSTER_CORE_TLS_CERT", help="server certificate, PEM")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(envvar="MUSTER_CORE_TLS_KEY", help="key of the certificate, PEM")
+    ] = None,
     tls_ca: Annotated[
-        Path | None, typer.Option(envvar="MUSTER_CORE_TLS_CA", help="who signs resource managers, PEM")
+        Path | None, typer.Option(envvar="MUSTER_CORE_TLS_CA", help="authority of client certificates, PEM")
     ] = None,
     allow_plaintext: Annotated[
-        bool, typer.Option(envvar="MUSTER_CORE_ALLOW_PLAINTEXT", help="TCP beyond loopback without TLS")
+        bool, typer.Option(envvar="MUSTER_CORE_ALLOW_PLAINTEXT", help="permit TCP without TLS beyond loopback")
     ] = False,
     rest_address: Annotated[
-        str, typer.Option(envvar="MUSTER_CORE_REST_ADDRESS", help="where REST and metrics listen")
+        str, typer.Option(envvar="MUSTER_CORE_REST_ADDRESS", help="listen address of REST and metrics")
     ] = "127.0.0.1",
-    rest_port: Annotated[int, typer.Option(envvar="MUSTER_CORE_REST_PORT", help="0 = any free port")] = 9080,
+    rest_port: Annotated[
+        int, typer.Option(envvar="MUSTER_CORE_REST_PORT", help="port of REST and metrics; 0 = any free port")
+    ] = 9080,
     rest_tls_cert: RestTlsCert = None,
     rest_tls_key: RestTlsKey = None,
     rest_token_file: RestTokenFile = None,
@@ -254,13 +260,14 @@ def main(  # noqa: PLR0913 # long: the command line is its options
     log_level: Annotated[LogLevel, typer.Option(envvar="MUSTER_CORE_LOG_LEVEL")] = LogLevel.INFO,
     log_format: Annotated[LogFormat, typer.Option(envvar="MUSTER_CORE_LOG_FORMAT")] = LogFormat.JSON,
     journal: Annotated[
-        Path | None, typer.Option(envvar="MUSTER_CORE_JOURNAL", help="write down all that happens, to do it over")
+        Path | None, typer.Option(envvar="MUSTER_CORE_JOURNAL", help="file that records all inputs, for a replay")
     ] = None,
     ldap_secret: Annotated[
-        Path, typer.Option(envvar="MUSTER_CORE_LDAP_SECRET", help="folder with the settings of group resolver ldap")
+        Path,
+        typer.Option(envvar="MUSTER_CORE_LDAP_SECRET", help="directory with the settings of the LDAP group resolver"),
     ] = SECRET,
     check: Annotated[
-        bool, typer.Option(envvar="MUSTER_CORE_CHECK", help="check the ledgers after every turn (slow)")
+        bool, typer.Option(envvar="MUSTER_CORE_CHECK", help="verify all sums after each loop iteration (slow)")
     ] = False,
 ) -> None:
     """Run the scheduler core."""

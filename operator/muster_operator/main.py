@@ -34,60 +34,58 @@ LEASE_NAME: Final = "muster"
 
 LeaderElect = Annotated[
     bool,
-    typer.Option(envvar="MUSTER_LEADER_ELECT", help="write only while holding the lease; off: without leader election"),
+    typer.Option(envvar="MUSTER_LEADER_ELECT", help="write only while holding the Lease; off: no leader election"),
 ]
-LeaseName = Annotated[str, typer.Option(envvar="MUSTER_LEASE_NAME", help="the Lease in our namespace")]
+LeaseName = Annotated[str, typer.Option(envvar="MUSTER_LEASE_NAME", help="name of the Lease in Muster's namespace")]
 LeaseDuration = Annotated[
     int,
-    typer.Option(
-        min=2, envvar="MUSTER_LEASE_DURATION", help="seconds until the lease of a holder that does not renew it expires"
-    ),
+    typer.Option(min=2, envvar="MUSTER_LEASE_DURATION", help="seconds until a Lease that is not renewed expires"),
 ]
 Identity = Annotated[
     str,
     typer.Option(
         envvar="MUSTER_IDENTITY",
-        help="who we are in it: the same after a restart of this container, never elsewhere (pod name and UID); "
-        "empty: new with every start",
+        help="holder identity, unique for each process and kept when the container restarts (pod name and UID); "
+        "empty: a new one at each start",
     ),
 ]
-PodName = Annotated[
-    str, typer.Option(envvar="POD_NAME", help="our pod, which is marked while we lead; empty: we run in none")
-]
+PodName = Annotated[str, typer.Option(envvar="POD_NAME", help="pod that gets the leader label; empty: none")]
 CompareEvery = Annotated[
     float,
-    typer.Option(
-        min=0.05, envvar="MUSTER_COMPARE_EVERY", help="seconds between two parts of the core's ledger that we look at"
-    ),
+    typer.Option(min=0.05, envvar="MUSTER_COMPARE_EVERY", help="seconds between two parts of the state comparison"),
 ]
 FastPath = Annotated[
     bool,
     typer.Option(
         envvar="MUSTER_FAST_PATH",
-        help="process pods, nodes and volumes outside of kopf's queues; off: with kopf's queues, up to 500 nodes",
+        help="fast watch path for pods, nodes and volumes; off: kopf's handlers, up to 500 nodes and 5,000 pods",
     ),
 ]
 WEBHOOK_PORT: Final = 9089
 
 WebhookService = Annotated[
     str,
-    typer.Option(envvar="MUSTER_WEBHOOK_SERVICE", help="the Service of our namespace before it; turns admission on"),
+    typer.Option(envvar="MUSTER_WEBHOOK_SERVICE", help="Service of the webhook in Muster's namespace; enables it"),
 ]
 WebhookUrl = Annotated[
     str,
-    typer.Option(envvar="MUSTER_WEBHOOK_URL", help="https://host:port instead, for an operator outside of the cluster"),
+    typer.Option(
+        envvar="MUSTER_WEBHOOK_URL", help="https://host:port, for an operator outside the cluster; enables it"
+    ),
 ]
-WebhookPort = Annotated[int, typer.Option(envvar="MUSTER_WEBHOOK_PORT", help="where the webhook listens")]
+WebhookPort = Annotated[int, typer.Option(envvar="MUSTER_WEBHOOK_PORT", help="port of the webhook")]
 WebhookCert = Annotated[
-    Path | None, typer.Option(envvar="MUSTER_WEBHOOK_CERT", help="its certificate, PEM; else we make our own")
+    Path | None,
+    typer.Option(envvar="MUSTER_WEBHOOK_CERT", help="certificate of the webhook, PEM; default: created by Muster"),
 ]
-WebhookKey = Annotated[Path | None, typer.Option(envvar="MUSTER_WEBHOOK_KEY", help="that one's key, PEM")]
+WebhookKey = Annotated[Path | None, typer.Option(envvar="MUSTER_WEBHOOK_KEY", help="key of the certificate, PEM")]
 WebhookCa = Annotated[
-    Path | None, typer.Option(envvar="MUSTER_WEBHOOK_CA", help="who signed it, PEM; else the registration says it")
+    Path | None,
+    typer.Option(envvar="MUSTER_WEBHOOK_CA", help="authority of the certificate, PEM; empty: not written to caBundle"),
 ]
 WebhookManifest = Annotated[
     bool,
-    typer.Option(envvar="MUSTER_WEBHOOK_MANIFEST", help="deploy/webhooks.yaml is applied: keep only its authorities"),
+    typer.Option(envvar="MUSTER_WEBHOOK_MANIFEST", help="you apply deploy/webhooks.yaml; update only caBundle"),
 ]
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -118,18 +116,20 @@ def own_identity() -> str:
 def main(  # noqa: PLR0913 # long: the command line is its options
     *,
     core: Annotated[
-        str, typer.Option(envvar="MUSTER_CORE", help="where the core listens: unix:///path or host:port")
+        str, typer.Option(envvar="MUSTER_CORE", help="address of the core: unix:///path or host:port")
     ] = "unix:///run/muster/core.sock",
-    tls_cert: Annotated[Path | None, typer.Option(envvar="MUSTER_TLS_CERT", help="our certificate, PEM")] = None,
-    tls_key: Annotated[Path | None, typer.Option(envvar="MUSTER_TLS_KEY", help="its key, PEM")] = None,
-    tls_ca: Annotated[Path | None, typer.Option(envvar="MUSTER_TLS_CA", help="who signs the core, PEM")] = None,
+    tls_cert: Annotated[Path | None, typer.Option(envvar="MUSTER_TLS_CERT", help="client certificate, PEM")] = None,
+    tls_key: Annotated[Path | None, typer.Option(envvar="MUSTER_TLS_KEY", help="key of the certificate, PEM")] = None,
+    tls_ca: Annotated[
+        Path | None, typer.Option(envvar="MUSTER_TLS_CA", help="authority of the core's certificate, PEM")
+    ] = None,
     allow_plaintext: Annotated[
-        bool, typer.Option(envvar="MUSTER_ALLOW_PLAINTEXT", help="TCP beyond loopback without TLS")
+        bool, typer.Option(envvar="MUSTER_ALLOW_PLAINTEXT", help="permit TCP without TLS beyond loopback")
     ] = False,
     health_port: Annotated[
-        int, typer.Option(envvar="MUSTER_HEALTH_PORT", help="probes and metrics; 0 = any free port")
+        int, typer.Option(envvar="MUSTER_HEALTH_PORT", help="port of probes and metrics; 0 = any free port")
     ] = 8081,
-    namespace: Annotated[str, typer.Option(envvar="NAMESPACE", help="where the ConfigMaps are")] = "default",
+    namespace: Annotated[str, typer.Option(envvar="NAMESPACE", help="namespace of the ConfigMaps")] = "default",
     leader_elect: LeaderElect = True,
     lease_name: LeaseName = LEASE_NAME,
     lease_duration: LeaseDuration = DURATION_S,
@@ -145,11 +145,11 @@ def main(  # noqa: PLR0913 # long: the command line is its options
     compare_every: CompareEvery = PAUSE_S,
     fast_path: FastPath = True,
     log_level: Annotated[
-        LogLevel, typer.Option(envvar="MUSTER_LOG_LEVEL", help="the ConfigMap's log.level wins")
+        LogLevel, typer.Option(envvar="MUSTER_LOG_LEVEL", help="log level; the setting log.level takes precedence")
     ] = LogLevel.INFO,
     log_format: Annotated[LogFormat, typer.Option(envvar="MUSTER_LOG_FORMAT")] = LogFormat.JSON,
 ) -> None:
-    """Run the operator: watch the cluster, tell the core, do what it decides."""
+    """Run the operator: watch the cluster and apply the decisions of the core."""
     try:
         logs.configure(log_level, log_format)
         log_lines.tell_of_crashes()

@@ -122,16 +122,16 @@ async def test_the_doctor_finds_nothing_where_all_is_well_and_pods_that_were_mea
     namespace = muster.scene.namespace
     findings = await muster.data("doctor")
     assert {finding["level"] for finding in findings} == {"fine"}, findings
-    assert {finding["check"] for finding in findings} >= {"core", "leader", "webhook", "rights", "YuniKorn"}
+    assert {finding["check"] for finding in findings} >= {"core", "leader", "webhook", "permissions", "YuniKorn"}
     stray = with_annotations(a_pod("stray", scheduler="elsewhere"), {f"{PREFIX}task-group-name": "workers"})
     lost = a_pod("lost", labels={"applicationId": "lost", "queue": "root.nowhere"})
     await muster.scene.create([stray, lost])
     [finding] = await muster.found("scheduler name", 1)
-    assert f"1 pod ({namespace}/stray)" in finding["said"]
+    assert f"1 pod ({namespace}/stray)" in finding["message"]
 
     async def is_told() -> bool:
         return any(
-            "application lost (queue root.nowhere)" in it["said"] for it in await muster.found("queues of pods", 1)
+            "application lost (queue root.nowhere)" in it["message"] for it in await muster.found("queues of pods", 1)
         )
 
     await muster.scene.eventually("the pod without a queue is told", is_told)
@@ -146,10 +146,10 @@ async def test_the_doctor_sees_that_nobody_leads_and_that_a_right_is_missing(mus
         for document in documents(MANIFESTS):
             if document["kind"] == "ClusterRoleBinding":
                 await cluster.admin.apply(document)
-    assert set(findings) == {"core", "leader", "rights"}
-    assert "cannot be asked: Connection refused" in findings["core"]["said"]
-    assert findings["leader"]["said"] == f"no replica holds the Lease {NAMESPACE}/muster"
-    assert f"account {NAMESPACE}/{ACCOUNT} may not get pods, list pods" in findings["rights"]["said"]
+    assert set(findings) == {"core", "leader", "permissions"}
+    assert "failed: Connection refused" in findings["core"]["message"]
+    assert findings["leader"]["message"] == f"no replica holds the Lease {NAMESPACE}/muster"
+    assert f"account {NAMESPACE}/{ACCOUNT} may not get pods, list pods" in findings["permissions"]["message"]
     assert (await muster.run("queues"))[0] == 3
 
 

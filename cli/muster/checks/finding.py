@@ -1,4 +1,4 @@
-"""One answer of one check."""
+"""The result of one check of `muster doctor`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How bad it is. unknown: it could not be looked at."""
+    """Severity. unknown: the check was skipped."""
 
     FINE = "fine"
     WARNING = "warning"
@@ -17,29 +17,29 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`check`: what was looked at; `cure`: what to do about it, empty where nothing is to be done."""
+    """`check`: name of the check; `remedy`: what to do, empty if nothing."""
 
     check: str
     level: Level
-    said: str
-    cure: str = ""
+    message: str
+    remedy: str = ""
 
 
-def fine(check: str, said: str) -> Finding:
-    """As it should be."""
-    return Finding(check, Level.FINE, said)
+def fine(check: str, message: str) -> Finding:
+    """The check passed."""
+    return Finding(check, Level.FINE, message)
 
 
-def warning(check: str, said: str, cure: str) -> Finding:
-    """Works, and may not for long."""
-    return Finding(check, Level.WARNING, said, cure)
+def warning(check: str, message: str, remedy: str) -> Finding:
+    """Muster works, but may stop working."""
+    return Finding(check, Level.WARNING, message, remedy)
 
 
-def problem(check: str, said: str, cure: str) -> Finding:
+def problem(check: str, message: str, remedy: str) -> Finding:
     """The user has to act."""
-    return Finding(check, Level.PROBLEM, said, cure)
+    return Finding(check, Level.PROBLEM, message, remedy)
 
 
 def unknown(check: str, why: object) -> Finding:
-    """Could not be looked at."""
-    return Finding(check, Level.UNKNOWN, str(why), "look with an account that may read it")
+    """The check was skipped."""
+    return Finding(check, Level.UNKNOWN, str(why), "use an account with read permission")

@@ -31,8 +31,8 @@ def judged(leases: Iterable[Json], home: str, now: datetime) -> Iterator[Finding
     if not ours:
         yield warning(
             CHECK,
-            f"no operator's Lease is in namespace {home}",
-            "see whether the operator runs there; with --no-leader-elect it needs none",
+            f"no Lease of an operator in namespace {home}",
+            "check that the operator runs there; with --no-leader-elect it needs no Lease",
         )
     for lease in ours:
         yield _held(lease, now)
@@ -55,15 +55,13 @@ def is_alive(lease: Json, now: datetime) -> bool:
 def _held(lease: Json, now: datetime) -> Finding:
     holder, name = _holder(lease), f"{_namespace(lease)}/{lease['metadata']['name']}"
     if not holder:
-        return problem(
-            CHECK, f"no replica holds the Lease {name}", "start an operator, or read the log of the one there is"
-        )
+        return problem(CHECK, f"no replica holds the Lease {name}", "start an operator, or see its log")
     late_s = _late_s(lease, now)
     if late_s > 0:
         return problem(
             CHECK,
             f"{holder} holds the Lease {name} and is {round(late_s)} s late to renew it",
-            "see whether it runs and reaches the API server; another takes over when there is one",
+            "check that it runs and reaches the API server; a standby takes over if there is one",
         )
     return fine(CHECK, f"{holder} leads, for {', '.join(sorted(_names(lease))) or 'its scheduler names'}")
 

@@ -21,7 +21,7 @@ def judged(deployments: Iterable[Json], pods: Iterable[Json], names: frozenset[s
     running = [f"deployment {_place(item)}" for item in deployments if _wants_pods(item)]
     running += [f"pod {_place(pod)}" for pod in pods if (pod.get("status") or {}).get("phase") not in _ENDED]
     if not running:
-        yield fine(CHECK, "none runs")
+        yield fine(CHECK, "not running")
     elif NAME in names:
         yield problem(
             CHECK,
@@ -30,7 +30,9 @@ def judged(deployments: Iterable[Json], pods: Iterable[Json], names: frozenset[s
         )
     else:
         yield warning(
-            CHECK, f"{running[0]} runs: pods of scheduler {NAME} are its own", "scale it to 0 to move them over"
+            CHECK,
+            f"{running[0]} runs, so Muster does not serve the scheduler name {NAME}",
+            "scale it to 0 to migrate its pods",
         )
 
 

@@ -10,7 +10,7 @@ from muster.checks.finding import Finding, fine, problem
 
 Json = dict[str, Any]
 
-CHECK: Final = "rights"
+CHECK: Final = "permissions"
 ADMISSION: Final = "admissionregistration.k8s.io"
 #: Of the webhook's configurations, and of the Secret with its authorities.
 HOOKS: Final = "muster-admission"
@@ -111,7 +111,7 @@ def judged(account: str, missing: Iterable[Right], asked: int) -> Iterator[Findi
     """`missing`: those that the cluster said no to."""
     refused = list(missing)
     if not refused:
-        yield fine(CHECK, f"account {account} has all {asked} that it needs")
+        yield fine(CHECK, f"account {account} has all {asked} required permissions")
         return
     told = ", ".join(str(right) for right in refused)
     yield problem(CHECK, f"account {account} may not {told}", "apply deploy/rbac.yaml, or upgrade the chart")

@@ -57,9 +57,9 @@ def judged(
         troubles = [*_listening(webhook, endpoints), *_trusted(webhook, now)]
         names = ", ".join(sorted(webhook.configurations))
         where = webhook.url or "service {}/{}".format(*(webhook.service or ("", "")))
-        yield from troubles or [fine(CHECK, f"{names}: {where} listens, its authority is valid")]
+        yield from troubles or [fine(CHECK, f"{names}: {where} is ready, its certificate authority is valid")]
     if not all_of_them:
-        yield fine(CHECK, "none is registered")
+        yield fine(CHECK, "not registered")
 
 
 def _listening(
@@ -69,9 +69,9 @@ def _listening(
         return
     slices = endpoints.get(webhook.service)
     where = "service {}/{}".format(*webhook.service)
-    meanwhile = "; until then pods that name our scheduler are refused" if webhook.is_closed else ""
+    meanwhile = "; until then pods that name Muster are rejected" if webhook.is_closed else ""
     if slices is None:
-        yield problem(CHECK, f"{where} is not there", f"make it (deploy/webhooks.yaml){meanwhile}")
+        yield problem(CHECK, f"{where} does not exist", f"create it (deploy/webhooks.yaml){meanwhile}")
         return
     ready = [
         endpoint
@@ -80,29 +80,31 @@ def _listening(
         if (endpoint.get("conditions") or {}).get("ready", True)
     ]
     if not ready:
-        yield problem(CHECK, f"{where} has no endpoint that is ready", f"see why no operator's pod is ready{meanwhile}")
+        yield problem(CHECK, f"{where} has no ready endpoint", f"check the operator's pods{meanwhile}")
 
 
 def _trusted(webhook: WebhookEndpoint, now: datetime) -> Iterator[Finding]:
     if not webhook.bundle:
         if webhook.service is not None:
-            yield problem(CHECK, "the configuration has no caBundle", "see why the operator does not write it: its log")
+            yield problem(CHECK, "the configuration has no caBundle", "the operator's log has the reason")
         return
     try:
         ends = [certificate.not_valid_after_utc for certificate in x509.load_pem_x509_certificates(webhook.bundle)]
     except ValueError as error:
         yield problem(
-            CHECK, f"the caBundle is not readable: {error}", "delete the configuration; the operator creates it again"
+            CHECK, f"the caBundle is invalid: {error}", "delete the configuration; the operator creates it again"
         )
         return
     last = max(ends)
     if last <= now:
         yield problem(
-            CHECK, f"its authority expired on {last:%Y-%m-%d %H:%M}", "see why the operator does not renew it: its log"
+            CHECK, f"the certificate authority expired on {last:%Y-%m-%d %H:%M}", "the operator's log has the reason"
         )
     elif last - now < SOON:
         yield warning(
-            CHECK, f"its authority expires on {last:%Y-%m-%d %H:%M}", "see that an operator runs, to renew it"
+            CHECK,
+            f"the certificate authority expires on {last:%Y-%m-%d %H:%M}",
+            "check that an operator runs; it renews the authority",
         )
 
 

@@ -41,11 +41,11 @@ def _of_unknown_schedulers(pods: Iterable[Json], names: frozenset[str]) -> Itera
     for scheduler, untracked_pods in sorted(by_name.items()):
         yield problem(
             SCHEDULER,
-            f"{_listed(untracked_pods)} with our annotations, of scheduler {scheduler}, which is not ours",
-            f"set spec.schedulerName of the pods to {wanted}; an existing pod cannot be changed, create it again",
+            f"{_listed(untracked_pods)} with Muster's annotations name scheduler {scheduler}, which is not served",
+            f"set spec.schedulerName to {wanted} and recreate the pods",
         )
     if not by_name:
-        yield fine(SCHEDULER, f"every pod with our annotations names {wanted}")
+        yield fine(SCHEDULER, f"every pod with Muster's annotations names {wanted}")
 
 
 def _rejected(pods: Iterable[Json], rejected: Mapping[tuple[str, str], str]) -> Iterator[Finding]:
@@ -60,10 +60,10 @@ def _rejected(pods: Iterable[Json], rejected: Mapping[tuple[str, str], str]) -> 
         yield problem(
             QUEUE,
             f"{_listed([_name(pod) for pod in theirs])} of application {app[1]}{where}, rejected: {rejected[app]}",
-            "name a leaf that `muster queues` shows, or create it in queues.yaml; then create the pods again",
+            "use a leaf queue of `muster queues`, or add the queue to queues.yaml; then recreate the pods",
         )
     if not by_app:
-        yield fine(QUEUE, "no pod belongs to an application that was rejected")
+        yield fine(QUEUE, "no pod of a rejected application")
 
 
 def application_of(pod: Json) -> str:

@@ -88,7 +88,7 @@ class Cluster:
             return found
         said = found.get("message", "") if isinstance(found, dict) else ""
         if reply.status == 404:
-            raise NotThere(said or f"{path} is not there")
+            raise NotThere(said or f"{path} not found")
         raise Unreachable(self.http.where, f"{reply.status} {said or path}")
 
 
@@ -99,7 +99,7 @@ def connected(kubeconfig: str, context: str) -> Cluster:
         Unreachable: nothing says how.
     """
     if kubeconfig and os.pathsep not in kubeconfig and not Path(kubeconfig).expanduser().exists():
-        raise Unreachable("the cluster", f"--kubeconfig {kubeconfig} is not there")
+        raise Unreachable("the cluster", f"--kubeconfig {kubeconfig} does not exist")
     from kubernetes import client, config  # noqa: PLC0415  # half a second, which --help need not wait for
 
     # The client ships no types.
@@ -115,7 +115,7 @@ def connected(kubeconfig: str, context: str) -> Cluster:
             load_incluster_config(client_configuration=settings)
         except config.ConfigException:
             raise Unreachable(
-                "the cluster", f"{error}; say --kubeconfig, or --server to ask a core without a cluster"
+                "the cluster", f"{error}; set --kubeconfig, or --server to connect to a core without a cluster"
             ) from error
     except (OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
         raise Unreachable("the cluster", f"the kubeconfig cannot be used: {error}") from error

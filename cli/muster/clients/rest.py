@@ -43,13 +43,13 @@ class Rest:  # long: a question each
             return found
         said = found.get("message", "") if isinstance(found, dict) else ""
         if said == _NO_PARTITION:
-            raise Unreachable(self.where, "no operator has registered with it yet, so it knows no cluster")
+            raise Unreachable(self.where, "no operator has registered yet")
         if reply.status == 404 and said not in ("", _NO_ROUTE):
             raise NotThere(f"{said}: {what}" if what else said)
         if reply.status == 400 and said:
             raise BadUsage(said.replace("add ?namespace=<one of them>", "write NAMESPACE/ID"))
         if reply.status in (401, 403):
-            raise Unreachable(self.where, f"{said or reply.status}; say who you are with --token-file")
+            raise Unreachable(self.where, f"{said or reply.status}; set --token-file")
         raise Unreachable(self.where, f"answered {reply.status} {said}; is it the REST address of a Muster core?")
 
     def clusters(self) -> list[Json]:

@@ -1,4 +1,4 @@
-"""Findings as a table, the bad ones last, where the eye ends."""
+"""Findings as a table, the most severe ones last."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _ORDER: Final = ("fine", "unknown", "warning", "problem")
 
 
 def view(found: list[Json], wide: bool, now_ns: int) -> RenderableType:  # noqa: FBT001  # the signature of a View
-    """A row each, and below them what to do."""
-    made = table("CHECK", "", "FOUND")
+    """One row per finding, and the remedies below."""
+    made = table("CHECK", "RESULT", "MESSAGE")
     in_order = sorted(found, key=lambda finding: _ORDER.index(finding["level"]))
     for finding in in_order:
-        made.add_row(finding["check"], finding["level"], finding["said"])
-    cures = [f"{finding['check']}: {finding['cure']}" for finding in in_order if finding["cure"]]
+        made.add_row(finding["check"], finding["level"], finding["message"])
+    remedies = [f"{finding['check']}: {finding['remedy']}" for finding in in_order if finding["remedy"]]
     parts: list[RenderableType] = [made, "", _summary(found)]
-    return Group(*parts, *(f"  {cure}" for cure in dict.fromkeys(cures)))
+    return Group(*parts, *(f"  {remedy}" for remedy in dict.fromkeys(remedies)))
 
 
 def _summary(found: list[Json]) -> str:

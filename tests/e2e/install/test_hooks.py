@@ -105,7 +105,7 @@ async def test_an_uninstall_deletes_its_placeholders_registration_secret_and_lea
     assert code == 0, text
     assert text.index(" placeholders\n") < text.index(f"secrets/{SECRET}") < text.index(f"secrets/{SIGNING}")
     assert await api.delete("pods", "forged", scene.namespace, grace_s=0), "a forged placeholder was deleted"
-    assert "kept, another/muster holds it" in text
+    assert "kept, held by another/muster" in text
     assert await api.delete("leases", f"{PREFIX}yunikorn", NAMES), "the Lease of another installation was deleted"
     left = {pod["metadata"]["name"] for pod in await api.find("pods", scene.namespace)}
     assert left == {first["metadata"]["name"], "of-another-muster"}

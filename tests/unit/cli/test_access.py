@@ -48,7 +48,7 @@ def test_a_closed_core_says_what_is_missing(closed: Served, tmp_path: Path) -> N
     trusting = ("--certificate-authority", str(tmp_path / "ca.pem"))
     nobody = closed.run("queues", *trusting)
     assert nobody.exit_code == 3
-    assert "say who you are with --token-file" in nobody.stderr
+    assert "set --token-file" in nobody.stderr
     (tmp_path / "other").write_text("another token of that length")
     assert closed.run("queues", *trusting, "--token-file", str(tmp_path / "other")).exit_code == 3
 
@@ -66,7 +66,7 @@ def test_a_cluster_that_does_not_answer_is_one_line_and_3(tmp_path: Path) -> Non
     for command in ("queues", "doctor"):
         result = run(command, "--kubeconfig", str(path))
         assert result.exit_code == 3
-        assert result.stderr == f"muster: the API server {NOWHERE} cannot be asked: Connection refused\n"
+        assert result.stderr == f"muster: request to the API server {NOWHERE} failed: Connection refused\n"
 
 
 @pytest.mark.parametrize(

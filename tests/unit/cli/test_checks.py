@@ -53,7 +53,7 @@ def a_lease(holder: str, *, ago_s: float = 1, home: str = "muster", serves: str 
 )
 def test_a_lease_has_to_be_held_and_renewed(lease: Json, level: Level, said: str) -> None:
     found = only(leases.judged([lease], "muster", NOW))
-    assert (found.level, found.said) == (level, said)
+    assert (found.level, found.message) == (level, said)
 
 
 def test_no_lease_at_all_may_be_wanted() -> None:
@@ -68,7 +68,7 @@ def test_another_muster_matters_while_it_lives_and_serves_a_name_of_ours() -> No
         a_lease("rival", home="twice", serves="yunikorn"),
     ]
     found = list(leases.judged([ours, *others], "muster", NOW))
-    assert [finding.said for finding in found if finding.level is Level.PROBLEM] == [
+    assert [finding.message for finding in found if finding.level is Level.PROBLEM] == [
         "another Muster, led by rival in twice, serves yunikorn too"
     ]
 
@@ -102,10 +102,10 @@ def test_pods_with_our_annotations_and_another_scheduler_are_named_together() ->
     pods += [a_member("good", "yunikorn"), a_pod("nothing", "default-scheduler"), a_member("over", "x", "Failed")]
     found = list(workloads.judged(pods, BOTH, {}))
     assert levels(found) == [Level.PROBLEM, Level.FINE]
-    assert found[0].said.startswith(
-        "5 pods (ns/p0, ns/p1, ns/p2 and 2 more) with our annotations, of scheduler default"
+    assert found[0].message.startswith(
+        "5 pods (ns/p0, ns/p1, ns/p2 and 2 more) with Muster's annotations name scheduler default"
     )
-    assert "muster or yunikorn" in found[0].cure
+    assert "muster or yunikorn" in found[0].remedy
 
 
 def test_a_name_of_ours_that_nobody_serves_is_a_foreign_one() -> None:
@@ -115,7 +115,7 @@ def test_a_name_of_ours_that_nobody_serves_is_a_foreign_one() -> None:
 def test_pods_of_an_application_that_was_rejected_are_told_with_their_queue() -> None:
     pods = [a_pod("p", "muster", applicationId="job", queue="root.nowhere"), a_pod("q", "muster", applicationId="fine")]
     found = [one for one in workloads.judged(pods, BOTH, {("ns", "job"): "no rule"}) if one.check == workloads.QUEUE]
-    assert only(found).said == "1 pod (ns/p) of application job (queue root.nowhere), rejected: no rule"
+    assert only(found).message == "1 pod (ns/p) of application job (queue root.nowhere), rejected: no rule"
 
 
 # -- webhook ------------------------------------------------------------------
@@ -138,11 +138,11 @@ LATER = NOW + timedelta(days=300)
 @pytest.mark.parametrize(
     "ends, endpoints, level, said",
     [
-        (LATER, LISTENING, Level.FINE, "muster-admission: service muster/muster-webhook listens"),
-        (LATER, SILENT, Level.PROBLEM, "service muster/muster-webhook has no endpoint that is ready"),
-        (LATER, {}, Level.PROBLEM, "service muster/muster-webhook is not there"),
-        (NOW - timedelta(hours=1), LISTENING, Level.PROBLEM, "its authority expired on 2030-01-01"),
-        (NOW + timedelta(days=2), LISTENING, Level.WARNING, "its authority expires on 2030-01-03"),
+        (LATER, LISTENING, Level.FINE, "muster-admission: service muster/muster-webhook is ready"),
+        (LATER, SILENT, Level.PROBLEM, "service muster/muster-webhook has no ready endpoint"),
+        (LATER, {}, Level.PROBLEM, "service muster/muster-webhook does not exist"),
+        (NOW - timedelta(hours=1), LISTENING, Level.PROBLEM, "the certificate authority expired on 2030-01-01"),
+        (NOW + timedelta(days=2), LISTENING, Level.WARNING, "the certificate authority expires on 2030-01-03"),
     ],
 )
 def test_somebody_has_to_listen_with_a_valid_certificate(
@@ -150,7 +150,7 @@ def test_somebody_has_to_listen_with_a_valid_certificate(
 ) -> None:
     found = only(webhooks.judged(webhooks.called([a_configuration([a_bundle(ends)])]), endpoints, NOW))
     assert found.level is level
-    assert found.said.startswith(said)
+    assert found.message.startswith(said)
 
 
 def test_of_two_authorities_one_has_to_be_valid() -> None:
@@ -169,7 +169,7 @@ def test_a_bundle_that_is_missing_or_broken_is_a_problem() -> None:
 def test_hooks_of_others_are_no_business_of_ours() -> None:
     other = {"metadata": {"name": "x"}, "webhooks": [{"name": "a.example.org", "clientConfig": {"url": "https://x"}}]}
     found = only(webhooks.judged(webhooks.called([other]), {}, NOW))
-    assert (found.level, found.said) == (Level.FINE, "none is registered")
+    assert (found.level, found.message) == (Level.FINE, "not registered")
 
 
 def test_a_webhook_at_an_address_needs_no_service() -> None:
@@ -232,7 +232,7 @@ def test_every_missing_right_is_named() -> None:
         rights.Right("coordination.k8s.io", "leases", "get", "muster"),
     ]
     found = only(rights.judged("muster/muster-operator", missing, 53))
-    assert found.said.endswith("may not create pods/binding, get leases.coordination.k8s.io muster")
+    assert found.message.endswith("may not create pods/binding, get leases.coordination.k8s.io muster")
     assert levels(rights.judged("a", [], 53)) == [Level.FINE]
 
 
@@ -261,7 +261,8 @@ def test_a_core_has_to_be_told_and_to_be_well() -> None:
 
 def test_the_page_counts_what_it_shows() -> None:
     found = [
-        {"check": "c", "level": level, "said": "s", "cure": ""} for level in ("problem", "fine", "unknown", "problem")
+        {"check": "c", "level": level, "message": "s", "remedy": ""}
+        for level in ("problem", "fine", "unknown", "problem")
     ]
     assert doctor._summary(found) == "2 problems, 1 skipped"
     assert doctor._summary(found[1:2]) == "no problems found"
@@ -309,7 +310,7 @@ def test_placeholders_without_a_valid_signature_are_listed() -> None:
     assert [pod["metadata"]["name"] for pod in survey.unsigned] == ["old", "unsigned", "garbage", "copied"]
     assert survey.signed == [ours]
     found = only(placeholders.judged(survey))
-    assert (found.level, found.said.split(" have")[0]) == (
+    assert (found.level, found.message.split(" have")[0]) == (
         Level.WARNING,
         "dev/old, dev/unsigned, dev/garbage and 1 more",
     )
@@ -320,7 +321,7 @@ def test_a_placeholder_of_an_unknown_key_is_told_apart_and_never_deleted() -> No
     survey = surveyed(a_marked_pod("foreign", signature=a_signature("foreign", OTHERS)))
     assert (survey.signed, survey.unsigned, len(survey.unverified)) == ([], [], 1)
     found = only(placeholders.judged(survey))
-    assert (found.level, "not in the Secret" in found.said) == (Level.WARNING, True)
+    assert (found.level, "not in the Secret" in found.message) == (Level.WARNING, True)
 
 
 def test_without_the_keys_no_signature_counts_as_valid_or_invalid() -> None:

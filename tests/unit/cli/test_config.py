@@ -78,5 +78,5 @@ def test_a_file_that_is_no_config_map_ends_with_2(tmp_path: Path) -> None:
 def test_no_cluster_is_one_line_and_3(tmp_path: Path) -> None:
     result = show(KUBECONFIG=str(tmp_path / "none"), HOME=str(tmp_path))
     assert result.exit_code == 3
-    assert result.stderr.startswith("the ConfigMaps cannot be read: no credentials")
+    assert result.stderr.startswith("cannot read the ConfigMaps: no credentials")
     assert len(result.stderr.splitlines()) == 1

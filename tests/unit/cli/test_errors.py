@@ -34,7 +34,7 @@ def test_a_command_line_that_is_not_understood_is_one_line_and_2(arguments: list
 
 def test_a_kubeconfig_that_is_not_there_is_named() -> None:
     result = run("queues", "--kubeconfig", "missing/config")
-    said = "muster: the cluster cannot be asked: --kubeconfig missing/config is not there\n"
+    said = "muster: request to the cluster failed: --kubeconfig missing/config does not exist\n"
     assert (result.exit_code, result.stderr) == (3, said)
 
 

@@ -132,7 +132,7 @@ def test_what_does_not_wait_says_what_it_is_instead(served: Served, subject: str
 def test_what_the_core_does_not_know_is_1(served: Served) -> None:
     result = served.run("explain", "nothing", "--kubeconfig", "missing")
     assert result.exit_code == 1
-    assert result.stderr.startswith("muster: neither an application nor a pod nothing is known")
+    assert result.stderr.startswith("muster: no application or pod nothing found")
 
 
 def test_a_gang_that_no_empty_cluster_could_hold_is_unsatisfiable(served: Served) -> None:

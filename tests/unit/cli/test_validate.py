@@ -32,7 +32,7 @@ def run(path: Path, text: str | None) -> Result:
 def test_a_good_file_is_allowed_and_its_checksum_said(tmp_path: Path) -> None:
     path = tmp_path / "q.yaml"
     result = run(path, GOOD)
-    assert (result.exit_code, result.stdout) == (0, f"{path}: allowed, checksum {checksum(GOOD)}\n")
+    assert (result.exit_code, result.stdout) == (0, f"{path}: valid, checksum {checksum(GOOD)}\n")
 
 
 def test_every_finding_has_a_line_with_file_path_value_rule_and_fix(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_what_is_accepted_with_a_word_is_a_warning_and_no_failure(tmp_path: Path
     result = run(tmp_path / "q.yaml", "checksum: beef\n" + GOOD.replace("a\n", "a\n        maxapplications: 0\n"))
     assert result.exit_code == 0
     assert "warning: partitions[0].queues[0].maxapplications: 0 means unlimited" in result.stderr
-    assert "warning: checksum: is not that of the text" in result.stderr
+    assert "warning: checksum: does not match the text" in result.stderr
 
 
 @pytest.mark.parametrize("text", [None, "\0"])

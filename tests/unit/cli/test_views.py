@@ -130,7 +130,7 @@ def test_what_is_not_there_is_one_line_and_1(served: Served, arguments: list[str
 def test_a_core_that_does_not_answer_is_one_line_and_3(command: str) -> None:
     result = run(command, "--server", NOWHERE)
     assert result.exit_code == 3
-    assert result.stderr == f"muster: the core at {NOWHERE} cannot be asked: Connection refused\n"
+    assert result.stderr == f"muster: request to the core at {NOWHERE} failed: Connection refused\n"
 
 
 def test_a_server_that_is_no_core_is_told_from_one_that_is_not_there(served: Served) -> None:
