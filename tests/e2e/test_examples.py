@@ -54,7 +54,7 @@ async def test_the_three_placements_hold_while_they_wait_what_the_readme_says(op
     await apply(scene, "06-placements", "3-atomic.yaml")
 
     async def train_waits() -> bool:
-        return any("places for 1 of 4 members" in str(scheduled(pod)) for pod in await scene.pods())
+        return any("1 of 4 members of task group" in str(scheduled(pod)) for pod in await scene.pods())
 
     await scene.eventually("train says that it waits", train_waits)
     await apply(scene, "06-placements", "4-late.yaml")

@@ -55,7 +55,7 @@ async def test_hard_fails_whole_and_tells_its_pods_where_the_nodes_cannot_hold_i
     for pod in await room.pods():
         assert "nodeName" not in pod["spec"]
         assert pod["status"]["reason"]
-        assert "the placeholder time-out ended" in pod["status"]["message"]
+        assert "the placeholder timeout expired" in pod["status"]["message"]
     await room.told(gang[0]["metadata"]["name"], "timed out")
 
 

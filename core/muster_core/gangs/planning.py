@@ -172,7 +172,7 @@ def about(app: Application, kind: AskClass, more: int, where: str = "") -> str:
     if app.spec.uses_virtual_placeholders:  # members that already run on a node count as well
         there = known[0] - wanted(app, kind, sys.maxsize) + more
     total = max([*known, there + 1])
-    return f"task group {kind.group} has places for {there} of {total} members{where}"
+    return f"{there} of {total} members of task group {kind.group} fit{where}"
 
 
 def within(domain: str) -> str:

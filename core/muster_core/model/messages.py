@@ -134,7 +134,7 @@ def gang_exceeds_cluster(missing: int, members: int, group: str, domain: str, re
     """
     return (
         f"even an empty cluster could not hold the gang: {missing} of {members} members of task group {group} would "
-        f"have no place{domain}: {reasons or 'there are no nodes'} It waits for nodes to be added"
+        f"not fit{domain}: {reasons or 'there are no nodes.'} It waits for nodes to be added"
     )
 
 

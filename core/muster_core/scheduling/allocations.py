@@ -241,7 +241,7 @@ def _after_report(partition: Partition, app: Application, spec: AllocationSpec, 
         gangs.take_back_everything(partition, app, "the application has failed", now_ns)
         return
     if spec.placeholder and (app.state is ApplicationState.RESUMING or app.ending):
-        gangs.take_back_placeholders(partition, app, "the reservation of the application is over", now_ns)
+        gangs.take_back_placeholders(partition, app, "the reservation of the application has ended", now_ns)
         return
     if app.state is ApplicationState.NEW:
         lifecycle.accept(partition, app, now_ns)

@@ -65,7 +65,7 @@ def _add_ask(partition: Partition, spec: AskSpec, now_ns: int) -> None:
     app = partition.applications.get(spec.application)
     if app is None:
         if _completed_meanwhile(partition, spec.application, now_ns):
-            _return(partition, spec, f"application {spec.application} completed before the ask came")
+            _return(partition, spec, f"application {spec.application} completed before the request arrived")
             return
         is_undecided = spec.application in partition.undecided
         what = "is not accepted yet: the groups of its user are unknown" if is_undecided else "is not known"
@@ -73,7 +73,7 @@ def _add_ask(partition: Partition, spec: AskSpec, now_ns: int) -> None:
         return
     if spec.placeholder and _is_late(app, spec):
         # The request is valid. The resource manager may have sent it on another stream before it knew the state.
-        _return(partition, spec, f"the reservation of application {app.name} is over: a placeholder comes too late")
+        _return(partition, spec, f"application {app.name} no longer reserves resources: the placeholder is not needed")
         return
     has_selectors = spec.has_selectors
     reason = _refusal(app, spec) or (selectors.refusal(partition, spec) if has_selectors else "")
@@ -174,7 +174,7 @@ def _refusal(app: Application, spec: AskSpec) -> str:
     if not spec.placeholder:
         return ""
     if not app.spec.is_gang:
-        return f"application {app.name} came without a placeholderAsk: it has no place for placeholders"
+        return f"application {app.name} has no placeholderAsk, so it accepts no placeholders"
     return ""
 
 

@@ -326,7 +326,7 @@ def say_found(partition: Partition, app: Application, ask: Ask, node: NodeId) ->
     if ask.said is None:
         return
     ask.said = None
-    text = "all its places are held" if ask.spec.is_virtual else f"on node {node}"
+    text = "all members are reserved" if ask.spec.is_virtual else f"on node {node}"
     partition.outbox.state(
         SchedulingStateChanged(partition.rm, app.id, ask.spec.report_key, SchedulingState.SCHEDULED, text)
     )

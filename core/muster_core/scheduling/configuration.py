@@ -194,7 +194,9 @@ def _put_off(partition: Partition, queue: Queue, config: QueueConfig) -> None:
         what = f"becomes a parent queue when its applications ({len(queue.applications)} now) have ended"
     else:
         what = f"becomes a leaf when the queues below it ({len(queue.children)} now) are removed"
-    partition.note(Notice.QUEUE, queue.path, message=f"queue {queue.path} {what}; until then it takes nothing new")
+    partition.note(
+        Notice.QUEUE, queue.path, message=f"queue {queue.path} {what}; until then it accepts no new applications"
+    )
 
 
 def register_manager(scheduler_state: SchedulerState, event: ManagerRegistered, now_ns: int) -> None:

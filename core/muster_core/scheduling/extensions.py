@@ -297,7 +297,7 @@ def note_refusals(partition: Partition, spec: AskSpec, now_ns: int) -> None:
         if len(refused) >= REFUSALS:
             text = f"{len(refused)} pods could not be bound to it within {WINDOW_NS // 60_000_000_000} minutes"
             refused.clear()
-            partition.outbox.put(NodeRecommended(partition.rm, node, f"{text}: it should be looked at", NOTHING))
+            partition.outbox.put(NodeRecommended(partition.rm, node, f"{text}: check the node", NOTHING))
 
 
 def node_to_empty(partition: Partition, now_ns: int) -> None:

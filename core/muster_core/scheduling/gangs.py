@@ -30,7 +30,7 @@ from muster_core.state.request_classes import class_of
 from muster_core.state.scheduler_state import Partition, ResponseBuilder
 
 #: Rejection of a Direct gang without task groups.
-UNKNOWN_MEMBERS = "gangPlacement is Direct, but no task groups were sent: the core cannot hold places for them"
+UNKNOWN_MEMBERS = "gangPlacement is Direct, but no task groups were sent: the core cannot reserve resources for them"
 
 
 def sum_member_asks(spec: ApplicationSpec) -> ApplicationSpec:
@@ -160,7 +160,7 @@ def _held(app: Application, group: TaskGroup, node: NodeId) -> Allocation | None
 def report_withdrawn(partition: Partition, app: Application, asked: Ask) -> None:
     """Reports SCHEDULED for a removed placeholder request, if a reason for waiting was reported before."""
     if asked.said is not None:
-        text = "places are held for it no longer, nor waited for"
+        text = "no longer waiting for a reservation"
         said = SchedulingStateChanged(partition.rm, app.id, asked.spec.report_key, SchedulingState.SCHEDULED, text)
         partition.outbox.state(said)
 
@@ -320,10 +320,10 @@ def time_out(partition: Partition, app: Application, now_ns: int) -> None:
         if app.gang.is_early and not app.gang.impossible and _all_asked(app):
             _stop_timer(app)  # the timer was for missing requests, which have arrived
             return
-        why = app.gang.impossible or "the placeholder time-out ended before the gang had all its places"
+        why = app.gang.impossible or "the placeholder timeout expired before all members were reserved"
         give_up(partition, app, now_ns, why)
     elif app.state in (ApplicationState.RUNNING, ApplicationState.COMPLETING):
-        take_back_placeholders(partition, app, "left-over placeholder", now_ns)
+        take_back_placeholders(partition, app, "unused placeholder", now_ns)
         if not app.gang.allocated:  # real pods never came (docs/internals/semantics.md, rule 13)
             lifecycle.complete_if_done(partition, app, now_ns)
 

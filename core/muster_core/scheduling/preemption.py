@@ -491,8 +491,8 @@ def _stop(partition: Partition, leaf: QueuePath, rivalry: ThrashingGuard, now_ns
     rivalry.paused_until_ns = now_ns + span_ns
     partition.preemptions.livelocks += 1
     message = (
-        f"queues {leaf} and {rivalry.taker} preempt from each other in turns; they are kept from it for "
-        f"{span_ns // 1_000_000_000} s. Give each of them a guarantee of its own"
+        f"queues {leaf} and {rivalry.taker} preempt from each other repeatedly; preemption between them is paused for "
+        f"{span_ns // 1_000_000_000} s. Set a guarantee on each of them"
     )
     partition.note(Notice.QUEUE, leaf, reference=rivalry.taker, message=message)
 

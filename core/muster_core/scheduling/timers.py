@@ -167,7 +167,7 @@ def _wait(partition: Partition, app: Application, now_ns: int) -> None:
     if app.gang.is_paused or app.gang.lost_to or app.id in partition.contention.open:
         lifecycle.set_wait_timer(partition, app, now_ns)
     else:
-        gangs.give_up(partition, app, now_ns, "the gang wait time-out ended before any of its places was found")
+        gangs.give_up(partition, app, now_ns, "the gang wait timeout expired without a reservation")
 
 
 def _complete(partition: Partition, app: Application, now_ns: int) -> None:
@@ -175,14 +175,14 @@ def _complete(partition: Partition, app: Application, now_ns: int) -> None:
     if app.state is not ApplicationState.COMPLETING:
         return
     app.ending = True
-    why = "left-over placeholder of a completed application"
+    why = "unused placeholder of a completed application"
     gangs.take_back_placeholders(partition, app, why, now_ns)
     lifecycle.settle(partition, app, now_ns)
 
 
 def _run_time(partition: Partition, app: Application, now_ns: int) -> None:
     if app.state is ApplicationState.RUNNING and now_ns >= app.started_ns + app.spec.timeout_ns:
-        gangs.fail(partition, app, now_ns, "the application ran longer than its execution time-out")
+        gangs.fail(partition, app, now_ns, "the application exceeded its execution timeout")
 
 
 def _allocation_run_time(partition: Partition, app: Application, clock: Timer, now_ns: int) -> None:
@@ -191,7 +191,7 @@ def _allocation_run_time(partition: Partition, app: Application, clock: Timer, n
         return
     if now_ns < allocation.allocated_ns + allocation.spec.timeout_ns:
         return  # the timer of an earlier allocation of this ID (docs/internals/semantics.md, rule 5)
-    why = "the allocation ran longer than its execution time-out"
+    why = "the allocation exceeded its execution timeout"
     answer = partition.outbox.answer(partition.rm)
     ledger.mark_releasing(partition, app, allocation, Termination.TIMEOUT, now_ns)
     key = allocation.spec.key

@@ -67,7 +67,7 @@ def preempt(partition: Partition, app: Application, decision: Preemption, now_ns
         _remember(partition, leaf, other, now_ns)
     keys = tuple((app.id, ask.spec.key) for ask, _ in asks)
     running = RunningPreemption(partition.next_number(), leaf, keys, dict.fromkeys(decision.victims), now_ns)
-    notify_victims(partition, running, victims, f"preempted for an ask of queue {leaf}", now_ns)
+    notify_victims(partition, running, victims, f"preempted for a request of queue {leaf}", now_ns)
     for ask, node in asks:
         reservations.put(partition, app, ask, node, now_ns, preemption=running.number)
         ask.preemption, ask.triggered = running.number, True

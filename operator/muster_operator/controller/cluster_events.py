@@ -63,8 +63,8 @@ def apply_event(ledger: Ledger, out: Outcome, fact: ClusterEvent, now: float) ->
 
 
 _UNREADABLE: Final = (
-    "internal error: the pod cannot be read; it counts on its node with what can be read of its requests, and not in "
-    "its application or queue; see the operator's log and report it"
+    "internal error: the pod cannot be decoded; its known requests count on its node, but not in its application or "
+    "queue; see the operator's log and report it"
 )
 
 
@@ -313,7 +313,7 @@ def _warn_ignored_labels(out: Outcome, app: Application | None, task: Task, old:
     if new.app not in {old.app, task.app}:
         named = application_name(new.app)
         note = f"application ID {named} is ignored: the pod already belongs to application {app.name}"
-        reporting.warn(out, task.pod.ref, names.REASON_SCHEDULING, f"{note}; create it again to move it")
+        reporting.warn(out, task.pod.ref, names.REASON_SCHEDULING, f"{note}; recreate the pod to move it")
     elif new.queue not in {old.queue, app.queue} and new.app == task.app:
         note = f"queue {new.queue or '(none)'} is ignored: application {app.name} is in {app.queue or 'no named queue'}"
         reporting.warn(out, task.pod.ref, names.REASON_SCHEDULING, f"{note} since its first pod")
@@ -469,7 +469,7 @@ def other_requests(pod: Pod) -> str:
         return ""
     return (
         f"placeholder {pod.ref.name} was created with requests {claim.requests[:200]} and has {claim.other_requests}: "
-        "a webhook changed them; exempt placeholders from it, or write the same requests in the task group"
+        "a webhook changed them; exempt placeholders from it, or set the same requests in the task group"
     )
 
 

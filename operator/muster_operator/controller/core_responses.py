@@ -265,7 +265,7 @@ def _ask_cancelled(ledger: Ledger, out: Outcome, order: AskCancelled, key: PodUi
     if task.pod.membership.placeholder:
         task.release = order.termination
         state.recount(task)
-        tasks.kill(ledger, out, task, now, order.message or "the core took the ask back")
+        tasks.kill(ledger, out, task, now, order.message or "the core cancelled the request")
         return
     task.asked = False
     task.shortage = None
@@ -299,7 +299,7 @@ def _released(ledger: Ledger, out: Outcome, order: Released, key: PodUid, now: f
 
 
 def _allocated(ledger: Ledger, out: Outcome, response: Allocated, now: float) -> None:
-    """Binds the pod. If the pod does not need a node any more, releases the allocation.
+    """Binds the pod. If the pod no longer needs a node, releases the allocation.
 
     A rejected pod can be allocated: the rejection can belong to a request that replaced the allocated one.
     """
@@ -314,7 +314,7 @@ def _allocated(ledger: Ledger, out: Outcome, response: Allocated, now: float) ->
     if task is not None and task.state is TaskState.BOUND and task.held:
         return  # another client bound the pod in the meantime, and all allocations of its key were released
     if task is None or task.state not in {TaskState.SCHEDULING, TaskState.REJECTED}:
-        reason = "the pod does not need a node any more"
+        reason = "the pod no longer needs a node"
         stopped = TerminationType.STOPPED_BY_RM
         out.news.append(AllocationReleased(response.app, response.key, stopped, response.allocation_id, reason))
         return

@@ -42,7 +42,10 @@ def leave_out_application(ledger: Ledger, out: Outcome, app: Application, error:
     """Reports the failure of an application on its first pod and removes it. Its bound pods count on their nodes."""
     out.failures.append(Failure("Application", app.id, error))
     reporting.warn(
-        out, app.originator.ref, names.REASON_INTERNAL_ERROR, f"internal error: {app.name} is left out{_REPORT}"
+        out,
+        app.originator.ref,
+        names.REASON_INTERNAL_ERROR,
+        f"internal error: application {app.name} is not scheduled{_REPORT}",
     )
     for task in [*app.members.values(), *app.placeholders.values()]:
         forget(ledger, task.pod)

@@ -96,7 +96,7 @@ def accepted(ledger: Ledger, out: Outcome, name: NodeName) -> None:
     if not _is_last_answer(ledger, name) or node is None:
         return
     state = "" if node.schedulable else ", cordoned"
-    note = f"node {name} is scheduled by Muster from now on{state}"
+    note = f"node {name} was added to the scheduler{state}"
     reporting.inform_node(out, name, node.uid, note, names.REASON_NODE_ACCEPTED)
     out.news += (AllocationReported(spec) for spec in _waiting_allocations(ledger, name))
 

@@ -49,7 +49,7 @@ TURN: Final = 500
 
 #: Pods that are only inspected before other tasks can run: about 5 ms.
 WALKED: Final = 10_000
-_NODE_LEFT_OUT: Final = "internal error: the node is left out; see the operator's log and report it"
+_NODE_LEFT_OUT: Final = "internal error: the node is not used for scheduling; see the operator's log and report it"
 _RESPONSES = AllocationResponse | ApplicationResponse | CoreEvents | NodeResponse | Recommendations | SchedulingStates
 
 

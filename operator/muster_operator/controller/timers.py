@@ -112,7 +112,11 @@ def _check_creations(ledger: Ledger, out: Outcome, app_id: AppId, now: float) ->
     lost = placeholders.retry_placeholder(ledger, out, app)
     if lost is not None:
         applications.give_up_gang(
-            ledger, out, app, now, f"placeholder {lost.name} was created {lost.tries} times and never seen"
+            ledger,
+            out,
+            app,
+            now,
+            f"placeholder {lost.name} was created {lost.tries} times and never appeared on the watch",
         )
     elif app.creations.are_waiting or any(slot.state is not SlotState.SEEN for slot in app.slots.values()):
         placeholders.watch_creations(ledger, app, now)

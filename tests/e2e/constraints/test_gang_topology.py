@@ -50,8 +50,7 @@ async def test_gangs_are_packed_into_zones_as_the_example_says_and_one_that_find
     late = a_gang("late", [Group("workers", 4, cpu="500m")])
     await scene.create(with_annotations(pod, parameters) for pod in late)
     words = (
-        "task group workers has places for ",
-        f" of 4 members in {ZONE}=",
+        f" of 4 members of task group workers fit in {ZONE}=",
         "0/6 nodes are available: 2 Insufficient cpu, 4 ",
     )
     await waits_with(scene, "late-workers-0", "SchedulingSkipped", *words)

@@ -53,7 +53,7 @@ async def test_every_member_of_a_direct_gang_calls_for_nodes_with_the_counts(ope
     before = len(scene.writes(of_operator=True))
     await scene.create(a_whole_gang("Direct"))
     for number in range(4):
-        words = ("gang gang waits for its reservation", "task group workers has places for 2 of 4 members", LACK)
+        words = ("gang gang waits for its reservation", "2 of 4 members of task group workers fit", LACK)
         await waits_with(scene, f"gang-{number}", "Unschedulable", *words)
     writes = [write for write in scene.writes(of_operator=True)[before:] if write.name.startswith("gang-")]
     assert Counter(write.what for write in writes) == {"patch pods/status": 4}

@@ -70,7 +70,7 @@ def test_not_one_has_a_place_while_they_do_not_all_fit() -> None:
     said = scene.gang(a_gang(5), 5)
     assert placed(said) == {}
     state, reason = waits(said)["app-p0"]
-    assert (state, "task group workers has places for 4 of 5 members" in reason) == ("FAILED", True)
+    assert (state, "4 of 5 members of task group workers fit" in reason) == ("FAILED", True)
     assert not scene.partition.contention.holding
     assert len(placed(scene.add_node("n1", vcore=1000))) == 5
 

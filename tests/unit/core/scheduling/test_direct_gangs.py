@@ -72,9 +72,9 @@ def test_a_gang_that_does_not_fit_whole_holds_nothing_and_says_so_by_its_own_key
     assert states(said) == ["Accepted"]
     state, reason = waits(said)[KEY]
     assert state == "FAILED"
-    assert "task group workers has places for 4 of 5 members" in reason
+    assert "4 of 5 members of task group workers fit" in reason
     assert waits(scene.ask(member("r0"))) == {}, "the gang speaks for its members"
-    assert waits(scene.add_node("n1"))[KEY] == ("SCHEDULED", "all its places are held")
+    assert waits(scene.add_node("n1"))[KEY] == ("SCHEDULED", "all members are reserved")
 
 
 def test_nobody_takes_the_room_that_is_held_for_members_to_come() -> None:

@@ -118,7 +118,7 @@ def test_places_that_do_not_fit_whole_any_more_are_waited_for_until_the_clock_en
     assert placed(scene.ask(member("r1"))) == {}
     said = scene.wait(51)
     assert placed(said) == {"r1": "n0"}, "then members are scheduled as usual"
-    assert waits(said)[KEY] == ("SCHEDULED", "places are held for it no longer, nor waited for")
+    assert waits(said)[KEY] == ("SCHEDULED", "no longer waiting for a reservation")
     assert scene.app().state == "Running"
 
 
@@ -127,7 +127,7 @@ def test_places_that_do_not_fit_after_a_restart_are_held_when_there_is_room_agai
     scene.tell(a_gang(4, timeout_s=60, forced=True))
     scene.add_node("n0", bound("r0", "n0", allocated_s=990).spec, vcore=3000)
     [state, reason] = waits(scene.tell(RecoveryBarrierPassed(RM)))[KEY]
-    assert (state, "places for 3 of 4 members" in reason) == ("FAILED", True)
+    assert (state, "3 of 4 members of task group" in reason) == ("FAILED", True)
     assert states(scene.add_node("n1")) == []
     assert held(scene) == 3
 

@@ -155,7 +155,7 @@ def test_a_gang_with_a_right_to_its_places_preempts_for_them_together_and_speaks
     said = [effect for key in releases(gone) for effect in scene.release(key, "rich", why)]
     assert held(scene, "poor") == 2
     spoken = [one for one in said if isinstance(one, SchedulingStateChanged) and one.application == "poor"]
-    assert [(one.key, one.reason) for one in spoken] == [("poor/workers", "all its places are held")]
+    assert [(one.key, one.reason) for one in spoken] == [("poor/workers", "all members are reserved")]
     assert scene.app("poor").gang.groups[TaskGroup("workers")].count == 2
     assert len(placed(scene.ask(*members(2, "poor")))) == 2
 

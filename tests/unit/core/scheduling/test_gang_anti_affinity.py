@@ -38,7 +38,7 @@ def test_members_that_need_a_host_each_could_never_fit_on_fewer_hosts() -> None:
     scene.tell(ApplicationAdded(a_gang(3)))
     [said] = notices(scene.ask(*placeholders(3)))
     assert said == (
-        "even an empty cluster could not hold the gang: 1 of 3 members of task group workers would have no place: "
+        "even an empty cluster could not hold the gang: 1 of 3 members of task group workers would not fit: "
         "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules. It waits for nodes to be added"
     )
 

@@ -43,12 +43,12 @@ def test_a_gang_without_a_domain_that_holds_it_waits_with_the_best_one_and_what_
     scene = a_scene(a=2, b=3)
     said = scene.gang(packed(4), 4)
     assert nodes_of(scene) == set(), "these nodes cannot hold it: nothing is reserved"
-    about = "task group workers has places for 3 of 4 members in zone=b"
+    about = "3 of 4 members of task group workers fit in zone=b"
     [(state, text)] = {tuple(one) for one in waits(said).values()}
     assert state == "FAILED"
     assert text.startswith(f"{about}: 0/2 nodes are available")
     [notice] = notices(said)
-    assert "1 of 4 members of task group workers would have no place in zone=b: 0/2 nodes are available" in notice
+    assert "1 of 4 members of task group workers would not fit in zone=b: 0/2 nodes are available" in notice
     grown = scene.tell(NodeAdded(a_node("n-b2", 1000, labels={"zone": "b"})))
     assert states(grown) == ["Running"]
     assert nodes_of(scene) == {"n-b", "n-b2"}
@@ -104,8 +104,7 @@ def test_a_gang_of_two_shapes_says_which_of_them_lacks_places_beside_the_others(
         *(an_ask(f"s{index}", app="two", group="small", placeholder=True) for index in range(2)),
     )
     text = (
-        "task group small has places for 1 of 2 members together with the others: "
-        "0/2 nodes are available: 2 Insufficient cpu."
+        "1 of 2 members of task group small fit together with the others: 0/2 nodes are available: 2 Insufficient cpu."
     )
     assert {reason for _, reason in waits(said).values()} == {text}
 

@@ -44,7 +44,7 @@ def test_one_answer_tells_all_victims_of_a_decision() -> None:
     run(scene, "root.a", an_ask("wide", vcore=3000))
     answers = [one for one in scene.wait(31) if isinstance(one, AllocationResponse)]
     assert [len(answer.released) for answer in answers] == [3]
-    assert {one.message for one in answers[0].released} == {"preempted for an ask of queue root.a"}
+    assert {one.message for one in answers[0].released} == {"preempted for a request of queue root.a"}
 
 
 def test_what_goes_is_counted_on_every_queue_until_it_is_gone() -> None:
@@ -222,7 +222,7 @@ def test_a_storm_of_leaves_that_inherit_their_guarantee_ends() -> None:
     assert scene.partition.preemptions.livelocks >= 2
     paths = QueuePath("root.p.a"), QueuePath("root.p.b")
     assert all(scene.partition.preemptions.paused_until_ns(path) > scene.now_ns for path in paths)
-    assert [note for note in scene.noted if "preempt from each other in turns" in note.message]
+    assert [note for note in scene.noted if "preempt from each other repeatedly" in note.message]
 
 
 def test_leaves_with_guarantees_of_their_own_do_not_storm() -> None:

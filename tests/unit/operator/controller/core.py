@@ -337,7 +337,7 @@ class Core:  # long: a complete scheduler is easier to review in one class
             released=tuple(self._release(app, held) for held in app.held.values()),
         )
         self.allocations.append(verdict)
-        self._move(app, "Resuming" if soft else "Failing", "the placeholder time-out ended")
+        self._move(app, "Resuming" if soft else "Failing", "the placeholder timeout expired")
         self._settle(app_id)
 
     def complete(self) -> None:

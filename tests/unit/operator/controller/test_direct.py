@@ -30,7 +30,7 @@ from tests.unit.operator.controller.objects import Raw, a_group, a_namespace, a_
 
 DIRECT = "gangPlacement=Direct"
 SSD = {"key": "disk", "operator": "In", "values": ["ssd"]}
-FULL = "task group g has places for 1 of 2 members: 0/1 nodes are available: 1 Insufficient cpu."
+FULL = "1 of 2 members of task group g fit: 0/1 nodes are available: 1 Insufficient cpu."
 QUOTA = "Queue quota exceeded: root.a, requested cpu 2, available 0 of 1"
 FAILED, SKIPPED, SCHEDULED = SchedulingState.FAILED, SchedulingState.SKIPPED, SchedulingState.SCHEDULED
 
@@ -213,7 +213,7 @@ def test_a_word_of_a_group_of_nobodys_is_passed_over() -> None:
 
 def test_a_gang_that_no_cluster_of_these_nodes_could_hold_says_so_at_once_and_then_on_every_member() -> None:
     driver = looking()
-    note = "even an empty cluster could not hold the gang: 1 of 2 members of task group g would have no place"
+    note = "even an empty cluster could not hold the gang: 1 of 2 members of task group g would not fit"
     out = driver.told(CoreEvents((CoreEvent(EventKind.APP, APP, "g", note),)))
     assert conditions(out) == {"w0": ("Unschedulable", note)}
     says(driver, FAILED, FULL)

@@ -67,7 +67,7 @@ def test_a_condition_that_stands_is_not_written_again() -> None:
 
 
 def test_a_gang_that_fits_nowhere_is_told_so_once() -> None:
-    impossible = "even an empty cluster could not hold the gang: 1 of 2 members of task group g would have no place"
+    impossible = "even an empty cluster could not hold the gang: 1 of 2 members of task group g would not fit"
     event = CoreEvents((CoreEvent(EventKind.APP, APP, "g", impossible),))
     fresh = restarted(a_member("w0"))
     assert events(fresh.told(event)) == [("w0", "FailedScheduling", "FailedScheduling")]

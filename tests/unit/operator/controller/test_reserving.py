@@ -139,7 +139,7 @@ def test_placeholders_that_called_for_nodes_call_no_more_when_a_quota_is_in_the_
 
 def test_a_gang_that_no_cluster_could_hold_keeps_saying_so_until_a_quota_holds_it_back() -> None:
     driver = reserving()
-    note = "even an empty cluster could not hold the gang: 3 of 3 members of task group workers would have no place"
+    note = "even an empty cluster could not hold the gang: 3 of 3 members of task group workers would not fit"
     driver.told(CoreEvents((CoreEvent(EventKind.APP, "dev/job", "workers", note),)))
     driver.wait(5)
     states(driver, FAILED, FULL)
@@ -152,7 +152,7 @@ def test_a_gang_that_no_cluster_could_hold_keeps_saying_so_until_a_quota_holds_i
 
 def test_a_gang_that_no_cluster_could_hold_says_so_no_more_when_there_are_other_nodes() -> None:
     driver = reserving()
-    note = "even an empty cluster could not hold the gang: 3 of 3 members of task group workers would have no place"
+    note = "even an empty cluster could not hold the gang: 3 of 3 members of task group workers would not fit"
     event = CoreEvents((CoreEvent(EventKind.APP, "dev/job", "workers", note),))
     assert conditions(driver.told(event))["w0"] == ("Unschedulable", note)
     driver.fact(node_seen(a_node("another")))
