@@ -19,7 +19,7 @@ BEGIN, END = "<!-- made by tools/commands.py -->\n", "<!-- end -->"
 def overview() -> str:
     """Return one row per command, in the order of ``muster --help``."""
     rows = "".join(f"| `muster {entry.name}` | {entry.about} |\n" for entry in COMMANDS)
-    return f"| Command | What for |\n|---|---|\n{rows}"
+    return f"| Command | Purpose |\n|---|---|\n{rows}"
 
 
 def details() -> str:

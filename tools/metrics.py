@@ -23,9 +23,9 @@ GENERAL = ("process_", "python_", "pause")
 """Prefixes of metrics of every Python program, which the page describes in one sentence."""
 QUEUE = "root_a_"
 """Part of metric names that contain a queue name."""
-VALUE = re.compile(r"\{\{ \$(?:labels\.)?(\w+) \}\}")
+VALUE = re.compile(r"\{\{ \$(?:labels\.)?(\w+)(?: \| \w+)? \}\}")
 METRICS_HEAD = "| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n"
-ALERTS_HEAD = "| Alert | Severity | After | Means |\n|---|---|---|---|\n"
+ALERTS_HEAD = "| Alert | Severity | After | Meaning |\n|---|---|---|---|\n"
 
 
 def tables() -> dict[str, str]:
@@ -33,9 +33,9 @@ def tables() -> dict[str, str]:
     core = [*metrics(busy_core())]
     ours = [row for row in core if row.startswith("| `muster_")]
     return {
-        "## Of the operator": METRICS_HEAD + "".join(metrics(busy_operator())),
-        "## Of the core": METRICS_HEAD + "".join(ours),
-        "## Of the core, under YuniKorn's names": METRICS_HEAD + "".join(row for row in core if row not in ours),
+        "## Operator metrics": METRICS_HEAD + "".join(metrics(busy_operator())),
+        "## Core metrics": METRICS_HEAD + "".join(ours),
+        "## Core metrics with YuniKorn's names": METRICS_HEAD + "".join(row for row in core if row not in ours),
         "## Alerts": ALERTS_HEAD + "".join(alerts()),
     }
 
@@ -62,7 +62,7 @@ def alerts() -> Iterator[str]:
     for group in yaml.safe_load(RULES.read_text())["spec"]["groups"]:
         for rule in group["rules"]:
             annotations = {key: VALUE.sub(r"*\1*", text) for key, text in rule["annotations"].items()}
-            cells = (f"`{rule['alert']}`", rule["labels"]["severity"], rule.get("for", "at once"))
+            cells = (f"`{rule['alert']}`", rule["labels"]["severity"], rule.get("for", "immediately"))
             yield f"| {' | '.join(cells)} | **{annotations['summary']}.** {annotations['description']} |\n"
 
 

@@ -290,12 +290,12 @@ def shortage_families(partitions: Iterable[Partition]) -> Iterator[Metric]:
                 amounts.update(dict(one.resources.times(one.count).items()))
     yield gauge(
         "muster_core_outstanding_requests",
-        "Pending requests that only more nodes could help.",
+        "Pending requests that fit only if nodes are added.",
         [({}, requests)],
     )
     yield gauge(
         "muster_core_outstanding_resource",
-        "Resources of the pending requests that only more nodes could help.",
+        "Resources of the pending requests that fit only if nodes are added.",
         [({"resource": name}, amount) for name, amount in sorted(amounts.items())],
     )
     holds = sum(len(partition.reservations.by_ask) for partition in partitions)
@@ -319,7 +319,7 @@ def _preemptions(partitions: list[Partition]) -> Iterator[Metric]:
         [({}, pairs)],
     )
     stopped = sum(each.livelocks for each in preemptions)
-    yield counter("muster_core_preemption_thrashing_total", "Number of pauses of such a pair.", [({}, stopped)])
+    yield counter("muster_core_preemption_thrashing_total", "Pauses of preemption between two queues.", [({}, stopped)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ class PhaseTimes:
         self._searches = Histogram(
             f"{prefix}_trynode_evaluation_milliseconds", every, buckets=DECADES, registry=registry
         )
-        victims = "Time to search victims of preemption, in seconds."
+        victims = "Time to select preemption victims, in seconds."
         self.preemption = Histogram(
             f"{prefix}_trypreemption_latency_milliseconds", victims, buckets=DECADES, registry=registry
         )
@@ -225,7 +225,7 @@ class _Times:
         )
         self.batch = histogram("muster_core_batch_size", "Allocations per decision.", _SIZES)
         self._longest_turn = Gauge(
-            "muster_core_loop_busy_max_seconds", "Longest such time since the start.", registry=registry
+            "muster_core_loop_busy_max_seconds", "Longest time without a pause since the start.", registry=registry
         )
         self._longest = 0.0
 
