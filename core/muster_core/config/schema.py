@@ -84,12 +84,12 @@ class ResourcesForm(Form):
     """`resources` of a queue or template."""
 
     guaranteed: Annotated[
-        dict[str, str] | None, Meaning("what the queue gets back by preemption, and its share in fairness", "0")
+        dict[str, str] | None, Meaning("resources that preemption restores, and the share in fair ordering", "0")
     ] = None
     max: Annotated[
         dict[str, str] | None,
         Meaning(
-            "the most that all pods of the queue and below may hold; a resource that is not listed is not limited, "
+            "maximum of all pods of the queue and its children; a resource that is not listed is unlimited, "
             "0 forbids it",
             "unlimited",
         ),
@@ -99,11 +99,11 @@ class ResourcesForm(Form):
 class LimitForm(Form):
     """One entry of `limits`."""
 
-    limit: Annotated[str, Meaning("a remark")] = ""
-    users: Annotated[list[str], Meaning('whom it bounds; `"*"`: each user that no entry names')] = []
-    groups: Annotated[list[str], Meaning('and which groups; `"*"`: all other groups together')] = []
-    maxapplications: Annotated[Count, Meaning("how many applications of each run at once", "unlimited")] = 0
-    maxresources: Annotated[dict[str, str] | None, Meaning("what each may have at once", "unlimited")] = None
+    limit: Annotated[str, Meaning("comment")] = ""
+    users: Annotated[list[str], Meaning('users that the limit applies to; `"*"`: each user without an entry')] = []
+    groups: Annotated[list[str], Meaning('groups that the limit applies to; `"*"`: all other groups together')] = []
+    maxapplications: Annotated[Count, Meaning("number of applications of each that run at once", "unlimited")] = 0
+    maxresources: Annotated[dict[str, str] | None, Meaning("resources that each can use at once", "unlimited")] = None
 
 
 class TemplateForm(Form):
@@ -117,26 +117,26 @@ class TemplateForm(Form):
 class QueueForm(Form):
     """One queue."""
 
-    name: Annotated[str, Meaning("1 to 64 letters, digits and `_ : # / @ -`; case does not count; no dots")]
+    name: Annotated[str, Meaning("1 to 64 letters, digits and `_ : # / @ -`; not case-sensitive; no dots")]
     parent: Annotated[
-        Flag | None, Meaning("`true` lets placement rules make queues below an empty queue", "has `queues`")
+        Flag | None, Meaning("`true`: placement rules can create queues below an empty queue", "has `queues`")
     ] = None
-    queues: Annotated[list[QueueForm], Meaning("the queues below; only a leaf runs pods")] = []
+    queues: Annotated[list[QueueForm], Meaning("child queues; only a leaf runs pods")] = []
     maxapplications: Annotated[
-        Count | None, Meaning("how many applications run at once; the others wait", "unlimited")
+        Count | None, Meaning("number of applications that run at once; others wait", "unlimited")
     ] = None
     properties: Annotated[
-        Properties, Meaning("how the queue orders and preempts: [below](#properties)", "inherited")
+        Properties, Meaning("ordering, priority and preemption: [below](#properties)", "inherited")
     ] = {}
-    adminacl: Annotated[str, Meaning("who may submit too: here or in any queue above", "no user")] = ""
-    submitacl: Annotated[str, Meaning("[who may submit](#access): here or in any queue above", "no user")] = ""
+    adminacl: Annotated[str, Meaning("further users that may submit, here or in a parent", "no user")] = ""
+    submitacl: Annotated[str, Meaning("users that [may submit](#access), here or in a parent", "no user")] = ""
     resources: ResourcesForm = ResourcesForm()
-    limits: Annotated[list[LimitForm], Meaning("bounds of single users and groups: [below](#limits)")] = []
+    limits: Annotated[list[LimitForm], Meaning("limits of users and groups: [below](#limits)")] = []
     childtemplate: Annotated[
         TemplateForm | None,
         Meaning(
-            "`maxapplications`, `properties` and `resources` of queues that are made on demand below",
-            "that of the nearest queue above",
+            "`maxapplications`, `properties` and `resources` of child queues that are created on demand",
+            "that of the nearest parent",
         ),
     ] = None
 
@@ -144,20 +144,20 @@ class QueueForm(Form):
 class FilterForm(Form):
     """`filter` of a placement rule."""
 
-    type: Annotated[str, Meaning("`allow`: the rule is for these only; `deny`: for all others", "`allow`")] = ""
-    users: Annotated[list[str], Meaning("names; one entry may be a regular expression", "everybody")] = []
-    groups: Annotated[list[str], Meaning("names; one entry may be a regular expression", "everybody")] = []
+    type: Annotated[str, Meaning("`allow`: the rule applies only to these; `deny`: to all others", "`allow`")] = ""
+    users: Annotated[list[str], Meaning("names; one entry may be a regular expression", "all")] = []
+    groups: Annotated[list[str], Meaning("names; one entry may be a regular expression", "all")] = []
 
 
 class RuleForm(Form):
     """One placement rule."""
 
-    name: Annotated[str, Meaning("which rule: one of those below")]
+    name: Annotated[str, Meaning("name of a rule: see the table below")]
     create: Annotated[
-        Flag, Meaning("whether a queue that is not there is made; else the rule gives none", "`false`")
+        Flag, Meaning("whether the rule creates a queue that does not exist; otherwise it does not match", "`false`")
     ] = False
-    parent: Annotated[RuleForm | None, Meaning("a rule that says below which queue", "root")] = None
-    value: Annotated[str, Meaning("of `fixed`: a queue or a path; of `tag`: the tag's name")] = ""
+    parent: Annotated[RuleForm | None, Meaning("rule that determines the parent queue", "root")] = None
+    value: Annotated[str, Meaning("with `fixed`: a queue or a path; with `tag`: the name of the tag")] = ""
     filter: FilterForm | None = None
 
 
@@ -165,11 +165,11 @@ class PreemptionForm(Form):
     """`preemption` of a partition."""
 
     enabled: Annotated[
-        Flag | None, Meaning("[preemption](../concepts/preemption.md) by guarantee and for DaemonSets", "`true`")
+        Flag | None, Meaning("[preemption](../concepts/preemption.md) for guarantees and DaemonSets", "`true`")
     ] = None
     quotapreemptionenabled: Annotated[
         Flag | None,
-        Meaning("a lowered `max` [takes back](../concepts/preemption.md#quota-preemption) what is over it", "`false`"),
+        Meaning("[preemption](../concepts/preemption.md#quota-preemption) of pods above a lowered `max`", "`false`"),
     ] = None
 
 
@@ -183,7 +183,7 @@ class NodeSortForm(Form):
         Meaning("`fair` or `binpacking`: [order of nodes](#order-of-nodes)", "`fair`, with balance"),
     ] = ""
     resourceweights: Annotated[
-        dict[str, Weight], Meaning("which resources count for that, and how much", "`vcore: 1, memory: 1`")
+        dict[str, Weight], Meaning("weights of the resources in this order", "`vcore: 1, memory: 1`")
     ] = {}
 
 
@@ -199,10 +199,13 @@ class PartitionForm(Form):
     """One partition."""
 
     name: Annotated[str, Meaning("Kubernetes has one partition", "`default`")] = ""
-    queues: Annotated[list[QueueForm], Meaning("the tree; `root` is put on top where it is left out")]
+    queues: Annotated[list[QueueForm], Meaning("the queue tree; if `root` is missing, Muster adds it")]
     placementrules: Annotated[
         list[RuleForm],
-        Meaning("in which queue an application goes: [below](#placement-rules)", "the queue the pod names"),
+        Meaning(
+            "rules that determine the queue of an application: [below](#placement-rules)",
+            "the queue that the pod names",
+        ),
     ] = []
     limits: Annotated[list[LimitForm], Meaning("the [limits](#limits) of `root`")] = []
     preemption: PreemptionForm = PreemptionForm()
@@ -214,7 +217,7 @@ class FileForm(Form):
     """The complete file."""
 
     partitions: Annotated[list[PartitionForm], Meaning("one for each; at least one")]
-    checksum: Annotated[str, Meaning("of the text without this line; `validate-conf` says whether it is right")] = ""
+    checksum: Annotated[str, Meaning("checksum of the text without this line; `validate-conf` verifies it")] = ""
 
 
 #: Rule and fix for the errors of pydantic.
