@@ -105,7 +105,7 @@ async def test_a_gang_that_waits_is_explained_by_itself_and_by_its_pod(muster: C
     assert of_pod["because"] == found["because"]
     code, page, _ = await muster.run("explain", "waits-workers-0")
     assert code == 0
-    assert "its gang waits for its reservation" in page
+    assert "Pending: its gang is not complete" in page
     await muster.scene.create([a_pod("late", labels={"applicationId": "late", "queue": LEAF})])
 
     async def is_behind() -> bool:
@@ -160,4 +160,4 @@ async def test_kubectl_itself_completes_what_comes_after_its_own_name(tmp_path: 
         env={"PATH": sysconfig.get_path("scripts"), "HOME": str(tmp_path)},
     )
     out, _ = await process.communicate()
-    assert out.decode().splitlines() == ["nodes\tNodes: how full each is.", ":0"]
+    assert out.decode().splitlines() == ["nodes\tList nodes with allocations.", ":0"]

@@ -33,7 +33,7 @@ async def test_a_pod_that_its_queue_holds_back_says_so_and_calls_for_no_node(ope
     await scene.create([a_pod("first", labels=labels)])
     await scene.all_bound(1)
     await scene.create([a_pod("second", labels=labels)])
-    await waits_with(scene, "second", "SchedulingSkipped", "root.leaf", "vcore")
+    await waits_with(scene, "second", "SchedulingSkipped", "root.leaf", "cpu")
 
 
 async def test_a_gang_costs_few_writes_and_tells_its_progress_once(open_scene: OpenScene) -> None:

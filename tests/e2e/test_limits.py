@@ -32,7 +32,7 @@ async def test_a_user_at_the_limit_waits_while_another_runs_and_goes_when_there_
     await submit(scene, "ann-1", "ann")
     await submit(scene, "bob-0", "bob")
     await submit(scene, "bob-1", "bob")
-    await waits_with(scene, "ann-1", "SchedulingSkipped", "ann", "root.leaf", "vcore")
+    await waits_with(scene, "ann-1", "SchedulingSkipped", "ann", "root.leaf", "cpu")
     assert await names_bound(scene) == {"ann-0", "bob-0", "bob-1"}
     await scene.api.delete("pods", "ann-0", scene.namespace)
     await scene.all_bound(3)
@@ -42,7 +42,7 @@ async def test_a_wildcard_gives_each_user_a_limit_of_its_own(open_scene: OpenSce
     scene = await open_scene(NODES, limited(users=["*"]))
     for name in ("ann-0", "bob-0", "ann-1"):
         await submit(scene, name, name.split("-")[0])
-    await waits_with(scene, "ann-1", "SchedulingSkipped", "ann", "vcore")
+    await waits_with(scene, "ann-1", "SchedulingSkipped", "ann", "cpu")
     assert await names_bound(scene) == {"ann-0", "bob-0"}
 
 
@@ -52,7 +52,7 @@ async def test_the_members_of_a_group_share_its_limit(open_scene: OpenScene) -> 
     await scene.all_bound(1)
     await submit(scene, "bob-0", "bob", "research")
     await submit(scene, "eve-0", "eve", "sales")
-    await waits_with(scene, "bob-0", "SchedulingSkipped", "research", "vcore")
+    await waits_with(scene, "bob-0", "SchedulingSkipped", "research", "cpu")
     assert await names_bound(scene) == {"ann-0", "eve-0"}
 
 

@@ -24,7 +24,7 @@ async def test_a_namespaces_quota_holds_its_pods_back_and_a_change_counts_at_onc
     queue = f"root.{scene.namespace}"
     await annotate(scene, namespace_quota=json.dumps({"cpu": "1"}))
     await scene.create(a_pod(f"pod-{index}", labels={"applicationId": "only"}) for index in range(3))
-    await waits_with(scene, "pod-1", "SchedulingSkipped", queue, "vcore")
+    await waits_with(scene, "pod-1", "SchedulingSkipped", queue, "cpu")
     await annotate(scene, namespace_quota="2 CPUs")
     await scene.eventually("the bad annotation is told", lambda: is_told_of_namespace(scene, "is not JSON"), 10)
     assert len(await scene.bound()) == 1, "an annotation that cannot be read takes nothing away"
@@ -55,4 +55,4 @@ async def test_a_namespace_names_the_parent_of_its_queue_whose_template_it_gets(
     await annotate(scene, parentqueue="root.tenants")
     await scene.create(a_pod(f"pod-{index}", labels={"applicationId": "job"}) for index in range(3))
     await scene.all_bound(2)
-    await waits_with(scene, "pod-2", "SchedulingSkipped", f"root.tenants.{scene.namespace}", "vcore")
+    await waits_with(scene, "pod-2", "SchedulingSkipped", f"root.tenants.{scene.namespace}", "cpu")

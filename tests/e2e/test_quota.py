@@ -22,7 +22,7 @@ async def test_a_pod_over_the_quota_waits_names_queue_resource_and_amounts_and_g
     await scene.create(a_pod(f"pod-{index}", labels=labels) for index in range(2))
     await scene.all_bound(2)
     await scene.create([a_pod("late", labels=labels)])
-    await waits_with(scene, "late", "SchedulingSkipped", "root.leaf", "vcore", "500", "1000")
+    await waits_with(scene, "late", "SchedulingSkipped", "root.leaf", "requested cpu 1, available 500m of 2500m")
     await scene.api.delete("pods", "pod-0", scene.namespace)
     await scene.all_bound(2)
     assert await names_bound(scene) == {"pod-1", "late"}
@@ -37,7 +37,7 @@ async def test_the_quota_of_a_parent_bounds_all_its_leaves_together(open_scene: 
     await scene.all_bound(2)
     labels = {"applicationId": "right", "queue": "root.team.right"}
     await scene.create([a_pod("third", labels=labels)])
-    await waits_with(scene, "third", "SchedulingSkipped", "root.team", "vcore")
+    await waits_with(scene, "third", "SchedulingSkipped", "root.team", "cpu")
 
 
 async def test_a_quota_counts_resources_by_any_name(open_scene: OpenScene) -> None:

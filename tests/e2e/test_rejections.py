@@ -26,7 +26,7 @@ async def test_a_gang_in_a_fair_queue_is_refused(open_scene: OpenScene) -> None:
 async def test_a_gang_larger_than_the_quota_of_its_queue_is_refused(open_scene: OpenScene) -> None:
     scene = await open_scene(NODES, queues(resources={"max": {"vcore": "2"}}))
     await scene.create(a_gang("large", [Group("workers", 3)], queue="root.leaf"))
-    await told(scene, "large-workers-0", "root.leaf", "vcore")
+    await told(scene, "large-workers-0", "root.leaf", "cpu")
     assert await scene.bound() == []
     assert await scene.pods(placeholders=True) == []
 

@@ -41,7 +41,7 @@ async def test_a_lowered_maximum_lets_run_what_runs_and_holds_back_what_comes(op
 
     await scene.eventually("the new maximum is in force", is_lowered, 10)
     await scene.create([a_pod("late", labels=labels)])
-    await waits_with(scene, "late", "SchedulingSkipped", "root.leaf", "vcore")
+    await waits_with(scene, "late", "SchedulingSkipped", "root.leaf", "cpu")
     assert len(await scene.bound()) == 2
 
 
