@@ -43,7 +43,7 @@ class LeaderReadiness:
     def missing(self) -> str:
         """What keeps us from being ready; empty = nothing. Who stands by is ready when it could take over at once."""
         if self.leading.trouble:
-            return f"the lease cannot be read or renewed: {self.leading.trouble}"
+            return f"the Lease cannot be read or renewed: {self.leading.trouble}"
         if not self.leading.begun.is_set():
             return self.loop.unlisted
         if self.names is not None and not self.names.held.is_set():

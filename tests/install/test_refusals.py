@@ -42,14 +42,14 @@ WRONG: dict[str, dict[str, Any]] = {
 """What the schema says, and of what."""
 
 CONTRADICTIONS: dict[str, dict[str, Any]] = {
-    "split.tls: a core of its own is spoken to over mutual TLS": {"split": {"enabled": True}},
+    "split.tls: split.enabled requires mutual TLS": {"split": {"enabled": True}},
     "yunikornDefaults and queues or settings": {"yunikornDefaults": {"a": "b"}, "settings": {"a": "b"}},
     "queues and settings.queues.yaml: both are the queues": {
         "queues": {"partitions": []},
         "settings": {"queues.yaml": "partitions: []"},
     },
-    "rest.closed: nobody could ask any more": {"rest": {"closed": True}},
-    "monitoring.serviceMonitor.tokenSecret: rest.closed wants a token": {
+    "rest.closed requires rest.kubernetesAuth": {"rest": {"closed": True}},
+    "monitoring.serviceMonitor.tokenSecret: rest.closed requires a token": {
         "rest": {"closed": True, "kubernetesAuth": True},
         "monitoring": {"serviceMonitor": {"enabled": True}},
     },

@@ -137,7 +137,7 @@ async def _restarted(
             delay_s = BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]
             failures += 1
             listener.stream_broke(resource.plural, str(error))
-            log.warning("stream started over", resource=resource.plural, reason=str(error), in_seconds=delay_s)
+            log.warning("watch stream restarted", resource=resource.plural, reason=str(error), in_seconds=delay_s)
             await asyncio.sleep(delay_s)
 
 

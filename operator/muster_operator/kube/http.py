@@ -193,7 +193,7 @@ class _HttpConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._end(NoResponse(f"what came is no answer: {error}"))
+            self._end(NoResponse(f"invalid response: {error}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end(NoResponse(f"the connection was closed{f': {exc}' if exc else ''}"))

@@ -228,9 +228,9 @@ class Leadership:
                 self._end_if_lost()
                 await self._put(self._observation.lease.given_back(_now()))
         except (ApiRefused, Unreachable, LeadershipLost) as error:
-            log.info("the lease was not given back", reason=str(error))
+            log.info("the Lease was not released", reason=str(error))
         else:
-            log.info("gave the lease back", lease=self._candidacy.name)
+            log.info("released the Lease", lease=self._candidacy.name)
 
     async def _read_lease(self) -> None:
         before, seen = self.holder, await self._store.get()
@@ -261,9 +261,9 @@ class Leadership:
     def _report(self, trouble: str) -> None:
         """Logs a problem when it begins or ends."""
         if trouble and trouble != self.trouble:
-            log.warning("the lease cannot be read or renewed", reason=trouble, fence_s=round(self._guard.left_s, 1))
+            log.warning("the Lease cannot be read or renewed", reason=trouble, fence_s=round(self._guard.left_s, 1))
         elif self.trouble and not trouble:
-            log.info("the lease can be read and renewed again")
+            log.info("the Lease can be read and renewed again")
         self.trouble = trouble
 
     def _pause_s(self) -> float:

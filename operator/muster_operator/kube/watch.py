@@ -272,7 +272,7 @@ async def lines(
                 *some, rest = (rest + piece if rest else piece).split(b"\n")
                 yield some
     except _INTERRUPTIONS as error:
-        watch_log.debug("a watch of %s was cut: %r", resource.plural, error)
+        watch_log.debug("a watch of %s was interrupted: %r", resource.plural, error)
 
 
 #: Seconds between comparisons if there are no errors. Each one costs the API server a complete list.
@@ -497,7 +497,7 @@ class WatchStream:
             await self._handle(event)
         elif _is_older(version, self._version):
             self._is_reset = True
-            raise Expired(f"the server is at {version} and was at {self._version}: its store was set back")
+            raise Expired(f"the server is at {version} and was at {self._version}: etcd was restored")
         else:
             self._topic.listener.bookmark(self._plural)
         self._version, self._refusals = version, 0
@@ -550,8 +550,8 @@ class WatchStream:
     async def _pause(self, reason: str) -> None:
         delay_s = _with_jitter(BACKOFF_S[min(self._failures, len(BACKOFF_S) - 1)])
         self._failures += 1
-        self._topic.listener.stream_broke(self._plural, reason or "it ended at once")
-        log.warning("stream started over", resource=self._plural, reason=reason, in_seconds=round(delay_s, 2))
+        self._topic.listener.stream_broke(self._plural, reason or "it ended immediately")
+        log.warning("watch stream restarted", resource=self._plural, reason=reason, in_seconds=round(delay_s, 2))
         await asyncio.sleep(delay_s)
 
 

@@ -233,7 +233,7 @@ class Loop:
                 self._collector.taken()
                 if isinstance(item.fact, KeysSeen) and self._current.is_served_without_keys:
                     self._hand_out(out)  # the results so far belong to the present session
-                    self._current.end_session("the signing keys arrived: recovering with what they sign", now)
+                    self._current.end_session("signing keys loaded: recovering signed pods", now)
                 cluster_events.apply_event(self._ledger, out, item.fact, now)
             case Unreadable():
                 self._unreadable(item, out, now)

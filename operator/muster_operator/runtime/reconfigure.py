@@ -106,7 +106,7 @@ class Reconfigurer:
         """Handles a ConfigMap that was created, changed or deleted."""
         async with self._one_at_a_time:
             if not self._core.configuration.hot_refresh:
-                log.info("a ConfigMap changed; hot refresh is off, so it takes a restart", configmap=name)
+                log.info("a ConfigMap changed; hot refresh is disabled, so a restart is required", configmap=name)
                 return
             try:
                 config_maps = await read_config_maps(self._session, self._namespace)

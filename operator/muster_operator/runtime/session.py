@@ -169,7 +169,7 @@ class Comparing:
         except TimeoutError:
             session.session_lost(f"the core has not answered for {self._answer_s:g} s")
         except Refused as refused:
-            comparing_log.warning("the core cannot be compared with", reason=refused.reason)
+            comparing_log.warning("cannot compare the state with the core", reason=refused.reason)
         except SchedulerInterfaceError:
             pass  # the session reports its end itself
         self.touched = None
@@ -197,14 +197,14 @@ class Stage(StrEnum):
     """State of the session with the core. The values are the texts of `/readyz`."""
 
     NO_SESSION = "no session with the core"
-    SETTLING = "waiting for the last binds of the session before"
+    SETTLING = "waiting for the last binds of the previous session"
     DRAINING = "shutting down"
     LISTING = "waiting for the first lists of the cluster"
-    ANSWERS = "waiting for the core to answer the applications"
-    REPORT = "telling the core what the cluster holds"
-    FENCE = "waiting for the core to take in the cluster"
-    OPEN = "the core has taken in the cluster"
-    OPENING = "opening the nodes"
+    ANSWERS = "waiting for the core to accept or reject the applications"
+    REPORT = "sending the cluster state to the core"
+    FENCE = "waiting for the core to process the cluster state"
+    OPEN = "the core has processed the cluster state"
+    OPENING = "making the nodes schedulable"
     LIVE = ""
 
 
@@ -363,7 +363,9 @@ class Current:
         missing = [app for app in self._ledger.applications.values() if app.state is AppState.SUBMITTED]
         if any(tasks.is_forced(self._ledger, app) for app in missing):
             return False
-        log.warning("the core has not answered all applications: the others are scheduled", applications=len(missing))
+        log.warning(
+            "no response from the core for some applications; the others are scheduled", applications=len(missing)
+        )
         return True
 
     async def _end_wait(self, session: Session | None, wait: asyncio.Event) -> None:
@@ -383,7 +385,7 @@ class Current:
         """Requests another session if the core does not complete the recovery in time."""
         await asyncio.sleep(RECOVERY_S)
         if session is self.session and session is not None and self.stage in _RECOVERING:
-            session.session_lost(f"the core has not taken in the cluster within {RECOVERY_S:g} s")
+            session.session_lost(f"the core has not processed the cluster state within {RECOVERY_S:g} s")
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)

@@ -221,7 +221,9 @@ def _guaranteed_tag(annotations: dict[str, str]) -> str:
 def _max_apps_tag(annotations: dict[str, str]) -> str:
     written = annotations.get(names.ANNOTATION_NAMESPACE_MAX_APPS, "")
     if written and not (written.isascii() and written.isdigit() and len(written) <= 18):
-        raise BadInputError(names.ANNOTATION_NAMESPACE_MAX_APPS, f'"{written[:40]}" is no count', "write 0 or more")
+        raise BadInputError(
+            names.ANNOTATION_NAMESPACE_MAX_APPS, f'"{written[:40]}" is not a number of applications', "write 0 or more"
+        )
     return written
 
 

@@ -152,7 +152,7 @@ def pod_resources(spec: Raw, status: Raw) -> dict[str, int]:
     result = {name: value for name, value in amounts(_pod_nanos(spec, status)).items() if value}
     for name, value in result.items():
         if value < 0:
-            raise BadInputError(name, "is negative", "ask for zero or more")
+            raise BadInputError(name, "is negative", "request zero or more")
     result[keys.PODS] = 1
     return result
 

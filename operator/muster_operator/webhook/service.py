@@ -121,7 +121,7 @@ class WebhookReconciler:
         except NotLeading:
             self._report("")  # the leader corrects it
         except ApiRefused as error:
-            rights = " (the rights are in deploy/rbac.yaml, at 'webhook')" if error.status == 403 else ""
+            rights = " (deploy/rbac.yaml has the permissions for the webhook)" if error.status == 403 else ""
             self._report(f"{error}{rights}")
         except (LinkError, BadCertificate, ssl.SSLError) as error:
             self._report(str(error))

@@ -123,7 +123,7 @@ async def test_an_api_server_that_is_down_for_longer_than_the_lease_ends_nobody(
     pid = scene.muster.operator.pid
     await plane.apiserver.stop(grace_s=1.0)
     await asyncio.sleep(DURATION_S)  # what has to be outlasted; nothing shows that it has
-    assert (await scene.muster.role()).startswith("the lease cannot be read or renewed: ")
+    assert (await scene.muster.role()).startswith("the Lease cannot be read or renewed: ")
     assert await metric(scene.muster, "muster_operator_leader") == 0
     await plane.start_apiserver()
     await scene.create(a_gang("after", [Group("workers", 2)], timeout_s=600))

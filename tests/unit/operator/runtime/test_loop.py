@@ -192,7 +192,7 @@ async def test_an_application_that_is_not_answered_keeps_the_operator_from_being
     async with running(Operator(Peer(accepts=False))) as operator:
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("waiting")])
         await operator.settled()
-        assert operator.loop.missing == "waiting for the core to answer the applications"
+        assert operator.loop.missing == "waiting for the core to accept or reject the applications"
         assert operator.nodes_said() == []
 
 
@@ -500,7 +500,7 @@ async def test_a_session_begins_when_the_last_bind_of_the_one_before_has_ended_a
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("late")])
         await operator.until(lambda: operator.recalls > 0)
         await operator.settled()
-        assert operator.loop.missing == "waiting for the last binds of the session before"
+        assert operator.loop.missing == "waiting for the last binds of the previous session"
         assert operator.peer.said == []
         operator.binds_in_flight = 0
         bind = BindPod(PodRef("ns", "late", PodUid("uid-late")), NodeName("n1"))
