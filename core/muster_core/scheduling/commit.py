@@ -6,7 +6,7 @@ before the first write. A decision that is no longer valid is dropped, and the a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -27,8 +27,9 @@ from muster_core.model.ids import AllocationKey, NodeId, Termination
 from muster_core.model.records import Notice
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import NO_PROPERTIES, AskSpec
-from muster_core.model.states import ApplicationState, NodeState
+from muster_core.model.states import ApplicationState
 from muster_core.model.storage import NO_CHOICE, Choice
+from muster_core.placement.filters import node_properties
 from muster_core.scheduling import gangs, ledger, lifecycle, records, requeue, reservations, victims
 from muster_core.state.applications import Allocation, Application, Ask, lacking
 from muster_core.state.request_classes import AskClass
@@ -75,12 +76,27 @@ def _commit(partition: Partition, decision: Decision, now_ns: int) -> None:
 
 
 def may_place(partition: Partition, app: Application, decision: Placement) -> bool:
-    """Whether a placement that was planned earlier is still valid and all its nodes are schedulable."""
+    """Whether a placement that was planned earlier is still valid and each request may run on its node."""
     try:
         _check_placement(partition, app, decision)
     except BrokenDecision:
         return False
-    return all(partition.nodes.record(node).state is NodeState.SCHEDULABLE for _, node in decision.places)
+    return not closed_nodes(partition, app, decision.places)
+
+
+def closed_nodes(
+    partition: Partition, app: Application, places: Iterable[tuple[AllocationKey, NodeId]]
+) -> dict[NodeId, None]:
+    """Returns the nodes that do not exist, or whose properties do not allow the request that was planned there.
+
+    A cordoned node allows the requests that tolerate the cordon.
+    """
+    nodes = partition.nodes
+    closed: dict[NodeId, None] = {}
+    for kind, node in dict.fromkeys((app.asks[key].kind, node) for key, node in places):
+        if node not in nodes or not node_properties.allowed(kind.constraints, nodes)[nodes.rows.row(node)]:
+            closed[node] = None
+    return closed
 
 
 @dataclass(slots=True)

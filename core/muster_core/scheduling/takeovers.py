@@ -18,7 +18,6 @@ from muster_core.model.events import Timer, TimerKind
 from muster_core.model.ids import AllocationKey, NodeId
 from muster_core.model.limits import MOST_RESTARTS
 from muster_core.model.resources import NOTHING, Resources
-from muster_core.model.states import NodeState
 from muster_core.preemption.guarantees import GuaranteeBalance
 from muster_core.scheduling import commit, failures, gangs, ledger, lifecycle, records, requeue, victims
 from muster_core.state.applications import Allocation, Application, lacking
@@ -187,9 +186,9 @@ def _check(
     for name in decision.holds:
         held = partition.reservations.by_ask[name]
         freed[held.node] = freed.get(held.node, NOTHING) + held.resources
+    closed = commit.closed_nodes(partition, app, decision.places)
     for node, wanted in nodes.items():
-        is_open = node in partition.nodes and partition.nodes.record(node).state is NodeState.SCHEDULABLE
-        if not is_open or not _left(partition, node, freed.get(node, NOTHING)).covers(wanted):
+        if node in closed or not _left(partition, node, freed.get(node, NOTHING)).covers(wanted):
             raise BrokenDecision("take-over", f"node {node} has no room even after the takeover")
     return nodes
 

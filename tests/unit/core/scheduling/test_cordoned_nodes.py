@@ -7,10 +7,10 @@ from dataclasses import replace
 from muster_core.model.constraints import Constraints, Toleration
 from muster_core.model.events import ApplicationAdded, NodeAction, NodeUpdated
 from muster_core.model.ids import Termination
-from muster_core.model.specs import AskSpec
-from tests.unit.builders import a_node, a_queue, an_application, an_ask, made_for
-from tests.unit.core.scheduling.preemption_scene import a_daemon, confirm, pods, run, submit, with_preemption
-from tests.unit.core.scheduling.scene import Scene, placed, releases
+from muster_core.model.specs import AskSpec, GangPlacement
+from tests.unit.builders import a_configuration, a_node, a_queue, an_application, an_ask, made_for
+from tests.unit.core.scheduling.preemption_scene import a_daemon, confirm, pods, run, submit, victims, with_preemption
+from tests.unit.core.scheduling.scene import Scene, placed, releases, states
 
 TOLERANT = Constraints(tolerations=(Toleration("node.kubernetes.io/unschedulable", "Exists", "", "NoSchedule"),))
 
@@ -72,3 +72,16 @@ def test_a_member_that_tolerates_the_cordon_takes_over_from_its_placeholder_on_a
     said = scene.ask(an_ask("r0", group="workers", constraints=TOLERANT), an_ask("r1", group="workers"))
     assert releases(said) == {"app-p0": Termination.PLACEHOLDER_REPLACED}
     assert placed(scene.release("app-p0", why=Termination.PLACEHOLDER_REPLACED)) == {"r0": "n0"}
+
+
+def test_a_gang_that_tolerates_the_cordon_takes_over_reservations_and_uses_the_cordoned_node_too() -> None:
+    """Semantics 12: with the place on the cordoned node it has everything that it is missing."""
+    scene = Scene(a_configuration(a_queue("a"), a_queue("b")), nodes=1)
+    scene.add_node("n1", vcore=1000, draining=True)
+    scene.tell(NodeUpdated(replace(a_node("n1", 1000), cordoned=True)))
+    scene.add_full_node(vcore=10_000)
+    scene.gang(ApplicationAdded(an_application("later", queue="root.b", gang=5, created_s=20)), 3)
+    first = an_application("first", queue="root.a", gang=5, created_s=10, placement=GangPlacement.ATOMIC)
+    said = scene.gang(ApplicationAdded(first), 5, constraints=TOLERANT)
+    assert len(victims(said)) == 3
+    assert states(confirm(scene, said), "first") == ["Running"]
