@@ -49,7 +49,7 @@ class Step:
     """One claim of a pod with a chosen node.
 
     ``volume``: the chosen volume, empty if it is to be provisioned for the node. ``order``: the last command, sent
-    ``tries`` times.
+    ``tries`` times. ``version``: the resource version that the write returned, 0 before.
     """
 
     claim: ClaimRef
@@ -57,6 +57,7 @@ class Step:
     state: StepState = StepState.TO_WRITE
     order: StorageCommand | None = None
     tries: int = 1
+    version: int = 0
 
 
 @dataclass(slots=True)

@@ -136,9 +136,9 @@ def binding_answered(ledger: Ledger, out: Outcome, result: Result, command: Stor
     if task is None or step is None or step.order != command:
         return
     match result:
-        case CommandSucceeded():
+        case CommandSucceeded(version=version):
             if step.state is StepState.ORDERED:
-                step.state = StepState.WRITTEN
+                step.state, step.version = StepState.WRITTEN, version
             _continue_binding(ledger, out, task, now)
         case CommandUnanswered() if step.tries < _MAX_TRIES:
             step.tries += 1
@@ -214,7 +214,8 @@ def _state_of_provisioned(task: Task, step: Step, claim: Claim) -> str:
         step.state = StepState.SEEN
     elif claim.selected_node:
         return f'persistentvolumeclaim "{claim.ref.name}" is provisioned for node {claim.selected_node}'
-    elif step.state is StepState.SEEN:
+    elif step.state is StepState.SEEN or 0 < step.version < claim.version:
+        # The watch may show only the state after the provisioner has removed the node.
         return f'provisioning failed for PVC "{claim.ref.name}"'
     return _NOT_YET
 

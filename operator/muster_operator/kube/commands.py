@@ -54,7 +54,7 @@ from muster_operator.model.names import (
 )
 from muster_operator.model.pods import PlaceholderSpec, PodRef
 from muster_operator.model.storage import ClaimRef
-from muster_operator.translate.storage import SELECTED_NODE
+from muster_operator.translate.storage import SELECTED_NODE, version_of
 from muster_operator.translate.values import Raw, mapping, strings, text
 
 log = structlog.get_logger("muster.kube")
@@ -441,7 +441,7 @@ class Kube:
                 return await self._patch(command, mark_disrupted(command, datetime.now(tz=UTC)))
             case ClaimVolume() | SelectNode():
                 reply = await retry_on_conflict(command, self._with_retries, self._policies)
-                return CommandSucceeded(command) if reply.ok else _failed(command, reply)
+                return CommandSucceeded(command, version_of(reply.json())) if reply.ok else _failed(command, reply)
             case PostEvent():
                 return await self._post_event(command)
 

@@ -171,9 +171,13 @@ Order = Command | CancelCreations
 
 
 class CommandSucceeded(Struct, frozen=True, gc=False):
-    """The API server carried out the command, or there was nothing to do."""
+    """The API server carried out the command, or there was nothing to do.
+
+    ``version`` is the resource version of a written claim or volume, 0 if it is not known.
+    """
 
     command: Command
+    version: int = 0
 
 
 class CommandFailed(Struct, frozen=True, gc=False):

@@ -62,6 +62,9 @@ GANG_OPEN_CREATIONS: Final = 500
 #: Unanswered placeholder creations of all gangs of a namespace, so that they do not fill the write queue.
 NAMESPACE_OPEN_CREATIONS: Final = 1_000
 
+#: Digits of a resource version that is compared as a number: 64 bits.
+VERSION_DIGITS: Final = 20
+
 # -- messages to the core -----------------------------------------------------
 #: Items of a message. 100 allow 90,000 requests a second; larger messages are hardly faster.
 MESSAGE_ITEMS: Final = 100

@@ -77,7 +77,8 @@ class Volume:
 class Claim:
     """A PersistentVolumeClaim. ``volume``: name of its volume. ``is_bound``: the binding is completed.
 
-    ``selected_node``: the node that its volume is provisioned for. ``is_going``: being deleted.
+    ``selected_node``: the node that its volume is provisioned for. ``is_going``: being deleted. ``version``: its resource
+    version, 0 if it is not a number.
     """
 
     ref: ClaimRef
@@ -86,6 +87,7 @@ class Claim:
     is_going: bool
     selected_node: str
     told: ClusterObject
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)

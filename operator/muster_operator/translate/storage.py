@@ -397,7 +397,14 @@ def read_claim(raw: Raw) -> Claim | None:
         is_going=is_going,
         selected_node=annotations.get(SELECTED_NODE, ""),
         told=_for_core(ObjectKind.CLAIM, ref.key, fields),
+        version=version_of(raw),
     )
+
+
+def version_of(raw: Raw) -> int:
+    """The resource version of an object, 0 if it is not a number."""
+    found = text(mapping(raw.get("metadata")).get("resourceVersion"))
+    return int(found) if found.isascii() and found.isdecimal() and len(found) <= limits.VERSION_DIGITS else 0
 
 
 def _controller(metadata: Raw) -> str | None:

@@ -173,6 +173,11 @@ async def test_what_a_stopped_muster_leaves_is_collected_and_a_start_takes_the_o
     """The garbage collector takes placeholders with their originator; one that ended leaves orphans (semantics 18)."""
     scene = await open_scene([FakeNode("node-0", cpu="2500m")])
     await scene.create(a_gang("swept", [Group("workers", 2, real=1)], timeout_s=600, placement="Reserve"))
+
+    async def is_running() -> bool:
+        return "swept-workers-0" in {pod["metadata"]["name"] for pod in await scene.bound()}
+
+    await scene.eventually("the first gang runs", is_running)
     await scene.create(a_gang("ended", [Group("workers", 2, real=1)], timeout_s=600, placement="Reserve"))
     await scene.eventually("the placeholders of both", lambda: _names(scene, {"swept": 1, "ended": 2}))
     await scene.muster.operator.kill()

@@ -9,6 +9,7 @@ from muster_operator.model.commands import (
     BindPod,
     ClaimVolume,
     Command,
+    CommandSucceeded,
     CommandUnanswered,
     Outcome,
     PostEvent,
@@ -159,6 +160,17 @@ def test_a_provisioner_that_gives_up_takes_the_node_off_the_claim_and_the_pod_go
     assert asked_again(out) == "n1"
     assert note_of(out) == 'volumes for node n1 failed: provisioning failed for PVC "data"'
     assert orders(driver.allocated("uid-w0", "n2", volumes={"dev/data": ""})) == [SelectNode(POD, DATA, NodeName("n2"))]
+
+
+def test_a_node_that_the_watch_never_shows_on_the_claim_was_removed_by_the_provisioner() -> None:
+    """The watch may show only the newest state of a claim that is changed twice at once."""
+    driver = scene()
+    given(driver, "")
+    before, after = (claim_seen(resourceVersion=version) for version in ("6", "8"))
+    driver.result(CommandSucceeded(SELECT_N1, version=7))
+    assert not driver.fact(before).commands, "older than the write"
+    out = driver.fact(after)
+    assert note_of(out) == 'volumes for node n1 failed: provisioning failed for PVC "data"'
 
 
 def test_a_claim_that_lost_its_volume_again_gives_the_node_back() -> None:

@@ -80,7 +80,7 @@ async def test_a_volume_that_its_owner_keeps_for_the_claim_gets_its_uid_and_stay
 
 
 async def test_a_volume_that_is_the_claims_already_is_not_written() -> None:
-    assert await run(CLAIM, a_volume(OURS)) == (CommandSucceeded(CLAIM), [])
+    assert await run(CLAIM, a_volume(OURS)) == (CommandSucceeded(CLAIM, version=7), [])
 
 
 async def test_a_volume_that_another_claim_has_is_refused_and_not_written() -> None:
@@ -105,7 +105,7 @@ async def test_a_volume_that_we_marked_is_free_again_but_never_one_that_is_bound
     assert patch["spec"] == {"claimRef": None}
     assert patch["metadata"]["annotations"] == annotations["annotations"]
     for kept in (a_volume(OURS, phase="Bound", **BY_CONTROLLER), a_volume({**OURS, "uid": "uid-new"}), a_volume()):
-        assert await run(FREE, kept) == (CommandSucceeded(FREE), [])
+        assert await run(FREE, kept) == (CommandSucceeded(FREE, version=7), [])
 
 
 async def test_a_volume_that_its_owner_keeps_for_the_claim_is_kept_for_it() -> None:
@@ -117,7 +117,7 @@ async def test_a_claim_gets_its_node_once() -> None:
     result, [patch] = await run(SELECT, a_claim())
     assert result == CommandSucceeded(SELECT)
     assert patch["metadata"] == {"uid": "uid-data", "resourceVersion": "7", "annotations": {SELECTED: "n1"}}
-    assert await run(SELECT, a_claim("n1")) == (CommandSucceeded(SELECT), [])
+    assert await run(SELECT, a_claim("n1")) == (CommandSucceeded(SELECT, version=7), [])
 
 
 async def test_a_claim_that_has_another_node_or_is_another_one_is_refused() -> None:
@@ -131,7 +131,7 @@ async def test_a_claim_loses_our_node_unless_it_has_its_volume() -> None:
     _, [patch] = await run(UNSELECT, a_claim("n1"))
     assert patch["metadata"]["annotations"] == {SELECTED: None}
     for kept in (a_claim("n2"), a_claim("n1", volume="v"), a_claim("n1", uid="uid-new"), a_claim()):
-        assert await run(UNSELECT, kept) == (CommandSucceeded(UNSELECT), [])
+        assert await run(UNSELECT, kept) == (CommandSucceeded(UNSELECT, version=7), [])
 
 
 async def test_what_is_gone_ends_the_command_with_404() -> None:
