@@ -77,8 +77,8 @@ class Volume:
 class Claim:
     """A PersistentVolumeClaim. ``volume``: name of its volume. ``is_bound``: the binding is completed.
 
-    ``selected_node``: the node that its volume is provisioned for. ``is_going``: being deleted. ``version``: its resource
-    version, 0 if it is not a number.
+    ``selected_node``: the node that its volume is provisioned for. ``is_going``: being deleted. ``version``: its
+    resource version, 0 if it is not a number.
     """
 
     ref: ClaimRef
