@@ -22,7 +22,6 @@ PLACES: Final = (
     ("muster_operator/translate/", "translate"),
     ("muster_operator/controller/core_responses", "core responses"),
     ("muster_operator/controller/", "controller"),
-    ("muster_operator/si/decode", "core responses"),
     ("muster_operator/si/", "encode"),
     ("muster_si/", "encode"),
     ("muster_operator/kube/watch", "decode"),
@@ -36,6 +35,9 @@ PLACES: Final = (
 )
 STAGES: Final = (*dict.fromkeys(stage for _, stage in PLACES), "other")
 _OUTER: Final = ("core_responses.py",)
+#: Functions of the codec that convert responses of the core, with all that they call; the others encode requests.
+_CODEC: Final = "muster_operator/si/codec.py"
+DECODERS: Final = ("decoded", "decoded_callback", "decoded_inventory")
 
 
 class Samples:
@@ -62,6 +64,8 @@ class Samples:
             if stage and not place:
                 found, place = stage, f"{file.rpartition('/')[2]}:{frame.f_code.co_name}"
             if found == "controller" and file.endswith(_OUTER):
+                found = "core responses"
+            if found == "encode" and file.endswith(_CODEC) and frame.f_code.co_name in DECODERS:
                 found = "core responses"
             frame = frame.f_back
         self.stages[found] += 1

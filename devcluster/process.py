@@ -24,7 +24,8 @@ class Process:
     """One supervised program. It can be restarted, and then appends to the same log.
 
     ``tethered``: the kernel kills it when this process ends. False only for processes that ``KEEP=1`` leaves running.
-    ``module``: a fork server that has imported this module starts its program; `argv` then has only the arguments.
+    ``module``: a fork server that has imported this module starts its program; `argv` then has only the arguments. Not
+    together with ``cwd`` or ``tethered=False``.
     """
 
     name: str
@@ -40,6 +41,8 @@ class Process:
         """Start the program. Raises ProcessFailed if it is already running."""
         if self.is_running():
             raise ProcessFailed(self.name, "already running", self.tail())
+        if self.module and (self.cwd is not None or not self.tethered):
+            raise ProcessFailed(self.name, "a program of a fork server has no cwd and is always tethered", self.tail())
         tether = [sys.executable, "-I", "-S", str(TETHER), str(os.getpid())] if self.tethered else []
         self.log.parent.mkdir(parents=True, exist_ok=True)
         if self.module:

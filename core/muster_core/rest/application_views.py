@@ -77,7 +77,7 @@ def application(app: Application, partition: Partition, now_ns: int) -> schemas.
         placeholderData=_groups(app),
         gangSchedulingStyle=spec.style.value if spec.is_gang else None,
         gangPlacement=spec.gang_placement.value if spec.is_gang else None,
-        unsatisfiable=bool(gang.impossible or gang.exceeds_nodes) if spec.is_gang else None,
+        unsatisfiable=app.is_reserving and bool(gang.impossible or gang.exceeds_nodes) if spec.is_gang else None,
         hasReserved=bool(held),
         reservations=held,
         maxRequestPriority=max((kind.priority for kind in app.waiting), default=0),

@@ -1,4 +1,4 @@
-"""Messages to the core, which `si/encode.py` converts to the Scheduler Interface."""
+"""Messages to the core, which `si/codec.py` converts to the Scheduler Interface."""
 
 from __future__ import annotations
 

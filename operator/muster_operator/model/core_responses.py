@@ -1,4 +1,4 @@
-"""Messages of the core, as `si/decode.py` converts them from the Scheduler Interface."""
+"""Messages of the core, as `si/codec.py` converts them from the Scheduler Interface."""
 
 from __future__ import annotations
 

@@ -179,8 +179,9 @@ class ForeignPod(Struct, frozen=True, gc=False):
 class TaskGroup:
     """A group of equal members, as in YuniKorn.
 
-    ``min_member`` is 0 if all members were bound before a restart and have ended. ``min_resource``: resources of one
-    member in the scheduler's units, without ``pods``. ``requests``: the same as written, for the placeholder's body.
+    ``min_member`` is 0 if all members were bound before a restart and have ended, or the definition has 0.
+    ``min_resource``: resources of one member in the scheduler's units, without ``pods``. ``requests``: the same as
+    written, for the placeholder's body.
     ``pod_fields``: canonical JSON of the pod spec fields of the group (nodeSelector, tolerations, affinity,
     topologySpreadConstraints). ``constraints``: value of TAG_CONSTRAINTS.
     """
@@ -238,7 +239,7 @@ class GangDefinition:
 
     @property
     def size(self) -> int:
-        """Minimum number of members, without those that were bound before a restart and have ended."""
+        """Minimum number of members, without those that were bound before a restart and have ended. It can be 0."""
         return sum(group.min_member for group in self.groups)
 
     def group(self, name: str) -> TaskGroup | None:

@@ -134,7 +134,7 @@ def _report_unknown(pairs: dict[str, str], warnings: list[str]) -> None:
 
 
 def read_parameters(text: str, default: Placement = Placement.RESERVE) -> Parameters:
-    """Parses the annotation `schedulingPolicyParameters`. As in YuniKorn, unknown names are ignored.
+    """Parses the annotation `schedulingPolicyParameters`. Unknown names are reported and ignored.
 
     ``default``: the configured placement, which a warning about an unknown placement names.
     """

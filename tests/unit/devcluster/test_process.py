@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -26,6 +27,15 @@ async def is_up(process: Process) -> None:
         return "up" in process.tail()
 
     await until("the child speaks", has_spoken, 10)
+
+
+@pytest.mark.parametrize("options", [{"cwd": Path("/")}, {"tethered": False}])
+def test_a_program_of_a_fork_server_takes_no_cwd_and_does_not_outlive_its_parent(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    child = Process("child", [], tmp_path / "child.log", module="json.tool", **options)
+    with pytest.raises(ProcessFailed, match="fork server"):
+        child.start()
 
 
 async def test_sigterm_ends_a_child_and_sigkill_a_stubborn_one(tmp_path: Path) -> None:

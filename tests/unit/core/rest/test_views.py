@@ -16,7 +16,7 @@ from muster_core.state.reservations import NodeReservation, ThrashingGuard, pair
 from tests.unit.builders import an_application, an_ask
 from tests.unit.core.rest.conftest import Ask
 from tests.unit.core.scheduling.direct import a_gang
-from tests.unit.core.scheduling.scene import Scene
+from tests.unit.core.scheduling.scene import Scene, states
 
 #: Contract 4.1, word by word.
 NAMES: dict[type[Shape], str] = {
@@ -188,6 +188,13 @@ async def test_an_application_shows_the_places_that_are_held_without_pods(ask: A
     assert (place["allocationKey"], place["placeholder"], place["is_virtual"]) == ("held/workers", True, True)
     [waiting] = (await ask("queue/root.b/application/vast"))["requests"]
     assert (waiting["allocationKey"], waiting["pendingCount"], waiting["is_virtual"]) == ("vast/workers", 50, True)
+
+
+async def test_a_gang_is_unsatisfiable_only_while_it_reserves(ask: Ask, scene: Scene) -> None:
+    scene.tell(a_gang(50, "vast", queue="root.b", user="lee", wait_s=100))
+    assert (await ask("queue/root.b/application/vast"))["unsatisfiable"]
+    assert states(scene.wait(101), "vast")[0] == "Resuming"
+    assert (await ask("queue/root.b/application/vast"))["unsatisfiable"] is False
 
 
 async def test_nodes_show_what_runs_on_them_and_what_others_run(ask: Ask, scene: Scene) -> None:

@@ -21,7 +21,7 @@ def test_random_events_break_no_law(seed: int) -> None:
     assert tally.events
 
 
-@pytest.mark.parametrize("name", ["charge", "count_pending", "end_preemption"])
+@pytest.mark.parametrize("name", ["charge", "count_pending", "end_preemption", "unreserve"])
 def test_a_write_that_is_left_out_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """So the part that runs here is large enough."""
     monkeypatch.setattr(ledger, name, lambda *_, **__: None)
