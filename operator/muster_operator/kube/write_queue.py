@@ -1,7 +1,8 @@
 """Queue of writes: priorities, fairness between namespaces, throttling.
 
 Binds precede other writes. Kubernetes events come last and can be dropped. Writes to one object stay in order. Writes
-of equal priority are sent round-robin by namespace. A 429 response pauses the writes of its kind.
+of equal priority are sent round-robin by namespace. A 429 response pauses the writes of its kind. With a rate limit,
+patches and events leave a part of the burst to decisions.
 """
 
 from __future__ import annotations
@@ -368,6 +369,7 @@ class Pool:  # long: queueing, execution and cancellation share the same queues
     ) -> None:
         self._execute, self._limits, self._throttle = execute, limits or Limits(), throttle or Throttle()
         self._recall, self._may_decide = recall or Cancellation(), may_decide
+        self._rate = _Rate(self._limits.qps, self._limits.burst)
         self._queues: dict[WritePriority, FairQueue[_Job]] = {kind: FairQueue() for kind in SHARES}
         self._by_key: dict[str, list[_Job]] = {}
         self._creations: dict[AppId, dict[_Job, None]] = {}  # that were not started
@@ -439,7 +441,6 @@ class Pool:  # long: queueing, execution and cancellation share the same queues
 
     async def run(self) -> None:
         """Starts jobs until cancelled."""
-        rate = _Rate(self._limits.qps, self._limits.burst)
         pause_s = None
         while True:
             with suppress(TimeoutError):
@@ -452,7 +453,7 @@ class Pool:  # long: queueing, execution and cancellation share the same queues
                 job = self._next()
                 if job is None:
                     break
-                delay = rate.take(time.monotonic())
+                delay = self._rate.take(time.monotonic())
                 if delay > 0 and not await self._is_wanted_after(delay, job):
                     self._release(job.key)
                     continue
@@ -530,14 +531,19 @@ class Pool:  # long: queueing, execution and cancellation share the same queues
         return self._in_flight[kind] < self._most[kind] and not self._is_held(kind)
 
     def _is_held(self, kind: WritePriority) -> bool:
-        """Whether the API server throttles this kind, or it is a decision and the watches are stale."""
-        return self._throttle.left_s(kind) > 0 or (kind in DECISIONS and not self._may_decide())
+        """Whether writes of this kind have to wait for time, or they are decisions and the watches are stale."""
+        return self._held_s(kind) > 0 or (kind in DECISIONS and not self._may_decide())
+
+    def _held_s(self, kind: WritePriority) -> float:
+        """Seconds until the API server and the rate limit allow writes of this kind. Decisions wait when they start."""
+        reserved_s = 0.0 if kind in DECISIONS else self._rate.reserve_in_s(time.monotonic())
+        return max(self._throttle.left_s(kind), reserved_s)
 
     def _pause_s(self) -> float | None:
         """Seconds until a write may start that waits only for time. None if there is none."""
         waiting = [kind for kind, queue in self._queues.items() if queue]
         waiting += [WritePriority.EVENT] if len(self._events) else []
-        pauses = [self._throttle.left_s(kind) for kind in waiting]
+        pauses = [self._held_s(kind) for kind in waiting]
         pauses += [self._events_wait_s()] if len(self._events) else []
         return min((pause for pause in pauses if pause > 0), default=None)
 
@@ -582,17 +588,30 @@ class Pool:  # long: queueing, execution and cancellation share the same queues
         self._wake.set()  # the queued job can start next to the one that this task continues with
 
 
+#: Share of the burst that patches and events leave to decisions.
+_RESERVE: Final = 0.25
+
+
 class _Rate:
     """A token bucket."""
 
     def __init__(self, qps: float, burst: int) -> None:
         self._qps, self._burst = qps, max(burst, 1)
-        self._tokens, self._at = float(self._burst), float("-inf")
+        self._tokens, self._at = float(self._burst), 0.0
 
     def take(self, now_s: float) -> float:
         """Takes a token and returns the seconds until it is available; 0 = now."""
         if self._qps <= 0:
             return 0.0
-        grown = self._burst if self._at == float("-inf") else self._tokens + (now_s - self._at) * self._qps
-        self._tokens, self._at = min(float(self._burst), grown) - 1, now_s
+        self._tokens, self._at = self._level(now_s) - 1, now_s
         return max(0.0, -self._tokens / self._qps)
+
+    def reserve_in_s(self, now_s: float) -> float:
+        """Seconds until a token is available without the reserve for decisions; 0 = now."""
+        if self._qps <= 0:
+            return 0.0
+        needed = min(float(self._burst), 1 + self._burst * _RESERVE)
+        return max(0.0, (needed - self._level(now_s)) / self._qps)
+
+    def _level(self, now_s: float) -> float:
+        return min(float(self._burst), self._tokens + max(0.0, now_s - self._at) * self._qps)

@@ -207,6 +207,31 @@ async def test_a_rate_limit_spreads_writes_after_the_burst() -> None:
         assert asyncio.get_running_loop().time() - began > 0.15
 
 
+@pytest.mark.parametrize("kind", ["patches", "events"])
+async def test_patches_and_events_leave_a_part_of_the_burst_to_binds(kind: str) -> None:
+    api = Api()
+    api.gate.set()
+    async with a_pool(api, Limits(qps=0.001, burst=8, quiet_s=0.0)) as pool:
+        for number in range(20):
+            pool.submit(a_condition(f"c{number}") if kind == "patches" else an_event(f"{number}", name=f"c{number}"))
+        await asyncio.sleep(0.05)
+        assert len(api.started) == 6
+        for number in range(2):
+            pool.submit(a_bind(f"p{number}"))
+        await asyncio.sleep(0.05)
+        assert api.started[6:] == [a_bind("p0"), a_bind("p1")]
+
+
+async def test_patches_and_events_are_sent_when_the_bucket_has_filled_again() -> None:
+    api = Api()
+    async with a_pool(api, Limits(qps=400, burst=1, quiet_s=0.0)) as pool:
+        for number in range(5):
+            pool.submit(a_bind(f"p{number}"))
+            pool.submit(a_condition(f"c{number}"))
+            pool.submit(an_event(f"{number}"))
+        assert len(await finished(pool, api)) == 15
+
+
 async def test_creates_in_flight_leave_places_for_binds_that_come_now() -> None:
     api = Api()
     async with a_pool(api, Limits(writers=8)) as pool:
