@@ -38,11 +38,11 @@ def inform(out: Outcome, pod: PodRef, reason: str, note: str) -> None:
 
 
 def failed_scheduling(out: Outcome, pod: PodRef, note: str) -> None:
-    """Why a pod waits. Warnings that a user has to act on precede it under load."""
+    """Why a pod waits. Dropped first if there are too many events, because the condition of the pod says the same."""
     reason = names.REASON_FAILED_SCHEDULING
     out.commands.append(
         PostEvent(
-            Subject.POD, pod.namespace, pod.name, pod.uid, EventType.WARNING, reason, reason, note, Importance.RESULT
+            Subject.POD, pod.namespace, pod.name, pod.uid, EventType.WARNING, reason, reason, note, Importance.PROGRESS
         )
     )
 
@@ -123,9 +123,6 @@ def state_changed(ledger: Ledger, out: Outcome, change: SchedulingStateChanged, 
     task.shortage = (
         _reserved(task.shortage, change) if change.state is SchedulingState.RESERVED else shortage_of(change)
     )
-    app = ledger.applications.get(task.app)
-    if app is not None and task.pod.membership.placeholder and task.shortage is not None:
-        app.shortage = task.shortage
     update_pod_condition(ledger, out, task, now)
 
 
@@ -170,8 +167,8 @@ def update_pod_condition(ledger: Ledger, out: Outcome, task: Task, now: float) -
     if now >= due:
         task.told, task.told_at, task.writes = wanted, now, task.writes + 1
         out.commands.append(SetCondition(task.pod.ref, wanted.reason, wanted.message))
-        if current is None and not task.heard and not _speaks_originator(ledger, task):
-            _is_unposted(task, wanted.message, now)
+        is_other = current is None or current.reason != wanted.reason
+        if is_other and not _speaks_originator(ledger, task) and _is_unposted(task, wanted.message, now):
             failed_scheduling(out, task.pod.ref, wanted.message)
     elif not now < task.looked_at <= due:
         task.looked_at = due
@@ -222,6 +219,8 @@ def check_progress(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> N
     app = ledger.applications.get(app_id)
     if app is None or app.state is not AppState.RESERVING or state.is_namespace_terminating(ledger, app.namespace):
         return
+    if app.gang is not None and not app.gang.is_direct:
+        app.shortage = _shortage_of_placeholders(app) or app.impossible
     reached = count_placeholders(app)
     bound = reached[1]
     if reached == app.reached:
@@ -243,6 +242,16 @@ def count_placeholders(app: Application) -> tuple[int, int]:
     """Number of placeholders that were seen, and number that are bound."""
     seen = sum(slot.state is SlotState.SEEN for slot in app.slots.values())
     return seen, len(app.slots) - len(app.open_slots)
+
+
+def _shortage_of_placeholders(app: Application) -> Condition | None:
+    """The reason why a placeholder waits in the core; None if none does. Missing nodes first, as in Direct."""
+    short = [
+        (task.shortage.reason != names.CONDITION_UNSCHEDULABLE, task.uid, task.shortage)
+        for task in app.placeholders.values()
+        if task.state is TaskState.SCHEDULING and task.shortage is not None
+    ]
+    return min(short)[2] if short else None
 
 
 def _waits_for_own_writes(app: Application) -> bool:
@@ -355,17 +364,14 @@ def _write_gang_conditions(
             if task.state in _WAITING_STATES:
                 _wait(ledger, out, task, _direct_condition(app), now)
         return
-    originator = app.originator.ref
-    lack = f": {app.shortage.message}" if app.shortage else ""
-    note = f"gang {app.name} waits for its reservation, see pod {originator.name}{lack}"
-    for task in app.members.values():
-        if task.state is not TaskState.PENDING:
-            continue
-        if task.uid == originator.uid:
-            _wait(ledger, out, task, _originator_condition(app), now)
-        elif all_members and not (task.told and _NUMBER.sub("#", task.told.message) == _NUMBER.sub("#", note)):
-            # Other numbers alone are written on the originator only.
-            _wait(ledger, out, task, Condition(names.CONDITION_SKIPPED, note), now)
+    originator = app.members.get(app.originator.ref.uid)
+    if originator is not None and originator.state is TaskState.PENDING:
+        _wait(ledger, out, originator, _originator_condition(app), now)
+    if all_members:
+        condition = _member_condition(app, now)
+        for task in app.members.values():
+            if task.state is TaskState.PENDING and task is not originator:
+                _wait(ledger, out, task, condition, now)
 
 
 def _wait(ledger: Ledger, out: Outcome, task: Task, why: Condition, now: float) -> None:
@@ -386,6 +392,42 @@ def _direct_condition(app: Application) -> Condition:
         if shortage
         else Condition(names.CONDITION_SKIPPED, note)
     )
+
+
+#: Kinds of reasons other than missing nodes, by a part of the core's message.
+_KINDS: Final = (
+    ("Queue quota exceeded", "queue quota exceeded"),
+    ("User quota exceeded", "user quota exceeded"),
+    (" of at most ", "maximum number of applications reached"),
+    ("queued behind gang", "queued behind another gang"),
+)
+
+
+def _kind(shortage: Condition | None) -> str:
+    """The reason without names and amounts; empty = none is known."""
+    if shortage is None:
+        return ""
+    if shortage.reason == names.CONDITION_UNSCHEDULABLE:
+        return "not enough suitable nodes"
+    return next((kind for part, kind in _KINDS if part in shortage.message), "")
+
+
+def _member_condition(app: Application, now: float) -> Condition:
+    """The kind of the reason why placeholders wait, for members other than the originator, which has the details.
+
+    A large gang has many members, so their condition changes rarely: if the kind was the same at the last two checks,
+    and to each kind at most once per hour.
+    """
+    kind = _kind(app.shortage)
+    shown = next(reversed(app.shown_kinds), None)
+    is_lasting = kind == app.last_kind and now >= app.shown_kinds.get(kind, -EVENT_TTL_S) + EVENT_TTL_S
+    if shown is None or (kind != shown and is_lasting):
+        app.shown_kinds.pop(kind, None)
+        app.shown_kinds[kind], shown = now, kind
+    app.last_kind = kind
+    why = f" ({shown})" if shown else ""
+    note = f"gang {app.name} waits for its reservation{why}; see pod {app.originator.ref.name}"
+    return Condition(names.CONDITION_SKIPPED, note)
 
 
 def _originator_condition(app: Application) -> Condition:
@@ -424,8 +466,8 @@ def report_core_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: float
 
 
 def _tell_pod(out: Outcome, task: Task, message: str) -> None:
-    """Why the pod waits, or what of a bound pod was ignored."""
-    if task.pod.node is None:
+    """Why the pod waits, or what of a pod with a node was ignored."""
+    if task.state in _WAITING_STATES:
         failed_scheduling(out, task.pod.ref, message)
     else:
         warn(out, task.pod.ref, names.REASON_SCHEDULING, message)

@@ -283,6 +283,9 @@ class Application:
     shortage: Condition | None = None
     shortages: dict[str, Condition] = field(default_factory=dict)
     impossible: Condition | None = None
+    #: Kinds of reasons in the conditions of its members, in order, with the times; the kind at the last check.
+    shown_kinds: dict[str, float] = field(default_factory=dict)
+    last_kind: str = ""
     reached: tuple[int, int] = (0, 0)
     look_pause: float = 0.0
     #: By task group: nodes of rejected pods that have no replacement yet, oldest first.

@@ -67,7 +67,7 @@ async def test_whoever_waits_says_for_what_and_only_for_want_of_nodes_is_a_node_
         ),
         waits_with(scene, "big", "Unschedulable", "1 Insufficient cpu, 1 node(s) had untolerated taint(s)."),
         waits_with(scene, "turn-late", "SchedulingSkipped", "queued behind gang gang in queue root.turn"),
-        waits_with(scene, "gang-workers-2", "SchedulingSkipped", "see pod gang-workers-0: "),
+        waits_with(scene, "gang-workers-2", "SchedulingSkipped", "(queue quota exceeded); see pod gang-workers-0"),
     )
     assert await with_reason(scene, "Unschedulable") == {"big"}
     held_back = await scene.api.get("pods", "quota-1", scene.namespace)
@@ -93,7 +93,9 @@ async def test_a_gang_that_waits_for_nodes_says_how_far_it_is_in_one_event_and_c
     await scene.create(a_gang("gang", [Group("workers", members)], timeout_s=600, placement="Reserve"))
     lack = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s)."
     await waits_with(scene, "gang-workers-0", "SchedulingSkipped", "2 of 3 placeholders are bound", lack)
-    await waits_with(scene, "gang-workers-2", "SchedulingSkipped", "see pod gang-workers-0: ")
+    await waits_with(
+        scene, "gang-workers-2", "SchedulingSkipped", "(not enough suitable nodes); see pod gang-workers-0"
+    )
     [short] = await with_reason(scene, "Unschedulable")
     assert short.startswith("tg-gang-workers-")
     [told] = [event for event in await scene.events("GangScheduling") if event["type"] == "Normal"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_operator.model.commands import Command, EventType, Outcome, PostEvent, SetCondition
+from muster_operator.model.commands import Command, EventType, Importance, Outcome, PostEvent, SetCondition
 from muster_operator.model.core_responses import (
     CoreEvent,
     CoreEvents,
@@ -25,6 +25,11 @@ FAILED, SKIPPED = SchedulingState.FAILED, SchedulingState.SKIPPED
 def state(driver: Driver, kind: SchedulingState, reason: str = FULL) -> Outcome:
     change = SchedulingStateChanged(APP, PodUid("uid-w0"), kind, reason)
     return driver.told(SchedulingStates((change,)))
+
+
+def notes(out: Outcome) -> list[str]:
+    """Messages of the events why the pod waits."""
+    return [c.note for c in out.commands if isinstance(c, PostEvent) and c.reason == "FailedScheduling"]
 
 
 def unschedulable(message: str = FULL) -> list[Command]:
@@ -65,12 +70,40 @@ def test_a_new_reason_is_written_at_once_and_a_new_count_later() -> None:
     waiting(driver)
     driver.wait(5)
     state(driver, FAILED)
-    assert state(driver, SKIPPED, "queue root.dev is full").commands == [
-        SetCondition(W0, "SchedulingSkipped", "queue root.dev is full")
-    ]
-    assert state(driver, FAILED).commands == unschedulable()
+    out = state(driver, SKIPPED, "queue root.dev is full")
+    assert orders(out) == [SetCondition(W0, "SchedulingSkipped", "queue root.dev is full")]
+    assert notes(out) == ["queue root.dev is full"], "its reason is another one"
+    assert state(driver, FAILED).commands == unschedulable(), "its event was posted"
     assert not state(driver, FAILED, "0/2 nodes")
     assert driver.wait(60).commands == unschedulable("0/2 nodes")
+
+
+def test_a_pod_whose_scheduling_gates_were_removed_has_an_event_why_it_waits() -> None:
+    driver = live()
+    raw = a_pod("w0", app=APP)
+    raw["status"]["conditions"] = [
+        {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "is gated"}
+    ]
+    driver.see(raw)
+    driver.accepted()
+    driver.wait(5)
+    assert notes(state(driver, FAILED)) == [FULL]
+
+
+def test_what_the_core_reports_of_a_pod_whose_bind_is_in_flight_is_not_why_it_waits() -> None:
+    driver = live()
+    waiting(driver)
+    driver.allocated("uid-w0")
+    event = CoreEvents((CoreEvent(EventKind.REQUEST, "uid-w0", "job", "larger than its placeholder"),))
+    assert events(driver.told(event)) == [("w0", "Scheduling", "Scheduling")]
+
+
+def test_events_why_pods_wait_are_dropped_first() -> None:
+    driver = live()
+    waiting(driver)
+    driver.wait(5)
+    [event] = [command for command in state(driver, FAILED).commands if isinstance(command, PostEvent)]
+    assert event.importance is min(Importance)
 
 
 def test_what_is_there_already_is_not_written_again() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from muster_core.model import messages
 from muster_operator.controller import recovery
 from muster_operator.controller.state import next_due
 from muster_operator.model.commands import CreatePlaceholder, Outcome, PostEvent, SetCondition
@@ -98,7 +99,7 @@ def test_a_gang_that_a_quota_holds_back_says_so_on_its_members_and_costs_each_on
     driver.wait(2.5)
     found = conditions(driver.wait(10))
     mine = f"gang job waits for its reservation: 0 of 3 placeholders are bound; {QUOTA}"
-    other = f"gang job waits for its reservation, see pod w0: {QUOTA}"
+    other = "gang job waits for its reservation (queue quota exceeded); see pod w0"
     assert found == {
         "w0": ("SchedulingSkipped", mine),
         "w1": ("SchedulingSkipped", other),
@@ -116,6 +117,61 @@ def test_the_originator_of_a_waiting_gang_has_a_warning_within_five_seconds_and_
     assert [event for event in told if event[1] == "FailedScheduling"] == [
         ("w0", "FailedScheduling", "FailedScheduling")
     ]
+
+
+def test_a_gang_that_makes_progress_after_a_shortage_is_short_of_nothing() -> None:
+    driver = reserving()
+    driver.wait(2.5)
+    states(driver, SKIPPED, QUOTA)
+    for number in range(2):
+        bind(driver, number)
+    states(driver, SchedulingState.SCHEDULED, "")
+    out = driver.wait(5)
+    assert progress(out) == [("PlaceholderAllocated", "2 of 3 placeholders are bound", "w0")]
+    assert conditions(out) == {}
+    assert [event for event in events(out) if event[1] == "FailedScheduling"] == []
+
+
+def test_a_reason_that_alternates_costs_a_member_few_writes() -> None:
+    driver = reserving()
+    driver.wait(2.5)
+    kinds = ((FAILED, FULL), (SKIPPED, QUOTA))
+    written = 0
+    for minute in range(60):
+        states(driver, *kinds[minute // 5 % 2])
+        written += len([name for _ in range(60) for name in conditions(driver.wait(1)) if name in ("w1", "w2")])
+    assert written == 2 * len(kinds), "each kind once"
+
+
+def test_members_follow_a_lasting_change_of_the_reason() -> None:
+    driver = reserving()
+    driver.wait(2.5)
+    states(driver, SKIPPED, QUOTA)
+    assert "queue quota exceeded" in said_within(driver, 60)["w1"][1]
+    states(driver, SKIPPED, QUOTA.replace("available 0", "available 500m"))
+    assert set(said_within(driver, 300)) == {"w0"}, "other amounts are on the originator only"
+    states(driver, FAILED, FULL)
+    assert "not enough suitable nodes" in said_within(driver, 180)["w1"][1]
+
+
+@pytest.mark.parametrize(
+    "message, kind",
+    [
+        (messages.queue_quota_exceeded("root.a", "vcore", 1000, 0, 1000), "queue quota exceeded"),
+        (messages.user_quota_exceeded("user kim", "root.a", "vcore", 1000, 0, 1000), "user quota exceeded"),
+        (messages.too_many_applications("queue root.a", 2, 2), "maximum number of applications reached"),
+        (messages.queued_behind_gang("first", "root.a"), "queued behind another gang"),
+        (messages.queued_behind_takeover("first"), "queued behind another gang"),
+    ],
+)
+def test_members_name_the_kind_of_each_reason_of_the_core(message: str, kind: str) -> None:
+    driver = reserving()
+    driver.wait(2.5)
+    states(driver, SKIPPED, message)
+    assert said_within(driver, 20)["w1"] == (
+        "SchedulingSkipped",
+        f"gang job waits for its reservation ({kind}); see pod w0",
+    )
 
 
 def test_a_gang_without_room_calls_for_nodes_by_its_placeholders_alone() -> None:
