@@ -18,10 +18,10 @@ def _ask(frame): return frame()
 """
 
 
-@pytest.mark.parametrize(("called", "stage"), [("decoded", "core responses"), ("_ask", "encode")])
+@pytest.mark.parametrize("called, stage", [("decoded", "core responses"), ("_ask", "encode")])
 def test_decoding_in_the_codec_counts_for_the_responses_of_the_core(called: str, stage: str) -> None:
     functions: dict[str, Any] = {}
-    exec(compile(_PROGRAM, "/muster_operator/si/codec.py", "exec"), functions)
+    exec(compile(_PROGRAM, "/muster_operator/si/codec.py", "exec"), functions)  # noqa: S102 (a file of that name)
     frame: FrameType = functions[called](lambda: sys._getframe(1))
     samples = Samples()
     samples.look(0, frame)
