@@ -484,6 +484,8 @@ def _listed(partition: Partition, app: Application) -> Iterator[str]:
         yield f"application {app.id} is in a queue that does not contain it"
     if app.blocks != (app.id in app.queue.blockers):
         yield f"application {app.id}: its leaf's list of gangs that block is wrong"
+    if app.blocks and not app.waiting:
+        yield f"application {app.id} waits for nothing and blocks its leaf"
 
 
 def _shown(partition: Partition) -> Iterator[str]:

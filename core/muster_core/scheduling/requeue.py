@@ -210,10 +210,13 @@ def start_freed(partition: Partition, holder: LimitSubject) -> None:
 
 
 def set_blocking(partition: Partition, app: Application, *, blocks: bool) -> None:
-    """Sets whether the application keeps the ones behind it in its leaf from starting."""
-    app.blocks = blocks
+    """Sets whether the application keeps the ones behind it in its leaf from starting.
+
+    An application without pending requests never does: no attempt would reset it.
+    """
+    app.blocks = blocks and bool(app.waiting)
     blockers = app.queue.blockers
-    if blocks:
+    if app.blocks:
         blockers[app.id] = None
     elif app.id in blockers:
         del blockers[app.id]

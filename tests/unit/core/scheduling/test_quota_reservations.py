@@ -6,7 +6,7 @@ from muster_core.model.config import Timing
 from muster_core.model.events import ApplicationAdded, ConfigurationReplaced, NodeAction
 from muster_core.model.resources import Resources
 from tests.unit.builders import RM, SECOND, a_configuration, a_queue, an_application, an_ask, resources
-from tests.unit.core.scheduling.preemption_scene import confirm
+from tests.unit.core.scheduling.preemption_scene import confirm, pods, run, victims, with_preemption
 from tests.unit.core.scheduling.scene import Scene, notices, placed, rejection, states
 
 TIMING = Timing(starvation_age_ns=60 * SECOND)
@@ -143,3 +143,33 @@ def test_the_refusal_for_a_quota_names_the_field_and_the_fix() -> None:
     reason = rejection(scene.tell(ApplicationAdded(an_application(gang=3))))
     assert "placeholderAsk" in reason
     assert "minMember" in reason
+
+
+def test_a_gang_that_has_no_request_left_does_not_block_its_leaf() -> None:
+    """Its last request was placed when another member had just ended, so it is still incomplete."""
+    scene = Scene(a_configuration(a_queue("a", vcore=3000)), nodes=1)
+    scene.tell(ApplicationAdded(an_application("busy", queue="root.a")))
+    scene.ask(*(an_ask(f"b{index}", app="busy") for index in range(3)))
+    scene.gang(ApplicationAdded(an_application("gang", queue="root.a", gang=3)), 3)
+    scene.release("b0", "busy")
+    scene.release("b1", "busy")
+    assert placed(scene.release("gang-p0", "gang")).keys() == {"gang-p2"}
+    scene.tell(ApplicationAdded(an_application("behind", queue="root.a")))
+    scene.ask(an_ask("r", app="behind"))
+    assert placed(scene.release("b2", "busy")).keys() == {"r"}
+
+
+def test_a_preemption_does_not_withdraw_a_granted_reservation_while_its_victims_are_released() -> None:
+    """The victims count towards the parent's maximum, and so do the requests that get their resources."""
+    queues = a_queue("p", a_queue("a", guaranteed=2000), a_queue("b"), guaranteed=2000, vcore=5000)
+    scene = Scene(with_preemption(queues), nodes=1, vcore=2000)
+    scene.add_full_node()
+    run(scene, "root.p.b", *pods("r", 2))
+    scene.gang(ApplicationAdded(an_application("gang", queue="root.p.b", gang=2)), 2)
+    assert scene.app("gang").gang.granted
+    said = run(scene, "root.p.a", *pods("poor", 2)) + scene.wait(60)
+    assert victims(said) == {"r0", "r1"}
+    assert len(placed(scene.add_node("n1", vcore=1000))) == 1
+    assert scene.app("gang").gang.granted
+    assert placed(confirm(scene, said)).keys() == {"poor0", "poor1"}
+    assert states(scene.add_node("n2", vcore=1000), "gang") == ["Running"]
