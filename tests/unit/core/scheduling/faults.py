@@ -32,15 +32,11 @@ WRITERS: Final = (
     commit,
     requeue,
     gangs,
-    requeue,
-    ledger,
     ledger,
     lifecycle,
-    gangs,
     queues,
     reservations,
     takeovers,
-    victims,
     victims,
 )
 
@@ -78,8 +74,8 @@ class FaultAt:
 
     @contextmanager
     def armed(self) -> Iterator[None]:
-        """Count calls inside the block."""
-        own = _written() if self.left else ()
+        """Count calls inside the block. Afterwards the functions are those that were there before."""
+        own = [(module, name, getattr(module, name)) for module, name in _written()] if self.left else []
         for module, name, found in own:
             setattr(module, name, partial(self._call, found))
         try:
@@ -100,11 +96,9 @@ class FaultAt:
 
 
 @cache
-def _written() -> tuple[tuple[ModuleType, str, Callable[..., Any]], ...]:
-    """Return the real functions of the writing modules."""
-    return tuple(
-        (module, name, found) for module in WRITERS for name, found in vars(module).items() if _is_own(module, found)
-    )
+def _written() -> tuple[tuple[ModuleType, str], ...]:
+    """Return the names of the functions of the writing modules."""
+    return tuple((module, name) for module in WRITERS for name, found in vars(module).items() if _is_own(module, found))
 
 
 def _is_own(module: ModuleType, found: object) -> bool:
