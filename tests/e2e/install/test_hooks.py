@@ -127,6 +127,7 @@ async def test_forged_placeholders_are_listed_and_deleted_and_signed_ones_stay(o
     (first, *_) = a_gang("left", [Group("workers", 3), Group("others", 2)], timeout_s=600, placement="Reserve")
     await scene.create([first])
     await scene.eventually("places are held", lambda: _holds(scene))
+    await scene.eventually("the pod has replaced one placeholder of five", lambda: _has_replaced(scene))
     signed = {pod["metadata"]["name"] for pod in await scene.bound(placeholders=True)}
     forged = a_pod("forged")
     forged["metadata"]["annotations"] |= {PLACEHOLDER: "true", ANNOTATION_PLACEHOLDER_SIGNATURE: "forged"}
@@ -160,3 +161,7 @@ async def _has_no_pod(scene: Scene) -> bool:
 
 async def _holds(scene: Scene) -> bool:
     return len(await scene.bound(placeholders=True)) >= 4
+
+
+async def _has_replaced(scene: Scene) -> bool:
+    return (len(await scene.bound()), len(await scene.bound(placeholders=True))) == (1, 4)

@@ -58,4 +58,5 @@ async def test_a_pod_deleted_at_any_step_of_its_bind_leaves_its_room_to_the_next
     await delete(scene, "unanswered")
     await scene.create([whole("unanswered")])
     await is_placed(scene, "unanswered")
-    assert {event["reason"] for event in await scene.events() if event["type"] == "Warning"} == set()
+    warnings = {event["reason"] for event in await scene.events() if event["type"] == "Warning"}
+    assert warnings <= {"FailedScheduling"}, "a pod may wait for the room of the one before it"
