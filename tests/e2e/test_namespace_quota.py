@@ -3,6 +3,7 @@
 import json
 
 from devcluster.nodes import FakeNode
+from muster_si import keys
 from tests.e2e.conditions import waits_with
 from tests.e2e.configuration import a_queue, queue_file
 from tests.e2e.conftest import OpenScene
@@ -18,11 +19,22 @@ async def annotate(scene: Scene, **annotations: str | None) -> None:
     await scene.api.patch("namespaces", scene.namespace, {"metadata": {"annotations": written}})
 
 
+async def knows_tag(scene: Scene, tag: str) -> None:
+    """Namespaces and pods have watches of their own: a pod that comes first is placed without the annotation."""
+
+    async def is_known() -> bool:
+        (operator,) = (await scene.muster.dump())["rmDiagnostics"].values()
+        return tag in operator["namespaces"][scene.namespace]["tags"]
+
+    await scene.eventually(f"the operator knows {tag}", is_known)
+
+
 async def test_a_namespaces_quota_holds_its_pods_back_and_a_change_counts_at_once(open_scene: OpenScene) -> None:
     """With the built-in configuration: a queue for each namespace. No new application is needed to hear of a change."""
     scene = await open_scene(NODES)
     queue = f"root.{scene.namespace}"
     await annotate(scene, namespace_quota=json.dumps({"cpu": "1"}))
+    await knows_tag(scene, keys.APP_TAG_RESOURCE_QUOTA)
     await scene.create(a_pod(f"pod-{index}", labels={"applicationId": "only"}) for index in range(3))
     await waits_with(scene, "pod-1", "SchedulingSkipped", queue, "cpu")
     await annotate(scene, namespace_quota="2 CPUs")
@@ -53,6 +65,7 @@ async def test_a_namespace_names_the_parent_of_its_queue_whose_template_it_gets(
     }
     scene = await open_scene(NODES, queue_file(tenants, rules=[by_namespace]))
     await annotate(scene, parentqueue="root.tenants")
+    await knows_tag(scene, keys.APP_TAG_PARENT_QUEUE)
     await scene.create(a_pod(f"pod-{index}", labels={"applicationId": "job"}) for index in range(3))
     await scene.all_bound(2)
     await waits_with(scene, "pod-2", "SchedulingSkipped", f"root.tenants.{scene.namespace}", "cpu")

@@ -28,6 +28,8 @@ DOCUMENTS = {path: path.parent for path in LESSONS} | {ROOT / "docs" / "start" /
 """What is typed, and where."""
 WHERE = "lessons"
 """The namespace that the tour of the examples makes."""
+OWN_NAMESPACES = "example-"
+"""How the names of namespaces begin that a lesson makes for itself."""
 OWN, DEFAULTS = "muster-configs", "muster-defaults"
 """The queues of the examples, and the settings below them."""
 BASELINE = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}
@@ -85,7 +87,10 @@ async def _is_clean(scene: Scene) -> bool:
 
 
 async def _swept(scene: Scene) -> None:
-    """What a lesson that failed left is gone."""
+    """What a lesson that failed left is gone, also the namespaces that it created."""
+    for namespace in await scene.api.find("namespaces"):
+        if (name := namespace["metadata"]["name"]).startswith(OWN_NAMESPACES):
+            await scene.api.delete("namespaces", name)
     for plural in ("jobs", "cronjobs", "deployments", "statefulsets", "daemonsets", "replicasets", "pods"):
         await scene.api.delete_all(plural, WHERE)
     await scene.eventually("nothing is left", lambda: _is_clean(scene), 20)
