@@ -122,7 +122,7 @@ def asks_of_all(asks: int, values: list[Constraints]) -> Iterator[AskAdded]:
 def timed(work: Callable[[], object]) -> float:
     """Return the CPU seconds of the work. The core is one thread, and the machine may be shared.
 
-    Existing objects are frozen for the garbage collector, as when the core runs (semantics 26).
+    Existing objects are frozen for the garbage collector, as when the core runs.
     """
     gc.collect()
     gc.freeze()

@@ -12,5 +12,5 @@ IS_THOROUGH: Final = os.environ.get("MUSTER_TESTS") == "thorough"
 
 
 def amount(usual: int, thorough: int) -> int:
-    """How many seeds, pairs or steps this run takes."""
+    """How many random numbers, pairs or steps this run takes."""
     return thorough if IS_THOROUGH else usual

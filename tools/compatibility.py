@@ -65,7 +65,7 @@ class Row(BaseModel):
     labels: tuple[str, ...] = ()
     #: For names of the specifications: the kind, the specifications that have it, and the modules that implement it.
     kind: str = ""
-    seeds: tuple[str, ...] = ()
+    versions: tuple[str, ...] = ()
     where: tuple[str, ...] = ()
 
 

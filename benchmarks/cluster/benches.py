@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class Who(StrEnum):
-    """The scheduler of a run: Muster with one of its placement modes (semantics 16), kube-scheduler, or none."""
+    """The scheduler of a run: Muster with one of its placement modes, kube-scheduler, or none."""
 
     RESERVE = "Reserve"
     ATOMIC = "Atomic"

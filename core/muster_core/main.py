@@ -45,7 +45,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 @dataclass(frozen=True, slots=True)
 class Options:
     """How to run the core. `rest_port`: None = no REST, 0 = any free port. `journal`: None = none is kept.
-    `ldap_secret`: the folder with the settings of the group resolver `ldap` (contract 2.9).
+    `ldap_secret`: the folder with the settings of the group resolver `ldap`.
     """
 
     listen: str = "unix:///run/muster/core.sock"

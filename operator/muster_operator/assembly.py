@@ -112,7 +112,7 @@ def _placeholders(ledger: Ledger) -> Placeholders:
     settings = ledger.settings
 
     def is_ours(raw: Raw, spec: PlaceholderSpec) -> bool:
-        """Signed by us, of this application's originator, and not on its way out (semantics 18)."""
+        """Signed by us, of this application's originator, and not on its way out."""
         pod = read_pod(raw, settings)
         if not isinstance(pod, Pod) or pod.terminating:
             return False

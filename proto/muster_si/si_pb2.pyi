@@ -5,7 +5,7 @@ isort:skip_file
 The Scheduler Interface between a resource manager (here the operator, for
 one Kubernetes cluster) and the scheduler core. It is wire-compatible with
 YuniKorn's scheduler-interface: names, numbers and types never change; the
-comments are Muster's. "semantics N" is a rule in docs/internals/semantics.md.
+comments are Muster's. docs/internals/semantics.md has the rules.
 
 Status of a resource manager in the core:
 
@@ -14,7 +14,7 @@ Status of a resource manager in the core:
                                          +---------------- Unregister (muster.v1) ---------+
 
 A registration in any status starts again in running: the core's state of
-this resource manager is dropped and sent again (semantics 7, 19).
+this resource manager is dropped and sent again.
 """
 
 from collections import abc as _abc
@@ -42,7 +42,7 @@ class _TerminationType:
 class _TerminationTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TerminationType.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     UNKNOWN_TERMINATION_TYPE: _TerminationType.ValueType  # 0
-    """not set; rejected (semantics 3)"""
+    """not set; rejected"""
     STOPPED_BY_RM: _TerminationType.ValueType  # 1
     """the resource manager: stopped, deleted or never bound"""
     TIMEOUT: _TerminationType.ValueType  # 2
@@ -56,7 +56,7 @@ class TerminationType(_TerminationType, metaclass=_TerminationTypeEnumTypeWrappe
     """Reason of a release, which implies the side that decided it."""
 
 UNKNOWN_TERMINATION_TYPE: TerminationType.ValueType  # 0
-"""not set; rejected (semantics 3)"""
+"""not set; rejected"""
 STOPPED_BY_RM: TerminationType.ValueType  # 1
 """the resource manager: stopped, deleted or never bound"""
 TIMEOUT: TerminationType.ValueType  # 2
@@ -123,7 +123,7 @@ class RegisterResourceManagerRequest(_message.Message):
     """
     version: _builtins.str
     """Version of the client's interface. The major number must be that of the
-    core (semantics 7).
+    core.
     """
     policyGroup: _builtins.str
     """Selects the configuration: the name of a configuration of the core, or of
@@ -188,7 +188,7 @@ class AllocationRequest(_message.Message):
     """Must be that of the session. Required."""
     @_builtins.property
     def asks(self) -> _containers.RepeatedCompositeFieldContainer[Global___AllocationAsk]:
-        """New asks, or replacements of waiting asks with the same key (semantics 3)."""
+        """New asks, or replacements of waiting asks with the same key."""
 
     @_builtins.property
     def releases(self) -> Global___AllocationReleasesRequest:
@@ -279,8 +279,7 @@ Global___NodeRequest: _TypeAlias = NodeRequest  # noqa: Y015
 @_typing.final
 class AllocationResponse(_message.Message):
     """From the core on the allocation stream. The receiver applies `releasedAsks`,
-    then `released`, then `new`; all releases of one decision are in one message
-    (semantics 1).
+    then `released`, then `new`; all releases of one decision are in one message.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -297,7 +296,7 @@ class AllocationResponse(_message.Message):
     @_builtins.property
     def released(self) -> _containers.RepeatedCompositeFieldContainer[Global___AllocationRelease]:
         """Either the confirmation of a requested release (STOPPED_BY_RM), or a
-        release by the core, which must be confirmed (semantics 4).
+        release by the core, which must be confirmed.
         """
 
     @_builtins.property
@@ -636,19 +635,19 @@ class AllocationAsk(_message.Message):
     """
     applicationID: _builtins.str
     """The application it counts for. Without one it is an independent
-    allocation, accounted to its node as foreign (semantics 7).
+    allocation, accounted to its node as foreign.
     """
     partitionName: _builtins.str
     """Required."""
     maxAllocations: _builtins.int
     """Number of requested allocations with this key, each with its own
-    allocationID; 0 counts as 1 (semantics 3).
+    allocationID; 0 counts as 1.
     """
     priority: _builtins.int
     """Higher goes first."""
     executionTimeoutMilliSeconds: _builtins.int
     """How long the allocation may run, milliseconds; it is then released with
-    TIMEOUT. 0 or less = unlimited (semantics 2).
+    TIMEOUT. 0 or less = unlimited.
     """
     taskGroupName: _builtins.str
     """The task group of the gang it belongs to; empty = none."""
@@ -760,11 +759,11 @@ class AddApplicationRequest(_message.Message):
     """Required."""
     executionTimeoutMilliSeconds: _builtins.int
     """With a placeholderAsk the placeholder timeout of the gang, else the maximum
-    run time of the application; milliseconds (semantics 2).
+    run time of the application; milliseconds.
     """
     gangSchedulingStyle: _builtins.str
     """Result of the placeholder timeout: Soft = continue without the gang,
-    Hard = fail. Empty = Soft (semantics 8).
+    Hard = fail. Empty = Soft.
     """
     @_builtins.property
     def ugi(self) -> Global___UserGroupInformation:
@@ -985,8 +984,7 @@ Global___AllocationReleasesRequest: _TypeAlias = AllocationReleasesRequest  # no
 @_typing.final
 class AllocationRelease(_message.Message):
     """Sent in both directions with the same type: first by the side that decided,
-    then by the other side as confirmation. The core confirms only STOPPED_BY_RM
-    (semantics 4).
+    then by the other side as confirmation. The core confirms only STOPPED_BY_RM.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1008,7 +1006,7 @@ class AllocationRelease(_message.Message):
     allocationKey: _builtins.str
     """Key of the allocations; empty = all of the application."""
     allocationID: _builtins.str
-    """One of the key's allocations; empty = all of them (semantics 3)."""
+    """One of the key's allocations; empty = all of them."""
     def __init__(
         self,
         *,
@@ -1162,7 +1160,7 @@ class NodeInfo(_message.Message):
     @_builtins.property
     def existingAllocations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Allocation]:
         """Existing allocations (CREATE, CREATE_DRAIN), so that their resources are not
-        allocated again (semantics 19). UPDATE can add further ones: a node with more
+        allocated again. UPDATE can add further ones: a node with more
         than fits a message is created drained and becomes schedulable at the end.
         """
 
@@ -1243,7 +1241,7 @@ Global___RejectedAllocation: _TypeAlias = RejectedAllocation  # noqa: Y015
 @_typing.final
 class PredicatesArgs(_message.Message):
     """Is this node feasible for this ask? Sent only to a resource manager that
-    declared that it answers (muster.v1 Attendance; semantics 24).
+    declared that it answers (muster.v1 Attendance).
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1336,7 +1334,7 @@ Global___PreemptionPredicatesResponse: _TypeAlias = PreemptionPredicatesResponse
 
 @_typing.final
 class UpdateContainerSchedulingStateRequest(_message.Message):
-    """State of an ask that is not allocated; sent after a change (semantics 6)."""
+    """State of an ask that is not allocated; sent after a change."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -27,8 +27,8 @@ if _version_not_supported:
 
 
 class SchedulerStub:
-    """Three streams, one per kind of message. Order is kept within a stream only
-    (semantics 19). Messages in one direction are not answers to those in the
+    """Three streams, one per kind of message. Order is kept within a stream only.
+    Messages in one direction are not answers to those in the
     other direction: each side sends when it has something to send.
     """
 
@@ -61,8 +61,8 @@ class SchedulerStub:
 
 
 class SchedulerServicer:
-    """Three streams, one per kind of message. Order is kept within a stream only
-    (semantics 19). Messages in one direction are not answers to those in the
+    """Three streams, one per kind of message. Order is kept within a stream only.
+    Messages in one direction are not answers to those in the
     other direction: each side sends when it has something to send.
     """
 
@@ -129,8 +129,8 @@ def add_SchedulerServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Scheduler:
-    """Three streams, one per kind of message. Order is kept within a stream only
-    (semantics 19). Messages in one direction are not answers to those in the
+    """Three streams, one per kind of message. Order is kept within a stream only.
+    Messages in one direction are not answers to those in the
     other direction: each side sends when it has something to send.
     """
 

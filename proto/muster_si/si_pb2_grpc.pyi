@@ -5,7 +5,7 @@ isort:skip_file
 The Scheduler Interface between a resource manager (here the operator, for
 one Kubernetes cluster) and the scheduler core. It is wire-compatible with
 YuniKorn's scheduler-interface: names, numbers and types never change; the
-comments are Muster's. "semantics N" is a rule in docs/internals/semantics.md.
+comments are Muster's. docs/internals/semantics.md has the rules.
 
 Status of a resource manager in the core:
 
@@ -14,7 +14,7 @@ Status of a resource manager in the core:
                                          +---------------- Unregister (muster.v1) ---------+
 
 A registration in any status starts again in running: the core's state of
-this resource manager is dropped and sent again (semantics 7, 19).
+this resource manager is dropped and sent again.
 """
 
 from collections import abc as _abc
@@ -41,8 +41,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class SchedulerStub:
-    """Three streams, one per kind of message. Order is kept within a stream only
-    (semantics 19). Messages in one direction are not answers to those in the
+    """Three streams, one per kind of message. Order is kept within a stream only.
+    Messages in one direction are not answers to those in the
     other direction: each side sends when it has something to send.
     """
 
@@ -67,8 +67,8 @@ class SchedulerStub:
 
 @_typing.type_check_only
 class SchedulerAsyncStub(SchedulerStub):
-    """Three streams, one per kind of message. Order is kept within a stream only
-    (semantics 19). Messages in one direction are not answers to those in the
+    """Three streams, one per kind of message. Order is kept within a stream only.
+    Messages in one direction are not answers to those in the
     other direction: each side sends when it has something to send.
     """
 
@@ -89,8 +89,8 @@ class SchedulerAsyncStub(SchedulerStub):
     """Node actions one way; their acceptance the other way."""
 
 class SchedulerServicer(metaclass=_abc_1.ABCMeta):
-    """Three streams, one per kind of message. Order is kept within a stream only
-    (semantics 19). Messages in one direction are not answers to those in the
+    """Three streams, one per kind of message. Order is kept within a stream only.
+    Messages in one direction are not answers to those in the
     other direction: each side sends when it has something to send.
     """
 

@@ -32,7 +32,7 @@ class Action(Enum):
     DELAY = auto()
     """Send it on after a while."""
     LOSE_ANSWER = auto()
-    """Send it on, then cut the connection instead of answering: the client cannot know (semantics 20)."""
+    """Send it on, then cut the connection instead of answering: the client cannot know."""
 
 
 @dataclass(slots=True)

@@ -101,12 +101,12 @@ def with_annotations(pod: Json, annotations: Mapping[str, str]) -> Json:
 
 
 def owned(pod: Json, user: str, *groups: str) -> Json:
-    """The same pod as the admission controller marks it: whose it is (contract 1.5)."""
+    """The same pod as the admission controller marks it: whose it is."""
     return with_annotations(pod, {f"{PREFIX}user.info": json.dumps({"user": user, "groups": groups})})
 
 
 def a_priority_class(name: str, value: int, *, may_be_preempted: bool = True) -> Json:
-    """A priority class; ``may_be_preempted``: what its annotation says (contract 1.7)."""
+    """A priority class; ``may_be_preempted``: what its annotation says."""
     annotations = {} if may_be_preempted else {f"{PREFIX}allow-preemption": "false"}
     return {
         "apiVersion": "scheduling.k8s.io/v1",
@@ -129,7 +129,7 @@ def a_daemon_set(name: str, *, cpu: str, queue: str = "") -> Json:
 
 
 def is_placeholder(pod: Json) -> bool:
-    """By the annotation and the owner that Muster writes; a user's pod may have the annotation too (semantics 18)."""
+    """By the annotation and the owner that Muster writes; a user's pod may have the annotation too."""
     metadata = pod["metadata"]
     return (metadata.get("annotations") or {}).get(PLACEHOLDER) == "true" and bool(metadata.get("ownerReferences"))
 

@@ -62,7 +62,7 @@ async def test_a_deleted_namespace_takes_the_gang_with_it(open_scene: OpenScene)
 
 
 async def test_a_member_whose_node_goes_during_its_swap_is_scheduled_elsewhere(open_scene: OpenScene) -> None:
-    """Semantics 14, the same-node case."""
+    """The same-node case."""
     scene = await open_scene([FakeNode(f"node-{index}", cpu="1500m") for index in range(3)], gated=True)
     held = scene.gate.hold("DELETE", PLACEHOLDER_DELETE)
     await scene.create(a_gang("moves", [Group("workers", 2)], timeout_s=600, placement=with_pods()))
@@ -75,7 +75,7 @@ async def test_a_member_whose_node_goes_during_its_swap_is_scheduled_elsewhere(o
 
 
 async def test_a_swap_to_another_node_goes_on_when_the_node_of_its_placeholder_goes(open_scene: OpenScene) -> None:
-    """Semantics 14, the second case: the place that is held on the living node is taken."""
+    """The second case: the place that is held on the living node is taken."""
     scene = await open_scene([FakeNode("node-0")], gated=True)
     held = scene.gate.hold("DELETE", PLACEHOLDER_DELETE)
     gang = a_gang("crosses", [Group("workers", 2)], timeout_s=600, placement=with_pods())
@@ -108,7 +108,7 @@ async def test_a_gang_moves_off_a_node_that_is_cordoned_while_it_reserves(open_s
 
 
 async def test_a_placeholder_deleted_by_hand_during_its_swap_counts_as_released(open_scene: OpenScene) -> None:
-    """Semantics 14: one that dies by itself counts as confirmed."""
+    """One that dies by itself counts as confirmed."""
     scene = await open_scene([FakeNode("node-0")], gated=True)
     held = scene.gate.hold("DELETE", PLACEHOLDER_DELETE)
     await scene.create(a_gang("by-hand", [Group("workers", 3)], timeout_s=600, placement=with_pods()))

@@ -10,7 +10,7 @@ from tests.e2e.manifests import Group, a_gang, a_pod
 
 
 async def test_a_pod_that_no_node_holds_says_what_the_nodes_lack(open_scene: OpenScene) -> None:
-    """Contract 6.2: Unschedulable, which an autoscaler reads."""
+    """Unschedulable, which an autoscaler reads."""
     scene = await open_scene([FakeNode("node-0", cpu="1"), FakeNode("node-1", labels={"disk": "ssd"})])
     picky = a_pod("picky", cpu="2")
     picky["spec"]["nodeSelector"] = {"disk": "hdd"}
@@ -27,7 +27,7 @@ async def test_a_pod_that_no_node_holds_says_what_the_nodes_lack(open_scene: Ope
 
 
 async def test_a_pod_that_its_queue_holds_back_says_so_and_calls_for_no_node(open_scene: OpenScene) -> None:
-    """Contract 6.2: SchedulingSkipped, for which no autoscaler adds a node."""
+    """SchedulingSkipped, for which no autoscaler adds a node."""
     scene = await open_scene([FakeNode("node-0")], queues(resources={"max": {"vcore": "1"}}))
     labels = {"applicationId": "bounded", "queue": "root.leaf"}
     await scene.create([a_pod("first", labels=labels)])
@@ -37,7 +37,7 @@ async def test_a_pod_that_its_queue_holds_back_says_so_and_calls_for_no_node(ope
 
 
 async def test_a_gang_costs_few_writes_and_tells_its_progress_once(open_scene: OpenScene) -> None:
-    """Five writes a member (architecture 7), and few for the gang: progress is one series on its first pod."""
+    """Five writes a member, and few for the gang: progress is one series on its first pod."""
     members = 40
     scene = await open_scene([FakeNode(f"node-{index}", cpu="16") for index in range(4)])
     await scene.create(a_gang("large", [Group("workers", members)], placement=with_pods()))

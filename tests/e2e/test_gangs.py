@@ -1,4 +1,4 @@
-"""Gangs of every shape go through placeholder, replace, release (seed 000), and single pods pass them by."""
+"""Gangs of every shape go through placeholder, replace, release, and single pods pass them by."""
 
 import json
 from collections import Counter
@@ -127,7 +127,7 @@ async def test_smaller_real_pods_give_back_what_their_placeholders_held_too_much
 
 
 async def test_a_real_pod_larger_than_its_placeholder_is_scheduled_as_usual_and_told(open_scene: OpenScene) -> None:
-    """Semantics 15: that member only; the gang keeps its other places."""
+    """That member only; the gang keeps its other places."""
     scene = await open_scene(nodes(3))
     groups = [Group("workers", 3)]
     gang = a_gang("large", groups, timeout_s=LONG_S)
@@ -147,7 +147,7 @@ async def test_a_real_pod_larger_than_its_placeholder_is_scheduled_as_usual_and_
 
 
 async def test_two_gangs_that_fit_only_one_after_the_other_both_finish(open_scene: OpenScene) -> None:
-    """Semantics 12: the first one takes over what the other one reserves."""
+    """The first one takes over what the other one reserves."""
     scene = await open_scene(nodes(2, cpu="2"))
     gangs = [a_gang(app, [Group("workers", 3)], timeout_s=LONG_S) for app in ("left", "right")]
     for pair in zip(*gangs, strict=True):
@@ -160,7 +160,7 @@ async def test_two_gangs_that_fit_only_one_after_the_other_both_finish(open_scen
 
 
 async def test_places_that_no_real_pod_took_are_released_when_the_application_ends(open_scene: OpenScene) -> None:
-    """Semantics 13: a left-over placeholder does not keep an application Running."""
+    """A left-over placeholder does not keep an application Running."""
     scene = await open_scene(nodes(2))
     gang = a_gang("left", [Group("workers", 4, real=2)], timeout_s=LONG_S)
     await scene.create(with_annotations(pod, {"devcluster.muster/run-for": "1s"}) for pod in gang)

@@ -60,7 +60,6 @@ async def test_deletes_that_no_watch_told_are_found_by_the_list_after_410(open_s
 
 
 async def test_a_bind_whose_answer_is_lost_is_settled_by_reading_the_pod(open_scene: OpenScene) -> None:
-    """Semantics 20."""
     scene = await open_scene([FakeNode("node-0")], gated=True)
     lost = scene.gate.lose_answer("POST", r"/binding", times=3)
     await scene.create(a_gang("lost", [Group("workers", 3)], timeout_s=600))
@@ -77,7 +76,7 @@ async def test_a_busy_api_server_is_asked_again(open_scene: OpenScene) -> None:
 
 
 async def test_a_bind_that_is_refused_for_good_is_told_and_tried_on_another_node(open_scene: OpenScene) -> None:
-    """Semantics 5: the ask keeps its key, the gang its place."""
+    """The ask keeps its key, the gang its place."""
     scene = await open_scene([FakeNode("node-0"), FakeNode("node-1")], gated=True)
     refusal = scene.gate.fail("POST", r"/pods/single/binding", 422)
     scene.gate.fail("POST", r"/pods/tg-[^/]*/binding", 422)

@@ -60,7 +60,6 @@ STEPS = [
 @pytest.mark.parametrize("victims", [["operator"], ["core"], ["operator", "core"]], ids=["operator", "core", "both"])
 @pytest.mark.parametrize("step", STEPS)
 async def test_a_gang_survives_a_kill_at_each_step(step: Step, victims: list[str], open_scene: OpenScene) -> None:
-    """Semantics 17, 19 and 20."""
     scene = await open_scene([FakeNode("node-0"), FakeNode("node-1")], gated=True)
     await step(scene)
     for victim in victims:

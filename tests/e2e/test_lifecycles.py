@@ -37,7 +37,7 @@ def a_deployment(name: str, replicas: int, groups: list[Group]) -> Json:
 
 
 async def test_a_pod_that_its_deployment_makes_again_is_scheduled_as_usual(open_scene: OpenScene) -> None:
-    """Semantics 17: the gang has started, so no placeholder is made again."""
+    """The gang has started, so no placeholder is made again."""
     scene = await open_scene([FakeNode("node-0")])
     await scene.create([a_deployment("serves", 3, [Group("workers", 3)])])
     first = {pod["metadata"]["uid"] for pod in await scene.all_bound(3)}
@@ -93,7 +93,7 @@ async def test_an_id_can_be_used_again_once_its_application_has_completed(open_s
 
 
 async def test_a_gang_without_a_queue_gets_one_named_after_its_namespace(open_scene: OpenScene) -> None:
-    """The configuration in force without a queues.yaml (contract 2)."""
+    """The configuration in force without a queues.yaml."""
     scene = await open_scene([FakeNode("node-0")])
     await scene.create(a_gang("homeless", WORKERS))
     await scene.all_bound(2)
@@ -105,7 +105,7 @@ async def test_a_gang_without_a_queue_gets_one_named_after_its_namespace(open_sc
 async def test_a_pod_that_claims_to_be_a_placeholder_is_reported_and_neither_scheduled_nor_deleted(
     open_scene: OpenScene,
 ) -> None:
-    """Semantics 18: Muster did not sign it; the same for an operator that starts and finds it."""
+    """Muster did not sign it; the same for an operator that starts and finds it."""
     scene = await open_scene([FakeNode("node-0")])
     claim = {"internal.yunikorn.apache.org/placeholder": "true"}
     await scene.create([with_annotations(a_pod("mine"), claim)])

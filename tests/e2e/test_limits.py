@@ -1,4 +1,4 @@
-"""A limit holds one user or group back and nobody else, a count of applications those beyond it (contract 2.7)."""
+"""A limit holds one user or group back and nobody else, a count of applications those beyond it."""
 
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import waits_with
@@ -57,7 +57,7 @@ async def test_the_members_of_a_group_share_its_limit(open_scene: OpenScene) -> 
 
 
 async def test_an_application_beyond_the_count_of_its_queue_waits_for_one_to_end(open_scene: OpenScene) -> None:
-    """Contract 2.3, maxapplications: those beyond are not refused."""
+    """Applications above `maxapplications` wait; they are not rejected."""
     scene = await open_scene(NODES, queues(maxapplications=1))
     first = a_pod("first", labels={"applicationId": "first", "queue": "root.leaf"})
     await scene.create([first])

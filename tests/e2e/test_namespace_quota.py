@@ -1,4 +1,4 @@
-"""A namespace's annotations become the quota and the parent of the queue that is made for it (contract 1.6)."""
+"""A namespace's annotations become the quota and the parent of the queue that is made for it."""
 
 import json
 
@@ -54,7 +54,6 @@ async def is_told_of_namespace(scene: Scene, words: str) -> bool:
 
 
 async def test_a_namespace_names_the_parent_of_its_queue_whose_template_it_gets(open_scene: OpenScene) -> None:
-    """Contract 2.6, 2.10."""
     template = {"resources": {"max": {"vcore": "2"}}}
     tenants = a_queue("tenants", parent=True, childtemplate=template)
     by_namespace = {

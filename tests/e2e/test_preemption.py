@@ -1,4 +1,4 @@
-"""Who may take whose place: by guarantee, and for the one node of a DaemonSet's pod (contract 10.1, 10.2)."""
+"""Who may take whose place: by guarantee, and for the one node of a DaemonSet's pod."""
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
@@ -53,7 +53,7 @@ async def test_a_queue_gets_its_guarantee_back_from_one_that_borrowed_it(open_sc
 
 
 async def test_a_pod_that_opted_out_is_spared_while_others_can_go(open_scene: OpenScene) -> None:
-    """Contract 1.2: victims of last resort."""
+    """Victims of last resort."""
     scene = await open_scene(NODES, two_queues())
     spared = {"borrower-2", "borrower-3"}
     for index in range(4):
@@ -90,7 +90,7 @@ async def test_a_daemon_sets_pods_take_their_place_on_every_node_from_others(ope
 
 
 async def test_a_lowered_quota_takes_back_what_is_over_it(open_scene: OpenScene) -> None:
-    """Contract 10.3; no pod has to wait for it."""
+    """Quota preemption; no pod has to wait for it."""
 
     def bounded(vcore: str) -> dict[str, str]:
         leaf = a_queue("leaf", maximum={"vcore": vcore}, properties={"quota.preemption.delay": "1s"})

@@ -1,4 +1,4 @@
-"""A pod over its queue's quota waits, is told how much is missing, and goes as soon as there is room (contract 2.3)."""
+"""A pod over its queue's quota waits, is told how much is missing, and goes as soon as there is room."""
 
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import waits_with

@@ -48,7 +48,7 @@ MALFORMED = {
 
 
 async def test_malformed_task_groups_are_told_by_field_and_the_pod_is_scheduled_alone(open_scene: OpenScene) -> None:
-    """Contract 1.3: the application is then no gang, and a Warning says so. Twelve kinds, each its own application."""
+    """The application is then no gang, and a Warning says so. Twelve kinds, each its own application."""
     scene = await open_scene([FakeNode("node-0", cpu="16")])
     for name, (annotation, _) in MALFORMED.items():
         annotations = {f"{PREFIX}task-groups": annotation, f"{PREFIX}task-group-name": "workers"}
@@ -59,7 +59,7 @@ async def test_malformed_task_groups_are_told_by_field_and_the_pod_is_scheduled_
 
 
 async def test_parameters_that_mean_nothing_are_told_and_the_gang_goes_on(open_scene: OpenScene) -> None:
-    """Contract 1.4, semantics 8 and 16: each by its name; Soft and the configuration's defaults are taken."""
+    """Each by its name; Soft and the configuration's defaults are taken."""
     scene = await open_scene(NODES, {"gang.placement": "Reserve"})
     words = "placeholderTimeoutInSeconds=soon gangSchedulingStyle=Firm gangPlacement=Best nonsense"
     groups = [Group("workers", 2)]

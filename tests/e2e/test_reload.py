@@ -1,4 +1,4 @@
-"""A changed ConfigMap is in force a moment later; one that is wrong changes nothing and says so (contract 3)."""
+"""A changed ConfigMap is in force a moment later; one that is wrong changes nothing and says so."""
 
 import base64
 import gzip

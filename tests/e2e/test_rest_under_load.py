@@ -1,4 +1,4 @@
-"""REST answers while pods come and go, with the shapes that users' scripts read (contract 4)."""
+"""REST answers while pods come and go, with the shapes that users' scripts read."""
 
 import asyncio
 from functools import partial

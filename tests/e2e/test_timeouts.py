@@ -1,4 +1,4 @@
-"""A gang that does not get all its places in time ends the way its style says (semantics 8, 9, 10)."""
+"""A gang that does not get all its places in time ends the way its style says."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ async def test_hard_fails_the_application_and_no_real_pod_ever_runs(open_scene: 
 
 
 async def test_a_gang_that_no_empty_cluster_could_hold_is_told_at_once_what_is_missing(open_scene: OpenScene) -> None:
-    """Semantics 10: which member and which resource; the clock has not even begun to matter."""
+    """Which member and which resource; the clock has not even begun to matter."""
     scene = await open_scene(ROOM_FOR_TWO)
     await scene.create(a_gang("huge", [Group("workers", 2, cpu="64")], timeout_s=600))
 

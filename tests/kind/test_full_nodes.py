@@ -83,7 +83,7 @@ async def test_two_gangs_that_both_fill_the_nodes_run_one_after_the_other(room: 
 async def test_a_second_replica_comes_on_full_nodes_and_costs_no_more_pods_than_its_room(
     room: Room, release: Release
 ) -> None:
-    """kube-scheduler preempts for it; the room must not go to the members that wait for room like it (semantics 7)."""
+    """kube-scheduler preempts for it; the room must not go to the members that wait for room like it."""
     gang, _ = await filling(room, "runs")
     waiting, _ = await filling(room, "waits")
     await room.create(gang)

@@ -183,10 +183,10 @@ class Stream:
             self._ended(self)
 
 
-#: Records that are kept (contract 3, event.ringBufferCapacity).
+#: Records that are kept (event.ringBufferCapacity).
 RING_CAPACITY: Final = 100_000
 
-#: Streams at a time, and of them of one host (contract 3, event.maxStreams, event.maxStreamsPerHost).
+#: Streams at a time, and of them of one host (event.maxStreams, event.maxStreamsPerHost).
 MOST_STREAMS: Final = 100
 MOST_STREAMS_PER_HOST: Final = 15
 
@@ -277,7 +277,7 @@ class EventStore:
             del self._hosts[host]
 
 
-#: Slots of a window (contract 3, event.requestCapacity).
+#: Slots of a window (event.requestCapacity).
 REQUEST_CAPACITY: Final = 1_000
 _WINDOW_NS: Final = 2_000_000_000
 _SAME_NS: Final = 15_000_000_000

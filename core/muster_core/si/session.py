@@ -29,7 +29,7 @@ from muster_si import muster_pb2
 from muster_si.api import SI_VERSION, ResourceManagerCallback
 from muster_si.errors import RefusalCode, Refused, SessionLost
 
-#: policyGroup of a registration that names none (contract 3, service.policyGroup).
+#: policyGroup of a registration that names none (service.policyGroup).
 _POLICY_GROUP: Final = "queues"
 
 
@@ -240,7 +240,7 @@ _numbers = count(1)
 
 
 async def state_dump(session: Session, deadline_s: float) -> str:
-    """The resource manager's own state as one JSON document (GetStateDump, semantics 7).
+    """The resource manager's own state as one JSON document (GetStateDump).
     Raises SessionLost, TimeoutError, and LookupError where it has none to give.
     """
     session.require_open()

@@ -176,8 +176,8 @@ def constraints(text: str) -> Constraints:
 
 @memoized
 def placement(text: str) -> PlacementConstraint:
-    """The value of `muster/placement-constraint`; seed 001's composite constraints are not (the seed has them only
-    as a comment).
+    """The value of `muster/placement-constraint`. Composite constraints are not supported, because the first version of
+    the Scheduler Interface has them only in a comment.
     """
     found = an_object(parsed(text), "the value")
     only(found, frozenset({"simpleConstraint"}))

@@ -1,4 +1,4 @@
-"""Why a pod waits, as its user and an autoscaler read it; and what saying so costs the API server (contract 6.2)."""
+"""Why a pod waits, as its user and an autoscaler read it; and what saying so costs the API server."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_whoever_waits_says_for_what_and_only_for_want_of_nodes_is_a_node_
 async def test_a_gang_that_waits_for_nodes_says_how_far_it_is_in_one_event_and_costs_nothing_while_it_waits(
     open_scene: OpenScene,
 ) -> None:
-    """Architecture 7: five writes a member, and one more for each pod that had to say why it waits."""
+    """Five writes a member, and one more for each pod that had to say why it waits."""
     members = 3
     scene = await open_scene([FakeNode("node-0", cpu="3"), FakeNode("node-1", cpu="100", taints=[TAINT])])
     await scene.create([a_pod("busy", labels={"applicationId": "busy"})])

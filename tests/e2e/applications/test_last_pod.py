@@ -1,4 +1,4 @@
-"""An application whose last pod is deleted is completed, also if it never ran, and stays readable (semantics 13)."""
+"""An application whose last pod is deleted is completed, also if it never ran, and stays readable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Namespaces that come late, go with all they hold, and come again (contract 1.6)."""
+"""Namespaces that come late, go with all they hold, and come again."""
 
 from __future__ import annotations
 

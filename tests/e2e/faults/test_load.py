@@ -1,4 +1,4 @@
-"""A load is its seed's, as large as was asked for, and has every sort of item."""
+"""A generated load depends only on its random number, has the requested size, and contains every kind of item."""
 
 import json
 

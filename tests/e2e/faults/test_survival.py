@@ -18,7 +18,7 @@ from tests.e2e.faults.schedule import Fault
     ],
 )
 async def test_nothing_is_lost_leaked_or_doubled_whatever_fails_and_dies(plan: Plan, home: Cluster) -> None:
-    """Semantics 17 to 20, 27: every pod is served once or refused with a reason, and all ledgers are the cluster."""
+    """Every pod is served once or refused with a reason, and all ledgers are the cluster."""
     if home.plane is None:
         pytest.skip("only our own control plane may be killed")
     said: list[str] = []

@@ -1,4 +1,4 @@
-"""Atomic and Direct hold nothing while the whole gang has no room, and say what it lacks (semantics 8, 10, 16)."""
+"""Atomic and Direct hold nothing while the whole gang has no room, and say what it lacks."""
 
 from __future__ import annotations
 

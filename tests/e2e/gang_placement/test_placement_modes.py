@@ -1,4 +1,4 @@
-"""All three placements keep the promises of a gang: whole, one after the other, through every kill (semantics 16)."""
+"""All three placements keep the promises of a gang: whole, one after the other, through every kill."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.e2e.scenario import Scene
 MEMBERS = 5
 WORKERS = [Group("workers", MEMBERS)]
 PLACEMENTS = ["Reserve", "Atomic", "Direct"]
-#: Writes that a member costs (architecture 7): its own, and those of its placeholder.
+#: Writes that a member costs: its own, and those of its placeholder.
 OWN = {"create pods/binding": 1, "create events": 1}
 WITH_PLACEHOLDER = {"create pods": 1, "create pods/binding": 2, "delete pods": 1, "create events": 1}
 COSTS = {"Reserve": WITH_PLACEHOLDER, "Atomic": WITH_PLACEHOLDER, "Direct": OWN}

@@ -1,4 +1,4 @@
-"""One of several operators writes (semantics 27); others stand by, and take over when it goes, dies or is cut off."""
+"""One of several operators writes; others stand by, and take over when it goes, dies or is cut off."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""Other schedulers of our names in the cluster (semantics 30): a YuniKorn, and another Muster."""
+"""Other schedulers of our names in the cluster: a YuniKorn, and another Muster."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""Single pods of every shape: what they take is what Kubernetes says, also after they changed (contract 1.10)."""
+"""Single pods of every shape: what they take is what Kubernetes says, also after they changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workloads of every kind on one cluster: what controllers make and make again is placed, once each (contract 1.9)."""
+"""Workloads of every kind on one cluster: what controllers make and make again is placed, once each."""
 
 from __future__ import annotations
 

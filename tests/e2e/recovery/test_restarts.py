@@ -56,7 +56,7 @@ async def in_every_phase(scene: Scene) -> None:
 
 
 async def test_gangs_in_every_phase_end_as_they_would_have_when_both_are_killed(open_scene: OpenScene) -> None:
-    """Semantics 8, 13, 14, 17, 19 and 20; the end of the scene looks for pods that were bound twice."""
+    """The final checks look for pods that were bound twice."""
     scene = await open_scene([FakeNode("node-0", cpu="32"), FakeNode("node-1", cpu="32")], gated=True)
     for node in ("node-0", "node-1"):
         await scene.occupy(node, "16")
@@ -82,7 +82,7 @@ async def failed(scene: Scene, of: str, count: int) -> None:
 
 
 async def test_order_clocks_and_words_survive_a_restart(open_scene: OpenScene) -> None:
-    """Semantics 10, 19 and 28: who came first is first, a clock goes on, what was told is not told again."""
+    """The order of gangs is kept, timers continue, and events are not sent again."""
     scene = await open_scene([FakeNode("node-0", cpu="8500m")])
     await scene.occupy("node-0", "6")
     groups = [Group("s", 1), Group("b", 1, cpu="7")]

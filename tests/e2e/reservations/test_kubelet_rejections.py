@@ -1,6 +1,6 @@
 """A kubelet refuses what was bound to its node, as one does that counts otherwise: the gang keeps its places.
 
-The test writes the status as a kubelet does; fake pods here do not start for an hour (semantics 5, 14, 17).
+The test writes the status as a kubelet does; fake pods here do not start for an hour.
 """
 
 from __future__ import annotations

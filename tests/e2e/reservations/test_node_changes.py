@@ -1,4 +1,4 @@
-"""Nodes are drained, tainted, resized and made anew while gangs reserve and run (contract 1.7; semantics 7, 14)."""
+"""Nodes are drained, tainted, resized and made anew while gangs reserve and run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Placeholders as a real API server takes them, and as its garbage collector takes them away (contract 1.8)."""
+"""Placeholders as a real API server takes them, and as its garbage collector takes them away."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def placeholders(scene: Scene, count: int, *, bound: int = 0) -> list[Json
 
 
 def shape(pod: Json, owner: Json, group: Json) -> None:
-    """Every row of contract 1.8, of a placeholder as the API server has it."""
+    """Every field of a placeholder pod, as the API server stores it."""
     meta, spec, container = pod["metadata"], pod["spec"], pod["spec"]["containers"][0]
     assert meta["name"].startswith("tg-shape-workers-")
     assert meta["labels"] == {"team": "x", f"{PREFIX}app-id": "shape", f"{PREFIX}queue": "root.shapes"}
@@ -170,7 +170,7 @@ async def test_a_quota_of_kubernetes_that_refuses_placeholders_ends_the_gang_and
 
 
 async def test_what_a_stopped_muster_leaves_is_collected_and_a_start_takes_the_orphans(open_scene: OpenScene) -> None:
-    """The garbage collector takes placeholders with their originator; one that ended leaves orphans (semantics 18)."""
+    """The garbage collector takes placeholders with their originator; one that ended leaves orphans."""
     scene = await open_scene([FakeNode("node-0", cpu="2500m")])
     await scene.create(a_gang("swept", [Group("workers", 2, real=1)], timeout_s=600, placement="Reserve"))
 

@@ -183,7 +183,7 @@ class RealCore(Core):  # long: the interface of the simulation's core
 
 
 def _is_alone(effect: Effect) -> bool:
-    """Whether the effect is a separate message, because one decision is one message (semantics 1)."""
+    """Whether the effect is a separate message, because one decision is one message."""
     return isinstance(effect, AllocationResponse)
 
 

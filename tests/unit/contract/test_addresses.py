@@ -1,5 +1,4 @@
-"""The socket is private, a stale one is replaced, one in use is not, and plaintext is limited to this machine
-(semantics 29)."""
+"""The socket is private, a stale one is replaced, one in use is not, and plaintext is limited to this machine."""
 
 import stat
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Outboxes have a limit, no message below it is lost, and streams do not wait for each other (semantics 25)."""
+"""Outboxes have a limit, no message below it is lost, and streams do not wait for each other."""
 
 import asyncio
 from collections.abc import AsyncIterable

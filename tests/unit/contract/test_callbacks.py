@@ -1,4 +1,4 @@
-"""Callbacks of muster.v1, which are separate from the three streams, and their answers (semantics 24)."""
+"""Callbacks of muster.v1, which are separate from the three streams, and their answers."""
 
 from muster_si import muster_pb2, si_pb2
 from tests.unit.contract.conftest import Wire

@@ -179,7 +179,7 @@ async def test_a_gang_goes_from_placeholder_to_replaced_by_messages_alone(talk: 
     assert real.nodeID == ("n2" if tags else placeholders[release.allocationKey].nodeID)
     await talk.release(release.allocationKey, "PLACEHOLDER_REPLACED", allocationID=release.allocationID)
     await talk.fence()
-    assert len(talk.releases()) == 1  # a confirmation is neither answered nor handled twice (semantics 4)
+    assert len(talk.releases()) == 1  # a confirmation is neither answered nor handled twice
 
 
 async def test_the_callback_stream_carries_events_and_states(talk: Talk) -> None:
@@ -205,7 +205,7 @@ async def test_an_answer_that_nobody_asked_for_is_counted_and_ignored(wire: Core
 async def test_nothing_is_decided_nor_said_of_why_before_the_fence_that_is_not_followed_by_another(
     wire: CoreWire,
 ) -> None:
-    """Nodes are created as draining (semantics 19), which must not be reported as a reason."""
+    """Nodes are created as draining, which must not be reported as a reason."""
     talk = Talk(wire.connect())
     await talk.register(**fenced())
     await talk.node("n1", "CREATE_DRAIN")

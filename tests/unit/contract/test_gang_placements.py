@@ -1,4 +1,4 @@
-"""Messages about Atomic and Direct gangs over both transports (semantics 16, ADR 0020)."""
+"""Messages about Atomic and Direct gangs over both transports (ADR 0020)."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Messages of a stream arrive once and in order, with any batching (semantics 19)."""
+"""Messages of a stream arrive once and in order, with any batching."""
 
 from muster_si import muster_pb2, si_pb2
 from muster_si.transport.inprocess import InProcessClient
@@ -46,7 +46,7 @@ def ends_with(responses: list[si_pb2.AllocationResponse], key: str) -> bool:
 
 
 def applied(responses: list[si_pb2.AllocationResponse]) -> list[tuple[str, str]]:
-    """Return the items in the order in which the operator applies them: releases, then allocations (semantics 1)."""
+    """Return the items in the order in which the operator applies them: releases, then allocations."""
     return [
         fact
         for response in responses

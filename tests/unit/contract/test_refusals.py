@@ -1,4 +1,4 @@
-"""A rejected call has a reason. A rejected message ends the session and reports the reason once (semantics 3)."""
+"""A rejected call has a reason. A rejected message ends the session and reports the reason once."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A registration opens a session, a newer one ends it, and streams need a session (semantics 7)."""
+"""A registration opens a session, a newer one ends it, and streams need a session."""
 
 import pytest
 

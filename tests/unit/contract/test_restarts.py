@@ -1,4 +1,4 @@
-"""Controller and engine after a kill: reservations of a partly completed gang in each mode (semantics 17)."""
+"""Controller and engine after a kill: reservations of a partly completed gang in each mode."""
 
 from __future__ import annotations
 

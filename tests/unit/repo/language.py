@@ -174,6 +174,11 @@ PROSE = {
     "stray": (r"\bstrays?\b", "foreign allocation"),
     "misfit": (r"\bmisfits?\b", "unschedulable class"),
 }
+# A section of a document, cited by number without a link.
+CITATION = re.compile(
+    r"(?<![\[-])\b(?:contracts?|seeds?|semantics|style|behaviours?|architecture) (?:[A-Z]\.)?[0-9]+(?:\.[0-9]+)*\b",
+    re.IGNORECASE,
+)
 _PROSE = {key: (re.compile(pattern, re.IGNORECASE), instead) for key, (pattern, instead) in PROSE.items()}
 
 # (file, words, reason). An exception without a hit fails the test.
@@ -205,6 +210,13 @@ def prose(file: str, first: int, text: str) -> Iterator[Finding]:
         for key, (pattern, instead) in _PROSE.items():
             if pattern.search(words):
                 yield Finding(file, number, key, line, instead)
+
+
+def citations(file: str, text: str) -> Iterator[Finding]:
+    """Citations by a number, as `contract` 1.6: comments, docstrings and texts of any file."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        for found in CITATION.findall(line):
+            yield Finding(file, number, found, line, "what is meant, or a link to a document in the repository")
 
 
 def markdown(file: str, text: str) -> Iterator[Finding]:
@@ -276,6 +288,8 @@ def findings() -> tuple[Finding, ...]:
     product = set(modules(*PRODUCT))
     for path in (*modules(*PRODUCT), *modules("tests", "tools", "devcluster", "benchmarks")):
         found += code(name(path), parsed(path), product=path in product)
+    for path in files(".py", ".md", ".proto", ".yaml", ".yml", ".toml", ".jinja"):
+        found += citations(name(path), path.read_text())
     excepted = {(file, words) for file, words, _ in EXCEPTIONS}
     return tuple(one for one in found if (one.file, one.words) not in excepted)
 

@@ -1,6 +1,7 @@
-"""docs/reference/compatibility.yaml against the contract on one side and the running thing on the other.
+"""docs/reference/compatibility.yaml against YuniKorn's public names on one side and Muster's code on the other.
 
-What the contract names has a row; what has a row is there; what is there has a row; every row's test exists.
+Every name of YuniKorn has a row, every row has a name in the code, every name in the code has a row, and the test
+of every row exists.
 """
 
 import re
@@ -20,7 +21,7 @@ from muster_core.rest.routes import MOVED, ROUTES
 from muster_operator.config.catalog import MEANINGLESS, SETTINGS
 from muster_operator.model.states import AppState, TaskState
 from muster_si import si_pb2
-from tests.unit.repo import contract
+from tests.unit.repo import yunikorn_names
 from tests.unit.repo.tree import ROOT, modules
 from tools import compatibility
 
@@ -102,27 +103,27 @@ def test_the_list_and_the_running_thing_have_the_same_names(section: str) -> Non
     assert Counter(LIST.section(section).names) == Counter(running()[section])
 
 
-CONTRACT = {
-    "config": contract.CONFIG_KEYS,
-    "properties": contract.PROPERTIES,
-    "rules": contract.RULES,
-    "settings": contract.SETTINGS,
-    "admission": contract.ADMISSION,
-    "endpoints": contract.ENDPOINTS,
-    "metrics": list(contract.METRICS),
-    "resolvers": [name or "none" for name in contract.RESOLVERS],
-    "objects": list(contract.OBJECTS),
-    "event-types": list(contract.EVENT_TYPES),
-    "events": list(contract.EVENT_DETAILS)[1:],
-    "states": [f"{kind} {name}" for kind, names in contract.STATES.items() for name in names.split()],
-    "reasons": contract.REASONS,
-    "behaviour": contract.BEHAVIOURS,
+YUNIKORN = {
+    "config": yunikorn_names.CONFIG_KEYS,
+    "properties": yunikorn_names.PROPERTIES,
+    "rules": yunikorn_names.RULES,
+    "settings": yunikorn_names.SETTINGS,
+    "admission": yunikorn_names.ADMISSION,
+    "endpoints": yunikorn_names.ENDPOINTS,
+    "metrics": list(yunikorn_names.METRICS),
+    "resolvers": [name or "none" for name in yunikorn_names.RESOLVERS],
+    "objects": list(yunikorn_names.OBJECTS),
+    "event-types": list(yunikorn_names.EVENT_TYPES),
+    "events": list(yunikorn_names.EVENT_DETAILS)[1:],
+    "states": [f"{kind} {name}" for kind, names in yunikorn_names.STATES.items() for name in names.split()],
+    "reasons": yunikorn_names.REASONS,
+    "behaviour": yunikorn_names.BEHAVIOURS,
 }
 
 
-@pytest.mark.parametrize("section", CONTRACT)
+@pytest.mark.parametrize("section", YUNIKORN)
 def test_nothing_that_the_contract_names_is_left_out(section: str) -> None:
-    assert set(CONTRACT[section]) - set(LIST.section(section).names) == set()
+    assert set(YUNIKORN[section]) - set(LIST.section(section).names) == set()
 
 
 def test_every_row_names_a_test_that_exists_or_why_there_is_none() -> None:
@@ -132,14 +133,14 @@ def test_every_row_names_a_test_that_exists_or_why_there_is_none() -> None:
 
 def test_every_shape_has_a_row_with_the_names_of_the_contract() -> None:
     said = {row.name: set(re.findall(r"`(\w+)`", row.how)) for row in LIST.section("objects").rows}
-    assert said == {name: set(fields.split()) for name, fields in contract.OBJECTS.items()}
+    assert said == {name: set(fields.split()) for name, fields in yunikorn_names.OBJECTS.items()}
 
 
 def test_numbers_of_events_are_those_of_the_contract() -> None:
     details = dict(si_pb2.EventRecord.ChangeDetail.items())
-    assert {name: details.get(name) for name in contract.EVENT_DETAILS} == contract.EVENT_DETAILS
+    assert {name: details.get(name) for name in yunikorn_names.EVENT_DETAILS} == yunikorn_names.EVENT_DETAILS
     types = dict(si_pb2.EventRecord.Type.items())
-    assert {name: types.get(name) for name in contract.EVENT_TYPES} == contract.EVENT_TYPES
+    assert {name: types.get(name) for name in yunikorn_names.EVENT_TYPES} == yunikorn_names.EVENT_TYPES
 
 
 def test_both_pages_are_made_from_the_list_and_from_the_remarks_of_the_code() -> None:

@@ -1,4 +1,4 @@
-"""Every dependency has its reason beside it, and the lock file knows only the public index (style 50)."""
+"""Every dependency has its reason beside it, and the lock file knows only the public index."""
 
 import re
 import tomllib

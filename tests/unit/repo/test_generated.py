@@ -1,4 +1,4 @@
-"""What is generated agrees with its source: message classes, state diagrams, the list of differences (style 50)."""
+"""What is generated agrees with its source: message classes, state diagrams, the list of differences."""
 
 import re
 from enum import Enum

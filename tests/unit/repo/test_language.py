@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from tests.unit.repo import language
-from tests.unit.repo.language import OLD_NAMES, OLD_WORDS, PROSE, Finding, code, markdown, prose
+from tests.unit.repo.language import OLD_NAMES, OLD_WORDS, PROSE, Finding, citations, code, markdown, prose
 from tests.unit.repo.tree import ROOT
 
 SENTENCES = {
@@ -95,6 +95,14 @@ def test_each_old_word_is_found_as_a_function_a_field_a_parameter_and_a_key(old:
     sources = (f"def _{old}(): ...", f"class A:\n    {old}: int", f"def f({old}): ...", f"x['{old}']", f"x.{old} = 1")
     for source in sources:
         assert [one.words for one in code("core/a.py", ast.parse(source), product=True)] == [old], source
+
+
+@pytest.mark.parametrize("document", ["contract", "Contract", "semantics", "seed", "style", "behaviour"])
+@pytest.mark.parametrize("section", ["7", "004", "1.6", "C.5"])
+def test_a_citation_by_number_is_found_in_every_file(document: str, section: str) -> None:
+    assert [one.line for one in citations("tests/a.py", f'"""A docstring."""\n# Reason ({document} {section}).')] == [2]
+    assert list(citations("docs/a.md", f"[{document} {section}](../a.md#b)")) == []
+    assert list(citations("docs/a.md", f"The {document} of a gang. --{document}={section}")) == []
 
 
 def test_names_in_backquotes_and_blocks_of_output_are_not_prose() -> None:

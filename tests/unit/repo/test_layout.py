@@ -1,4 +1,4 @@
-"""The layout of the repository: which folders are packages, and what a package's first file holds (style 2-6)."""
+"""The layout of the repository: which folders are packages, and what a package's first file holds."""
 
 import ast
 import subprocess

@@ -1,4 +1,4 @@
-"""Nothing grows into a god object: modules, classes and functions have a limit (style 5)."""
+"""Nothing grows into a god object: modules, classes and functions have a limit."""
 
 import ast
 from collections.abc import Iterator

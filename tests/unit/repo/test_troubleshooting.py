@@ -9,7 +9,7 @@ from muster_core.model.decisions import ReasonKind
 from muster_operator.kube import leadership
 from muster_operator.model import names
 from muster_operator.runtime import reconfigure
-from tests.unit.repo import contract
+from tests.unit.repo import yunikorn_names
 from tests.unit.repo.tree import ROOT, modules, name, parsed
 
 PAGE = (ROOT / "docs" / "operate" / "troubleshooting.md").read_text()
@@ -80,7 +80,7 @@ def test_every_reason_of_a_node_is_explained() -> None:
 
 def test_every_reason_of_the_contract_is_explained() -> None:
     anywhere = {found for line in PAGE.splitlines() if line.startswith("| `") for found in NAMES.findall(line)}
-    assert set(contract.REASONS) - anywhere == set()
+    assert set(yunikorn_names.REASONS) - anywhere == set()
     assert (
         set(rows("YuniKorn reasons that Muster does not use")) & (events() | written_by_the_operator("CONDITION_"))
         == set()

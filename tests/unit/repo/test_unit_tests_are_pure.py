@@ -1,4 +1,4 @@
-"""Unit tests of the pure layers use the real code: no mock, no patch, no sleep, no network (style 39)."""
+"""Unit tests of the pure layers use the real code: no mock, no patch, no sleep, no network."""
 
 import ast
 from collections.abc import Iterator

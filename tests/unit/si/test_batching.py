@@ -1,4 +1,4 @@
-"""Two messages become one only where the receiver cannot tell the difference (semantics 1)."""
+"""Two messages become one only where the receiver cannot tell the difference."""
 
 from collections.abc import Sequence
 
@@ -95,7 +95,7 @@ async def test_these_travel_as_one(earlier: Message, later: Message) -> None:
         (ASK, RELEASE),
         (ASK, ASK_RELEASE),
         (ASK_RELEASE, ASK),
-        (RELEASE, ASK),  # a bind that failed: release, then the same key anew (semantics 5)
+        (RELEASE, ASK),  # a bind that failed: release, then the same key anew
         (EXISTING, ASK),
         (RELEASE, ASK_RELEASE),
         (MIXED, ASK),

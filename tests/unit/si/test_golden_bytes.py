@@ -1,4 +1,4 @@
-"""Bytes that other implementations of seed 003 write and read; each is spelled out by hand, tag by tag."""
+"""Encoded messages that every implementation of the Scheduler Interface reads and writes, spelled out tag by tag."""
 
 import pytest
 from google.protobuf.message import Message

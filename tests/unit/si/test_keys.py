@@ -1,8 +1,8 @@
-"""The vocabulary: the constants of seed 003 as the seed spells them, and no two names for one thing."""
+"""The constants have the values of the Scheduler Interface specification, and no constant has two names."""
 
 from muster_si import keys
 
-SEED_003 = {
+SPECIFIED = {
     "ARCH": "si/arch",
     "HOST_NAME": "si/hostname",
     "RACK_NAME": "si/rackname",
@@ -31,8 +31,8 @@ SEED_003 = {
 }
 
 
-def test_the_seeds_constants_are_spelled_as_in_the_seed() -> None:
-    assert {name: getattr(keys, name) for name in SEED_003} == SEED_003
+def test_the_constants_have_the_values_of_the_specification() -> None:
+    assert {name: getattr(keys, name) for name in SPECIFIED} == SPECIFIED
 
 
 def test_tags_are_domain_group_and_key_in_this_order() -> None:

@@ -1,4 +1,4 @@
-"""si.proto is wire-compatible with seed 003: every name, number, type, label, enum value, reservation and stream."""
+"""si.proto is wire-compatible with the Scheduler Interface: names, numbers, types, labels, enum values, reservations, streams."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +25,7 @@ TYPES = {
 }
 
 
-def blocks_of_the_seed() -> dict[str, list[str]]:
+def specified_blocks() -> dict[str, list[str]]:
     """The facts file by the head of each block; the order of lines does not matter."""
     text = (Path(__file__).parent / "si_facts.txt").read_text(encoding="utf-8")
     blocks: dict[str, list[str]] = {}
@@ -37,7 +37,7 @@ def blocks_of_the_seed() -> dict[str, list[str]]:
             blocks[head].append(line.strip())
         else:
             head = line
-            assert head not in blocks, "the seed says everything once"
+            assert head not in blocks, "a block is in the facts file once"
             blocks[head] = []
     return {name: sorted(lines) for name, lines in blocks.items()}
 
@@ -77,7 +77,7 @@ def type_of(each: FieldDescriptorProto, maps: dict[str, DescriptorProto]) -> str
         key, value = maps[each.type_name].field
         return f"map<{type_of(key, {})},{type_of(value, {})}>"
     if each.type_name:
-        # A type that is nested is named inside its parent without the parent, as in the seed.
+        # A type that is nested is named inside its parent without the parent, as in the specification.
         return each.type_name.rpartition(".")[2]
     return TYPES[each.type]
 
@@ -103,12 +103,12 @@ def rpcs(service: ServiceDescriptorProto) -> list[str]:
     ]
 
 
-SEED = blocks_of_the_seed()
+SPECIFIED = specified_blocks()
 OURS = blocks_of_the_descriptors()
 
 
-#: Values that watchers of events know from later releases (contract 6.1); the seed left these numbers free.
-YOUNGER: dict[str, list[str]] = {
+#: Values of later YuniKorn releases. The specification does not use these numbers.
+LATER: dict[str, list[str]] = {
     "enum EventRecord.Type": ["5 USERGROUP"],
     "enum EventRecord.ChangeDetail": [
         "213 APP_CANNOTRUN_QUEUE",
@@ -125,26 +125,28 @@ YOUNGER: dict[str, list[str]] = {
 }
 
 
-@pytest.mark.parametrize("name", SEED)
+@pytest.mark.parametrize("name", SPECIFIED)
 def test_every_fact_of_the_seed_holds(name: str) -> None:
-    assert OURS.get(name) == sorted(SEED[name] + YOUNGER.get(name, []))
+    assert OURS.get(name) == sorted(SPECIFIED[name] + LATER.get(name, []))
 
 
 def test_there_is_nothing_that_the_seed_does_not_know() -> None:
-    assert sorted(OURS) == sorted(SEED)
+    assert sorted(OURS) == sorted(SPECIFIED)
 
 
 def test_the_table_is_whole() -> None:
-    """Counted in the seed itself: a table that lost a block would agree with a si.proto that lost it, too."""
-    assert sum(name.startswith(("message ", "enum ")) for name in SEED) == 39
-    assert sum(len(lines) for lines in SEED.values()) == 200
+    """The numbers were counted in the specification: a facts file that lost a block would agree with an si.proto that
+    lost it too.
+    """
+    assert sum(name.startswith(("message ", "enum ")) for name in SPECIFIED) == 39
+    assert sum(len(lines) for lines in SPECIFIED.values()) == 200
 
 
 def test_go_callers_find_the_package_where_the_seed_puts_it() -> None:
     assert FILE.options.go_package == "lib/go/si"
 
 
-def test_the_services_full_method_names_are_those_of_the_seed() -> None:
+def test_the_full_method_names_of_the_service_are_those_of_the_specification() -> None:
     service = si_pb2.DESCRIPTOR.services_by_name["Scheduler"]
     assert [method.full_name for method in service.methods] == [
         "si.v1.Scheduler.RegisterResourceManager",

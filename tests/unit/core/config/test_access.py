@@ -1,4 +1,4 @@
-"""Access lists: everybody, users, groups; names that can be nobody's grant nothing and are told (contract 2.8)."""
+"""Access lists: everybody, users, groups; names that can be nobody's grant nothing and are told."""
 
 import pytest
 

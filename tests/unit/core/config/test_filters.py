@@ -1,4 +1,4 @@
-"""Filters of placement rules: names, one name, or one expression (contract 2.10)."""
+"""Filters of placement rules: names, one name, or one expression."""
 
 import pytest
 

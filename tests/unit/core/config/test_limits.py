@@ -1,4 +1,4 @@
-"""Limits come out as values, those of the partition as those of root, and stay within what is above (contract 2.7)."""
+"""Limits come out as values, those of the partition as those of root, and stay within what is above."""
 
 import pytest
 

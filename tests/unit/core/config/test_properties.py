@@ -1,4 +1,4 @@
-"""Properties mean what contract 2.5 says, come down where it says so, and fall back to the default with a word."""
+"""Queue properties: meaning, inheritance, and the default with a warning for an invalid value."""
 
 import pytest
 

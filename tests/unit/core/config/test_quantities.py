@@ -1,4 +1,4 @@
-"""Amounts are read as the contract writes them (contract 2.4)."""
+"""Quantities are read in YuniKorn's notation."""
 
 import pytest
 

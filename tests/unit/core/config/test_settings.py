@@ -1,4 +1,4 @@
-"""The settings of the core's edge: each key sets its field, a bad value is told and the default used (contract 3)."""
+"""The settings of the core's edge: each key sets its field, a bad value is told and the default used."""
 
 import pytest
 

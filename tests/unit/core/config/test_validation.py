@@ -1,4 +1,4 @@
-"""A verdict says whether a text may be put in force, why not, and whether its own checksum is right (contract 4, 4)."""
+"""A verdict says whether a text may be put in force, why not, and whether its own checksum is right."""
 
 import pytest
 

@@ -120,7 +120,6 @@ def test_a_part_of_a_gang_that_prefers_fills_domain_after_domain() -> None:
 
 
 def test_an_empty_cluster_of_small_domains_could_not_hold_a_gang_that_needs_one() -> None:
-    """Semantics 10."""
     table = zones(a=3, b=4)
     short = missing_on_empty_domains(table, [(SMALL, 5)], REQUIRED)
     assert short is not None

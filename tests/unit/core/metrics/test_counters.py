@@ -1,4 +1,4 @@
-"""What happens is counted where it happens, under the names and in the buckets of contract 5."""
+"""Metrics count with the names and buckets of YuniKorn's metrics."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The life cycles are those of the contract (6.3, 6.4), pair by pair; every other pair is an error (style 19, 41)."""
+"""The life cycles are YuniKorn's, pair by pair; every other pair is an error."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -23,7 +23,7 @@ from muster_core.model.states import (
     follow,
 )
 
-#: Event → (from, to), as contract 6.3 has them, less those that change nothing.
+#: Event → (from, to) of YuniKorn's application states, without those that change nothing.
 APPLICATIONS = {
     "accept": [("New", "Accepted"), ("Resuming", "Accepted")],
     "run": [("Accepted", "Running"), ("Completing", "Running")],

@@ -76,7 +76,7 @@ def test_a_gang_that_fits_an_empty_cluster_lacks_nothing_however_full_it_is() ->
 
 
 def test_a_gang_too_large_for_the_empty_cluster_is_told_which_member_lacks_what() -> None:
-    """Semantics 10: the warning names member and resource."""
+    """The warning names member and resource."""
     table = a_table(a_node("n1"), replace(a_node("n2"), occupied=resources(vcore=2000)))
     short = missing_on_empty_nodes(table, [(SMALL, 1), (LARGE, 2)])
     assert short is not None

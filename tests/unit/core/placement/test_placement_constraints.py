@@ -1,4 +1,4 @@
-"""Seed 001's PlacementConstraint: node targets, affinity to other allocations, and what is said of a no."""
+"""PlacementConstraint: node targets, affinity to other allocations, and the reason when no node fits."""
 
 from dataclasses import replace
 
@@ -71,7 +71,7 @@ def test_node_targets_are_all_to_be_met_and_a_changed_attribute_is_seen() -> Non
     assert named(allowed(Snapshot(table), shape), table) == "n4"
 
 
-def test_one_a_host_is_the_seeds_example_of_anti_affinity() -> None:
+def test_one_per_host_is_the_documented_example_of_anti_affinity() -> None:
     table = zones("a", "a", "b")
     shape = RequestShape(
         resources(vcore=1000), placement=an_affinity("app", "web", scope="hostname", most=1), pod_on_node=ONE_WEB

@@ -1,4 +1,4 @@
-"""The first placement rule with a usable leaf chooses the queue; else the fallback, else a reason (contract 2.10)."""
+"""The first placement rule with a usable leaf chooses the queue; else the fallback, else a reason."""
 
 import pytest
 

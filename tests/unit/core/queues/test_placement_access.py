@@ -1,4 +1,4 @@
-"""Filters say whom a rule is for, access lists who may submit; the next rule is asked after a no (contract 2.10)."""
+"""Filters say whom a rule is for, access lists who may submit; the next rule is asked after a no."""
 
 from dataclasses import replace
 
@@ -161,7 +161,7 @@ def test_what_already_runs_goes_to_the_recovery_queue_where_it_may_not_submit() 
     assert choose_queue(queues, (), app(queue="root.a", forced=True)) == Chosen(RECOVERY, (RECOVERY,))
 
 
-# -- the worked examples of the contract (2.10) ----------------------------------
+# -- the worked examples of YuniKorn's documentation -----------------------------
 
 
 def test_a_user_rule_below_a_namespace_with_a_filter_for_groups() -> None:

@@ -1,4 +1,4 @@
-"""Events over HTTP: batches by number, streams that begin with the instance and go on (contract 4, 24 and 25)."""
+"""Events over HTTP: batches by number, streams that begin with the instance and go on."""
 
 import aiohttp
 import orjson

@@ -1,4 +1,4 @@
-"""Each view has the names of contract 4.1, shows what the world holds, and knows what it does not have."""
+"""Each view has the JSON names of YuniKorn's REST API, shows the state, and returns None for unknown names."""
 
 from importlib.metadata import version
 from typing import Any
@@ -18,7 +18,7 @@ from tests.unit.core.rest.conftest import Ask
 from tests.unit.core.scheduling.direct import a_gang
 from tests.unit.core.scheduling.scene import Scene, states
 
-#: Contract 4.1, word by word.
+#: JSON names per object, as YuniKorn's REST API has them.
 NAMES: dict[type[Shape], str] = {
     schemas.ClusterInfo: "startTime rmBuildInformation partition clusterName",
     schemas.Build: "arch buildDate buildVersion coreSHA goVersion isPluginVersion rmId shimSHA siSHA",

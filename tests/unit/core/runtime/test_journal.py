@@ -1,4 +1,4 @@
-"""Same events in, same effects out: what a running core wrote down replays without a deviation (style 18)."""
+"""Same events in, same effects out: what a running core wrote down replays without a deviation."""
 
 import asyncio
 import io

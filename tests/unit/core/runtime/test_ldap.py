@@ -1,4 +1,4 @@
-"""Groups from a real LDAP server, and what is said where it, or its settings, are no good (contract 2.9)."""
+"""Groups from a real LDAP server, and what is said where it, or its settings, are no good."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The log follows `log.level` and the levels of subsystems, and REST may set another in between (contract 3, 3.1)."""
+"""The log follows `log.level` and the levels of subsystems, and REST may set another in between."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""An allocation told again is the one that is there: resized, relabelled, never moved (semantics 3; KEP-1287)."""
+"""An allocation told again is the one that is there: resized, relabelled, never moved (KEP-1287)."""
 
 from __future__ import annotations
 
@@ -136,7 +136,6 @@ def test_a_victim_that_is_resized_on_its_way_out_leaves_clean_sums() -> None:
 
 
 def test_use_over_time_is_counted_by_the_size_that_it_had() -> None:
-    """Contract 6.5."""
     scene = running(vcore=1000)
     app = scene.app()
     scene.wait(10)
@@ -166,7 +165,7 @@ def test_an_allocation_is_never_moved_by_being_told_again() -> None:
 
 
 def test_labels_that_a_placed_pod_gets_later_let_those_who_wait_for_them_in() -> None:
-    """Seed 001: a constraint counts the tags that pods have now."""
+    """A constraint counts the tags that pods have now."""
     scene = running()
     beside = replace(an_ask("r1"), placement=an_affinity("role", "x", scope="hostname", least=1))
     assert placed(scene.ask(beside)) == {}
@@ -228,7 +227,7 @@ def test_a_pod_does_not_exceed_its_node_when_its_placeholder_was_resized_below_i
 
 
 def test_an_ask_that_is_labelled_while_it_is_swapped_keeps_its_swap() -> None:
-    """Semantics 14: only an ask that is another to a plan begins anew."""
+    """Only an ask that is another to a plan begins anew."""
     scene = reserving(1000, 1000)
     scene.ask(an_ask("r0", group="workers"))
     told = replace(an_ask("r0", group="workers"), tags={"job-index": "0"}, allow_preempt_other=False)
@@ -260,7 +259,7 @@ def resize_foreign(scene: Scene, vcore: int, *nodes: str) -> list[Effect]:
 
 
 def test_an_ask_of_an_allocated_key_is_still_refused() -> None:
-    """Semantics 3: an ask replaces an ask; what is allocated is told as an allocation."""
+    """An ask replaces an ask; what is allocated is told as an allocation."""
     scene = running()
     said = scene.ask(an_ask("r0", vcore=2000))
     answers = [effect for effect in said if isinstance(effect, AllocationResponse)]

@@ -1,4 +1,4 @@
-"""An Atomic gang gets all its placeholders at once; until then nothing is held for it (semantics 9, 10, 12, 16)."""
+"""An Atomic gang gets all its placeholders at once; until then nothing is held for it."""
 
 from __future__ import annotations
 

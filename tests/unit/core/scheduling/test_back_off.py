@@ -1,4 +1,4 @@
-"""An application of which much finds no node sleeps for a while (contract 2.5, application.unschedasks.backoff)."""
+"""An application of which much finds no node sleeps for a while (application.unschedasks.backoff)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time-outs, completion and failure: seed 000 "Application completion", semantics 8-10, 13."""
+"""Timeouts, completion and failure of applications."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_removing_an_application_gives_everything_back_and_says_so() -> None:
 
 
 def test_a_placeholder_ask_after_the_reservation_is_given_back_and_not_refused() -> None:
-    """It may cross the word that the gang has its places, on another stream (semantics 1, 19)."""
+    """It may cross the word that the gang has its places, on another stream."""
     scene = Scene(a_configuration(a_queue("a")), nodes=1)
     scene.gang(ApplicationAdded(an_application(gang=2)), 2)
     said = scene.ask(an_ask("late", group="workers", placeholder=True))

@@ -1,4 +1,4 @@
-"""What an application used over time is counted by instance type, and said when it is over (contract 6.5)."""
+"""What an application used over time is counted by instance type, and said when it is over."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What holds of gangs that contend for the same resources, whatever their sizes (semantics 12), by random cases.
+"""What holds of gangs that contend for the same resources, whatever their sizes, by random cases.
 
 Nothing arrives and nothing fails meanwhile, and every placeholder that is told to go is confirmed and made again.
 """

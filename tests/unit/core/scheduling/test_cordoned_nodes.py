@@ -45,7 +45,6 @@ def test_one_whose_node_is_not_there_yet_waits_for_it() -> None:
 
 
 def test_a_daemon_sets_pod_takes_from_a_full_node_also_when_that_is_cordoned() -> None:
-    """Contract 10.2."""
     scene = Scene(with_preemption(a_queue("a"), a_queue("b")), nodes=1, vcore=2000)
     run(scene, "root.b", *pods("r", 2))
     scene.node("n0", NodeAction.DRAIN)
@@ -64,7 +63,7 @@ def test_who_tolerates_a_cordon_goes_to_a_node_as_soon_as_its_drain_is_told_to_b
 
 
 def test_a_member_that_tolerates_the_cordon_takes_over_from_its_placeholder_on_a_cordoned_node() -> None:
-    """Semantics 14: on the same node, though nothing else is let in there."""
+    """On the same node, though nothing else is let in there."""
     scene = Scene(with_preemption(a_queue("a"), a_queue("b")), nodes=1)
     scene.gang(ApplicationAdded(an_application(gang=2)), 2, constraints=TOLERANT)
     scene.tell(NodeUpdated(replace(a_node("n0"), cordoned=True)))
@@ -75,7 +74,7 @@ def test_a_member_that_tolerates_the_cordon_takes_over_from_its_placeholder_on_a
 
 
 def test_a_gang_that_tolerates_the_cordon_takes_over_reservations_and_uses_the_cordoned_node_too() -> None:
-    """Semantics 12: with the place on the cordoned node it has everything that it is missing."""
+    """With the place on the cordoned node it has everything that it is missing."""
     scene = Scene(a_configuration(a_queue("a"), a_queue("b")), nodes=1)
     scene.add_node("n1", vcore=1000, draining=True)
     scene.tell(NodeUpdated(replace(a_node("n1", 1000), cordoned=True)))

@@ -1,7 +1,4 @@
-"""Much that waits, cannot be, or ends at once costs what changes and no more; work is counted, not time.
-
-Source: semantics 22, 26.
-"""
+"""Much that waits, cannot be, or ends at once costs what changes and no more; work is counted, not time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Direct gang has its places held whole and without pods; members take them as they come (semantics 16, ADR 0020)."""
+"""A Direct gang has its places held whole and without pods; members take them as they come (ADR 0020)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Direct gang after a restart, and one whose members are bound without having asked (semantics 10, 16, 17)."""
+"""A Direct gang after a restart, and one whose members are bound without having asked."""
 
 from __future__ import annotations
 

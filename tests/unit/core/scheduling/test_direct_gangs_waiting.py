@@ -1,4 +1,4 @@
-"""How long a Direct gang waits, what it is promised meanwhile, and who may take from it (semantics 10, 11, 16)."""
+"""How long a Direct gang waits, what it is promised meanwhile, and who may take from it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A leaf made on demand has its template's settings, then its namespace's quota, and goes with its last application.
-
-Contract 1.6, 2.3, 2.6.
-"""
+"""A leaf made on demand has its template's settings, then its namespace's quota, and goes with its last application."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -76,7 +73,7 @@ def settings(scene: Scene, path: str) -> tuple[Limit, Resources, int]:
 
 
 def test_a_leaf_on_demand_has_the_template_of_the_nearest_queue_above() -> None:
-    """The example of contract 2.6: one template at root, a second one at root.parent."""
+    """YuniKorn's documented example: one template at root, a second one at root.parent."""
     first, second = template(1000, guaranteed=500, most=3), template(2000)
     scene = Scene(configuration(parent("parent", of=second), parent("notemplate", of=first), template=first))
     submit(scene, spec("one", "root.parent.sales"))

@@ -1,4 +1,4 @@
-"""Every change is noted for those who watch, once, with what changed and about whom (contract 6.1)."""
+"""Every change is noted for those who watch, once, with what changed and about whom."""
 
 from __future__ import annotations
 

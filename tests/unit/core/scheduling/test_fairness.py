@@ -1,7 +1,7 @@
 """With steady demand the shares of queues converge to their guarantees, however the places come and go.
 
 A simulation: applications ask without end, allocations end at random (seeded), and whatever is freed is
-dealt out by the core. Source: contract 10.5; behaviour C.2.
+allocated by the core.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A gang gets its places whole, in part, or not yet; seed 000 and semantics 9-12."""
+"""A gang gets its places whole, in part, or not yet."""
 
 from __future__ import annotations
 

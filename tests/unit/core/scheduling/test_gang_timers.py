@@ -1,4 +1,4 @@
-"""The placeholder timer: when it starts, when it pauses, and that nothing starts it again (semantics 10)."""
+"""The placeholder timer: when it starts, when it pauses, and that nothing starts it again."""
 
 from __future__ import annotations
 

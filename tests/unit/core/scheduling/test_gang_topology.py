@@ -115,7 +115,7 @@ def _busy(scene: Scene) -> str:
 
 
 def test_small_members_that_come_first_leave_room_for_the_large_one() -> None:
-    """Seed 000: members are reserved as they come; the gang was announced, so nobody has to guess."""
+    """Members are reserved as they come; the gang was announced, so nobody has to guess."""
     scene = a_scene(a=3, b=2)
     scene.tell(ApplicationAdded(replace(_of_two_shapes(), queue="root.a")))
     for index in range(2):

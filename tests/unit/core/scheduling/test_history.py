@@ -1,4 +1,4 @@
-"""Applications that ended, and those that were rejected, are kept for people for a time (contract 6.3)."""
+"""Applications that ended, and those that were rejected, are kept for people for a time."""
 
 from dataclasses import replace
 

@@ -25,7 +25,6 @@ def test_a_pod_whose_port_is_taken_waits_until_that_one_is_gone() -> None:
 
 
 def test_a_member_takes_over_its_placeholders_port_with_its_place() -> None:
-    """Semantics 14."""
     scene = Scene(with_preemption(a_queue("a"), a_queue("b")), nodes=2)
     scene.tell(ApplicationAdded(an_application(gang=2)))
     placeholders = (an_ask(f"p{i}", group="workers", placeholder=True) for i in range(2))

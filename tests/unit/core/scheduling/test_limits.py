@@ -1,4 +1,4 @@
-"""Users and groups use no more of a queue than its limits let them (contract 2.7, behaviour C.7)."""
+"""Users and groups use no more of a queue than its limits let them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""So many applications run as a queue, a user or a group may have; the rest wait in Accepted (contract 10.6)."""
+"""So many applications run as a queue, a user or a group may have; the rest wait in Accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys, duplicates, refusals, nodes and recovery: semantics 3, 4, 7, 10, 17, 19."""
+"""Keys, duplicates, refusals, nodes and recovery."""
 
 from __future__ import annotations
 

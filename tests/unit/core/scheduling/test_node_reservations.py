@@ -1,4 +1,4 @@
-"""Room held on a node for an ask that waits: contract 13, behaviour C.5, docs/internals/adr/0007."""
+"""Node reservations for a waiting request (docs/internals/adr/0007)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes in each state, with room that others take, in partitions and worlds of their own (seed 003, NodeInfo)."""
+"""Nodes in each state, with room that others take, in partitions and worlds of their own (NodeInfo)."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def swapping(*, elsewhere: bool = False) -> Scene:
 
 def test_a_swap_is_not_confirmed_onto_a_node_that_was_drained_meanwhile() -> None:
     scene = swapping()
-    assert placed(scene.node("n0", NodeAction.DRAIN)) == {"r": "n1"}  # scheduled as usual (semantics 14)
+    assert placed(scene.node("n0", NodeAction.DRAIN)) == {"r": "n1"}  # scheduled as usual
     assert placed(scene.release("p", why=REPLACED)) == {}
 
 

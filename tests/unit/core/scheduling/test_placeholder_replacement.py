@@ -1,4 +1,4 @@
-"""A real ask takes over from a placeholder: seed 000 "Scheduler logic changes", semantics 4, 14, 15."""
+"""The request of a real pod replaces a placeholder."""
 
 from __future__ import annotations
 

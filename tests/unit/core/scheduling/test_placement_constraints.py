@@ -1,4 +1,4 @@
-"""Asks with seed 001's constraints in a living world: gangs, swaps, what comes and goes later."""
+"""Requests with placement constraints: gangs, placeholder replacement, later additions and removals."""
 
 from dataclasses import replace
 
@@ -58,7 +58,7 @@ def test_members_of_a_gang_keep_apart_and_the_last_waits_for_a_node_of_its_own()
     gang = ApplicationAdded(an_application(gang=3))
     asks = (an_ask(f"p{i}", group="workers", placeholder=True, tags=WEB, placement=ALONE) for i in range(3))
     said = scene.tell(gang, *(AskAdded(ask) for ask in asks))
-    assert len(placed(said)) == 2  # the only gang may hold a part of its places (semantics 12)
+    assert len(placed(said)) == 2  # the only gang may hold a part of its places
     assert placed(scene.add_node("n9")) == {"p2": "n9"}
 
 

@@ -1,4 +1,4 @@
-"""Who waits for company, or for others to leave, is woken when that happens, whoever they are (semantics 22)."""
+"""Who waits for company, or for others to leave, is woken when that happens, whoever they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits for a resource manager's word: parked, answered, refused for a while, lost (seed 003; semantics 24)."""
+"""What waits for a resource manager's word: parked, answered, refused for a while, lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Preemption by guarantee: the seven laws and the documented examples of contract 10.1."""
+"""Preemption by guaranteed resources: YuniKorn's seven preemption laws and its documented examples."""
 
 from __future__ import annotations
 

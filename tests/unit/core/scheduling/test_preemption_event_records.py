@@ -1,4 +1,4 @@
-"""Held room and preemption are noted for those who watch (contract 6.1): who holds, who had to go, what it cost."""
+"""Held room and preemption are noted for those who watch: who holds, who had to go, what it cost."""
 
 from __future__ import annotations
 

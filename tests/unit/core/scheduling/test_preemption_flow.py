@@ -1,4 +1,4 @@
-"""From the victims' marks to the ask's place, and the guard against livelocks (contract 10.1)."""
+"""From the victims' marks to the ask's place, and the guard against livelocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who goes first, whole gangs before broken ones, and pods that require a node: contract 10.1, 10.2."""
+"""Who goes first, whole gangs before broken ones, and pods that require a node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A new configuration changes the queues of a running world; nothing that runs is lost (contract 2.3, 6.4)."""
+"""A new configuration changes the queues of a running world; nothing that runs is lost."""
 
 from dataclasses import replace
 

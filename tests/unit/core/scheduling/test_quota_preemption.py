@@ -1,4 +1,4 @@
-"""Preemption where a maximum was lowered: the table of contract 10.3."""
+"""Quota preemption after the maximum of a queue was lowered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promises of head room never block each other for ever, and never outlive their gang: semantics 11, 12."""
+"""Promises of head room never block each other for ever, and never outlive their gang."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a restart reports puts the world where it was: semantics 3, 10, 12, 17, 19."""
+"""What a restart reports puts the world where it was."""
 
 from __future__ import annotations
 

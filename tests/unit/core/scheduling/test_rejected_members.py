@@ -1,4 +1,4 @@
-"""The place of a member that its kubelet refused is reported as a placeholder and kept for the next (semantics 5, 17).
+"""The place of a member that its kubelet refused is reported as a placeholder and kept for the next.
 
 The resource manager reports it before it says that the member is gone, so that it is nobody's in between.
 """

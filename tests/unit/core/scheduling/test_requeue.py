@@ -1,4 +1,4 @@
-"""An event wakes those for whom something may have changed, and nobody else: semantics 22, 26."""
+"""An event wakes those for whom something may have changed, and nobody else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What preemption leaves behind: a holder takes the first room there is, who lost a place asks anew (semantics 22)."""
+"""What preemption leaves behind: a holder takes the first room there is, who lost a place asks anew."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first gang takes over what later ones reserve, if that gives it all it lacks (semantics 12)."""
+"""The first gang takes over what later ones reserve, if that gives it all it lacks."""
 
 from __future__ import annotations
 

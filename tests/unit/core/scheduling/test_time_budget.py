@@ -1,4 +1,4 @@
-"""A pass looks at what changed, is divided where its time is up, and forgets nobody: semantics 22, 26."""
+"""A pass looks at what changed, is divided where its time is up, and forgets nobody."""
 
 from __future__ import annotations
 

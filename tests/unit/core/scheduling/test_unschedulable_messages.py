@@ -1,4 +1,4 @@
-"""In which words people read why something waits, and for which of them an autoscaler may act (contract 6.2)."""
+"""In which words people read why something waits, and for which of them an autoscaler may act."""
 
 from __future__ import annotations
 

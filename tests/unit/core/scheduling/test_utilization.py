@@ -1,4 +1,4 @@
-"""Seed 001's systems in the core: utilization, recommendations, and what is outstanding for lack of nodes."""
+"""Utilization reports, node recommendations, and requests that are outstanding because no node fits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A record's JSON has the names and numbers that readers of events know (contract 6.1)."""
+"""A record's JSON has the names and numbers that readers of events know."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`muster/placement-constraint`: seed 001's message as canonical JSON, read strictly."""
+"""`muster/placement-constraint`: the PlacementConstraint message as canonical JSON, read strictly."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def on(*targets: Any) -> str:
     return text(nodeAffinityConstraint={"targetExpressions": list(targets)})
 
 
-def test_the_whole_message_is_read_with_the_names_of_the_seed() -> None:
+def test_the_complete_message_is_read_with_its_specified_names() -> None:
     found = values.placement(
         text(
             nodeAffinityConstraint={

@@ -1,4 +1,4 @@
-"""A resource manager is told what people act on, never a flood of it, and how much was held back (semantics 28)."""
+"""A resource manager is told what people act on, never a flood of it, and how much was held back."""
 
 import pytest
 

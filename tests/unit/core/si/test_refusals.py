@@ -1,4 +1,4 @@
-"""What has no meaning is refused item by item for a reason that names the field; its neighbours go on (semantics 3)."""
+"""What has no meaning is refused item by item for a reason that names the field; its neighbours go on."""
 
 from typing import Any
 

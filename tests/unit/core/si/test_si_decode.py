@@ -1,4 +1,4 @@
-"""A message of seed 003 becomes events field by field; the maps of muster_si.keys become constraints and members."""
+"""A message becomes events field by field; the maps of muster_si.keys become constraints and members."""
 
 import pytest
 

@@ -1,7 +1,7 @@
 """A small core for tests: it accepts, reserves, replaces and completes by the gang design, without quotas and filters.
 
 It is a peer in a pure simulation. It receives requests and sends responses on three streams, which are ordered within
-each stream only (semantics 1, 19).
+each stream only.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class App:
 
     @property
     def is_direct(self) -> bool:
-        """Whether its placement mode is Direct (semantics 16)."""
+        """Whether its placement mode is Direct."""
         return self.spec.tags.get(keys.APP_TAG_GANG_PLACEMENT) == keys.PLACEMENT_DIRECT
 
     def hold(self) -> None:
@@ -96,7 +96,7 @@ class App:
         return [held for held in self.held.values() if held.ask.placeholder and held.going is None]
 
     def forget(self, key: PodUid) -> None:
-        """Remove an ask. A placeholder that is being released for it is released all the same (semantics 14)."""
+        """Remove an ask. A placeholder that is being released for it is released all the same."""
         self.asks.pop(key, None)
         for held in self.held.values():
             held.parked = None if held.parked and held.parked.key == key else held.parked
@@ -325,7 +325,7 @@ class Core:  # long: a complete scheduler is easier to review in one class
         self.applications.append(ApplicationResponse(updated=(ApplicationUpdated(app.spec.app, state, message),)))
 
     def time_out(self, app_id: AppId) -> None:
-        """Fire the placeholder timer while the application reserves: act by its style (semantics 8)."""
+        """Fire the placeholder timer while the application reserves: act by its style."""
         app = self.apps[app_id]
         soft = app.spec.style == "Soft"
         keys = [key for key, ask in app.asks.items() if ask.placeholder or not soft]

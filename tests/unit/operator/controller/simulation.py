@@ -73,7 +73,7 @@ class Simulation:  # long: every move is a method on the same queues
         return self
 
     def _begin(self) -> None:
-        """Run the recovery of semantics 19 like the operator's loop."""
+        """Run the recovery (docs/internals/semantics.md, "Order and recovery") like the operator's loop."""
         self.core.reset()
         self.asking = None
         for stream in self.streams:

@@ -34,7 +34,7 @@ def a_namespace_with_everything(driver: Driver) -> None:
 
 
 def test_the_tags_of_an_application_are_these_and_no_others() -> None:
-    """Contract 1.9, and ours under ``muster/``."""
+    """YuniKorn's tags, and Muster's own with the prefix ``muster/``."""
     driver = live()
     a_namespace_with_everything(driver)
     parameters = "gangSchedulingStyle=Hard gangWaitTimeoutInSeconds=5 topologyKey=rack topologyMode=required"
@@ -74,7 +74,7 @@ def test_an_application_is_created_by_force_in_a_recovery_only_and_only_with_a_p
 
 
 def test_a_task_group_that_a_later_pod_makes_larger_stays_as_the_first_said() -> None:
-    """Contract 1.2: only the pod that creates the application is parsed."""
+    """Only the pod that creates the application is parsed."""
     driver = live()
     driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group(members=2), member_of="workers")))
     driver.see(a_pod("w1", app=APP, annotations=gang_annotations(a_group(members=5), member_of="workers")))
@@ -83,7 +83,6 @@ def test_a_task_group_that_a_later_pod_makes_larger_stays_as_the_first_said() ->
 
 
 def test_a_definition_that_cannot_be_used_makes_an_application_without_a_gang_that_is_told() -> None:
-    """Contract 1.3."""
     driver = live()
     out = driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group(minMember=-1))))
     assert events(out) == [("w0", "GangScheduling", "TaskGroupsError")]

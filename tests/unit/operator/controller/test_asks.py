@@ -45,7 +45,6 @@ def test_the_pod_says_whether_it_may_be_preempted_and_else_its_priority_class(
     on_pod: str | None,
     allowed: bool,  # noqa: FBT001
 ) -> None:
-    """Contract 1.2."""
     driver = live()
     if on_class is not None:
         driver.fact(PriorityClassSeen("batch", allow_preemption=on_class))
@@ -62,7 +61,7 @@ def test_a_pod_that_never_preempts_asks_so_with_its_priority() -> None:
 
 
 def test_the_first_pod_says_whose_the_application_is_and_when_it_began() -> None:
-    """Contract 1.5: the other pods are taken for the same owner's."""
+    """The other pods are taken for the same owner's."""
     driver = live()
     ann = {USER: json.dumps({"user": "ann", "groups": ["research"]})}
     spec = submitted(driver.see(a_pod("w0", app=APP, annotations=ann)))
@@ -76,7 +75,6 @@ def quota_sent(driver: Driver, app: str) -> str:
 
 
 def test_a_changed_namespace_quota_reaches_the_next_application() -> None:
-    """Contract 1.6."""
     driver = live()
     driver.fact(quota("2"))
     first = quota_sent(driver, "first")

@@ -96,7 +96,7 @@ def test_a_pod_that_is_resized_between_decision_and_bind_is_told_as_an_allocatio
 
 
 def test_an_ask_that_came_after_its_allocation_is_told_as_an_allocation() -> None:
-    """The core decided on the old ask before it read the new one, and refused that (semantics 3)."""
+    """The core decided on the old ask before it read the new one, and refused that."""
     driver = live()
     raw = waiting(driver)
     assert asked(driver.see(resized(raw, "3"))) == ["uid-w0"]

@@ -1,4 +1,4 @@
-"""Why a pod waits is written when it matters and changes, never more (semantics 6, 10, 28)."""
+"""Why a pod waits is written when it matters and changes, never more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words that cross on the wire: what is said of an older ask is not taken for the last word on a pod (semantics 3)."""
+"""Words that cross on the wire: what is said of an older ask is not taken for the last word on a pod."""
 
 from __future__ import annotations
 

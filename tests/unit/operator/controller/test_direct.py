@@ -1,4 +1,4 @@
-"""A gang in Direct: the core holds its places, no placeholder pod is made, members ask at once (semantics 16)."""
+"""A gang in Direct: the core holds its places, no placeholder pod is made, members ask at once."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_member_costs_a_bind_and_an_event() -> None:
 
 @pytest.mark.parametrize("is_bound", [False, True])
 def test_a_place_that_is_taken_before_the_word_that_the_application_runs_is_no_trouble(is_bound: bool) -> None:  # noqa: FBT001
-    """Two streams: either word may come first (semantics 1)."""
+    """Two streams: either word may come first."""
     driver = looking()
     [order] = orders(driver.allocated("uid-w0"))
     if is_bound:

@@ -1,4 +1,4 @@
-"""A gang step by step: what is created, asked, withheld, refused, warned of (contract 10.7; semantics 1, 8, 18)."""
+"""A gang step by step: what is created, asked, withheld, refused, warned of."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_placeholder_that_dies_by_itself_is_stopped_by_rm() -> None:
 
 @pytest.mark.parametrize("state_first", [True, False])
 def test_a_soft_time_out_is_the_same_in_both_orders_of_arrival(state_first: bool) -> None:  # noqa: FBT001
-    """One placeholder has its node, the other still asks (semantics 1, 8)."""
+    """One placeholder has its node, the other still asks."""
     driver, placeholders = reserving()
     held, pending = (PodUid(uid(raw)) for raw in placeholders)
     driver.result(done(orders(driver.allocated(held))[0]))
@@ -317,7 +317,7 @@ def test_a_surplus_placeholder_is_deleted() -> None:
 
 
 def test_placeholders_that_timed_out_are_not_made_again_though_the_state_comes_last() -> None:
-    """The pods are gone before the core's Resuming arrives (semantics 1)."""
+    """The pods are gone before the core's Resuming arrives."""
     driver, placeholders = reserving()
     outs = [driver.cancelled(uid(raw)) for raw in placeholders]
     outs += [driver.gone_uid(PodUid(uid(raw))) for raw in placeholders]

@@ -1,4 +1,4 @@
-"""A kubelet refuses a pod that was bound to its node: the gang keeps its place (semantics 5, 14, 17)."""
+"""A kubelet refuses a pod that was bound to its node: the gang keeps its place."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def test_a_daemon_pod_does_not_keep_off_its_node_because_another_pod_was_refused
 
 
 def test_a_gang_that_was_given_up_keeps_no_places() -> None:
-    """Its members were scheduled one by one (semantics 8); nobody was promised anything."""
+    """Its members were scheduled one by one; nobody was promised anything."""
     simulation = started()
     simulation.core.is_stingy = True
     simulation.kubernetes.add(a_worker("w0"), a_worker("w1"))

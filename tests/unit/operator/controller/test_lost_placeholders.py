@@ -1,4 +1,4 @@
-"""Placeholders that a kubelet refuses, whose name is taken, or that nobody needs any more (contract 1.8)."""
+"""Placeholders that a kubelet refuses, whose name is taken, or that nobody needs any more."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unit.operator.controller.gang import a_member, creates, pod_of, reser
 
 
 def test_a_refused_placeholder_is_made_again_under_another_name_and_keeps_off_the_node_for_a_while() -> None:
-    """Semantics 5: the gang goes on reserving."""
+    """The gang goes on reserving."""
     driver, placeholders = reserving()
     first = placeholders[0]
     driver.result(done(orders(driver.allocated(uid(first)))[0]))
@@ -34,7 +34,7 @@ def avoided(outcome: Outcome) -> str | None:
 
 
 def test_a_name_that_a_users_pod_has_is_left_to_it() -> None:
-    """The gang goes on with another one; its other placeholders do not care (contract 1.8)."""
+    """The gang goes on with another one; its other placeholders do not care."""
     driver = live()
     driver.see(a_member())
     first, second = creates(driver.accepted())
@@ -70,7 +70,7 @@ def test_names_that_are_all_taken_end_the_gang_and_not_the_job() -> None:
 
 
 def test_a_placeholder_that_is_made_again_is_not_waited_for_once_the_core_has_all_places() -> None:
-    """The word that it runs and the end of a placeholder cross (semantics 1)."""
+    """The word that it runs and the end of a placeholder cross."""
     driver, placeholders = reserving()
     for raw in placeholders:
         driver.result(done(orders(driver.allocated(uid(raw)))[0]))
@@ -93,7 +93,7 @@ def test_a_placeholder_ask_that_comes_too_late_is_no_failure_of_the_gang() -> No
 
 
 def test_a_member_that_cannot_be_bound_takes_its_own_place_over() -> None:
-    """Semantics 5: the gang keeps its place; released and asked for only, it would stand behind everybody."""
+    """The gang keeps its place; released and asked for only, it would stand behind everybody."""
     driver, placeholders = reserving()
     for raw in placeholders:
         driver.result(done(orders(driver.allocated(uid(raw)))[0]))
@@ -114,7 +114,7 @@ def test_a_member_that_cannot_be_bound_takes_its_own_place_over() -> None:
 
 
 def test_a_placeholder_that_is_refused_while_it_goes_for_its_member_counts_as_gone() -> None:
-    """Semantics 14: its member takes the place, so there is none to keep."""
+    """Its member takes the place, so there is none to keep."""
     driver, placeholders = reserving()
     for raw in placeholders:
         driver.result(done(orders(driver.allocated(uid(raw)))[0]))

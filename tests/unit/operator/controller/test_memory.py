@@ -86,7 +86,7 @@ def test_the_ledger_is_empty_again_after_a_thousand_pods_nodes_and_sessions() ->
 
 
 def test_an_application_whose_only_ask_was_refused_is_taken_back_with_its_pod() -> None:
-    """The core ends what it began; of this one it has nothing that could end (seed 000, application states)."""
+    """The core ends what it began; of this one it has nothing that could end (application states)."""
     driver = live()
     driver.see(a_pod("w0", app=APP))
     driver.told(ApplicationResponse(accepted=(ApplicationAccepted(APP),)))

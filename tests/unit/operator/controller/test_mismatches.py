@@ -1,4 +1,4 @@
-"""Pods that name another queue, user or namespace than their application has: told once each (contract 1.2, 1.5)."""
+"""Pods that name another queue, user or namespace than their application has: told once each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A namespace and its pods come on two streams, and a namespace that goes takes its gangs along (contract 1.6)."""
+"""A namespace and its pods come on two streams, and a namespace that goes takes its gangs along."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def facts(out: Outcome) -> list[ClusterObject]:
 
 
 def test_the_core_hears_of_a_namespaces_labels_before_its_applications_when_they_change_and_when_it_goes() -> None:
-    """Selectors of other pods read them (semantics 21)."""
+    """Selectors of other pods read them."""
     driver = live()
     driver.see(in_new())
     raw = a_namespace("new")

@@ -1,4 +1,4 @@
-"""Nodes come, change, are cordoned and go; other schedulers' pods take room (contract 1.7, 10.10; semantics 7)."""
+"""Nodes come, change, are cordoned and go; other schedulers' pods take room."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_foreign_pod_is_told_anew_when_it_is_labelled_otherwise_and_when_it_is
 
 
 def test_the_priority_of_a_foreign_pod_is_told() -> None:
-    """Who may be preempted for whom is the core's to know (contract 10.10)."""
+    """Who may be preempted for whom is the core's to know."""
     (told,) = live().see({**foreign(), "spec": {**foreign()["spec"], "priority": 2_000_000_000}}).news
     assert isinstance(told, AllocationReported)
     assert told.allocation.ask.priority == 2_000_000_000
@@ -222,7 +222,7 @@ def test_a_pod_whose_bind_failed_meanwhile_does_not_come_with_the_node() -> None
 
 
 def test_an_order_about_an_allocation_that_was_given_back_is_not_confirmed_for_the_next_one() -> None:
-    """The next one has the same key, and may have the same id: it would go with the confirmation (semantics 4)."""
+    """The next one has the same key, and may have the same id: it would go with the confirmation."""
     driver = live()
     waiting(driver)
     driver.fact(NodeGone(N1))
@@ -241,7 +241,7 @@ def test_a_recommendation_is_an_event_on_its_node_and_one_for_a_node_that_is_gon
 
 
 def test_a_node_that_comes_is_told_of_when_the_core_took_it_and_those_of_a_start_are_not() -> None:
-    """5,000 nodes are not 5,000 events at every restart (semantics 28)."""
+    """5,000 nodes are not 5,000 events at every restart."""
     driver = live("n1")
     assert events(driver.told(NodeResponse(accepted=(N1,)))) == []
     driver.fact(node_seen(a_node("n2")))

@@ -1,4 +1,4 @@
-"""Single pods: asked for, bound, released, refused, gated; and what the user is told (semantics 3-5, 20, 28)."""
+"""Single pods: asked for, bound, released, refused, gated; and what the user is told."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_why_a_pod_is_preempted_is_written_on_it_before_it_is_deleted() -> None:
 
 
 def test_a_pod_whose_time_is_up_goes_with_its_own_grace_and_is_confirmed_when_it_is_gone() -> None:
-    """Semantics 2: the run time of an allocation; the pod was not disturbed by anybody."""
+    """The run time of an allocation; the pod was not disturbed by anybody."""
     driver = live()
     waiting(driver)
     driver.allocated("uid-w0")

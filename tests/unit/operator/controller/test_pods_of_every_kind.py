@@ -1,4 +1,4 @@
-"""Pods that are held back, come bound, end and stay, or leave slowly (behaviour D.5; semantics 7, 14, 18)."""
+"""Pods that are held back, come bound, end and stay, or leave slowly."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_gated_member_of_a_gang_takes_its_placeholder_over_when_it_is_let_in(l
 
 
 def test_a_pod_with_a_node_written_by_its_user_is_counted_and_never_bound() -> None:
-    """Behaviour D.5: it has what it has, also where that is too much."""
+    """It has what it has, also where that is too much."""
     driver = live()
     huge = a_pod("w0", app=APP, nodeName="n1", containers=[a_container(cpu="1000")])
     driver.see(huge)

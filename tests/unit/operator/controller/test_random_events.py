@@ -93,7 +93,7 @@ class Chaos:
             self.simulation.kubernetes.edit(uids[self.pick(len(uids))], labels=label)
 
     def end(self) -> None:
-        """A pod runs to its end, or its kubelet does not start it (semantics 5)."""
+        """A pod runs to its end, or its kubelet does not start it."""
         bound = [raw for raw in self.simulation.kubernetes.pods.values() if raw["spec"].get("nodeName")]
         if bound:
             name = bound[self.pick(len(bound))]["metadata"]["name"]
@@ -198,7 +198,7 @@ def finish(simulation: Simulation) -> None:
 
 @given(st.data())
 def test_an_ask_that_meets_the_word_that_its_application_completed_is_asked_again(data: st.DataObject) -> None:
-    """The two cross on different streams, in any order (semantics 1): no refusal is told, and the pod gets its node."""
+    """The two cross on different streams, in any order: no refusal is told, and the pod gets its node."""
     chaos = Chaos(data)
     simulation = chaos.simulation
     simulation.kubernetes.add(a_job_pod("plain", 0))

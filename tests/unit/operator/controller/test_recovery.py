@@ -1,4 +1,4 @@
-"""A session begins with the replay of semantics 19, the same for a new operator and a new core."""
+"""A session begins with the recovery replay, the same for a new operator and a new core."""
 
 from __future__ import annotations
 
@@ -160,7 +160,6 @@ def test_the_owner_of_placeholders_stays_the_originator() -> None:
 
 
 def test_once_a_real_member_is_bound_no_placeholder_is_made_and_the_others_ask() -> None:
-    """Semantics 17."""
     driver = gathered(a_member("w0", nodeName="n1"), a_member("w1"), placeholder("ph0", nodeName="n1"))
     nodes, asks, _ = recovered(driver)
     assert existing(nodes) == ["uid-ph0", "uid-w0"]
@@ -169,7 +168,6 @@ def test_once_a_real_member_is_bound_no_placeholder_is_made_and_the_others_ask()
 
 
 def test_a_terminating_placeholder_takes_room_but_does_not_count() -> None:
-    """Semantics 17."""
     leaving = placeholder("ph0", nodeName="n1")
     leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     driver = gathered(a_member("w0"), leaving)
@@ -290,7 +288,6 @@ def test_a_lost_session_keeps_facts_and_says_nothing_until_the_next() -> None:
 
 
 def test_what_the_core_decided_and_kubernetes_never_saw_is_decided_anew() -> None:
-    """Semantics 20."""
     driver = live()
     waiting(driver)
     driver.allocated("uid-w0")

@@ -1,4 +1,4 @@
-"""A replay comes in turns: the loop may not stand still for as long as 20,000 pods take (semantics 26)."""
+"""A replay comes in turns: the loop may not stand still for as long as 20,000 pods take."""
 
 from __future__ import annotations
 

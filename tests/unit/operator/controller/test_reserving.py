@@ -1,4 +1,4 @@
-"""While a gang reserves its pods say how far it is and why it waits; none calls for a node (semantics 10, 28)."""
+"""While a gang reserves its pods say how far it is and why it waits; none calls for a node."""
 
 from __future__ import annotations
 

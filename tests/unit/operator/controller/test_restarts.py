@@ -1,4 +1,4 @@
-"""Whoever is killed, in whatever phase of a gang: it ends as it would have, nothing is done twice (semantics 17-20)."""
+"""Whoever is killed, in whatever phase of a gang: it ends as it would have, nothing is done twice."""
 
 from __future__ import annotations
 
@@ -150,7 +150,6 @@ def test_a_gang_is_bound_once_and_whole(phase: Phase, kill: Kill) -> None:
 
 @every_kill
 def test_a_gang_that_runs_gets_no_placeholder_again(kill: Kill) -> None:
-    """Semantics 17."""
     simulation = began(real=2)
     running(simulation)
     created = simulation.kubernetes.writes["CreatePlaceholder"]

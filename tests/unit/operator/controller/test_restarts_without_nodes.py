@@ -1,4 +1,4 @@
-"""Whoever is killed while the nodes of a gang's bound members are gone: the gang goes on (semantics 17)."""
+"""Whoever is killed while the nodes of a gang's bound members are gone: the gang goes on."""
 
 from __future__ import annotations
 

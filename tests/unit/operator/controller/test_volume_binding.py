@@ -1,4 +1,4 @@
-"""A pod is bound when its claims are: what is written for them, waited for, and taken back (semantics 5)."""
+"""A pod is bound when its claims are: what is written for them, waited for, and taken back."""
 
 from __future__ import annotations
 

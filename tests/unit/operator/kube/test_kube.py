@@ -94,7 +94,7 @@ async def test_a_hanging_server_ends_in_a_time_out_and_the_pod_is_read() -> None
 
 
 async def test_a_recalled_bind_is_not_tried_again() -> None:
-    """Semantics 20: what a session decided that is over may take room that the next one gives away."""
+    """What a session decided that is over may take room that the next one gives away."""
     server, told = ApiServer(pods={"p": a_pod()}), Told()
     server.plan(BIND, lambda: status(429, "TooManyRequests", headers={"Retry-After": "20"}))
     async with serving(server), a_kube(server, told) as kube, asyncio.timeout(5):

@@ -1,4 +1,4 @@
-"""The life cycles are complete tables: every pair is either a row or raises (style 41)."""
+"""The life cycles are complete tables: every pair is either a row or raises."""
 
 from __future__ import annotations
 

@@ -494,7 +494,7 @@ async def test_a_draining_operator_obeys_nobody() -> None:
 
 
 async def test_a_session_begins_when_the_last_bind_of_the_one_before_has_ended_and_knows_its_node() -> None:
-    """Semantics 20: else it would give room away that a late bind takes."""
+    """Else it would give room away that a late bind takes."""
     operator = Operator(binds_in_flight=1)
     async with running(operator):
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("late")])

@@ -1,4 +1,4 @@
-"""What happened while a watch was away: the list that follows tells it, whatever it was (contract 10.10)."""
+"""What happened while a watch was away: the list that follows tells it, whatever it was."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""News becomes messages in order and in bounded size; messages become verdicts; the bytes are those of seed 003."""
+"""Requests become messages in order and of bounded size; messages become responses; the bytes are as specified."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def a_node() -> Node:
     return Node(N1, "uid-n1", {"vcore": 4000, "pods": 110}, {"si/hostname": "n1"})
 
 
-#: The bytes on the wire, field by field as seed 003 numbers them: a change here breaks every core out there.
+#: The encoded bytes, field by field as the Scheduler Interface numbers them. A change breaks every other core.
 GOLDEN = (
     (
         ApplicationSubmitted(ApplicationSpec(APP, "", UserInfo(), {})),
@@ -101,7 +101,7 @@ def messages_of(news: Iterable[CoreRequest]) -> list[Request]:
 
 
 @pytest.mark.parametrize("news,expected", GOLDEN)
-def test_messages_have_the_bytes_of_seed_003(news: CoreRequest, expected: str) -> None:
+def test_messages_have_the_specified_bytes(news: CoreRequest, expected: str) -> None:
     [message] = messages_of([news])
     assert message.SerializeToString(deterministic=True).hex() == expected
 

@@ -1,4 +1,4 @@
-"""Application id and queue from every place that may name them, in every combination (contract 1.1, 1.5)."""
+"""Application id and queue from every place that may name them, in every combination."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes, namespaces and priority classes as the scheduler reads them (contract 1.6, 1.7)."""
+"""Nodes, namespaces and priority classes as the scheduler reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The placeholder pod has the exact shape of contract 1.8, and a name that follows from the member."""
+"""The placeholder pod has exactly the fields of a YuniKorn placeholder, and a name derived from the member."""
 
 from __future__ import annotations
 

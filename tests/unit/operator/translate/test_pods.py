@@ -1,4 +1,4 @@
-"""A raw pod becomes what the agent decides by (contract 1.1, 1.2, 1.5, 1.9; semantics 18)."""
+"""A raw pod becomes what the agent decides by."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kubernetes quantities are read exactly and rounded up at the end (contract 1.10, semantics 23)."""
+"""Kubernetes quantities are read exactly and rounded up at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pod takes is what Kubernetes counts: requests, sidecars, init peak, overhead, resize (contract 1.10)."""
+"""What a pod takes is what Kubernetes counts: requests, sidecars, init peak, overhead, resize."""
 
 from __future__ import annotations
 

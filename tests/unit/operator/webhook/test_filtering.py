@@ -1,4 +1,4 @@
-"""Which namespaces are served and labelled: the annotation says so, else the lists (contract 1.6, 3)."""
+"""Which namespaces are served and labelled: the annotation says so, else the lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The published weaknesses that the contract names at its top, each shown not to be here.
+"""The published vulnerabilities of YuniKorn, each shown not to be in Muster.
 
 The panic in the parsing of LDAP groups (CVE-2026-78243) is the core's:
 tests/unit/core/runtime/test_ldap.py::test_attribute_names_in_lower_case_are_read_like_others.

@@ -1,4 +1,4 @@
-"""The mark of placeholders is Muster's, by every way in which one could write it (semantics 18)."""
+"""The mark of placeholders is Muster's, by every way in which one could write it."""
 
 from __future__ import annotations
 

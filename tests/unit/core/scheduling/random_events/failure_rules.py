@@ -35,7 +35,7 @@ class Failures(Ground):
         self.stage.fault = FaultAt(calls, after)
 
     def recover(self) -> None:
-        """Register all resource managers again and replay their state (semantics 19)."""
+        """Register all resource managers again and replay their state."""
         known = self.stage.start_anew()
         before = self.site
         for rm in dict.fromkeys(site.rm for site in self.sites):

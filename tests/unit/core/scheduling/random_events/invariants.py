@@ -1,6 +1,6 @@
 """Conditions that hold between any two events, in addition to the core's own invariants (scheduling/invariants.py).
 
-Every cached failure of the core must also be a failure without the cache (semantics 22). Core and resource manager have
+Every cached failure of the core must also be a failure without the cache. Core and resource manager have
 the same allocations.
 """
 

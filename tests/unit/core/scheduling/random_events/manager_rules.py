@@ -47,7 +47,7 @@ class Managers(Ground):
     @precondition(lambda self: len(self.apps()) > 2 and not self.partition.is_closing)
     @rule(data=st.data(), lost_s=st.sampled_from([None, 0, 20, 400]))
     def come_back(self, data: st.DataObject, lost_s: int | None) -> None:
-        """Reconnect: the resource manager replays its state (semantics 19).
+        """Reconnect: the resource manager replays its state.
 
         Allocations with a requested release still exist. Some of them end later and are confirmed as usual.
         """

@@ -1,4 +1,4 @@
-"""A seeded part of `make soak`: thousands of random events violate no invariant (semantics 17, 19, 22).
+"""A seeded part of `make soak`: thousands of random events violate no invariant.
 
 Each round runs a fixed number of examples, so the counts below are equal on every machine.
 """

@@ -1,4 +1,4 @@
-"""Everything in the seeds' Scheduler Interface has a row: where it lives now, and a test that is there."""
+"""Every name of every version of the Scheduler Interface has a row with its implementation."""
 
 from importlib import import_module
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from muster_si import muster_pb2, si_pb2
 from tools import compatibility
 
-ROWS: list[dict[str, Any]] = [row.model_dump() for row in compatibility.load().section("seeds").rows]
+ROWS: list[dict[str, Any]] = [row.model_dump() for row in compatibility.load().section("all-versions").rows]
 KINDS = {"constants", "enum", "interface", "message", "option", "rpc", "service"}
 
 
@@ -23,33 +23,33 @@ def descriptors() -> set[str]:
     return found
 
 
-def stands(where: str, known: set[str]) -> bool:
-    """In the descriptors, or in a module."""
+def is_implemented(where: str, known: set[str]) -> bool:
+    """Whether the name is in the descriptors or in a module."""
     if where in known:
         return True
     module, _, name = where.rpartition(".")
     return where == "muster_si.keys" or (module.startswith("muster_") and hasattr(import_module(module), name))
 
 
-def test_every_row_says_where_it_lives_or_why_nowhere() -> None:
+def test_every_row_names_its_implementation_or_the_difference() -> None:
     known = descriptors()
     assert [
         row["name"]
         for row in ROWS
         if row["kind"] not in KINDS
-        or not all(stands(where, known) for where in row["where"])
+        or not all(is_implemented(where, known) for where in row["where"])
         or not (row["where"] or row.get("differs"))
     ] == []
 
 
-def test_no_row_stands_twice_and_all_of_seed_003_has_one() -> None:
-    names = [(seed, row["name"]) for row in ROWS for seed in row["seeds"]]
+def test_no_name_has_two_rows_and_every_current_message_has_one() -> None:
+    names = [(version, row["name"]) for row in ROWS for version in row["versions"]]
     assert len(names) == len(set(names))
-    of_003 = {name for seed, name in names if seed == "003"}
-    assert {message.name for message in si_pb2.DESCRIPTOR.message_types_by_name.values()} <= of_003
+    current = {name for version, name in names if version == "current"}
+    assert {message.name for message in si_pb2.DESCRIPTOR.message_types_by_name.values()} <= current
 
 
-def test_everything_of_ours_that_seed_001_named_is_in_the_list() -> None:
+def test_what_muster_kept_of_the_first_version_has_rows() -> None:
     listed = {where for row in ROWS for where in row["where"]}
     assert {
         "muster.v1.UtilizationReport",

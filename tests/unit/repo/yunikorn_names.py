@@ -1,9 +1,9 @@
-"""The names of YuniKorn's public contract, as facts: what docs/reference/compatibility.yaml may not leave out.
+"""The names of YuniKorn's public interface that docs/reference/compatibility.yaml must contain.
 
-Numbers are the sections of the contract. Kept apart from the code on purpose: a name that is lost there is missed here.
+The lists are independent of the code on purpose, so that a name that the code loses is reported.
 """
 
-#: 2.1-2.10: every key of queues.yaml, below the key of the mapping it stands in; `[]` is one item of a list.
+#: Every key of queues.yaml, below the key of its mapping; `[]` is one item of a list.
 CONFIG_KEYS = [
     "partitions",
     "checksum",
@@ -49,7 +49,7 @@ CONFIG_KEYS = [
     "filter.groups",
 ]
 
-#: 2.5.
+#: Properties of a queue.
 PROPERTIES = [
     "application.sort.policy",
     "application.sort.priority",
@@ -62,13 +62,13 @@ PROPERTIES = [
     "application.unschedasks.backoff.delay",
 ]
 
-#: 2.10.
+#: Placement rules.
 RULES = ["provided", "user", "fixed", "tag", "recovery"]
 
-#: 2.9; the empty name is "none configured".
+#: User group resolvers; the empty name means that none is configured.
 RESOLVERS = ["", "ldap", "os", "test"]
 
-#: 3: keys of the ConfigMaps.
+#: Keys of the ConfigMaps.
 SETTINGS = [
     "service.clusterId",
     "service.policyGroup",
@@ -113,7 +113,7 @@ SETTINGS = [
     "<policyGroup>.yaml",
 ]
 
-#: 7 and 1.6: what is written, refused and left alone. The words are ours.
+#: What the admission webhook writes, rejects and leaves unchanged. The names are Muster's.
 ADMISSION = [
     "pod-create-owner",
     "pod-create-owner-by-controller",
@@ -132,7 +132,7 @@ ADMISSION = [
     "without-webhook",
 ]
 
-#: 4.
+#: Endpoints of the REST API.
 ENDPOINTS = """
 GET /ws/v1/clusters
 GET /ws/v1/metrics
@@ -166,7 +166,7 @@ GET /ws/v1/fullstatedump
 GET /ws/v1/stack
 """.strip().splitlines()
 
-#: 4.1: JSON names per object.
+#: JSON names per object of the REST API.
 OBJECTS = {
     "Cluster": "startTime rmBuildInformation partition clusterName",
     "Partition": "clusterId name state lastStateTransitionTime capacity nodeSortingPolicy applications totalContainers "
@@ -193,7 +193,7 @@ OBJECTS = {
     "Event": "type objectID referenceID message timestampNano eventChangeType eventChangeDetail resource",
 }
 
-#: 5: metrics and their labels.
+#: Metrics and their labels.
 METRICS = {
     "yunikorn_scheduler_container_allocation_attempt_total": "state",
     "yunikorn_scheduler_application_submission_total": "result",
@@ -229,7 +229,7 @@ METRICS = {
     "promhttp_*": "",
 }
 
-#: 6.1: EventRecord's types and details with their numbers.
+#: EventRecord's types and details with their numbers.
 EVENT_TYPES = {"REQUEST": 1, "APP": 2, "NODE": 3, "QUEUE": 4, "USERGROUP": 5}
 EVENT_DETAILS = {
     "DETAILS_NONE": 0,
@@ -279,7 +279,7 @@ EVENT_DETAILS = {
     "UG_GROUP_RESOURCE": 604,
 }
 
-#: 6.2: reasons of Kubernetes events and of failed pods.
+#: Reasons of Kubernetes events and of failed pods.
 REASONS = [
     "Scheduling",
     "GangScheduling",
@@ -303,7 +303,7 @@ REASONS = [
     "SchedulingSkipped",
 ]
 
-#: 6.3, 6.4.
+#: States.
 STATES = {
     "operator application": "New Submitted Accepted Reserving Running Completed Resuming Rejected Failed Failing "
     "Killing Killed",
@@ -314,7 +314,7 @@ STATES = {
     "node action": "CREATE UPDATE DRAIN_NODE DECOMISSION DRAIN_TO_SCHEDULABLE CREATE_DRAIN",
 }
 
-#: 10: what has to have a row, under the words of the contract.
+#: Behaviour that must have a row.
 BEHAVIOURS = [
     "preemption-by-guarantee",
     "preemption-law-1",
