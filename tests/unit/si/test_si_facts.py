@@ -1,4 +1,4 @@
-"""si.proto is wire-compatible with the Scheduler Interface: names, numbers, types, labels, enum values, reservations, streams."""
+"""si.proto is wire-compatible: names, numbers, types, labels, enum values, reserved numbers and streams are equal."""
 
 from collections.abc import Iterator
 from pathlib import Path
