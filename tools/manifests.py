@@ -19,7 +19,8 @@ NAMESPACE = "muster"
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
     "high-availability": {"replicas": 2},
-    "without-webhook": {"webhook": {"enabled": False}, "admissionPolicy": {"enabled": True}},
+    "webhook": {"replicas": 2, "webhook": {"enabled": True}},
+    "admission-policy": {"admissionPolicy": {"enabled": True}},
 }
 HEADER = "# Written by `make manifests` from charts/muster; do not edit. Overlays of your own go beside or outside.\n"
 OF_HELM = ("helm.sh/chart", "app.kubernetes.io/managed-by", "app.kubernetes.io/instance")

@@ -100,13 +100,16 @@ def test_an_option_that_is_none_is_not_understood(program: str) -> None:
 
 def test_the_rights_are_those_of_the_one_role_file() -> None:
     written = [*yaml.safe_load_all((ROOT / "deploy" / "rbac.yaml").read_text())]
-    made = render({}, "muster", "--no-hooks")
+    made = render(CHOICES["webhook"], "muster", "--no-hooks")
     for kind in ("ClusterRole", "Role"):
         assert rights(made, kind) == rights(written, kind)
 
 
-def test_without_the_webhook_there_are_no_rights_to_registrations_and_its_secret() -> None:
-    made = render({"webhook": {"enabled": False}}, "muster", "--no-hooks")
+@pytest.mark.parametrize("values", [{}, {"webhook": {"enabled": True}, "embedAdmissionController": False}])
+def test_by_default_there_is_no_webhook_and_no_permission_for_registrations_and_its_secret(values: Json) -> None:
+    made = render(values, "muster", "--no-hooks")
+    assert "muster-webhook" not in {one["metadata"]["name"] for one in made}
+    assert not [word for pod in pods(made) for one in pod["containers"] for word in one["args"] if "webhook" in word]
     rules = [rule for kind in ("ClusterRole", "Role") for rule in rights(made, kind)]
     resources = {resource for rule in rules for resource in rule["resources"]}
     assert not resources & {"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
@@ -116,7 +119,7 @@ def test_without_the_webhook_there_are_no_rights_to_registrations_and_its_secret
 
 
 def test_in_another_namespace_what_is_the_clusters_has_another_name() -> None:
-    made = render({"admissionPolicy": {"enabled": True}}, "gangs")
+    made = render({"admissionPolicy": {"enabled": True}, "webhook": {"enabled": True}}, "gangs")
     of_the_cluster = {one["metadata"]["name"] for one in made if "namespace" not in one["metadata"]}
     assert of_the_cluster
     assert all(name.endswith("-gangs") for name in of_the_cluster)
@@ -131,7 +134,7 @@ def test_in_another_namespace_what_is_the_clusters_has_another_name() -> None:
 
 
 def test_webhook_and_probes_are_every_replicas_and_rest_is_that_of_the_one_that_leads() -> None:
-    made = render({"replicas": 2})
+    made = render({"replicas": 2, "webhook": {"enabled": True}})
     labels = named(made, "Deployment", "muster")["spec"]["template"]["metadata"]["labels"]
     (drawn, *_) = yaml.safe_load_all((ROOT / "deploy" / "webhooks.yaml").read_text())
     selectors = {one["metadata"]["name"]: one["spec"]["selector"] for one in made if one["kind"] == "Service"}
@@ -143,7 +146,7 @@ def test_webhook_and_probes_are_every_replicas_and_rest_is_that_of_the_one_that_
 
 
 def test_rest_of_a_core_of_its_own_is_asked_there() -> None:
-    made = render(CHOICES["split"])
+    made = render(CHOICES["split webhook"])
     labels = named(made, "Deployment", "muster-core")["spec"]["template"]["metadata"]["labels"]
     assert named(made, "Service", "muster")["spec"]["selector"].items() <= labels.items()
     assert not named(made, "Service", "muster-webhook")["spec"]["selector"].items() <= labels.items()
@@ -234,7 +237,7 @@ def test_prometheus_sends_its_token_where_reads_are_closed() -> None:
     assert rest["scheme"] == "https"
 
 
-@pytest.mark.parametrize("choice", ["defaults", "split", "no webhook"])
+@pytest.mark.parametrize("choice", ["defaults", "webhook", "split webhook"])
 def test_the_network_policy_lets_everybody_reach_the_webhook_and_nobody_but_clients_the_rest(choice: str) -> None:
     made = render(CHOICES[choice], "muster", "--no-hooks")
     rules = named(made, "NetworkPolicy", "muster")["spec"]["ingress"]

@@ -20,7 +20,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "at '/webhook/certificates': value must be one of 'self', 'certManager', 'secret'": {
         "webhook": {"certificates": "letsencrypt"}
     },
-    "at '/webhook/secret': minLength: got 0, want 1": {"webhook": {"certificates": "secret"}},
+    "at '/webhook/secret': minLength: got 0, want 1": {"webhook": {"enabled": True, "certificates": "secret"}},
     "at '/log/level': value must be one of 'debug', 'info', 'warning', 'error'": {"log": {"level": "loud"}},
     "at '/core/resources': additional properties 'request' not allowed": {
         "core": {"resources": {"request": {"cpu": "1"}}}

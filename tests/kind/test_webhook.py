@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 import pytest
+import pytest_asyncio
 
 from devcluster.errors import ApiError
+from devcluster.waiting import until
+from muster_operator.webhook.registration import NAME
 from tests.e2e.manifests import PLACEHOLDER, a_pod, with_annotations
-from tests.kind.release import NAMESPACE
+from tests.kind.cluster import Kind
+from tests.kind.release import NAMESPACE, Release
 from tests.kind.room import Room
 
 CONFIGURATION = "muster-configs"
+REGISTRATIONS = "/apis/admissionregistration.k8s.io/v1"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session", autouse=True)
+async def enabled(kind: Kind, release: Release) -> None:
+    """The webhook, which is disabled by default; it stays enabled for the modules that follow."""
+    await release.upgrade("webhook.enabled=true")
+
+    async def is_registered() -> bool:
+        for kinds in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
+            found = await kind.api.request("GET", f"{REGISTRATIONS}/{kinds}/{NAME}")
+            if not all(one["clientConfig"].get("caBundle") for one in found["webhooks"]):
+                return False
+        return True
+
+    await until("the webhook is registered", is_registered, 60, every_s=0.5, tolerate=(ApiError,))
 
 
 async def test_a_pod_that_names_no_scheduler_becomes_musters_and_runs(room: Room) -> None:

@@ -114,13 +114,17 @@ async def test_helm_installs_upgrades_rolls_back_and_uninstalls_and_leaves_nothi
     assert "STATUS: deployed" in await release.helm("install", CHART, "--set", "admissionPolicy.enabled=true")
     await release.lets_in(1)
     assert await release.replicas() == (1, False)
-    await release.helm("upgrade", CHART, "--reset-then-reuse-values", "--set", "replicas=2")
+    told = await release.helm("upgrade", CHART, "--reset-then-reuse-values", "--set", "replicas=2")
+    assert "The webhook is disabled" in told
+    assert "WARNING" not in told
     await release.lets_in(2)
     assert await release.replicas() == (2, True)
     await release.helm("rollback")
     assert await release.replicas() == (1, False)
 
     await what_it_makes_while_it_runs(enforced)
+    told = await release.helm("upgrade", CHART, "--reset-then-reuse-values")
+    assert f"kubectl delete mutatingwebhookconfigurations,validatingwebhookconfigurations {name_of(ENFORCED)}" in told
     uninstalling = asyncio.create_task(release.helm("uninstall"))
     printed = await play_the_last_hook(enforced, release)
     assert "deleted: 1 placeholders" in printed
