@@ -12,7 +12,9 @@ CHOICES: dict[str, Json] = {
     "YuniKorn's word": {"embedAdmissionController": True},
     "policy": {"admissionPolicy": {"enabled": True}},
     "webhook by cert-manager": {"webhook": {"enabled": True, "certificates": "certManager"}},
-    "webhook by an issuer": {"webhook": {"enabled": True, "certificates": "certManager", "issuerRef": {"name": "ours"}}},
+    "webhook by an issuer": {
+        "webhook": {"enabled": True, "certificates": "certManager", "issuerRef": {"name": "ours"}}
+    },
     "webhook by secret": {"webhook": {"enabled": True, "certificates": "secret", "secret": "ours"}},
     "split": {"replicas": 2, "split": {"enabled": True, "tls": TLS}},
     "split webhook": {"webhook": {"enabled": True}, "split": {"enabled": True, "tls": TLS}},
