@@ -177,7 +177,7 @@ def node_families(partitions: Iterable[Partition], failed: int, decommissioned: 
     )
     yield gauge(
         "muster_core_cluster_resource",
-        "Resources of all nodes: capacity, taken, held by node reservations, and used as far as reported.",
+        "Resources of all nodes: capacity, allocated, reserved on nodes, and used as far as reported.",
         [({"resource": resource, "state": state}, amount) for (resource, state), amount in sums.items()],
     )
     for name, ranges in _by_name(usage).items():
@@ -198,8 +198,8 @@ def _sums(partition: Partition, columns: Columns, resource: str) -> dict[tuple[s
     taken = capacity - sum_of(columns.availables.column(resource, columns.size))
     return {
         (resource, "capacity"): capacity,
-        (resource, "taken"): taken,
-        (resource, "held"): sum_of(columns.node_reserved.column(resource, columns.size)),
+        (resource, "allocated"): taken,
+        (resource, "reserved"): sum_of(columns.node_reserved.column(resource, columns.size)),
         (resource, "used"): taken + sum_of(partition.nodes.measured(resource)),
     }
 

@@ -107,7 +107,7 @@ class Metrics:
             "muster_operator_lease_transitions", "Number of changes of the leader", registry=self.registry
         )
         self.held = Gauge(
-            "muster_operator_decisions_held",
+            "muster_operator_writes_paused",
             "1 = a watch of pods or nodes is stale, or a scheduler name is lost: binds, deletes and creates wait",
             registry=self.registry,
         )

@@ -259,7 +259,7 @@ class ReviewMetrics:
     def __init__(self, metrics: Metrics) -> None:
         self.reviews = prometheus_client_Counter(
             "muster_operator_admission_reviews", "Admission requests by path and result",
-            ("path", "verdict"), registry=metrics.registry,
+            ("path", "result"), registry=metrics.registry,
         )  # fmt: skip
         self.seconds = Histogram(
             "muster_operator_admission_seconds", "Time from the first byte of an admission request to its answer",
@@ -331,12 +331,12 @@ class AdmissionServer:
 
     def _handler(self, path: str, endpoint: Endpoint) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def handle(request: web.Request) -> web.Response:
-            began, verdict = time.monotonic(), "failed"
+            began, result = time.monotonic(), "failed"
             try:
-                verdict, response = await self._answered(request, endpoint)
+                result, response = await self._answered(request, endpoint)
                 return response
             finally:
-                self._metrics.reviews.labels(path, verdict).inc()
+                self._metrics.reviews.labels(path, result).inc()
                 self._metrics.seconds.labels(path).observe(time.monotonic() - began)
 
         return handle
@@ -354,7 +354,7 @@ class AdmissionServer:
                         return "allowed", _json(review_reply(question, AdmissionAnswer()))
                     answer = await endpoint.answer(question.review)
         except BadReview as error:
-            return "bad", web.Response(status=400, text=str(error))
+            return "invalid", web.Response(status=400, text=str(error))
         except TimeoutError:
             return "failed", _failed(question, endpoint, f"no answer within {endpoint.within_s:g} s")
         except TooManyRequests:
@@ -364,8 +364,8 @@ class AdmissionServer:
         except LinkError as error:
             return "failed", _failed(question, endpoint, str(error))
         _log_rejection(question.review, answer)
-        verdict = "refused" if not answer.is_allowed else "allowed" if answer.object is None else "changed"
-        return verdict, _json(review_reply(question, answer))
+        result = "rejected" if not answer.is_allowed else "allowed" if answer.object is None else "changed"
+        return result, _json(review_reply(question, answer))
 
     def _large_lane(self, request: web.Request, source: str) -> AbstractAsyncContextManager[None]:
         """Holds one of the slots for large requests if needed."""
@@ -375,7 +375,7 @@ class AdmissionServer:
 
 def _failed(question: ReviewRequest | None, endpoint: Endpoint, reason: str) -> web.Response:
     """The response without a decision: a rejection if the endpoint fails closed, else an HTTP error."""
-    log.warning("admission request not evaluated", reason=reason, refused=endpoint.is_closed)
+    log.warning("admission request not evaluated", reason=reason, rejected=endpoint.is_closed)
     message = _TRY_AGAIN.format(reason)
     if question is None or not endpoint.is_closed:
         return web.Response(status=UNAVAILABLE, text=message)
@@ -386,7 +386,7 @@ def _log_rejection(review: Review, answer: AdmissionAnswer) -> None:
     """Logs a rejection with user, object name and reason, but never the object."""
     if not answer.is_allowed:
         log.info(
-            "refused", operation=review.operation.value, kind=review.kind, namespace=review.namespace, name=review.name,
+            "rejected", operation=review.operation.value, kind=review.kind, namespace=review.namespace, name=review.name,
             user=review.submitter.name, reason=answer.refusal,
         )  # fmt: skip
 

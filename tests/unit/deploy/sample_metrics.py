@@ -22,8 +22,8 @@ def busy_operator() -> CollectorRegistry:
     metrics.retries.labels("BindPod", "500").inc()
     metrics.failures.labels("Ended").inc()
     admission = ReviewMetrics(metrics)
-    for verdict in ("allowed", "changed", "refused", "failed", "bad"):
-        admission.reviews.labels("/mutate", verdict).inc()
+    for result in ("allowed", "changed", "rejected", "failed", "invalid"):
+        admission.reviews.labels("/mutate", result).inc()
     admission.seconds.labels("/mutate").observe(0.01)
     metrics.exposition()
     return metrics.registry

@@ -141,7 +141,7 @@ def test_the_cluster_shows_what_it_has_and_what_is_taken() -> None:
     scene.tell(ApplicationAdded(an_application()))
     scene.ask(an_ask("r0"))
     found = of_nodes(scene, "muster_core_cluster_resource")
-    assert [found["vcore", state] for state in ("capacity", "taken", "held", "used")] == [8000, 1000, 0, 1000]
+    assert [found["vcore", state] for state in ("capacity", "allocated", "reserved", "used")] == [8000, 1000, 0, 1000]
 
 
 def test_what_only_more_nodes_would_give_is_outstanding_and_what_a_quota_keeps_is_not() -> None:

@@ -71,9 +71,9 @@ class Client:
             body = await answer.read()
             return answer.status, orjson.loads(body)["response"] if answer.status == 200 else {"text": body.decode()}
 
-    def count(self, path: str, verdict: str) -> float:
+    def count(self, path: str, result: str) -> float:
         name = "muster_operator_admission_reviews_total"
-        return self.metrics.registry.get_sample_value(name, {"path": path, "verdict": verdict}) or 0.0
+        return self.metrics.registry.get_sample_value(name, {"path": path, "result": result}) or 0.0
 
 
 @asynccontextmanager
@@ -130,7 +130,7 @@ async def test_a_refusal_is_the_users_to_read() -> None:
 
     async with a_server(no) as client:
         _, response = await client.ask(a_question(oldObject=a_description(), operation="UPDATE"))
-        assert client.count("/mutate", "refused") == 1
+        assert client.count("/mutate", "rejected") == 1
     assert not response["allowed"]
     assert response["status"] == {"code": 403, "reason": "Forbidden", "message": "user.info is not yours to write"}
 
@@ -181,7 +181,7 @@ async def test_what_is_no_question_is_told_so(garbage: object) -> None:
     async with a_server(yes) as client:
         status, _ = await client.ask(garbage)
         assert status == 400
-        assert client.count("/mutate", "bad") == 1
+        assert client.count("/mutate", "invalid") == 1
 
 
 async def test_a_question_may_be_as_large_as_the_api_server_makes_them_and_no_larger() -> None:
