@@ -386,8 +386,8 @@ def _log_rejection(review: Review, answer: AdmissionAnswer) -> None:
     """Logs a rejection with user, object name and reason, but never the object."""
     if not answer.is_allowed:
         log.info(
-            "rejected", operation=review.operation.value, kind=review.kind, namespace=review.namespace, name=review.name,
-            user=review.submitter.name, reason=answer.refusal,
+            "rejected", operation=review.operation.value, kind=review.kind, namespace=review.namespace,
+            name=review.name, user=review.submitter.name, reason=answer.refusal,
         )  # fmt: skip
 
 
