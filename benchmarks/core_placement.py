@@ -26,11 +26,11 @@ from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, RmId, pa
 from muster_core.model.resources import Resources
 from muster_core.model.specs import ApplicationSpec, AskSpec, NodeSpec
 from muster_core.placement.node_search import place
-from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.scheduling.cycle import cycle
 from muster_core.scheduling.step import step
 from muster_core.state.nodes import NodeTable
 from muster_core.state.scheduler_state import SchedulerState
+from muster_core.state.snapshot import RequestShape, Snapshot
 
 RM = RmId("benchmark")
 PARTITION = partition_id(RM, "default")

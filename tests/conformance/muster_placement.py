@@ -27,13 +27,13 @@ from muster_core.placement import node_search
 from muster_core.placement.filters import node_properties
 from muster_core.placement.plugins import SCORES
 from muster_core.placement.scores import node_properties as scores_node_properties
-from muster_core.placement.snapshot import Snapshot, shape_of
 from muster_core.scheduling.step import step
 from muster_core.si import encode, storage
 from muster_core.si.decode import Decoder, Intake
 from muster_core.state.columns import FloatColumn
 from muster_core.state.request_classes import AskClass
 from muster_core.state.scheduler_state import Partition, SchedulerState
+from muster_core.state.snapshot import Snapshot, shape_of
 from muster_operator.controller.cluster_events import handle_event
 from muster_operator.controller.core_responses import handle_core_response
 from muster_operator.controller.recovery import begin, open_nodes, report_nodes, submit_asks

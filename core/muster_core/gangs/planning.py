@@ -24,7 +24,13 @@ from muster_core.placement import node_search
 from muster_core.placement.node_reservations import draft_for
 from muster_core.placement.search.backtracking import place_all
 from muster_core.placement.search.requests import MemberDemand, Places, Shortage, Work
-from muster_core.placement.snapshot import (
+from muster_core.queues import quota
+from muster_core.state.applications import Application, lacking
+from muster_core.state.ordering import classes
+from muster_core.state.request_classes import AskClass, UnschedulableClass, occupant_of
+from muster_core.state.scheduler_state import Partition
+from muster_core.state.scheduling_queue import MembersDoNotFit, NoNodeFits
+from muster_core.state.snapshot import (
     AllocationPlan,
     RequestShape,
     Snapshot,
@@ -34,12 +40,6 @@ from muster_core.placement.snapshot import (
     volumes_of,
     wanted,
 )
-from muster_core.queues import quota
-from muster_core.state.applications import Application, lacking
-from muster_core.state.ordering import classes
-from muster_core.state.request_classes import AskClass, UnschedulableClass, occupant_of
-from muster_core.state.scheduler_state import Partition
-from muster_core.state.scheduling_queue import MembersDoNotFit, NoNodeFits
 
 
 def place_part(

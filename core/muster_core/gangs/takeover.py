@@ -20,7 +20,6 @@ from muster_core.model.states import ApplicationState
 from muster_core.placement.node_reservations import draft_for
 from muster_core.placement.search.backtracking import place_all
 from muster_core.placement.search.requests import MemberDemand, Places, Work
-from muster_core.placement.snapshot import Snapshot, assign, shape_of, volumes_of, wanted
 from muster_core.preemption.guarantees import GuaranteeBalance
 from muster_core.queues import quota
 from muster_core.state.applications import Allocation, Application
@@ -28,6 +27,7 @@ from muster_core.state.ordering import classes
 from muster_core.state.request_classes import AskClass, occupant_of
 from muster_core.state.reservations import NodeReservation
 from muster_core.state.scheduler_state import Partition
+from muster_core.state.snapshot import Snapshot, assign, shape_of, volumes_of, wanted
 from muster_core.state.users import LimitSubject, LimitSubjectKind
 
 #: Searches that try to leave out gangs whose reservations are not needed.

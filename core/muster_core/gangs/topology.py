@@ -28,9 +28,9 @@ from muster_core.placement.search.requests import (
     shares_of,
     values,
 )
-from muster_core.placement.snapshot import Snapshot, emptied
 from muster_core.state.columns import BoolColumn
 from muster_core.state.nodes import NodeTable
+from muster_core.state.snapshot import Snapshot, emptied
 
 #: Number of values, or sets of values, that are tried: this many with the least, and with the most, room.
 _TRIED: Final = 6

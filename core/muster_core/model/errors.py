@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 # Maximum length of a value, and of a path, in a message.
 _LONGEST_SHOWN: Final = 80
 _LONGEST_PATH: Final = 300
+T = TypeVar("T")
 
 
 class CoreError(Exception):
@@ -45,6 +47,16 @@ class InconsistentState(CoreError):
     def __init__(self, broken: list[str]) -> None:
         super().__init__(f"{len(broken)} invariants do not hold: {broken[0]}")
         self.broken = broken
+
+
+def caught(act: Callable[[], T]) -> T | Exception:
+    """Returns the result or the exception of `act`. Raises InconsistentState."""
+    try:
+        return act()
+    except InconsistentState:
+        raise
+    except Exception as error:  # noqa: BLE001 - isolates the failure of one application or partition
+        return error
 
 
 class UnknownSubject(CoreError):

@@ -19,7 +19,6 @@ from muster_core.model.ids import NO_NODE, NodeId
 from muster_core.model.limits import NODE_RESERVATIONS_PER_LEAF, NODES_PER_NODE_RESERVATION
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.placement import node_search
-from muster_core.placement.snapshot import AllocationPlan, Snapshot, shape_of, volumes_of
 from muster_core.queues import quota
 from muster_core.state.applications import Application, Ask
 from muster_core.state.columns import BoolColumn
@@ -29,6 +28,7 @@ from muster_core.state.request_classes import AskClass
 from muster_core.state.reservations import AskId, NodeReservation
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.scheduling_queue import MembersDoNotFit
+from muster_core.state.snapshot import AllocationPlan, Snapshot, shape_of, volumes_of
 
 #: Scheduling classes of a leaf that one pass evaluates.
 _CLASSES: Final = 256

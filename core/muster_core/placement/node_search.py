@@ -37,10 +37,10 @@ from muster_core.placement.plugins import (
 )
 from muster_core.placement.scores import node_properties as scores_node_properties
 from muster_core.placement.scores.node_properties import Amount, BalancedAllocation
-from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.placement.volumes import binding
 from muster_core.state.columns import BoolColumn, FloatColumn, IntColumn, most_kept
 from muster_core.state.nodes import CachedNodeScores, NodeScoreCache
+from muster_core.state.snapshot import RequestShape, Snapshot
 
 #: A row, and how many pods are placed on it.
 Fill = tuple[int, int]

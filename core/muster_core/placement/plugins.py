@@ -18,9 +18,9 @@ from muster_core.placement.filters.resources import CROWDED, INSUFFICIENT, TAKEN
 from muster_core.placement.filters.topology_spread import SKEWED
 from muster_core.placement.scores import inter_pod_affinity as preferred_company
 from muster_core.placement.scores import topology_spread as preferred_spread
-from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.placement.volumes import binding, restrictions
 from muster_core.state.columns import BoolColumn, FloatColumn, IntColumn
+from muster_core.state.snapshot import RequestShape, Snapshot
 
 #: A reason, and the rows that are refused for it.
 Refused = tuple[str, BoolColumn]

@@ -17,16 +17,6 @@ from muster_core.model.specs import NO_VOLUMES, PodProperties
 from muster_core.model.storage import Volume, VolumeHandle
 from muster_core.placement import node_search
 from muster_core.placement.node_reservations import lift
-from muster_core.placement.snapshot import (
-    AllocationPlan,
-    Snapshot,
-    Unplaced,
-    assign,
-    has_untold,
-    shape_of,
-    volumes_of,
-    wanted,
-)
 from muster_core.placement.volumes.binding import unusable
 from muster_core.queues import quota
 from muster_core.queues.quota import FREELY, FairnessQuantum
@@ -36,6 +26,16 @@ from muster_core.state.ordering import classes
 from muster_core.state.request_classes import AskClass
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.scheduling_queue import NoNodeFits
+from muster_core.state.snapshot import (
+    AllocationPlan,
+    Snapshot,
+    Unplaced,
+    assign,
+    has_untold,
+    shape_of,
+    volumes_of,
+    wanted,
+)
 
 
 def claim_independent_class(snapshot: Snapshot, wanted: AskClass) -> Hashable | None:

@@ -18,7 +18,13 @@ from muster_core.model.ids import AllocationKey
 from muster_core.model.specs import PodOnNode, PodProperties
 from muster_core.placement import node_search
 from muster_core.placement.node_search import stateful_filters
-from muster_core.placement.snapshot import (
+from muster_core.placement.volumes import binding
+from muster_core.state.applications import Allocation, Application
+from muster_core.state.ordering import classes
+from muster_core.state.request_classes import AskClass, occupant_of
+from muster_core.state.scheduler_state import Partition
+from muster_core.state.scheduling_queue import MembersDoNotFit, NoNodeFits
+from muster_core.state.snapshot import (
     AllocationPlan,
     RequestShape,
     Snapshot,
@@ -27,12 +33,6 @@ from muster_core.placement.snapshot import (
     shape_of,
     volumes_of,
 )
-from muster_core.placement.volumes import binding
-from muster_core.state.applications import Allocation, Application
-from muster_core.state.ordering import classes
-from muster_core.state.request_classes import AskClass, occupant_of
-from muster_core.state.scheduler_state import Partition
-from muster_core.state.scheduling_queue import MembersDoNotFit, NoNodeFits
 
 #: Placeholders that are evaluated for one request whose filters depend on other pods.
 _MOST_TRIED: Final = 64

@@ -19,7 +19,6 @@ from muster_core.model.config import PreemptionPolicy
 from muster_core.model.ids import ApplicationId, NodeId, QueuePath, TaskGroup
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.placement import node_search
-from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.preemption.guarantees import GuaranteeBalance, leaves_below, remaining
 from muster_core.state.applications import Allocation, Application
 from muster_core.state.ordering import risen
@@ -27,6 +26,7 @@ from muster_core.state.queues import Queue
 from muster_core.state.request_classes import occupant_of
 from muster_core.state.reservations import PlaceId
 from muster_core.state.scheduler_state import Partition
+from muster_core.state.snapshot import RequestShape, Snapshot
 
 #: Allocations that one attempt evaluates, and the minimum per leaf. Allocations on selected nodes are not limited.
 _MOST: Final = 400

@@ -23,7 +23,6 @@ from muster_core.model.limits import ALLOCATIONS_PER_QUOTA_PREEMPTION, MEMBERS_P
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.placement import node_search
 from muster_core.placement.node_reservations import lift
-from muster_core.placement.snapshot import RequestShape, Snapshot, shape_of
 from muster_core.preemption.candidates import (
     Candidate,
     CandidatePool,
@@ -43,6 +42,7 @@ from muster_core.state.applications import Application, Ask
 from muster_core.state.queues import Queue
 from muster_core.state.reservations import PlaceId
 from muster_core.state.scheduler_state import Partition
+from muster_core.state.snapshot import RequestShape, Snapshot, shape_of
 
 #: Texts of YuniKorn's allocation log.
 NO_RIGHT: Final = "Preemption queue guarantees check failed"

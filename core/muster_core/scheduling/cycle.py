@@ -18,14 +18,13 @@ from muster_core.model import messages
 from muster_core.model.config import ApplicationOrder
 from muster_core.model.decisions import PlaceholderReplacement, Placement, ReasonKind, UnschedulableReason
 from muster_core.model.effects import Effect, SchedulingState, SchedulingStateChanged
-from muster_core.model.errors import BrokenDecision
+from muster_core.model.errors import BrokenDecision, caught
 from muster_core.model.events import TimerKind
 from muster_core.model.ids import AllocationKey
 from muster_core.model.limits import LOOKS_PER_ATTEMPT, MOST_RESTARTS
 from muster_core.model.records import Detail, Notice
 from muster_core.model.states import ApplicationState, ManagerState
 from muster_core.placement import node_reservations, pods, replacement
-from muster_core.placement.snapshot import AllocationPlan, Unplaced, wanted
 from muster_core.queues import quota
 from muster_core.queues.quota import FREELY, CompetingQueue, FairnessQuantum, quantum_of
 from muster_core.scheduling import (
@@ -54,6 +53,7 @@ from muster_core.state.scheduling_queue import (
     NoNodeFits,
     QueuedBehindGang,
 )
+from muster_core.state.snapshot import AllocationPlan, Unplaced, wanted
 
 
 class Step(StrEnum):
@@ -138,13 +138,23 @@ class QueueAttempt:
         app = self.only or scheduling.next_application(self.leaf)
         self.phase_ended(Step.APPLICATION)
         while app is not None:
-            if failures.attempt(self.partition, app, self.now_ns, partial(self._take_one, app)):
+            if self._attempt(app):
                 self.phase_ended(Step.NODE)
             tried, app = app, None if self.only else scheduling.next_application(self.leaf)
             if app is not None and (tried.unplanned or self._is_over(tried) or not self.may_go_on()):
                 break
         if self.leaf.waiting:
             preemption.watch_leaf(self.partition, self.leaf, self.now_ns)
+
+    def _attempt(self, app: Application) -> bool:
+        """Like `_take_one`. Returns False if it raised an exception. Raises InconsistentState."""
+        found = caught(partial(self._take_one, app))
+        if isinstance(found, Exception):
+            failures.application_failed(self.partition, app, found, self.now_ns)
+            return False
+        if found:
+            app.failures = 0
+        return found
 
     def _take_one(self, app: Application) -> bool:
         """Tries one application. Returns False if it cannot be tried now or is no longer active."""
@@ -478,9 +488,11 @@ def cycle(
     result = CycleResult()
     for partition in _in_turn(scheduler_state):
         if _is_open(scheduler_state, partition, now_ns):
-            failures.attempt_partition(
-                partition, now_ns, partial(_pass, partition, now_ns, may_go_on, phase_ended, result)
-            )
+            error = caught(partial(_pass, partition, now_ns, may_go_on, phase_ended, result))
+            if error is None:
+                partition.failures = 0
+            else:
+                failures.partition_failed(partition, error, now_ns)
             result.more |= partition.scheduling.resume()
     result.effects = scheduler_state.outbox.drain()
     return result

@@ -24,13 +24,13 @@ from muster_core.placement import node_search
 from muster_core.placement.node_search import pod_refusal
 from muster_core.placement.search.backtracking import place_all
 from muster_core.placement.search.requests import Places
-from muster_core.placement.snapshot import RequestShape, Snapshot, shape_of
 from muster_core.scheduling.commit import commit
 from muster_core.state.applications import Allocation, Application
 from muster_core.state.nodes import NodeTable
 from muster_core.state.request_classes import occupant_of
 from muster_core.state.reservations import PendingCallback
 from muster_core.state.scheduler_state import Partition, SchedulerState
+from muster_core.state.snapshot import RequestShape, Snapshot, shape_of
 
 #: Filter that is not applied to a callback result, because it is that result.
 _NOT_ASKED: Final = frozenset({"Predicates"})

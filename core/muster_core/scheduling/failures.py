@@ -1,9 +1,12 @@
-"""Isolation of failures: an exception in one application or partition does not stop the others."""
+"""What happens after an exception in one application or partition: it backs off, and the others continue.
+
+The callers catch the exception (`model.errors.caught`). Nothing here is called while scheduling succeeds, except
+`attempt_timer`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
 
 from muster_core.model.effects import TimerSet
 from muster_core.model.errors import CommitFailed, InconsistentState
@@ -15,32 +18,31 @@ from muster_core.scheduling import invariants, lifecycle, requeue
 from muster_core.state.applications import Application
 from muster_core.state.scheduler_state import Failure, Partition, SchedulerState
 
-T = TypeVar("T")
 
-
-def attempt(partition: Partition, app: Application, now_ns: int, act: Callable[[], bool]) -> bool:
-    """Runs `act` for one application. Returns whether it was attempted and did not raise.
-
-    If it raises, the application backs off. Raises InconsistentState.
-    """
-    found = _caught(act)
-    if isinstance(found, Exception):
-        _back_off(partition, app, found, now_ns)
-        return False
-    if found:
-        app.failures = 0
-    return found
-
-
-def attempt_partition(partition: Partition, now_ns: int, act: Callable[[], None]) -> None:
-    """Schedules one partition. The partition backs off if `act` raises.
-
-    Exceptions of a single application do not reach this function. Raises InconsistentState.
-    """
-    error = _caught(act)
-    if error is None:
-        partition.failures = 0
+def application_failed(partition: Partition, app: Application, error: Exception, now_ns: int) -> None:
+    """Lets the application back off. Raises InconsistentState."""
+    partition.outbox.failures.append(Failure(f"application {app.id}", error))
+    if isinstance(error, CommitFailed):
+        _check(partition)
+    if partition.applications.get(app.id) is not app:
         return
+    app.failures += 1
+    delay_ns = _delay_ns(app.failures)
+    app.asleep_until_ns = now_ns + delay_ns
+    lifecycle.set_clock(partition, app, TimerKind.BACKOFF, app.sequence, app.asleep_until_ns)
+    text = f"application {app.id} is not scheduled because of an internal error: {_text(error)}"
+    partition.note(Notice.APPLICATION, app.id, message=f"{text}; {_retry(delay_ns)}")
+    app.unplanned = app.restarts = 0
+    requeue.set_blocking(partition, app, blocks=False)
+    partition.dequeue_one(app)
+    partition.scheduling.mark_unschedulable(app, [])
+
+
+def partition_failed(partition: Partition, error: Exception, now_ns: int) -> None:
+    """Lets the partition back off. Raises InconsistentState.
+
+    Exceptions of a single application do not reach this function.
+    """
     partition.failures += 1
     delay_ns = _delay_ns(partition.failures)
     partition.asleep_until_ns = now_ns + delay_ns
@@ -70,34 +72,6 @@ def attempt_timer(scheduler_state: SchedulerState, clock: Timer, now_ns: int, ac
 def describe(error: Exception) -> str:
     """Returns the error as a reason for a rejection."""
     return f"internal error: {_text(error)}; report it with the core's log"
-
-
-def _caught(act: Callable[[], T]) -> T | Exception:
-    """Returns the result or the exception of `act`. InconsistentState is raised."""
-    try:
-        return act()
-    except InconsistentState:
-        raise
-    except Exception as error:  # noqa: BLE001 - isolates the failure of one application or partition
-        return error
-
-
-def _back_off(partition: Partition, app: Application, error: Exception, now_ns: int) -> None:
-    partition.outbox.failures.append(Failure(f"application {app.id}", error))
-    if isinstance(error, CommitFailed):
-        _check(partition)
-    if partition.applications.get(app.id) is not app:
-        return
-    app.failures += 1
-    delay_ns = _delay_ns(app.failures)
-    app.asleep_until_ns = now_ns + delay_ns
-    lifecycle.set_clock(partition, app, TimerKind.BACKOFF, app.sequence, app.asleep_until_ns)
-    text = f"application {app.id} is not scheduled because of an internal error: {_text(error)}"
-    partition.note(Notice.APPLICATION, app.id, message=f"{text}; {_retry(delay_ns)}")
-    app.unplanned = app.restarts = 0
-    requeue.set_blocking(partition, app, blocks=False)
-    partition.dequeue_one(app)
-    partition.scheduling.mark_unschedulable(app, [])
 
 
 def _check(partition: Partition) -> None:

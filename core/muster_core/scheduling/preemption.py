@@ -13,19 +13,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Final
 
 from muster_core.model.decisions import Preemption, ReasonKind
-from muster_core.model.errors import BrokenDecision
+from muster_core.model.errors import BrokenDecision, caught
 from muster_core.model.events import Timer, TimerKind
 from muster_core.model.ids import ApplicationId, QueuePath
 from muster_core.model.limits import MEMBERS_PER_PREEMPTION, PREEMPTION_SEARCHES_IN_VAIN
 from muster_core.model.records import Notice
 from muster_core.model.resources import Limit
-from muster_core.placement.snapshot import wanted
 from muster_core.preemption import guarantees, planning
 from muster_core.preemption.guarantees import is_under_guarantee, leaves_below, usage
 from muster_core.queues import quota
@@ -37,6 +35,7 @@ from muster_core.state.queues import Queue
 from muster_core.state.request_classes import AskClass
 from muster_core.state.reservations import Epoch, PreemptionRefusal, ThrashingGuard, Wanted
 from muster_core.state.scheduler_state import Partition
+from muster_core.state.snapshot import wanted
 
 #: Delay before the next part of a search that is too large for one event.
 _PAUSE_NS: Final = 1_000_000
@@ -304,19 +303,21 @@ def _look(partition: Partition, leaf: Queue, part: tuple[AskClass, deque[Applica
         # The next applications want the same and came later. Gangs differ in their missing members.
         (names.popleft if app.is_reserving else names.clear)()
         return False
-    refused = PreemptionRejected()
-    if failures.attempt(partition, app, now_ns, partial(attempt, partition, app, asks, now_ns, refused)):
-        if refused.words:
-            times = known.times + 1 if known is not None else 1
-            search.is_refused = True
-            again_ns = now_ns + (partition.timing.preemption_interval_ns << min(times - 1, _DOUBLED))
-            until_ns = guarantees.paused_until(partition, leaf.path, now_ns)
-            search.refused[what] = PreemptionRefusal(_epoch(partition), again_ns, until_ns, times)
-            search.in_vain += 1
-        else:
-            search.refused.pop(what, None)
-    else:  # it raised an exception and backs off
+    refused = caught(partial(attempt, partition, app, asks, now_ns))
+    if isinstance(refused, Exception):
+        failures.application_failed(partition, app, refused, now_ns)
         names.popleft()
+        return True
+    app.failures = 0
+    if refused:
+        times = known.times + 1 if known is not None else 1
+        search.is_refused = True
+        again_ns = now_ns + (partition.timing.preemption_interval_ns << min(times - 1, _DOUBLED))
+        until_ns = guarantees.paused_until(partition, leaf.path, now_ns)
+        search.refused[what] = PreemptionRefusal(_epoch(partition), again_ns, until_ns, times)
+        search.in_vain += 1
+    else:
+        search.refused.pop(what, None)
     return True
 
 
@@ -401,26 +402,21 @@ def _interval(partition: Partition, ask: Ask) -> int:
 # -- one attempt ----------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class PreemptionRejected:
-    """Why preemption does not help, as text; empty = it helps, or the resource manager was asked."""
+def attempt(partition: Partition, app: Application, asks: list[Ask], now_ns: int) -> str:
+    """Plans a preemption and commits it, or sends the plan to the resource manager.
 
-    words: str = ""
-
-
-def attempt(partition: Partition, app: Application, asks: list[Ask], now_ns: int, refused: PreemptionRejected) -> bool:
-    """Plans a preemption and commits it, or sends the plan to the resource manager. Always returns True."""
+    Returns why preemption does not help; empty = it helps, or the resource manager was asked.
+    """
     answer = _answer(partition, app, asks, now_ns)
     if isinstance(answer, Preemption) and partition.pending_callbacks.victims and not asks[0].spec.is_virtual:
         extensions.propose_victims(partition, answer, now_ns)  # a virtual placeholder has no pod to evaluate
-        return True
+        return ""
     if isinstance(answer, Preemption):
         answer = _commit(partition, app, answer, now_ns)
     if answer:
         for ask in asks:
             _write_down(partition, ask, answer, now_ns)
-    refused.words = answer
-    return True
+    return answer
 
 
 def _answer(partition: Partition, app: Application, asks: list[Ask], now_ns: int) -> Preemption | str:

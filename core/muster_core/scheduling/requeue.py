@@ -17,7 +17,6 @@ from muster_core.model.ids import NodeId
 from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.placement import node_search
 from muster_core.placement.filters import node_properties, resources
-from muster_core.placement.snapshot import Snapshot, shape_of
 from muster_core.state import ordering
 from muster_core.state.applications import Application, lacking
 from muster_core.state.columns import IntColumn
@@ -26,6 +25,7 @@ from muster_core.state.queues import Queue
 from muster_core.state.request_classes import AskClass, UnschedulableClass
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.scheduling_queue import MaxApplicationsReached, QueuedBehindGang
+from muster_core.state.snapshot import Snapshot, shape_of
 from muster_core.state.users import Account, LimitSubject, LimitSubjectKind
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from muster_core.gangs import takeover
 from muster_core.model.decisions import Placement, ReservationTakeover
-from muster_core.model.errors import BrokenDecision, CommitFailed
+from muster_core.model.errors import BrokenDecision, CommitFailed, caught
 from muster_core.model.events import Timer, TimerKind
 from muster_core.model.ids import AllocationKey, NodeId
 from muster_core.model.limits import MOST_RESTARTS
@@ -49,8 +49,12 @@ def resolve_takeovers(partition: Partition, now_ns: int, may_go_on: Callable[[],
             return is_any
         is_tried = True
         due.pop(app.id, None)
-        act = partial(_attempt, partition, app, now_ns, may_go_on)
-        is_any = failures.attempt(partition, app, now_ns, act) or is_any
+        found = caught(partial(_attempt, partition, app, now_ns, may_go_on))
+        if isinstance(found, Exception):
+            failures.application_failed(partition, app, found, now_ns)
+        elif found:
+            app.failures = 0
+            is_any = True
         if app.id in due:  # its plan continues in the next cycle, before the gangs behind it
             return is_any
     due.clear()

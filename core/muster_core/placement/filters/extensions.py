@@ -13,9 +13,9 @@ import numpy as np
 from muster_core.model.constraints import AllocationAffinity, Target, TargetOperator, matches
 from muster_core.model.ids import NodeId
 from muster_core.model.specs import PodOnNode
-from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.state.columns import BoolColumn, CodeColumn, FloatColumn, IntColumn
 from muster_core.state.nodes import NodeTable
+from muster_core.state.snapshot import RequestShape, Snapshot
 
 TARGETS: Final = "node(s) didn't match the placement constraint's node targets"
 TOO_FEW: Final = "node(s) had too few allocations that the placement constraint asks for"

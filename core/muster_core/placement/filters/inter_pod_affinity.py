@@ -9,10 +9,10 @@ from typing import Final
 import numpy as np
 
 from muster_core.model.constraints import PodTerm, Target, matches
-from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.state.columns import BoolColumn, IntColumn, LabelColumn
 from muster_core.state.node_pods import NodePods
 from muster_core.state.nodes import Cells, Domains, NodeTable
+from muster_core.state.snapshot import RequestShape, Snapshot
 
 #: Number of pods per row: one part of a sum.
 Part = Mapping[int, int]

@@ -9,8 +9,8 @@ import numpy as np
 
 from muster_core.model.resources import Resources
 from muster_core.model.specs import HostPort
-from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.state.columns import BoolColumn, IntColumn
+from muster_core.state.snapshot import RequestShape, Snapshot
 
 #: Function that returns the available amount per row of a resource; None = no node has it.
 Available = Callable[[str], IntColumn | None]

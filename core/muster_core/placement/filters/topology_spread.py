@@ -19,8 +19,8 @@ from muster_core.model.constraints import (
 )
 from muster_core.placement.filters import node_properties
 from muster_core.placement.filters.inter_pod_affinity import domains
-from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.state.columns import BoolColumn, IntColumn
+from muster_core.state.snapshot import RequestShape, Snapshot
 
 NO_LABEL: Final = "node(s) didn't match pod topology spread constraints (missing required label)"
 SKEWED: Final = "node(s) didn't match pod topology spread constraints"

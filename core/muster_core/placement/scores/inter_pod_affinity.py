@@ -13,9 +13,9 @@ import numpy as np
 
 from muster_core.model.constraints import InterPodConstraints, PodTerm
 from muster_core.placement.filters.inter_pod_affinity import DomainCounts, Part, cells, domains, selects_itself
-from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.state.columns import BoolColumn, FloatColumn, IntColumn
 from muster_core.state.nodes import Cells
+from muster_core.state.snapshot import RequestShape, Snapshot
 
 _WEIGHT: Final = 2
 _MOST: Final = 100.0

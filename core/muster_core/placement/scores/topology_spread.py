@@ -15,9 +15,9 @@ import numpy as np
 from muster_core.model.constraints import TopologySpreadConstraint
 from muster_core.placement.filters.inter_pod_affinity import cells, domains
 from muster_core.placement.filters.topology_spread import counts, honoured, is_meant, with_keys
-from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.state.columns import BoolColumn, FloatColumn, IntColumn
 from muster_core.state.nodes import Cells
+from muster_core.state.snapshot import RequestShape, Snapshot
 
 _WEIGHT: Final = 2
 _MOST: Final = 100

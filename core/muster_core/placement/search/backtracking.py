@@ -34,9 +34,9 @@ from muster_core.placement.search.requests import (
     share,
     weight,
 )
-from muster_core.placement.snapshot import RequestShape, Snapshot, emptied
 from muster_core.state.columns import BoolColumn, IntColumn
 from muster_core.state.nodes import NodeTable
+from muster_core.state.snapshot import RequestShape, Snapshot, emptied
 
 
 def hardest_first(snapshot: Snapshot, demands: Sequence[MemberDemand]) -> list[int]:

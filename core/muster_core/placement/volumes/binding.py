@@ -13,9 +13,9 @@ from muster_core.model.ids import NodeId
 from muster_core.model.specs import Volumes
 from muster_core.model.storage import LOST, Claim, ClaimDemand, StorageClass, Volume
 from muster_core.placement.filters.node_properties import term_holds
-from muster_core.placement.snapshot import Assumptions, RequestShape, Snapshot
 from muster_core.state.columns import BoolColumn, IntColumn, LabelColumn
 from muster_core.state.nodes import NodeTable
+from muster_core.state.snapshot import Assumptions, RequestShape, Snapshot
 from muster_core.state.storage import Affinity, Assumed, Storage
 
 #: Number of cached results.

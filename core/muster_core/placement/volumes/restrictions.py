@@ -10,10 +10,10 @@ import numpy as np
 
 from muster_core.model.specs import Disk, Volumes
 from muster_core.model.storage import ONE_POD, Volume, VolumeHandle
-from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.placement.volumes.binding import AlwaysUnschedulable, memoized_reach, missing_claim, vanished
 from muster_core.state.columns import BoolColumn, IntColumn, LabelColumn
 from muster_core.state.nodes import NodeTable
+from muster_core.state.snapshot import RequestShape, Snapshot
 
 DISK: Final = "node(s) had no available disk"
 

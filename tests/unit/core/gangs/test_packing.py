@@ -11,8 +11,8 @@ from muster_core.model.constraints import Constraints
 from muster_core.model.ids import NodeId
 from muster_core.model.specs import NodeSpec, Topology
 from muster_core.placement.search.requests import MemberDemand, Places, Shortage, Work
-from muster_core.placement.snapshot import RequestShape, Snapshot, emptied
 from muster_core.state.nodes import NodeTable
+from muster_core.state.snapshot import RequestShape, Snapshot, emptied
 from tests.unit.builders import a_node, resources
 from tests.unit.core.placement.tables import a_table
 

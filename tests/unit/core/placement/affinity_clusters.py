@@ -15,8 +15,8 @@ from muster_core.model.constraints import (
 )
 from muster_core.model.ids import NodeId
 from muster_core.model.specs import NO_PROPERTIES, PodOnNode, PodProperties
-from muster_core.placement.snapshot import RequestShape
 from muster_core.state.nodes import NodeTable
+from muster_core.state.snapshot import RequestShape
 from tests.unit.builders import a_node, resources
 from tests.unit.core.placement.tables import a_table, keep_tags
 

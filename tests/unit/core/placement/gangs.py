@@ -12,8 +12,8 @@ from random import Random  # noqa: TID251 - the caller has the seed
 
 from muster_core.model.constraints import Constraints
 from muster_core.placement.search.requests import MemberDemand
-from muster_core.placement.snapshot import RequestShape
 from muster_core.state.nodes import NodeTable
+from muster_core.state.snapshot import RequestShape
 from tests.unit.builders import a_node, resources
 from tests.unit.core.placement.affinity_clusters import APP, HOST, ZONE, a_pod, term
 from tests.unit.core.placement.tables import a_table, keep_tags

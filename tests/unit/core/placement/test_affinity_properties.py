@@ -19,8 +19,8 @@ from muster_core.model.constraints import (
 from muster_core.model.ids import NodeId
 from muster_core.model.specs import PodOnNode
 from muster_core.placement.node_search import allowed, place, unschedulable_reason
-from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.state.nodes import NodeTable
+from muster_core.state.snapshot import RequestShape, Snapshot
 from tests.unit.builders import a_node, resources
 from tests.unit.core.placement.tables import keep_tags
 

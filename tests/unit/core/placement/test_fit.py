@@ -9,7 +9,7 @@ from muster_core.model.ids import NodeId
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import HostPort, PodOnNode, PodProperties
 from muster_core.placement.node_search import AVOIDED, NO_NODES, fits_on, place, resolvable, unschedulable_reason
-from muster_core.placement.snapshot import RequestShape, Snapshot
+from muster_core.state.snapshot import RequestShape, Snapshot
 from tests.unit.builders import a_node, resources
 from tests.unit.core.placement.tables import a_table, having, labelled, named, tainted
 

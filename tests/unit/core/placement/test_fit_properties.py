@@ -12,8 +12,8 @@ from muster_core.model.ids import NodeId
 from muster_core.model.resources import Resources
 from muster_core.model.specs import NodeSpec, PodOnNode, PodProperties, Preferences
 from muster_core.placement.node_search import fits_on, place, unschedulable_reason
-from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.state.nodes import NodeTable
+from muster_core.state.snapshot import RequestShape, Snapshot
 from tests.unit.builders import a_node
 
 NAMES = ("vcore", "memory", "pods")

@@ -12,7 +12,7 @@ from muster_core.model.ids import NodeId
 from muster_core.placement.node_search import fits_on
 from muster_core.placement.search.backtracking import missing_on_empty_nodes, place_all
 from muster_core.placement.search.requests import MemberDemand, Places, Shortage
-from muster_core.placement.snapshot import RequestShape, Snapshot
+from muster_core.state.snapshot import RequestShape, Snapshot
 from tests.unit.builders import a_node, resources
 from tests.unit.core.placement.tables import a_table, labelled
 

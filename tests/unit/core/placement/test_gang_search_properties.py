@@ -11,7 +11,7 @@ from muster_core.model.config import NodeOrder, NodeSort
 from muster_core.model.decisions import ReasonKind
 from muster_core.placement.search.backtracking import place_all
 from muster_core.placement.search.requests import Places, Shortage, Work
-from muster_core.placement.snapshot import Snapshot
+from muster_core.state.snapshot import Snapshot
 from tests.unit.core.placement.affinity_clusters import ZONE
 from tests.unit.core.placement.gangs import Case, Class, Node, Placed, entangled_case, full_case
 

@@ -14,8 +14,8 @@ from muster_core.placement.filters.inter_pod_affinity import (
 )
 from muster_core.placement.node_search import allowed, charge, place, unschedulable_reason
 from muster_core.placement.plugins import is_resolvable
-from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.state.nodes import NodeTable
+from muster_core.state.snapshot import RequestShape, Snapshot
 from tests.unit.builders import a_node, resources
 from tests.unit.core.placement.affinity_clusters import HOST, ZONE, a_pod, among, put, term, wanting, zones
 from tests.unit.core.placement.tables import named

@@ -20,8 +20,8 @@ from muster_core.placement.filters.inter_pod_affinity import (
     EXISTING_ANTI_AFFINITY_NOT_MET,
 )
 from muster_core.placement.node_search import place, refusals
-from muster_core.placement.snapshot import Snapshot
 from muster_core.state.nodes import NodeTable
+from muster_core.state.snapshot import Snapshot
 from tests.unit.builders import a_node, resources
 from tests.unit.core.placement.affinity_clusters import APP, HOST, ZONE, a_pod, put, selecting, wanting
 from tests.unit.core.placement.tables import a_table, keep_tags

@@ -6,8 +6,8 @@ from muster_core.model.config import NodeSort
 from muster_core.model.ids import NodeId
 from muster_core.model.specs import HostPort, PodOnNode, PodProperties
 from muster_core.placement import node_search
-from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.state.nodes import NodeTable
+from muster_core.state.snapshot import RequestShape, Snapshot
 from tests.unit.builders import resources
 from tests.unit.core.placement.tables import a_table, having
 

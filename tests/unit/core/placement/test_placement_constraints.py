@@ -12,8 +12,8 @@ from muster_core.placement.filters.extensions import TARGETS, TOO_FEW, TOO_MANY
 from muster_core.placement.node_search import allowed, place, unschedulable_reason
 from muster_core.placement.search.backtracking import place_all
 from muster_core.placement.search.requests import Places, Shortage
-from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.state.nodes import NodeTable
+from muster_core.state.snapshot import RequestShape, Snapshot
 from tests.unit.builders import a_node, an_affinity, resources
 from tests.unit.core.placement.tables import a_table, keep_tags, named
 

@@ -13,8 +13,8 @@ from muster_core.model.ids import NodeId
 from muster_core.model.resources import Resources
 from muster_core.model.specs import PodOnNode, PodProperties, Preferences
 from muster_core.placement.node_search import place
-from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.state.nodes import NodeTable
+from muster_core.state.snapshot import RequestShape, Snapshot
 from tests.unit.builders import a_node
 from tests.unit.core.placement.tables import a_table
 

@@ -12,8 +12,8 @@ from muster_core.placement.filters.topology_spread import NO_LABEL, SKEWED
 from muster_core.placement.node_search import allowed, place, unschedulable_reason
 from muster_core.placement.search.backtracking import place_all
 from muster_core.placement.search.requests import Places
-from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.state.nodes import NodeTable
+from muster_core.state.snapshot import RequestShape, Snapshot
 from tests.unit.builders import a_node
 from tests.unit.core.placement.spread_clusters import DEDICATED, HOST, WEB, ZONE, a_pod, put, spread, spreading, zones
 from tests.unit.core.placement.tables import named

@@ -10,8 +10,8 @@ from muster_core.model.constraints import TopologySpreadConstraint
 from muster_core.model.ids import NodeId
 from muster_core.placement.node_search import charge, place
 from muster_core.placement.scores.topology_spread import TopologySpreadScore, score
-from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.state.nodes import NodeTable
+from muster_core.state.snapshot import RequestShape, Snapshot
 from tests.unit.builders import resources
 from tests.unit.core.placement.spread_clusters import DEDICATED, HOST, a_pod, put, spread, spreading, zones
 

@@ -15,8 +15,8 @@ from muster_core.model.ids import NodeId
 from muster_core.model.specs import NodeSpec
 from muster_core.placement.filters.topology_spread import NO_LABEL, SKEWED, spread_filter
 from muster_core.placement.node_search import place
-from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.state.nodes import NodeTable
+from muster_core.state.snapshot import RequestShape, Snapshot
 from tests.unit.builders import PARTITION, resources
 from tests.unit.core.placement.spread_clusters import DEDICATED, HOST, KEYS, WEB, ZONE, a_pod, put, spread, spreading
 from tests.unit.core.placement.tables import keep_tags

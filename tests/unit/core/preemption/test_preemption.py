@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from muster_core.model.config import QueueConfig
 from muster_core.model.ids import NodeId, QueuePath
 from muster_core.model.resources import NOTHING, Resources
-from muster_core.placement.snapshot import Snapshot
 from muster_core.preemption import guarantees
 from muster_core.preemption.candidates import CandidatePool, lifted, sides, victim_leaves
 from muster_core.preemption.guarantees import GuaranteeBalance
@@ -16,6 +15,7 @@ from muster_core.preemption.planning import fewest, positive
 from muster_core.state.nodes import NodeTable
 from muster_core.state.queues import Queue
 from muster_core.state.reservations import ThrashingGuard, pair
+from muster_core.state.snapshot import Snapshot
 from tests.unit.builders import SECOND, a_configuration, a_node, a_queue, an_ask, resources
 from tests.unit.core.scheduling.preemption_scene import offset, pods, run
 from tests.unit.core.scheduling.scene import Scene

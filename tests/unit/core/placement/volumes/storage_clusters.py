@@ -23,7 +23,7 @@ from muster_core.model.storage import (
     VolumeHandle,
 )
 from muster_core.placement import node_search
-from muster_core.placement.snapshot import RequestShape, Snapshot
+from muster_core.state.snapshot import RequestShape, Snapshot
 from tests.unit.builders import a_node, resources
 from tests.unit.core.placement.tables import a_table, named
 

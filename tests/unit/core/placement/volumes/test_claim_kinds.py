@@ -12,8 +12,8 @@ from muster_core.model.specs import PodProperties, Volumes
 from muster_core.model.storage import ClaimReference, StorageFact, VolumeHandle
 from muster_core.placement import node_search
 from muster_core.placement.pods import claim_independent_class
-from muster_core.placement.snapshot import shape_of
 from muster_core.state.request_classes import AskClass, class_of
+from muster_core.state.snapshot import shape_of
 from tests.unit.builders import an_ask
 from tests.unit.core.placement.tables import named
 from tests.unit.core.placement.volumes.storage_clusters import (

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from muster_core.model.constraints import Target, TargetOperator
 from muster_core.model.storage import Claim, ClaimReference, Volume
-from muster_core.placement.snapshot import Assumptions
 from muster_core.placement.volumes.binding import Matching, reach
+from muster_core.state.snapshot import Assumptions
 from muster_core.state.storage import meets
 from tests.unit.builders import a_node
 from tests.unit.core.placement.volumes.storage_clusters import HOST, ZONE, Stored, a_claim, a_volume, on

@@ -11,13 +11,13 @@ from muster_core.model.config import ApplicationOrder
 from muster_core.model.resources import Limit
 from muster_core.model.states import ApplicationState, ManagerState
 from muster_core.placement import node_reservations, node_search, pods, replacement
-from muster_core.placement.snapshot import AllocationPlan, Snapshot, shape_of
 from muster_core.queues import quota
 from muster_core.scheduling import requeue
 from muster_core.state import ordering
 from muster_core.state.applications import Application
 from muster_core.state.request_classes import UnschedulableClasses
 from muster_core.state.scheduler_state import Partition, SchedulerState
+from muster_core.state.snapshot import AllocationPlan, Snapshot, shape_of
 from tests.unit.core.scheduling.random_events.configurations import EXPIRY_NS
 
 _STARTED = (ApplicationState.RUNNING, ApplicationState.COMPLETING)
