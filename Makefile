@@ -118,6 +118,7 @@ diagrams: setup ## write what is made of the code: states/, pictures/, openapi.j
 	$(BIN)/python -m tools.settings
 	$(BIN)/python -m tools.queues
 	$(BIN)/python -m tools.metrics
+	$(BIN)/python -m tools.events
 	$(BIN)/python -m tools.commands
 	$(BIN)/python -m tools.chart
 

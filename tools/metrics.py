@@ -1,14 +1,12 @@
-"""Writes the tables of ``docs/reference/metrics.md``: metrics from the two registries, alerts from their rules.
+"""Writes the tables of ``docs/reference/metrics.md`` from the two registries.
 
 The metrics are those of a core and an operator in which every metric has a sample. The tests of dashboard and alerts
 use the same ones. Called by ``make diagrams``; a test fails if the page is stale.
 """
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import yaml
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
@@ -18,14 +16,11 @@ from tools.tables import put
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference" / "metrics.md"
-RULES = ROOT / "deploy" / "monitoring" / "alerts.yaml"
 GENERAL = ("process_", "python_", "pause")
 """Prefixes of metrics of every Python program, which the page describes in one sentence."""
 QUEUE = "root_a_"
 """Part of metric names that contain a queue name."""
-VALUE = re.compile(r"\{\{ \$(?:labels\.)?(\w+)(?: \| \w+)? \}\}")
 METRICS_HEAD = "| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n"
-ALERTS_HEAD = "| Alert | Severity | After | Meaning |\n|---|---|---|---|\n"
 
 
 def tables() -> dict[str, str]:
@@ -36,7 +31,6 @@ def tables() -> dict[str, str]:
         "## Operator metrics": METRICS_HEAD + "".join(metrics(busy_operator())),
         "## Core metrics": METRICS_HEAD + "".join(ours),
         "## Core metrics with YuniKorn's names": METRICS_HEAD + "".join(row for row in core if row not in ours),
-        "## Alerts": ALERTS_HEAD + "".join(alerts()),
     }
 
 
@@ -55,15 +49,6 @@ def exposed(metric: Metric) -> str:
     if metric.type != "counter" or any(sample.name == metric.name for sample in metric.samples):
         return metric.name
     return f"{metric.name}_total"
-
-
-def alerts() -> Iterator[str]:
-    """Yield a row per alert rule, in file order."""
-    for group in yaml.safe_load(RULES.read_text())["spec"]["groups"]:
-        for rule in group["rules"]:
-            annotations = {key: VALUE.sub(r"*\1*", text) for key, text in rule["annotations"].items()}
-            cells = (f"`{rule['alert']}`", rule["labels"]["severity"], rule.get("for", "immediately"))
-            yield f"| {' | '.join(cells)} | **{annotations['summary']}.** {annotations['description']} |\n"
 
 
 def main() -> None:

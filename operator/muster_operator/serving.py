@@ -14,10 +14,11 @@ import structlog
 
 from muster_operator.handlers.framework import Watching, watch
 from muster_operator.handlers.registry import HandlerMemo
-from muster_operator.kube.leadership import WATCHES_FRESH, WATCHES_STALE, LeaderLabel, Leading
+from muster_operator.kube.leadership import LeaderLabel, Leading
 from muster_operator.kube.secrets import SigningSecret
 from muster_operator.kube.watch import WatchFreshness
 from muster_operator.kube.write_queue import Pool
+from muster_operator.model import messages
 from muster_operator.model.errors import LinkError, PartEnded
 from muster_operator.runtime.conflicts import ConflictDetector, NameLeases
 from muster_operator.runtime.loop import Loop
@@ -137,14 +138,14 @@ async def hold_while_stale(freshness: WatchFreshness, pool: Pool, leading: Leadi
     await leading.begun.wait()
     while True:
         await freshness.until_stale()
-        note = f"the watches of {freshness.stale} are stale: binds, deletes and creates wait until they deliver again"
-        log.warning("decisions paused", reason=note)
-        for event in leading.events(WATCHES_STALE, note):
+        note = messages.watches_stale(freshness.stale)
+        log.warning("decisions paused", reason=note.text)
+        for event in leading.events(note):
             pool.submit(event)
         await freshness.until_fresh()
         pool.wake()
         log.info("decisions resumed")
-        for event in leading.events(WATCHES_FRESH, "the watches of pods and nodes deliver again"):
+        for event in leading.events(messages.watches_fresh()):
             pool.submit(event)
 
 

@@ -14,11 +14,12 @@ from typing import Final
 from muster_operator.controller import placeholders, rejections, reporting, state, tasks, trust
 from muster_operator.controller.state import Application, Deadline, Ledger, Phase, Task, TimerKind, set_timer
 from muster_operator.controller.tasks import application_spec, can_announce, renewal_spec
-from muster_operator.model import names
+from muster_operator.model import messages, names, problems
 from muster_operator.model.cluster_events import Namespace
 from muster_operator.model.commands import MarkResumed, Outcome, SetCondition
 from muster_operator.model.core_requests import ApplicationRemoved, ApplicationSubmitted, AskReleased, TerminationType
 from muster_operator.model.ids import AppId, PodUid
+from muster_operator.model.messages import Note
 from muster_operator.model.pods import Condition, GangDefinition, GangProblem, Placement, Pod, UserInfo
 from muster_operator.model.states import APPLICATION, AppEvent, AppState, TaskEvent, TaskState, after
 from muster_operator.translate.gangs import read_gang
@@ -37,9 +38,9 @@ def report_mismatches(ledger: Ledger, out: Outcome, app: Application, task: Task
     if pod.node is not None or stated == app.examined:
         return
     app.examined = stated
-    for note in _differences(app, pod):
-        if _is_new(app, note):
-            reporting.warn(out, pod.ref, names.REASON_SCHEDULING, note)
+    for problem in _differences(app, pod):
+        if _is_new(app, problem):
+            reporting.post(out, pod.ref, messages.ignored(problem))
     if app.gang is not None:
         _warn_unknown_group(out, app, app.gang, pod)
     elif not app.source.is_written and not ledger.settings.disable_gang and not app.is_missing_gang_reported:
@@ -57,23 +58,12 @@ def _is_new(app: Application, note: str) -> bool:
 def _differences(app: Application, pod: Pod) -> Iterator[str]:
     """Differences from the application. The texts do not name the pod, so that equal differences are reported once."""
     member = pod.membership
-    fix = "Use a different application ID to"
     if member.queue and member.queue != app.queue:
-        has = f'is in queue "{app.queue}"' if app.queue else "names no queue"
-        yield (
-            f'queue "{member.queue}" ignored: application "{app.name}" {has} since its first pod. {fix} put this pod '
-            "in another queue"
-        )
+        yield problems.queue_ignored(member.queue, app.name, app.queue)
     if _is_another_person(member.user, app.user):
-        yield (
-            f'user "{member.user.user}" ignored: application "{app.name}" belongs to user "{app.user.user}". {fix} '
-            "charge this pod to its own user"
-        )
+        yield problems.user_ignored(member.user.user, app.name, app.user.user)
     if pod.ref.namespace != app.namespace:
-        yield (
-            f'namespace "{pod.ref.namespace}": application "{app.name}" started in namespace "{app.namespace}", whose '
-            f"quota is charged. {fix} charge this pod to its own namespace"
-        )
+        yield problems.other_namespace(pod.ref.namespace, app.name, app.namespace)
 
 
 def _is_another_person(user: UserInfo, of_app: UserInfo) -> bool:
@@ -90,12 +80,9 @@ def _warn_unknown_group(out: Outcome, app: Application, gang: GangDefinition, po
     if not group or gang.group(group):
         return
     known = ", ".join(known.name for known in gang.groups)
-    note = (
-        f"{names.ANNOTATION_TASK_GROUP_NAME}: {group[:60]} is not a task group of application {app.name}; the "
-        f"pod is scheduled without one, use one of: {known[:400]}"
-    )
-    if _is_new(app, note):
-        reporting.warn_gang(out, pod.ref, names.ACTION_TASK_GROUPS_ERROR, note)
+    note = messages.unknown_group(group[:60], app.name, known[:400])
+    if _is_new(app, note.text):
+        reporting.post(out, pod.ref, note)
 
 
 def _warn_missing_definition(out: Outcome, app: Application, pod: Pod) -> bool:
@@ -107,12 +94,7 @@ def _warn_missing_definition(out: Outcome, app: Application, pod: Pod) -> bool:
     key = next((key for key, value in wanted.items() if value), None)
     if key is None:
         return False
-    note = (
-        f"{key}: application {app.name} was created by pod {app.originator.ref.name}, which defines no task groups; "
-        f"this pod is scheduled without a gang. Set {names.ANNOTATION_TASK_GROUPS} on every pod of the application, "
-        f"and use a separate {names.LABEL_APP_ID} for each gang"
-    )
-    reporting.warn_gang(out, pod.ref, names.ACTION_TASK_GROUPS_ERROR, note)
+    reporting.post(out, pod.ref, messages.missing_groups(key, app.name, app.originator.ref.name))
     return True
 
 
@@ -141,12 +123,11 @@ def _gang(ledger: Ledger, out: Outcome, pod: Pod) -> GangDefinition | None:
     found = read_gang(pod.membership.gang, ledger.settings.gang_placement)
     if isinstance(found, GangProblem):
         if pod.node is None:
-            note = f"{found.message}. The application runs without a gang."
-            reporting.warn_gang(out, pod.ref, names.ACTION_TASK_GROUPS_ERROR, note)
+            reporting.post(out, pod.ref, messages.gang_ignored(found.message))
         return None
     if found is not None and pod.node is None:
         for warning in found.warnings:
-            reporting.warn_gang(out, pod.ref, names.ACTION_TASK_GROUPS_ERROR, warning)
+            reporting.post(out, pod.ref, messages.parameter_ignored(warning))
     return found
 
 
@@ -155,7 +136,7 @@ def create(ledger: Ledger, out: Outcome, pod: Pod) -> Application:
     member = pod.membership
     gang = _gang(ledger, out, pod)
     if member.user_problem and pod.node is None:
-        reporting.warn(out, pod.ref, names.REASON_SCHEDULING, member.user_problem)
+        reporting.post(out, pod.ref, messages.ignored(member.user_problem))
     app = Application(
         member.app,
         pod,
@@ -176,9 +157,7 @@ def _use_placeholder_pods(out: Outcome, app: Application, gang: GangDefinition) 
     """Uses placeholder pods, because the definition of the members is too large for a tag of the application."""
     app.gang = replace(gang, placement=Placement.RESERVE)
     if app.originator.node is None:
-        note = "gangPlacement: Direct is not possible with task groups of this size; Reserve is used, define fewer or "
-        note += "smaller groups"
-        reporting.warn_gang(out, app.originator.ref, names.ACTION_TASK_GROUPS_ERROR, note)
+        reporting.post(out, app.originator.ref, messages.direct_impossible())
 
 
 def start(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
@@ -200,7 +179,7 @@ def namespace_seen(ledger: Ledger, out: Outcome, before: Namespace | None, found
         return
     is_changed = before is None or before.tags != found.tags
     if found.problems and (before is None or before.problems != found.problems):
-        reporting.warn_namespace(out, found.name, "; ".join(found.problems))
+        reporting.post_namespace(out, found.name, messages.namespace_problem("; ".join(found.problems)))
     own = [app for app in ledger.applications.values() if app.namespace == found.name]
     if is_changed and not found.problems:
         # Applications of one user with the same queue are in one leaf, so that one renewal per leaf is enough.
@@ -243,7 +222,8 @@ def submit(ledger: Ledger, out: Outcome, app: Application) -> None:
     namespace = ledger.namespaces.get(app.namespace)
     if namespace is not None and app.originator.node is None:
         for problem in namespace.problems:
-            reporting.warn(out, app.originator.ref, names.REASON_SCHEDULING, f"namespace {namespace.name}: {problem}")
+            note = messages.namespace_of_application_ignored(namespace.name, problem)
+            reporting.post(out, app.originator.ref, note)
     out.news.append(ApplicationSubmitted(application_spec(ledger, app)))
 
 
@@ -307,9 +287,9 @@ def join(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
                 reporting.joined(ledger, out, app, task, now)
 
 
-def join_failed(ledger: Ledger, out: Outcome, task: Task, failure: tuple[str, str]) -> None:
+def join_failed(ledger: Ledger, out: Outcome, task: Task, failure: Note) -> None:
     """Fails a member of a failed application. A bound member counts on its node instead."""
-    tasks.fail(ledger, out, task, *failure)
+    tasks.fail(ledger, out, task, failure.kind.pod_reason, failure.text)
     if task.state is TaskState.BOUND and not task.held:
         tasks.track_foreign(ledger, out, task.pod)
 
@@ -368,9 +348,7 @@ def _reserve_by_pods(ledger: Ledger, out: Outcome, app: Application, gang: GangD
     app.reached = reporting.count_placeholders(app)  # the operator that led before has reported these placeholders
     ordered = placeholders.order_missing(ledger, out, app, gang, now)
     if ordered:
-        reporting.progress(
-            out, app, names.ACTION_CREATING_PLACEHOLDERS, f"Creating {ordered} placeholders for {gang.size} members"
-        )
+        reporting.progress(out, app, messages.creating_placeholders(ordered, gang.size))
     for task in app.placeholders.values():
         if task.state is TaskState.PENDING:
             tasks.submit(ledger, out, task, now)
@@ -385,7 +363,7 @@ def check_reserved(ledger: Ledger, out: Outcome, app: Application, now: float) -
     if app.state is not AppState.RESERVING or not app.core_is_running:
         return
     if not app.open_slots:
-        reporting.progress(out, app, names.ACTION_RESERVATION_COMPLETE, reporting.reservation_note(app))
+        reporting.progress(out, app, reporting.reservation_note(app))
         reporting.reservation_over(app)
         run(ledger, out, app, now)
 
@@ -449,22 +427,17 @@ def resume(ledger: Ledger, out: Outcome, app: Application, now: float, why: str)
     """The core gave up the reservation of a Soft gang: deletes the placeholders, then schedules the members singly."""
     reporting.reservation_over(app)
     step(app, AppEvent.RESUME)
-    note = f"{why or 'the reservation ended'}; the members are scheduled one by one"
-    reporting.warn_gang(out, app.originator.ref, names.ACTION_GANG_FAILED, note)
+    reporting.post(out, app.originator.ref, messages.gang_resumed(why))
     mark_resumed(ledger, out, app)
     placeholders.kill_all(ledger, out, app, now, "the gang's reservation ended")
     settle(ledger, out, app, now)
 
 
-def fail(ledger: Ledger, out: Outcome, app: Application, now: float, failure: tuple[str, str]) -> None:
+def fail(ledger: Ledger, out: Outcome, app: Application, now: float, failure: Note) -> None:
     """Handles failure: deletes placeholders and fails members that are not bound with this reason and message."""
     app.failure = failure
     step(app, AppEvent.FAIL)
-    reason, message = failure
-    if reason == names.REASON_RESERVATION_TIMEOUT:
-        reporting.warn_gang(out, app.originator.ref, names.ACTION_PLACEHOLDER_TIMEOUT, message)
-    else:
-        reporting.warn(out, app.originator.ref, reason, message)
+    reporting.post(out, app.originator.ref, failure)
     placeholders.kill_all(ledger, out, app, now, "the application failed")
     for task in list(app.members.values()):
         join_failed(ledger, out, task, failure)
@@ -475,27 +448,27 @@ def reject(ledger: Ledger, out: Outcome, app: Application, now: float, reason: s
     """The core rejected the application. If it has bound pods, nothing fails and the application is submitted again."""
     step(app, AppEvent.REJECT)
     app.is_over = True
-    note = f"Application {app.name} was rejected: {reason}"
+    note = messages.application_rejected(app.name, reason)
     if any(task.node is not None for task in app.members.values()):
         _submit_later(ledger, out, app, now, note)
     else:
-        fail(ledger, out, app, now, (names.REASON_APPLICATION_REJECTED, note))
+        fail(ledger, out, app, now, note)
 
 
 #: Seconds until a rejected application with bound pods is submitted again.
 SUBMIT_AGAIN_S: Final = 60.0
 
 
-def _submit_later(ledger: Ledger, out: Outcome, app: Application, now: float, note: str) -> None:
+def _submit_later(ledger: Ledger, out: Outcome, app: Application, now: float, note: Note) -> None:
     """Counts bound pods on their nodes, and sets a condition on the others with the reason of the rejection."""
     placeholders.kill_all(ledger, out, app, now, "the application was rejected")
-    condition = Condition(names.REASON_APPLICATION_REJECTED, note)
+    condition = Condition(note.kind.reason, note.text)
     for task in app.members.values():
         if task.node is not None:
             tasks.track_foreign(ledger, out, task.pod)
         elif task.pod.condition != condition:
             out.commands.append(SetCondition(task.pod.ref, condition.reason, condition.message))
-            reporting.warn(out, task.pod.ref, condition.reason, condition.message)
+            reporting.post(out, task.pod.ref, note)
     set_timer(ledger, Deadline(now + SUBMIT_AGAIN_S, TimerKind.REJECTED, app.id))
 
 
@@ -510,17 +483,17 @@ def submit_again(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> Non
         _forget(ledger, out, app, now)
 
 
-def give_up_gang(ledger: Ledger, out: Outcome, app: Application, now: float, note: str) -> None:
+def give_up_gang(ledger: Ledger, out: Outcome, app: Application, now: float, problem: str) -> None:
     """The placeholders cannot be created: ends the reservation by its style, as a timeout does.
 
     See docs/internals/semantics.md, 8.
     """
     if app.gang is None or app.state is not AppState.RESERVING:
         return
-    reporting.warn_gang(out, app.originator.ref, names.ACTION_PLACEHOLDER_CREATE_FAILED, note)
+    reporting.post(out, app.originator.ref, messages.placeholders_impossible(problem))
     app.is_our_end = True
     if app.gang.style == keys.STYLE_HARD:
-        fail(ledger, out, app, now, (names.REASON_APPLICATION_FAILED, note))
+        fail(ledger, out, app, now, messages.application_failed(problem))
         return
     mark_resumed(ledger, out, app)
     kill(ledger, out, app, now)

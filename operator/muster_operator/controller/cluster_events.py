@@ -24,7 +24,7 @@ from muster_operator.controller import (
 )
 from muster_operator.controller.nodes import node_gone, node_seen
 from muster_operator.controller.state import Application, ForeignAllocation, Ledger, Phase, Task
-from muster_operator.model import names
+from muster_operator.model import messages, problems
 from muster_operator.model.cluster_events import (
     ClusterEvent,
     KeysSeen,
@@ -40,6 +40,7 @@ from muster_operator.model.cluster_events import (
 )
 from muster_operator.model.commands import Outcome, SetCondition
 from muster_operator.model.ids import PodUid, application_name
+from muster_operator.model.messages import Note
 from muster_operator.model.pods import Condition, ForeignPod, Membership, Pod
 from muster_operator.model.states import AppState, TaskState
 from muster_operator.model.storage import ClusterObject, ObjectKind
@@ -62,17 +63,11 @@ def apply_event(ledger: Ledger, out: Outcome, fact: ClusterEvent, now: float) ->
         record_event(ledger, fact)
 
 
-_UNREADABLE: Final = (
-    "internal error: the pod cannot be decoded; its known requests count on its node, but not in its application or "
-    "queue; see the operator's log and report it"
-)
-
-
 def unreadable_seen(ledger: Ledger, out: Outcome, pod: ForeignPod, now: float) -> None:
     """Counts a bound pod that cannot be translated on its node. A pod that is known already stays as it is."""
     uid = pod.ref.uid
     if uid not in ledger.pods and uid not in ledger.tasks and uid not in ledger.foreign:
-        reporting.warn(out, pod.ref, names.REASON_INTERNAL_ERROR, _UNREADABLE)
+        reporting.post(out, pod.ref, messages.undecodable_pod())
         apply_event(ledger, out, PodSeen(pod), now)
 
 
@@ -312,11 +307,11 @@ def _warn_ignored_labels(out: Outcome, app: Application | None, task: Task, old:
         return
     if new.app not in {old.app, task.app}:
         named = application_name(new.app)
-        note = f"application ID {named} is ignored: the pod already belongs to application {app.name}"
-        reporting.warn(out, task.pod.ref, names.REASON_SCHEDULING, f"{note}; recreate the pod to move it")
+        problem = problems.changed_application_ignored(named, app.name)
+        reporting.post(out, task.pod.ref, messages.ignored(problem))
     elif new.queue not in {old.queue, app.queue} and new.app == task.app:
-        note = f"queue {new.queue or '(none)'} is ignored: application {app.name} is in {app.queue or 'no named queue'}"
-        reporting.warn(out, task.pod.ref, names.REASON_SCHEDULING, f"{note} since its first pod")
+        problem = problems.changed_queue_ignored(new.queue, app.name, app.queue)
+        reporting.post(out, task.pod.ref, messages.ignored(problem))
 
 
 def _has_node(ledger: Ledger, out: Outcome, app: Application | None, task: Task, now: float) -> None:
@@ -388,10 +383,10 @@ def _ended(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
 def is_held_back(ledger: Ledger, out: Outcome, pod: Pod) -> bool:
     """Whether the pod cannot be scheduled, or not yet. Posts an event with the reason once."""
     if pod.node is not None and pod.ref.uid in ledger.unverified:
-        _warn_once(ledger, out, pod, names.REASON_TASK_REJECTED, trust.UNKNOWN)
+        _post_once(ledger, out, pod, messages.pod_rejected(problems.unknown_key()))
         return False
     if pod.membership.refusal:
-        _warn_once(ledger, out, pod, names.REASON_TASK_REJECTED, pod.membership.refusal)
+        _post_once(ledger, out, pod, messages.pod_rejected(pod.membership.refusal))
         if pod.node is not None:
             tasks.track_foreign(ledger, out, pod)
         return True
@@ -399,11 +394,7 @@ def is_held_back(ledger: Ledger, out: Outcome, pod: Pod) -> bool:
         _report_unsupported_claims(ledger, out, pod)
         return True
     if pod.gates and pod.node is None:
-        if pod.ref.uid not in ledger.noticed:
-            ledger.noticed.add(pod.ref.uid)
-            reporting.inform(
-                out, pod.ref, names.REASON_SCHEDULING, f"waiting for scheduling gates: {', '.join(pod.gates)}"
-            )
+        _post_once(ledger, out, pod, messages.waiting_for_gates(", ".join(pod.gates)))
         return True
     ledger.noticed.discard(pod.ref.uid)
     return False
@@ -411,21 +402,17 @@ def is_held_back(ledger: Ledger, out: Outcome, pod: Pod) -> bool:
 
 def _report_unsupported_claims(ledger: Ledger, out: Outcome, pod: Pod) -> None:
     """Reports that resource claims are not supported. The pod waits, because it could not start on a node."""
-    named = ", ".join(pod.claims[:_MAX_NAMED])
-    note = (
-        f"resource claims are not supported yet ({named}): remove them from the pod, or use another scheduler for it, "
-        "such as default-scheduler"
-    )
-    is_there = pod.condition == Condition(names.REASON_UNSUPPORTED_CLAIMS, note)
+    note = messages.unsupported_claims(", ".join(pod.claims[:_MAX_NAMED]))
+    is_there = pod.condition == Condition(note.kind.reason, note.text)
     if pod.ref.uid not in ledger.noticed and not is_there:
-        out.commands.append(SetCondition(pod.ref, names.REASON_UNSUPPORTED_CLAIMS, note))
-    _warn_once(ledger, out, pod, names.REASON_UNSUPPORTED_CLAIMS, note)
+        out.commands.append(SetCondition(pod.ref, note.kind.reason, note.text))
+    _post_once(ledger, out, pod, note)
 
 
-def _warn_once(ledger: Ledger, out: Outcome, pod: Pod, reason: str, note: str) -> None:
+def _post_once(ledger: Ledger, out: Outcome, pod: Pod, note: Note) -> None:
     if pod.ref.uid not in ledger.noticed:
         ledger.noticed.add(pod.ref.uid)
-        reporting.warn(out, pod.ref, reason, note)
+        reporting.post(out, pod.ref, note)
 
 
 def _appeared(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
@@ -438,7 +425,7 @@ def _appeared(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
         return
     if pod.node is None:
         for conflict in pod.membership.conflicts:
-            reporting.warn(out, pod.ref, names.REASON_SCHEDULING, conflict)
+            reporting.post(out, pod.ref, messages.ignored(conflict))
     applications.join(ledger, out, pod, now)
 
 
@@ -467,10 +454,7 @@ def other_requests(pod: Pod) -> str:
     claim = pod.membership.claim
     if claim is None or not claim.other_requests:
         return ""
-    return (
-        f"placeholder {pod.ref.name} was created with requests {claim.requests[:200]} and has {claim.other_requests}: "
-        "a webhook changed them; exempt placeholders from it, or set the same requests in the task group"
-    )
+    return problems.requests_changed(pod.ref.name, claim.requests, claim.other_requests)
 
 
 def delete_orphan(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:

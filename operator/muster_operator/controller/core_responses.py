@@ -21,7 +21,7 @@ from muster_operator.controller import (
     volume_binding,
 )
 from muster_operator.controller.state import Application, Ledger, Phase, SlotState, Task
-from muster_operator.model import names
+from muster_operator.model import messages, problems
 from muster_operator.model.commands import (
     BindPod,
     ClaimVolume,
@@ -55,6 +55,7 @@ from muster_operator.model.core_responses import (
     SchedulingStates,
 )
 from muster_operator.model.ids import AppId, PodUid
+from muster_operator.model.messages import Note
 from muster_operator.model.states import AppState, TaskEvent, TaskState
 from muster_si import keys
 
@@ -142,7 +143,7 @@ def _bind(ledger: Ledger, out: Outcome, result: Result, command: BindPod, now: f
 
 
 def _bind_failed(ledger: Ledger, out: Outcome, task: Task, now: float, message: str) -> None:
-    reporting.warn(out, task.pod.ref, names.REASON_BIND_FAILURE, f"binding to node {task.node} failed: {message}")
+    reporting.post(out, task.pod.ref, messages.bind_failed(task.node or "", message))
     rejections.keep_place(ledger, out, task, now)
     tasks.roll_back(ledger, out, task, now, message)
 
@@ -159,9 +160,8 @@ def _create(ledger: Ledger, out: Outcome, result: Result, command: CreatePlaceho
         return  # the pods of the application are deleted with the namespace
     if slot is not None and slot.state is SlotState.ORDERED:
         if isinstance(result, CommandFailed) and not result.may_pass:
-            applications.give_up_gang(
-                ledger, out, app, now, f"creating placeholder {slot.name} failed: {result.message}"
-            )
+            problem = problems.placeholder_not_created(slot.name, result.message)
+            applications.give_up_gang(ledger, out, app, now, problem)
         else:
             slot.state = SlotState.CREATED
             slot.is_taken = isinstance(result, CommandFailed) and result.status == _CONFLICT
@@ -170,7 +170,6 @@ def _create(ledger: Ledger, out: Outcome, result: Result, command: CreatePlaceho
 
 #: Types with which the core confirms a release of the operator. See docs/internals/semantics.md, 4.
 _CONFIRMATIONS = frozenset({TerminationType.STOPPED_BY_RM, TerminationType.UNKNOWN})
-_NO_RESOURCES = "Scheduling has timed out due to insufficient resources"
 
 
 def handle_core_response(ledger: Ledger, response: CoreResponse, now: float) -> Outcome:
@@ -224,7 +223,7 @@ def _recommendations(ledger: Ledger, out: Outcome, response: Recommendations) ->
     for found in response.nodes:
         node = ledger.nodes.get(found.node)
         if node is not None:
-            reporting.warn_node(out, node.name, node.uid, names.REASON_NODE_RECOMMENDED, found.message)
+            reporting.post_node(out, node.name, node.uid, messages.node_recommendation(found.message))
 
 
 def _allocations(ledger: Ledger, out: Outcome, response: AllocationResponse, now: float) -> None:
@@ -350,11 +349,10 @@ def _ask_rejected(ledger: Ledger, out: Outcome, response: AskRejected, now: floa
         return
     tasks.step(task, TaskEvent.REJECT)
     if task.pod.membership.placeholder and app is not None:
-        applications.give_up_gang(
-            ledger, out, app, now, f"placeholder {task.pod.ref.name} was rejected: {response.reason}"
-        )
+        problem = problems.placeholder_rejected(task.pod.ref.name, response.reason)
+        applications.give_up_gang(ledger, out, app, now, problem)
     else:
-        reporting.warn(out, task.pod.ref, names.REASON_TASK_REJECTED, response.reason)
+        reporting.post(out, task.pod.ref, messages.request_rejected(response.reason))
 
 
 def _allocation_rejected(ledger: Ledger, out: Outcome, response: AllocationRejected) -> None:
@@ -362,7 +360,7 @@ def _allocation_rejected(ledger: Ledger, out: Outcome, response: AllocationRejec
     task = _task(ledger, response.app, response.key)
     if task is None or not task.held or task.state is not TaskState.BOUND:
         return
-    reporting.warn(out, task.pod.ref, names.REASON_TASK_REJECTED, response.reason)
+    reporting.post(out, task.pod.ref, messages.allocation_rejected(response.reason))
     task.held = False
     state.recount(task)
     tasks.track_foreign(ledger, out, task.pod)
@@ -424,11 +422,10 @@ def _continue_application(ledger: Ledger, out: Outcome, app: Application, now: f
             return
 
 
-def _failure(app: Application, message: str) -> tuple[str, str]:
-    """Reason and message for the pods, as in YuniKorn."""
-    if app.state is AppState.RESERVING:
-        return names.REASON_RESERVATION_TIMEOUT, f"{_NO_RESOURCES}: {message}" if message else _NO_RESOURCES
-    return names.REASON_APPLICATION_FAILED, message or "the application failed"
+def _failure(app: Application, message: str) -> Note:
+    """The event, with reason and message for the pods, as in YuniKorn."""
+    is_timeout = app.state is AppState.RESERVING
+    return messages.reservation_timed_out(message) if is_timeout else messages.application_failed(message)
 
 
 def _failed(ledger: Ledger, out: Outcome, app: Application, now: float, message: str) -> None:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from msgspec import structs
 
 from muster_operator.controller import reporting, state, tasks
 from muster_operator.controller.state import Application, ForeignAllocation, Ledger
-from muster_operator.model import names
+from muster_operator.model import messages
 from muster_operator.model.commands import Failure, Outcome
 from muster_operator.model.ids import PodUid
 from muster_operator.model.pods import ForeignPod, Pod
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_BOUND: Final = "internal error: the pod counts on its node only, and not in its application or queue"
-_WAITING: Final = "internal error: the pod is not scheduled until it changes"
-_REPORT: Final = "; see the operator's log and report it"
 
 
 def attempt(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Exception:
@@ -34,19 +31,14 @@ def leave_out(ledger: Ledger, out: Outcome, pod: Pod, error: Exception) -> None:
     out.failures.append(Failure("Pod", f"{pod.ref.namespace}/{pod.ref.name}", error))
     forget(ledger, pod)
     if not pod.membership.placeholder or pod.node is not None:
-        note = _BOUND if pod.node is not None else _WAITING
-        reporting.warn(out, pod.ref, names.REASON_INTERNAL_ERROR, note + _REPORT)
+        note = messages.bound_pod_left_out() if pod.node is not None else messages.waiting_pod_left_out()
+        reporting.post(out, pod.ref, note)
 
 
 def leave_out_application(ledger: Ledger, out: Outcome, app: Application, error: Exception) -> None:
     """Reports the failure of an application on its first pod and removes it. Its bound pods count on their nodes."""
     out.failures.append(Failure("Application", app.id, error))
-    reporting.warn(
-        out,
-        app.originator.ref,
-        names.REASON_INTERNAL_ERROR,
-        f"internal error: application {app.name} is not scheduled{_REPORT}",
-    )
+    reporting.post(out, app.originator.ref, messages.application_left_out(app.name))
     for task in [*app.members.values(), *app.placeholders.values()]:
         forget(ledger, task.pod)
     ledger.applications.pop(app.id, None)

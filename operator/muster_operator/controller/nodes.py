@@ -10,7 +10,7 @@ from muster_operator.controller.applications import ANSWERED
 from muster_operator.controller.state import Ledger
 from muster_operator.controller.tasks import allocation_of
 from muster_operator.controller.volume_binding import as_reported
-from muster_operator.model import names
+from muster_operator.model import messages
 from muster_operator.model.commands import Outcome
 from muster_operator.model.core_requests import (
     AllocationReported,
@@ -95,16 +95,15 @@ def accepted(ledger: Ledger, out: Outcome, name: NodeName) -> None:
     node = ledger.nodes.get(name)
     if not _is_last_answer(ledger, name) or node is None:
         return
-    state = "" if node.schedulable else ", cordoned"
-    note = f"node {name} was added to the scheduler{state}"
-    reporting.inform_node(out, name, node.uid, note, names.REASON_NODE_ACCEPTED)
+    note = messages.node_accepted(name) if node.schedulable else messages.cordoned_node_accepted(name)
+    reporting.post_node(out, name, node.uid, note)
     out.news += (AllocationReported(spec) for spec in _waiting_allocations(ledger, name))
 
 
 def rejected(ledger: Ledger, out: Outcome, name: NodeName, reason: str) -> None:
     """The core rejected a node. Its pods stay in the waiting list, for a later node of that name."""
     node = ledger.nodes.get(name)
-    reporting.warn_node(out, name, node.uid if node else "", names.REASON_NODE_REJECTED, reason)
+    reporting.post_node(out, name, node.uid if node else "", messages.node_rejected(reason))
     _is_last_answer(ledger, name)
 
 

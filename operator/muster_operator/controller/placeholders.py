@@ -25,7 +25,7 @@ from muster_operator.controller.state import (
     TimerKind,
     set_timer,
 )
-from muster_operator.model import limits, names
+from muster_operator.model import limits, messages
 from muster_operator.model.commands import CancelCreations, CreatePlaceholder, Outcome
 from muster_operator.model.ids import AppId, NodeName
 from muster_operator.model.pods import GangDefinition, PlaceholderSpec, Pod, TaskGroup
@@ -34,11 +34,6 @@ from muster_operator.translate.gangs import placeholder_ask, placeholder_name
 
 #: Creations of one gang before the next gang of its namespace continues (round robin).
 _BATCH: Final = 50
-
-_NO_KEY: Final = (
-    "placeholders wait for the signing key: Muster cannot read or create the Secret muster-signing; "
-    "check the log and the permissions of the operator"
-)
 
 
 def add_creations(ledger: Ledger, out: Outcome, app: Application, missing: Mapping[str, int]) -> None:
@@ -78,7 +73,7 @@ def _start_creations(ledger: Ledger, out: Outcome, app: Application) -> None:
     """Starts pending creations as far as the limits allow."""
     if app.creations.are_waiting:
         if ledger.keys is None:
-            reporting.warn_gang(out, app.originator.ref, names.ACTION_PLACEHOLDER_CREATE_FAILED, _NO_KEY)
+            reporting.post(out, app.originator.ref, messages.no_signing_key())
         ledger.creations.setdefault(app.namespace, NamespaceCreations()).waiting.setdefault(app.id)
         _refill(ledger, out, app.namespace)
 

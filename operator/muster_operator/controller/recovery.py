@@ -27,7 +27,7 @@ from muster_operator.controller.core_responses import handle_core_response, was_
 from muster_operator.controller.nodes import existing_allocation, existing_places
 from muster_operator.controller.state import Application, Ledger, Phase
 from muster_operator.controller.volume_binding import as_reported
-from muster_operator.model import names
+from muster_operator.model import messages
 from muster_operator.model.cluster_events import ClusterEvent, PodSeen
 from muster_operator.model.commands import Failure, Outcome, Result
 from muster_operator.model.core_requests import AllocationSpec, AskSubmitted, CoreRequest, NodeCreated, NodeOpened
@@ -49,7 +49,6 @@ TURN: Final = 500
 
 #: Pods that are only inspected before other tasks can run: about 5 ms.
 WALKED: Final = 10_000
-_NODE_LEFT_OUT: Final = "internal error: the node is not used for scheduling; see the operator's log and report it"
 _RESPONSES = AllocationResponse | ApplicationResponse | CoreEvents | NodeResponse | Recommendations | SchedulingStates
 
 
@@ -224,7 +223,7 @@ def report_nodes(ledger: Ledger, now: float) -> Iterator[Outcome]:
         reported = isolation.attempt(as_reported, ledger, node)
         if isinstance(reported, Exception):
             out.failures.append(Failure("Node", node.name, reported))
-            reporting.warn_node(out, node.name, node.uid, names.REASON_INTERNAL_ERROR, _NODE_LEFT_OUT)
+            reporting.post_node(out, node.name, node.uid, messages.node_left_out())
             ledger.awaiting_node[node.name] = set(uids)
         else:
             out.news.append(NodeCreated(reported, drained=True, existing=tuple(existing_specs)))

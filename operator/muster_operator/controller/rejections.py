@@ -22,7 +22,7 @@ from muster_operator.controller.state import (
     set_timer,
 )
 from muster_operator.controller.tasks import ask_of
-from muster_operator.model import limits, names
+from muster_operator.model import limits, messages
 from muster_operator.model.commands import (
     CommandFailed,
     CommandSucceeded,
@@ -93,14 +93,12 @@ def _is_short_without(ledger: Ledger, app: Application, task: Task) -> bool:
 
 
 def _report_rejection(ledger: Ledger, out: Outcome, app: Application, task: Task, *, is_kept: bool) -> None:
-    pod = task.pod
-    note = f"the kubelet of node {task.node} rejected pod {pod.ref.name} ({pod.kubelet_refusal})"
+    node, pod, problem = task.node or "", task.pod.ref.name, task.pod.kubelet_refusal
+    note = messages.member_rejected(node, pod, problem)
     if is_kept:
-        note += (
-            f"; its slot is reserved for {round(ledger.settings.keep_place_s)} s for another pod of task group "
-            f"{pod.membership.task_group}"
-        )
-    reporting.warn_gang(out, app.originator.ref, names.ACTION_MEMBER_REJECTED, note)
+        seconds, group = round(ledger.settings.keep_place_s), task.pod.membership.task_group
+        note = messages.member_rejected_slot_kept(node, pod, problem, seconds, group)
+    reporting.post(out, app.originator.ref, note)
 
 
 def inherit(ledger: Ledger, app: Application, task: Task, now: float) -> None:

@@ -14,42 +14,28 @@ from typing import Final
 
 from muster_operator.controller import state
 from muster_operator.controller.state import Application, Deadline, Ledger, SlotState, Task, TimerKind, set_timer
-from muster_operator.model import names
-from muster_operator.model.commands import EventType, Importance, Outcome, PostEvent, SetCondition, Subject
+from muster_operator.model import messages
+from muster_operator.model.commands import Outcome, SetCondition
 from muster_operator.model.core_responses import CoreEvent, EventKind, SchedulingState, SchedulingStateChanged
 from muster_operator.model.ids import AppId, NodeName, PodUid
+from muster_operator.model.messages import Note
 from muster_operator.model.pods import Condition, PodRef
 from muster_operator.model.states import AppState, TaskState
 
 
-def _about_pod(pod: PodRef, kind: EventType, reason: str, action: str, note: str) -> PostEvent:
-    importance = Importance.PROBLEM if kind is EventType.WARNING else Importance.RESULT
-    return PostEvent(Subject.POD, pod.namespace, pod.name, pod.uid, kind, reason, action, note, importance)
+def post(out: Outcome, pod: PodRef, note: Note, series: str = "") -> None:
+    """Posts an event on a pod. Events with the same non-empty ``series`` are one event."""
+    out.commands.append(note.about(pod.namespace, pod.name, pod.uid, series))
 
 
-def warn(out: Outcome, pod: PodRef, reason: str, note: str, action: str = "") -> None:
-    """Posts a Warning event about a problem that a person has to solve."""
-    out.commands.append(_about_pod(pod, EventType.WARNING, reason, action or reason, note))
+def post_node(out: Outcome, node: NodeName, uid: str, note: Note) -> None:
+    """Posts an event on a node."""
+    out.commands.append(note.about("", node, uid))
 
 
-def inform(out: Outcome, pod: PodRef, reason: str, note: str) -> None:
-    """Posts a Normal event about a result."""
-    out.commands.append(_about_pod(pod, EventType.NORMAL, reason, reason, note))
-
-
-def failed_scheduling(out: Outcome, pod: PodRef, note: str) -> None:
-    """Why a pod waits. Dropped first if there are too many events, because the condition of the pod says the same."""
-    reason = names.REASON_FAILED_SCHEDULING
-    out.commands.append(
-        PostEvent(
-            Subject.POD, pod.namespace, pod.name, pod.uid, EventType.WARNING, reason, reason, note, Importance.PROGRESS
-        )
-    )
-
-
-def warn_gang(out: Outcome, pod: PodRef, action: str, note: str) -> None:
-    """Posts a Warning event about a gang, on its originator."""
-    warn(out, pod, names.REASON_GANG, note, action)
+def post_namespace(out: Outcome, name: str, note: Note) -> None:
+    """Posts an event on a namespace."""
+    out.commands.append(note.about("", name, ""))
 
 
 def gang_series(app: AppId) -> str:
@@ -57,55 +43,15 @@ def gang_series(app: AppId) -> str:
     return f"gang/{app}"
 
 
-def progress(out: Outcome, app: Application, action: str, note: str) -> None:
-    """Posts a progress event of a gang in one series on the originator. Dropped first if there are too many events."""
-    pod = app.originator.ref
-    out.commands.append(
-        PostEvent(
-            subject=Subject.POD,
-            namespace=pod.namespace,
-            name=pod.name,
-            uid=pod.uid,
-            type=EventType.NORMAL,
-            reason=names.REASON_GANG,
-            action=action,
-            note=note,
-            importance=Importance.PROGRESS,
-            series=gang_series(app.id),
-        )
-    )
-
-
-def warn_node(out: Outcome, node: NodeName, uid: str, reason: str, note: str) -> None:
-    """Posts a Warning event about a node."""
-    out.commands.append(
-        PostEvent(Subject.NODE, "", node, uid, EventType.WARNING, reason, reason, note, Importance.PROBLEM)
-    )
-
-
-def inform_node(out: Outcome, node: NodeName, uid: str, note: str, reason: str = names.REASON_SCHEDULING) -> None:
-    """Posts a Normal event about a node, as YuniKorn does. Dropped first if there are too many events."""
-    out.commands.append(
-        PostEvent(Subject.NODE, "", node, uid, EventType.NORMAL, reason, reason, note, Importance.PROGRESS)
-    )
-
-
-def warn_namespace(out: Outcome, name: str, note: str) -> None:
-    """Posts a Warning event about the annotations of a namespace."""
-    reason = names.REASON_SCHEDULING
-    out.commands.append(
-        PostEvent(Subject.NAMESPACE, "", name, "", EventType.WARNING, reason, reason, note, Importance.PROBLEM)
-    )
+def progress(out: Outcome, app: Application, note: Note) -> None:
+    """Posts a progress event of a gang in one series on the originator."""
+    post(out, app.originator.ref, note, gang_series(app.id))
 
 
 _REASONS = {
-    SchedulingState.FAILED: names.CONDITION_UNSCHEDULABLE,
-    SchedulingState.SKIPPED: names.CONDITION_SKIPPED,
+    SchedulingState.FAILED: messages.UNSCHEDULABLE,
+    SchedulingState.SKIPPED: messages.SKIPPED,
 }
-
-#: Separates the missing resources and the reserved node in the message of a condition.
-_WAITING: Final = " Waiting: "
-_DEFAULT_MESSAGE = "request is waiting for cluster resources become available"
 
 #: States of pods that wait for their own request or for the reservation of their gang.
 _WAITING_STATES: Final = frozenset({TaskState.SCHEDULING, TaskState.PENDING})
@@ -129,7 +75,7 @@ def state_changed(ledger: Ledger, out: Outcome, change: SchedulingStateChanged, 
 def shortage_of(change: SchedulingStateChanged) -> Condition | None:
     """The condition of a pod in this state; None if the pod does not wait."""
     reason = _REASONS.get(change.state)
-    return Condition(reason, change.reason or _DEFAULT_MESSAGE) if reason else None
+    return Condition(reason, change.reason or messages.waits()) if reason else None
 
 
 def _reserved(before: Condition | None, change: SchedulingStateChanged) -> Condition:
@@ -137,14 +83,13 @@ def _reserved(before: Condition | None, change: SchedulingStateChanged) -> Condi
 
     The missing resources stay in the message, because the core does not report them again.
     """
-    shortage = missing_resources(before) if before and before.reason == names.CONDITION_UNSCHEDULABLE else ""
-    message = f"{shortage}{_WAITING}{change.reason}" if shortage else change.reason
-    return Condition(names.CONDITION_UNSCHEDULABLE, message or _DEFAULT_MESSAGE)
+    shortage = missing_resources(before) if before and before.reason == messages.UNSCHEDULABLE else ""
+    return Condition(messages.UNSCHEDULABLE, messages.node_reserved(shortage, change.reason) or messages.waits())
 
 
 def missing_resources(condition: Condition) -> str:
     """The missing resources in the condition's message, without the reserved node."""
-    return condition.message.partition(_WAITING)[0]
+    return condition.message.partition(messages.RESERVED)[0]
 
 
 def update_pod_condition(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
@@ -169,7 +114,7 @@ def update_pod_condition(ledger: Ledger, out: Outcome, task: Task, now: float) -
         out.commands.append(SetCondition(task.pod.ref, wanted.reason, wanted.message))
         is_other = current is None or current.reason != wanted.reason
         if is_other and not _speaks_originator(ledger, task) and _is_unposted(task, wanted.message, now):
-            failed_scheduling(out, task.pod.ref, wanted.message)
+            post(out, task.pod.ref, messages.failed_scheduling(wanted.message))
     elif not now < task.looked_at <= due:
         task.looked_at = due
         set_timer(ledger, Deadline(due, TimerKind.WAITING, task.uid))
@@ -189,8 +134,8 @@ def _is_condition_unneeded(task: Task, wanted: Condition, current: Condition | N
     """
     return (
         task.pod.membership.placeholder
-        and wanted.reason == names.CONDITION_SKIPPED
-        and (current is None or current.reason != names.CONDITION_UNSCHEDULABLE)
+        and wanted.reason == messages.SKIPPED
+        and (current is None or current.reason != messages.UNSCHEDULABLE)
     )
 
 
@@ -230,8 +175,7 @@ def check_progress(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> N
                 ledger, out, app, now, all_members=not waits_for_writes or app.look_pause >= _LONGEST_GANG_PAUSE_S
             )
     elif bound and bound != app.reached[1]:
-        note = f"{bound} of {app.wanted} placeholders are bound"
-        progress(out, app, names.ACTION_PLACEHOLDER_ALLOCATED, note)
+        progress(out, app, messages.placeholders_bound(bound, app.wanted))
     if reached != app.reached and app.shortage is not None:
         _write_gang_conditions(ledger, out, app, now, all_members=False)
     app.reached = reached
@@ -247,7 +191,7 @@ def count_placeholders(app: Application) -> tuple[int, int]:
 def _shortage_of_placeholders(app: Application) -> Condition | None:
     """The reason why a placeholder waits in the core; None if none does. Missing nodes first, as in Direct."""
     short = [
-        (task.shortage.reason != names.CONDITION_UNSCHEDULABLE, task.uid, task.shortage)
+        (task.shortage.reason != messages.UNSCHEDULABLE, task.uid, task.shortage)
         for task in app.placeholders.values()
         if task.state is TaskState.SCHEDULING and task.shortage is not None
     ]
@@ -262,11 +206,11 @@ def _waits_for_own_writes(app: Application) -> bool:
     return seen < app.wanted or any(task.state is TaskState.ALLOCATED for task in app.placeholders.values())
 
 
-def reservation_note(app: Application) -> str:
-    """The event text of a complete reservation."""
+def reservation_note(app: Application) -> Note:
+    """The event of a complete reservation."""
     if _is_direct(app) and app.gang is not None:
-        return f"All {app.gang.size} members are reserved"
-    return f"All {len(app.slots)} placeholders are bound"
+        return messages.all_members_reserved(app.gang.size)
+    return messages.all_placeholders_bound(len(app.slots))
 
 
 def states_changed(ledger: Ledger, out: Outcome, changes: Iterable[SchedulingStateChanged], now: float) -> None:
@@ -279,9 +223,7 @@ def states_changed(ledger: Ledger, out: Outcome, changes: Iterable[SchedulingSta
     for app_id in dict.fromkeys(change.app for change in changes if _record_shortage(ledger, change)):
         app = ledger.applications[app_id]
         before = _gang_conditions(app)
-        shortages = sorted(
-            app.shortages.items(), key=lambda item: (item[1].reason != names.CONDITION_UNSCHEDULABLE, item[0])
-        )
+        shortages = sorted(app.shortages.items(), key=lambda item: (item[1].reason != messages.UNSCHEDULABLE, item[0]))
         app.shortage = shortages[0][1] if shortages else app.impossible
         if not shortages:
             _clear_conditions(app, before)
@@ -337,7 +279,7 @@ def _is_direct(app: Application) -> bool:
 def cannot_fit(ledger: Ledger, out: Outcome, app: Application, message: str, now: float) -> None:
     """The gang would not fit even if the nodes were empty. Writes this condition on the originator without a delay."""
     ledger.unsatisfiable.add(app.id)
-    app.impossible = Condition(names.CONDITION_UNSCHEDULABLE, message)
+    app.impossible = Condition(messages.UNSCHEDULABLE, message)
     app.shortage = app.shortage or app.impossible
     task = ledger.tasks.get(app.originator.ref.uid)
     if task is not None and app.state is AppState.RESERVING:
@@ -384,14 +326,10 @@ def _wait(ledger: Ledger, out: Outcome, task: Task, why: Condition, now: float) 
 def _direct_condition(app: Application) -> Condition:
     """The reason why the reservation waits, for each member of a gang without placeholder pods."""
     shortage = app.shortage
-    if app.impossible is not None and shortage is not None and shortage.reason == names.CONDITION_UNSCHEDULABLE:
+    if app.impossible is not None and shortage is not None and shortage.reason == messages.UNSCHEDULABLE:
         return app.impossible
-    note = f"gang {app.name} waits for its reservation"
-    return (
-        Condition(shortage.reason, f"{note}: {shortage.message}")
-        if shortage
-        else Condition(names.CONDITION_SKIPPED, note)
-    )
+    reason, message = (shortage.reason, shortage.message) if shortage else (messages.SKIPPED, "")
+    return Condition(reason, messages.gang_waits(app.name, message))
 
 
 #: Kinds of reasons other than missing nodes, by a part of the core's message.
@@ -407,7 +345,7 @@ def _kind(shortage: Condition | None) -> str:
     """The reason without names and amounts; empty = none is known."""
     if shortage is None:
         return ""
-    if shortage.reason == names.CONDITION_UNSCHEDULABLE:
+    if shortage.reason == messages.UNSCHEDULABLE:
         return "not enough suitable nodes"
     return next((kind for part, kind in _KINDS if part in shortage.message), "")
 
@@ -425,19 +363,17 @@ def _member_condition(app: Application, now: float) -> Condition:
         app.shown_kinds.pop(kind, None)
         app.shown_kinds[kind], shown = now, kind
     app.last_kind = kind
-    why = f" ({shown})" if shown else ""
-    note = f"gang {app.name} waits for its reservation{why}; see pod {app.originator.ref.name}"
-    return Condition(names.CONDITION_SKIPPED, note)
+    return Condition(messages.SKIPPED, messages.member_waits(app.name, shown or "", app.originator.ref.name))
 
 
 def _originator_condition(app: Application) -> Condition:
     """The reason why placeholders wait, for the originator. A quota takes precedence over missing nodes."""
     shortage = app.shortage
-    if app.impossible is not None and shortage is not None and shortage.reason == names.CONDITION_UNSCHEDULABLE:
+    if app.impossible is not None and shortage is not None and shortage.reason == messages.UNSCHEDULABLE:
         return app.impossible
     bound = len(app.slots) - len(app.open_slots)
-    note = f"gang {app.name} waits for its reservation: {bound} of {app.wanted} placeholders are bound"
-    return Condition(names.CONDITION_SKIPPED, f"{note}; {shortage.message}" if shortage else note)
+    message = messages.originator_waits(app.name, bound, app.wanted, shortage.message if shortage else "")
+    return Condition(messages.SKIPPED, message)
 
 
 #: Seconds that an API server keeps an event by default (kube-apiserver, --event-ttl).
@@ -460,17 +396,15 @@ def report_core_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: float
         case EventKind.NODE:
             node = ledger.nodes.get(NodeName(event.object_id))
             if node is not None:
-                inform_node(out, node.name, node.uid, event.message)
+                post_node(out, node.name, node.uid, messages.node_notice(event.message))
         case EventKind.QUEUE:
             return
 
 
 def _tell_pod(out: Outcome, task: Task, message: str) -> None:
     """Why the pod waits, or what of a pod with a node was ignored."""
-    if task.state in _WAITING_STATES:
-        failed_scheduling(out, task.pod.ref, message)
-    else:
-        warn(out, task.pod.ref, names.REASON_SCHEDULING, message)
+    is_waiting = task.state in _WAITING_STATES
+    post(out, task.pod.ref, messages.failed_scheduling(message) if is_waiting else messages.ignored(message))
 
 
 def _is_unposted(task: Task, message: str, now: float) -> bool:
@@ -503,9 +437,7 @@ def _application_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: floa
         return
     task = ledger.tasks.get(app.originator.ref.uid)
     if task is None or _is_unposted(task, event.message, now):
-        if event.reference_id:
-            failed_scheduling(out, app.originator.ref, event.message)
-        else:
-            warn(out, app.originator.ref, names.REASON_GANG, event.message)
+        text = messages.failed_scheduling if event.reference_id else messages.application_problem
+        post(out, app.originator.ref, text(event.message))
     if event.reference_id:
         cannot_fit(ledger, out, app, event.message, now)

@@ -19,6 +19,7 @@ from muster_operator.model.commands import FailPod, MarkResumed, Result, Storage
 from muster_operator.model.core_requests import AllocationSpec, Node, TerminationType
 from muster_operator.model.core_responses import CoreResponse
 from muster_operator.model.ids import NO_ALLOCATION_ID, AllocationId, AppId, NodeName, PodUid, application_name
+from muster_operator.model.messages import Note
 from muster_operator.model.pods import (
     Condition,
     ForeignPod,
@@ -273,7 +274,7 @@ class Application:
     is_over: bool = False
     is_our_end: bool = False
     is_missing_gang_reported: bool = False
-    failure: tuple[str, str] | None = None
+    failure: Note | None = None
     user: UserInfo = field(default_factory=UserInfo)
     namespace: str = ""
     #: Reported differences between pods and the application.

@@ -27,7 +27,7 @@ from muster_operator.controller.state import (
     VolumeWait,
     set_timer,
 )
-from muster_operator.model import limits, names
+from muster_operator.model import limits, messages
 from muster_operator.model.commands import (
     BindPod,
     ClaimVolume,
@@ -321,9 +321,7 @@ def mark_bound(ledger: Ledger, out: Outcome, task: Task) -> None:
     step(task, TaskEvent.BIND)
     ref = task.pod.ref
     if not task.pod.membership.placeholder:
-        reporting.inform(
-            out, ref, names.REASON_SCHEDULED, f"Successfully assigned {ref.namespace}/{ref.name} to node {task.node}"
-        )
+        reporting.post(out, ref, messages.scheduled(ref.namespace, ref.name, task.node or ""))
 
 
 def adopt_bound(ledger: Ledger, out: Outcome, task: Task, node: NodeName) -> None:
@@ -439,9 +437,9 @@ def mark_disrupted(out: Outcome, task: Task, message: str) -> None:
     The write queue sends the condition before the delete that follows.
     """
     if not task.pod.membership.placeholder:
-        why = message or "preempted by the scheduler"
-        out.commands.append(MarkDisrupted(task.pod.ref, why))
-        reporting.inform(out, task.pod.ref, names.REASON_PREEMPTED, why)
+        note = messages.preempted(message)
+        out.commands.append(MarkDisrupted(task.pod.ref, note.text))
+        reporting.post(out, task.pod.ref, note)
 
 
 def kill(ledger: Ledger, out: Outcome, task: Task, now: float, reason: str) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 from muster_operator.controller import applications, placeholders, rejections, reporting, volume_binding
 from muster_operator.controller.state import Deadline, Deletion, Ledger, Phase, SlotState, TimerKind, due, set_timer
 from muster_operator.controller.tasks import ask_of
-from muster_operator.model import names
+from muster_operator.model import messages, problems
 from muster_operator.model.commands import DeletePod, Outcome
 from muster_operator.model.core_requests import AskSubmitted
 from muster_operator.model.ids import AppId, PodUid
@@ -90,8 +90,7 @@ def _check_deletion(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> No
 
 
 def _warn_stuck(out: Outcome, deletion: Deletion, seconds: int) -> None:
-    note = f"deleted {seconds} s ago ({deletion.reason}) and still exists; check the pod's node and finalizers"
-    reporting.warn(out, deletion.pod, names.REASON_GANG, note, names.ACTION_DELETE_UNCONFIRMED)
+    reporting.post(out, deletion.pod, messages.delete_unconfirmed(seconds, deletion.reason))
 
 
 def _end_avoidance(ledger: Ledger, out: Outcome, uid: PodUid) -> None:
@@ -111,12 +110,6 @@ def _check_creations(ledger: Ledger, out: Outcome, app_id: AppId, now: float) ->
         return
     lost = placeholders.retry_placeholder(ledger, out, app)
     if lost is not None:
-        applications.give_up_gang(
-            ledger,
-            out,
-            app,
-            now,
-            f"placeholder {lost.name} was created {lost.tries} times and never appeared on the watch",
-        )
+        applications.give_up_gang(ledger, out, app, now, problems.placeholder_not_seen(lost.name, lost.tries))
     elif app.creations.are_waiting or any(slot.state is not SlotState.SEEN for slot in app.slots.values()):
         placeholders.watch_creations(ledger, app, now)

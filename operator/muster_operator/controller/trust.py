@@ -6,33 +6,20 @@ Users can write annotations on their pods, so state that Muster stores there is 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from msgspec import structs
 
 from muster_operator.controller.state import Application, Ledger
-from muster_operator.model import names
+from muster_operator.model import names, problems
 from muster_operator.model.ids import application_name
 from muster_operator.model.pods import Membership, PlaceholderClaim, Pod, PodRef, TaskGroup
 from muster_operator.model.signing import Validity, placeholder_texts
 from muster_operator.translate.gangs import PLACEHOLDER_PREFIX, requests_text
 
-#: Event text for a placeholder whose signature has an unknown key, so that it cannot be verified.
-UNKNOWN = (
-    "this placeholder is signed with a key that Muster does not have; it counts once it is bound, and is neither used "
-    "nor deleted. Delete the pod, or restore the Secret with the signing key"
-)
-
-_UNSIGNED = (
-    f"annotation {names.ANNOTATION_PLACEHOLDER} is reserved, and Muster did not sign this pod: it is not scheduled. "
-    "Delete the pod, or create it again without the annotation; `muster placeholders` lists such pods"
-)
-
-_STRIPPED = (
-    "this pod has the name and the container of a placeholder, and Muster did not sign it: it is not scheduled. "
-    "Delete the pod, or give it another name"
-)
-
-_NOT_OURS = f"annotation {names.ANNOTATION_PLACEHOLDER} is reserved and ignored here; remove it"
+_UNKNOWN: Final = problems.unknown_key()
+_UNSIGNED: Final = problems.unsigned_placeholder()
+_NOT_OURS: Final = problems.mark_ignored()
 
 
 def settled(ledger: Ledger, pod: Pod) -> Pod:
@@ -41,18 +28,18 @@ def settled(ledger: Ledger, pod: Pod) -> Pod:
     claim = member.claim
     if not member.marked and member.has_pause and pod.ref.name.startswith(PLACEHOLDER_PREFIX):
         pod = structs.replace(pod, membership=replace(member, marked=True))
-        return pod if pod.node is not None else _refused(pod, _STRIPPED)
+        return pod if pod.node is not None else _refused(pod, problems.unsigned_name())
     if not member.marked:
         return pod
     if claim is None:
         return pod if pod.node is not None else _refused(pod)
     validity = verify(ledger, pod.seal, _placeholder(pod, member, claim)) if pod.seal else Validity.NONE
-    refusal = "" if member.refusal in {UNKNOWN, _UNSIGNED} else member.refusal
+    refusal = "" if member.refusal in {_UNKNOWN, _UNSIGNED} else member.refusal
     if validity is Validity.UNKNOWN_KEY:
         ledger.unverified.add(pod.ref.uid)
         updated = replace(member, placeholder=False, owner=None, refusal=refusal)
         pod = structs.replace(pod, membership=updated)
-        return pod if pod.node is not None else _refused(pod, UNKNOWN)
+        return pod if pod.node is not None else _refused(pod, _UNKNOWN)
     ledger.unverified.discard(pod.ref.uid)
     if validity is Validity.VALID:
         updated = replace(member, placeholder=True, owner=claim.owner, refusal=refusal)

@@ -18,7 +18,7 @@ import orjson
 
 from muster_operator.controller import rejections, reporting, tasks
 from muster_operator.controller.state import Deadline, Ledger, Step, StepState, Task, TimerKind, VolumeWait, set_timer
-from muster_operator.model import names
+from muster_operator.model import messages
 from muster_operator.model.cluster_events import (
     AttachmentGone,
     AttachmentSeen,
@@ -151,7 +151,7 @@ def binding_answered(ledger: Ledger, out: Outcome, result: Result, command: Stor
 
 def fail_binding(ledger: Ledger, out: Outcome, task: Task, now: float, why: str) -> None:
     """The claims cannot be bound on this node: undoes the writes and requests another node."""
-    reporting.warn(out, task.pod.ref, names.REASON_VOLUMES_FAILURE, f"volumes for node {task.node} failed: {why}")
+    reporting.post(out, task.pod.ref, messages.volumes_failed(task.node or "", why))
     rejections.keep_place(ledger, out, task, now)
     tasks.roll_back(ledger, out, task, now, why)
 

@@ -43,6 +43,7 @@ from muster_operator.model.commands import (
     Subject,
 )
 from muster_operator.model.errors import Unreachable
+from muster_operator.model.messages import PREEMPTION
 from muster_operator.model.names import (
     ANNOTATION_BINDING_SIGNATURE,
     ANNOTATION_GANG_OUTCOME,
@@ -170,8 +171,7 @@ def condition(command: SetCondition, now: datetime) -> Request:
 
 def mark_disrupted(command: MarkDisrupted, now: datetime) -> Request:
     """Sets the condition DisruptionTarget=True, with kube-scheduler's reason for preemption."""
-    reason = "PreemptionByScheduler"
-    return _condition(command.pod, ("DisruptionTarget", "True", reason, command.message), now)
+    return _condition(command.pod, ("DisruptionTarget", "True", PREEMPTION, command.message), now)
 
 
 def mark_resumed(command: MarkResumed) -> Request:

@@ -23,38 +23,13 @@ import structlog
 from muster_operator.kube.commands import micro_time
 from muster_operator.kube.leases import NO_HOLDER, Lease, LeaseObservation, Store
 from muster_operator.kube.session import MERGE_PATCH, KubeSession, LeadershipGuard, Request, running_s
-from muster_operator.model.commands import EventType, Importance, PostEvent, Subject
+from muster_operator.model import messages
+from muster_operator.model.commands import PostEvent
 from muster_operator.model.errors import ApiRefused, LeadershipLost, Unreachable
+from muster_operator.model.messages import Note
 from muster_operator.model.names import FIELD_MANAGER, LABEL_ROLE, ROLE_LEADER
 
 log = structlog.get_logger("muster.leading")
-
-REASON: Final = "LeaderElection"
-
-#: Reasons of the events about stale watches and their recovery.
-WATCHES_STALE: Final = "WatchesStale"
-WATCHES_FRESH: Final = "WatchesFresh"
-
-
-def announcement(namespace: str, name: str, uid: str, leader: str) -> PostEvent:
-    """The event that this replica leads."""
-    return about_lease(namespace, name, uid, REASON, f"{leader} became leader")
-
-
-def about_lease(namespace: str, name: str, uid: str, reason: str, note: str) -> PostEvent:
-    """An event about the Lease."""
-    return PostEvent(
-        subject=Subject.LEASE,
-        namespace=namespace,
-        name=name,
-        uid=uid,
-        type=EventType.WARNING if reason == WATCHES_STALE else EventType.NORMAL,
-        reason=reason,
-        action=REASON,
-        note=note,
-        importance=Importance.PROBLEM,
-    )
-
 
 #: Default lease duration in seconds. With the second until a standby checks and the recovery, a new leader schedules
 #: about 12 s after the old one was killed.
@@ -107,7 +82,7 @@ class Leading(Protocol):
     def announcements(self) -> list[PostEvent]:
         """Events to post when this replica becomes leader."""
 
-    def events(self, reason: str, note: str) -> list[PostEvent]:
+    def events(self, note: Note) -> list[PostEvent]:
         """Events to post about a later change."""
 
     async def run(self) -> None:
@@ -129,7 +104,7 @@ class NoElection:
         """No events, because there is no Lease."""
         return []
 
-    def events(self, reason: str, note: str) -> list[PostEvent]:
+    def events(self, note: Note) -> list[PostEvent]:
         """No events, because there is no Lease."""
         return []
 
@@ -172,12 +147,12 @@ class Leadership:
     def announcements(self) -> list[PostEvent]:
         """The event that this replica leads."""
         candidacy = self._candidacy
-        return [announcement(candidacy.namespace, candidacy.name, self._observation.lease.uid, candidacy.identity)]
+        return self.events(messages.became_leader(candidacy.identity))
 
-    def events(self, reason: str, note: str) -> list[PostEvent]:
+    def events(self, note: Note) -> list[PostEvent]:
         """An event about the Lease."""
         candidacy = self._candidacy
-        return [about_lease(candidacy.namespace, candidacy.name, self._observation.lease.uid, reason, note)]
+        return [note.about(candidacy.namespace, candidacy.name, self._observation.lease.uid)]
 
     async def run(self) -> None:
         """Acquires the Lease when it is free, and renews it.

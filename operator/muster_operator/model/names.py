@@ -1,4 +1,4 @@
-"""Labels, annotations, event reasons and other names on Kubernetes objects."""
+"""Labels, annotations and other names on Kubernetes objects. Event reasons are in ``messages``."""
 
 from __future__ import annotations
 
@@ -59,46 +59,3 @@ ANNOTATION_NAMESPACE_ENABLE: Final = (
 )
 
 ANNOTATION_NAMESPACE_GENERATE_APP_ID: Final = "yunikorn.apache.org/namespace.generateAppId"
-
-# -- event reasons and actions, as in YuniKorn --------------------------------
-REASON_GANG: Final = "GangScheduling"
-REASON_SCHEDULING: Final = "Scheduling"
-REASON_SCHEDULED: Final = "Scheduled"
-REASON_BIND_FAILURE: Final = "PodBindFailure"
-REASON_VOLUMES_FAILURE: Final = "PodVolumesBindFailure"
-REASON_TASK_REJECTED: Final = "TaskRejected"
-REASON_APPLICATION_FAILED: Final = "ApplicationFailed"
-REASON_APPLICATION_REJECTED: Final = "ApplicationRejected"
-
-#: Muster only, on a pod with resource claims (DRA): reason of the event and of the condition.
-REASON_UNSUPPORTED_CLAIMS: Final = "UnsupportedResourceClaims"
-REASON_RESERVATION_TIMEOUT: Final = "ResourceReservationTimeout"
-REASON_NODE_ACCEPTED: Final = "NodeAccepted"
-REASON_NODE_REJECTED: Final = "NodeRejected"
-REASON_INTERNAL_ERROR: Final = "InternalError"
-
-#: kube-scheduler's, on a pod that waits, or on the originator of a gang that waits.
-REASON_FAILED_SCHEDULING: Final = "FailedScheduling"
-
-#: kube-scheduler's reason, on the preempted pod.
-REASON_PREEMPTED: Final = "Preempted"
-
-#: Muster only, on a node: a recommendation (NodeRecommendation of the Scheduler Interface).
-REASON_NODE_RECOMMENDED: Final = "NodeRecommendation"
-ACTION_CREATING_PLACEHOLDERS: Final = "CreatingPlaceholders"
-ACTION_PLACEHOLDER_ALLOCATED: Final = "PlaceholderAllocated"
-ACTION_RESERVATION_COMPLETE: Final = "GangReservationComplete"
-ACTION_TASK_GROUPS_ERROR: Final = "TaskGroupsError"
-ACTION_PLACEHOLDER_CREATE_FAILED: Final = "PlaceholderCreateFailed"
-ACTION_PLACEHOLDER_TIMEOUT: Final = "PlaceholderTimeOut"
-ACTION_GANG_FAILED: Final = "GangSchedulingFailed"
-
-#: Muster only: a kubelet rejected a pod of a gang (docs/internals/semantics.md, 5).
-ACTION_MEMBER_REJECTED: Final = "MemberRejected"
-
-#: Muster only: a deleted pod still exists (docs/internals/semantics.md, 14).
-ACTION_DELETE_UNCONFIRMED: Final = "DeleteUnconfirmed"
-
-# -- reasons of the condition PodScheduled=False, as in YuniKorn ---------------
-CONDITION_UNSCHEDULABLE: Final = "Unschedulable"
-CONDITION_SKIPPED: Final = "SchedulingSkipped"

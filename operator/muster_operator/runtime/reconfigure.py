@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Final
 
 import structlog
 from msgspec.structs import replace as structs_replace
@@ -22,8 +21,9 @@ from muster_operator.config.settings import Configuration, parse
 from muster_operator.kube import commands
 from muster_operator.kube.commands import Series
 from muster_operator.kube.session import KubeSession
+from muster_operator.model import messages
 from muster_operator.model.cluster_events import ClusterEvent, PlacementChosen
-from muster_operator.model.commands import Command, EventType, Importance, PostEvent, Subject
+from muster_operator.model.commands import Command, PostEvent
 from muster_operator.model.errors import ApiRefused, BadSetting, ConfigurationRejected, Unreachable
 from muster_operator.runtime import logs
 from muster_operator.si.session import CoreLink
@@ -33,20 +33,16 @@ from muster_si.api import AdministrationAPI
 from muster_si.errors import RefusalCode, Refused, SchedulerInterfaceError
 
 log = structlog.get_logger("muster.config")
-REJECTED: Final = "ConfigurationRejected"
-WARNING: Final = "ConfigurationWarning"
 
 
 def refusal(namespace: str, where: ConfigSource, reason: str) -> PostEvent:
     """The event of a ConfigMap that was rejected."""
-    return _event(
-        namespace, where, REJECTED, f"configuration rejected, the previous configuration stays active: {reason}"
-    )
+    return messages.configuration_rejected(reason).about(namespace, where.name, where.uid)
 
 
 def doubt(namespace: str, where: ConfigSource, findings: Iterable[str]) -> PostEvent:
     """The event of a ConfigMap that was applied with warnings."""
-    return _event(namespace, where, WARNING, "; ".join(findings))
+    return messages.configuration_warning("; ".join(findings)).about(namespace, where.name, where.uid)
 
 
 async def report_end(session: KubeSession, namespace: str, error: ConfigurationRejected) -> None:
@@ -54,27 +50,13 @@ async def report_end(session: KubeSession, namespace: str, error: ConfigurationR
     try:
         where = source(await read_config_maps(session, namespace), error.key)
         if where is not None:
-            event = _event(namespace, where, REJECTED, f"Muster cannot start: {error}")
+            event = messages.cannot_start(str(error)).about(namespace, where.name, where.uid)
             series, now = Series(), datetime.now(tz=UTC)
             request = commands.event(event, series.start(event, now), series.instance, now)
             # Every replica posts it, because a replica that cannot start never becomes leader.
             await session.send(structs_replace(request, is_fenced=False))
     except (ApiRefused, Unreachable) as untold:
         log.warning("the rejection could not be reported on the ConfigMap", reason=str(untold))
-
-
-def _event(namespace: str, where: ConfigSource, reason: str, note: str) -> PostEvent:
-    return PostEvent(
-        subject=Subject.CONFIG_MAP,
-        namespace=namespace,
-        name=where.name,
-        uid=where.uid,
-        type=EventType.WARNING,
-        reason=reason,
-        action=reason,
-        note=note,
-        importance=Importance.PROBLEM,
-    )
 
 
 @dataclass(frozen=True, slots=True)

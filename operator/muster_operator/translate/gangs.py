@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn
 
 import orjson
 
-from muster_operator.model import limits, names
+from muster_operator.model import limits, names, problems
 from muster_operator.model.errors import BadInputError
 from muster_operator.model.ids import MAX_AMOUNT, PodUid, added, application_name, times
 from muster_operator.model.pods import (
@@ -70,22 +70,21 @@ def _milliseconds(name: str, value: str, warnings: list[str]) -> int:
     """Converts whole seconds to milliseconds. Adds a warning and returns 0 (the default) for any other text."""
     if value.isascii() and value.isdigit() and len(value) <= 19 and int(value) <= _MAX_SECONDS:
         return int(value) * 1000
-    warnings.append(f'{name}: "{value[:40]}" is not a number of seconds; the default is used, write a whole number')
+    warnings.append(problems.not_seconds(name, value))
     return 0
 
 
 def _style(value: str, warnings: list[str]) -> str:
     if value not in {keys.STYLE_SOFT, keys.STYLE_HARD}:
-        warnings.append(f'{_STYLE}: "{value[:40]}" is unknown; Soft is used, write Soft or Hard')
+        warnings.append(problems.unknown_value(_STYLE, value, "Soft", "Soft or Hard"))
         return keys.STYLE_SOFT
     return value
 
 
 def _placement(value: str, default: Placement, warnings: list[str]) -> Placement | None:
     if value not in _PLACEMENTS:
-        warnings.append(
-            f'{_PLACEMENT}: "{value[:40]}" is unknown; {default}, the default, is used, write Reserve, Atomic or Direct'
-        )
+        used = f"{default}, the default,"
+        warnings.append(problems.unknown_value(_PLACEMENT, value, used, "Reserve, Atomic or Direct"))
     return _PLACEMENTS.get(value)
 
 
@@ -93,13 +92,13 @@ def _topology(pairs: dict[str, str], warnings: list[str]) -> Topology:
     """The topology that the gang is packed by. The default mode is ``preferred``."""
     key, mode = pairs.get(_TOPOLOGY, ""), pairs.get(_TOPOLOGY_MODE, "preferred")
     if mode not in _MODES:
-        warnings.append(f'{_TOPOLOGY_MODE}: "{mode[:40]}" is unknown; preferred is used, write required or preferred')
+        warnings.append(problems.unknown_value(_TOPOLOGY_MODE, mode, "preferred", "required or preferred"))
     if _TOPOLOGY not in pairs:
         if _TOPOLOGY_MODE in pairs:
-            warnings.append(f"{_TOPOLOGY_MODE}: is ignored without {_TOPOLOGY}, write the key of a node label there")
+            warnings.append(problems.mode_without_topology(_TOPOLOGY_MODE, _TOPOLOGY))
         return NO_TOPOLOGY
     if not key.isascii() or not _LABEL_KEY.fullmatch(key):
-        warnings.append(f'{_TOPOLOGY}: "{key[:40]}" is ignored, write the key of a node label')
+        warnings.append(problems.not_a_label_key(_TOPOLOGY, key))
         return NO_TOPOLOGY
     return Topology(key, _MODES.get(mode, False))
 
@@ -109,7 +108,7 @@ def _pairs(text: str, warnings: list[str]) -> dict[str, str]:
     for entry in text.split():
         name, sign, value = entry.partition("=")
         if not sign or not name or "=" in value:
-            warnings.append(f'schedulingPolicyParameters: "{entry[:40]}" is ignored, write name=value')
+            warnings.append(problems.not_a_parameter(entry))
         else:
             pairs[name] = value
     return pairs
@@ -130,7 +129,7 @@ def _report_unknown(pairs: dict[str, str], warnings: list[str]) -> None:
     found = list(dict.fromkeys(_PARAMETERS[near[0]] for near in meant if near))
     hint = f"did you mean {', '.join(found)}?" if found else f"known parameters are {', '.join(_PARAMETERS.values())}"
     subject = f"parameter {named} is" if len(unknown) == 1 else f"parameters {named} are"
-    warnings.append(f"schedulingPolicyParameters: unknown {subject} ignored; {hint}")
+    warnings.append(problems.unknown_parameters(subject, hint))
 
 
 def read_parameters(text: str, default: Placement = Placement.RESERVE) -> Parameters:

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 import orjson
 
-from muster_operator.model import limits, names
+from muster_operator.model import limits, names, problems
 from muster_operator.model.errors import BadInputError
 from muster_operator.model.ids import NodeName, PodUid, added, application_id, larger
 from muster_operator.model.pods import (
@@ -235,12 +235,15 @@ def _first(
         return "", ()
     winner = found[0]
     losers = tuple(
-        f"{what}: {where} {key}={value[:_MAX_APP_ID]} is ignored, "
-        f"{winner[0]} {winner[1]}={winner[2][:_MAX_APP_ID]} is used"
+        problems.label_ignored(what, _written_as(where, key, value), _written_as(*winner))
         for where, key, value in found[1:]
         if value != winner[2]
     )
     return winner[2], losers
+
+
+def _written_as(where: str, key: str, value: str) -> str:
+    return f"{where} {key}={value[:_MAX_APP_ID]}"
 
 
 def written_app_id(metadata: Raw) -> str:
@@ -279,16 +282,12 @@ def _shortened_app_id(app: str) -> str:
 
 def _refusal(app: str, queue: str, task_group: str) -> str:
     if len(app) > _MAX_APP_ID:
-        return (
-            f"application id {app[:40]}... has {len(app)} characters, more than {_MAX_APP_ID}; "
-            f"set a shorter {names.LABEL_APP_ID}"
-        )
+        return problems.application_id_too_long(app, len(app), _MAX_APP_ID)
     if (size := text_bytes(queue)) > limits.QUEUE_BYTES:
-        name, most = names.LABEL_QUEUE, limits.QUEUE_BYTES
-        return f"queue {queue[:40]}... has {size} bytes, more than {most}; set a shorter {name}"
+        return problems.name_too_long("queue", queue, size, limits.QUEUE_BYTES, names.LABEL_QUEUE)
     if (size := text_bytes(task_group)) > limits.TASK_GROUP_NAME_BYTES:
         name, most = names.ANNOTATION_TASK_GROUP_NAME, limits.TASK_GROUP_NAME_BYTES
-        return f"task group {task_group[:40]}... has {size} bytes, more than {most}; set a shorter {name}"
+        return problems.name_too_long("task group", task_group, size, most, name)
     return ""
 
 
@@ -297,18 +296,22 @@ def _user(annotation: str) -> tuple[UserInfo, str]:
     if not annotation:
         return _NOBODY, ""
     if (size := text_bytes(annotation)) > limits.USER_INFO_BYTES:
-        return _NOBODY, _ignored(f"it has {size} bytes, more than {limits.USER_INFO_BYTES}")
+        return _no_user(f"it has {size} bytes, more than {limits.USER_INFO_BYTES}")
     return _USERS.get(annotation.encode("utf-8", "replace"), _read_user)
+
+
+def _no_user(problem: str) -> tuple[UserInfo, str]:
+    return _NOBODY, problems.user_annotation_ignored(problem, _NOBODY.user)
 
 
 def _read_user(annotation: bytes) -> tuple[UserInfo, str]:
     try:
         raw = mapping(orjson.loads(annotation))
     except (orjson.JSONDecodeError, RecursionError) as error:
-        return _NOBODY, _ignored(f"it is not JSON ({str(error)[:80]})")
+        return _no_user(f"it is not JSON ({str(error)[:80]})")
     user = text(raw.get("user"))
     if not user:
-        return _NOBODY, _ignored('"user" is missing or empty')
+        return _no_user('"user" is missing or empty')
     return UserInfo(user, tuple(group for group in map(text, items(raw.get("groups"))) if group)), ""
 
 
@@ -335,19 +338,12 @@ def _gang_source(annotations: dict[str, str]) -> GangSource:
         (names.ANNOTATION_PARAMETERS, parameters, limits.PARAMETERS_BYTES),
     ):
         if (size := text_bytes(written)) > most:
-            return GangSource(problem=f"{name}: {size} bytes, more than {most}; write fewer or shorter entries")
+            return GangSource(problem=problems.annotation_too_large(name, size, most))
     key = digest(b"%d %b%b" % (len(groups), groups.encode(), parameters.encode()))
     known = _SOURCES.get(key)
     if known is None:
         known = _SOURCES[key] = GangSource(groups, parameters)
     return known
-
-
-def _ignored(problem: str) -> str:
-    return (
-        f"annotation {names.ANNOTATION_USER_INFO} is ignored, {problem}; the application is that of {_NOBODY.user}, "
-        'write for example {"user": "ann", "groups": ["dev"]}'
-    )
 
 
 def _owner(metadata: Raw) -> PodUid | None:
@@ -407,7 +403,7 @@ def membership(metadata: Raw, ref: PodRef, settings: Settings, spec: Raw | None 
     is_marked = is_true(annotations.get(names.ANNOTATION_PLACEHOLDER))
     claim = _claim(metadata, spec or {}, annotations) if is_marked else None
     if is_marked and claim is None:
-        notices += (f"annotation {names.ANNOTATION_PLACEHOLDER} is reserved and ignored here; remove it",)
+        notices += (problems.mark_ignored(),)
     task_group = annotations.get(names.ANNOTATION_TASK_GROUP_NAME, "")
     if text((spec or {}).get("nodeName")):  # a bound pod uses resources, so that it is never rejected
         app = _shortened_app_id(app) if len(app) > _MAX_APP_ID else app

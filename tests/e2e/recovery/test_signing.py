@@ -97,7 +97,7 @@ async def test_placeholders_of_a_lost_key_are_counted_reported_and_not_deleted(o
     names = {pod["metadata"]["name"] for pod in before}
 
     async def reported() -> bool:
-        told = await scene.events(words.REASON_TASK_REJECTED)
+        told = await scene.events("TaskRejected")
         return names <= {event["involvedObject"]["name"] for event in told if "signed with a key" in event["message"]}
 
     await scene.eventually("events on all of them", reported)

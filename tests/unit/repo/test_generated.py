@@ -8,7 +8,7 @@ import pytest
 
 from muster_core.config.schema import Form
 from muster_si import si_pb2
-from tools import diagrams, differs, metrics, proto, queues
+from tools import diagrams, differs, events, metrics, proto, queues
 from tools.pictures import halves, lifecycle, recorded, walk
 from tools.tables import put
 
@@ -100,8 +100,8 @@ def test_the_recorded_run_is_a_whole_one() -> None:
     assert run.view().total("replaced") == run.view().total("asked") > 0
 
 
-def test_the_tables_of_queues_and_metrics_are_made_of_the_code() -> None:
-    for page in (queues, metrics):
+def test_the_tables_of_queues_metrics_and_events_are_generated_from_the_code() -> None:
+    for page in (queues, metrics, events):
         assert put(page.PAGE.read_text(), page.tables()) == page.PAGE.read_text(), "make diagrams"
 
 

@@ -1,4 +1,4 @@
-"""docs/operate/troubleshooting.md has each reason that Muster writes, of events, conditions and nodes, and no other."""
+"""docs/operate/troubleshooting.md has each reason of queues and nodes, and no other. Events are in test_messages.py."""
 
 import ast
 import re
@@ -6,17 +6,13 @@ from collections.abc import Iterator
 
 from muster.reasons import SUGGESTIONS
 from muster_core.model.decisions import ReasonKind
-from muster_operator.kube import leadership
-from muster_operator.model import names
-from muster_operator.runtime import reconfigure
-from tests.unit.repo import yunikorn_names
-from tests.unit.repo.tree import ROOT, modules, name, parsed
+from muster_operator.model import messages
+from tests.unit.repo.tree import ROOT, modules, parsed
+from tools.events import event_texts
 
 PAGE = (ROOT / "docs" / "operate" / "troubleshooting.md").read_text()
 NAMES = re.compile(r"`([^`]+)`")
 OF_NODES = ("node(s) ", "Insufficient ", "Too many pods")
-#: Who makes events; a new one needs its reasons below.
-TELLERS = {"controller/reporting.py", "runtime/reconfigure.py", "kube/leadership.py"}
 
 
 def rows(heading: str) -> dict[str, list[str]]:
@@ -24,15 +20,6 @@ def rows(heading: str) -> dict[str, list[str]]:
     section = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     lines = [line.strip("|").split(" | ") for line in section.splitlines() if line.startswith("| `")]
     return {found: [cell.strip() for cell in cells] for cells in lines for found in NAMES.findall(cells[0])}
-
-
-def written_by_the_operator(prefix: str) -> set[str]:
-    return {value for key, value in vars(names).items() if key.startswith(prefix)}
-
-
-def events() -> set[str]:
-    found = written_by_the_operator("REASON_") | written_by_the_operator("ACTION_")
-    return found | {reconfigure.REJECTED, reconfigure.WARNING, leadership.REASON}
 
 
 def of_nodes() -> Iterator[str]:
@@ -46,27 +33,6 @@ def of_nodes() -> Iterator[str]:
         )
 
 
-def test_every_event_has_its_cause_and_its_cure() -> None:
-    told = {**rows("Events on a pod"), **rows("Events on other objects")}
-    assert set(told) == events()
-    assert [reason for reason, cells in told.items() if len(cells) < 3 or not all(cells)] == []
-
-
-def test_only_modules_whose_reasons_are_known_make_events() -> None:
-    makers = {
-        name(path).removeprefix("operator/muster_operator/")
-        for path in modules("operator")
-        for node in ast.walk(parsed(path))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "PostEvent"
-    }
-    assert makers == TELLERS
-
-
-def test_every_reason_of_a_condition_has_its_cure() -> None:
-    conditions = written_by_the_operator("CONDITION_") | {names.REASON_UNSUPPORTED_CLAIMS}
-    assert set(rows("Condition reasons")) - {"PodScheduled"} == conditions
-
-
 def test_every_lack_has_the_cure_that_the_command_says() -> None:
     told = rows("Blocking reasons")
     assert set(told) == set(ReasonKind) == set(SUGGESTIONS)
@@ -78,10 +44,6 @@ def test_every_reason_of_a_node_is_explained() -> None:
     assert told == set(of_nodes()) - {"node(s)"}
 
 
-def test_every_reason_of_the_contract_is_explained() -> None:
-    anywhere = {found for line in PAGE.splitlines() if line.startswith("| `") for found in NAMES.findall(line)}
-    assert set(yunikorn_names.REASONS) - anywhere == set()
-    assert (
-        set(rows("YuniKorn reasons that Muster does not use")) & (events() | written_by_the_operator("CONDITION_"))
-        == set()
-    )
+def test_reasons_that_muster_does_not_use_are_not_written() -> None:
+    written = {one.kind.reason for one in event_texts().values()} | {one.reason for one in messages.CONDITIONS}
+    assert set(rows("YuniKorn reasons that Muster does not use")) & written == set()

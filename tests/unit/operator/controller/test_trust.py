@@ -87,7 +87,7 @@ def unknown(name: str, **spec: object) -> Raw:
 def test_a_placeholder_of_an_unknown_key_is_counted_in_its_queue_and_neither_adopted_nor_deleted() -> None:
     driver = gathered(a_member("w0"), unknown("ph0", nodeName="n1"), unknown("ph1"))
     begun = whole(recovery.begin(driver.ledger, 0.0))
-    told = [event for event in events(begun) if event[1] == names.REASON_TASK_REJECTED]
+    told = [event for event in events(begun) if event[1] == "TaskRejected"]
     assert [name for name, *_ in told] == ["ph0", "ph1"]
     nodes, asks, _ = recovered(driver)
     created = nodes.news[0]
@@ -188,7 +188,7 @@ def test_without_keys_no_placeholder_is_created_until_there_are_some() -> None:
     driver.see(a_member("w0"))
     out = driver.accepted()
     assert orders(out) == []
-    assert ("w0", names.REASON_GANG, names.ACTION_PLACEHOLDER_CREATE_FAILED) in events(out)
+    assert ("w0", "GangScheduling", "PlaceholderCreateFailed") in events(out)
     created = [one for one in driver.fact(KeysSeen(KEYS)).commands if isinstance(one, CreatePlaceholder)]
     assert len(created) == 2
     assert all(one.spec.signature for one in created)

@@ -15,7 +15,6 @@ import pytest
 from muster_operator.config.settings import parse
 from muster_operator.controller import applications, core_responses, recovery
 from muster_operator.controller.state import Application, Ledger, Task
-from muster_operator.model import names
 from muster_operator.model.cluster_events import KeysSeen
 from muster_operator.model.commands import (
     BindPod,
@@ -429,7 +428,7 @@ async def test_a_bound_pod_that_cannot_be_read_counts_on_its_node_and_once_it_ca
         assert (counted.allocationKey, counted.applicationID, amounts["vcore"].value) == ("uid-odd", "", vcore)
         assert amounts["pods"].value == 1
         [event] = [order for order in operator.commands if isinstance(order, PostEvent)]
-        assert (event.name, event.reason) == ("odd", names.REASON_INTERNAL_ERROR)
+        assert (event.name, event.reason) == ("odd", "InternalError")
         operator.peer.said.clear()
         await operator.inbox.watched("pods", "MODIFIED", a_pod("odd", "n1", version=2))
         await operator.until(lambda: len(allocated(operator)) == 2)

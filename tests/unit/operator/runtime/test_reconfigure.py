@@ -16,7 +16,6 @@ from muster_operator.model.cluster_events import ClusterEvent, PlacementChosen
 from muster_operator.model.commands import Command, PostEvent, Subject
 from muster_operator.model.errors import BadSetting
 from muster_operator.model.pods import Placement
-from muster_operator.runtime import reconfigure
 from muster_operator.runtime.inbox import Inbox
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.runtime.reconfigure import Reconfigurer, Tell, report_end
@@ -143,7 +142,7 @@ async def test_a_refused_configuration_is_a_warning_on_the_config_map(data: dict
         "muster-configs",
         "u-1",
     )
-    assert event.reason == reconfigure.REJECTED
+    assert event.reason == "ConfigurationRejected"
     assert said in event.note
 
 
@@ -151,7 +150,7 @@ async def test_what_the_core_would_refuse_is_not_tried_nor_kept_by_one_that_stan
     peer = Peer()
     async with an_author(peer, judge=Validator(findings=["queues.yaml:3: no"]), leads=False) as author:
         [event] = await author.writes({"queues.yaml": "bad"})
-        assert event.reason == reconfigure.REJECTED
+        assert event.reason == "ConfigurationRejected"
         assert "queues.yaml:3: no" in event.note
         assert author.link.configuration.queues == ""
     assert peer.configurations == []
@@ -160,7 +159,7 @@ async def test_what_the_core_would_refuse_is_not_tried_nor_kept_by_one_that_stan
 async def test_what_the_core_accepts_with_a_word_is_told_on_the_config_map() -> None:
     async with an_author(Peer(), judge=Validator(warnings=["partitions[0].x: 0 means unlimited"])) as author:
         [event] = await author.writes({"queues.yaml": "odd"})
-        assert (event.reason, event.note) == (reconfigure.WARNING, "partitions[0].x: 0 means unlimited")
+        assert (event.reason, event.note) == ("ConfigurationWarning", "partitions[0].x: 0 means unlimited")
         assert author.link.configuration.queues == "odd"
 
 
@@ -175,7 +174,7 @@ async def test_an_unknown_key_is_told_once_with_the_one_that_was_meant() -> None
     misspelt = {"service.placeholderImag": "pause"}
     async with an_author(Peer()) as author:
         [event] = await author.writes(misspelt)
-        assert event.reason == reconfigure.WARNING
+        assert event.reason == "ConfigurationWarning"
         assert event.note == "service.placeholderImag is not a setting of Muster; is service.placeholderImage meant?"
         assert await author.writes(misspelt | {"gang.waitTimeout": "1h"}) == []
         assert await author.writes({}) == []

@@ -1,0 +1,661 @@
+"""Catalogue of the Kubernetes events and pod conditions that the operator writes, each worded by one function.
+
+A decorated function is the text of one event. The first paragraph of a docstring says when the message is written, the
+second one what to do. ``docs/reference/events.md`` is generated from this module (``make diagrams``).
+
+Problems of what users wrote, which some messages insert, are in ``model/problems.py``. Other values, such as the answer
+of the API server, come from where they are found. Messages of the core are in its own catalogue
+(``muster_core/model/messages.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Generic, ParamSpec
+
+from muster_operator.model import names
+from muster_operator.model.commands import EventType, Importance, PostEvent, Subject
+
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True, slots=True)
+class EventKind:
+    """Everything of an event except its text and its object.
+
+    ``importance``: full buffers drop the least important events first. ``pod_reason``: ``status.reason`` of pods that
+    fail for the reason of the event, and the reason of the condition of those that wait.
+    """
+
+    reason: str
+    type: EventType
+    subject: Subject
+    action: str
+    importance: Importance
+    pod_reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """An event without its object."""
+
+    kind: EventKind
+    text: str
+
+    def about(self, namespace: str, name: str, uid: str, series: str = "") -> PostEvent:
+        """The event of this object. ``namespace`` and ``uid`` are empty for cluster-scoped objects."""
+        kind = self.kind
+        return PostEvent(
+            kind.subject, namespace, name, uid, kind.type, kind.reason, kind.action, self.text, kind.importance, series
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EventText(Generic[P]):
+    """One text of an event. A call with the values of the text returns the note."""
+
+    kind: EventKind
+    text: Callable[P, str] = field(repr=False)
+
+    def __call__(self, *values: P.args, **named: P.kwargs) -> Note:
+        """Returns the event with these values in its text."""
+        return Note(self.kind, self.text(*values, **named))
+
+
+def _event(
+    reason: str,
+    event_type: EventType = EventType.WARNING,
+    subject: Subject = Subject.POD,
+    *,
+    action: str = "",
+    importance: Importance | None = None,
+    pod_reason: str = "",
+) -> Callable[[Callable[P, str]], EventText[P]]:
+    """Adds an event to the catalogue. The default importance is that of its type."""
+    by_type = Importance.PROBLEM if event_type is EventType.WARNING else Importance.RESULT
+    chosen = by_type if importance is None else importance
+    kind = EventKind(reason, event_type, subject, action or reason, chosen, pod_reason or reason)
+    return lambda text: EventText(kind, text)
+
+
+#: Reason of the events about gangs; ``action`` is the kind.
+GANG: Final = "GangScheduling"
+
+
+def _gang(
+    action: str, event_type: EventType = EventType.WARNING, *, pod_reason: str = ""
+) -> Callable[[Callable[P, str]], EventText[P]]:
+    """Adds an event about a gang, which is posted on its originator unless the text says otherwise."""
+    importance = None if event_type is EventType.WARNING else Importance.PROGRESS
+    return _event(GANG, event_type, action=action, importance=importance, pod_reason=pod_reason)
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionReason:
+    """A reason of a pod condition: when it is written, and what to do."""
+
+    condition: str
+    reason: str
+    meaning: str
+    remedy: str
+
+
+# -- reasons of pod conditions: as in YuniKorn, or Muster only --------------------------------------------------------
+UNSCHEDULABLE: Final = "Unschedulable"
+SKIPPED: Final = "SchedulingSkipped"
+UNSUPPORTED_CLAIMS: Final = "UnsupportedResourceClaims"
+APPLICATION_REJECTED: Final = "ApplicationRejected"
+APPLICATION_FAILED: Final = "ApplicationFailed"
+RESERVATION_TIMEOUT: Final = "ResourceReservationTimeout"
+
+#: kube-scheduler's reason of a preemption.
+PREEMPTION: Final = "PreemptionByScheduler"
+
+_NOT_SCHEDULED: Final = "PodScheduled=False"
+CONDITIONS: Final = (
+    ConditionReason(
+        _NOT_SCHEDULED,
+        UNSCHEDULABLE,
+        "Queues have capacity, but no node fits. The message counts nodes by reason",
+        "Free resources or add nodes. Autoscalers act on this reason",
+    ),
+    ConditionReason(
+        _NOT_SCHEDULED,
+        SKIPPED,
+        "A quota, a limit, the queue order or the pod's own gang blocks the pod. The message names the queue or user, "
+        "the resource and the amount",
+        "Follow the message. More nodes do not help",
+    ),
+    ConditionReason(
+        _NOT_SCHEDULED,
+        UNSUPPORTED_CLAIMS,
+        "The pod has resource claims (DRA), which Muster does not schedule",
+        "Use kube-scheduler for the pod",
+    ),
+    ConditionReason(
+        _NOT_SCHEDULED,
+        APPLICATION_REJECTED,
+        "The core rejected the application while some of its pods run. The operator submits it again every minute",
+        "Fix what the message names: the queue, the access list or the size of the gang",
+    ),
+    ConditionReason(
+        "DisruptionTarget=True",
+        PREEMPTION,
+        "The pod is preempted, and is deleted next",
+        "Nothing. The podFailurePolicy of a Job can ignore such failures",
+    ),
+)
+
+#: What pods of an application that failed have as status.reason: the reason, its meaning, and what to do.
+FAILURES: Final = (
+    (
+        APPLICATION_REJECTED,
+        "The core rejected the application",
+        "Fix what the message names, and create the pods again",
+    ),
+    (
+        APPLICATION_FAILED,
+        "The application failed for a reason other than a timeout",
+        "Fix what the message names, and create the pods again",
+    ),
+    (
+        RESERVATION_TIMEOUT,
+        "A `Hard` gang was not complete in time",
+        "Set a longer `placeholderTimeoutInSeconds`, use `Soft`, or add nodes",
+    ),
+)
+
+# -- texts of conditions ----------------------------------------------------------------------------------------------
+
+#: Separates the missing resources and the reserved node in the message of a condition.
+RESERVED: Final = " Waiting: "
+
+
+def waits() -> str:
+    """The pod waits, and the core gave no reason."""
+    return "request is waiting for cluster resources become available"
+
+
+def node_reserved(missing: str, reservation: str) -> str:
+    """A node is reserved for the pod, but its resources are not free yet.
+
+    Wait until the reserved resources are free.
+    """
+    return f"{missing}{RESERVED}{reservation}" if missing else reservation
+
+
+def gang_waits(gang: str, reason: str) -> str:
+    """The gang of the pod waits for its reservation, without placeholder pods.
+
+    Follow the message.
+    """
+    note = f"gang {gang} waits for its reservation"
+    return f"{note}: {reason}" if reason else note
+
+
+def originator_waits(gang: str, bound: int, wanted: int, reason: str) -> str:
+    """The gang of the pod waits for its placeholders. This is the message of the originator.
+
+    Follow the message.
+    """
+    note = f"gang {gang} waits for its reservation: {bound} of {wanted} placeholders are bound"
+    return f"{note}; {reason}" if reason else note
+
+
+def member_waits(gang: str, kind: str, originator: str) -> str:
+    """The gang of the pod waits for its placeholders. This is the message of members other than the originator.
+
+    See the condition of the pod that the message names.
+    """
+    why = f" ({kind})" if kind else ""
+    return f"gang {gang} waits for its reservation{why}; see pod {originator}"
+
+
+# -- pods: results ----------------------------------------------------------------------------------------------------
+
+
+@_event("Scheduled", EventType.NORMAL)
+def scheduled(namespace: str, pod: str, node: str) -> str:
+    """The pod was bound."""
+    return f"Successfully assigned {namespace}/{pod} to node {node}"
+
+
+@_event("Preempted", EventType.NORMAL, pod_reason=PREEMPTION)
+def preempted(problem: str) -> str:
+    """The pod was preempted. The message is that of the core.
+
+    See the guarantees and priorities of the queues.
+    """
+    return problem or "preempted by the scheduler"
+
+
+# -- pods: why they wait ----------------------------------------------------------------------------------------------
+
+
+@_event("FailedScheduling", importance=Importance.PROGRESS)
+def failed_scheduling(reason: str) -> str:
+    """The pod waits, or is the originator of a gang that waits. The message is that of the condition.
+
+    Follow the message.
+    """
+    return reason
+
+
+@_event("Scheduling", EventType.NORMAL)
+def waiting_for_gates(gates: str) -> str:
+    """The pod has scheduling gates and is not scheduled before they are removed.
+
+    The component that set a gate must remove it.
+    """
+    return f"waiting for scheduling gates: {gates}"
+
+
+@_event(UNSUPPORTED_CLAIMS)
+def unsupported_claims(claims: str) -> str:
+    """The pod has resource claims (DRA), which Muster does not schedule. It waits, because it could not start.
+
+    Use kube-scheduler for the pod.
+    """
+    return (
+        f"resource claims are not supported yet ({claims}): remove them from the pod, or use another scheduler for it, "
+        "such as default-scheduler"
+    )
+
+
+@_event("TaskRejected")
+def pod_rejected(problem: str) -> str:
+    """The pod cannot be scheduled as written. The message names the field, the problem and the fix.
+
+    Fix what the message names, and create the pod again.
+    """
+    return problem
+
+
+@_event("TaskRejected")
+def request_rejected(problem: str) -> str:
+    """The core rejected the request of the pod.
+
+    Fix what the message names, and create the pod again.
+    """
+    return problem
+
+
+@_event("TaskRejected")
+def allocation_rejected(problem: str) -> str:
+    """The core rejected a bound pod as part of its application. The pod counts on its node only.
+
+    Fix what the message names before the pod is created again.
+    """
+    return problem
+
+
+# -- pods: what was ignored -------------------------------------------------------------------------------------------
+
+
+@_event("Scheduling")
+def ignored(problem: str) -> str:
+    """A label, an annotation or a constraint of the pod is invalid or contradicts another one, and was ignored.
+
+    Fix what the message names.
+    """
+    return problem
+
+
+@_event("Scheduling")
+def namespace_of_application_ignored(namespace: str, problem: str) -> str:
+    """An annotation of the application's namespace is invalid and was ignored.
+
+    Fix the annotation of the namespace.
+    """
+    return f"namespace {namespace}: {problem}"
+
+
+# -- pods: what failed ------------------------------------------------------------------------------------------------
+
+
+@_event("PodBindFailure")
+def bind_failed(node: str, problem: str) -> str:
+    """The API server rejected the binding, or did not answer. The operator tries another node.
+
+    If it repeats, check the node and admission plugins.
+    """
+    return f"binding to node {node} failed: {problem}"
+
+
+@_event("PodVolumesBindFailure")
+def volumes_failed(node: str, problem: str) -> str:
+    """Volumes of the pod could not be bound, or not in time. The operator tries another node.
+
+    Check `kubectl describe pvc`, the log of the provisioner, and `service.volumeBindTimeout`.
+    """
+    return f"volumes for node {node} failed: {problem}"
+
+
+@_event(APPLICATION_REJECTED)
+def application_rejected(app: str, reason: str) -> str:
+    """No queue accepts the application: placement rules, access, a gang larger than its queue, or a `fair` leaf.
+
+    Follow the message, which has the result of each rule. Pods without a node fail.
+    """
+    return f"Application {app} was rejected: {reason}"
+
+
+@_event(APPLICATION_FAILED)
+def application_failed(problem: str) -> str:
+    """The application failed for a reason other than a timeout. Its pods that are not bound fail.
+
+    Fix what the message names, and create the pods again.
+    """
+    return problem or "the application failed"
+
+
+_REPORT: Final = "see the operator's log and report it"
+
+
+@_event("InternalError")
+def bound_pod_left_out() -> str:
+    """The operator failed on a bound pod while it started.
+
+    Report it with the operator's log. Restart the operator after an upgrade.
+    """
+    return f"internal error: the pod counts on its node only, and not in its application or queue; {_REPORT}"
+
+
+@_event("InternalError")
+def waiting_pod_left_out() -> str:
+    """The operator failed on a pending pod while it started.
+
+    Report it with the operator's log. Restart the operator after an upgrade.
+    """
+    return f"internal error: the pod is not scheduled until it changes; {_REPORT}"
+
+
+@_event("InternalError")
+def application_left_out(app: str) -> str:
+    """The operator failed on an application while it started. The event is on its first pod.
+
+    Report it with the operator's log. Restart the operator after an upgrade.
+    """
+    return f"internal error: application {app} is not scheduled; {_REPORT}"
+
+
+@_event("InternalError")
+def undecodable_pod() -> str:
+    """The operator cannot decode a bound pod.
+
+    Report it with the operator's log.
+    """
+    return (
+        "internal error: the pod cannot be decoded; its known requests count on its node, but not in its application "
+        f"or queue; {_REPORT}"
+    )
+
+
+# -- gangs ------------------------------------------------------------------------------------------------------------
+
+
+@_gang("CreatingPlaceholders", EventType.NORMAL)
+def creating_placeholders(count: int, members: int) -> str:
+    """The operator creates the placeholders of a gang."""
+    return f"Creating {count} placeholders for {members} members"
+
+
+@_gang("PlaceholderAllocated", EventType.NORMAL)
+def placeholders_bound(bound: int, wanted: int) -> str:
+    """More placeholders of the gang are bound than before."""
+    return f"{bound} of {wanted} placeholders are bound"
+
+
+@_gang("GangReservationComplete", EventType.NORMAL)
+def all_placeholders_bound(count: int) -> str:
+    """All placeholders are bound, and the members are scheduled."""
+    return f"All {count} placeholders are bound"
+
+
+@_gang("GangReservationComplete", EventType.NORMAL)
+def all_members_reserved(members: int) -> str:
+    """The core has reserved resources for all members of a gang without placeholder pods."""
+    return f"All {members} members are reserved"
+
+
+@_gang("TaskGroupsError")
+def gang_ignored(problem: str) -> str:
+    """The task groups are invalid. The message names the field, the problem and the fix.
+
+    Fix the annotation, and create the pods again.
+    """
+    return f"{problem}. The application runs without a gang."
+
+
+@_gang("TaskGroupsError")
+def parameter_ignored(problem: str) -> str:
+    """A scheduling parameter is invalid, and a default is used.
+
+    Fix what the message names.
+    """
+    return problem
+
+
+@_gang("TaskGroupsError")
+def unknown_group(group: str, app: str, known: str) -> str:
+    """The pod names a task group that its application does not define. The event is on the pod.
+
+    Use one of the task groups that the message lists.
+    """
+    return (
+        f"{names.ANNOTATION_TASK_GROUP_NAME}: {group} is not a task group of application {app}; the pod is scheduled "
+        f"without one, use one of: {known}"
+    )
+
+
+@_gang("TaskGroupsError")
+def missing_groups(annotation: str, app: str, originator: str) -> str:
+    """The first pod of the application defines no task groups, but this pod expects some. The event is on the pod.
+
+    Define the task groups on every pod, and use one application ID per gang.
+    """
+    return (
+        f"{annotation}: application {app} was created by pod {originator}, which defines no task groups; this pod is "
+        f"scheduled without a gang. Set {names.ANNOTATION_TASK_GROUPS} on every pod of the application, and use a "
+        f"separate {names.LABEL_APP_ID} for each gang"
+    )
+
+
+@_gang("TaskGroupsError")
+def direct_impossible() -> str:
+    """The task groups are too large for the placement `Direct`.
+
+    Define fewer or smaller task groups, or use `Reserve`.
+    """
+    return (
+        "gangPlacement: Direct is not possible with task groups of this size; Reserve is used, define fewer or "
+        "smaller groups"
+    )
+
+
+@_gang("PlaceholderCreateFailed")
+def placeholders_impossible(problem: str) -> str:
+    """A placeholder cannot be created, so the gang is given up: ResourceQuota, LimitRange, an image policy, a webhook.
+
+    Fix what the message names. Placeholders count in the ResourceQuota of the namespace in addition to the pods.
+    """
+    return problem
+
+
+@_gang("PlaceholderCreateFailed")
+def no_signing_key() -> str:
+    """The operator has no key to sign placeholders, so gangs wait.
+
+    Check the operator's log, and its permission to read and create the Secret.
+    """
+    return (
+        "placeholders wait for the signing key: Muster cannot read or create the Secret muster-signing; check the log "
+        "and the permissions of the operator"
+    )
+
+
+@_gang("PlaceholderTimeOut", pod_reason=RESERVATION_TIMEOUT)
+def reservation_timed_out(problem: str) -> str:
+    """A `Hard` gang was not complete in time. Its pods fail.
+
+    Set a longer `placeholderTimeoutInSeconds`, use `Soft`, or add nodes.
+    """
+    text = "Scheduling has timed out due to insufficient resources"
+    return f"{text}: {problem}" if problem else text
+
+
+@_gang("GangSchedulingFailed")
+def gang_resumed(problem: str) -> str:
+    """A `Soft` gang was not complete in time. Its pods are scheduled one by one.
+
+    Add nodes, or set a longer `placeholderTimeoutInSeconds`.
+    """
+    return f"{problem or 'the reservation ended'}; the members are scheduled one by one"
+
+
+@_gang("MemberRejected")
+def member_rejected(node: str, pod: str, problem: str) -> str:
+    """A kubelet rejected a pod of the gang.
+
+    Check the node.
+    """
+    return f"the kubelet of node {node} rejected pod {pod} ({problem})"
+
+
+@_gang("MemberRejected")
+def member_rejected_slot_kept(node: str, pod: str, problem: str, seconds: int, group: str) -> str:
+    """A kubelet rejected a pod of the gang, and the gang needs a replacement. Its slot is reserved for some time.
+
+    Check the node. The controller of the pods must create a replacement in that time.
+    """
+    return (
+        f"the kubelet of node {node} rejected pod {pod} ({problem}); its slot is reserved for {seconds} s for another "
+        f"pod of task group {group}"
+    )
+
+
+@_gang("DeleteUnconfirmed")
+def delete_unconfirmed(seconds: int, reason: str) -> str:
+    """A deleted placeholder still exists. The event is on the placeholder.
+
+    Check its node (is the kubelet running?) and its finalizers.
+    """
+    return f"deleted {seconds} s ago ({reason}) and still exists; check the pod's node and finalizers"
+
+
+@_gang(GANG)
+def application_problem(problem: str) -> str:
+    """The core reports a problem of the application.
+
+    Fix what the message names.
+    """
+    return problem
+
+
+# -- other objects ----------------------------------------------------------------------------------------------------
+
+
+@_event("NodeAccepted", EventType.NORMAL, Subject.NODE, importance=Importance.PROGRESS)
+def node_accepted(node: str) -> str:
+    """A node was added."""
+    return f"node {node} was added to the scheduler"
+
+
+@_event("NodeAccepted", EventType.NORMAL, Subject.NODE, importance=Importance.PROGRESS)
+def cordoned_node_accepted(node: str) -> str:
+    """A node was added that is cordoned."""
+    return f"node {node} was added to the scheduler, cordoned"
+
+
+@_event("NodeRejected", subject=Subject.NODE)
+def node_rejected(problem: str) -> str:
+    """The core rejected the node because of invalid quantities.
+
+    Fix what the message names.
+    """
+    return problem
+
+
+@_event("NodeRecommendation", subject=Subject.NODE)
+def node_recommendation(recommendation: str) -> str:
+    """The kubelet or bindings failed repeatedly, or the node could be emptied.
+
+    Check the node. Muster changes nothing itself.
+    """
+    return recommendation
+
+
+@_event("Scheduling", EventType.NORMAL, Subject.NODE, importance=Importance.PROGRESS)
+def node_notice(notice: str) -> str:
+    """The core reports a notice about the node."""
+    return notice
+
+
+@_event("InternalError", subject=Subject.NODE)
+def node_left_out() -> str:
+    """The operator failed on a node while it started.
+
+    Report it with the operator's log. Restart the operator after an upgrade.
+    """
+    return f"internal error: the node is not used for scheduling; {_REPORT}"
+
+
+@_event("Scheduling", subject=Subject.NAMESPACE)
+def namespace_problem(problem: str) -> str:
+    """Annotations of the namespace are invalid. The quotas of running applications stay in effect.
+
+    Fix what the message names.
+    """
+    return problem
+
+
+@_event("ConfigurationRejected", subject=Subject.CONFIG_MAP)
+def configuration_rejected(problem: str) -> str:
+    """A changed configuration is invalid. The message has path, value and rule.
+
+    Fix what the message names. Run `muster validate FILE` before a change.
+    """
+    return f"configuration rejected, the previous configuration stays active: {problem}"
+
+
+@_event("ConfigurationRejected", subject=Subject.CONFIG_MAP)
+def cannot_start(problem: str) -> str:
+    """The configuration is invalid, so the operator exits.
+
+    Fix what the message names. Run `muster validate FILE` before a change.
+    """
+    return f"Muster cannot start: {problem}"
+
+
+@_event("ConfigurationWarning", subject=Subject.CONFIG_MAP)
+def configuration_warning(findings: str) -> str:
+    """The configuration was applied, but has an unknown key, or a change that needs a restart.
+
+    Follow the message, which suggests the intended key.
+    """
+    return findings
+
+
+@_event("LeaderElection", EventType.NORMAL, Subject.LEASE, importance=Importance.PROBLEM)
+def became_leader(replica: str) -> str:
+    """Another replica leads.
+
+    Nothing. If it repeats, check why operators restart or cannot renew the Lease.
+    """
+    return f"{replica} became leader"
+
+
+@_event("WatchesStale", EventType.WARNING, Subject.LEASE, action="LeaderElection")
+def watches_stale(resources: str) -> str:
+    """A watch of pods or nodes delivered nothing for two minutes.
+
+    Check the API server, proxies in front of it, and the operator's permission to watch.
+    """
+    return f"the watches of {resources} are stale: binds, deletes and creates wait until they deliver again"
+
+
+@_event("WatchesFresh", EventType.NORMAL, Subject.LEASE, action="LeaderElection", importance=Importance.PROBLEM)
+def watches_fresh() -> str:
+    """The watches deliver again, and the operator continues."""
+    return "the watches of pods and nodes deliver again"

@@ -1,0 +1,245 @@
+"""Problems of labels, annotations and placeholders, each worded by one function.
+
+Events insert these texts (``model/messages.py``). The first paragraph of a docstring says when the text is written, the
+second one what to do. An invalid field has its problem and fix in ``BadInputError``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster_operator.model import names
+
+#: Characters of a value in a message.
+_SHOWN: Final = 40
+_REQUESTS_SHOWN: Final = 200
+
+# -- pods and their application ---------------------------------------------------------------------------------------
+
+_FIX: Final = "Use a different application ID to"
+
+
+def queue_ignored(queue: str, app: str, of_app: str) -> str:
+    """The pod names another queue than its application.
+
+    Use another application ID, or remove the label.
+    """
+    has = f'is in queue "{of_app}"' if of_app else "names no queue"
+    return (
+        f'queue "{queue}" ignored: application "{app}" {has} since its first pod. {_FIX} put this pod in another queue'
+    )
+
+
+def user_ignored(user: str, app: str, of_app: str) -> str:
+    """Another user than that of the application created the pod.
+
+    Use another application ID.
+    """
+    return (
+        f'user "{user}" ignored: application "{app}" belongs to user "{of_app}". {_FIX} charge this pod to its own user'
+    )
+
+
+def other_namespace(namespace: str, app: str, of_app: str) -> str:
+    """The application was started in another namespace, whose quota is charged for the pod.
+
+    Use another application ID.
+    """
+    return (
+        f'namespace "{namespace}": application "{app}" started in namespace "{of_app}", whose quota is charged. {_FIX} '
+        "charge this pod to its own namespace"
+    )
+
+
+def changed_application_ignored(named: str, app: str) -> str:
+    """The application ID of a pod was changed after the pod joined its application.
+
+    Create the pod again.
+    """
+    return (
+        f"application ID {named} is ignored: the pod already belongs to application {app}; recreate the pod to move it"
+    )
+
+
+def changed_queue_ignored(queue: str, app: str, of_app: str) -> str:
+    """The queue of a pod was changed after the pod joined its application.
+
+    Create the application again.
+    """
+    where = of_app or "no named queue"
+    return f"queue {queue or '(none)'} is ignored: application {app} is in {where} since its first pod"
+
+
+def label_ignored(what: str, ignored: str, used: str) -> str:
+    """Two labels or annotations of the pod have different values for the same thing.
+
+    Remove the label or annotation that is ignored.
+    """
+    return f"{what}: {ignored} is ignored, {used} is used"
+
+
+def application_id_too_long(app: str, size: int, most: int) -> str:
+    """The application ID is too long for a label.
+
+    Set a shorter ID.
+    """
+    return (
+        f"application id {app[:_SHOWN]}... has {size} characters, more than {most}; set a shorter {names.LABEL_APP_ID}"
+    )
+
+
+def name_too_long(what: str, value: str, size: int, most: int, label: str) -> str:
+    """The name of the queue or task group is too long.
+
+    Set a shorter name.
+    """
+    return f"{what} {value[:_SHOWN]}... has {size} bytes, more than {most}; set a shorter {label}"
+
+
+def user_annotation_ignored(problem: str, user: str) -> str:
+    """The annotation of the user cannot be read.
+
+    Write the annotation as the message shows it.
+    """
+    return (
+        f"annotation {names.ANNOTATION_USER_INFO} is ignored, {problem}; the application is that of {user}, "
+        'write for example {"user": "ann", "groups": ["dev"]}'
+    )
+
+
+# -- gangs ------------------------------------------------------------------------------------------------------------
+
+
+def annotation_too_large(annotation: str, size: int, most: int) -> str:
+    """The annotation of a gang is too large.
+
+    Write fewer or shorter entries.
+    """
+    return f"{annotation}: {size} bytes, more than {most}; write fewer or shorter entries"
+
+
+def not_a_parameter(entry: str) -> str:
+    """An entry of the scheduling parameters has no `=`.
+
+    Write `name=value`.
+    """
+    return f'schedulingPolicyParameters: "{entry[:_SHOWN]}" is ignored, write name=value'
+
+
+def unknown_parameters(unknown: str, hint: str) -> str:
+    """Scheduling parameters are unknown.
+
+    Use the name that the message suggests.
+    """
+    return f"schedulingPolicyParameters: unknown {unknown} ignored; {hint}"
+
+
+def not_seconds(parameter: str, value: str) -> str:
+    """The value of a timeout is not a number.
+
+    Write a whole number of seconds.
+    """
+    return f'{parameter}: "{value[:_SHOWN]}" is not a number of seconds; the default is used, write a whole number'
+
+
+def unknown_value(parameter: str, value: str, used: str, choices: str) -> str:
+    """The value of a scheduling parameter is unknown.
+
+    Write one of the values that the message lists.
+    """
+    return f'{parameter}: "{value[:_SHOWN]}" is unknown; {used} is used, write {choices}'
+
+
+def mode_without_topology(mode: str, topology: str) -> str:
+    """The topology mode is set without a topology.
+
+    Set the topology too.
+    """
+    return f"{mode}: is ignored without {topology}, write the key of a node label there"
+
+
+def not_a_label_key(parameter: str, value: str) -> str:
+    """The topology is not the key of a node label.
+
+    Write the key of a node label.
+    """
+    return f'{parameter}: "{value[:_SHOWN]}" is ignored, write the key of a node label'
+
+
+# -- placeholders -----------------------------------------------------------------------------------------------------
+
+
+def mark_ignored() -> str:
+    """A pod has the annotation of placeholders, which only Muster may write.
+
+    Remove the annotation.
+    """
+    return f"annotation {names.ANNOTATION_PLACEHOLDER} is reserved and ignored here; remove it"
+
+
+def unsigned_placeholder() -> str:
+    """A pod has the annotation of placeholders, and Muster did not sign it.
+
+    Delete the pod, or create it again without the annotation.
+    """
+    return (
+        f"annotation {names.ANNOTATION_PLACEHOLDER} is reserved, and Muster did not sign this pod: it is not scheduled."
+        " Delete the pod, or create it again without the annotation; `muster placeholders` lists such pods"
+    )
+
+
+def unsigned_name() -> str:
+    """A pod has the name and the container of a placeholder, and Muster did not sign it.
+
+    Delete the pod, or give it another name.
+    """
+    return (
+        "this pod has the name and the container of a placeholder, and Muster did not sign it: it is not scheduled. "
+        "Delete the pod, or give it another name"
+    )
+
+
+def unknown_key() -> str:
+    """A placeholder has a signature of another key.
+
+    Delete the placeholder, or restore the Secret.
+    """
+    return (
+        "this placeholder is signed with a key that Muster does not have; it counts once it is bound, and is neither "
+        "used nor deleted. Delete the pod, or restore the Secret with the signing key"
+    )
+
+
+def requests_changed(placeholder: str, requests: str, found: str) -> str:
+    """An admission webhook changed the requests of a placeholder.
+
+    Exempt placeholders from the webhook, or set the same requests in the task group.
+    """
+    return (
+        f"placeholder {placeholder} was created with requests {requests[:_REQUESTS_SHOWN]} and has {found}: a webhook "
+        "changed them; exempt placeholders from it, or set the same requests in the task group"
+    )
+
+
+def placeholder_not_created(placeholder: str, problem: str) -> str:
+    """The API server rejected a placeholder.
+
+    Fix what the message names.
+    """
+    return f"creating placeholder {placeholder} failed: {problem}"
+
+
+def placeholder_rejected(placeholder: str, problem: str) -> str:
+    """The core rejected the request of a placeholder.
+
+    Fix what the message names.
+    """
+    return f"placeholder {placeholder} was rejected: {problem}"
+
+
+def placeholder_not_seen(placeholder: str, tries: int) -> str:
+    """A placeholder was created repeatedly, and the watch never showed it.
+
+    Check what deletes the placeholder.
+    """
+    return f"placeholder {placeholder} was created {tries} times and never appeared on the watch"
