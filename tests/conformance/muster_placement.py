@@ -40,8 +40,9 @@ from muster_operator.controller.recovery import begin, open_nodes, report_nodes,
 from muster_operator.controller.state import Ledger
 from muster_operator.model.core_requests import CoreRequest
 from muster_operator.model.settings import Settings
-from muster_operator.runtime.objects import fact_of
+from muster_operator.runtime.inbox import DELETED, key_of
 from muster_operator.si.codec import Batch, Encoder, Request, Response, decoded
+from muster_operator.translate.objects import read_deletion, read_object
 from muster_si import keys, muster_pb2, si_pb2
 from tests.conformance.kube_scheduler import Refusal, Result
 from tests.conformance.objects import Raw, Scene
@@ -88,7 +89,8 @@ class Product:
         return [_points(partition, self._class_of(partition, pod)) for pod in self._pending]
 
     def _see(self, plural: str, kind: str, raw: Raw) -> None:
-        fact = fact_of(plural, kind, raw, _SETTINGS)
+        is_deleted = kind == DELETED
+        fact = read_deletion(plural, key_of(plural, raw)) if is_deleted else read_object(plural, raw, _SETTINGS)
         if fact is not None:
             self._tell(handle_event(self._ledger, fact, _NOW_S).news)
 

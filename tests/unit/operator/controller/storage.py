@@ -7,7 +7,8 @@ from typing import Any
 from muster_operator.model.cluster_events import ClusterEvent
 from muster_operator.model.settings import Settings
 from muster_operator.model.storage import ClaimRef
-from muster_operator.runtime.objects import fact_of
+from muster_operator.runtime.inbox import key_of
+from muster_operator.translate.objects import read_deletion, read_object
 
 Raw = dict[str, Any]
 
@@ -39,14 +40,14 @@ def a_volume(name: str = "disk", *, claim: str = "", node: str = "", phase: str 
 
 def seen(plural: str, raw: Raw) -> ClusterEvent:
     """Return the event of an object."""
-    fact = fact_of(plural, "MODIFIED", raw, Settings())
+    fact = read_object(plural, raw, Settings())
     assert fact is not None
     return fact
 
 
 def gone(plural: str, raw: Raw) -> ClusterEvent:
     """Return the event of a deleted object."""
-    fact = fact_of(plural, "DELETED", raw, Settings())
+    fact = read_deletion(plural, key_of(plural, raw))
     assert fact is not None
     return fact
 

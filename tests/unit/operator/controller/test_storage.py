@@ -18,8 +18,9 @@ from muster_operator.model.core_requests import (
     NodeUpdated,
 )
 from muster_operator.model.settings import Settings
-from muster_operator.runtime.objects import ObjectDecoder, fact_of, key_of
+from muster_operator.runtime.inbox import ObjectDecoder, key_of
 from muster_operator.translate.nodes import read_node
+from muster_operator.translate.objects import read_deletion
 from muster_operator.translate.storage import read_volume
 from muster_si import keys
 from tests.unit.operator.controller.driver import live, waiting, whole
@@ -112,7 +113,7 @@ def test_what_vanished_unseen_is_found_by_a_list(plural: str) -> None:
     assert list(at.end_list(plural, "1")) == []
     at.begin_list(plural, is_reset=False)
     [(_, missed)] = at.end_list(plural, "2")
-    assert missed == fact_of(plural, "DELETED", raw, Settings())
+    assert missed == read_deletion(plural, key_of(plural, raw))
 
 
 TERMS = {

@@ -27,13 +27,14 @@ from muster_operator.model.commands import (
 )
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.pods import Pod, PodRef
-from muster_operator.runtime import objects, session
+from muster_operator.runtime import session
 from muster_operator.runtime.inbox import CommandEnded, EventReceived, Inbox, Unreadable
 from muster_operator.runtime.loop import Loop
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.runtime.session import NEEDED, Stage
 from muster_operator.si.codec import Encoder, decoded
 from muster_operator.si.session import CoreLink
+from muster_operator.translate import objects
 from muster_si import keys, muster_pb2, si_pb2
 from tests.unit.operator.controller.driver import APP
 from tests.unit.operator.controller.test_recovery import a_member, placeholder

@@ -9,10 +9,9 @@ import pytest
 from muster_operator.model.cluster_events import PodGone, PodSeen
 from muster_operator.model.pods import ForeignPod, Pod
 from muster_operator.model.settings import Settings
-from muster_operator.runtime import objects
-from muster_operator.runtime.inbox import Inbox, Unreadable
+from muster_operator.runtime import inbox as inputs
+from muster_operator.runtime.inbox import READ, Inbox, ObjectDecoder, Unreadable
 from muster_operator.runtime.metrics import Metrics
-from muster_operator.runtime.objects import READ, ObjectDecoder
 
 
 def a_pod(version: int, scheduler: str = "muster") -> dict[str, Any]:
@@ -50,7 +49,7 @@ async def test_an_object_that_breaks_the_reader_is_told_to_the_loop(monkeypatch:
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(objects, "fact_of", broken)
+    monkeypatch.setattr(inputs, "read_object", broken)
     inbox = Inbox(Metrics())
     await inbox.watched("pods", "ADDED", a_pod(1))
     item = inbox.take()

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from muster_operator.runtime.objects import READ, Versions
+from muster_operator.runtime.inbox import READ, Versions
 
 PODS, NODES = "pods", "nodes"
 
