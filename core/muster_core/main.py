@@ -24,6 +24,7 @@ import typer
 import uvloop
 
 from muster_core.config.settings import CoreSettings
+from muster_core.extensions.installation import install
 from muster_core.rest.auth import OPEN_READS, AccessSettings, ServerTls
 from muster_core.rest.server import RestServer, RestSettings, StartFailure
 from muster_core.runtime.journal import Journal
@@ -72,6 +73,7 @@ async def running(options: Options) -> AsyncIterator[Scheduler]:
     """A core that schedules in this event loop until the block ends; `listen` and `tls` are not used.
     Raises StartError where the REST port is taken or the journal cannot be written.
     """
+    install()
     journal = None if options.journal is None else _open_journal(options.journal)
     instance = str(uuid.uuid4())
     groups = Groups(directories(LdapDirectory(options.ldap_secret)))

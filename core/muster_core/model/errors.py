@@ -33,6 +33,10 @@ class BrokenDecision(CoreError):
         self.why = why
 
 
+class FeatureNotInstalled(CoreError):
+    """An optional feature is used but not installed. Such a use is rejected when it arrives."""
+
+
 class CommitFailed(CoreError):
     """A commit raised an exception, which is the cause of this one: some of its writes may have been made."""
 

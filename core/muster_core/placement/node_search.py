@@ -24,17 +24,9 @@ from muster_core.model.config import NodeOrder, NodeSort
 from muster_core.model.decisions import EVERY_NODE, ReasonKind, UnschedulableReason
 from muster_core.model.ids import NodeId
 from muster_core.model.specs import Preferences
-from muster_core.placement.filters import extensions, node_properties, resources
-from muster_core.placement.plugins import (
-    POD_FILTERS,
-    SCORES,
-    STATEFUL_FILTERS,
-    FilterEntry,
-    Refused,
-    Score,
-    StatefulFilter,
-    is_resolvable,
-)
+from muster_core.placement.filters import node_properties, resources
+from muster_core.placement.filters.hooks import Refused, Score, StatefulFilter, matches_targets
+from muster_core.placement.plugins import POD_FILTERS, SCORES, STATEFUL_FILTERS, FilterEntry, is_resolvable
 from muster_core.placement.scores import node_properties as scores_node_properties
 from muster_core.placement.scores.node_properties import Amount, BalancedAllocation
 from muster_core.placement.volumes import binding
@@ -362,6 +354,7 @@ NO_NODES: Final = messages.no_nodes()
 
 # A DaemonSet pod names its node by a node affinity, so kube-scheduler reports the NodeAffinity plugin.
 NOT_REQUIRED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+TARGETS = "node(s) didn't match the placement constraint's node targets"
 OUTSIDE = "node(s) were outside the gang's topology domain"
 AVOIDED = "node(s) were avoided because a pod could not be bound there"
 
@@ -514,8 +507,8 @@ def _refused_on_facts(
         yield NOT_REQUIRED, left & ~passed
         left = left & passed
     if shape.placement is not None and shape.placement.nodes:
-        passed = extensions.on_target(shape.placement.nodes, snapshot.nodes)
-        yield extensions.TARGETS, left & ~passed
+        passed = matches_targets(shape.placement.nodes, snapshot.nodes)
+        yield TARGETS, left & ~passed
         left = left & passed
     if snapshot.within is not None:
         yield OUTSIDE, left & ~snapshot.within
@@ -547,7 +540,7 @@ def on_facts(snapshot: Snapshot, shape: RequestShape) -> BoolColumn:
     if shape.required:
         facts = facts & node_properties.named(shape.required, snapshot.nodes)
     if shape.placement is not None and shape.placement.nodes:
-        facts = facts & extensions.on_target(shape.placement.nodes, snapshot.nodes)
+        facts = facts & matches_targets(shape.placement.nodes, snapshot.nodes)
     if snapshot.within is not None:
         facts = facts & snapshot.within
     return facts & _not_avoided(snapshot, shape) if shape.avoid else facts

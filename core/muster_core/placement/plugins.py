@@ -7,49 +7,20 @@ each planned placement. No filter is created for a shape that it does not apply 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
-from muster_core.placement.filters import extensions, inter_pod_affinity, node_properties, resources, topology_spread
-from muster_core.placement.filters.extensions import TOO_MANY
+from muster_core.placement.filters import hooks, inter_pod_affinity, node_properties, resources, topology_spread
+from muster_core.placement.filters.hooks import PREDICATES, TOO_MANY, Score, StatefulFilter
 from muster_core.placement.filters.inter_pod_affinity import ANTI_AFFINITY_NOT_MET, EXISTING_ANTI_AFFINITY_NOT_MET
 from muster_core.placement.filters.resources import CROWDED, INSUFFICIENT, TAKEN
 from muster_core.placement.filters.topology_spread import SKEWED
 from muster_core.placement.scores import inter_pod_affinity as preferred_company
 from muster_core.placement.scores import topology_spread as preferred_spread
 from muster_core.placement.volumes import binding, restrictions
-from muster_core.state.columns import BoolColumn, FloatColumn, IntColumn
+from muster_core.state.columns import BoolColumn
 from muster_core.state.snapshot import RequestShape, Snapshot
-
-#: A reason, and the rows that are refused for it.
-Refused = tuple[str, BoolColumn]
-
-
-class StatefulFilter(Protocol):
-    """A filter for one shape on one snapshot. Rows are the rows of the node table."""
-
-    def allows(self) -> BoolColumn:
-        """Rows that allow one more pod of the shape."""
-
-    def allows_at(self, rows: IntColumn) -> BoolColumn:
-        """Like `allows`, for some rows, in their order."""
-
-    def refusals(self) -> Sequence[Refused]:
-        """Reasons and rows for all rows that `allows` excludes; each row under one reason only."""
-
-    def add(self, row: int) -> IntColumn | None:
-        """Adds one pod of the shape to the row. Returns the rows whose result may have changed; None = no row."""
-
-
-class Score(Protocol):
-    """A score plugin for one shape on one snapshot."""
-
-    def points(self) -> FloatColumn:
-        """Points per row, higher is better: kube-scheduler's 0 to 100 of the plugin times its weight."""
-
-    def add(self, row: int) -> IntColumn | None:
-        """Adds one pod of the shape to the row. Returns the rows whose points have changed; None = no row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +57,8 @@ STATEFUL_FILTERS: Final = (
     FilterEntry("VolumeZone", restrictions.zone_filter),
     FilterEntry("PodTopologySpread", topology_spread.spread_filter),
     FilterEntry("InterPodAffinity", inter_pod_affinity.affinity_filter),
-    FilterEntry("PlacementConstraint", extensions.constraint_filter),
-    FilterEntry("Predicates", extensions.predicate_filter),
+    FilterEntry("PlacementConstraint", hooks.constraint_filter),
+    FilterEntry(PREDICATES, hooks.predicate_filter),
 )
 
 #: PreFilter checks of kube-scheduler, in its order. The stateful filter or node filter of the same name also refuses
@@ -103,7 +74,7 @@ POD_FILTERS: Final = (
 SCORES: Final = (
     ScoreEntry("InterPodAffinity", preferred_company.score),
     ScoreEntry("PodTopologySpread", preferred_spread.score),
-    ScoreEntry("PlacementConstraint", extensions.constraint_score),
+    ScoreEntry("PlacementConstraint", hooks.constraint_score),
 )
 
 

@@ -32,6 +32,7 @@ from muster_core.model.ids import ROOT, AllocationId, ApplicationId, NodeId, RmI
 from muster_core.model.records import EventRecorded, Notice
 from muster_core.model.states import NodeState
 from muster_core.placement.autoscaling import outstanding
+from muster_core.placement.filters.hooks import HOOKS
 from muster_core.runtime.dispatch import Dispatcher, Supervisor
 from muster_core.runtime.journal import Journal
 from muster_core.runtime.loop import Loop, LoopSettings
@@ -261,6 +262,8 @@ class Scheduler:  # long: one method for each call of the interface
     async def update_utilization(self, request: muster_pb2.UtilizationRequest) -> muster_pb2.UtilizationResponse:
         """Receives reports of used resources, and returns the invalid ones. Raises Refused, SessionLost."""
         session = self._session(request.rmID)
+        if HOOKS.utilization is None:
+            raise si_session.unsupported("utilization reports")
         taken, rejected = read_utilization(request.reports, session.decoder.partitions)
         for start in range(0, len(taken), _REPORTS_AT_ONCE):
             await self.loop.mailbox.put(QueuedMessage(taken[start : start + _REPORTS_AT_ONCE], session))
@@ -284,6 +287,7 @@ class Scheduler:  # long: one method for each call of the interface
         session = self._session(rm_id)
         match answer.WhichOneof("kind"):
             case "attendance":
+                _require_callbacks(answer.attendance)
                 session.attendance = answer.attendance
                 wanted = answer.attendance
                 event = CallbacksDeclared(session.rm, wanted.predicates, wanted.preemptionPredicates)
@@ -366,6 +370,12 @@ def _known_partition(scheduler_state: SchedulerState, session: Session, name: st
     if partition is None:
         raise Refused(RefusalCode.NOT_FOUND, f"partition {name[:NAME_LIMIT]!r} is not there")
     return partition
+
+
+def _require_callbacks(wanted: muster_pb2.Attendance) -> None:
+    """Raises Refused if predicate callbacks are wanted and not installed."""
+    if HOOKS.predicate_callbacks is None and (wanted.predicates or wanted.preemptionPredicates):
+        raise si_session.unsupported("predicate callbacks")
 
 
 async def _pass(loop: Loop, session: Session, request: muster_pb2.FenceRequest, *, recovers: bool) -> None:

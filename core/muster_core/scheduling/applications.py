@@ -21,10 +21,10 @@ from muster_core.model.ids import ApplicationId, QueuePath, Termination, is_virt
 from muster_core.model.records import Detail, Notice
 from muster_core.model.specs import ApplicationSpec, AskSpec, NamespaceQuota
 from muster_core.model.states import APPLICATION, ApplicationEvent, ApplicationState, follow
+from muster_core.placement.filters.hooks import HOOKS
 from muster_core.queues.placement_rules import Chosen, GroupsNeeded, choose_queue, recovery_queue
 from muster_core.queues.quota import configured_bounds, gang_blocking_reason
 from muster_core.scheduling import (
-    extensions,
     failures,
     gangs,
     ledger,
@@ -91,8 +91,8 @@ def _add_ask(partition: Partition, spec: AskSpec, now_ns: int) -> None:
             selectors.join(partition, spec)
             return
         _forget(partition, app, known, Detail.APP_REQUEST)
-    if spec.avoid:
-        extensions.note_refusals(partition, spec, now_ns)
+    if spec.avoid and HOOKS.recommendations is not None:
+        HOOKS.recommendations.bind_failed(partition, spec, now_ns)
     _wake(partition, app, spec, now_ns)
     kind = app.newest = class_like(app.newest, spec, as_usual=spec.placeholder or not spec.group, tags=tags)
     asked_ns = min(spec.created_ns or now_ns, now_ns)

@@ -25,10 +25,10 @@ from muster_core.model.limits import LOOKS_PER_ATTEMPT, MOST_RESTARTS
 from muster_core.model.records import Detail, Notice
 from muster_core.model.states import ApplicationState, ManagerState
 from muster_core.placement import node_reservations, pods, replacement
+from muster_core.placement.filters.hooks import HOOKS
 from muster_core.queues import quota
 from muster_core.queues.quota import FREELY, CompetingQueue, FairnessQuantum, quantum_of
 from muster_core.scheduling import (
-    extensions,
     failures,
     gangs,
     lifecycle,
@@ -349,12 +349,11 @@ class QueueAttempt:
             partition.note(
                 Notice.APPLICATION, app.id, reference=allocation_plan.short_of, message=allocation_plan.notice
             )
+        callbacks = HOOKS.predicate_callbacks if partition.pending_callbacks.places else None
         parked: list[Placement | PlaceholderReplacement] = []
         for decision in allocation_plan.decisions:
             # Virtual placeholders have no pod, so the predicate callback does not evaluate them.
-            is_asked = partition.pending_callbacks.places and not (
-                app.spec.uses_virtual_placeholders and app.is_reserving
-            )
+            is_asked = callbacks is not None and not (app.spec.uses_virtual_placeholders and app.is_reserving)
             if isinstance(decision, Placement | PlaceholderReplacement) and is_asked:
                 parked.append(decision)
                 self.left -= len(decision.places) if isinstance(decision, Placement) else 1
@@ -369,8 +368,8 @@ class QueueAttempt:
                 partition.note(Notice.APPLICATION, app.id, message=str(broken))
                 continue
             self.left -= len(decision.places) if isinstance(decision, Placement) else 1
-        if parked:
-            extensions.propose_placements(partition, app.id, parked, self.now_ns)
+        if parked and callbacks is not None:
+            callbacks.propose_placements(partition, app.id, parked, self.now_ns)
         # Placements that wait for a callback result are not charged yet, so the number that fits must not be cached.
         unplaced = (
             [replace(entry, room=None) for entry in allocation_plan.unplaced] if parked else allocation_plan.unplaced
@@ -548,8 +547,8 @@ def _watch(partition: Partition, now_ns: int) -> None:
         preemption.watch_shrunk(partition, now_ns)
     if partition.reservations.without_node:
         timers.watch_nodes(partition, now_ns)
-    if partition.timing.empty_node_interval_ns:
-        extensions.node_to_empty(partition, now_ns)
+    if partition.timing.empty_node_interval_ns and HOOKS.recommendations is not None:
+        HOOKS.recommendations.node_to_empty(partition, now_ns)
 
 
 def _absorb(partition: Partition) -> None:

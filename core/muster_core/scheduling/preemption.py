@@ -24,10 +24,11 @@ from muster_core.model.ids import ApplicationId, QueuePath
 from muster_core.model.limits import MEMBERS_PER_PREEMPTION, PREEMPTION_SEARCHES_IN_VAIN
 from muster_core.model.records import Notice
 from muster_core.model.resources import Limit
+from muster_core.placement.filters.hooks import HOOKS
 from muster_core.preemption import guarantees, planning
 from muster_core.preemption.guarantees import is_under_guarantee, leaves_below, usage
 from muster_core.queues import quota
-from muster_core.scheduling import extensions, failures, gangs, records, requeue, reservations, victims
+from muster_core.scheduling import failures, gangs, records, requeue, reservations, victims
 from muster_core.scheduling.commit import commit
 from muster_core.state import ordering
 from muster_core.state.applications import Application, Ask
@@ -408,8 +409,9 @@ def attempt(partition: Partition, app: Application, asks: list[Ask], now_ns: int
     Returns why preemption does not help; empty = it helps, or the resource manager was asked.
     """
     answer = _answer(partition, app, asks, now_ns)
-    if isinstance(answer, Preemption) and partition.pending_callbacks.victims and not asks[0].spec.is_virtual:
-        extensions.propose_victims(partition, answer, now_ns)  # a virtual placeholder has no pod to evaluate
+    callbacks = HOOKS.predicate_callbacks if partition.pending_callbacks.victims else None
+    if isinstance(answer, Preemption) and callbacks is not None and not asks[0].spec.is_virtual:
+        callbacks.propose_victims(partition, answer, now_ns)  # a virtual placeholder has no pod to evaluate
         return ""
     if isinstance(answer, Preemption):
         answer = _commit(partition, app, answer, now_ns)

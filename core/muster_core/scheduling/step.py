@@ -34,7 +34,8 @@ from muster_core.model.events import (
     UtilizationReported,
     VictimsEvaluated,
 )
-from muster_core.scheduling import allocations, applications, configuration, extensions, failures, nodes, preemption
+from muster_core.placement.filters.hooks import HOOKS
+from muster_core.scheduling import allocations, applications, configuration, failures, nodes, preemption
 from muster_core.state.scheduler_state import Partition, SchedulerState
 
 _PlacesEvent = AskAdded | AskReleased | AllocationReported | AllocationReleased
@@ -80,23 +81,10 @@ def _step(scheduler_state: SchedulerState, event: Event, now_ns: int) -> None:
             ring = partial(configuration.manager_heard, scheduler_state, event.clock, now_ns)
             failures.attempt_timer(scheduler_state, event.clock, now_ns, ring)
         case CallbacksDeclared() | PlacementsEvaluated() | VictimsEvaluated():
-            _step_answer(scheduler_state, event, now_ns)
+            if HOOKS.predicate_callbacks is not None:
+                HOOKS.predicate_callbacks.apply(scheduler_state, event, preemption.confirm, now_ns)
         case _:
             _step_partition(scheduler_state, event, now_ns)
-
-
-def _step_answer(
-    scheduler_state: SchedulerState, event: CallbacksDeclared | PlacementsEvaluated | VictimsEvaluated, now_ns: int
-) -> None:
-    match event:
-        case CallbacksDeclared():
-            extensions.declare_callbacks(scheduler_state, event.rm, places=event.places, victims=event.victims)
-        case PlacementsEvaluated():
-            extensions.placements_evaluated(scheduler_state, event, now_ns)
-        case VictimsEvaluated():
-            extensions.victims_evaluated(scheduler_state, event, preemption.confirm, now_ns)
-        case _:
-            assert_never(event)
 
 
 def _step_partition(scheduler_state: SchedulerState, event: _PartitionEvent, now_ns: int) -> None:
@@ -118,7 +106,8 @@ def _step_partition(scheduler_state: SchedulerState, event: _PartitionEvent, now
         case NodeActionReported():
             nodes.set_node_action(partition, event, now_ns)
         case UtilizationReported():
-            extensions.report_utilization(scheduler_state, partition, event)
+            if HOOKS.utilization is not None:
+                HOOKS.utilization.report(scheduler_state, partition, event)
         case ClusterObjectsReported():
             nodes.update_cluster_objects(partition, event)
         case _:

@@ -16,8 +16,8 @@ from muster_core.model.ids import AllocationId, Termination
 from muster_core.model.records import Notice
 from muster_core.model.states import ApplicationState
 from muster_core.placement import node_reservations
+from muster_core.placement.filters.hooks import HOOKS
 from muster_core.scheduling import (
-    extensions,
     gangs,
     ledger,
     lifecycle,
@@ -115,10 +115,9 @@ def on_timer(partition: Partition, clock: Timer, now_ns: int) -> None:
             queue = partition.queues.get(clock.queue)
             if queue is not None:  # victims that did not end count as usage again
                 preemption.went_over(partition, queue, now_ns)
-        case TimerKind.INQUIRY:
-            extensions.lose_callbacks(partition, clock)
-        case TimerKind.REFUSED:
-            extensions.forget_callbacks(partition)
+        case TimerKind.INQUIRY | TimerKind.REFUSED:
+            if HOOKS.predicate_callbacks is not None:
+                HOOKS.predicate_callbacks.on_timer(partition, clock)
         case _:
             _ring_application(partition, clock, now_ns)
 

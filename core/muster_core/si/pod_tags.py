@@ -45,6 +45,7 @@ from muster_core.model.specs import (
     Volumes,
 )
 from muster_core.model.storage import VolumeHandle
+from muster_core.placement.filters.hooks import HOOKS
 from muster_core.si import values
 from muster_core.si.values import (
     NAME_LIMIT,
@@ -384,6 +385,8 @@ def placement(tags: Mapping[str, str]) -> PlacementConstraint | None:
     text = tags.get(keys.TAG_PLACEMENT)
     if not text:
         return None
+    if HOOKS.placement_constraints is None:
+        raise InvalidField(keys.TAG_PLACEMENT, "is not supported: this scheduler runs without placement constraints")
     try:
         found = values.placement(text)
     except InvalidField as unfit:

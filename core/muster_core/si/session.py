@@ -22,10 +22,11 @@ from muster_core.model.errors import ConfigurationError
 from muster_core.model.events import Event
 from muster_core.model.ids import PartitionId, RmId, partition_id
 from muster_core.model.records import EventRecorded, Notice
+from muster_core.placement.filters.hooks import HOOKS
 from muster_core.si import encode
 from muster_core.si.decode import Decoder
 from muster_core.si.values import NAME_LIMIT
-from muster_si import muster_pb2
+from muster_si import keys, muster_pb2
 from muster_si.api import SI_VERSION, ResourceManagerCallback
 from muster_si.errors import RefusalCode, Refused, SessionLost
 
@@ -62,10 +63,17 @@ def _file_of(policy_group: str) -> str:
 
 def configuration_of(text: str, extra: Mapping[str, str], policy_group: str) -> Loaded:
     """Loads the configuration from the text and the extra keys."""
+    if HOOKS.utilization is None and extra.get(keys.EXTRA_UTILIZATION, "").lower() == "true":
+        raise unsupported(f"utilization reports, which {keys.EXTRA_UTILIZATION} announces")
     try:
         return load(text, extra, _file_of(policy_group))
     except ConfigurationError as error:
         raise Refused(RefusalCode.INVALID_ARGUMENT, f"config: {error}") from error
+
+
+def unsupported(feature: str) -> Refused:
+    """Returns the answer to a call that uses a feature which is not installed."""
+    return Refused(RefusalCode.FAILED_PRECONDITION, f"this scheduler runs without {feature}")
 
 
 def require_queues(loaded: Loaded, policy_group: str) -> None:
@@ -88,7 +96,10 @@ def resolvers(rm: RmId, loaded: Loaded) -> dict[PartitionId, GroupResolver]:
 
 def warnings(rm: RmId, loaded: Loaded) -> list[EventRecorded]:
     """Returns the warnings of the configuration as event records."""
-    return [EventRecorded(rm, Notice.QUEUE, "root", warning) for warning in loaded.warnings]
+    found = list(loaded.warnings)
+    if loaded.configuration.timing.empty_node_interval_ns and HOOKS.recommendations is None:
+        found.append(f"{keys.EXTRA_EMPTY_NODE_INTERVAL} has no effect: this scheduler runs without recommendations")
+    return [EventRecorded(rm, Notice.QUEUE, "root", warning) for warning in found]
 
 
 class MessageKind(Enum):

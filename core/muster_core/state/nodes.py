@@ -346,7 +346,7 @@ class NodeTable:  # long: every write to a node goes through here
         self.images = Images()
         #: Cache of placement/filters/node_properties: one column per filter. Cleared when `facts_epoch` grows.
         self.answers: dict[Constraints, tuple[BoolColumn, ...]] = {}
-        #: Cache of placement/filters/extensions, cleared in the same way.
+        #: Cache of extensions/placement_constraints, cleared in the same way.
         self.targeted: dict[tuple[Target, ...], BoolColumn] = {}
         #: Cache of placement/scores/node_properties. Cleared when `facts_epoch` grows or images change.
         self.points: dict[tuple[Constraints, Preferences], FloatColumn | None] = {}

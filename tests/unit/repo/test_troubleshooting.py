@@ -25,7 +25,10 @@ def rows(heading: str) -> dict[str, list[str]]:
 def of_nodes() -> Iterator[str]:
     """Every reason of a node in the core; what is filled in later is cut off."""
     for path in modules(
-        *(f"core/muster_core/{folder}" for folder in ("queues", "placement", "preemption", "gangs", "scheduling"))
+        *(
+            f"core/muster_core/{folder}"
+            for folder in ("queues", "placement", "preemption", "gangs", "scheduling", "extensions")
+        )
     ):
         parts = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.Constant)]
         yield from (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from muster_core.extensions.predicate_callbacks import LOST_NS, REFUSED_NS
 from muster_core.model.constraints import NAMESPACE, Constraints, InterPodConstraints, TopologySpreadConstraint
 from muster_core.model.effects import Effect, PlacementsProposed
 from muster_core.model.events import (
@@ -18,7 +19,6 @@ from muster_core.model.events import (
 )
 from muster_core.model.ids import AllocationKey, ApplicationId
 from muster_core.model.specs import PodProperties
-from muster_core.scheduling.extensions import LOST_NS, REFUSED_NS
 from tests.unit.builders import RM, SECOND, a_configuration, a_node, a_queue, an_application, an_ask
 from tests.unit.core.placement.affinity_clusters import HOST, ZONE, inter_pod, selecting, term
 from tests.unit.core.scheduling.scene import Scene, placed

@@ -1,6 +1,6 @@
-"""Filters for placement constraints and predicate callbacks of the Scheduler Interface.
+"""Filter and score of the placement constraints of the Scheduler Interface, which Muster's operator does not use.
 
-The operator of Muster uses neither of them. They serve other resource managers.
+The decoder of requests (`si/pod_tags`) creates the constraint; `placement/filters/hooks` calls this module.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ from typing import Final, assert_never
 import numpy as np
 
 from muster_core.model.constraints import AllocationAffinity, Target, TargetOperator, matches
-from muster_core.model.ids import NodeId
 from muster_core.model.specs import PodOnNode
+from muster_core.placement.filters.hooks import TOO_MANY
 from muster_core.state.columns import BoolColumn, CodeColumn, FloatColumn, IntColumn
 from muster_core.state.nodes import NodeTable
-from muster_core.state.snapshot import RequestShape, Snapshot
+from muster_core.state.snapshot import Snapshot
 
-TARGETS: Final = "node(s) didn't match the placement constraint's node targets"
 TOO_FEW: Final = "node(s) had too few allocations that the placement constraint asks for"
-TOO_MANY: Final = "node(s) had as many allocations as the placement constraint allows"
 
 #: Higher than any sum of kube-scheduler's scores, so a preferred affinity decides whenever a node can satisfy it.
 PREFERRED: Final = 1e6
@@ -28,7 +26,7 @@ PREFERRED: Final = 1e6
 _MEMORY: Final = 4096
 
 
-def on_target(targets: tuple[Target, ...], nodes: NodeTable) -> BoolColumn:
+def matches_targets(targets: tuple[Target, ...], nodes: NodeTable) -> BoolColumn:
     """Rows of the nodes that match all targets."""
     known = nodes.targeted.get(targets)
     if known is None:
@@ -55,6 +53,13 @@ def _meets(target: Target, nodes: NodeTable) -> BoolColumn:
             return ~column.exists(size)
         case _:
             assert_never(target.operator)
+
+
+def affinity_plugin(
+    snapshot: Snapshot, affinity: AllocationAffinity, pod_on_node: PodOnNode
+) -> AllocationAffinityFilter:
+    """Creates the filter and score of an affinity to other allocations."""
+    return AllocationAffinityFilter(snapshot, affinity, pod_on_node)
 
 
 class AllocationAffinityFilter:
@@ -127,20 +132,6 @@ class AllocationAffinityFilter:
         return (self._counts[groups] + int(self._itself) <= self._affinity.at_most) | (groups < 0)
 
 
-def constraint_filter(snapshot: Snapshot, shape: RequestShape) -> AllocationAffinityFilter | None:
-    """Creates the filter if the shape has a required allocation affinity."""
-    if shape.affinity is None or not shape.affinity.required:
-        return None
-    return AllocationAffinityFilter(snapshot, shape.affinity, shape.pod_on_node)
-
-
-def constraint_score(snapshot: Snapshot, shape: RequestShape, among: BoolColumn) -> AllocationAffinityFilter | None:
-    """Creates the score if the shape has a preferred allocation affinity."""
-    if shape.affinity is None or shape.affinity.required:
-        return None
-    return AllocationAffinityFilter(snapshot, shape.affinity, shape.pod_on_node)
-
-
 def counts_by(groups: CodeColumn, parts: Iterable[Mapping[int, int]]) -> IntColumn:
     """Returns the number of allocations per group; the last element is for rows without a group (-1)."""
     counts = np.zeros(int(groups.max(initial=-1)) + 2, dtype=np.int64)
@@ -149,40 +140,3 @@ def counts_by(groups: CodeColumn, parts: Iterable[Mapping[int, int]]) -> IntColu
         amounts = np.fromiter(rows.values(), dtype=np.int64, count=len(rows))
         np.add.at(counts, groups[where], amounts)
     return counts
-
-
-class PredicateResults:
-    """Filter by the answers of the predicate callback. Planned placements do not change them."""
-
-    __slots__ = ("_allowed", "_reasons")
-
-    def __init__(self, snapshot: Snapshot, refused: Mapping[NodeId, str]) -> None:
-        rows = snapshot.nodes.rows
-        self._reasons: dict[str, BoolColumn] = {}
-        self._allowed = np.ones(snapshot.size, dtype=np.bool_)
-        for node, why in refused.items():
-            if node in rows:
-                self._reasons.setdefault(why, np.zeros(snapshot.size, dtype=np.bool_))[rows.row(node)] = True
-                self._allowed[rows.row(node)] = False
-
-    def allows(self) -> BoolColumn:
-        """Rows that the callback did not refuse."""
-        return self._allowed
-
-    def allows_at(self, rows: IntColumn) -> BoolColumn:
-        """Like `allows`, for some rows."""
-        return self._allowed[rows]
-
-    def refusals(self) -> Sequence[tuple[str, BoolColumn]]:
-        """Rows by the reason that the resource manager returned."""
-        return list(self._reasons.items())
-
-    def add(self, row: int) -> IntColumn | None:
-        """Changes nothing."""
-        return None
-
-
-def predicate_filter(snapshot: Snapshot, shape: RequestShape) -> PredicateResults | None:
-    """Creates the filter if the callback has refused nodes for this shape."""
-    refused = snapshot.nodes.refused and snapshot.nodes.refused.get(shape)
-    return PredicateResults(snapshot, refused) if refused else None

@@ -1,39 +1,37 @@
-"""Features that only other resource managers use: predicate callbacks, recommendations, utilization.
+"""Predicate callbacks: the resource manager confirms placements and preemptions before they are committed.
 
-Muster's operator declares none of them. See docs/internals/resource-managers.md.
+Muster's operator declares none. A plan is parked while its callback is open; nodes that the resource manager refused
+are filtered for a while.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from heapq import nsmallest
-from typing import Final
+from typing import Final, assert_never
+
+import numpy as np
 
 from muster_core.model.decisions import PlaceholderReplacement, Placement, Preemption
-from muster_core.model.effects import NodeRecommended, PlacementsProposed, TimerSet, VictimsProposed
+from muster_core.model.effects import PlacementsProposed, TimerSet, VictimsProposed
 from muster_core.model.errors import BrokenDecision
-from muster_core.model.events import PlacementsEvaluated, Timer, TimerKind, UtilizationReported, VictimsEvaluated
+from muster_core.model.events import CallbacksDeclared, PlacementsEvaluated, Timer, TimerKind, VictimsEvaluated
 from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, RmId
 from muster_core.model.records import Notice
-from muster_core.model.resources import NOTHING
-from muster_core.model.specs import AskSpec
-from muster_core.model.states import NodeState
 from muster_core.placement import node_search
+from muster_core.placement.filters.hooks import PREDICATES, CallbackEvent, Confirm
 from muster_core.placement.node_search import pod_refusal
-from muster_core.placement.search.backtracking import place_all
-from muster_core.placement.search.requests import Places
 from muster_core.scheduling.commit import commit
-from muster_core.state.applications import Allocation, Application
+from muster_core.state.applications import Application
+from muster_core.state.columns import BoolColumn, IntColumn
 from muster_core.state.nodes import NodeTable
-from muster_core.state.request_classes import occupant_of
 from muster_core.state.reservations import PendingCallback
 from muster_core.state.scheduler_state import Partition, SchedulerState
 from muster_core.state.snapshot import RequestShape, Snapshot, shape_of
 
 #: Filter that is not applied to a callback result, because it is that result.
-_NOT_ASKED: Final = frozenset({"Predicates"})
+_NOT_ASKED: Final = frozenset({PREDICATES})
 
 #: Filters whose result depends on the other pods.
 _OF_OTHERS: Final = _NOT_ASKED | {
@@ -102,14 +100,34 @@ REFUSED: Final = "node(s) were refused by the resource manager"
 
 #: Maximum length of a reason, in characters.
 _REASON_LIMIT: Final = 256
-Confirm = Callable[[Partition, Preemption, int], bool]
 
 
-def declare_callbacks(scheduler_state: SchedulerState, rm: RmId, *, places: bool, victims: bool) -> None:
+def apply(scheduler_state: SchedulerState, event: CallbackEvent, confirm: Confirm, now_ns: int) -> None:
+    """Handles a declaration of callbacks or the result of one. `confirm` commits a preemption that is still valid."""
+    match event:
+        case CallbacksDeclared():
+            _declare(scheduler_state, event)
+        case PlacementsEvaluated():
+            _placements_evaluated(scheduler_state, event, now_ns)
+        case VictimsEvaluated():
+            _victims_evaluated(scheduler_state, event, confirm, now_ns)
+        case _:
+            assert_never(event)
+
+
+def on_timer(partition: Partition, timer: Timer) -> None:
+    """Handles the timeout of a callback, or the end of the time for which refused nodes are filtered."""
+    if timer.kind is TimerKind.INQUIRY:
+        _lose_callback(partition, timer)
+    else:
+        _forget_refusals(partition)
+
+
+def _declare(scheduler_state: SchedulerState, event: CallbacksDeclared) -> None:
     """Sets which callbacks the resource manager wants. Callbacks in progress are not affected."""
-    manager = scheduler_state.managers.get(rm)
+    manager = scheduler_state.managers.get(event.rm)
     if manager is not None:
-        manager.pending_callbacks.places, manager.pending_callbacks.victims = places, victims
+        manager.pending_callbacks.places, manager.pending_callbacks.victims = event.places, event.victims
 
 
 def propose_placements(
@@ -140,7 +158,7 @@ def propose_victims(partition: Partition, decision: Preemption, now_ns: int) -> 
         partition.outbox.put(VictimsProposed(partition.rm, number, key, node, victims))
 
 
-def placements_evaluated(scheduler_state: SchedulerState, event: PlacementsEvaluated, now_ns: int) -> None:
+def _placements_evaluated(scheduler_state: SchedulerState, event: PlacementsEvaluated, now_ns: int) -> None:
     """Commits the accepted placements, and avoids the refused nodes for a while."""
     found = _close(scheduler_state, event.rm, event.number)
     if found is None:
@@ -161,7 +179,7 @@ def placements_evaluated(scheduler_state: SchedulerState, event: PlacementsEvalu
     _wake(partition, inquiry.application)
 
 
-def victims_evaluated(scheduler_state: SchedulerState, event: VictimsEvaluated, confirm: Confirm, now_ns: int) -> None:
+def _victims_evaluated(scheduler_state: SchedulerState, event: VictimsEvaluated, confirm: Confirm, now_ns: int) -> None:
     """Handles the result for one placement of a preemption.
 
     When all are accepted, the preemption is planned again and committed if it is still valid. The first refusal drops
@@ -188,7 +206,7 @@ def victims_evaluated(scheduler_state: SchedulerState, event: VictimsEvaluated, 
     _wake(partition, inquiry.application)
 
 
-def lose_callbacks(partition: Partition, clock: Timer) -> None:
+def _lose_callback(partition: Partition, clock: Timer) -> None:
     """Handles the timeout of a callback: the plan is created again."""
     inquiry = partition.pending_callbacks.close(clock.generation)
     if inquiry is None:
@@ -199,7 +217,7 @@ def lose_callbacks(partition: Partition, clock: Timer) -> None:
     _wake(partition, inquiry.application)
 
 
-def forget_callbacks(partition: Partition) -> None:
+def _forget_refusals(partition: Partition) -> None:
     """Forgets all refusals, so that the nodes are proposed again."""
     if partition.nodes.refused:
         partition.nodes.refused.clear()
@@ -275,81 +293,37 @@ def _set_clock(partition: Partition, app: ApplicationId, number: int, now_ns: in
     partition.outbox.put(TimerSet(clock, now_ns + LOST_NS))
 
 
-#: Number of failed requests and time window that cause a recommendation.
-REFUSALS: Final = 3
-WINDOW_NS: Final = 600 * 1_000_000_000
-
-#: Nodes, and allocations per node, that are examined when searching for a node to empty.
-_MOST_NODES: Final = 8
-_MOST_ALLOCATIONS: Final = 32
+def refused_nodes_filter(snapshot: Snapshot, refused: Mapping[NodeId, str]) -> RefusedNodes:
+    """Creates the filter of nodes that the callback refused, by reason."""
+    return RefusedNodes(snapshot, refused)
 
 
-def note_refusals(partition: Partition, spec: AskSpec, now_ns: int) -> None:
-    """Counts failed binds of the nodes that a request avoids, once per request and node, and recommends a check."""
-    for node in sorted(spec.avoid):
-        if node not in partition.nodes:
-            continue
-        refused = partition.nodes.record(node).refused
-        while refused and refused[0][0] <= now_ns - WINDOW_NS:
-            refused.popleft()
-        if all(key != spec.key for _, key in refused):
-            refused.append((now_ns, spec.key))
-        if len(refused) >= REFUSALS:
-            text = f"{len(refused)} pods could not be bound to it within {WINDOW_NS // 60_000_000_000} minutes"
-            refused.clear()
-            partition.outbox.put(NodeRecommended(partition.rm, node, f"{text}: check the node", NOTHING))
+class RefusedNodes:
+    """Filter by the answers of the predicate callback. Planned placements do not change them."""
 
+    __slots__ = ("_allowed", "_reasons")
 
-def node_to_empty(partition: Partition, now_ns: int) -> None:
-    """Recommends a node whose allocations all fit elsewhere.
+    def __init__(self, snapshot: Snapshot, refused: Mapping[NodeId, str]) -> None:
+        rows = snapshot.nodes.rows
+        self._reasons: dict[str, BoolColumn] = {}
+        self._allowed = np.ones(snapshot.size, dtype=np.bool_)
+        for node, why in refused.items():
+            if node in rows:
+                self._reasons.setdefault(why, np.zeros(snapshot.size, dtype=np.bool_))[rows.row(node)] = True
+                self._allowed[rows.row(node)] = False
 
-    Searches at most once per interval, and only while nothing is pending.
-    """
-    interval_ns = partition.timing.empty_node_interval_ns
-    if not interval_ns or partition.waiting or now_ns - partition.sought_ns < interval_ns:
-        return
-    partition.sought_ns = now_ns
-    for node in nsmallest(_MOST_NODES, partition.placed, key=lambda name: (len(partition.placed[name]), name)):
-        movable = _movable(partition, node)
-        if movable and _fit_elsewhere(partition, node, movable):
-            text = f"it could be emptied: its {len(movable)} allocations would fit on the other nodes"
-            partition.outbox.put(NodeRecommended(partition.rm, node, text, NOTHING))
-            return
+    def allows(self) -> BoolColumn:
+        """Rows that the callback did not refuse."""
+        return self._allowed
 
+    def allows_at(self, rows: IntColumn) -> BoolColumn:
+        """Like `allows`, for some rows."""
+        return self._allowed[rows]
 
-def _movable(partition: Partition, node: NodeId) -> list[Allocation]:
-    """Returns the allocations that would have to move. Empty if the node cannot or should not be emptied."""
-    record, here = partition.nodes.record(node), partition.placed[node].values()
-    is_busy = node in partition.targets or record.state is not NodeState.SCHEDULABLE
-    if is_busy or any(one.spec.placeholder or one.releasing is not None for one in here):
-        return []
-    # Pods that can run on this node only, as those of a DaemonSet, end with it.
-    movable = [one for one in here if node not in (one.spec.required_node, one.spec.constraints.node_name)]
-    return movable if len(movable) <= _MOST_ALLOCATIONS else []
+    def refusals(self) -> Sequence[tuple[str, BoolColumn]]:
+        """Rows by the reason that the resource manager returned."""
+        return list(self._reasons.items())
 
-
-def _fit_elsewhere(partition: Partition, node: NodeId, movable: list[Allocation]) -> bool:
-    counts: dict[RequestShape, int] = {}
-    for one in movable:
-        spec = one.spec
-        pod_on_node = occupant_of(spec.facts, partition.nodes.pods_on_nodes.tags.project(spec.tags))
-        shape = RequestShape(spec.resources, spec.constraints, spec.avoid | {node}, spec.placement, pod_on_node)
-        counts[shape] = counts.get(shape, 0) + 1
-    answer = place_all(Snapshot(partition.nodes), list(counts.items()), partition.config.node_sort)
-    return isinstance(answer, Places)
-
-
-def report_utilization(scheduler_state: SchedulerState, partition: Partition, event: UtilizationReported) -> None:
-    """Stores the newest report. A report about an unknown object is counted and ignored."""
-    if event.node is not None:
-        if event.node in partition.nodes:
-            partition.nodes.report(event.node, event.used)
-        else:
-            scheduler_state.ignore("utilization of an unknown node")
-        return
-    app = partition.applications.get(event.application)
-    allocation = app.allocations.get(event.allocation) if app is not None else None
-    if allocation is None:
-        scheduler_state.ignore("utilization of an unknown allocation")
-    else:
-        allocation.utilization = event.used
+    def add(self, row: int) -> IntColumn | None:
+        """Changes nothing."""
+        return None
