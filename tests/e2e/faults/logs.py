@@ -14,8 +14,11 @@ UNHANDLED = re.compile(
     r'|"level": ?"(error|critical)"'
 )
 
-OF_KOPF = re.compile(r"was never retrieved.*kopf/_cogs/clients/scanning\.py")
-"""kopf looks for new resources in several tasks, and leaves them alone if the operator ends meanwhile."""
+OF_KOPF = re.compile(
+    r"was never retrieved.*kopf/_cogs/clients/scanning\.py"
+    r"|closing of asynchronous generator.*kopf/_cogs/clients/watching\.py"
+)
+"""kopf leaves tasks that look for new resources, and watches, unfinished if the operator ends meanwhile."""
 
 BEFORE = 2
 SHOWN = 600

@@ -157,3 +157,12 @@ def test_a_task_of_kopf_that_an_end_interrupted_is_no_fault_of_ours_and_any_othe
     line = '{"event": "Task exception was never retrieved\\nfuture: <... defined at /x/%s:60>", "level": "error"}'
     assert logs.unhandled("operator", [line % "kopf/_cogs/clients/scanning.py"]) == []
     assert logs.unhandled("operator", [line % "muster_operator/kube/watch.py"])
+
+
+def test_a_watch_of_kopf_that_an_end_interrupted_is_no_fault_of_ours_and_any_other_is() -> None:
+    line = (
+        '{"event": "an error occurred during closing of asynchronous generator <async_generator object %s>", '
+        '"level": "error", "exception": "Traceback (most recent call last):\\n  File \\"/x/%s\\", line 88"}'
+    )
+    assert logs.unhandled("operator", [line % ("infinite_watch", "kopf/_cogs/clients/watching.py")]) == []
+    assert logs.unhandled("operator", [line % ("lines", "muster_operator/kube/watch.py")])
