@@ -93,7 +93,7 @@ def _placed(events: Iterator[Event], count: int) -> _Run:
         start = time.process_time()
         until = start + _BUDGET_S
         result = cycle(scheduler_state, _START_NS, lambda: time.process_time() < until)  # noqa: B023 - the cycle has ended then
-        freezer.heard(size(result.effects))
+        freezer.count(size(result.effects))
         run.seconds.append(time.process_time() - start)
         run.decided += _new(result.effects)
         more = result.more
@@ -142,7 +142,7 @@ def _round(scheduler_state: SchedulerState, effects: Sequence[Effect], count: in
     while due is not None and (not fired_ns or due.at_ns - fired_ns < _SECOND):
         fired_ns = due.at_ns
         start = time.process_time()
-        effects = step(scheduler_state, TimerFired(due.clock), fired_ns)
+        effects = step(scheduler_state, TimerFired(due.timer), fired_ns)
         run.seconds.append(time.process_time() - start)
         due = _timer(effects)
     gc.unfreeze()
@@ -152,7 +152,7 @@ def _round(scheduler_state: SchedulerState, effects: Sequence[Effect], count: in
 
 
 def _timer(effects: Sequence[Effect]) -> TimerSet | None:
-    timers = [one for one in effects if isinstance(one, TimerSet) and one.clock.kind is TimerKind.PREEMPTION]
+    timers = [one for one in effects if isinstance(one, TimerSet) and one.timer.kind is TimerKind.PREEMPTION]
     return timers[-1] if timers else None
 
 

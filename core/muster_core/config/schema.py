@@ -74,7 +74,7 @@ class Form(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _said_only(cls, data: object) -> object:
+    def _without_nulls(cls, data: object) -> object:
         if not isinstance(data, dict):
             raise _broken("is not a mapping", cls.instead)
         return {key: value for key, value in data.items() if value is not None or key not in cls.model_fields}

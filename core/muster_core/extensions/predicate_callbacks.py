@@ -136,7 +136,7 @@ def propose_placements(
     """Parks the decisions, and sends all their placements in one callback."""
     inquiry = PendingCallback(partition.id, app, tuple(decisions))
     number = partition.pending_callbacks.add(inquiry)
-    _set_clock(partition, app, number, now_ns)
+    _set_timer(partition, app, number, now_ns)
     partition.outbox.put(PlacementsProposed(partition.rm, number, tuple(_places(inquiry))))
 
 
@@ -148,7 +148,7 @@ def propose_victims(partition: Partition, decision: Preemption, now_ns: int) -> 
     inquiry = PendingCallback(partition.id, decision.application, (decision,))
     for place, (key, node) in enumerate(decision.places):
         number = partition.pending_callbacks.add(inquiry, place)
-        _set_clock(partition, decision.application, number, now_ns)
+        _set_timer(partition, decision.application, number, now_ns)
         victims = tuple(
             allocation.spec.key
             for app, identity in decision.victims
@@ -206,12 +206,12 @@ def _victims_evaluated(scheduler_state: SchedulerState, event: VictimsEvaluated,
     _wake(partition, inquiry.application)
 
 
-def _lose_callback(partition: Partition, clock: Timer) -> None:
+def _lose_callback(partition: Partition, timer: Timer) -> None:
     """Handles the timeout of a callback: the plan is created again."""
-    inquiry = partition.pending_callbacks.close(clock.generation)
+    inquiry = partition.pending_callbacks.close(timer.generation)
     if inquiry is None:
         return
-    for number in [number for number in inquiry.questions if number != clock.generation]:
+    for number in [number for number in inquiry.questions if number != timer.generation]:
         partition.pending_callbacks.close(number)
     _note(partition, inquiry, f"the resource manager did not answer within {LOST_NS // 1_000_000_000} s")
     _wake(partition, inquiry.application)
@@ -267,8 +267,8 @@ def _refuse(partition: Partition, app: ApplicationId, key: AllocationKey, node: 
     is_first = not partition.nodes.refused
     partition.nodes.refused.setdefault(shape_of(ask.kind), {})[node] = why[:_REASON_LIMIT]
     if is_first:
-        clock = Timer(TimerKind.REFUSED, partition.rm, partition.id, app, AllocationKey(""), 0)
-        partition.outbox.put(TimerSet(clock, now_ns + REFUSED_NS))
+        timer = Timer(TimerKind.REFUSED, partition.rm, partition.id, app, AllocationKey(""), 0)
+        partition.outbox.put(TimerSet(timer, now_ns + REFUSED_NS))
 
 
 def _close(scheduler_state: SchedulerState, rm: RmId, number: int) -> tuple[Partition, PendingCallback] | None:
@@ -288,9 +288,9 @@ def _note(partition: Partition, inquiry: PendingCallback, message: str) -> None:
     partition.note(Notice.APPLICATION, inquiry.application, message=message)
 
 
-def _set_clock(partition: Partition, app: ApplicationId, number: int, now_ns: int) -> None:
-    clock = Timer(TimerKind.INQUIRY, partition.rm, partition.id, app, AllocationKey(""), number)
-    partition.outbox.put(TimerSet(clock, now_ns + LOST_NS))
+def _set_timer(partition: Partition, app: ApplicationId, number: int, now_ns: int) -> None:
+    timer = Timer(TimerKind.INQUIRY, partition.rm, partition.id, app, AllocationKey(""), number)
+    partition.outbox.put(TimerSet(timer, now_ns + LOST_NS))
 
 
 def refused_nodes_filter(snapshot: Snapshot, refused: Mapping[NodeId, str]) -> RefusedNodes:

@@ -51,9 +51,9 @@ def node_to_empty(partition: Partition, now_ns: int) -> None:
     Searches at most once per interval, and only while nothing is pending.
     """
     interval_ns = partition.timing.empty_node_interval_ns
-    if not interval_ns or partition.waiting or now_ns - partition.sought_ns < interval_ns:
+    if not interval_ns or partition.waiting or now_ns - partition.searched_ns < interval_ns:
         return
-    partition.sought_ns = now_ns
+    partition.searched_ns = now_ns
     for node in nsmallest(_MOST_NODES, partition.placed, key=lambda name: (len(partition.placed[name]), name)):
         movable = _movable(partition, node)
         if movable and _fit_elsewhere(partition, node, movable):

@@ -104,7 +104,7 @@ def _rivals(partition: Partition, app: Application, total: Resources) -> Generat
         placeholders, reserved = [], NOTHING
         live = [other.allocations[identity] for group in other.gang.live.values() for identity in group]
         for allocation in reversed(live):
-            if balance.may_lose(other.queue, allocation.spec.resources):
+            if balance.may_release(other.queue, allocation.spec.resources):
                 balance.lose(other.queue, allocation.spec.resources)
                 placeholders.append(allocation)
                 reserved += allocation.spec.resources

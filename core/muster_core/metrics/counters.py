@@ -72,13 +72,13 @@ class PhaseTimes:
             f"{prefix}_trypreemption_latency_milliseconds", victims, buckets=DECADES, registry=registry
         )
 
-    def count(self, laps: CyclePhases) -> None:
+    def count(self, phases: CyclePhases) -> None:
         """Adds one cycle."""
-        for step, seconds in laps.seconds.items():
+        for step, seconds in phases.seconds.items():
             if step in self._sorting:
                 self._sorting[step].observe(seconds)
             elif step is Step.NODE:
-                self._search.observe(seconds / laps.counts[step])
+                self._search.observe(seconds / phases.counts[step])
                 self._searches.observe(seconds)
 
 
@@ -126,14 +126,14 @@ class Metrics:
         )
         self._unschedulable = {kind: unschedulable.labels(kind.value) for kind in ReasonKind}
         self._times = _Times(registry)
-        self._laps = PhaseTimes(registry)
+        self._phases = PhaseTimes(registry)
         #: Rejected nodes, and decommissioned nodes, since the start.
         self.nodes_refused = 0
         self.nodes_gone = 0
         #: Result of the last health checks; None = not run yet.
         self.healthy: bool | None = None
 
-    def heard(self, events: Sequence[Event]) -> None:
+    def received(self, events: Sequence[Event]) -> None:
         """Counts received events. The events of a message usually have one type."""
         for kind, run in groupby(events, key=type):
             count = 0
@@ -148,7 +148,7 @@ class Metrics:
             if kind is ApplicationAdded:
                 self._new.inc(count)
 
-    def said(self, effect: Effect) -> None:
+    def sent(self, effect: Effect) -> None:
         """Counts an effect."""
         match effect:
             case AllocationResponse():
@@ -175,9 +175,9 @@ class Metrics:
         """Counts a message that could not be delivered."""
         self._undelivered.labels(what).inc()
 
-    def cycled(self, seconds: float, faulty: int, laps: CyclePhases) -> None:
+    def cycled(self, seconds: float, faulty: int, phases: CyclePhases) -> None:
         """Counts one cycle with its phases, and the decisions that were invalid when they were committed."""
-        self._laps.count(laps)
+        self._phases.count(phases)
         self._times.cycle.observe(seconds)
         self._times.our_cycle.observe(seconds)
         self._faulty.inc(faulty)
@@ -186,9 +186,9 @@ class Metrics:
         """Counts one iteration of the loop."""
         self._times.turned(seconds)
 
-    def sought(self, seconds: float) -> None:
+    def searched_for_victims(self, seconds: float) -> None:
         """Counts one search for preemption victims."""
-        self._laps.preemption.observe(seconds)
+        self._phases.preemption.observe(seconds)
 
     def waited(self, seconds: float) -> None:
         """Counts the waiting time of a message for the scheduler task."""

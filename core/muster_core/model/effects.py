@@ -196,9 +196,9 @@ class VictimsProposed:
 
 @dataclass(frozen=True, slots=True)
 class TimerSet:
-    """A timer: `TimerFired` with `clock` is due at `at_ns` since the epoch."""
+    """A timer: `TimerFired` with `timer` is due at `at_ns` since the epoch."""
 
-    clock: Timer
+    timer: Timer
     at_ns: int
 
 

@@ -256,7 +256,7 @@ class Timer:
 class TimerFired:
     """A timer is due."""
 
-    clock: Timer
+    timer: Timer
 
 
 Event = (

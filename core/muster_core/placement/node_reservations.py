@@ -162,7 +162,7 @@ def _refused(partition: Partition, app: Application, kind: AskClass) -> Iterator
     for key in app.waiting[kind]:
         ask = app.asks[key]
         if (app.id, key) not in partition.reservations.by_ask:
-            if ask.said is not ReasonKind.NODES:
+            if ask.reported_kind is not ReasonKind.NODES:
                 return
             yield ask
 

@@ -29,7 +29,7 @@ from muster_core.state.snapshot import (
     RequestShape,
     Snapshot,
     Unplaced,
-    has_untold,
+    has_unreported,
     shape_of,
     volumes_of,
 )
@@ -265,7 +265,7 @@ def _plan_elsewhere(
     unschedulable_class = partition.unschedulable_classes.get(kind)
     if unschedulable_class is not None and not unschedulable_class.room:
         search.allocation_plan.blocking_reasons.append(NoNodeFits(kind, 1))
-        if has_untold(app, kind):
+        if has_unreported(app, kind):
             search.allocation_plan.unplaced.append(Unplaced(kind, unschedulable_class.why))
         return False
     spots = node_search.place(search.snapshot, shape, 1, partition.config.node_sort)

@@ -62,7 +62,7 @@ class Candidate:
         return self.allocation.spec.resources
 
     @property
-    def is_precious(self) -> bool:
+    def is_protected(self) -> bool:
         """Whether it opted out of preemption or is the originator of its application."""
         return self.key[0] or self.key[1]
 
@@ -274,7 +274,7 @@ def that_may_go(candidates: list[Candidate], balance: GuaranteeBalance) -> list[
     """Returns the candidates that guarantees allow to preempt together, in their order."""
     found: list[Candidate] = []
     for one in candidates:
-        if balance.may_lose(one.app.queue, one.resources):
+        if balance.may_release(one.app.queue, one.resources):
             balance.lose(one.app.queue, one.resources)
             found.append(one)
     for one in found:

@@ -130,7 +130,7 @@ class GuaranteeBalance:
     path: frozenset[QueuePath] = frozenset()
     lost: dict[QueuePath, Resources] = field(default_factory=dict)
 
-    def may_lose(self, leaf: Queue, victim: Resources) -> bool:
+    def may_release(self, leaf: Queue, victim: Resources) -> bool:
         """Whether no queue from the leaf to `root` falls below its guarantee, or further below it."""
         for queue in leaf.path_up():
             if queue.guaranteed and not self._stays(queue, victim):

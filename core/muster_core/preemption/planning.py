@@ -217,7 +217,7 @@ class _VictimSearch:
             return None
         self.freed_some = True
         key = (
-            sum(victim.is_precious for victim in victims),
+            sum(victim.is_protected for victim in victims),
             len({victim.app.id for victim in victims if victim.breaks_gang}),
             max((victim.priority for victim in victims), default=-(2**31)),
             len(victims),
@@ -267,7 +267,7 @@ def fewest(
         if not rest:
             break
         leaf, amount = candidate.app.queue, candidate.resources
-        if any(amount[name] for name in rest) and balance.may_lose(leaf, amount):
+        if any(amount[name] for name in rest) and balance.may_release(leaf, amount):
             balance.lose(leaf, amount)
             victims.append(candidate)
             rest = positive(rest - amount)

@@ -83,7 +83,7 @@ def application(app: Application, partition: Partition, now_ns: int) -> schemas.
         maxRequestPriority=max((kind.priority for kind in app.waiting), default=0),
         startTime=app.started_ns // _MILLISECOND,
         resourceHistory=_history(app),
-        backoffDeadline=app.asleep_until_ns or None,
+        backoffDeadline=app.backoff_until_ns or None,
     )
 
 
@@ -112,8 +112,8 @@ def ask(app: Application, item: Ask, log: list[schemas.LogEntry]) -> schemas.Ask
         allocationLog=log,
         triggeredPreemption=item.triggered,
         originator=spec.originator,
-        schedulingAttempted=item.said is not None,
-        triggeredScaleUp=item.said in (ReasonKind.NODES, ReasonKind.CLUSTER),
+        schedulingAttempted=item.reported_kind is not None,
+        triggeredScaleUp=item.reported_kind in (ReasonKind.NODES, ReasonKind.CLUSTER),
         is_virtual=spec.is_virtual or None,
         replaces=None
         if replacement is None
@@ -212,5 +212,5 @@ def _history(app: Application) -> schemas.ResourceHistory:
     return schemas.ResourceHistory(
         resourceUsage=app.used.seconds(),
         preemptedResource=app.preempted.seconds(),
-        placeholderResource=app.placeheld.seconds(),
+        placeholderResource=app.placeholder_consumption.seconds(),
     )

@@ -52,7 +52,7 @@ def state_dump_parts(scheduler_state: SchedulerState) -> Iterator[tuple[str, Jso
     yield "allocations", allocations
     yield "placeholders", allocations - sum(app.real_allocations for app in apps)
     yield "releasing", sum(item.releasing is not None for app in apps for item in app.allocations.values())
-    yield "swaps", sum(ask.replacement is not None for app in apps for ask in app.asks.values())
+    yield "replacements", sum(ask.replacement is not None for app in apps for ask in app.asks.values())
     yield "foreign", sum(len(partition.foreign) for partition in partitions)
     yield "pledges", {app.id: amounts(app.gang.quota_reservation) for app in apps if app.gang.quota_reservation}
     yield "queues", _held_by_queues(partitions)

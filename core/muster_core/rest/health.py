@@ -19,7 +19,7 @@ from muster_core.rest.schemas import Health, HealthCheck
 from muster_core.state.scheduler_state import Partition, SchedulerState
 
 #: Number of findings per check in a message, so that it stays readable.
-_MOST_TOLD: Final = 10
+_MOST_SHOWN: Final = 10
 
 #: Yielded by a check that found nothing wrong, so that other work may run.
 _FINE: Final = ""
@@ -44,7 +44,7 @@ class _Finding:
 
     def found(self, what: str) -> None:
         self.count += 1
-        if len(self.wrong) < _MOST_TOLD:
+        if len(self.wrong) < _MOST_SHOWN:
             self.wrong.append(what)
 
     def shape(self) -> HealthCheck:

@@ -34,17 +34,17 @@ class Connections:
     """Tracks which connections of a server have sent a request, and since when the others are open."""
 
     def __init__(self) -> None:
-        self._heard: set[RequestHandler] = set()
+        self._received: set[RequestHandler] = set()
         self._since: dict[RequestHandler, float] = {}
 
-    def heard(self, connection: RequestHandler) -> None:
+    def record_request(self, connection: RequestHandler) -> None:
         """Records that the connection has sent a request."""
-        self._heard.add(connection)
+        self._received.add(connection)
 
     def sweep(self, connections: Collection[RequestHandler], now_s: float) -> int:
         """Closes connections that have sent no request in time and forgets closed ones. Returns how many it closed."""
-        self._heard.intersection_update(connections)
-        silent = [each for each in connections if each not in self._heard]
+        self._received.intersection_update(connections)
+        silent = [each for each in connections if each not in self._received]
         self._since = {each: self._since.get(each, now_s) for each in silent}
         late = [each for each in silent if now_s - self._since[each] >= HEADER_S]
         for connection in late:

@@ -249,7 +249,7 @@ async def _admitted(
     route: Route, rest_context: RestContext, guard: Authorizer, request: web.Request
 ) -> web.StreamResponse:
     """Authorizes the request and calls its endpoint."""
-    rest_context.connections.heard(request.protocol)
+    rest_context.connections.record_request(request.protocol)
     await guard.admit(request, route.access)
     return await route.endpoint(rest_context, request)
 

@@ -96,7 +96,7 @@ class TimerHeap:
 
     def set(self, effect: TimerSet) -> None:
         """Adds a timer."""
-        heapq.heappush(self._heap, (effect.at_ns, next(self._order), TimerFired(effect.clock)))
+        heapq.heappush(self._heap, (effect.at_ns, next(self._order), TimerFired(effect.timer)))
 
     def due(self, now_ns: int) -> TimerFired | None:
         """Removes and returns the earliest timer if it is due, else None."""
@@ -189,7 +189,7 @@ class Dispatcher:
     def _carry_run(self, rm: RmId | None, run: Sequence[Effect], now_ns: int) -> None:
         """Sends consecutive effects of one kind to one resource manager."""
         for effect in run:
-            self._metrics.said(effect)
+            self._metrics.sent(effect)
         first = run[0]
         if isinstance(first, TimerSet):
             for effect in run:
@@ -216,7 +216,7 @@ class Dispatcher:
         none: list[si_pb2.EventRecord] = []
         records = self._supervisor.attempt(lambda: [encode.event_record(each, now_ns) for each in notes], none, notes)
         if records:
-            self._tell(rm, partial(_say_events, records=records), notes)
+            self._tell(rm, partial(_send_events, records=records), notes)
 
     def _tell(self, rm: RmId | None, send: Callable[[Session], None], run: Sequence[Effect]) -> None:
         session = self.sessions.get(rm) if rm is not None else None
@@ -233,7 +233,7 @@ def _done(send: Callable[[Session], None], session: Session) -> bool:
     return True
 
 
-def _say_events(session: Session, records: Sequence[si_pb2.EventRecord]) -> None:
+def _send_events(session: Session, records: Sequence[si_pb2.EventRecord]) -> None:
     session.callback.call_back(encode.events(records))
 
 

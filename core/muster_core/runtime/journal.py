@@ -103,7 +103,7 @@ class Journal:
         """Writes a cycle, its time budget and its effects."""
         self._write({"now": now_ns, "granted": leave.granted, "effects": to_plain(effects)})
 
-    def started_anew(self) -> None:
+    def recovery_started(self) -> None:
         """Writes that the scheduler state was discarded."""
         self._write({"anew": True})
 

@@ -176,7 +176,7 @@ class GarbageCollectorFreezer:
             gc.freeze()
             self._events = 0
 
-    def heard(self, events: int) -> None:
+    def count(self, events: int) -> None:
         """Counts the events and decisions of an iteration. After enough of them, freezes the objects that are left."""
         self._events += events
         if self._is_on and self._events >= _EVENTS:
@@ -214,7 +214,7 @@ class Loop:  # long: one method for each part of an iteration
     """Owns the scheduler state from `run` to `close`.
 
     `now_ns` returns nanoseconds since the epoch and never goes back. `on_end` is called when `run` ends, for whatever
-    reason. Other tasks may read `scheduler_state` between two iterations. `_start_anew` replaces it.
+    reason. Other tasks may read `scheduler_state` between two iterations. `_start_recovery` replaces it.
     """
 
     def __init__(
@@ -237,9 +237,9 @@ class Loop:  # long: one method for each part of an iteration
         self._alarm = WakeUpTimer(now_ns, self.mailbox.news.set)
         self._freezer = GarbageCollectorFreezer(is_on=settings.freeze)
         self._unfinished = False  # the last cycle did not finish, or something has changed since
-        self._heard = 0  # events of this iteration
+        self._received = 0  # events of this iteration
         self._decided = 0  # effects and allocations of the cycle of this iteration
-        self._is_pressing = False  # the last cycle did not finish
+        self._is_unfinished = False  # the last cycle did not finish
         self._waiting_since_s: float | None = None  # arrival of the first event since the last cycle
         self._pauses = CyclePacing(self.mailbox.news.set)
         self._closed = False
@@ -287,21 +287,21 @@ class Loop:  # long: one method for each part of an iteration
         ended = self._supervisor.attempt(self._turn, None, "an iteration of the scheduling loop")
         if ended is not None:
             return ended
-        self._start_anew("the scheduler failed while delivering decisions")
+        self._start_recovery("the scheduler failed while delivering decisions")
         return True
 
     def _turn(self) -> bool:
         """Runs one iteration. Returns whether there is more work now."""
         started = time.perf_counter()
-        self._heard = self._decided = 0
-        self._read_mail(started + self._settings.budget_s)
-        self._hear_clocks()
+        self._received = self._decided = 0
+        self._read_events(started + self._settings.budget_s)
+        self._fire_due_timers()
         if self._unfinished and self._is_time(time.perf_counter()):
             self._schedule()
-        self._doubt()
+        self._check_invariants()
         self._end_broken()
         self._alarm.set(self._dispatcher.deadlines.next_ns())
-        self._freezer.heard(self._heard + self._decided)
+        self._freezer.count(self._received + self._decided)
         self._metrics.turned(time.perf_counter() - started)
         return not self._closed and (len(self.mailbox) > 0 or (self._unfinished and not self._pauses.is_on))
 
@@ -311,15 +311,15 @@ class Loop:  # long: one method for each part of an iteration
         A cycle waits for messages that directly follow the last one, up to the time budget, and for the end of the
         pause. A burst is then planned in few cycles, and a single request does not wait for others.
         """
-        if self._is_pressing:
+        if self._is_unfinished:
             return True
         if self._waiting_since_s is None:
             self._waiting_since_s = now_s
         if self._pauses.holds(now_s):
             return False
-        return not self._heard or now_s - self._waiting_since_s >= self._settings.budget_s
+        return not self._received or now_s - self._waiting_since_s >= self._settings.budget_s
 
-    def _read_mail(self, until: float) -> None:
+    def _read_events(self, until: float) -> None:
         while (queued := self.mailbox.take()) is not None:
             self._metrics.waited(self.mailbox.clock() - queued.posted_s)
             if queued.session is None or queued.session.is_open:
@@ -359,8 +359,8 @@ class Loop:  # long: one method for each part of an iteration
     def _receive(self, events: Sequence[Event]) -> None:
         """Applies the events of one message, and sends the effects of all of them together."""
         now_ns = self._now_ns()
-        self._heard += len(events)
-        self._metrics.heard(events)
+        self._received += len(events)
+        self._metrics.received(events)
         effects = [effect for event in events for effect in self._step(now_ns, event)]
         self._unfinished = True
         if effects:
@@ -375,34 +375,34 @@ class Loop:  # long: one method for each part of an iteration
             self._supervisor.attempt(write, None, "the journal")
         return effects
 
-    def _hear_clocks(self) -> None:
+    def _fire_due_timers(self) -> None:
         now_ns = self._now_ns()
         due: TimerFired | None
         while (due := self._dispatcher.deadlines.due(now_ns)) is not None:
             started = time.perf_counter()
             self._receive([due])
-            if due.clock.kind in _PREEMPTING:
-                self._metrics.sought(time.perf_counter() - started)
+            if due.timer.kind in _PREEMPTING:
+                self._metrics.searched_for_victims(time.perf_counter() - started)
 
     def _schedule(self) -> None:
         self._pauses.stop()
         now_ns = self._now_ns()
         started = time.perf_counter()
         until = started + self._settings.budget_s
-        leave = CycleBudget(lambda: time.perf_counter() < until)
+        budget = CycleBudget(lambda: time.perf_counter() < until)
         faulty_before = sum(partition.void_decisions for partition in self.scheduler_state.partitions.values())
-        laps = CyclePhases()
-        plan = partial(cycle, self.scheduler_state, now_ns, leave, laps)
+        phases = CyclePhases()
+        plan = partial(cycle, self.scheduler_state, now_ns, budget, phases)
         result = self._supervisor.attempt(plan, None, "a scheduling cycle")
         if result is None:
             result = CycleResult(self.scheduler_state.outbox.drain())
         self._report_failures()
         if self._journal is not None:
-            write = partial(self._journal.cycled, now_ns, leave, result.effects)
+            write = partial(self._journal.cycled, now_ns, budget, result.effects)
             self._supervisor.attempt(write, None, "the journal")
         faulty = sum(partition.void_decisions for partition in self.scheduler_state.partitions.values())
-        self._metrics.cycled(time.perf_counter() - started, faulty - faulty_before, laps)
-        self._unfinished = self._is_pressing = result.more
+        self._metrics.cycled(time.perf_counter() - started, faulty - faulty_before, phases)
+        self._unfinished = self._is_unfinished = result.more
         self._waiting_since_s = None
         self._decided = size(result.effects)
         self._dispatcher.carry(result.effects, now_ns)
@@ -414,7 +414,7 @@ class Loop:  # long: one method for each part of an iteration
             self._metrics.failures.inc()
             _log.error("scheduling attempt failed, retrying later", subject=failure.subject, exc_info=failure.error)
 
-    def _doubt(self) -> None:
+    def _check_invariants(self) -> None:
         """Checks the invariants after a failure, or always if `checks` is set. Starts a recovery if one is broken."""
         failure = self._supervisor.take_failure()
         if failure is None and not self._settings.checks:
@@ -425,14 +425,14 @@ class Loop:  # long: one method for each part of an iteration
         self._supervisor.take_failure()
         if broken:
             _log.error("inconsistent scheduler state, starting a recovery", broken=broken[:20])
-            self._start_anew(f"the scheduler lost trust in what it knew: {broken[0]}")
+            self._start_recovery(f"the scheduler state is inconsistent: {broken[0]}")
 
-    def _start_anew(self, reason: str) -> None:
+    def _start_recovery(self, reason: str) -> None:
         self.scheduler_state = SchedulerState()
         if self._journal is not None:
-            self._supervisor.attempt(self._journal.started_anew, None, "the journal")
+            self._supervisor.attempt(self._journal.recovery_started, None, "the journal")
         self._dispatcher.deadlines.clear()
-        self._unfinished = self._is_pressing = False
+        self._unfinished = self._is_unfinished = False
         self._waiting_since_s = None
         for session in self._dispatcher.sessions.values():
             if session.is_open:

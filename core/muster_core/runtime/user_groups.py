@@ -346,7 +346,7 @@ class Groups:
         asked: dict[Key, asyncio.Future[GroupsAnswer]] = {}
         loop = asyncio.get_running_loop()
         for key in sorted(wanted):
-            known = self.cache.get(key, now_s) or self._excuse(key[0], now_s)
+            known = self.cache.get(key, now_s) or self._cached_problem(key[0], now_s)
             if known is not None:
                 found[key] = known
                 continue
@@ -356,7 +356,7 @@ class Groups:
             found[key] = self._take(key, future)
         return found
 
-    def _excuse(self, resolver: GroupResolver, now_s: float) -> GroupsAnswer | None:
+    def _cached_problem(self, resolver: GroupResolver, now_s: float) -> GroupsAnswer | None:
         if self._is_closed:
             return GroupsAnswer(problem="the scheduler shuts down")
         until_s, why = self._silent.get(resolver, (now_s, ""))
@@ -384,7 +384,7 @@ class Groups:
             answer = GroupsAnswer(problem=f"{resolver.value} failed: {error}", is_silent=True)
         else:
             answer = future.result()
-        if answer.is_silent and self._excuse(resolver, now_s) is None:
+        if answer.is_silent and self._cached_problem(resolver, now_s) is None:
             self._silent[resolver] = (now_s + PROBLEM_S, answer.problem)
             _log.warning("groups cannot be looked up for a while", resolver=resolver.value, reason=answer.problem)
         elif not answer.is_silent:

@@ -129,7 +129,7 @@ def release_allocation(
         return
     answer, was = partition.outbox.answer(partition.rm), event.termination
     if event.key is None and event.id is None:
-        _stop_swaps(partition, app)
+        _stop_replacements(partition, app)
     for allocation in gone:
         if was is Termination.STOPPED_BY_RM:
             key = allocation.spec.key
@@ -137,7 +137,7 @@ def release_allocation(
         end_allocation(partition, app, allocation, now_ns)
 
 
-def _stop_swaps(partition: Partition, app: Application) -> None:
+def _stop_replacements(partition: Partition, app: Application) -> None:
     """Ends all replacements of the application, because all its allocations are released."""
     for ask in [ask for ask in app.asks.values() if ask.replacement is not None]:
         ledger.unlink(partition, app, ask.spec.key)
@@ -155,7 +155,7 @@ def end_allocation(
     ask = app.asks.get(allocation.replaced_by) if allocation.replaced_by else None
     if ask is not None and ask.replacement is not None:
         if allocation.spec.resources.covers(ask.spec.resources):
-            commit.confirm_swap(partition, app, allocation, ask, now_ns)
+            commit.confirm_replacement(partition, app, allocation, ask, now_ns)
             lifecycle.settle(partition, app, now_ns)
             return
         ledger.unlink(partition, app, ask.spec.key)
@@ -238,10 +238,10 @@ def _ask_of(spec: AllocationSpec) -> AskSpec:
 
 def _after_report(partition: Partition, app: Application, spec: AllocationSpec, now_ns: int) -> None:
     if app.state is ApplicationState.FAILING:
-        gangs.take_back_everything(partition, app, "the application has failed", now_ns)
+        gangs.release_everything(partition, app, "the application has failed", now_ns)
         return
     if spec.placeholder and (app.state is ApplicationState.RESUMING or app.ending):
-        gangs.take_back_placeholders(partition, app, "the reservation of the application has ended", now_ns)
+        gangs.release_placeholders(partition, app, "the reservation of the application has ended", now_ns)
         return
     if app.state is ApplicationState.NEW:
         lifecycle.accept(partition, app, now_ns)
@@ -252,7 +252,7 @@ def _after_report(partition: Partition, app: Application, spec: AllocationSpec, 
         _after_real(partition, app, since_ns, now_ns)
         return
     app.gang.recovered[_identity(spec)] = None
-    _recover_clock(partition, app, since_ns)
+    _recover_timer(partition, app, since_ns)
     gangs.after_placing(partition, app, now_ns)
     requeue.note_holding(partition, app)
 
@@ -273,7 +273,7 @@ def _after_real(partition: Partition, app: Application, since_ns: int, now_ns: i
     if app.state in (ApplicationState.ACCEPTED, ApplicationState.COMPLETING):
         lifecycle.run(partition, app, now_ns)
     elif is_earlier:
-        lifecycle.run_clock(partition, app, now_ns)
+        lifecycle.set_run_timer(partition, app, now_ns)
 
 
 def _after_member(partition: Partition, app: Application, since_ns: int) -> None:
@@ -281,18 +281,18 @@ def _after_member(partition: Partition, app: Application, since_ns: int) -> None
 
     The timer continues too (docs/internals/semantics.md, rule 16).
     """
-    _recover_clock(partition, app, since_ns)
+    _recover_timer(partition, app, since_ns)
     if gangs.is_reserved(app):
         gangs.finish(partition, app)
 
 
-def _recover_clock(partition: Partition, app: Application, since_ns: int) -> None:
+def _recover_timer(partition: Partition, app: Application, since_ns: int) -> None:
     """Continues the placeholder timer from the earliest recovered placeholder.
 
     See docs/internals/semantics.md, rule 10.
     """
     gang = app.gang
-    if gang.clock and gang.since_ns <= since_ns:
+    if gang.timer and gang.since_ns <= since_ns:
         gang.is_early = False
     else:
         gangs.start_timer(partition, app, since_ns)

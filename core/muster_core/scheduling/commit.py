@@ -61,9 +61,9 @@ def _commit(partition: Partition, decision: Decision, now_ns: int) -> None:
         case Placement():
             _place(partition, app, decision, now_ns)
         case PlaceholderReplacement():
-            _swap(partition, app, decision, now_ns)
+            _start_replacement(partition, app, decision, now_ns)
         case PlaceholderRelease():
-            _evict(partition, app, decision, now_ns)
+            _release_placeholder(partition, app, decision, now_ns)
         case QuotaReservation():
             ledger.set_quota_reservation(partition, app, decision.amount, granted=decision.granted)
             requeue.note_holding(partition, app)
@@ -147,8 +147,8 @@ def _runs(app: Application, decision: Placement) -> list[tuple[AskSpec, list[tup
 def _make(partition: Partition, app: Application, ask: Ask, node: NodeId, now_ns: int, batch: _Batch) -> None:
     """Creates one allocation. The caller adds the sums of the batch."""
     spec = ask.spec
-    if ask.said is not None:
-        say_found(partition, app, ask, node)
+    if ask.reported_kind is not None:
+        report_scheduled(partition, app, ask, node)
     if partition.reservations.by_ask and _use_hold(partition, app, spec.key, node):
         reservations.watch(partition, app, now_ns)
     allocation = Allocation(spec, ledger.next_id(app, ask), node, now_ns)
@@ -159,7 +159,7 @@ def _make(partition: Partition, app: Application, ask: Ask, node: NodeId, now_ns
     if not spec.is_virtual:
         batch.answer.new.append(NewAllocation(spec, allocation.id, node, choice))
     if spec.timeout_ns:
-        run_clock(partition, app, allocation, now_ns)
+        set_run_timer(partition, app, allocation, now_ns)
 
 
 def _check_placement(partition: Partition, app: Application, decision: Placement) -> dict[Resources, dict[NodeId, int]]:
@@ -263,14 +263,14 @@ def _use_hold(partition: Partition, app: Application, key: AllocationKey, node: 
     return hold is not None
 
 
-def run_clock(partition: Partition, app: Application, allocation: Allocation, now_ns: int) -> None:
+def set_run_timer(partition: Partition, app: Application, allocation: Allocation, now_ns: int) -> None:
     """Starts the run time limit of an allocation (docs/internals/semantics.md, rule 2)."""
     at_ns = now_ns + allocation.spec.timeout_ns
     key = AllocationKey(allocation.id)
-    lifecycle.set_clock(partition, app, TimerKind.ALLOCATION_RUN, app.sequence, at_ns, key)
+    lifecycle.set_timer(partition, app, TimerKind.ALLOCATION_RUN, app.sequence, at_ns, key)
 
 
-def _swap(partition: Partition, app: Application, decision: PlaceholderReplacement, now_ns: int) -> None:
+def _start_replacement(partition: Partition, app: Application, decision: PlaceholderReplacement, now_ns: int) -> None:
     ask = app.asks.get(decision.ask)
     placeholder = app.allocations.get(decision.placeholder)
     if ask is None or ask.replacement is not None or placeholder is None or placeholder.releasing is not None:
@@ -298,10 +298,10 @@ def _swap(partition: Partition, app: Application, decision: PlaceholderReplaceme
     answer.released.append(
         Release(partition.id, app.id, placeholder.spec.key, placeholder.id, why, message=ask.spec.key)
     )
-    ask.clock = partition.next_number()
+    ask.timer = partition.next_number()
     at_ns = now_ns + partition.timing.release_timeout_ns
-    lifecycle.set_clock(partition, app, TimerKind.RELEASE, ask.clock, at_ns, ask.spec.key)
-    say_found(partition, app, ask, decision.node)
+    lifecycle.set_timer(partition, app, TimerKind.RELEASE, ask.timer, at_ns, ask.spec.key)
+    report_scheduled(partition, app, ask, decision.node)
 
 
 def _take_over(
@@ -317,7 +317,7 @@ def _take_over(
     See docs/internals/semantics.md, rule 16.
     """
     answer = partition.outbox.joined(partition.rm, app.id)
-    say_found(partition, app, ask, replacement.node)
+    report_scheduled(partition, app, ask, replacement.node)
     ledger.unreserve(partition, (app.id, ask.spec.key))
     app.gang.groups[placeholder.spec.group].replaced += 1
     allocation = Allocation(ask.spec, ledger.next_id(app, ask), replacement.node, now_ns, replaced_placeholder=True)
@@ -331,24 +331,24 @@ def _take_over(
     ledger.count_made(partition, app, ask)
     ledger.note_waiting(partition, app)
     if ask.spec.timeout_ns:
-        run_clock(partition, app, allocation, now_ns)
+        set_run_timer(partition, app, allocation, now_ns)
 
 
-def say_found(partition: Partition, app: Application, ask: Ask, node: NodeId) -> None:
+def report_scheduled(partition: Partition, app: Application, ask: Ask, node: NodeId) -> None:
     """Reports SCHEDULED for a request that was reported as waiting (docs/internals/semantics.md, rule 6).
 
     A request that replaces a placeholder still waits for the release, but its user cannot do anything about that.
     """
-    if ask.said is None:
+    if ask.reported_kind is None:
         return
-    ask.said = None
+    ask.reported_kind = None
     text = "all members are reserved" if ask.spec.is_virtual else f"on node {node}"
     partition.outbox.state(
         SchedulingStateChanged(partition.rm, app.id, ask.spec.report_key, SchedulingState.SCHEDULED, text)
     )
 
 
-def confirm_swap(partition: Partition, app: Application, placeholder: Allocation, ask: Ask, now_ns: int) -> None:
+def confirm_replacement(partition: Partition, app: Application, placeholder: Allocation, ask: Ask, now_ns: int) -> None:
     """Completes a replacement after the placeholder has ended: updates application, queue, user and node together.
 
     See docs/internals/semantics.md, rule 14.
@@ -370,14 +370,14 @@ def confirm_swap(partition: Partition, app: Application, placeholder: Allocation
     # The placeholder is removed last. Otherwise a queue above a lowered maximum would be within it for a moment.
     ledger.drop(partition, app, placeholder, now_ns)
     if ask.spec.timeout_ns:
-        run_clock(partition, app, allocation, now_ns)
+        set_run_timer(partition, app, allocation, now_ns)
     ledger.count_pending(partition, app, ask.spec.resources, -1)
     ledger.count_made(partition, app, ask)
     if ask.left:
         ledger.wait_again(partition, app, ask, as_usual=False)
 
 
-def _evict(partition: Partition, app: Application, decision: PlaceholderRelease, now_ns: int) -> None:
+def _release_placeholder(partition: Partition, app: Application, decision: PlaceholderRelease, now_ns: int) -> None:
     ask = app.asks.get(decision.ask)
     placeholder = app.allocations.get(decision.placeholder)
     if ask is None or ask.replacement is not None or placeholder is None or placeholder.releasing is not None:

@@ -161,7 +161,7 @@ def _set(partition: Partition, queue: Queue, config: QueueConfig) -> None:
     records.limits_changed(partition, queue.path, queue.limits, config.limits)
     queue.managed = True
     if queue.policies.preemption_delay_ns != config.policies.preemption_delay_ns:
-        queue.preemption_clock = queue.preemption_at_ns = 0  # the new delay sets it again
+        queue.preemption_timer = queue.preemption_at_ns = 0  # the new delay sets it again
     queue.policies, queue.properties = config.policies, config.properties
     queue.max_applications = config.max_applications
     queue.limits, queue.template = config.limits, config.template
@@ -235,27 +235,27 @@ def pass_recovery_barrier(scheduler_state: SchedulerState, rm: RmId, now_ns: int
             partition.requeue_all()
             partition.returning.extend(gangs.returning_placeholders(partition))
     overdue, manager.overdue = manager.overdue, []
-    for clock in overdue:
-        scheduler_state.outbox.put(TimerSet(clock, now_ns))
+    for timer in overdue:
+        scheduler_state.outbox.put(TimerSet(timer, now_ns))
 
 
-def manager_heard(scheduler_state: SchedulerState, clock: Timer, now_ns: int) -> None:
+def on_timer(scheduler_state: SchedulerState, timer: Timer, now_ns: int) -> None:
     """Handles a timer that fired.
 
     Before the recovery barrier, timers are only collected, because the event they wait for may not have been recovered
     yet (docs/internals/semantics.md, rule 19).
     """
-    if clock.kind is TimerKind.MANAGER:
-        manager_timed_out(scheduler_state, clock)
+    if timer.kind is TimerKind.MANAGER:
+        manager_timed_out(scheduler_state, timer)
         return
-    partition = scheduler_state.partitions.get(clock.partition)
+    partition = scheduler_state.partitions.get(timer.partition)
     if partition is None:
         return
     manager = scheduler_state.managers[partition.rm]
     if manager.fence_up:
-        manager.overdue.append(clock)
+        manager.overdue.append(timer)
     else:
-        timers.on_timer(partition, clock, now_ns)
+        timers.on_timer(partition, timer, now_ns)
 
 
 def manager_lost(scheduler_state: SchedulerState, rm: RmId, now_ns: int) -> None:
@@ -265,14 +265,14 @@ def manager_lost(scheduler_state: SchedulerState, rm: RmId, now_ns: int) -> None
         scheduler_state.ignore("connection lost of a resource manager that is not running")
         return
     manager.state = follow(MANAGER, manager.state, ManagerEvent.LOSE_CONNECTION)
-    clock = Timer(TimerKind.MANAGER, rm, PartitionId(""), ApplicationId(""), AllocationKey(""), manager.generation)
-    scheduler_state.outbox.put(TimerSet(clock, now_ns + manager.configuration.timing.manager_timeout_ns))
+    timer = Timer(TimerKind.MANAGER, rm, PartitionId(""), ApplicationId(""), AllocationKey(""), manager.generation)
+    scheduler_state.outbox.put(TimerSet(timer, now_ns + manager.configuration.timing.manager_timeout_ns))
 
 
-def manager_timed_out(scheduler_state: SchedulerState, clock: Timer) -> None:
+def manager_timed_out(scheduler_state: SchedulerState, timer: Timer) -> None:
     """Stops a resource manager that did not reconnect in time."""
-    manager = scheduler_state.managers.get(clock.rm)
-    if manager is None or manager.state is not ManagerState.PAUSED or manager.generation != clock.generation:
+    manager = scheduler_state.managers.get(timer.rm)
+    if manager is None or manager.state is not ManagerState.PAUSED or manager.generation != timer.generation:
         return
     _stop(scheduler_state, manager, ManagerEvent.TIME_OUT)
 

@@ -177,21 +177,21 @@ class QueueAttempt:
 
     def _is_held(self, app: Application) -> bool:
         """Whether the application cannot be planned now. Reports the reason and the condition that wakes it up."""
-        if app.asleep_until_ns or self._is_parked(app):
+        if app.backoff_until_ns or self._awaits_callback(app):
             self._mark_unschedulable(app, [])  # its timer or the callback result requeues it
             return True
         if app.is_reserving and (waits := requeue.is_waiting(self.partition, app)):
             report_unschedulable(
                 self.partition,
                 app,
-                [Unplaced(kind, UnschedulableReason(ReasonKind.QUEUE_ORDER, waits)) for kind in _told(app)],
+                [Unplaced(kind, UnschedulableReason(ReasonKind.QUEUE_ORDER, waits)) for kind in _reported_classes(app)],
             )
             self._mark_unschedulable(app, [])  # the end of the takeover requeues it
             return True
         gang = self._gang_before(app)
         if gang is not None:
             why = UnschedulableReason(ReasonKind.QUEUE_ORDER, messages.queued_behind_gang(gang.name, self.leaf.path))
-            report_unschedulable(self.partition, app, [Unplaced(kind, why) for kind in _told(app)])
+            report_unschedulable(self.partition, app, [Unplaced(kind, why) for kind in _reported_classes(app)])
             self._mark_unschedulable(app, [QueuedBehindGang(self.leaf.path)])
             return True
         held = quota.start_refusal(self.partition, app)
@@ -200,13 +200,13 @@ class QueueAttempt:
             return False
         requeue.note_short(self.partition, app)
         requeue.set_blocking(self.partition, app, blocks=False)
-        report_unschedulable(self.partition, app, [Unplaced(kind, held.why) for kind in _told(app)])
+        report_unschedulable(self.partition, app, [Unplaced(kind, held.why) for kind in _reported_classes(app)])
         self._mark_unschedulable(app, [held.blocking_reason])
         return True
 
-    def _is_parked(self, app: Application) -> bool:
+    def _awaits_callback(self, app: Application) -> bool:
         callbacks = self.partition.pending_callbacks
-        return bool(callbacks.waiting) and callbacks.is_parked(self.partition.id, app.id)
+        return bool(callbacks.waiting) and callbacks.awaits_callback(self.partition.id, app.id)
 
     def _gang_before(self, app: Application) -> Application | None:
         """Returns the gang ahead of the application in FIFO order that still waits for quota, else None.
@@ -246,22 +246,22 @@ class QueueAttempt:
                 allocation_plan.blocking_reasons.append(MembersDoNotFit(app.id))
             self._settle(app, [allocation_plan], more=allocation_plan.more or app.gang.over)
             return
-        held = swaps = _NOTHING
+        held = replacements = _NOTHING
         if app.id in partition.reservations.by_application:
             held = node_reservations.plan_reservation(partition, app)
             self._carry_out(app, held)
-        if app.gang.live and not self._is_parked(app):
-            swaps = replacement.plan_replacements(partition, app, self.left)
-            self._carry_out(app, swaps)
+        if app.gang.live and not self._awaits_callback(app):
+            replacements = replacement.plan_replacements(partition, app, self.left)
+            self._carry_out(app, replacements)
         if app.blocks:
             requeue.set_blocking(partition, app, blocks=False)
-        if self.left <= 0 or self._is_parked(app):  # placements that wait for a callback would be planned twice
-            self._settle(app, [swaps], more=True)
+        if self.left <= 0 or self._awaits_callback(app):  # placements that wait for a callback would be planned twice
+            self._settle(app, [replacements], more=True)
             return
         allocation_plan = pods.plan_pods(partition, app, self.left, self._pace_of(app), self._budget(app))
         self._carry_out(app, allocation_plan)
         self._note_progress(app, allocation_plan)
-        self._settle(app, [held, swaps, allocation_plan], more=swaps.more or allocation_plan.more)
+        self._settle(app, [held, replacements, allocation_plan], more=replacements.more or allocation_plan.more)
         back_off(partition, app, allocation_plan, self.now_ns)
 
     def _replace_only(self, app: Application) -> None:
@@ -270,14 +270,14 @@ class QueueAttempt:
         The other requests of the application wait for the reason in `withheld`.
         """
         partition = self.partition
-        is_idle = app.is_reserving or self._is_parked(app)
-        swaps = AllocationPlan() if is_idle else replacement.plan_replacements(partition, app, self.left)
-        self._carry_out(app, swaps)
+        is_idle = app.is_reserving or self._awaits_callback(app)
+        replacements = AllocationPlan() if is_idle else replacement.plan_replacements(partition, app, self.left)
+        self._carry_out(app, replacements)
         requeue.set_blocking(partition, app, blocks=False)
         why = UnschedulableReason(ReasonKind.ADMISSION, app.withheld)
-        kinds = [kind for kind in _told(app) if not app.has_placeholder(kind)]
+        kinds = [kind for kind in _reported_classes(app) if not app.has_placeholder(kind)]
         report_unschedulable(partition, app, [Unplaced(kind, why) for kind in kinds])
-        self._settle(app, [swaps], more=swaps.more)
+        self._settle(app, [replacements], more=replacements.more)
 
     def _budget(self, app: Application) -> pods.SearchBudget:
         """Returns the search budget of one attempt. It is unlimited if the plan restarted `MOST_RESTARTS` times."""
@@ -323,7 +323,7 @@ class QueueAttempt:
     def _settle(self, app: Application, outlines: list[AllocationPlan], *, more: bool) -> None:
         if not app.waiting or app.id not in self.partition.applications:
             return
-        if self._is_parked(app):
+        if self._awaits_callback(app):
             self._mark_unschedulable(app, [])
             return
         more = more and not self.is_broken
@@ -394,31 +394,31 @@ def report_unschedulable(partition: Partition, app: Application, unplaced: list[
             then = requeue.held_by_nodes(partition, app, entry.kind) if entry.room else None
             partition.unschedulable_classes.put(entry.kind, entry.room, entry.why, then)
         if entry.kind in app.waiting:
-            app.refusals[entry.kind] = entry.told
-        text = entry.told.text()
-        told = _untold(app, app.waiting.get(entry.kind, {}), kind)
-        if told:
-            records.refused(partition, told, entry.told)
-        for ask in told:
-            ask.said = kind
-        speak = told[:1] if entry.kind.placeholder and app.spec.uses_virtual_placeholders else told
+            app.refusals[entry.kind] = entry.reported_reason
+        text = entry.reported_reason.text()
+        unreported = _unreported(app, app.waiting.get(entry.kind, {}), kind)
+        if unreported:
+            records.refused(partition, unreported, entry.reported_reason)
+        for ask in unreported:
+            ask.reported_kind = kind
+        shown = unreported[:1] if entry.kind.placeholder and app.spec.uses_virtual_placeholders else unreported
         state = _STATES[kind]
-        for one in speak:
+        for one in shown:
             partition.outbox.state(SchedulingStateChanged(partition.rm, app.id, one.spec.report_key, state, text, kind))
 
 
-def _untold(app: Application, keys: dict[AllocationKey, None], kind: ReasonKind) -> list[Ask]:
+def _unreported(app: Application, keys: dict[AllocationKey, None], kind: ReasonKind) -> list[Ask]:
     """Returns the requests of the class for which this reason was not reported yet."""
     found: dict[AllocationKey, Ask] = {}
     for key in reversed(keys):
         ask = app.asks[key]
-        if ask.said is kind:
+        if ask.reported_kind is kind:
             break
-        if ask.said is not ReasonKind.RESERVED:
+        if ask.reported_kind is not ReasonKind.RESERVED:
             found[key] = ask
-    for key in [key for key in app.unheld if key in keys]:
-        del app.unheld[key]
-        if app.asks[key].said is None:
+    for key in [key for key in app.lost_reservations if key in keys]:
+        del app.lost_reservations[key]
+        if app.asks[key].reported_kind is None:
             found[key] = app.asks[key]
     return list(found.values())
 
@@ -444,17 +444,17 @@ def back_off(partition: Partition, app: Application, allocation_plan: Allocation
     most = policies.backoff_after
     if sum(wanted(app, kind, most) for kind in refused if kind in app.waiting) < most:
         return
-    app.asleep_until_ns = now_ns + policies.backoff_delay_ns
-    lifecycle.set_clock(partition, app, TimerKind.BACKOFF, app.sequence, app.asleep_until_ns)
+    app.backoff_until_ns = now_ns + policies.backoff_delay_ns
+    lifecycle.set_timer(partition, app, TimerKind.BACKOFF, app.sequence, app.backoff_until_ns)
 
 
-def _told(app: Application) -> list[AskClass]:
+def _reported_classes(app: Application) -> list[AskClass]:
     """Returns the classes whose requests get the reason.
 
     For a Direct gang that reserves, these are its virtual placeholders; else all classes.
     """
-    speaks = app.spec.uses_virtual_placeholders and app.is_reserving
-    return [kind for kind in app.waiting if kind.placeholder or not speaks]
+    is_direct = app.spec.uses_virtual_placeholders and app.is_reserving
+    return [kind for kind in app.waiting if kind.placeholder or not is_direct]
 
 
 def _has_started(app: Application) -> bool:
@@ -570,5 +570,5 @@ def _in_turn(scheduler_state: SchedulerState) -> list[Partition]:
 
 def _is_open(scheduler_state: SchedulerState, partition: Partition, now_ns: int) -> bool:
     manager = scheduler_state.managers[partition.rm]
-    is_awake = now_ns >= partition.asleep_until_ns
+    is_awake = now_ns >= partition.backoff_until_ns
     return manager.state is ManagerState.RUNNING and not manager.fence_up and is_awake

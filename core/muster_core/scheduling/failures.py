@@ -28,8 +28,8 @@ def application_failed(partition: Partition, app: Application, error: Exception,
         return
     app.failures += 1
     delay_ns = _delay_ns(app.failures)
-    app.asleep_until_ns = now_ns + delay_ns
-    lifecycle.set_clock(partition, app, TimerKind.BACKOFF, app.sequence, app.asleep_until_ns)
+    app.backoff_until_ns = now_ns + delay_ns
+    lifecycle.set_timer(partition, app, TimerKind.BACKOFF, app.sequence, app.backoff_until_ns)
     text = f"application {app.id} is not scheduled because of an internal error: {_text(error)}"
     partition.note(Notice.APPLICATION, app.id, message=f"{text}; {_retry(delay_ns)}")
     app.unplanned = app.restarts = 0
@@ -45,17 +45,17 @@ def partition_failed(partition: Partition, error: Exception, now_ns: int) -> Non
     """
     partition.failures += 1
     delay_ns = _delay_ns(partition.failures)
-    partition.asleep_until_ns = now_ns + delay_ns
+    partition.backoff_until_ns = now_ns + delay_ns
     nobody, no_key = ApplicationId(""), AllocationKey("")
-    clock = Timer(TimerKind.PARTITION_BACKOFF, partition.rm, partition.id, nobody, no_key, partition.failures)
-    partition.outbox.put(TimerSet(clock, partition.asleep_until_ns))
+    timer = Timer(TimerKind.PARTITION_BACKOFF, partition.rm, partition.id, nobody, no_key, partition.failures)
+    partition.outbox.put(TimerSet(timer, partition.backoff_until_ns))
     partition.outbox.failures.append(Failure(f"partition {partition.id}", error))
     text = f"partition {partition.id} is not scheduled because of an internal error: {_text(error)}; {_retry(delay_ns)}"
     partition.note(Notice.QUEUE, partition.queues.root.path, message=text)
     _check(partition)
 
 
-def attempt_timer(scheduler_state: SchedulerState, clock: Timer, now_ns: int, act: Callable[[], None]) -> None:
+def attempt_timer(scheduler_state: SchedulerState, timer: Timer, now_ns: int, act: Callable[[], None]) -> None:
     """Handles a timer that fired. If the handler raises, the timer fires again after a backoff.
 
     Otherwise its subject would wait forever. Raises the exception of the handler.
@@ -63,10 +63,10 @@ def attempt_timer(scheduler_state: SchedulerState, clock: Timer, now_ns: int, ac
     try:
         act()
     except Exception:
-        failures = scheduler_state.failed_timers[clock] = scheduler_state.failed_timers.get(clock, 0) + 1
-        scheduler_state.outbox.put(TimerSet(clock, now_ns + _delay_ns(failures)))
+        failures = scheduler_state.failed_timers[timer] = scheduler_state.failed_timers.get(timer, 0) + 1
+        scheduler_state.outbox.put(TimerSet(timer, now_ns + _delay_ns(failures)))
         raise
-    scheduler_state.failed_timers.pop(clock, None)
+    scheduler_state.failed_timers.pop(timer, None)
 
 
 def describe(error: Exception) -> str:

@@ -159,7 +159,7 @@ def _held(app: Application, group: TaskGroup, node: NodeId) -> Allocation | None
 
 def report_withdrawn(partition: Partition, app: Application, asked: Ask) -> None:
     """Reports SCHEDULED for a removed placeholder request, if a reason for waiting was reported before."""
-    if asked.said is not None:
+    if asked.reported_kind is not None:
         text = "no longer waiting for a reservation"
         said = SchedulingStateChanged(partition.rm, app.id, asked.spec.report_key, SchedulingState.SCHEDULED, text)
         partition.outbox.state(said)
@@ -178,19 +178,19 @@ def start_timer(partition: Partition, app: Application, since_ns: int, *, is_ear
     timing = partition.timing
     span_ns = min(app.spec.timeout_ns or timing.placeholder_timeout_ns, timing.max_placeholder_timeout_ns)
     at_ns = since_ns + max(span_ns - gang.elapsed_ns, 0)
-    lifecycle.set_clock(partition, app, TimerKind.PLACEHOLDER, number, at_ns)
-    gang.clock, gang.since_ns, gang.is_early, gang.is_paused = number, since_ns, is_early, False
+    lifecycle.set_timer(partition, app, TimerKind.PLACEHOLDER, number, at_ns)
+    gang.timer, gang.since_ns, gang.is_early, gang.is_paused = number, since_ns, is_early, False
 
 
 def note_reservation(partition: Partition, app: Application, now_ns: int) -> None:
     """Starts the placeholder timer with the first reservation. It never starts from zero again."""
-    if not app.gang.clock or app.gang.is_early:
+    if not app.gang.timer or app.gang.is_early:
         start_timer(partition, app, now_ns)
 
 
 def pause_timer(app: Application, now_ns: int) -> None:
     """Pauses the timer, because takeovers or a preemption removed all reservations of the gang."""
-    if app.gang.clock:
+    if app.gang.timer:
         app.gang.elapsed_ns += 0 if app.gang.is_early else now_ns - app.gang.since_ns
         _stop_timer(app)
         app.gang.is_paused = True
@@ -218,12 +218,12 @@ def note_impossible(partition: Partition, app: Application, why: str, now_ns: in
         return
     requeue.close(partition, app)
     ledger.clear_quota_reservation(partition, app)
-    if not gang.clock:
+    if not gang.timer:
         start_timer(partition, app, now_ns, is_early=True)
 
 
 def _stop_timer(app: Application) -> None:
-    app.gang.clock = 0
+    app.gang.timer = 0
     app.gang.is_early = False
 
 
@@ -267,7 +267,7 @@ def give_up(partition: Partition, app: Application, now_ns: int, why: str) -> No
     finish(partition, app)
     if app.state is ApplicationState.NEW:
         lifecycle.change_state(partition, app, ApplicationEvent.ACCEPT, now_ns)
-    take_back_placeholders(partition, app, why, now_ns)
+    release_placeholders(partition, app, why, now_ns)
     lifecycle.change_state(partition, app, ApplicationEvent.RESUME, now_ns, why)
     lifecycle.settle(partition, app, now_ns)
 
@@ -275,12 +275,12 @@ def give_up(partition: Partition, app: Application, now_ns: int, why: str) -> No
 def fail(partition: Partition, app: Application, now_ns: int, why: str) -> None:
     """Moves the application to Failing and releases everything it has or requests (TIMEOUT)."""
     finish(partition, app)
-    take_back_everything(partition, app, why, now_ns)
+    release_everything(partition, app, why, now_ns)
     lifecycle.change_state(partition, app, ApplicationEvent.FAIL, now_ns, why)
     lifecycle.settle(partition, app, now_ns)
 
 
-def take_back_everything(partition: Partition, app: Application, why: str, now_ns: int) -> None:
+def release_everything(partition: Partition, app: Application, why: str, now_ns: int) -> None:
     """Releases all allocations and requests in one response (TIMEOUT).
 
     Allocations that are being released are not sent again.
@@ -293,7 +293,7 @@ def take_back_everything(partition: Partition, app: Application, why: str, now_n
     _drop_asks(partition, app, why, answer, placeholders_only=False)
 
 
-def take_back_placeholders(partition: Partition, app: Application, why: str, now_ns: int) -> None:
+def release_placeholders(partition: Partition, app: Application, why: str, now_ns: int) -> None:
     """Releases live placeholders and pending placeholder requests in one response (TIMEOUT).
 
     Placeholders that are being replaced are kept.
@@ -323,7 +323,7 @@ def time_out(partition: Partition, app: Application, now_ns: int) -> None:
         why = app.gang.impossible or "the placeholder timeout expired before all members were reserved"
         give_up(partition, app, now_ns, why)
     elif app.state in (ApplicationState.RUNNING, ApplicationState.COMPLETING):
-        take_back_placeholders(partition, app, "unused placeholder", now_ns)
+        release_placeholders(partition, app, "unused placeholder", now_ns)
         if not app.gang.allocated:  # real pods never came (docs/internals/semantics.md, rule 13)
             lifecycle.complete_if_done(partition, app, now_ns)
 
@@ -362,7 +362,7 @@ def await_asks(partition: Partition, app: Application, now_ns: int) -> None:
     Some of its requests may never arrive. If all have arrived when the timer fires, the timer has no effect.
     """
     is_atomic = app.spec.gang_placement is GangPlacement.ATOMIC and app.is_reserving
-    if not is_atomic or app.gang.allocated or app.gang.clock or not app.placeholder_asks:
+    if not is_atomic or app.gang.allocated or app.gang.timer or not app.placeholder_asks:
         return
     start_timer(partition, app, now_ns, is_early=True)
 

@@ -364,7 +364,7 @@ def _virtual_placeholders(app: Application) -> Iterator[str]:
         yield f"gang {app.id} holds a part of its places"
     if bool(asked) != app.is_reserving:
         yield f"gang {app.id} {'asks for places and does not reserve' if asked else 'reserves and asks for no places'}"
-    if app.is_reserving and app.state is ApplicationState.RUNNING and not app.gang.clock:
+    if app.is_reserving and app.state is ApplicationState.RUNNING and not app.gang.timer:
         yield f"gang {app.id} runs and waits for its places without an end"
     if any(one.releasing is not None or one.replaced_by is not None for one in held):
         yield f"gang {app.id}: a place without a pod waits for a message that is never sent"
@@ -468,9 +468,9 @@ def _scheduling_queue(partition: Partition) -> Iterator[str]:
 
 def _listed(partition: Partition, app: Application) -> Iterator[str]:
     scheduling, blocked = partition.scheduling, partition.blocking_reasons.blocked.get(app.id, {})
-    is_parked = partition.pending_callbacks.is_parked(partition.id, app.id)
+    awaits_callback = partition.pending_callbacks.awaits_callback(partition.id, app.id)
     is_active = scheduling.is_due or app.id in scheduling.requeued
-    is_listed = is_active or bool(blocked) or app.asleep_until_ns or is_parked or app.withheld
+    is_listed = is_active or bool(blocked) or app.backoff_until_ns or awaits_callback or app.withheld
     if app.waiting and not is_listed and not app.is_reserving:
         yield f"application {app.id} waits and is in no queue"
     is_active = scheduling.active.has(app)

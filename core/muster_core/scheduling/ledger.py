@@ -61,9 +61,9 @@ def unreserve(partition: Partition, name: AskId, *, used: bool = False) -> None:
         requeue.path_grew(partition, app)
     else:
         app.queue.node_reservations -= 1
-    if ask.said is ReasonKind.RESERVED:
-        ask.said = None
-        app.unheld[hold.key] = None
+    if ask.reported_kind is ReasonKind.RESERVED:
+        ask.reported_kind = None
+        app.lost_reservations[hold.key] = None
     records.reserved(partition, hold.node, ask.spec, Change.REMOVE)
 
 
@@ -399,7 +399,7 @@ def _count_use(partition: Partition, app: Application, allocation: Allocation, n
     """
     instance_type = partition.nodes.record(allocation.node).spec.attributes.get(_INSTANCE_TYPE, "")
     if allocation.spec.placeholder:
-        kind = app.placeheld
+        kind = app.placeholder_consumption
     elif allocation.releasing is Termination.PREEMPTED_BY_SCHEDULER:
         kind = app.preempted
     else:
@@ -419,7 +419,7 @@ def enter(partition: Partition, node: NodeId, spec: AskSpec | AllocationSpec) ->
         tags = pods_on_nodes.tags.project(spec.tags)
         pods_on_nodes.add(nodes.rows.row(node), occupant_of(spec.facts, tags))
         if pods_on_nodes.tags.is_wanted(tags):
-            nodes.gains.note_company()
+            nodes.gains.note_inter_pod()
             nodes.epoch += 1  # a pending request may have an affinity to this pod
 
 
@@ -431,7 +431,7 @@ def leave(partition: Partition, node: NodeId, spec: AskSpec | AllocationSpec) ->
         pods_on_nodes.remove(nodes.rows.row(node), occupant_of(spec.facts, pods_on_nodes.tags.project(spec.tags)))
         nodes.epoch += 1  # a pending request may need one pod less here
         if not spec.facts.inter_pod.apart:  # a removed anti-affinity term may have blocked any class
-            nodes.gains.note_company()
+            nodes.gains.note_inter_pod()
 
 
 def assume(partition: Partition, spec: AskSpec, node: NodeId, volumes: Mapping[str, str]) -> Choice:

@@ -66,13 +66,13 @@ def _summary(partition: Partition, app: Application) -> ApplicationSummarized:
         times_ns=(app.submitted_ns, app.started_ns, app.ended_ns),
         used=app.used.seconds(),
         preempted=app.preempted.seconds(),
-        placeholders=app.placeheld.seconds(),
+        placeholders=app.placeholder_consumption.seconds(),
     )
 
 
-def expire_history(partition: Partition, clock: Timer, now_ns: int) -> None:
+def expire_history(partition: Partition, timer: Timer, now_ns: int) -> None:
     """Removes applications from the history that ended long enough ago. They become Expired."""
-    if clock.generation != partition.expiring:
+    if timer.generation != partition.expiring:
         return
     oldest_ns = now_ns - partition.timing.expiry_ns
     while partition.history and partition.history[0].ended_ns <= oldest_ns:
@@ -88,8 +88,8 @@ def expire_history(partition: Partition, clock: Timer, now_ns: int) -> None:
 def _set_clock(partition: Partition) -> None:
     number = partition.next_number()
     nobody, no_key = ApplicationId(""), AllocationKey("")
-    clock = Timer(TimerKind.EXPIRY, partition.rm, partition.id, nobody, no_key, number)
-    partition.outbox.put(TimerSet(clock, partition.history[0].ended_ns + partition.timing.expiry_ns))
+    timer = Timer(TimerKind.EXPIRY, partition.rm, partition.id, nobody, no_key, number)
+    partition.outbox.put(TimerSet(timer, partition.history[0].ended_ns + partition.timing.expiry_ns))
     partition.expiring = number
 
 
@@ -179,7 +179,7 @@ def change_state(
     records.app_moved(partition, app, message)
 
 
-def set_clock(
+def set_timer(
     partition: Partition, app: Application, kind: TimerKind, number: int, at_ns: int, key: AllocationKey = _NO_KEY
 ) -> None:
     """Sets a timer of an application. The timer has an effect only while its subject still has this `number`."""
@@ -190,7 +190,7 @@ def set_wait_timer(partition: Partition, app: Application, since_ns: int) -> Non
     """Starts the optional timer of a gang that holds nothing, counted from `since_ns`."""
     wait_ns = app.spec.wait_timeout_ns or partition.timing.wait_timeout_ns
     if wait_ns:
-        set_clock(partition, app, TimerKind.WAIT, app.sequence, since_ns + wait_ns)
+        set_timer(partition, app, TimerKind.WAIT, app.sequence, since_ns + wait_ns)
 
 
 def run(partition: Partition, app: Application, now_ns: int) -> None:
@@ -199,10 +199,10 @@ def run(partition: Partition, app: Application, now_ns: int) -> None:
     app.completing = 0
     app.started_ns = app.started_ns or now_ns
     change_state(partition, app, ApplicationEvent.RUN, now_ns)
-    run_clock(partition, app, now_ns)
+    set_run_timer(partition, app, now_ns)
 
 
-def run_clock(partition: Partition, app: Application, now_ns: int) -> None:
+def set_run_timer(partition: Partition, app: Application, now_ns: int) -> None:
     """Starts the run time limit of the application, counted from its first run.
 
     The timeout of a gang is its placeholder timeout instead (docs/internals/semantics.md, rule 2).
@@ -210,7 +210,7 @@ def run_clock(partition: Partition, app: Application, now_ns: int) -> None:
     if not app.spec.timeout_ns or app.spec.is_gang:
         return
     at_ns = max(app.started_ns + app.spec.timeout_ns, now_ns)
-    set_clock(partition, app, TimerKind.RUN, app.sequence, at_ns)
+    set_timer(partition, app, TimerKind.RUN, app.sequence, at_ns)
 
 
 def complete_if_done(partition: Partition, app: Application, now_ns: int) -> None:
@@ -225,7 +225,7 @@ def complete_if_done(partition: Partition, app: Application, now_ns: int) -> Non
     if is_busy or app.state not in _ACTIVE:
         return
     number = partition.next_number()
-    set_clock(partition, app, TimerKind.COMPLETING, number, now_ns + partition.timing.completing_timeout_ns)
+    set_timer(partition, app, TimerKind.COMPLETING, number, now_ns + partition.timing.completing_timeout_ns)
     app.completing = number
     change_state(partition, app, ApplicationEvent.COMPLETE, now_ns)
 
@@ -261,7 +261,7 @@ def accept(partition: Partition, app: Application, now_ns: int) -> None:
     change_state(partition, app, ApplicationEvent.ACCEPT, now_ns)
     if app.is_reserving:
         at_ns = max(app.submitted_ns + partition.timing.starvation_age_ns, now_ns)
-        set_clock(partition, app, TimerKind.STARVATION, app.sequence, at_ns)
+        set_timer(partition, app, TimerKind.STARVATION, app.sequence, at_ns)
 
 
 def end_application(

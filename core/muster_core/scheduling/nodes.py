@@ -27,10 +27,10 @@ def update_cluster_objects(partition: Partition, event: ClusterObjectsReported) 
             partition.nodes.pods_on_nodes.namespace(fact.name, fact.labels)
             partition.nodes.epoch += 1  # namespace labels may affect any node
         else:
-            _tell(partition, fact)
+            _store(partition, fact)
 
 
-def _tell(partition: Partition, fact: StorageFact) -> None:
+def _store(partition: Partition, fact: StorageFact) -> None:
     """Stores a storage object, and wakes up pods that may wait for it.
 
     A claim affects only the pods that use it. Any other object may affect any claim.
@@ -123,7 +123,7 @@ def _decommission(partition: Partition, node: NodeId, now_ns: int) -> None:
     answer = partition.outbox.answer(partition.rm)
     for allocation in gone:
         if not allocation.spec.is_virtual:
-            answer.released.append(_told(partition, allocation, node))
+            answer.released.append(_release_of(partition, allocation, node))
         app = partition.applications[allocation.spec.application]
         allocations.end_allocation(partition, app, allocation, now_ns, node_removed=True)
     for identity in partition.nodes.record(node).foreign_pods:
@@ -147,7 +147,7 @@ def _abandon_targets(partition: Partition, node: NodeId, gone: list[Allocation])
             ledger.wait_again(partition, app, ask, as_usual=True)
 
 
-def _told(partition: Partition, allocation: Allocation, node: NodeId) -> Release:
+def _release_of(partition: Partition, allocation: Allocation, node: NodeId) -> Release:
     spec = allocation.spec
     return Release(
         partition.id, spec.application, spec.key, allocation.id, Termination.STOPPED_BY_RM, f"node {node} was removed"

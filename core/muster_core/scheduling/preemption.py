@@ -73,17 +73,17 @@ def went_over(partition: Partition, queue: Queue, now_ns: int) -> None:
         _start(partition, queue, now_ns + delay_ns)
 
 
-def on_quota_timer(partition: Partition, clock: Timer, now_ns: int) -> None:
+def on_quota_timer(partition: Partition, timer: Timer, now_ns: int) -> None:
     """Releases victims of a queue above its maximum, and checks it again after the delay."""
-    queue = partition.queues.get(clock.queue)
-    if queue is None or queue.quota_clock != clock.generation:
+    queue = partition.queues.get(timer.queue)
+    if queue is None or queue.quota_timer != timer.generation:
         return
     _clear(queue)
     try:
         _enforce(partition, queue, now_ns)
     except Exception:
-        if not queue.quota_clock:
-            queue.quota_at_ns, queue.quota_clock = now_ns, clock.generation  # it fires again
+        if not queue.quota_timer:
+            queue.quota_at_ns, queue.quota_timer = now_ns, timer.generation  # it fires again
         raise
 
 
@@ -124,12 +124,12 @@ def _is_on(partition: Partition, delay_ns: int) -> bool:
 
 def _start(partition: Partition, queue: Queue, at_ns: int) -> None:
     number = partition.next_number()
-    reservations.queue_clock(partition, queue, TimerKind.QUOTA, number, at_ns)
-    queue.quota_at_ns, queue.quota_clock = at_ns, number
+    reservations.set_queue_timer(partition, queue, TimerKind.QUOTA, number, at_ns)
+    queue.quota_at_ns, queue.quota_timer = at_ns, number
 
 
 def _clear(queue: Queue) -> None:
-    queue.quota_at_ns = queue.quota_clock = 0
+    queue.quota_at_ns = queue.quota_timer = 0
 
 
 #: Searches and examined applications per leaf and event. They bound how long the scheduler task is busy.
@@ -151,12 +151,12 @@ _NEVER: Final = 2**63
 
 def watch_leaf(partition: Partition, leaf: Queue, now_ns: int) -> None:
     """Sets the preemption timer of a leaf below its guarantee with unschedulable requests."""
-    if leaf.preemption_clock or not leaf.waiting or not partition.config.preemption or not is_under_guarantee(leaf):
+    if leaf.preemption_timer or not leaf.waiting or not partition.config.preemption or not is_under_guarantee(leaf):
         return
     app = partition.applications[next(iter(leaf.waiting))]
     first = app.asks[next(iter(next(iter(app.waiting.values()))))]
     due_ns = first.asked_ns + leaf.policies.preemption_delay_ns
-    _set_clock(partition, leaf, max(now_ns, _after_last(partition, leaf), due_ns))
+    _set_timer(partition, leaf, max(now_ns, _after_last(partition, leaf), due_ns))
 
 
 def watch_shrunk(partition: Partition, now_ns: int) -> None:
@@ -186,8 +186,8 @@ def watch_shrunk(partition: Partition, now_ns: int) -> None:
             if idle_leaf is None or not idle_leaf.waiting:
                 continue
             at_ns = max(now_ns, _after_last(partition, idle_leaf))
-            if not idle_leaf.preemption_clock or idle_leaf.preemption_at_ns > at_ns:
-                _set_clock(partition, idle_leaf, at_ns)
+            if not idle_leaf.preemption_timer or idle_leaf.preemption_at_ns > at_ns:
+                _set_timer(partition, idle_leaf, at_ns)
 
 
 def _epoch(partition: Partition) -> Epoch:
@@ -216,23 +216,23 @@ def watch_required(partition: Partition, app: Application, kinds: Iterable[AskCl
     if not due or not partition.config.preemption:
         return
     at_ns = max(now_ns, min(due))
-    if not leaf.preemption_clock or leaf.preemption_at_ns > at_ns:
-        _set_clock(partition, leaf, at_ns)
+    if not leaf.preemption_timer or leaf.preemption_at_ns > at_ns:
+        _set_timer(partition, leaf, at_ns)
 
 
-def on_preemption_timer(partition: Partition, clock: Timer, now_ns: int) -> None:
+def on_preemption_timer(partition: Partition, timer: Timer, now_ns: int) -> None:
     """Searches victims for the classes of a leaf, a bounded number per event.
 
     The timer is set again while preemption may help one of them. If it helps none, the leaf waits for a change.
     """
-    leaf = partition.queues.get(clock.queue)
-    if leaf is None or leaf.preemption_clock != clock.generation:
+    leaf = partition.queues.get(timer.queue)
+    if leaf is None or leaf.preemption_timer != timer.generation:
         return
-    leaf.preemption_clock = 0
+    leaf.preemption_timer = 0
     try:
         _search(partition, leaf, now_ns)
     except Exception:
-        leaf.preemption_clock = clock.generation  # it fires again
+        leaf.preemption_timer = timer.generation  # it fires again
         raise
 
 
@@ -254,12 +254,12 @@ def _search(partition: Partition, leaf: Queue, now_ns: int) -> None:
         looks += 1
         searches += _look(partition, leaf, (kind, names), now_ns)
     if search.left and search.in_vain < PREEMPTION_SEARCHES_IN_VAIN:
-        _set_clock(partition, leaf, now_ns + _PAUSE_NS)
+        _set_timer(partition, leaf, now_ns + _PAUSE_NS)
     elif search.left:
         search.in_vain = 0
-        _set_clock(partition, leaf, now_ns + partition.timing.preemption_interval_ns)
+        _set_timer(partition, leaf, now_ns + partition.timing.preemption_interval_ns)
     elif search.next_ns:
-        _set_clock(partition, leaf, max(search.next_ns, now_ns + _PAUSE_NS))
+        _set_timer(partition, leaf, max(search.next_ns, now_ns + _PAUSE_NS))
     if search.is_refused:
         preemptions = partition.preemptions
         if not preemptions.idle:
@@ -340,10 +340,10 @@ def _wanted(app: Application, asks: list[Ask]) -> Wanted:
     return tuple((kind, wanted(app, kind, MEMBERS_PER_PREEMPTION + 1)) for kind in kinds)
 
 
-def _set_clock(partition: Partition, leaf: Queue, at_ns: int) -> None:
+def _set_timer(partition: Partition, leaf: Queue, at_ns: int) -> None:
     number = partition.next_number()
-    reservations.queue_clock(partition, leaf, TimerKind.PREEMPTION, number, at_ns)
-    leaf.preemption_clock, leaf.preemption_at_ns = number, at_ns
+    reservations.set_queue_timer(partition, leaf, TimerKind.PREEMPTION, number, at_ns)
+    leaf.preemption_timer, leaf.preemption_at_ns = number, at_ns
 
 
 def _subject(partition: Partition, app: Application, kind: AskClass) -> list[Ask]:
@@ -352,7 +352,7 @@ def _subject(partition: Partition, app: Application, kind: AskClass) -> list[Ask
     For a gang that is too large, returns one more than `MEMBERS_PER_PREEMPTION`. Empty = preemption is not possible for
     them.
     """
-    if kind not in app.waiting or partition.pending_callbacks.is_parked(partition.id, app.id) or app.failures:
+    if kind not in app.waiting or partition.pending_callbacks.awaits_callback(partition.id, app.id) or app.failures:
         return []
     if app.is_reserving:
         if requeue.is_waiting(partition, app):
@@ -380,8 +380,8 @@ def _may(partition: Partition, ask: Ask) -> bool:
     if ask.preemption or not ask.spec.allow_preempt_other or (hold is not None and hold.preempted):
         return False
     if ask.spec.required_node:
-        return ask.said in (ReasonKind.NODES, ReasonKind.RESERVED)
-    return ask.said in (ReasonKind.QUOTA, ReasonKind.NODES, ReasonKind.RESERVED)
+        return ask.reported_kind in (ReasonKind.NODES, ReasonKind.RESERVED)
+    return ask.reported_kind in (ReasonKind.QUOTA, ReasonKind.NODES, ReasonKind.RESERVED)
 
 
 def _due(partition: Partition, asks: list[Ask], leaf: Queue) -> int:

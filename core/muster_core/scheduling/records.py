@@ -161,7 +161,7 @@ def refused(partition: Partition, asks: Sequence[Ask], why: UnschedulableReason)
     oldest = asks[-1]
     if why.kind is ReasonKind.QUEUE_ORDER or oldest.spec.placeholder:
         return
-    had_no_quota = oldest.said in _QUOTAS and why.kind not in _QUOTAS
+    had_no_quota = oldest.reported_kind in _QUOTAS and why.kind not in _QUOTAS
     fits = "the request fits the quota again; " if had_no_quota else ""
     more = f" (and {len(asks) - 1} more requests like it)" if len(asks) > 1 else ""
     message = f"{fits}{why.text()}{more}"

@@ -157,7 +157,7 @@ def absorb(partition: Partition) -> None:
     if inter_pod or claims:
         for kind in dict.fromkeys((*partition.unschedulable_classes, *partition.blocking_reasons.by_kind)):
             if (inter_pod and kind.depends_on_others) or _is_concerned(kind, claims):
-                _look_anew(partition, kind)
+                _retry_unschedulable(partition, kind)
     if gains or inter_pod or claims:
         lines += partition.blocking_reasons.together.values()
     for line in lines:
@@ -253,7 +253,7 @@ def _absorb_nodes(partition: Partition, gains: list[NodeId]) -> None:
             for line in lines.values():
                 partition.open(line)
         elif len(_possible(nodes, rows, kind)):  # its placement may satisfy the affinity of other classes
-            _look_anew(partition, kind)
+            _retry_unschedulable(partition, kind)
 
 
 def count_again(partition: Partition, app: Application) -> None:
@@ -281,7 +281,7 @@ def _is_concerned(kind: AskClass, claims: Container[str]) -> bool:
     return bool(used) and (ANY_CLAIM in claims or any(claim in claims for claim in used))
 
 
-def _look_anew(partition: Partition, kind: AskClass) -> None:
+def _retry_unschedulable(partition: Partition, kind: AskClass) -> None:
     partition.unschedulable_classes.drop(kind)
     for line in list(partition.blocking_reasons.by_kind.get(kind, {}).values()):
         partition.open(line)

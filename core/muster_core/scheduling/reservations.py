@@ -21,17 +21,17 @@ from muster_core.state.reservations import NodeReservation
 from muster_core.state.scheduler_state import Partition
 
 
-def queue_clock(partition: Partition, queue: Queue, kind: TimerKind, number: int, at_ns: int) -> None:
+def set_queue_timer(partition: Partition, queue: Queue, kind: TimerKind, number: int, at_ns: int) -> None:
     """Sets a timer of a queue."""
     nobody = ApplicationId("")
-    clock = Timer(kind, partition.rm, partition.id, nobody, AllocationKey(""), number, queue.path)
-    partition.outbox.put(TimerSet(clock, at_ns))
+    timer = Timer(kind, partition.rm, partition.id, nobody, AllocationKey(""), number, queue.path)
+    partition.outbox.put(TimerSet(timer, at_ns))
 
 
 def watch(partition: Partition, app: Application, now_ns: int) -> None:
     """Sets the reservation timer of the leaf, because no node fits a request of the application."""
     leaf = app.queue
-    if leaf.reservation_clock or not leaf.waiting or leaf.node_reservations >= node_reservations.allowed(partition):
+    if leaf.reservation_timer or not leaf.waiting or leaf.node_reservations >= node_reservations.allowed(partition):
         return
     if node_reservations.may_reserve(partition, app):
         look_again(partition, leaf, now_ns + partition.timing.reservation_delay_ns)
@@ -40,8 +40,8 @@ def watch(partition: Partition, app: Application, now_ns: int) -> None:
 def look_again(partition: Partition, leaf: Queue, at_ns: int) -> None:
     """Sets the reservation timer of the leaf."""
     number = partition.next_number()
-    queue_clock(partition, leaf, TimerKind.RESERVATION, number, at_ns)
-    leaf.reservation_clock = number
+    set_queue_timer(partition, leaf, TimerKind.RESERVATION, number, at_ns)
+    leaf.reservation_timer = number
 
 
 def reserve(partition: Partition, app: Application, decision: NodeReservationDecision, now_ns: int) -> None:
@@ -88,8 +88,8 @@ def put(partition: Partition, app: Application, ask: Ask, node: NodeId, now_ns: 
     hold = NodeReservation(app.id, ask.spec.key, node, ask.spec.resources, number, is_required, preemption)
     ledger.reserve(partition, app, ask, hold)
     at_ns = now_ns + partition.timing.reservation_timeout_ns
-    clock = Timer(TimerKind.RESERVED, partition.rm, partition.id, app.id, ask.spec.key, number)
-    partition.outbox.put(TimerSet(clock, at_ns))
+    timer = Timer(TimerKind.RESERVED, partition.rm, partition.id, app.id, ask.spec.key, number)
+    partition.outbox.put(TimerSet(timer, at_ns))
     partition.requeue_one(app)  # it waits for that node now
     _report_reservation(partition, app, ask, node)
 
@@ -101,10 +101,10 @@ def give_way(partition: Partition, node: NodeId) -> None:
             ledger.unreserve(partition, hold.ask)
 
 
-def expire(partition: Partition, clock: Timer) -> None:
+def expire(partition: Partition, timer: Timer) -> None:
     """Removes a reservation after its timeout. The request is scheduled like any other."""
-    hold = partition.reservations.by_ask.get((clock.application, clock.key))
-    if hold is not None and hold.number == clock.generation:
+    hold = partition.reservations.by_ask.get((timer.application, timer.key))
+    if hold is not None and hold.number == timer.generation:
         ledger.unreserve(partition, hold.ask)
 
 
@@ -126,9 +126,9 @@ def shrink_node(partition: Partition, node: NodeId) -> None:
 
 
 def _report_reservation(partition: Partition, app: Application, ask: Ask, node: NodeId) -> None:
-    if ask.said is ReasonKind.RESERVED:
+    if ask.reported_kind is ReasonKind.RESERVED:
         return
-    ask.said = ReasonKind.RESERVED
+    ask.reported_kind = ReasonKind.RESERVED
     if ask.spec.is_virtual:  # one of many members: reported for the task group when all are reserved
         return
     text = f"node {node} is reserved for it until enough resources are free there"

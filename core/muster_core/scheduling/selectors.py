@@ -71,7 +71,7 @@ def tidy(partition: Partition) -> None:
     """Drops labels and values that no selector reads any more, if there are many of them."""
     tags = partition.nodes.pods_on_nodes.tags
     if tags.labels.is_stale():
-        _count_anew(partition, tags.labels.idle_places(), tags.labels.sweep)
+        _recount(partition, tags.labels.idle_places(), tags.labels.sweep)
     if tags.wants_many():
         asks = (ask.spec for app in partition.applications.values() for ask in app.asks.values())
         tags.want_only(targets for spec in asks for targets in _wanted(spec))
@@ -83,7 +83,7 @@ def _begin(partition: Partition, reads: list[Read], payer: str) -> None:
         _switch_on(partition)
     new = labels.unread(reads)
     if new:
-        _count_anew(partition, labels.places(new), lambda: labels.begin(new, payer))
+        _recount(partition, labels.places(new), lambda: labels.begin(new, payer))
 
 
 def _switch_on(partition: Partition) -> None:
@@ -102,7 +102,7 @@ def _switch_on(partition: Partition) -> None:
         tags.add(row_of(foreign.node), tags.project(foreign.tags))
 
 
-def _count_anew(partition: Partition, namespaces: Collection[str], change: Callable[[], None]) -> None:
+def _recount(partition: Partition, namespaces: Collection[str], change: Callable[[], None]) -> None:
     """Changes the set of labels that are kept, and counts the pods of these namespaces again.
 
     `change` makes the change.

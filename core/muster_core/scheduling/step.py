@@ -78,8 +78,8 @@ def _step(scheduler_state: SchedulerState, event: Event, now_ns: int) -> None:
         case ConfigurationReplaced():
             configuration.replace_configuration(scheduler_state, event, now_ns)
         case TimerFired():
-            ring = partial(configuration.manager_heard, scheduler_state, event.clock, now_ns)
-            failures.attempt_timer(scheduler_state, event.clock, now_ns, ring)
+            ring = partial(configuration.on_timer, scheduler_state, event.timer, now_ns)
+            failures.attempt_timer(scheduler_state, event.timer, now_ns, ring)
         case CallbacksDeclared() | PlacementsEvaluated() | VictimsEvaluated():
             if HOOKS.predicate_callbacks is not None:
                 HOOKS.predicate_callbacks.apply(scheduler_state, event, preemption.confirm, now_ns)

@@ -92,7 +92,7 @@ def _attempt(partition: Partition, app: Application, now_ns: int, may_go_on: Cal
     gang.takeover_at_ns = now_ns + (_SECOND << min(gang.takeover_failures, _DOUBLED))
     gang.takeover_failures += 1
     gang.takeover_epoch = planning.epoch
-    lifecycle.set_clock(partition, app, TimerKind.TAKE_OVER, gang.takeover_failures, gang.takeover_at_ns)
+    lifecycle.set_timer(partition, app, TimerKind.TAKE_OVER, gang.takeover_failures, gang.takeover_at_ns)
     return False
 
 
@@ -124,9 +124,9 @@ def _continue_later(partition: Partition, app: Application, planning: Planning) 
     partition.contention.due[app.id] = None
 
 
-def on_takeover_timer(partition: Partition, app: Application, clock: Timer) -> None:
+def on_takeover_timer(partition: Partition, app: Application, timer: Timer) -> None:
     """Tries a failed takeover again after its backoff. Without any growth since then, it waits for the next one."""
-    if clock.generation == app.gang.takeover_failures:
+    if timer.generation == app.gang.takeover_failures:
         partition.requeue_one(app)
 
 
@@ -178,7 +178,7 @@ def _check(
     for other, victim in gone:
         if not victim.spec.placeholder or not takeover.candidate(partition, app, other):
             raise BrokenDecision("take-over", f"nothing may be taken from gang {other.id}")
-        if not balance.may_lose(other.queue, victim.spec.resources):
+        if not balance.may_release(other.queue, victim.spec.resources):
             raise BrokenDecision("take-over", f"queue {other.queue.path} would fall below its guarantee")
         balance.lose(other.queue, victim.spec.resources)
         freed[victim.node] = freed.get(victim.node, NOTHING) + victim.spec.resources

@@ -38,16 +38,16 @@ from muster_core.state.scheduler_state import Partition
 _HOPELESS: Final = 16
 
 
-def on_reservation_delay(partition: Partition, clock: Timer, now_ns: int) -> None:
+def on_reservation_delay(partition: Partition, timer: Timer, now_ns: int) -> None:
     """Creates node reservations for the leaf after its reservation delay."""
-    leaf = partition.queues.get(clock.queue)
-    if leaf is None or leaf.reservation_clock != clock.generation:
+    leaf = partition.queues.get(timer.queue)
+    if leaf is None or leaf.reservation_timer != timer.generation:
         return
-    leaf.reservation_clock = 0
+    leaf.reservation_timer = 0
     try:
         _reserve(partition, leaf, now_ns)
     except Exception:
-        leaf.reservation_clock = clock.generation  # it fires again
+        leaf.reservation_timer = timer.generation  # it fires again
         raise
 
 
@@ -90,69 +90,69 @@ def watch_nodes(partition: Partition, now_ns: int) -> None:
     leaves, known.without_node = known.without_node, {}
     for path in leaves:
         leaf = partition.queues.get(path)
-        if leaf is not None and leaf.waiting and not leaf.reservation_clock:
+        if leaf is not None and leaf.waiting and not leaf.reservation_timer:
             reservations.look_again(partition, leaf, now_ns + partition.timing.reservation_delay_ns)
 
 
 _EARLY = (ApplicationState.NEW, ApplicationState.ACCEPTED)
 
 
-def on_timer(partition: Partition, clock: Timer, now_ns: int) -> None:
+def on_timer(partition: Partition, timer: Timer, now_ns: int) -> None:
     """Calls the handler of the timer."""
-    match clock.kind:
+    match timer.kind:
         case TimerKind.EXPIRY:
-            lifecycle.expire_history(partition, clock, now_ns)
+            lifecycle.expire_history(partition, timer, now_ns)
         case TimerKind.RESERVATION:
-            on_reservation_delay(partition, clock, now_ns)
+            on_reservation_delay(partition, timer, now_ns)
         case TimerKind.RESERVED:
-            reservations.expire(partition, clock)
+            reservations.expire(partition, timer)
         case TimerKind.PREEMPTION:
-            preemption.on_preemption_timer(partition, clock, now_ns)
+            preemption.on_preemption_timer(partition, timer, now_ns)
         case TimerKind.QUOTA:
-            preemption.on_quota_timer(partition, clock, now_ns)
+            preemption.on_quota_timer(partition, timer, now_ns)
         case TimerKind.VICTIMS:
-            victims.victims_timed_out(partition, clock)
-            queue = partition.queues.get(clock.queue)
+            victims.victims_timed_out(partition, timer)
+            queue = partition.queues.get(timer.queue)
             if queue is not None:  # victims that did not end count as usage again
                 preemption.went_over(partition, queue, now_ns)
         case TimerKind.INQUIRY | TimerKind.REFUSED:
             if HOOKS.predicate_callbacks is not None:
-                HOOKS.predicate_callbacks.on_timer(partition, clock)
+                HOOKS.predicate_callbacks.on_timer(partition, timer)
         case _:
-            _ring_application(partition, clock, now_ns)
+            _on_application_timer(partition, timer, now_ns)
 
 
-def _ring_application(partition: Partition, clock: Timer, now_ns: int) -> None:
-    app = partition.applications.get(clock.application)
+def _on_application_timer(partition: Partition, timer: Timer, now_ns: int) -> None:
+    app = partition.applications.get(timer.application)
     if app is None:
         return
-    match clock.kind:
-        case TimerKind.PLACEHOLDER if clock.generation == app.gang.clock:
+    match timer.kind:
+        case TimerKind.PLACEHOLDER if timer.generation == app.gang.timer:
             gangs.time_out(partition, app, now_ns)
-        case TimerKind.WAIT if clock.generation == app.sequence:
+        case TimerKind.WAIT if timer.generation == app.sequence:
             _wait(partition, app, now_ns)
         case TimerKind.STARVATION:
             partition.requeue_one(app)
         case TimerKind.TAKE_OVER:
-            takeovers.on_takeover_timer(partition, app, clock)
+            takeovers.on_takeover_timer(partition, app, timer)
         case TimerKind.BACKOFF:
-            _wake(partition, app, clock, now_ns)
-        case TimerKind.COMPLETING if clock.generation == app.completing:
+            _wake(partition, app, timer, now_ns)
+        case TimerKind.COMPLETING if timer.generation == app.completing:
             _complete(partition, app, now_ns)
-        case TimerKind.RUN if clock.generation == app.sequence:
+        case TimerKind.RUN if timer.generation == app.sequence:
             _run_time(partition, app, now_ns)
-        case TimerKind.ALLOCATION_RUN if clock.generation == app.sequence:
-            _allocation_run_time(partition, app, clock, now_ns)
+        case TimerKind.ALLOCATION_RUN if timer.generation == app.sequence:
+            _allocation_run_time(partition, app, timer, now_ns)
         case TimerKind.RELEASE:
-            _release(partition, app, clock)
+            _release(partition, app, timer)
         case _:
             pass  # stale, or handled in `on_timer`
 
 
-def _wake(partition: Partition, app: Application, clock: Timer, now_ns: int) -> None:
+def _wake(partition: Partition, app: Application, timer: Timer, now_ns: int) -> None:
     """Tries an application again after its backoff."""
-    if clock.generation == app.sequence and now_ns >= app.asleep_until_ns:
-        app.asleep_until_ns = 0
+    if timer.generation == app.sequence and now_ns >= app.backoff_until_ns:
+        app.backoff_until_ns = 0
         partition.requeue_one(app)
 
 
@@ -175,7 +175,7 @@ def _complete(partition: Partition, app: Application, now_ns: int) -> None:
         return
     app.ending = True
     why = "unused placeholder of a completed application"
-    gangs.take_back_placeholders(partition, app, why, now_ns)
+    gangs.release_placeholders(partition, app, why, now_ns)
     lifecycle.settle(partition, app, now_ns)
 
 
@@ -184,8 +184,8 @@ def _run_time(partition: Partition, app: Application, now_ns: int) -> None:
         gangs.fail(partition, app, now_ns, "the application exceeded its execution timeout")
 
 
-def _allocation_run_time(partition: Partition, app: Application, clock: Timer, now_ns: int) -> None:
-    allocation = app.allocations.get(AllocationId(clock.key))
+def _allocation_run_time(partition: Partition, app: Application, timer: Timer, now_ns: int) -> None:
+    allocation = app.allocations.get(AllocationId(timer.key))
     if allocation is None or allocation.releasing is not None:
         return
     if now_ns < allocation.allocated_ns + allocation.spec.timeout_ns:
@@ -199,16 +199,16 @@ def _allocation_run_time(partition: Partition, app: Application, clock: Timer, n
         partition.requeue_one(app)  # one more of its members is missing
 
 
-def _release(partition: Partition, app: Application, clock: Timer) -> None:
+def _release(partition: Partition, app: Application, timer: Timer) -> None:
     """Handles a placeholder release that was not confirmed in time: its request is scheduled like any other.
 
     See docs/internals/semantics.md, rule 14.
     """
-    ask = app.asks.get(clock.key)
-    if ask is None or ask.replacement is None or ask.clock != clock.generation:
+    ask = app.asks.get(timer.key)
+    if ask is None or ask.replacement is None or ask.timer != timer.generation:
         return
     placeholder = ask.replacement.placeholder
-    ledger.unlink(partition, app, clock.key)
+    ledger.unlink(partition, app, timer.key)
     ledger.wait_again(partition, app, ask, as_usual=True)
     message = messages.placeholder_not_released(placeholder)
-    partition.note(Notice.REQUEST, clock.key, reference=app.id, message=message)
+    partition.note(Notice.REQUEST, timer.key, reference=app.id, message=message)

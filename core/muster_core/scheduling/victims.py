@@ -116,8 +116,8 @@ def notify_victims(
     )
     nobody, no_key = ApplicationId(""), AllocationKey("")
     owner = running.asks[0][0] if running.asks else nobody
-    clock = Timer(TimerKind.VICTIMS, partition.rm, partition.id, owner, no_key, running.number, running.queue)
-    partition.outbox.put(TimerSet(clock, now_ns + partition.timing.release_timeout_ns))
+    timer = Timer(TimerKind.VICTIMS, partition.rm, partition.id, owner, no_key, running.number, running.queue)
+    partition.outbox.put(TimerSet(timer, now_ns + partition.timing.release_timeout_ns))
     answer = partition.outbox.answer(partition.rm)
     freed = NOTHING
     for app, victim in victims:
@@ -228,7 +228,7 @@ def _check_rights(
 
 
 def _lose(balance: GuaranteeBalance, owner: Application, victim: Allocation) -> None:
-    if not balance.may_lose(owner.queue, victim.spec.resources):
+    if not balance.may_release(owner.queue, victim.spec.resources):
         raise BrokenDecision("preemption", f"queue {owner.queue.path} would fall below its guarantee")
     balance.lose(owner.queue, victim.spec.resources)
 
@@ -243,16 +243,16 @@ def _remember(partition: Partition, leaf: QueuePath, other: QueuePath, now_ns: i
     rivalry.taker, rivalry.since_ns = leaf, now_ns
 
 
-def victims_timed_out(partition: Partition, clock: Timer) -> None:
+def victims_timed_out(partition: Partition, timer: Timer) -> None:
     """Ends a preemption whose victims were not confirmed in time, or whose released resources were not used.
 
     Its node reservations are removed, and its requests are scheduled like any other.
     """
-    running = partition.preemptions.running.get(clock.generation)
+    running = partition.preemptions.running.get(timer.generation)
     if running is not None:
         ledger.forget_preemption(partition, running)
-    for hold in partition.reservations.of(clock.application):
-        if hold.preemption == clock.generation:
+    for hold in partition.reservations.of(timer.application):
+        if hold.preemption == timer.generation:
             ledger.unreserve(partition, hold.ask)
             left = len(running.victims) if running is not None else 0
             if left:

@@ -424,7 +424,7 @@ class Decoder:
         """`node`: where it was reported; empty = it has to say so itself. It is there and counts: of what cannot be
         taken of its tags only that is left out, and said.
         """
-        tags, pod = self._said_of_pod(allocation, intake)
+        tags, pod = self._properties(allocation, intake)
         group = values.group(allocation.taskGroupName)
         key = values.allocation_key(allocation.allocationKey)
         if node and allocation.nodeID not in ("", node):
@@ -457,7 +457,7 @@ class Decoder:
             unverified=tags.get(keys.TAG_UNVERIFIED) == "true",
         )
 
-    def _said_of_pod(self, allocation: si_pb2.Allocation, intake: Intake) -> tuple[dict[str, str], PodProperties]:
+    def _properties(self, allocation: si_pb2.Allocation, intake: Intake) -> tuple[dict[str, str], PodProperties]:
         """Returns the tags of an allocation, and the properties that filters read."""
         found = allocation.allocationTags
         try:

@@ -85,7 +85,7 @@ class Gang:
     checked_at: Resources | None = None
     exceeds_nodes: bool = False
     #: Number of the running placeholder timer; 0 = none: nothing is reserved yet, or it is paused.
-    clock: int = 0
+    timer: int = 0
     #: Start of the placeholder timer.
     since_ns: int = 0
     #: Time that it ran before it was paused.
@@ -113,9 +113,9 @@ class Ask:
     #: The replacement that the request waits for; None = not parked.
     replacement: PlaceholderReplacement | None = None
     #: Number of the release timer of the replacement.
-    clock: int = 0
+    timer: int = 0
     #: Last reported reason kind. A reason is reported again only if the kind changes.
-    said: ReasonKind | None = None
+    reported_kind: ReasonKind | None = None
     #: Time since when it waits.
     asked_ns: int = 0
     #: Time of the last preemption attempt; 0 = never.
@@ -169,7 +169,7 @@ class Application:  # long: every write to an application goes through here
     #: Usage over time of real allocations, of preempted ones, and of placeholders.
     used: Consumption = field(default_factory=Consumption)
     preempted: Consumption = field(default_factory=Consumption)
-    placeheld: Consumption = field(default_factory=Consumption)
+    placeholder_consumption: Consumption = field(default_factory=Consumption)
     #: Newest state changes with their times.
     state_log: deque[tuple[int, ApplicationState]] = field(default_factory=lambda: deque(maxlen=_STATES_KEPT))
     asks: dict[AllocationKey, Ask] = field(default_factory=dict)
@@ -177,7 +177,7 @@ class Application:  # long: every write to an application goes through here
     #: Why the last attempt did not schedule requests of a class.
     refusals: dict[AskClass, UnschedulableReason] = field(default_factory=dict)
     #: Requests that lost their node reservation. Their reason is reported again.
-    unheld: dict[AllocationKey, None] = field(default_factory=dict)
+    lost_reservations: dict[AllocationKey, None] = field(default_factory=dict)
     #: Some request needed more than one allocation.
     has_multiple: bool = False
     allocations: dict[AllocationId, Allocation] = field(default_factory=dict)
@@ -215,7 +215,7 @@ class Application:  # long: every write to an application goes through here
     #: Last recorded reason why it may not start; NONE = it may.
     cannot_run: Detail = Detail.NONE
     #: End of its backoff after too many unschedulable requests; 0 = no backoff.
-    asleep_until_ns: int = 0
+    backoff_until_ns: int = 0
     #: Consecutive attempts that raised an exception.
     failures: int = 0
     #: The last attempt prevented later applications of the leaf from starting (docs/internals/semantics.md, rule 11).
@@ -267,7 +267,7 @@ class Application:  # long: every write to an application goes through here
         """Removes a waiting or parked request. The caller updates `pending`."""
         spec = ask.spec
         del self.asks[spec.key]
-        self.unheld.pop(spec.key, None)
+        self.lost_reservations.pop(spec.key, None)
         self._stop_waiting(ask)
         if spec.placeholder:
             self.placeholder_asks -= 1
@@ -283,7 +283,7 @@ class Application:  # long: every write to an application goes through here
         """Makes a request wait again; `as_usual`: without a placeholder."""
         self._stop_waiting(ask)
         ask.replacement = None
-        ask.said = None
+        ask.reported_kind = None
         ask.kind = class_of(ask.spec, as_usual=as_usual, tags=ask.kind.pod_on_node.tags)
         _let_wait(self, ask)
 
@@ -342,7 +342,7 @@ class Application:  # long: every write to an application goes through here
         self._stop_waiting(ask)
         ask.kind = class_of(ask.spec, as_usual=ask.kind.as_usual, tags=tags)
         if is_waiting:
-            ask.said = None
+            ask.reported_kind = None
             _let_wait(self, ask)
 
     def _no_longer_live(self, allocation: Allocation) -> None:

@@ -59,7 +59,7 @@ class WakeUpNodes:
         self._nodes[node] = None
         self._noted += 1
 
-    def note_company(self) -> None:
+    def note_inter_pod(self) -> None:
         """Records that the epoch of the table grows by 1 because of pods on nodes."""
         self.inter_pod = True
         self._noted += 1
@@ -76,10 +76,10 @@ class WakeUpNodes:
     def take(self, epoch: int) -> list[NodeId] | None:
         """Returns the recorded nodes, including removed ones. None = the epoch grew for other reasons too."""
         nodes = list(self._nodes)
-        is_told = epoch == self._noted
+        is_recorded = epoch == self._noted
         self._nodes.clear()
         self._noted = epoch
-        return nodes if is_told else None
+        return nodes if is_recorded else None
 
 
 #: Number of recorded changes. A reader that missed more computes all rows again.
@@ -615,7 +615,7 @@ class NodeTable:  # long: every write to a node goes through here
         self.domains.clear()
         self.cells.clear()
         if self.pods_on_nodes.tags.is_on:  # requests anywhere may wait for a change of the topology domains
-            self.gains.note_company()
+            self.gains.note_inter_pod()
             self.epoch += 1
 
 

@@ -139,13 +139,13 @@ class Queue:
     #: Quota reserved for requests whose victims are being released (`NodeReservation.preempted`).
     node_reserved: Resources = NOTHING
     #: Running timers of a leaf, 0 = none: for node reservations; for preemption, with its next or last time.
-    reservation_clock: int = 0
-    preemption_clock: int = 0
+    reservation_timer: int = 0
+    preemption_timer: int = 0
     preemption_at_ns: int = 0
     preemption: PreemptionSearch = field(default_factory=PreemptionSearch)
     #: Time of quota preemption for a lowered maximum, and its timer; 0 = none.
     quota_at_ns: int = 0
-    quota_clock: int = 0
+    quota_timer: int = 0
     #: Number of the running quota preemption; 0 = none.
     quota_running: int = 0
     #: Quota reserved for gangs in the subtree and not allocated yet (docs/internals/semantics.md, rule 11).

@@ -297,7 +297,7 @@ class PendingCallbacks:
     waiting: dict[tuple[PartitionId, ApplicationId], int] = field(default_factory=dict)
     sequence: int = 0
 
-    def is_parked(self, partition: PartitionId, app: ApplicationId) -> bool:
+    def awaits_callback(self, partition: PartitionId, app: ApplicationId) -> bool:
         """Whether the application waits for a callback."""
         return (partition, app) in self.waiting
 

@@ -188,10 +188,10 @@ class Partition:
     #: Which application is tried next, and why the others wait.
     scheduling: SchedulingQueue = field(init=False)
     #: Time of the last search for a node to empty.
-    sought_ns: int = 0
+    searched_ns: int = 0
     #: Number of consecutive failed cycles, and the end of the backoff; 0 = no backoff.
     failures: int = 0
-    asleep_until_ns: int = 0
+    backoff_until_ns: int = 0
     #: Decisions that were invalid at commit. Each of them is a bug of the planning code.
     void_decisions: int = 0
     sequence: int = 0

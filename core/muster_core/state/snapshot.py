@@ -114,21 +114,21 @@ def emptied(nodes: NodeTable) -> Snapshot:
     """Returns a snapshot of empty nodes: only foreign pods (`occupied`) use resources, and no pod affects a filter."""
     snapshot = Snapshot(nodes)
     snapshot.empty()
-    snapshot.is_deserted = True
+    snapshot.is_emptied = True
     return snapshot
 
 
 class Snapshot:  # long: every what-if change goes through this class
     """What-if view of a node table: planned allocations, planned pods and assumed volumes on top of the real state."""
 
-    __slots__ = ("_came", "_columns", "_written", "assumptions", "is_deserted", "nodes", "within")
+    __slots__ = ("_came", "_columns", "_written", "assumptions", "is_emptied", "nodes", "within")
 
     def __init__(self, nodes: NodeTable) -> None:
         self.nodes = nodes
         #: The only rows that the plan may use (the topology domain of a gang); None = all rows.
         self.within: BoolColumn | None = None
         #: True = filters ignore the pods that really run and see only the planned ones.
-        self.is_deserted = False
+        self.is_emptied = False
         self._columns = nodes.columns()
         self._written: dict[str, IntColumn] = {}
         #: Planned pods minus removed pods per row, only for pods that filters look at.
@@ -199,7 +199,7 @@ class Snapshot:  # long: every what-if change goes through this class
 
     def tagged(self, targets: tuple[Target, ...]) -> Iterator[Mapping[int, int]]:
         """Yields row → count mappings of the allocations whose tags match all targets, real and planned."""
-        if not self.is_deserted:
+        if not self.is_emptied:
             yield from self.nodes.pods_on_nodes.tags.matching(targets)
         for pod_on_node, rows in self._came.items():
             if matches(targets, dict(pod_on_node.tags)):
@@ -239,7 +239,7 @@ class Snapshot:  # long: every what-if change goes through this class
         """Returns an independent copy of this snapshot."""
         twin = Snapshot(self.nodes)
         twin.within = self.within
-        twin.is_deserted = self.is_deserted
+        twin.is_emptied = self.is_emptied
         twin._written = {name: column.copy() for name, column in self._written.items()}
         twin._came = {pod_on_node: dict(rows) for pod_on_node, rows in self._came.items()}
         twin.assumptions = self.assumptions.fork()
@@ -264,7 +264,7 @@ class Unplaced:
     about: str = ""
 
     @property
-    def told(self) -> UnschedulableReason:
+    def reported_reason(self) -> UnschedulableReason:
         """The reason to report, with the gang member in front. `why` alone holds for all requests of the class."""
         if not self.about:
             return self.why
@@ -330,9 +330,9 @@ def volumes_of(snapshot: Snapshot, *kinds: AskClass) -> Choice:
     return snapshot.assumptions.choice(claims)
 
 
-def has_untold(app: Application, kind: AskClass) -> bool:
+def has_unreported(app: Application, kind: AskClass) -> bool:
     """Whether a request of the class has no reported reason yet, or lost its node reservation. New requests are last in
     it.
     """
     keys = app.waiting[kind]
-    return app.asks[next(reversed(keys))].said is None or any(key in keys for key in app.unheld)
+    return app.asks[next(reversed(keys))].reported_kind is None or any(key in keys for key in app.lost_reservations)

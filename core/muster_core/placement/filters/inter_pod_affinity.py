@@ -213,7 +213,7 @@ def _unwanting(snapshot: Snapshot, shape: RequestShape) -> dict[str, DomainCount
 
 def _terms_against(snapshot: Snapshot, tags: Mapping[str, str]) -> Iterable[tuple[PodTerm, Part]]:
     """Yields the anti-affinity terms of existing and planned pods that may select a pod with these tags."""
-    if not snapshot.is_deserted:
+    if not snapshot.is_emptied:
         yield from snapshot.nodes.pods_on_nodes.apart.that_may_mean(tags)
     for pod_on_node, rows in snapshot.came():
         for term in pod_on_node.facts.inter_pod.apart:

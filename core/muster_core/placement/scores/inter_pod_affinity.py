@@ -146,7 +146,7 @@ def _weighed(snapshot: Snapshot, shape: RequestShape) -> Iterator[_Weighed]:
 def _terms_towards(snapshot: Snapshot, tags: Mapping[str, str]) -> Iterator[_Weighed]:
     """Yields the terms of existing and planned pods that may select a pod with these tags, with the pods' rows."""
     pods_on_nodes = snapshot.nodes.pods_on_nodes
-    if not snapshot.is_deserted:
+    if not snapshot.is_emptied:
         yield from ((one.term, one.weight, rows) for one, rows in pods_on_nodes.preferred.that_may_mean(tags))
         yield from ((term, _HARD, rows) for term, rows in pods_on_nodes.near.that_may_mean(tags))
     for pod_on_node, came in snapshot.came():

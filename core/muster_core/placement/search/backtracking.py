@@ -28,7 +28,7 @@ from muster_core.placement.search.requests import (
     Spots,
     Work,
     depends_on_members,
-    is_entangled,
+    depends_on_others,
     needs_others,
     rooms,
     share,
@@ -39,7 +39,7 @@ from muster_core.state.nodes import NodeTable
 from muster_core.state.snapshot import RequestShape, Snapshot, emptied
 
 
-def hardest_first(snapshot: Snapshot, demands: Sequence[MemberDemand]) -> list[int]:
+def most_constrained_first(snapshot: Snapshot, demands: Sequence[MemberDemand]) -> list[int]:
     """Returns the positions of the demands, those with the fewest feasible nodes first. Demands that need others are
     last.
     """
@@ -104,7 +104,9 @@ Fill = Callable[[Snapshot, MemberDemand, Sequence[MemberDemand]], Spots]
 def fills(sort: NodeSort) -> tuple[Fill, ...]:
     """Returns the ways to place a demand, in the order in which they are tried."""
     packing = NodeSort(NodeOrder.BINPACKING, sort.weights)
-    return (_sorted(sort), snugly) if sort.order is NodeOrder.BINPACKING else (_sorted(sort), _sorted(packing), snugly)
+    return (
+        (_sorted(sort), tightly) if sort.order is NodeOrder.BINPACKING else (_sorted(sort), _sorted(packing), tightly)
+    )
 
 
 def _sorted(sort: NodeSort) -> Fill:
@@ -114,13 +116,13 @@ def _sorted(sort: NodeSort) -> Fill:
     return fill
 
 
-def snugly(snapshot: Snapshot, demand: MemberDemand, later: Sequence[MemberDemand]) -> Spots:
-    """Fills one node after the other, in the order of `snug_rows`."""
+def tightly(snapshot: Snapshot, demand: MemberDemand, later: Sequence[MemberDemand]) -> Spots:
+    """Fills one node after the other, in the order of `tight_rows`."""
     shape, count = demand
-    if is_entangled(shape):
+    if depends_on_others(shape):
         return tuple(node_search.place(snapshot, shape, count, NodeSort(NodeOrder.BINPACKING)))
     room = rooms(snapshot, shape, node_search.allowed(snapshot, shape), count)
-    ordered = snug_rows(snapshot, demand, room, later)
+    ordered = tight_rows(snapshot, demand, room, later)
     until = np.cumsum(room[ordered])
     spots: list[tuple[int, int]] = []
     for row, total in zip(ordered.tolist(), until.tolist(), strict=True):
@@ -133,7 +135,7 @@ def snugly(snapshot: Snapshot, demand: MemberDemand, later: Sequence[MemberDeman
     return tuple((snapshot.nodes.rows.at(row), there) for row, there in spots)
 
 
-def snug_rows(snapshot: Snapshot, demand: MemberDemand, room: IntColumn, later: Sequence[MemberDemand]) -> IntColumn:
+def tight_rows(snapshot: Snapshot, demand: MemberDemand, room: IntColumn, later: Sequence[MemberDemand]) -> IntColumn:
     """Returns the rows with room for the demand.
 
     Rows that the fewest later demands can use are first; among these, rows with the least resources left over.
@@ -174,7 +176,7 @@ class _MemberSearch:
         self._draft, self._demands, self._queue, self._work = snapshot, demands, queue, work
         shapes = [shape for shape, _ in demands]
         #: No placement changes the feasible nodes of others, except by the resources it uses.
-        self._is_plain = not any(is_entangled(shape) or stateful_filters(snapshot, shape) for shape in shapes)
+        self._is_plain = not any(depends_on_others(shape) or stateful_filters(snapshot, shape) for shape in shapes)
         self._masks = [
             node_search.allowed(snapshot, shape) if self._is_plain else self._at_best(index)
             for index, shape in enumerate(shapes)
@@ -241,7 +243,7 @@ class _MemberSearch:
         for _ in later:
             self._work.look(self._draft)
         alike: set[tuple[int, ...]] = set()
-        for row in snug_rows(self._draft, (shape, self._left[index]), room, later)[:_WIDTH].tolist():
+        for row in tight_rows(self._draft, (shape, self._left[index]), room, later)[:_WIDTH].tolist():
             signature = self._signature(row, found)
             if (index, row) in self._chosen or signature in alike:
                 continue
@@ -263,7 +265,7 @@ class _MemberSearch:
             self._work.look(self._draft, shape, 1)
             room = rooms(self._draft, shape, node_search.allowed(self._draft, shape), self._left[index])
             later = [self._demands[other] for other in waiting if other != index]
-            rows = snug_rows(self._draft, (shape, self._left[index]), room, later)[:_WIDTH].tolist()
+            rows = tight_rows(self._draft, (shape, self._left[index]), room, later)[:_WIDTH].tolist()
             if rows:
                 yield from ((index, row, 1) for row in rows)
                 return
@@ -305,7 +307,7 @@ def place_all(
     The shortage is of a demand that does not fit even alone, else that of the first attempt.
     """
     work = work or Work()
-    queue = hardest_first(snapshot, demands)
+    queue = most_constrained_first(snapshot, demands)
     liked, *others = fills(sort)
     first = _try(snapshot, demands, queue, liked, work)
     if isinstance(first, Places) or first.alone or not _may_hold(snapshot, demands):

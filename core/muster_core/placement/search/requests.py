@@ -57,7 +57,7 @@ def depends_on_members(shape: RequestShape) -> bool:
     return needs_others(shape) or any(spread.required for spread in shape.pod_on_node.facts.inter_pod.spread)
 
 
-def is_entangled(shape: RequestShape) -> bool:
+def depends_on_others(shape: RequestShape) -> bool:
     """Whether the placement of other members, or of the shape itself, may change which nodes are feasible."""
     return shape.placement is not None or shape.pod_on_node.facts.is_particular
 
@@ -119,7 +119,7 @@ class Work:
 
     def look(self, snapshot: Snapshot, shape: RequestShape | None = None, count: int = 0) -> None:
         """Charges one evaluation of all rows, and the placement of `count` members of the shape."""
-        each = snapshot.size if shape is not None and is_entangled(shape) else 1
+        each = snapshot.size if shape is not None and depends_on_others(shape) else 1
         amount = _QUESTION + snapshot.size + count * each
         self._left -= amount
         self._spent += amount

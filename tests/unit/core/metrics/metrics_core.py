@@ -22,14 +22,14 @@ def busy_core() -> CollectorRegistry:
     events += [ApplicationAdded(an_application())] * 2  # the second is rejected
     events += [AskAdded(an_ask(f"r{i}")) for i in range(3)]
     for event in events:
-        core.metrics.heard([event])
+        core.metrics.received([event])
         for effect in step(core.loop.scheduler_state, event, 1):
-            core.metrics.said(effect)
+            core.metrics.sent(effect)
     cycle(core.loop.scheduler_state, 1, lambda: True)
     step(core.loop.scheduler_state, ConnectionLost(RmId("unknown")), 1)
     for kind in ReasonKind:
         state = SchedulingState.SKIPPED
-        core.metrics.said(SchedulingStateChanged(RM, ApplicationId("a"), AllocationKey("k"), state, "", kind))
+        core.metrics.sent(SchedulingStateChanged(RM, ApplicationId("a"), AllocationKey("k"), state, "", kind))
     core.metrics.dropped("something")
     core.metrics.healthy = True
     return core.metrics.registry

@@ -58,13 +58,13 @@ def test_an_effect_is_counted_once(effect: Effect, name: str, label: str) -> Non
     }[name]
     metrics = Metrics()
     assert value(metrics, full, **{key: label}) == 0
-    metrics.said(effect)
+    metrics.sent(effect)
     assert value(metrics, full, **{key: label}) == 1
 
 
 def test_a_yes_after_a_no_is_no_shortfall() -> None:
     metrics = Metrics()
-    metrics.said(SchedulingStateChanged(RM, APP, KEY, SchedulingState.SCHEDULED, "on node n"))
+    metrics.sent(SchedulingStateChanged(RM, APP, KEY, SchedulingState.SCHEDULED, "on node n"))
     assert [value(metrics, "muster_core_unschedulable_total", reason=kind.value) for kind in ReasonKind] == [0] * len(
         ReasonKind
     )
@@ -72,10 +72,10 @@ def test_a_yes_after_a_no_is_no_shortfall() -> None:
 
 def test_events_are_counted_by_kind_and_new_applications_and_lost_nodes_of_them() -> None:
     metrics = Metrics()
-    metrics.heard([ApplicationAdded(an_application())])
-    metrics.heard([NodeActionReported(PARTITION, NodeId("n"), NodeAction.DECOMMISSION)])
-    metrics.heard([NodeActionReported(PARTITION, NodeId("n"), NodeAction.DRAIN)])
-    metrics.said(NodeRejected(RM, NodeId("n"), "known"))
+    metrics.received([ApplicationAdded(an_application())])
+    metrics.received([NodeActionReported(PARTITION, NodeId("n"), NodeAction.DECOMMISSION)])
+    metrics.received([NodeActionReported(PARTITION, NodeId("n"), NodeAction.DRAIN)])
+    metrics.sent(NodeRejected(RM, NodeId("n"), "known"))
     assert value(metrics, "muster_core_events_total", kind="NodeActionReported") == 2
     assert value(metrics, "yunikorn_scheduler_application_submission_total", result="new") == 1
     assert (metrics.nodes_gone, metrics.nodes_refused) == (1, 1)
@@ -103,7 +103,7 @@ def test_a_cycle_is_counted_with_its_steps_in_seconds() -> None:
 
 def test_a_search_for_victims_is_counted() -> None:
     metrics = Metrics()
-    metrics.sought(0.25)
+    metrics.searched_for_victims(0.25)
     assert value(metrics, "yunikorn_scheduler_trypreemption_latency_milliseconds_sum") == 0.25
 
 

@@ -75,12 +75,12 @@ def test_what_a_queue_may_lose_counts_every_level_and_what_was_supposed_to_be_lo
     run(scene, "root.p.t.a", *pods("a", 4))
     leaf, root = queue(scene, "root.p.t.a"), scene.partition.queues.root
     balance = GuaranteeBalance(root)
-    assert balance.may_lose(leaf, Resources({"vcore": 2000}))
+    assert balance.may_release(leaf, Resources({"vcore": 2000}))
     balance.lose(leaf, _ONE)
-    assert balance.may_lose(leaf, _ONE)
-    assert not balance.may_lose(leaf, Resources({"vcore": 2000}))
+    assert balance.may_release(leaf, _ONE)
+    assert not balance.may_release(leaf, Resources({"vcore": 2000}))
     balance.lose(leaf, _ONE, -1)
-    assert balance.may_lose(leaf, Resources({"vcore": 2000}))
+    assert balance.may_release(leaf, Resources({"vcore": 2000}))
 
 
 def test_a_queue_that_gains_what_it_loses_stays_where_it_is() -> None:
@@ -88,8 +88,8 @@ def test_a_queue_that_gains_what_it_loses_stays_where_it_is() -> None:
     run(scene, "root.p.t.a", *pods("a", 4))
     path = frozenset(above.path for above in queue(scene, "root.p.t.b").path_up())
     balance = GuaranteeBalance(scene.partition.queues.root, _ONE, path)
-    assert balance.may_lose(queue(scene, "root.p.t.a"), _ONE)
-    assert not balance.may_lose(queue(scene, "root.p.t.a"), Resources({"vcore": 2000}))
+    assert balance.may_release(queue(scene, "root.p.t.a"), _ONE)
+    assert not balance.may_release(queue(scene, "root.p.t.a"), Resources({"vcore": 2000}))
 
 
 def test_a_priority_rises_by_offsets_and_hides_behind_a_fence() -> None:

@@ -152,7 +152,7 @@ async def test_who_connects_and_asks_nothing_is_cut_off() -> None:
     connections = Connections()
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        connections.heard(request.protocol)
+        connections.record_request(request.protocol)
         return web.Response(text="heard")
 
     app = web.Application()

@@ -225,7 +225,7 @@ async def test_an_application_remembers_the_most_it_had_and_how_long_it_sleeps(a
     assert before["usedResource"] == before["maxUsedResource"] == {"pods": 1, "vcore": 1000}
     assert "backoffDeadline" not in before
     scene.release("more", "gang")
-    scene.app("gang").asleep_until_ns = 7
+    scene.app("gang").backoff_until_ns = 7
     after = await ask("application/gang")
     assert (after["usedResource"], after["maxUsedResource"]) == ({}, {"pods": 1, "vcore": 1000})
     assert after["backoffDeadline"] == 7

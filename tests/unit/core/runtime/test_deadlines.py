@@ -28,7 +28,7 @@ def test_equal_moments_ring_in_the_order_they_were_set() -> None:
     for number in (3, 1, 2):
         deadlines.set(TimerSet(a_clock(number), 5))
     rung = [deadlines.due(5) for _ in range(3)]
-    assert [event.clock.generation for event in rung if event] == [3, 1, 2]
+    assert [event.timer.generation for event in rung if event] == [3, 1, 2]
 
 
 def test_what_belongs_to_a_world_that_is_gone_never_rings() -> None:
@@ -45,6 +45,6 @@ def test_what_is_due_at_a_moment_is_exactly_what_was_set_until_then(moments: lis
         deadlines.set(TimerSet(a_clock(number), moment))
     rung = []
     while (event := deadlines.due(now)) is not None:
-        rung.append(moments[event.clock.generation])
+        rung.append(moments[event.timer.generation])
     assert rung == sorted(moment for moment in moments if moment <= now)
     assert len(deadlines) == len(moments) - len(rung)

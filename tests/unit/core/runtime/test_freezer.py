@@ -27,12 +27,12 @@ def test_a_recovery_is_frozen() -> None:
 
 def test_what_many_events_made_is_frozen_and_a_few_are_not_worth_it() -> None:
     freezer = GarbageCollectorFreezer(is_on=True)
-    freezer.heard(4_999)
+    freezer.count(4_999)
     assert gc.get_freeze_count() == 0
-    freezer.heard(1)
+    freezer.count(1)
     assert gc.get_freeze_count() > 0
     gc.unfreeze()
-    freezer.heard(4_999)
+    freezer.count(4_999)
     assert gc.get_freeze_count() == 0
 
 
@@ -58,7 +58,7 @@ def test_garbage_of_an_earlier_recovery_is_collected() -> None:
 def test_in_somebody_elses_process_nothing_is_touched() -> None:
     freezer = GarbageCollectorFreezer(is_on=False)
     freezer.recovered()
-    freezer.heard(100_000)
+    freezer.count(100_000)
     assert gc.get_freeze_count() == 0
 
 

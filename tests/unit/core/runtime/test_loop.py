@@ -54,7 +54,7 @@ async def test_a_world_left_unsound_is_thrown_away_and_told_anew(bench: Bench) -
     await bench.rm.until(lambda: bool(bench.rm.ends))
     last = bench.rm.heard[-1]
     assert isinstance(last, muster_pb2.Callback)
-    assert "lost trust" in last.reregister.reason
+    assert "inconsistent" in last.reregister.reason
     assert bench.core.loop.scheduler_state.partitions == {}
     with pytest.raises(SessionLost):
         await bench.settle()

@@ -46,7 +46,7 @@ async def test_a_cycle_that_is_not_done_waits_for_no_pause() -> None:
         now_s = loop.mailbox.clock()
         loop._pauses.begin(now_s + 3600)
         assert loop._pauses.holds(now_s)
-        loop._unfinished = loop._is_pressing = True
+        loop._unfinished = loop._is_unfinished = True
         await bench.core.update_allocation(messages.asks(messages.an_ask("pod")))
         await bench.rm.until(lambda: found(bench.rm) == ["pod"])
         assert not loop._pauses.is_on

@@ -49,7 +49,7 @@ class Scene:
     def __init__(self, configuration: Configuration, nodes: int = 0, vcore: int = 4000) -> None:
         self.scheduler_state = SchedulerState()
         self.now_ns = 1_000 * SECOND
-        self.clocks: list[tuple[int, int, TimerSet]] = []
+        self.timers: list[tuple[int, int, TimerSet]] = []
         self.order = count()
         #: Effects for observers (event records and metrics) since the start.
         self.noted: list[EventRecorded] = []
@@ -74,13 +74,13 @@ class Scene:
         while left:
             effects = step(self.scheduler_state, left.popleft(), self.now_ns)
             said += effects
-            left += [TimerFired(one.clock) for one in self._set(effects)]  # before the cycle, as in the loop
+            left += [TimerFired(one.timer) for one in self._set(effects)]  # before the cycle, as in the loop
             if len(events) < _MANY:
                 self._check()
         effects = cycle(self.scheduler_state, self.now_ns, lambda: True).effects
         self._check()
-        for clock in self._set(effects):
-            heapq.heappush(self.clocks, (clock.at_ns, next(self.order), clock))
+        for timer in self._set(effects):
+            heapq.heappush(self.timers, (timer.at_ns, next(self.order), timer))
         said += effects
         return [effect for effect in said if not self._is_noted(effect) and not _is_looking_again(effect)]
 
@@ -91,7 +91,7 @@ class Scene:
             if isinstance(effect, TimerSet) and effect.at_ns <= self.now_ns:
                 due.append(effect)
             elif isinstance(effect, TimerSet):
-                heapq.heappush(self.clocks, (effect.at_ns, next(self.order), effect))
+                heapq.heappush(self.timers, (effect.at_ns, next(self.order), effect))
         return due
 
     def _is_noted(self, effect: Effect) -> bool:
@@ -105,10 +105,10 @@ class Scene:
         """Advance the time. Timers fire when they are due."""
         end_ns = self.now_ns + int(seconds * SECOND)
         said: list[Effect] = []
-        while self.clocks and self.clocks[0][0] <= end_ns:
-            at_ns, _, clock = heapq.heappop(self.clocks)
+        while self.timers and self.timers[0][0] <= end_ns:
+            at_ns, _, timer = heapq.heappop(self.timers)
             self.now_ns = max(self.now_ns, at_ns)
-            said += self.tell(TimerFired(clock.clock))
+            said += self.tell(TimerFired(timer.timer))
         self.now_ns = end_ns
         return said
 
@@ -154,7 +154,7 @@ class Scene:
 
 def _is_looking_again(effect: Effect) -> bool:
     """Whether the effect is an internal timer of a leaf queue."""
-    return isinstance(effect, TimerSet) and effect.clock.kind in (TimerKind.RESERVATION, TimerKind.PREEMPTION)
+    return isinstance(effect, TimerSet) and effect.timer.kind in (TimerKind.RESERVATION, TimerKind.PREEMPTION)
 
 
 def placed(effects: list[Effect]) -> dict[str, str]:

@@ -116,7 +116,7 @@ def test_a_queue_that_a_resize_takes_over_its_maximum_is_brought_below_it_later(
     scene.tell(ApplicationAdded(an_application()))
     scene.ask(an_ask("r0"), an_ask("r1"))
     said = resize(scene, "r0", 1500)
-    assert [effect.clock.kind for effect in said if isinstance(effect, TimerSet)] == [TimerKind.QUOTA]
+    assert [effect.timer.kind for effect in said if isinstance(effect, TimerSet)] == [TimerKind.QUOTA]
     assert set(releases(scene.wait(61)).values()) == {Termination.PREEMPTED_BY_SCHEDULER}
 
 

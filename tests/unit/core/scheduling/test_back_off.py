@@ -19,25 +19,25 @@ def sleepy(vcore: int | None = None) -> Scene:
 def test_it_is_not_tried_until_its_time_is_over() -> None:
     scene = sleepy()
     scene.ask(*(an_ask(f"x{index}", app="x") for index in range(3)))
-    assert scene.app("x").asleep_until_ns == scene.now_ns + 30 * SECOND
+    assert scene.app("x").backoff_until_ns == scene.now_ns + 30 * SECOND
     assert placed(scene.add_node("n1")) == {}
     assert placed(scene.ask(an_ask("late", app="x"))) == {}
     assert placed(scene.wait(29)) == {}
     assert placed(scene.wait(2)).keys() == {"x1", "x2", "late"}
-    assert scene.app("x").asleep_until_ns == 0
+    assert scene.app("x").backoff_until_ns == 0
 
 
 def test_fewer_than_that_keep_it_awake() -> None:
     scene = sleepy()
     scene.ask(*(an_ask(f"x{index}", app="x") for index in range(2)))
-    assert scene.app("x").asleep_until_ns == 0
+    assert scene.app("x").backoff_until_ns == 0
     assert placed(scene.add_node("n1")).keys() == {"x1"}
 
 
 def test_a_quota_sends_nobody_to_sleep() -> None:
     scene = sleepy(vcore=500)
     scene.ask(*(an_ask(f"x{index}", app="x", vcore=400) for index in range(4)))
-    assert scene.app("x").asleep_until_ns == 0
+    assert scene.app("x").backoff_until_ns == 0
     assert placed(scene.release("x0", "x")).keys() == {"x1"}
 
 
@@ -53,4 +53,4 @@ def test_it_sleeps_again_if_nothing_came_of_it() -> None:
     scene = sleepy()
     scene.ask(*(an_ask(f"x{index}", app="x") for index in range(3)))
     scene.wait(31)
-    assert scene.app("x").asleep_until_ns > scene.now_ns
+    assert scene.app("x").backoff_until_ns > scene.now_ns

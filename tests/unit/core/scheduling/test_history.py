@@ -66,7 +66,7 @@ def test_each_expires_at_its_own_time_and_one_clock_is_enough() -> None:
     for name in ("one", "two", "three"):
         finish(scene, name)
         scene.wait(600)
-    expiring = [clock for *_, clock in scene.clocks if "ended" in clock.clock.kind.value]
+    expiring = [clock for *_, clock in scene.timers if "ended" in clock.timer.kind.value]
     assert len(expiring) == 1
     ended = {name: app.ended_ns for name, app in kept(scene).items()}
     for name, at_ns in ended.items():

@@ -77,7 +77,7 @@ def test_an_application_whose_plan_raises_backs_off_and_all_others_are_placed_in
     assert text.startswith("application bad is not scheduled because of an internal error: ZeroDivisionError")
     assert "retry in 1 s" in text
     assert scene.failures == ("application bad",)
-    assert scene.app("bad").asleep_until_ns == scene.now_ns + SECOND
+    assert scene.app("bad").backoff_until_ns == scene.now_ns + SECOND
 
 
 def test_the_back_off_doubles_up_to_its_bound_and_ends_with_the_first_attempt_that_does_not_raise() -> None:
@@ -86,7 +86,7 @@ def test_the_back_off_doubles_up_to_its_bound_and_ends_with_the_first_attempt_th
     with fault(pods, "plan_pods", is_bad):
         scene.ask(an_ask("x", app="bad"))
         for _ in range(12):
-            delays.append(scene.app("bad").asleep_until_ns - scene.now_ns)
+            delays.append(scene.app("bad").backoff_until_ns - scene.now_ns)
             assert placed(scene.ask(an_ask("w", app="bad"))) == {}, "a new ask does not cut the back-off short"
             scene.wait(delays[-1] / SECOND)
     assert delays[:4] == [SECOND, 2 * SECOND, 4 * SECOND, 8 * SECOND]
@@ -235,7 +235,7 @@ def test_timers_that_fired_during_recovery_fire_again_separately() -> None:
         scene.tell(ApplicationAdded(spec))
     scene.wait(61)
     said = step(scene.scheduler_state, RecoveryBarrierPassed(RM), scene.now_ns)
-    clocks = [effect.clock for effect in said if isinstance(effect, TimerSet)]
+    clocks = [effect.timer for effect in said if isinstance(effect, TimerSet)]
     assert [clock.application for clock in clocks if clock.kind is TimerKind.WAIT] == ["one", "two"]
 
 

@@ -152,7 +152,7 @@ def test_an_ask_that_is_taken_back_meanwhile_gets_no_place() -> None:
     question = asked(scene.ask(an_ask("x0", app="x")))
     scene.release_ask("x0", "x")
     assert placed(judged(scene, question)) == {}
-    assert not scene.partition.pending_callbacks.is_parked(scene.partition.id, ApplicationId("x"))
+    assert not scene.partition.pending_callbacks.awaits_callback(scene.partition.id, ApplicationId("x"))
 
 
 def test_an_answer_about_victims_that_nobody_asked_for_is_counted() -> None:

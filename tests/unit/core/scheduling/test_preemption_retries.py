@@ -40,7 +40,7 @@ def change(scene: Scene, name: str) -> None:
 
 
 def is_timed(scene: Scene) -> bool:
-    return any(one.clock.kind is TimerKind.PREEMPTION for _, _, one in scene.clocks)
+    return any(one.timer.kind is TimerKind.PREEMPTION for _, _, one in scene.timers)
 
 
 def test_equal_asks_of_many_applications_are_searched_for_once_while_nothing_changes() -> None:

@@ -233,7 +233,7 @@ def test_a_failed_take_over_is_tried_again_after_a_growing_time_and_only_if_some
         scene.add_full_node(f"more{index}", vcore=10)
         scene.wait(0.5)
     assert failures < gang.takeover_failures < failures + 8
-    timers = [clock for *_, clock in scene.clocks if clock.clock.kind is TimerKind.TAKE_OVER]
+    timers = [clock for *_, clock in scene.timers if clock.timer.kind is TimerKind.TAKE_OVER]
     assert len(timers) <= 1
 
 

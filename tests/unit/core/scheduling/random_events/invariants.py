@@ -26,7 +26,7 @@ _STARTED = (ApplicationState.RUNNING, ApplicationState.COMPLETING)
 def is_open(scheduler_state: SchedulerState, partition: Partition, now_ns: int) -> bool:
     """Whether the core schedules in this partition."""
     manager = scheduler_state.managers[partition.rm]
-    is_awake = now_ns >= partition.asleep_until_ns
+    is_awake = now_ns >= partition.backoff_until_ns
     return is_awake and manager.state is ManagerState.RUNNING and not manager.fence_up
 
 
@@ -65,7 +65,7 @@ def a_plan_without_memory_decides_nothing_more(partition: Partition, now_ns: int
 def is_held(partition: Partition, app: Application) -> bool:
     """Whether the application is not tried: it may not start, backs off, or waits for admission or a takeover."""
     is_waiting = bool(app.withheld) or bool(requeue.is_waiting(partition, app))
-    return bool(app.asleep_until_ns) or is_waiting or quota.start_refusal(partition, app) is not None
+    return bool(app.backoff_until_ns) or is_waiting or quota.start_refusal(partition, app) is not None
 
 
 def planned_anew(partition: Partition, app: Application, now_ns: int) -> list[AllocationPlan]:

@@ -86,7 +86,7 @@ class Replica:  # long: one method for each kind of event and effect
     applications: dict[ApplicationId, ApplicationSpec] = field(default_factory=dict)
     states: dict[ApplicationId, ApplicationState] = field(default_factory=dict)
     asks: dict[AskName, Pending] = field(default_factory=dict)
-    said: dict[AskName, SchedulingState] = field(default_factory=dict)
+    ask_states: dict[AskName, SchedulingState] = field(default_factory=dict)
     allocations: dict[Place, Given] = field(default_factory=dict)
     foreign: dict[AllocationId, AllocationSpec] = field(default_factory=dict)
     nodes: dict[NodeId, NodeSpec] = field(default_factory=dict)
@@ -132,7 +132,7 @@ class Replica:  # long: one method for each kind of event and effect
                         del self.applications[name], self.states[name]
                 case SchedulingStateChanged(application=name, key=key, state=state):
                     if (name, key) in self.asks:
-                        self.said[name, key] = state
+                        self.ask_states[name, key] = state
                 case _:
                     pass
 
@@ -145,7 +145,7 @@ class Replica:  # long: one method for each kind of event and effect
         if known is not None and known.spec.max_allocations == spec.max_allocations:
             left |= known.left
         else:
-            self.said.pop(name, None)
+            self.ask_states.pop(name, None)
         self.asks[name] = Pending(spec, left)
 
     def _report(self, specs: Iterable[AllocationSpec], effects: list[Effect]) -> None:
@@ -230,7 +230,7 @@ class Replica:  # long: one method for each kind of event and effect
 
     def _forget_ask(self, name: AskName) -> None:
         self.asks.pop(name, None)
-        self.said.pop(name, None)
+        self.ask_states.pop(name, None)
 
     # -- comparison ---------------------------------------------------------------
 
@@ -270,9 +270,10 @@ class Replica:  # long: one method for each kind of event and effect
             if self.states.get(app.id) is not app.state:
                 yield f"application {app.id} is {app.state}, reported was {self.states.get(app.id)}"
             for ask in app.asks.values():
-                said = self.said.get((app.id, ask.spec.key))
-                if ask.said is not None and not ask.spec.is_virtual and said is not SCHEDULING_STATES[ask.said]:
-                    yield f"request {ask.spec.key} waits for {ask.said}, reported was {said}"
+                known = self.ask_states.get((app.id, ask.spec.key))
+                kind = ask.reported_kind
+                if kind is not None and not ask.spec.is_virtual and known is not SCHEDULING_STATES[kind]:
+                    yield f"request {ask.spec.key} waits for {kind}, reported was {known}"
 
 
 def _unequal(what: str, known: AbstractSet[Any], kept: AbstractSet[Any]) -> Iterator[str]:

@@ -71,7 +71,7 @@ class Stage:  # long: everything that the loop of the core does, and its checks
     fault: FaultAt = field(default_factory=lambda: FaultAt(0))
     is_crashed: bool = False
     told: list[Told] = field(default_factory=list)
-    clocks: list[tuple[int, int, TimerSet]] = field(default_factory=list)
+    timers: list[tuple[int, int, TimerSet]] = field(default_factory=list)
     #: The state of the resource managers.
     replicas: dict[PartitionId, Replica] = field(default_factory=dict)
     _order: count[int] = field(default_factory=count)
@@ -89,10 +89,10 @@ class Stage:  # long: everything that the loop of the core does, and its checks
         """Advance the time. Timers fire when they are due."""
         end_ns = self.now_ns + int(seconds * SECOND)
         said: list[Effect] = []
-        while self.clocks and self.clocks[0][0] <= end_ns and not self.is_crashed:
-            at_ns, _, clock = heapq.heappop(self.clocks)
+        while self.timers and self.timers[0][0] <= end_ns and not self.is_crashed:
+            at_ns, _, timer = heapq.heappop(self.timers)
             self.now_ns = max(self.now_ns, at_ns)
-            said += self.tell(TimerFired(clock.clock))
+            said += self.tell(TimerFired(timer.timer))
         self.now_ns = end_ns
         return said
 
@@ -100,7 +100,7 @@ class Stage:  # long: everything that the loop of the core does, and its checks
         """Discard the state, as the core's loop does. Returns the replicas of the resource managers."""
         known, self.replicas = self.replicas, {}
         self.scheduler_state = SchedulerState()
-        self.clocks.clear()
+        self.timers.clear()
         self.fault = FaultAt(0)
         self.is_crashed = False
         self.told.append(replace(self.told[-1], event=None, effects=[], anew=True))
@@ -156,7 +156,7 @@ class Stage:  # long: everything that the loop of the core does, and its checks
         self.told.append(told)
         for effect in told.effects:
             if isinstance(effect, TimerSet):
-                heapq.heappush(self.clocks, (effect.at_ns, next(self._order), effect))
+                heapq.heappush(self.timers, (effect.at_ns, next(self._order), effect))
 
     def _replicate(self, event: Event | None, effects: list[Effect]) -> None:
         """Pass the effects to the resource managers."""
@@ -268,7 +268,7 @@ class Stage:  # long: everything that the loop of the core does, and its checks
         journal = Journal(file)
         for told in self.told:
             if told.anew:
-                journal.started_anew()
+                journal.recovery_started()
             elif told.event is not None:
                 journal.stepped(told.now_ns, told.event, told.effects)
             else:
@@ -309,5 +309,5 @@ def _partition_of(event: Event | None) -> PartitionId | None:
     spec = getattr(event, "spec", None)
     found: PartitionId | None = spec.partition if spec is not None else getattr(event, "partition", None)
     if isinstance(event, TimerFired):
-        found = event.clock.partition
+        found = event.timer.partition
     return found

@@ -40,7 +40,7 @@ class Time(Ground):
         key = AllocationKey(identity.rpartition("-")[0])
         self.tell(AllocationReleased(PARTITION, app, key, identity, Termination.STOPPED_BY_RM))
 
-    @precondition(lambda self: self.apps() and self.stage.clocks)
+    @precondition(lambda self: self.apps() and self.stage.timers)
     @rule(seconds=st.sampled_from([1, 1, 1, 3, 15, 45, 300]))
     def pass_time(self, seconds: int) -> None:
         self.wait(seconds)
