@@ -28,7 +28,7 @@ def _of_core(dump: Json, really: Mapping[str, PodHistory]) -> Iterator[str]:
         yield from _uneven(f"core, node {node['nodeID']}", set(node["allocations"]), here, really)
         if _plain(node["allocated"]) != (summed := _sum(here.values())):
             yield f"core: node {node['nodeID']} has {_plain(node['allocated'])} allocated, its pods take {summed}"
-    for key in ("releasing", "swaps", "placeholders"):
+    for key in ("releasing", "replacements", "placeholders"):
         if dump["ledgers"][key]:
             yield f"core: {dump['ledgers'][key]} {key} where nothing is under way"
     yield from (f"core: invariant: {words}" for words in dump["invariants"] or [])

@@ -98,7 +98,7 @@ def a_dump(uid: str = "uid-a", node: str = "n1", vcore: int = 1000, phase: str =
     task = {"pod": {"ref": {"uid": uid}}, "node": node}
     return {
         "nodes": [{"nodesInfo": nodes}],
-        "ledgers": {"releasing": 0, "swaps": 0, "placeholders": 0},
+        "ledgers": {"releasing": 0, "replacements": 0, "placeholders": 0},
         "invariants": [],
         "applications": [{"queueName": "root.q", "allocations": [{"allocationKey": uid}]}],
         "queues": [{"queuename": "root", "allocatedResource": held, "children": [queue]}],

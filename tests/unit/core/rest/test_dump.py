@@ -74,8 +74,8 @@ async def test_the_dump_counts_what_a_gang_holds(http: aiohttp.ClientSession, be
     await with_a_gang(bench)
     found = await full_dump(http)
     ledgers = found["ledgers"]
-    held = {name: ledgers[name] for name in ("applications", "asks", "allocations", "placeholders", "swaps")}
-    assert held == {"applications": 1, "asks": 1, "allocations": 2, "placeholders": 2, "swaps": 1}
+    held = {name: ledgers[name] for name in ("applications", "asks", "allocations", "placeholders", "replacements")}
+    assert held == {"applications": 1, "asks": 1, "allocations": 2, "placeholders": 2, "replacements": 1}
     assert ledgers["nodes"] == {"node-1": {"memory": 2**31, "pods": 2, "vcore": 2000}}
     assert ledgers["queues"]["root"]["allocated"]["vcore"] == 2000
     assert ledgers["users"]["alice"]["root"]["vcore"] == 2000
