@@ -259,3 +259,13 @@ APP_FAILING: Final = "Failing"
 APP_FAILED: Final = "Failed"
 APP_REJECTED: Final = "Rejected"
 APP_EXPIRED: Final = "Expired"
+
+#: Kinds of reasons why a request waits, which are visible to users (`reason` in REST; SchedulingStates.reasonKinds).
+REASON_QUOTA: Final = "quota"
+REASON_USER_QUOTA: Final = "user quota"
+REASON_APPLICATIONS: Final = "applications"
+REASON_QUEUE_ORDER: Final = "queue order"
+REASON_NODES: Final = "nodes"
+REASON_RESERVED: Final = "reserved"
+REASON_ADMISSION: Final = "admission"
+REASON_CLUSTER: Final = "cluster"

@@ -1169,16 +1169,24 @@ class SchedulingStates(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     STATES_FIELD_NUMBER: _builtins.int
+    REASONKINDS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def states(self) -> _containers.RepeatedCompositeFieldContainer[_si_pb2.UpdateContainerSchedulingStateRequest]: ...
+    @_builtins.property
+    def reasonKinds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Kind of the reason of each state, in the same order; empty = none. The
+        values are those of `reason` in REST (muster_si.keys, REASON_...).
+        """
+
     def __init__(
         self,
         *,
         states: _abc.Iterable[_si_pb2.UpdateContainerSchedulingStateRequest] | None = ...,
+        reasonKinds: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["states", b"states"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reasonKinds", b"reasonKinds", "states", b"states"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

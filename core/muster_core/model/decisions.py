@@ -9,6 +9,7 @@ from typing import Final
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, PartitionId, QueuePath
 from muster_core.model.resources import Resources
 from muster_core.model.storage import NO_CHOICE, Choice
+from muster_si import keys
 
 #: Instead of a number of nodes: kube-scheduler gives no number for reasons that it finds before it filters nodes.
 EVERY_NODE: Final = -1
@@ -17,14 +18,14 @@ EVERY_NODE: Final = -1
 class ReasonKind(StrEnum):
     """What a request is waiting for."""
 
-    QUOTA = "quota"  # the maximum of a queue; a new node would not help
-    USER_QUOTA = "user quota"  # a limit of a user or group
-    APPLICATIONS = "applications"  # maxapplications of a queue, user or group is reached
-    QUEUE_ORDER = "queue order"  # another application is first in queue order
-    NODES = "nodes"  # no feasible node; an autoscaler may help
-    RESERVED = "reserved"  # a node is reserved, but its resources are not free yet
-    ADMISSION = "admission"  # the application's queue, or the groups of its user, are not known yet
-    CLUSTER = "cluster"  # the nodes could not hold it even if they were empty
+    QUOTA = keys.REASON_QUOTA  # the maximum of a queue; a new node would not help
+    USER_QUOTA = keys.REASON_USER_QUOTA  # a limit of a user or group
+    APPLICATIONS = keys.REASON_APPLICATIONS  # maxapplications of a queue, user or group is reached
+    QUEUE_ORDER = keys.REASON_QUEUE_ORDER  # another application is first in queue order
+    NODES = keys.REASON_NODES  # no feasible node; an autoscaler may help
+    RESERVED = keys.REASON_RESERVED  # a node is reserved, but its resources are not free yet
+    ADMISSION = keys.REASON_ADMISSION  # the application's queue, or the groups of its user, are not known yet
+    CLUSTER = keys.REASON_CLUSTER  # the nodes could not hold it even if they were empty
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -104,7 +104,7 @@ def node_response(news: Iterable[NodeNews]) -> si_pb2.NodeResponse:
     return response
 
 
-def scheduling_states(changes: Iterable[SchedulingStateChanged]) -> muster_pb2.Callback:
+def scheduling_states(changes: Sequence[SchedulingStateChanged]) -> muster_pb2.Callback:
     """Encodes several UpdateContainerSchedulingState callbacks."""
     return muster_pb2.Callback(
         schedulingStates=muster_pb2.SchedulingStates(
@@ -116,7 +116,8 @@ def scheduling_states(changes: Iterable[SchedulingStateChanged]) -> muster_pb2.C
                     reason=change.reason,
                 )
                 for change in changes
-            ]
+            ],
+            reasonKinds=[change.reason_kind or "" for change in changes],
         )
     )
 

@@ -69,6 +69,7 @@ def state_changed(ledger: Ledger, out: Outcome, change: SchedulingStateChanged, 
     task.shortage = (
         _reserved(task.shortage, change) if change.state is SchedulingState.RESERVED else shortage_of(change)
     )
+    task.reason_kind = change.kind
     update_pod_condition(ledger, out, task, now)
 
 
@@ -165,7 +166,8 @@ def check_progress(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> N
     if app is None or app.state is not AppState.RESERVING or state.is_namespace_terminating(ledger, app.namespace):
         return
     if app.gang is not None and not app.gang.is_direct:
-        app.shortage = _shortage_of_placeholders(app) or app.impossible
+        blocked = _blocked_placeholder(app)
+        app.shortage = blocked.shortage if blocked is not None else app.impossible
     reached = count_placeholders(app)
     bound = reached[1]
     if reached == app.reached:
@@ -188,14 +190,14 @@ def count_placeholders(app: Application) -> tuple[int, int]:
     return seen, len(app.slots) - len(app.open_slots)
 
 
-def _shortage_of_placeholders(app: Application) -> Condition | None:
-    """The reason why a placeholder waits in the core; None if none does. Missing nodes first, as in Direct."""
+def _blocked_placeholder(app: Application) -> Task | None:
+    """The placeholder whose reason is shown for the gang; None if none waits. Missing nodes first, as in Direct."""
     short = [
-        (task.shortage.reason != messages.UNSCHEDULABLE, task.uid, task.shortage)
+        (task.shortage.reason != messages.UNSCHEDULABLE, task.uid)
         for task in app.placeholders.values()
         if task.state is TaskState.SCHEDULING and task.shortage is not None
     ]
-    return min(short)[2] if short else None
+    return app.placeholders[min(short)[1]] if short else None
 
 
 def _waits_for_own_writes(app: Application) -> bool:
@@ -332,22 +334,12 @@ def _direct_condition(app: Application) -> Condition:
     return Condition(reason, messages.gang_waits(app.name, message))
 
 
-#: Kinds of reasons other than missing nodes, by a part of the core's message.
-_KINDS: Final = (
-    ("Queue quota exceeded", "queue quota exceeded"),
-    ("User quota exceeded", "user quota exceeded"),
-    (" of at most ", "maximum number of applications reached"),
-    ("queued behind gang", "queued behind another gang"),
-)
-
-
-def _kind(shortage: Condition | None) -> str:
+def _kind(app: Application) -> str:
     """The reason without names and amounts; empty = none is known."""
-    if shortage is None:
-        return ""
-    if shortage.reason == messages.UNSCHEDULABLE:
-        return "not enough suitable nodes"
-    return next((kind for part, kind in _KINDS if part in shortage.message), "")
+    if app.shortage is None or app.shortage.reason == messages.UNSCHEDULABLE:
+        return messages.NO_NODES if app.shortage else ""
+    blocked = _blocked_placeholder(app)
+    return messages.SHORT_REASONS.get(blocked.reason_kind, "") if blocked is not None else ""
 
 
 def _member_condition(app: Application, now: float) -> Condition:
@@ -356,7 +348,7 @@ def _member_condition(app: Application, now: float) -> Condition:
     A large gang has many members, so their condition changes rarely: if the kind was the same at the last two checks,
     and to each kind at most once per hour.
     """
-    kind = _kind(app.shortage)
+    kind = _kind(app)
     shown = next(reversed(app.shown_kinds), None)
     is_lasting = kind == app.last_kind and now >= app.shown_kinds.get(kind, -EVENT_TTL_S) + EVENT_TTL_S
     if shown is None or (kind != shown and is_lasting):

@@ -131,7 +131,8 @@ class Task(Struct, gc=False):
 
     ``asked`` and ``held``: the core has a request or an allocation of the pod, which must be released at its end.
     ``release``: the core's order to release it, to be confirmed with the same type. ``told``: the condition that was
-    written last, as the ``writes``-th one. ``looked_at``: time of the timer for the next condition.
+    written last, as the ``writes``-th one. ``looked_at``: time of the timer for the next condition. ``reason_kind``:
+    kind of the reason in ``shortage`` (``muster_si.keys.REASON_*``).
     """
 
     pod: Pod
@@ -144,6 +145,7 @@ class Task(Struct, gc=False):
     release: TerminationType | None = None
     waits_since: float | None = None
     shortage: Condition | None = None
+    reason_kind: str = ""
     told: Condition | None = None
     told_at: float = 0.0
     writes: int = 0

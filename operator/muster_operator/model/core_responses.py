@@ -164,12 +164,13 @@ class SchedulingState(StrEnum):
 
 
 class SchedulingStateChanged(Struct, frozen=True, gc=False):
-    """The scheduling state of a request changed."""
+    """The scheduling state of a request changed. ``kind``: kind of the reason (``muster_si.keys.REASON_*``)."""
 
     app: AppId
     key: PodUid
     state: SchedulingState
     reason: str = ""
+    kind: str = ""
 
 
 class SchedulingStates(Struct, frozen=True, gc=False):

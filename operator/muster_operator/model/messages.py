@@ -16,6 +16,7 @@ from typing import Final, Generic, ParamSpec
 
 from muster_operator.model import names
 from muster_operator.model.commands import EventType, Importance, PostEvent, Subject
+from muster_si import keys
 
 P = ParamSpec("P")
 
@@ -170,6 +171,15 @@ FAILURES: Final = (
 
 #: Separates the missing resources and the reserved node in the message of a condition.
 RESERVED: Final = " Waiting: "
+
+#: Short form of the reason why a gang waits, for members other than the originator: no node, or by kind.
+NO_NODES: Final = "not enough suitable nodes"
+SHORT_REASONS: Final = {
+    keys.REASON_QUOTA: "queue quota exceeded",
+    keys.REASON_USER_QUOTA: "user quota exceeded",
+    keys.REASON_APPLICATIONS: "maximum number of applications reached",
+    keys.REASON_QUEUE_ORDER: "waiting for another gang",
+}
 
 
 def waits() -> str:

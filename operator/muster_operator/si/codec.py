@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from importlib.metadata import version
-from itertools import chain, groupby
+from itertools import chain, groupby, repeat
 from typing import Final
 
 import orjson
@@ -554,15 +554,7 @@ def decoded_callback(callback: muster_pb2.Callback) -> CoreResponse | None:
     """Decodes a callback of the core. Returns None for a question or a request for a new registration."""
     match callback.WhichOneof("kind"):
         case "schedulingStates":
-            return SchedulingStates(
-                tuple(
-                    SchedulingStateChanged(
-                        AppId(state.applicationID), PodUid(state.allocationKey), _STATES[state.state], state.reason
-                    )
-                    for state in callback.schedulingStates.states
-                    if state.state in _STATES
-                )
-            )
+            return _scheduling_states(callback.schedulingStates)
         case "events":
             return CoreEvents(tuple(_core_event(event) for event in callback.events.events if _is_news(event)))
         case "nodeRecommendations":
@@ -652,6 +644,19 @@ def _allocated(new: si_pb2.Allocation) -> Allocated:
 
 def _chosen_volumes(written: str) -> ChosenVolumes:
     return {str(claim): str(volume) for claim, volume in orjson.loads(written).items()} if written else {}
+
+
+def _scheduling_states(message: muster_pb2.SchedulingStates) -> SchedulingStates:
+    kinds = chain(message.reasonKinds, repeat(""))
+    return SchedulingStates(
+        tuple(
+            SchedulingStateChanged(
+                AppId(one.applicationID), PodUid(one.allocationKey), _STATES[one.state], one.reason, kind
+            )
+            for one, kind in zip(message.states, kinds, strict=False)
+            if one.state in _STATES
+        )
+    )
 
 
 def _core_event(event: si_pb2.EventRecord) -> CoreEvent:

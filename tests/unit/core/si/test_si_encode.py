@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from muster_core.model.decisions import ReasonKind
 from muster_core.model.effects import (
     AllocationResponse,
     ApplicationAccepted,
@@ -103,8 +104,10 @@ def test_every_termination_has_its_type(termination: Termination) -> None:
 
 @pytest.mark.parametrize("state", list(SchedulingState))
 def test_every_scheduling_state_has_its_number(state: SchedulingState) -> None:
-    callback = encode.scheduling_states([SchedulingStateChanged(messages.RM, APP, KEY, state, "why")])
-    [said] = callback.schedulingStates.states
+    changes = [SchedulingStateChanged(messages.RM, APP, KEY, state, "why", kind) for kind in (ReasonKind.QUOTA, None)]
+    callback = encode.scheduling_states(changes)
+    [said, _] = callback.schedulingStates.states
+    assert list(callback.schedulingStates.reasonKinds) == ["quota", ""]
     assert said.SchedulingState.Name(said.state) == state.value
     assert (said.applicationID, said.allocationKey, said.reason) == ("app-1", "pod-1", "why")
 

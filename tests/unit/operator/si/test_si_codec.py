@@ -294,13 +294,23 @@ def test_scheduling_states_are_told_and_unknown_ones_left_out() -> None:
     callback = muster_pb2.Callback(
         schedulingStates=muster_pb2.SchedulingStates(
             states=[
-                request(applicationID="app", allocationKey="uid-1", state=request.FAILED, reason="0/3 nodes"),
                 request(applicationID="app", allocationKey="uid-1"),
-            ]
+                request(applicationID="app", allocationKey="uid-1", state=request.FAILED, reason="0/3 nodes"),
+            ],
+            reasonKinds=["", "nodes"],
         )
     )
     assert decoded_callback(callback) == SchedulingStates(
-        (SchedulingStateChanged(APP, KEY, SchedulingState.FAILED, "0/3 nodes"),)
+        (SchedulingStateChanged(APP, KEY, SchedulingState.FAILED, "0/3 nodes", "nodes"),)
+    )
+
+
+def test_a_scheduling_state_of_a_core_that_sends_no_kinds_has_none() -> None:
+    request = si_pb2.UpdateContainerSchedulingStateRequest
+    state = request(applicationID="app", allocationKey="uid-1", state=request.SKIPPED, reason="full")
+    callback = muster_pb2.Callback(schedulingStates=muster_pb2.SchedulingStates(states=[state]))
+    assert decoded_callback(callback) == SchedulingStates(
+        (SchedulingStateChanged(APP, KEY, SchedulingState.SKIPPED, "full"),)
     )
 
 
