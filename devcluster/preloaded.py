@@ -39,13 +39,8 @@ def main() -> None:
 
 
 def preload(module: str) -> None:
-    """Import what the program imports, and as its ``__main__`` does without the official client of Kubernetes."""
-    client = "kubernetes"
-    sys.modules[client] = None  # type: ignore[assignment] # so Python is told that there is no such module
-    try:
-        importlib.import_module(f"{module}.main")
-    finally:
-        del sys.modules[client]
+    """Import what the program imports."""
+    importlib.import_module(f"{module}.main")
 
 
 def serve(requests: socket.socket) -> Mapping[str, Any] | None:

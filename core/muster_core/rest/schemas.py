@@ -16,9 +16,9 @@ TimeNs = Annotated[int, Field(description="nanoseconds since the epoch")]
 
 
 class Shape(BaseModel):
-    """Base class of all JSON objects in responses."""
+    """Base class of all JSON objects in responses. A class is built at its first use, not when the core starts."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 def encode(shape: Shape) -> bytes:

@@ -3,9 +3,6 @@
 `service` looks up the groups of each new application's user before the scheduler task receives the application.
 `GroupRetries` repeats failed lookups.
 
-Differs: attribute names are compared without case, as in LDAP; YuniKorn finds no groups if the server spells GroupAttr
-differently. Differs: referrals are not followed, so that the password is sent to one server only.
-
 Differs: if a user's groups cannot be found, the application waits if a placement rule, an access list or a limit
 depends on them, and continues otherwise; YuniKorn rejects it.
 """
@@ -16,21 +13,15 @@ import asyncio
 import grp
 import os
 import pwd
-import re
-import ssl
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import ldap3
 import structlog
-from ldap3.core.exceptions import LDAPException, LDAPInvalidDnError
-from ldap3.utils.conv import escape_filter_chars
-from ldap3.utils.dn import parse_dn
 
 from muster_core.model import limits
 from muster_core.model.config import GroupResolver
@@ -39,7 +30,6 @@ from muster_core.model.ids import PartitionId, RmId
 from muster_core.model.records import EventRecorded, Notice
 from muster_core.scheduling import lifecycle
 from muster_core.si.session import EventQueue, QueuedMessage, Session
-from muster_core.si.values import NAME_LIMIT
 from muster_core.state.scheduler_state import Partition, SchedulerState
 
 _log = structlog.get_logger(__name__)
@@ -123,31 +113,6 @@ def _name(number: int) -> str:
 #: Mount path of the LDAP secret. Path and keys are those of YuniKorn.
 SECRET: Final = Path("/run/secrets/ldap")
 
-#: Timeout of the connection and of each response.
-_LDAP_TIMEOUT_S: Final = 2
-
-#: Maximum number of groups per user.
-_MOST_GROUPS: Final = 1000
-_USER: Final = "%s"
-_GROUP_TYPE: Final = "cn"
-_ESCAPED: Final = re.compile(rb"\\([0-9a-fA-F]{2})|\\(.)", re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class LdapSettings:
-    """Settings of the LDAP secret. Names and defaults are those of YuniKorn."""
-
-    host: str = "localhost"
-    port: int = 389
-    base: str = "dc=example,dc=com"
-    filter: str = f"(&(sAMAccountName={_USER}))"
-    group_attribute: str = "memberOf"
-    attributes: tuple[str, ...] = ("memberOf",)
-    user: str = ""
-    password: str = ""
-    is_insecure: bool = False
-    is_tls: bool = False
-
 
 @dataclass(frozen=True, slots=True)
 class LdapDirectory:
@@ -157,108 +122,9 @@ class LdapDirectory:
 
     def __call__(self, user: str) -> GroupsAnswer:
         """Returns the user's groups in LDAP."""
-        try:
-            return _search(read_settings(self.secret), user)
-        except LDAPException as error:  # includes network errors, which are OSErrors too
-            return GroupsAnswer(problem=f"the LDAP server: {error}"[:300], is_silent=True)
-        except (OSError, ValueError) as error:
-            return GroupsAnswer(problem=f"the LDAP settings in {self.secret}: {error}", is_silent=True)
+        from muster_core.runtime.ldap_groups import look_up  # noqa: PLC0415 - ldap3 is slow to load and rarely used
 
-
-def read_settings(secret: Path) -> LdapSettings:
-    """Returns the settings in the directory.
-
-    Raises OSError if it cannot be read, ValueError if a value is invalid.
-    """
-    found = {path.name: path.read_text().strip() for path in secret.iterdir() if path.is_file()}
-    default = LdapSettings()
-    template = found.get("Filter") or default.filter
-    if _USER not in template:
-        raise ValueError(f"Filter has no {_USER} for the user")
-    return LdapSettings(
-        host=found.get("Host") or default.host,
-        port=int(found.get("Port") or default.port),
-        base=found.get("BaseDN") or default.base,
-        filter=template,
-        group_attribute=found.get("GroupAttr") or default.group_attribute,
-        attributes=tuple(re.findall(r"[^\s,\[\]]+", found.get("ReturnAttr", ""))) or default.attributes,
-        user=found.get("BindUser", ""),
-        password=found.get("BindPassword", ""),
-        is_insecure=found.get("Insecure", "").lower() == "true",
-        is_tls=found.get("SSL", "").lower() == "true",
-    )
-
-
-def group_name(value: str) -> str:
-    """Returns the group that a value of the group attribute names; empty = none."""
-    try:
-        parts = parse_dn(value, strip=True)
-    except LDAPInvalidDnError:
-        return "" if "=" in value else value.strip()
-    return next((_unescaped(text) for kind, text, _ in parts if kind.lower() == _GROUP_TYPE), "")
-
-
-def _search(settings: LdapSettings, user: str) -> GroupsAnswer:
-    tls = ldap3.Tls(validate=ssl.CERT_NONE if settings.is_insecure else ssl.CERT_REQUIRED)
-    server = ldap3.Server(
-        settings.host,
-        port=settings.port,
-        use_ssl=settings.is_tls,
-        tls=tls if settings.is_tls else None,
-        get_info=ldap3.NONE,
-        connect_timeout=_LDAP_TIMEOUT_S,
-    )
-    connection = ldap3.Connection(
-        server,
-        user=settings.user or None,
-        password=settings.password or None,
-        receive_timeout=_LDAP_TIMEOUT_S,
-        auto_referrals=False,
-        read_only=True,
-    )
-    try:
-        if not connection.bind():
-            return GroupsAnswer(problem=f"the LDAP server refuses BindUser: {_said(connection.result)}", is_silent=True)
-        wanted = settings.filter.replace(_USER, escape_filter_chars(user))
-        connection.search(settings.base, wanted, attributes=[*{*settings.attributes, settings.group_attribute}])
-        return _answer(connection.response or [], connection.result, settings, user)
-    finally:
-        _close(connection)
-
-
-def _close(connection: ldap3.Connection) -> None:
-    opened = connection.socket
-    connection.unbind()
-    if opened is not None:  # ldap3 does not close a socket that failed to connect
-        opened.close()
-
-
-def _answer(
-    entries: list[Mapping[str, Any]], result: Mapping[str, Any], settings: LdapSettings, user: str
-) -> GroupsAnswer:
-    found = [entry for entry in entries if entry.get("type") == "searchResEntry"]
-    if not found:
-        return GroupsAnswer(problem=f"the LDAP server knows no user {user!r} ({_said(result)})")
-    names = (group_name(value) for entry in found for value in _values(entry, settings.group_attribute))
-    fit = (name for name in names if 0 < len(name) <= NAME_LIMIT)
-    return GroupsAnswer(tuple(dict.fromkeys(fit))[:_MOST_GROUPS])
-
-
-def _values(entry: Mapping[str, Any], attribute: str) -> Iterator[str]:
-    for name, values in entry["raw_attributes"].items():
-        if name.lower() == attribute.lower():
-            yield from (value.decode(errors="replace") for value in values)
-
-
-def _said(result: Mapping[str, Any]) -> str:
-    return str(result.get("description", "no reason"))
-
-
-def _unescaped(text: str) -> str:
-    def plain(match: re.Match[bytes]) -> bytes:
-        return bytes.fromhex(match[1].decode()) if match[1] else match[2]
-
-    return _ESCAPED.sub(plain, text.encode()).decode(errors="replace")
+        return look_up(self.secret, user)
 
 
 _THREADS: Final = 4

@@ -9,13 +9,11 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-import kopf
 import structlog
-from kopf._cogs.clients import api, errors, watching
-from kopf._core.reactor import orchestration, queueing
 
 from muster_operator.handlers import registry
 from muster_operator.handlers.registry import HandlerMemo
+from muster_operator.kube.kopf_modules import api, errors, kopf, orchestration, queueing, watching
 from muster_operator.kube.session import KubeSession
 from muster_operator.kube.watch import (
     BACKOFF_S,

@@ -6,9 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-import kopf
-
 from muster_operator.config.configmaps import NAMES
+from muster_operator.kube.kopf_modules import kopf
 from muster_operator.kube.session import KubeSession
 from muster_operator.kube.watch import SILENT_S
 from muster_operator.runtime.inbox import Inbox

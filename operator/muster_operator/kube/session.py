@@ -22,7 +22,6 @@ from types import TracebackType
 from typing import Any, Final, Protocol
 
 import aiohttp
-import kopf
 import orjson
 import structlog
 import yaml
@@ -40,6 +39,7 @@ from muster_operator.kube.http import (
     retry_after_seconds,
     unmeasured,
 )
+from muster_operator.kube.kopf_modules import kopf
 from muster_operator.model.errors import AnswerTooLarge, ApiRefused, NoCredentials, NotLeading, Unreachable
 
 log = structlog.get_logger("muster.credentials")

@@ -18,13 +18,12 @@ from typing import Any, Final, Protocol, TypedDict
 from urllib.parse import quote
 
 import aiohttp
-import kopf
 import msgspec
 import orjson
 import structlog
-from kopf._cogs.clients import api, errors
 
 from muster_operator.kube.http import Policies
+from muster_operator.kube.kopf_modules import api, errors, kopf
 from muster_operator.kube.session import KubeSession, Reply, Request, running_s
 from muster_operator.model.errors import ApiRefused, Unreachable
 from muster_operator.translate.pod_classes import PartialPod, partial_pod, partial_pod_event

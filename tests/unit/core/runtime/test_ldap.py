@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from muster_core.runtime.user_groups import LdapDirectory, LdapSettings, group_name, read_settings
+from muster_core.runtime.ldap_groups import LdapSettings, group_name, read_settings
+from muster_core.runtime.user_groups import LdapDirectory
 
 _SERVER = Path(__file__).with_name("ldap_server.py")
 
