@@ -109,8 +109,7 @@ def _report_own(partition: Partition, app: Application, spec: AllocationSpec, no
         return
     if waiting is not None:
         ledger.unlink(partition, app, spec.key)
-        ledger.uncount_placeholder(app, waiting.spec, waiting.left)
-        ledger.remove_ask(partition, app, waiting, Detail.REQUEST_ALLOC)
+        ledger.remove_ask(partition, app, waiting, Detail.REQUEST_ALLOC, repeated=True)
     gangs.release_virtual_placeholders(partition, app, spec, now_ns)
     _enter(partition, app, spec, now_ns)
     for queue in app.queue.path_up():
@@ -195,9 +194,10 @@ def _enter(partition: Partition, app: Application, spec: AllocationSpec, now_ns:
     allocation = Allocation(ask, _identity(spec), spec.node, spec.allocated_ns or now_ns)
     if ask.placeholder:
         requeue.fix_key(app, ask.priority)
+    ledger.book(partition, app, allocation)
+    if ask.placeholder:  # after the allocation is stored: a report that raises before is rejected and comes again
         group = app.gang.groups.setdefault(ask.group, GroupCount(ask.resources))
         group.count += 1
-    ledger.book(partition, app, allocation)
     selectors.join(partition, ask)
     ledger.count_in(partition, app, ask, 1)
     records.places_came(partition, app, (allocation,), asked=False)

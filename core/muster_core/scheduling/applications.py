@@ -149,8 +149,7 @@ def _forget(partition: Partition, app: Application, ask: Ask, why: Detail) -> No
     If it is in a replacement, its placeholder still ends (docs/internals/semantics.md, rule 14).
     """
     ledger.unlink(partition, app, ask.spec.key)
-    ledger.uncount_placeholder(app, ask.spec, ask.left)
-    ledger.remove_ask(partition, app, ask, why)
+    ledger.remove_ask(partition, app, ask, why, repeated=True)
     partition.requeue_one(app)
 
 

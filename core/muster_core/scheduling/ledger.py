@@ -147,13 +147,17 @@ def add_ask(partition: Partition, app: Application, ask: Ask) -> None:
     partition.requeue_one(app)
 
 
-def remove_ask(partition: Partition, app: Application, ask: Ask, why: Detail = Detail.REQUEST_CANCEL) -> None:
+def remove_ask(
+    partition: Partition, app: Application, ask: Ask, why: Detail = Detail.REQUEST_CANCEL, *, repeated: bool = False
+) -> None:
     """Removes a request, pending or in a replacement, with all allocations it still wants.
 
-    `why` is for the event record.
+    `why` is for the event record. `repeated`: it is requested or reported again, so that its placeholders count again.
     """
     unreserve(partition, (app.id, ask.spec.key))
     app.remove_ask(ask)
+    if repeated:  # with the request, so that no exception comes between the two
+        uncount_placeholder(app, ask.spec, ask.left)
     selectors.part(partition, ask.spec)
     records.ask_left(partition, app, ask.spec, why)
     count_pending(partition, app, ask.spec.resources, -ask.left)

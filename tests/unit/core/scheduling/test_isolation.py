@@ -1,6 +1,8 @@
 """One failure stops nothing else: applications and partitions that raise back off, and no effect is lost."""
 
+from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 from types import ModuleType
 
 import pytest
@@ -19,11 +21,11 @@ from muster_core.model.events import (
     RecoveryBarrierPassed,
     TimerKind,
 )
-from muster_core.model.ids import ApplicationId, Termination, partition_id
+from muster_core.model.ids import ApplicationId, NodeId, Termination, partition_id
 from muster_core.model.limits import FAILURE_BACKOFF_MOST_NS
 from muster_core.model.specs import GangStyle, Topology
 from muster_core.placement import pods
-from muster_core.scheduling import applications, commit, ledger, lifecycle, selectors
+from muster_core.scheduling import applications, commit, invariants, ledger, lifecycle, selectors
 from muster_core.scheduling import cycle as cycle_module
 from muster_core.scheduling.cycle import QueueAttempt, cycle
 from muster_core.scheduling.step import step
@@ -41,7 +43,7 @@ from tests.unit.builders import (
     an_ask,
     resources,
 )
-from tests.unit.core.scheduling.faults import FAULT, fault
+from tests.unit.core.scheduling.faults import FAULT, FaultAt, fault
 from tests.unit.core.scheduling.scene import Scene, notices, placed, refused_asks, releases
 
 
@@ -205,6 +207,35 @@ def test_a_bound_pod_whose_report_raises_is_counted_or_rejected_with_the_error(
     rejected = {one.key: one.reason for effect in said for one in rejected_allocations(effect)}
     assert counted ^ rejected.keys() == {"x"}
     assert all(reason.startswith("internal error: ZeroDivisionError") for reason in rejected.values())
+
+
+@pytest.mark.parametrize("is_pending", [False, True])
+@pytest.mark.parametrize("is_after", [False, True])
+def test_a_placeholder_whose_report_raises_anywhere_is_counted_once_after_the_next_report(
+    *, is_pending: bool, is_after: bool
+) -> None:
+    """A state that the exception left inconsistent is not repaired but discarded: the core starts a recovery."""
+    gang = ApplicationAdded(an_application("app", queue="root.a", gang=2, each=resources(vcore=1000, pods=1)))
+    request = AskAdded(an_ask("x", app="app", group="w", placeholder=True))
+    report = AllocationReported(an_allocation("x", "n0", app="app", group="w", placeholder=True))
+    outcomes: set[bool] = set()
+    for number in count(1):
+        scene = TolerantScene(a_configuration(a_queue("a")), nodes=1)
+        for event in (gang, request) if is_pending else (gang,):
+            step(scene.scheduler_state, event, scene.now_ns)
+        injected = FaultAt(number, is_after)
+        with injected.armed(), suppress(type(FAULT)):
+            step(scene.scheduler_state, report, scene.now_ns)
+        if injected.left:
+            break
+        is_consistent = not invariants.check(scene.scheduler_state)
+        outcomes.add(is_consistent)
+        if is_consistent:
+            step(scene.scheduler_state, report, scene.now_ns)
+            assert own_keys(scene) == ["x"], number
+            assert [one.count for one in scene.app("app").gang.groups.values()] == [1], number
+            assert scene.partition.nodes.allocated(NodeId("n0"))["vcore"] == 1000, number
+    assert outcomes == {False, True}
 
 
 def own_keys(scene: Scene) -> list[str]:
