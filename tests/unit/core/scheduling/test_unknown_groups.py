@@ -131,6 +131,26 @@ def test_a_running_application_is_counted_in_its_queue_and_its_new_requests_wait
     assert "*" not in scene.partition.users.groups
 
 
+def test_a_running_application_moves_from_the_maximum_of_one_group_to_that_of_another() -> None:
+    """An application that waits for the first maximum starts, and one of the other group waits."""
+    one_each = tuple(a_limit(groups=(group,), applications=1) for group in ("*", "dev"))
+    scene = Scene(a_configuration(a_queue("a", limits=one_each)), nodes=1)
+    scene.tell(ApplicationAdded(unknown("old", forced=True)), AllocationReported(an_allocation("o", "n0", app="old")))
+    scene.tell(
+        ApplicationAdded(an_application("other", user="lee")),
+        ApplicationAdded(replace(an_application("same", user="pat"), groups=("dev",))),
+    )
+    assert placed(scene.ask(an_ask("x", app="other"))) == {}
+    assert placed(scene.tell(GroupsResolved(PARTITION, "kim", ("dev",)))) == {"x": "n0"}
+    leaf = scene.app("old").queue.path
+    assert {name: accounts[leaf].running for name, accounts in scene.partition.users.groups.items()} == {
+        "*": 1,
+        "dev": 1,
+    }
+    assert placed(scene.ask(an_ask("y", app="same"))) == {}
+    assert placed(scene.release("o", app="old")) == {"y": "n0"}, "a Completing application does not count"
+
+
 def test_a_running_application_that_no_rule_can_place_is_counted_in_the_recovery_queue_and_waits() -> None:
     scene = Scene(READERS["an access list"], nodes=1)
     scene.tell(ApplicationAdded(unknown(forced=True)), AllocationReported(an_allocation("old", "n0")))
