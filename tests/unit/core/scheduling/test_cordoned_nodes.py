@@ -84,3 +84,28 @@ def test_a_gang_that_tolerates_the_cordon_takes_over_reservations_and_uses_the_c
     said = scene.gang(ApplicationAdded(first), 5, constraints=TOLERANT)
     assert len(victims(said)) == 3
     assert states(confirm(scene, said), "first") == ["Running"]
+
+
+def full_and_cordoned(*tolerant: AskSpec) -> Scene:
+    """n0 is cordoned and full of root.b's pods. The requests of root.a, below its guarantee, tolerate the cordon."""
+    scene = Scene(with_preemption(a_queue("a", guaranteed=2000), a_queue("b")), nodes=1)
+    run(scene, "root.b", *pods("b", 4))
+    scene.node("n0", NodeAction.DRAIN)
+    scene.tell(NodeUpdated(replace(a_node("n0"), cordoned=True)))
+    assert placed(run(scene, "root.a", *tolerant)) == {}
+    return scene
+
+
+def test_a_pod_that_tolerates_the_cordon_neither_preempts_on_the_cordoned_node_nor_reserves_it() -> None:
+    """It takes what is free there (ADR 0018)."""
+    scene = full_and_cordoned(an_ask("r0", constraints=TOLERANT))
+    assert victims(scene.wait(120)) == set()
+    assert not scene.partition.reservations
+    assert placed(scene.release("b0", app="b")) == {"r0": "n0"}
+
+
+def test_the_same_pod_preempts_once_the_cordon_is_lifted() -> None:
+    scene = full_and_cordoned(an_ask("r0", constraints=TOLERANT))
+    scene.wait(120)
+    scene.node("n0", NodeAction.OPEN)
+    assert victims(scene.wait(31))
