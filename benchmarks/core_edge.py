@@ -24,7 +24,7 @@ from benchmarks.core_placement import APPLICATIONS, timed
 from benchmarks.figures import Figure, Options
 from muster_core.model.ids import RmId
 from muster_core.runtime.service import Scheduler
-from muster_core.si.decode import Decoder
+from muster_core.si.session import Decoder
 from muster_si import keys, muster_pb2, si_pb2
 
 RM: Final = "benchmark"
@@ -99,7 +99,7 @@ def decoded(asks: int) -> float:
     """Return decoded asks per CPU second."""
     decoder = Decoder(RmId(RM), ["default"])
     messages = requests(asks)
-    return asks / timed(lambda: [decoder.allocations(message) for message in messages])
+    return asks / timed(lambda: [decoder.allocations.read(message) for message in messages])
 
 
 def whole(asks: int, nodes: int = NODES) -> float:

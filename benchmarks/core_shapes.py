@@ -34,7 +34,8 @@ from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, No
 from muster_core.model.storage import NamespaceLabels
 from muster_core.scheduling.cycle import cycle
 from muster_core.scheduling.step import step
-from muster_core.si import decode, pod_tags, storage, values
+from muster_core.si import nodes as si_nodes
+from muster_core.si import pod_tags, storage, values
 from muster_core.state.scheduler_state import SchedulerState
 from muster_si import keys
 from muster_si.muster_pb2 import Fact
@@ -208,12 +209,12 @@ def a_state(nodes: int, work: Work) -> SchedulerState:
 
 def specs(nodes: int, work: Work) -> Iterator[NodeSpec]:
     """Yield nodes in three zones."""
-    taints = decode.taints({keys.NODE_TAINTS: work.taints})
+    taints = si_nodes.taints({keys.NODE_TAINTS: work.taints})
     capacity = Resources({"vcore": 32_000, "memory": 256 << 30, "pods": 110})
     for number in range(nodes):
         name = f"node-{number:05d}"
         labels = {HOST: name, ZONE: f"zone-{number % ZONES}"}
-        storage = decode.storage(work.attributes)
+        storage = si_nodes.storage(work.attributes)
         yield NodeSpec(PARTITION, NodeId(name), capacity, labels=labels, taints=taints, storage=storage)
 
 

@@ -28,8 +28,12 @@ from muster_core.placement.filters import node_properties
 from muster_core.placement.plugins import SCORES
 from muster_core.placement.scores import node_properties as scores_node_properties
 from muster_core.scheduling.step import step
-from muster_core.si import encode, storage
-from muster_core.si.decode import Decoder, Intake
+from muster_core.si import allocations as si_allocations
+from muster_core.si import applications as si_applications
+from muster_core.si import nodes as si_nodes
+from muster_core.si import storage
+from muster_core.si.allocations import Intake
+from muster_core.si.session import Decoder
 from muster_core.state.columns import FloatColumn
 from muster_core.state.request_classes import AskClass
 from muster_core.state.scheduler_state import Partition, SchedulerState
@@ -121,18 +125,18 @@ class Product:
         data = message.SerializeToString()
         match message:
             case si_pb2.ApplicationRequest():
-                return self._decoder.applications(si_pb2.ApplicationRequest.FromString(data))
+                return self._decoder.applications.read(si_pb2.ApplicationRequest.FromString(data))
             case muster_pb2.FactsRequest():
                 taken, rejected = storage.read_cluster_object(muster_pb2.FactsRequest.FromString(data).facts)
                 if rejected:
                     raise ValueError(f"the core does not understand: {rejected}")
                 return Intake([ClusterObjectsReported(_PARTITION, taken)])
             case si_pb2.NodeRequest():
-                return self._decoder.nodes(si_pb2.NodeRequest.FromString(data))
+                return self._decoder.nodes.read(si_pb2.NodeRequest.FromString(data))
             case si_pb2.AllocationRequest():
                 received = si_pb2.AllocationRequest.FromString(data)
                 self._name_nodes(received)
-                return self._decoder.allocations(received)
+                return self._decoder.allocations.read(received)
 
     def _name_nodes(self, request: si_pb2.AllocationRequest) -> None:
         """`spec.nodeName` of a pod that waits: the operator takes it for one that has its node, so it comes in here."""
@@ -148,11 +152,11 @@ class Product:
         for effect in effects:
             match effect:
                 case ApplicationAccepted() | ApplicationRejected() | ApplicationUpdated():
-                    self._obey(encode.application_response([effect]))
+                    self._obey(si_applications.application_response([effect]))
                 case NodeAccepted() | NodeRejected():
-                    self._obey(encode.node_response([effect]))
+                    self._obey(si_nodes.node_response([effect]))
                 case AllocationResponse():
-                    self._obey(encode.allocation_response(effect))
+                    self._obey(si_allocations.allocation_response(effect))
                 case _:
                     pass
 

@@ -1,4 +1,4 @@
-"""Effects: messages and timers that the core emits. `si/encode` converts them to messages."""
+"""Effects: messages and timers that the core emits. `si` converts them to messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events: everything that the core receives. `si/decode` creates them from messages."""
+"""Events: everything that the core receives. `si` creates them from messages."""
 
 from __future__ import annotations
 

@@ -46,6 +46,11 @@ def partition_id(rm: RmId, name: str) -> PartitionId:
     return PartitionId(f"[{rm}]{name.lower() or 'default'}")
 
 
+def partition_name(partition: PartitionId) -> str:
+    """Returns the name of a partition without its resource manager, the inverse of `partition_id`."""
+    return partition.rpartition("]")[2]
+
+
 def is_partition_of(rm: RmId, partition: PartitionId) -> bool:
     """Whether the partition belongs to this resource manager."""
     return partition.startswith(f"[{rm}]")

@@ -10,11 +10,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from muster_core.model.decisions import ReasonKind
-from muster_core.model.ids import Termination
+from muster_core.model.ids import Termination, partition_name
 from muster_core.model.resources import Limit, Resources
 from muster_core.model.states import ApplicationState
 from muster_core.rest import schemas
-from muster_core.si.encode import partition_name
 from muster_core.state import ordering
 from muster_core.state.applications import Allocation, Application, Ask
 from muster_core.state.queues import Queue

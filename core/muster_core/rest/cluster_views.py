@@ -8,13 +8,12 @@ from importlib.metadata import version as installed_version
 from typing import Final
 
 from muster_core.model.config import PlacementRule, RuleFilter
-from muster_core.model.ids import RECOVERY, ApplicationId, NodeId
+from muster_core.model.ids import RECOVERY, ApplicationId, NodeId, partition_name
 from muster_core.model.specs import AllocationSpec
 from muster_core.model.states import NodeState
 from muster_core.placement import autoscaling
 from muster_core.rest import schemas
 from muster_core.rest.application_views import allocation, amounts, percents
-from muster_core.si.encode import partition_name
 from muster_core.si.session import Session
 from muster_core.state.scheduler_state import Partition
 from muster_si import keys

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from muster_core.model.config import ChildTemplate, PreemptionPolicy, PriorityPolicy, QuotaLimit
-from muster_core.model.ids import ROOT
+from muster_core.model.ids import ROOT, partition_name
 from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.model.states import ApplicationState
 from muster_core.rest import schemas
 from muster_core.rest.application_views import amounts, percents, span
 from muster_core.rest.schemas import encode
-from muster_core.si.encode import partition_name
 from muster_core.state.applications import Application
 from muster_core.state.queues import Queue
 from muster_core.state.scheduler_state import Partition

@@ -14,14 +14,13 @@ from urllib.parse import unquote_plus
 
 from aiohttp.web_protocol import RequestHandler
 
-from muster_core.model.ids import ApplicationId, NodeId, PartitionId, QueuePath
+from muster_core.model.ids import ApplicationId, NodeId, PartitionId, QueuePath, partition_name
 from muster_core.model.states import ApplicationState
 from muster_core.rest import responses
 from muster_core.rest.responses import bad_request, not_found
 from muster_core.rest.schemas import ApplicationCount, ContainerCount, Health
 from muster_core.runtime.log_level import LevelControl
 from muster_core.runtime.service import Scheduler
-from muster_core.si.encode import partition_name
 from muster_core.state.applications import Application
 from muster_core.state.queues import Queue
 from muster_core.state.scheduler_state import Partition, SchedulerState

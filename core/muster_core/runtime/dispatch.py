@@ -36,8 +36,11 @@ from muster_core.model.effects import (
 from muster_core.model.events import TimerFired
 from muster_core.model.ids import RmId
 from muster_core.model.records import AllocationsRecorded, AskRecorded, EventRecorded, Recorded
-from muster_core.si import encode
-from muster_core.si.events import EventStore, PushFilter, is_pushed
+from muster_core.si import callbacks
+from muster_core.si.allocations import allocation_response
+from muster_core.si.applications import ApplicationNews, application_response
+from muster_core.si.events import EventStore, PushFilter, event_record, is_pushed
+from muster_core.si.nodes import NodeNews, node_recommendations, node_response
 from muster_core.si.session import Session
 from muster_si import si_pb2
 from muster_si.words import words
@@ -214,7 +217,7 @@ class Dispatcher:
 
     def _push(self, rm: RmId, notes: Sequence[EventRecorded], now_ns: int) -> None:
         none: list[si_pb2.EventRecord] = []
-        records = self._supervisor.attempt(lambda: [encode.event_record(each, now_ns) for each in notes], none, notes)
+        records = self._supervisor.attempt(lambda: [event_record(each, now_ns) for each in notes], none, notes)
         if records:
             self._tell(rm, partial(_send_events, records=records), notes)
 
@@ -234,7 +237,7 @@ def _done(send: Callable[[Session], None], session: Session) -> bool:
 
 
 def _send_events(session: Session, records: Sequence[si_pb2.EventRecord]) -> None:
-    session.callback.call_back(encode.events(records))
+    session.callback.call_back(callbacks.events(records))
 
 
 def _run_of(effect: Effect) -> tuple[object, RmId | None]:
@@ -249,27 +252,27 @@ def _run_of(effect: Effect) -> tuple[object, RmId | None]:
 def _send(session: Session, run: Sequence[Effect]) -> None:
     first = run[0]
     if isinstance(first, AllocationResponse):
-        response = encode.allocation_response(first)
+        response = allocation_response(first)
         session.words += words(response)
         session.callback.update_allocation(response)
     elif isinstance(first, _APPLICATION):
-        news = cast("Sequence[encode.ApplicationNews]", run)
-        told = encode.application_response(news)
+        news = cast("Sequence[ApplicationNews]", run)
+        told = application_response(news)
         session.words += words(told)
         session.callback.update_application(told)
     elif isinstance(first, _NODE):
-        session.callback.update_node(encode.node_response(cast("Sequence[encode.NodeNews]", run)))
+        session.callback.update_node(node_response(cast("Sequence[NodeNews]", run)))
     elif isinstance(first, NodeRecommended):
-        session.callback.call_back(encode.node_recommendations(cast("Sequence[NodeRecommended]", run)))
+        session.callback.call_back(node_recommendations(cast("Sequence[NodeRecommended]", run)))
     elif isinstance(first, PlacementsProposed):
         for asked in cast("Sequence[PlacementsProposed]", run):
-            session.callback.call_back(encode.places_asked(asked))
+            session.callback.call_back(callbacks.places_asked(asked))
     elif isinstance(first, VictimsProposed):
         for one in cast("Sequence[VictimsProposed]", run):
-            session.callback.call_back(encode.victims_asked(one))
+            session.callback.call_back(callbacks.victims_asked(one))
     elif isinstance(first, SchedulingStateChanged):
         states = cast("Sequence[SchedulingStateChanged]", run)
-        session.callback.call_back(encode.scheduling_states(states))
+        session.callback.call_back(callbacks.scheduling_states(states))
 
 
 def _show(run: Sequence[Effect]) -> None:

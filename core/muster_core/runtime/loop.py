@@ -33,7 +33,7 @@ from muster_core.runtime.journal import Journal
 from muster_core.scheduling import invariants
 from muster_core.scheduling.cycle import CycleBudget, CycleResult, cycle
 from muster_core.scheduling.step import step
-from muster_core.si import encode
+from muster_core.si import callbacks
 from muster_core.si.session import EventQueue, QueuedMessage, Session
 from muster_core.state.scheduler_state import SchedulerState
 
@@ -454,5 +454,5 @@ def _nothing() -> None:
 
 
 def _ask_to_register(session: Session, reason: str) -> None:
-    session.callback.call_back(encode.reregister(reason))
+    session.callback.call_back(callbacks.reregister(reason))
     session.callback.session_lost(reason)

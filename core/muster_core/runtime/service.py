@@ -28,7 +28,16 @@ from muster_core.model.events import (
     UtilizationReported,
     VictimsEvaluated,
 )
-from muster_core.model.ids import ROOT, AllocationId, ApplicationId, NodeId, RmId, Termination, partition_id
+from muster_core.model.ids import (
+    ROOT,
+    AllocationId,
+    ApplicationId,
+    NodeId,
+    RmId,
+    Termination,
+    partition_id,
+    partition_name,
+)
 from muster_core.model.records import EventRecorded, Notice
 from muster_core.model.states import NodeState
 from muster_core.placement.autoscaling import outstanding
@@ -37,12 +46,12 @@ from muster_core.runtime.dispatch import Dispatcher, Supervisor
 from muster_core.runtime.journal import Journal
 from muster_core.runtime.loop import Loop, LoopSettings
 from muster_core.runtime.user_groups import GroupRetries, Groups
-from muster_core.si import encode, storage, values
+from muster_core.si import callbacks, storage, values
 from muster_core.si import session as si_session
-from muster_core.si.decode import Decoder, Intake
+from muster_core.si.allocations import Intake, resource, termination_type
 from muster_core.si.events import EventStore
 from muster_core.si.pod_tags import AmountReader, Partitions
-from muster_core.si.session import MessageKind, QueuedMessage, RecoveryBarrier, Session
+from muster_core.si.session import Decoder, MessageKind, QueuedMessage, RecoveryBarrier, Session
 from muster_core.si.values import NAME_LIMIT, InvalidField
 from muster_core.state.applications import Allocation, Application
 from muster_core.state.nodes import NodeRecord
@@ -112,7 +121,7 @@ def _allocation(allocation: Allocation) -> muster_pb2.AllocationInventory:
 
 
 def _type_of(releasing: Termination | None) -> si_pb2.TerminationType.ValueType:
-    return encode.termination(releasing) if releasing is not None else si_pb2.UNKNOWN_TERMINATION_TYPE
+    return termination_type(releasing) if releasing is not None else si_pb2.UNKNOWN_TERMINATION_TYPE
 
 
 def _node(partition: Partition, record: NodeRecord) -> muster_pb2.NodeInventory:
@@ -213,7 +222,7 @@ class Scheduler:  # long: one method for each call of the interface
     async def update_allocation(self, request: si_pb2.AllocationRequest) -> None:
         """Receives requests, releases, confirmations and existing allocations. Raises Refused, SessionLost."""
         session = self._session(request.rmID)
-        await _take(self.loop, session, session.decoder.allocations(request), MessageKind.ALLOCATION)
+        await _take(self.loop, session, session.decoder.allocations.read(request), MessageKind.ALLOCATION)
 
     async def update_application(self, request: si_pb2.ApplicationRequest) -> None:
         """Receives added and removed applications.
@@ -222,7 +231,7 @@ class Scheduler:  # long: one method for each call of the interface
         """
         session = self._session(request.rmID)
         async with session.turn:
-            intake = session.decoder.applications(request)
+            intake = session.decoder.applications.read(request)
             intake.events, said = await self.groups.fill(session.rm, intake.events, session.resolvers)
             intake.answers += said
             await _take(self.loop, session, intake, MessageKind.APPLICATION)
@@ -232,7 +241,7 @@ class Scheduler:  # long: one method for each call of the interface
     async def update_node(self, request: si_pb2.NodeRequest) -> None:
         """Receives node actions. Raises Refused, SessionLost."""
         session = self._session(request.rmID)
-        await _take(self.loop, session, session.decoder.nodes(request), MessageKind.NODE)
+        await _take(self.loop, session, session.decoder.nodes.read(request), MessageKind.NODE)
 
     async def update_configuration(self, request: si_pb2.UpdateConfigurationRequest) -> None:
         """Applies another configuration. Raises Refused, which keeps the previous one, and SessionLost."""
@@ -252,7 +261,7 @@ class Scheduler:  # long: one method for each call of the interface
             session.config_text, session.extra_config = text, extra
             session.has_queues = not loaded.is_default
             session.resolvers = si_session.resolvers(session.rm, loaded)
-            session.decoder.know_partitions(si_session.partition_names(loaded))
+            session.decoder.partitions.know(si_session.partition_names(loaded))
             self.dispatcher.configure(loaded.settings)
             event = ConfigurationReplaced(session.rm, loaded.configuration)
             await self.loop.mailbox.put(QueuedMessage([event], session, si_session.warnings(session.rm, loaded)))
@@ -478,11 +487,11 @@ class Administration:
     async def autoscaling_metrics(self, request: muster_pb2.AutoScalingMetricsRequest) -> muster_pb2.AutoScalingMetrics:
         """Returns the requests that are pending because nodes are missing. Returns nothing for an unknown partition."""
         partitions = self._partitions(request.rmID, request.partitionName)
-        return encode.autoscaling([found for one in partitions for found in outstanding(one)])
+        return callbacks.autoscaling([found for one in partitions for found in outstanding(one)])
 
     def _partitions(self, rm: str, name: str) -> Iterator[Partition]:
         for partition in self._scheduler.loop.scheduler_state.partitions.values():
-            if rm in ("", partition.rm) and name.lower() in ("", encode.partition_name(partition.id)):
+            if rm in ("", partition.rm) and name.lower() in ("", partition_name(partition.id)):
                 yield partition
 
     def _manager(self, name: str) -> RmId:
@@ -500,14 +509,14 @@ def _partition(found: Partition) -> muster_pb2.PartitionState:
     root = found.queues.root
     return muster_pb2.PartitionState(
         rmID=found.rm,
-        partitionName=encode.partition_name(found.id),
+        partitionName=partition_name(found.id),
         nodes=len(found.nodes),
         applications=len(apps),
         allocations=sum(len(app.allocations) for app in apps),
         waitingAsks=sum(len(app.asks) for app in apps),
-        capacity=encode.resource(found.nodes.capacity_total),
-        allocated=encode.resource(root.allocated),
-        pending=encode.resource(root.pending),
+        capacity=resource(found.nodes.capacity_total),
+        allocated=resource(root.allocated),
+        pending=resource(root.pending),
     )
 
 

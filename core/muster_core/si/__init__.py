@@ -1,4 +1,5 @@
-"""Messages of the Scheduler Interface: decoding, encoding, sessions and event records.
+"""Messages of the Scheduler Interface: to events, from effects, sessions and event records.
 
-Read ``decode`` with ``pod_tags``, ``values`` and ``storage``, then ``encode``, ``session``, ``events``.
+Read ``allocations`` with ``pod_tags`` and ``values``, then ``applications``, ``nodes``, ``storage`` and ``callbacks``;
+``session`` and ``events``.
 """

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from muster_core.model.ids import RmId
 from muster_core.model.records import Change, Detail, EventRecorded, Notice, Recorded, count_of, records_of
+from muster_core.si.allocations import resource
 from muster_si import si_pb2
 
 
@@ -109,6 +110,20 @@ DETAILS: Final = {detail: si_pb2.EventRecord.ChangeDetail.Value(detail.value) fo
 def text(message: str) -> str:
     """Returns the message, truncated with `...` if it is too long."""
     return message if len(message) <= TEXT_LIMIT else message[: TEXT_LIMIT - 3] + "..."
+
+
+def event_record(noted: EventRecorded, now_ns: int) -> si_pb2.EventRecord:
+    """Encodes an event for users with its time."""
+    return si_pb2.EventRecord(
+        type=TYPES[noted.about],
+        objectID=noted.subject,
+        referenceID=noted.reference,
+        message=text(noted.message),
+        timestampNano=now_ns,
+        eventChangeType=CHANGES[noted.change],
+        eventChangeDetail=DETAILS[noted.detail],
+        resource=resource(noted.resource) if noted.resource else None,
+    )
 
 
 def as_json(record: Record) -> dict[str, object]:

@@ -463,7 +463,16 @@ class Partitions:
     """The partitions of one resource manager, by the names it gives them."""
 
     def __init__(self, rm: RmId, names: Iterable[str]) -> None:
-        self._ids = {name.lower(): partition_id(rm, name) for name in names}
+        self._rm = rm
+        self._ids: dict[str, PartitionId] = {}
+        self.know(names)
+
+    def know(self, names: Iterable[str]) -> None:
+        """Adds the partitions of a new configuration.
+
+        Earlier ones stay known: what ends there is still confirmed, and new objects are rejected by the scheduler.
+        """
+        self._ids |= {name.lower(): partition_id(self._rm, name) for name in names}
 
     def find(self, name: str) -> PartitionId:
         """partitionName; in any case, but it has to be there."""

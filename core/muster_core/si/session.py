@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import count
@@ -23,8 +23,11 @@ from muster_core.model.events import Event
 from muster_core.model.ids import PartitionId, RmId, partition_id
 from muster_core.model.records import EventRecorded, Notice
 from muster_core.placement.filters.hooks import HOOKS
-from muster_core.si import encode
-from muster_core.si.decode import Decoder
+from muster_core.si import callbacks
+from muster_core.si.allocations import AllocationDecoder
+from muster_core.si.applications import ApplicationDecoder
+from muster_core.si.nodes import NodeDecoder
+from muster_core.si.pod_tags import Partitions
 from muster_core.si.values import NAME_LIMIT
 from muster_si import keys, muster_pb2
 from muster_si.api import SI_VERSION, ResourceManagerCallback
@@ -108,6 +111,16 @@ class MessageKind(Enum):
     APPLICATION = "application"
     NODE = "node"
     ALLOCATION = "allocation"
+
+
+class Decoder:
+    """Decodes the messages of one resource manager."""
+
+    def __init__(self, rm: RmId, partitions: Iterable[str]) -> None:
+        self.partitions = Partitions(rm, partitions)
+        self.allocations = AllocationDecoder(rm, self.partitions)
+        self.applications = ApplicationDecoder(rm, self.partitions)
+        self.nodes = NodeDecoder(rm, self.partitions, self.allocations)
 
 
 @dataclass(slots=True, eq=False)
@@ -259,7 +272,7 @@ async def state_dump(session: Session, deadline_s: float) -> str:
         raise LookupError("the resource manager does not declare a state dump")
     number = next(_numbers)
     asked = session.questions[number] = asyncio.get_running_loop().create_future()
-    session.callback.call_back(encode.state_dump_question(number))
+    session.callback.call_back(callbacks.state_dump_question(number))
     try:
         answer = await asyncio.wait_for(asked, deadline_s)
     finally:

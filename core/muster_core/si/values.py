@@ -22,10 +22,9 @@ from muster_core.model.constraints import (
     Term,
     Toleration,
 )
-from muster_core.model.ids import AllocationKey, ApplicationId, TaskGroup, Termination
+from muster_core.model.ids import AllocationKey, ApplicationId, TaskGroup
 from muster_core.model.resources import Resources
 from muster_core.model.specs import Topology
-from muster_si import si_pb2
 
 
 class InvalidField(Exception):
@@ -347,14 +346,6 @@ def _target(found: Object) -> Target:
     return Target(key, operator, tuple(values))
 
 
-_TERMINATIONS: Final[Mapping[int, Termination]] = {
-    si_pb2.STOPPED_BY_RM: Termination.STOPPED_BY_RM,
-    si_pb2.TIMEOUT: Termination.TIMEOUT,
-    si_pb2.PREEMPTED_BY_SCHEDULER: Termination.PREEMPTED_BY_SCHEDULER,
-    si_pb2.PLACEHOLDER_REPLACED: Termination.PLACEHOLDER_REPLACED,
-}
-
-
 def shown(name: str) -> ApplicationId:
     """Returns a name for use in a response."""
     return ApplicationId(name[:NAME_LIMIT])
@@ -394,14 +385,6 @@ def allocation_key(name: str) -> AllocationKey:
 def group(name: str) -> TaskGroup:
     """Decodes a task group name; empty = none."""
     return TaskGroup(bounded(name, "taskGroupName"))
-
-
-def termination(number: int) -> Termination:
-    """Decodes a termination type. Rejects UNKNOWN_TERMINATION_TYPE and unknown numbers."""
-    termination = _TERMINATIONS.get(number)
-    if termination is None:
-        raise InvalidField("terminationType", f"is not known: {number}")
-    return termination
 
 
 def moment_of(tags: Mapping[str, str], tag: str, unit_ns: int) -> int:

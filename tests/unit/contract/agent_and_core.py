@@ -37,8 +37,14 @@ from muster_core.runtime.dispatch import TimerHeap
 from muster_core.scheduling import invariants
 from muster_core.scheduling.cycle import cycle
 from muster_core.scheduling.step import step
-from muster_core.si import encode, storage
-from muster_core.si.decode import Decoder, Intake
+from muster_core.si import allocations as si_allocations
+from muster_core.si import applications as si_applications
+from muster_core.si import callbacks as si_callbacks
+from muster_core.si import events as si_events
+from muster_core.si import nodes as si_nodes
+from muster_core.si import storage
+from muster_core.si.allocations import Intake
+from muster_core.si.session import Decoder
 from muster_core.state.applications import Application
 from muster_core.state.scheduler_state import Partition, SchedulerState
 from muster_operator.controller.reconciliation import compare
@@ -110,11 +116,11 @@ class RealCore(Core):  # long: the interface of the simulation's core
         for batch in self.encoder.batches([news]):
             match self.encoder.encoded(batch):
                 case si_pb2.ApplicationRequest() as request:
-                    self._take_in(self.decoder.applications(request))
+                    self._take_in(self.decoder.applications.read(request))
                 case si_pb2.NodeRequest() as request:
-                    self._take_in(self.decoder.nodes(request))
+                    self._take_in(self.decoder.nodes.read(request))
                 case si_pb2.AllocationRequest() as request:
-                    self._take_in(self.decoder.allocations(request))
+                    self._take_in(self.decoder.allocations.read(request))
                 case muster_pb2.FactsRequest() as request:
                     taken, rejected = storage.read_cluster_object(request.facts)
                     assert not rejected
@@ -160,19 +166,19 @@ class RealCore(Core):  # long: the interface of the simulation's core
                     assert isinstance(effect, TimerSet)
                     self.deadlines.set(effect)
             case AllocationResponse() as answer:
-                self.allocations.append(decoded(encode.allocation_response(answer)))
+                self.allocations.append(decoded(si_allocations.allocation_response(answer)))
             case ApplicationAccepted() | ApplicationRejected() | ApplicationUpdated():
                 said = [effect for effect in run if isinstance(effect, _APPLICATION)]
-                self.applications.append(decoded(encode.application_response(said)))
+                self.applications.append(decoded(si_applications.application_response(said)))
             case NodeAccepted() | NodeRejected():
                 nodes = [effect for effect in run if isinstance(effect, _NODE)]
-                self.allocations.append(decoded(encode.node_response(nodes)))
+                self.allocations.append(decoded(si_nodes.node_response(nodes)))
             case SchedulingStateChanged():
                 states = [effect for effect in run if isinstance(effect, SchedulingStateChanged)]
-                self._call_back(encode.scheduling_states(states))
+                self._call_back(si_callbacks.scheduling_states(states))
             case EventRecorded():
                 notes = [effect for effect in run if isinstance(effect, EventRecorded)]
-                self._call_back(encode.events([encode.event_record(note, self._now_ns) for note in notes]))
+                self._call_back(si_callbacks.events([si_events.event_record(note, self._now_ns) for note in notes]))
             case _:
                 return
 

@@ -8,8 +8,8 @@ from muster_core.model.effects import AllocationResponse, NewAllocation, Release
 from muster_core.model.events import AllocationReleased, AskAdded, NodeAdded
 from muster_core.model.ids import AllocationId, ApplicationId, NodeId, RmId, Termination
 from muster_core.model.resources import Resources
-from muster_core.si import encode
-from muster_core.si.decode import Decoder
+from muster_core.si import allocations as si_allocations
+from muster_core.si.session import Decoder
 from muster_operator.model import core_requests
 from muster_operator.model.core_requests import AllocationSpec, AskSpec, TerminationType
 from muster_operator.model.core_responses import AllocationResponse as CoreResponsesAllocationResponse
@@ -91,7 +91,7 @@ def the_ask() -> AskSpec:
 
 def the_core_hears_of(ask: AskSpec) -> AskAdded:
     [data] = on_the_wire(core_requests.AskSubmitted(ask))
-    intake = a_decoder().allocations(si_pb2.AllocationRequest.FromString(data))
+    intake = a_decoder().allocations.read(si_pb2.AllocationRequest.FromString(data))
     assert intake.answers == []
     [event] = intake.events
     assert isinstance(event, AskAdded)
@@ -123,7 +123,7 @@ def test_a_node_arrives_with_its_labels_taints_and_pods() -> None:
     assert node is not None
     existing = AllocationSpec(the_ask(), NodeName("n1"))
     [data] = on_the_wire(core_requests.NodeCreated(node, drained=True, existing=(existing,)))
-    intake = a_decoder().nodes(si_pb2.NodeRequest.FromString(data))
+    intake = a_decoder().nodes.read(si_pb2.NodeRequest.FromString(data))
     assert intake.answers == []
     [event] = intake.events
     assert isinstance(event, NodeAdded)
@@ -138,7 +138,7 @@ def test_a_confirmation_arrives_as_what_it_confirms() -> None:
     replaced = TerminationType.PLACEHOLDER_REPLACED
     said = core_requests.AllocationReleased(AppId("app-1"), PodUid("uid-1"), replaced, OperatorAllocationId("uid-1-0"))
     [data] = on_the_wire(said)
-    [event] = a_decoder().allocations(si_pb2.AllocationRequest.FromString(data)).events
+    [event] = a_decoder().allocations.read(si_pb2.AllocationRequest.FromString(data)).events
     assert isinstance(event, AllocationReleased)
     assert (event.key, event.id, event.termination) == ("uid-1", "uid-1-0", Termination.PLACEHOLDER_REPLACED)
 
@@ -148,7 +148,7 @@ def test_a_place_and_a_release_arrive_back() -> None:
     first = AllocationId("uid-1-0")
     release = Release(spec.partition, ApplicationId("app-1"), spec.key, first, Termination.TIMEOUT, "late")
     answer = AllocationResponse(RmId(RM), new=(NewAllocation(spec, first, NodeId("n1")),), released=(release,))
-    data = encode.allocation_response(answer).SerializeToString()
+    data = si_allocations.allocation_response(answer).SerializeToString()
     verdict = decoded(si_pb2.AllocationResponse.FromString(data))
     assert isinstance(verdict, CoreResponsesAllocationResponse)
     [new], [gone] = verdict.allocated, verdict.released

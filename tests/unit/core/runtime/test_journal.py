@@ -89,10 +89,12 @@ def test_every_value_comes_back_as_it_was() -> None:
     tags = {keys.TAG_CONSTRAINTS: '{"nodeAffinity":[{"matchFields":[]}],"nodeName":"n"}', keys.TAG_AVOID_NODES: "a,b"}
     members = {keys.APP_TAG_MEMBERS: '[{"name":"w","minMember":2,"resource":{"vcore":5}}]'}
     events: list[Event] = [
-        *decoder.allocations(messages.tagged(tags)).events,
-        *decoder.applications(messages.applications(messages.an_application(tags=members))).events,
-        *decoder.nodes(messages.nodes(messages.a_node(existingAllocations=[messages.an_allocation(nodeID="")]))).events,
-        *decoder.allocations(messages.releases(messages.a_release())).events,
+        *decoder.allocations.read(messages.tagged(tags)).events,
+        *decoder.applications.read(messages.applications(messages.an_application(tags=members))).events,
+        *decoder.nodes.read(
+            messages.nodes(messages.a_node(existingAllocations=[messages.an_allocation(nodeID="")]))
+        ).events,
+        *decoder.allocations.read(messages.releases(messages.a_release())).events,
     ]
     for event in events:
         assert from_plain(orjson.loads(orjson.dumps(to_plain(event)))) == event

@@ -6,8 +6,7 @@ import asyncio
 
 from muster_core.model.ids import RmId
 from muster_core.runtime.user_groups import GroupRetries, Groups
-from muster_core.si.decode import Decoder
-from muster_core.si.session import EventQueue, Session
+from muster_core.si.session import Decoder, EventQueue, Session
 from muster_core.state.scheduler_state import SchedulerState
 from tests.unit.core.conftest import Notebook
 

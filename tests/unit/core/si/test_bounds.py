@@ -28,7 +28,7 @@ def test_an_ask_with_too_many_or_too_long_tags_is_refused_by_itself() -> None:
     asks = messages.asks(
         messages.an_ask("many", tags=MANY_TAGS), messages.an_ask("good"), messages.an_ask("long", tags=LONG_TAGS)
     )
-    intake = messages.a_decoder().allocations(asks)
+    intake = messages.a_decoder().allocations.read(asks)
     assert len(intake.events) == 1
     [answer] = intake.answers
     assert isinstance(answer, AllocationResponse)
@@ -39,7 +39,7 @@ def test_an_ask_with_too_many_or_too_long_tags_is_refused_by_itself() -> None:
 
 def test_an_application_with_too_long_tags_is_refused_by_itself() -> None:
     long = {f"tag{number}": "x" * 60_000 for number in range(20)}
-    intake = messages.a_decoder().applications(
+    intake = messages.a_decoder().applications.read(
         messages.applications(messages.an_application("bad", tags=long), messages.an_application("good"))
     )
     [event] = intake.events
@@ -52,7 +52,9 @@ def test_a_pod_that_runs_counts_without_the_constraints_that_are_too_large_or_ma
     own = {keys.TAG_NAMESPACE: "ns", keys.TAG_FOREIGN: "", keys.TAG_ALLOCATED_AT: "5"}
     odd = {keys.TAG_POD_CONSTRAINTS: "{"}
     for tags in (own | LONG_TAGS, own | MANY_TAGS, own | odd):
-        intake = messages.a_decoder().allocations(messages.allocations(messages.an_allocation(allocationTags=tags)))
+        intake = messages.a_decoder().allocations.read(
+            messages.allocations(messages.an_allocation(allocationTags=tags))
+        )
         [event] = intake.events
         assert isinstance(event, AllocationReported)
         assert dict(event.spec.tags) == own
@@ -67,7 +69,7 @@ def test_a_pod_that_runs_counts_without_the_constraints_that_are_too_large_or_ma
 def test_a_node_and_a_pod_that_are_there_count_as_having_the_most_that_may_be() -> None:
     pod = messages.an_allocation(resourcePerAlloc=messages.a_resource(vcore=HUGE, memory=5))
     node = messages.a_node(schedulableResource=messages.a_resource(vcore=HUGE), existingAllocations=[pod])
-    [event] = messages.a_decoder().nodes(messages.nodes(node)).events
+    [event] = messages.a_decoder().nodes.read(messages.nodes(node)).events
     assert isinstance(event, NodeAdded)
     assert event.spec.capacity == Resources({"vcore": limits.QUANTITY})
     assert event.existing[0].resources == Resources({"vcore": limits.QUANTITY, "memory": 5})
@@ -75,11 +77,13 @@ def test_a_node_and_a_pod_that_are_there_count_as_having_the_most_that_may_be() 
 
 def test_an_amount_names_no_more_than_so_many_resources() -> None:
     many = {f"example.com/r{number:03}": 1 for number in range(limits.RESOURCE_NAMES + 1)}
-    intake = messages.a_decoder().allocations(messages.asks(messages.an_ask(resourceAsk=messages.a_resource(**many))))
+    intake = messages.a_decoder().allocations.read(
+        messages.asks(messages.an_ask(resourceAsk=messages.a_resource(**many)))
+    )
     assert intake.events == []
     [event] = (
         messages.a_decoder()
-        .nodes(messages.nodes(messages.a_node(schedulableResource=messages.a_resource(**many))))
+        .nodes.read(messages.nodes(messages.a_node(schedulableResource=messages.a_resource(**many))))
         .events
     )
     assert isinstance(event, NodeAdded)
@@ -88,7 +92,7 @@ def test_an_amount_names_no_more_than_so_many_resources() -> None:
 
 def test_asks_beyond_the_most_of_one_message_are_refused_and_those_before_are_taken() -> None:
     request = messages.asks(*(messages.an_ask(f"p{number}") for number in range(limits.ITEMS_PER_MESSAGE + 2)))
-    intake = messages.a_decoder().allocations(request)
+    intake = messages.a_decoder().allocations.read(request)
     assert len(intake.events) == limits.ITEMS_PER_MESSAGE
     [answer] = intake.answers
     assert isinstance(answer, AllocationResponse)
@@ -132,14 +136,16 @@ def test_an_ask_whose_selectors_read_too_many_labels_is_refused_and_a_pod_that_r
     asks = messages.asks(
         messages.an_ask("many", tags=many), messages.an_ask("named", tags=named), messages.an_ask("good", tags=good)
     )
-    intake = messages.a_decoder().allocations(asks)
+    intake = messages.a_decoder().allocations.read(asks)
     assert [event.spec.key for event in intake.events if isinstance(event, AskAdded)] == ["good"]
     [answer] = intake.answers
     assert isinstance(answer, AllocationResponse)
     reasons: dict[str, str] = {refusal.key: refusal.reason for refusal in answer.rejected_asks}
     assert "have 257 expressions, the limit is 256" in reasons["many"]
     assert "have 1100 expressions if each counts once per named namespace, the limit is 1024" in reasons["named"]
-    [event] = messages.a_decoder().allocations(messages.allocations(messages.an_allocation(allocationTags=many))).events
+    [event] = (
+        messages.a_decoder().allocations.read(messages.allocations(messages.an_allocation(allocationTags=many))).events
+    )
     assert isinstance(event, AllocationReported)
     assert event.spec.facts is NO_PROPERTIES
 
@@ -166,7 +172,7 @@ def test_an_application_with_bound_pods_is_accepted_without_a_definition_that_is
     for definition in definitions:
         ask = messages.a_resource(vcore=1000)
         new = messages.an_application("ns/train", tags=forced | definition, placeholderAsk=ask, queueName="root.a")
-        intake = messages.a_decoder().applications(
+        intake = messages.a_decoder().applications.read(
             messages.applications(new, messages.an_application("new", tags=definition))
         )
         [event] = intake.events

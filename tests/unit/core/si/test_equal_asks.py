@@ -9,7 +9,7 @@ from muster_core.model.effects import AllocationResponse, NewAllocation
 from muster_core.model.events import AskAdded
 from muster_core.model.ids import AllocationId, NodeId, RmId
 from muster_core.model.specs import AskSpec
-from muster_core.si import encode
+from muster_core.si import allocations as si_allocations
 from muster_si import keys, si_pb2
 from tests.unit.core.messages import a_decoder, a_resource, an_ask
 
@@ -42,7 +42,7 @@ OTHERS = (
 
 
 def read(*asks: si_pb2.AllocationAsk) -> list[AskSpec]:
-    intake = a_decoder().allocations(si_pb2.AllocationRequest(rmID="rm", asks=asks))
+    intake = a_decoder().allocations.read(si_pb2.AllocationRequest(rmID="rm", asks=asks))
     assert intake.answers == []
     return [event.spec for event in intake.events if isinstance(event, AskAdded)]
 
@@ -62,18 +62,18 @@ def test_asks_that_are_alike_share_what_they_have_in_common_and_others_do_not() 
 
 def test_a_message_that_was_read_is_what_it_was() -> None:
     request = si_pb2.AllocationRequest(rmID="rm", asks=OTHERS)
-    a_decoder().allocations(request)
+    a_decoder().allocations.read(request)
     assert request == si_pb2.AllocationRequest(rmID="rm", asks=OTHERS)
 
 
 def test_what_is_wrong_with_its_own_is_found_in_one_that_is_like_another() -> None:
-    long, odd = named(2), named(3, created="tomorrow")
+    long, odd, late = named(2), named(3, created="tomorrow"), named(5, created="9999999999")
     long.allocationKey = "k" * 1000
-    request = si_pb2.AllocationRequest(rmID="rm", asks=[named(1), long, odd, named(4)])
-    intake = a_decoder().allocations(request)
+    request = si_pb2.AllocationRequest(rmID="rm", asks=[named(1), long, odd, named(4), late])
+    intake = a_decoder().allocations.read(request)
     [answer] = intake.answers
     assert isinstance(answer, AllocationResponse)
-    assert [refusal.key for refusal in answer.rejected_asks] == ["k" * 256, "uid-3"]
+    assert [refusal.key for refusal in answer.rejected_asks] == ["k" * 256, "uid-3", "uid-5"]
     assert [event.spec.key for event in intake.events if isinstance(event, AskAdded)] == ["uid-1", "uid-4"]
 
 
@@ -87,4 +87,4 @@ def said(specs: list[AskSpec]) -> list[si_pb2.Allocation]:
         NewAllocation(spec, AllocationId(f"{spec.key}-0"), NodeId("n1"), (("ns/claim", "volume"),) if odd % 3 else ())
         for odd, spec in enumerate(specs)
     ]
-    return list(encode.allocation_response(AllocationResponse(RmId("rm"), new=tuple(news))).new)
+    return list(si_allocations.allocation_response(AllocationResponse(RmId("rm"), new=tuple(news))).new)

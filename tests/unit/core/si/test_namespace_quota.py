@@ -8,7 +8,7 @@ import pytest
 from muster_core.model.records import EventRecorded
 from muster_core.model.resources import Limit, Resources
 from muster_core.model.specs import NamespaceQuota
-from muster_core.si.decode import NO_QUOTA, read_namespace_quota
+from muster_core.si.applications import NO_QUOTA, read_namespace_quota
 from muster_core.si.pod_tags import AmountReader
 from muster_si import keys
 from tests.unit.core import messages
@@ -72,7 +72,7 @@ def test_an_application_brings_its_quota_and_an_event_where_it_is_bad() -> None:
     decoder = messages.a_decoder()
     good = messages.an_application("good", tags={MAX: amounts(vcore=1000)})
     bad = messages.an_application("bad", tags={MAX: amounts(vcore=-1)})
-    intake = decoder.applications(messages.applications(good, bad))
+    intake = decoder.applications.read(messages.applications(good, bad))
     assert [event.spec.quota for event in intake.events] == [NamespaceQuota(max=Limit({"vcore": 1000})), NO_QUOTA]  # type: ignore[union-attr]  # both are ApplicationAdded
     [note] = intake.answers
     assert isinstance(note, EventRecorded)

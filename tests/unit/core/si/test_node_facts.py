@@ -11,7 +11,7 @@ import pytest
 from muster_core.model.constraints import Requirement, Term
 from muster_core.model.events import NodeAdded
 from muster_core.model.specs import NO_PROPERTIES, HostPort, PodProperties, Preferences
-from muster_core.si import decode, pod_tags
+from muster_core.si import nodes, pod_tags
 from muster_core.si.values import InvalidField
 from muster_si import keys
 from tests.unit.core import messages
@@ -29,7 +29,7 @@ def test_a_node_says_whether_it_is_cordoned_what_it_declares_and_which_images_li
         keys.NODE_FEATURES: text(["B", "A"]),
         keys.LOCAL_IMAGES: text({"app:1": 1000, "app@sha256:0": 1000}),
     }
-    [event] = messages.a_decoder().nodes(messages.nodes(messages.a_node(attributes=attributes))).events
+    [event] = messages.a_decoder().nodes.read(messages.nodes(messages.a_node(attributes=attributes))).events
     assert isinstance(event, NodeAdded)
     spec = event.spec
     assert (spec.cordoned, spec.features) == (True, frozenset({"A", "B"}))
@@ -37,7 +37,7 @@ def test_a_node_says_whether_it_is_cordoned_what_it_declares_and_which_images_li
     assert keys.LOCAL_IMAGES not in spec.attributes  # the list is long, and kept once
     [event] = (
         messages.a_decoder()
-        .nodes(messages.nodes(messages.a_node(attributes={keys.NODE_UNSCHEDULABLE: "false"})))
+        .nodes.read(messages.nodes(messages.a_node(attributes={keys.NODE_UNSCHEDULABLE: "false"})))
         .events
     )
     assert isinstance(event, NodeAdded)
@@ -47,7 +47,7 @@ def test_a_node_says_whether_it_is_cordoned_what_it_declares_and_which_images_li
 def test_a_list_of_images_may_be_longer_than_other_values() -> None:
     """A kubelet reports 50 images with 5 names each unless it is told otherwise."""
     names = {f"{number:04}.{'x' * 570}": 2**50 for number in range(250)}
-    assert len(decode.images({keys.LOCAL_IMAGES: text(names)})) == 250
+    assert len(nodes.images({keys.LOCAL_IMAGES: text(names)})) == 250
 
 
 def test_a_pod_says_which_ports_it_takes_and_what_it_prefers() -> None:
@@ -69,15 +69,15 @@ def test_a_pod_says_which_features_a_node_has_to_declare() -> None:
 
 Reader = Callable[[Mapping[str, str]], object]
 NODES: list[tuple[str, Any, Reader]] = [
-    (keys.LOCAL_IMAGES, [], decode.images),
-    (keys.LOCAL_IMAGES, {"app": -1}, decode.images),
-    (keys.LOCAL_IMAGES, {"app": 2**50 + 1}, decode.images),
-    (keys.LOCAL_IMAGES, {"app": "1Gi"}, decode.images),
-    (keys.LOCAL_IMAGES, {"app": True}, decode.images),
-    (keys.LOCAL_IMAGES, {"x" * decode.IMAGES_LIMIT: 1}, decode.images),
-    (keys.NODE_FEATURES, {}, decode.features),
-    (keys.NODE_FEATURES, [1], decode.features),
-    (keys.NODE_FEATURES, ["x" * 70_000], decode.features),
+    (keys.LOCAL_IMAGES, [], nodes.images),
+    (keys.LOCAL_IMAGES, {"app": -1}, nodes.images),
+    (keys.LOCAL_IMAGES, {"app": 2**50 + 1}, nodes.images),
+    (keys.LOCAL_IMAGES, {"app": "1Gi"}, nodes.images),
+    (keys.LOCAL_IMAGES, {"app": True}, nodes.images),
+    (keys.LOCAL_IMAGES, {"x" * nodes.IMAGES_LIMIT: 1}, nodes.images),
+    (keys.NODE_FEATURES, {}, nodes.features),
+    (keys.NODE_FEATURES, [1], nodes.features),
+    (keys.NODE_FEATURES, ["x" * 70_000], nodes.features),
 ]
 PODS: list[tuple[str, Any, Reader]] = [
     (keys.CONTAINER_PORTS, {}, pod_tags.read_properties),

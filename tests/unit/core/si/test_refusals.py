@@ -54,7 +54,9 @@ ASKS: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize("fields, reason", ASKS, ids=[reason for _, reason in ASKS])
 def test_an_ask_is_refused(fields: dict[str, Any], reason: str) -> None:
     bad = messages.an_ask(**fields)
-    intake = messages.a_decoder().allocations(messages.asks(messages.an_ask("before"), bad, messages.an_ask("after")))
+    intake = messages.a_decoder().allocations.read(
+        messages.asks(messages.an_ask("before"), bad, messages.an_ask("after"))
+    )
     assert len(intake.events) == 2
     [answer] = intake.answers
     assert isinstance(answer, AllocationResponse)
@@ -78,7 +80,7 @@ ALLOCATIONS: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize("fields, reason", ALLOCATIONS, ids=[reason for _, reason in ALLOCATIONS])
 def test_an_existing_allocation_is_refused(fields: dict[str, Any], reason: str) -> None:
-    intake = messages.a_decoder().allocations(
+    intake = messages.a_decoder().allocations.read(
         messages.allocations(messages.an_allocation(**fields), messages.an_allocation("good"))
     )
     assert len(intake.events) == 1
@@ -91,7 +93,7 @@ def test_an_unfit_allocation_does_not_take_its_node_with_it() -> None:
     node = messages.a_node(
         existingAllocations=[messages.an_allocation("good"), messages.an_allocation("bad", nodeID="node-2")]
     )
-    intake = messages.a_decoder().nodes(messages.nodes(node))
+    intake = messages.a_decoder().nodes.read(messages.nodes(node))
     assert len(intake.events) == 1
     [answer] = intake.answers
     assert isinstance(answer, AllocationResponse)
@@ -112,7 +114,7 @@ RELEASES: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize("fields, reason", RELEASES, ids=[reason for _, reason in RELEASES])
 def test_a_release_is_refused(fields: dict[str, Any], reason: str) -> None:
-    intake = messages.a_decoder().allocations(
+    intake = messages.a_decoder().allocations.read(
         messages.releases(messages.a_release(**fields), messages.a_release("good"))
     )
     assert len(intake.events) == 1
@@ -131,7 +133,7 @@ ASK_RELEASES: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize("fields, reason", ASK_RELEASES, ids=[reason for _, reason in ASK_RELEASES])
 def test_the_release_of_an_ask_is_refused(fields: dict[str, Any], reason: str) -> None:
-    intake = messages.a_decoder().allocations(messages.ask_releases(messages.an_ask_release(**fields)))
+    intake = messages.a_decoder().allocations.read(messages.ask_releases(messages.an_ask_release(**fields)))
     assert intake.events == []
     [answer] = intake.answers
     assert isinstance(answer, AllocationResponse)
@@ -191,7 +193,7 @@ APPLICATIONS: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize("fields, reason", APPLICATIONS, ids=[reason for _, reason in APPLICATIONS])
 def test_an_application_is_refused(fields: dict[str, Any], reason: str) -> None:
-    intake = messages.a_decoder().applications(
+    intake = messages.a_decoder().applications.read(
         messages.applications(messages.an_application(**fields), messages.an_application("good"))
     )
     assert len(intake.events) == 1
@@ -203,7 +205,7 @@ def test_an_application_is_refused(fields: dict[str, Any], reason: str) -> None:
 @pytest.mark.parametrize("partition, name", [("", "app-1"), ("other", "app-1"), ("default", "")])
 def test_the_removal_of_an_application_that_cannot_be_named_is_refused(partition: str, name: str) -> None:
     removal = si_pb2.RemoveApplicationRequest(applicationID=name, partitionName=partition)
-    intake = messages.a_decoder().applications(si_pb2.ApplicationRequest(remove=[removal]))
+    intake = messages.a_decoder().applications.read(si_pb2.ApplicationRequest(remove=[removal]))
     assert intake.events == []
     [answer] = intake.answers
     assert isinstance(answer, ApplicationRejected)
@@ -225,7 +227,7 @@ NODES: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize("fields, reason", NODES, ids=[reason for _, reason in NODES])
 def test_a_node_is_refused(fields: dict[str, Any], reason: str) -> None:
-    intake = messages.a_decoder().nodes(messages.nodes(messages.a_node(**fields), messages.a_node("good")))
+    intake = messages.a_decoder().nodes.read(messages.nodes(messages.a_node(**fields), messages.a_node("good")))
     assert len(intake.events) == 1
     [answer] = intake.answers
     assert isinstance(answer, NodeRejected)
@@ -233,7 +235,7 @@ def test_a_node_is_refused(fields: dict[str, Any], reason: str) -> None:
 
 
 def test_an_answer_repeats_no_more_of_a_name_than_a_name_may_be_long() -> None:
-    intake = messages.a_decoder().allocations(
+    intake = messages.a_decoder().allocations.read(
         messages.asks(messages.an_ask("k" * 100_000, applicationID="a" * 100_000))
     )
     [answer] = intake.answers

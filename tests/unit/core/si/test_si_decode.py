@@ -26,7 +26,7 @@ SECOND = 1_000_000_000
 
 
 def the_ask(request: si_pb2.AllocationRequest) -> AskSpec:
-    intake = messages.a_decoder().allocations(request)
+    intake = messages.a_decoder().allocations.read(request)
     assert intake.answers == []
     [event] = intake.events
     assert isinstance(event, AskAdded)
@@ -34,7 +34,7 @@ def the_ask(request: si_pb2.AllocationRequest) -> AskSpec:
 
 
 def the_allocation(item: si_pb2.Allocation) -> AllocationSpec:
-    intake = messages.a_decoder().allocations(messages.allocations(item))
+    intake = messages.a_decoder().allocations.read(messages.allocations(item))
     assert intake.answers == []
     [event] = intake.events
     assert isinstance(event, AllocationReported)
@@ -42,7 +42,7 @@ def the_allocation(item: si_pb2.Allocation) -> AllocationSpec:
 
 
 def the_application(item: si_pb2.AddApplicationRequest) -> ApplicationSpec:
-    [event] = messages.a_decoder().applications(messages.applications(item)).events
+    [event] = messages.a_decoder().applications.read(messages.applications(item)).events
     assert isinstance(event, ApplicationAdded)
     return event.spec
 
@@ -89,7 +89,7 @@ def test_a_time_out_of_zero_or_less_means_never(milliseconds: int) -> None:
 
 def test_equal_amounts_are_one_value() -> None:
     decoder = messages.a_decoder()
-    first, second = decoder.allocations(messages.asks(messages.an_ask("a"), messages.an_ask("b"))).events
+    first, second = decoder.allocations.read(messages.asks(messages.an_ask("a"), messages.an_ask("b"))).events
     assert isinstance(first, AskAdded)
     assert isinstance(second, AskAdded)
     assert first.spec.resources is second.spec.resources
@@ -165,18 +165,18 @@ def test_an_allocation_without_application_or_marked_foreign_is_foreign() -> Non
 
 def test_a_release_without_key_or_id_names_all() -> None:
     decoder = messages.a_decoder()
-    [event] = decoder.allocations(
+    [event] = decoder.allocations.read(
         messages.releases(messages.a_release("", terminationType=si_pb2.TIMEOUT, message="late"))
     ).events
     partition, application = PartitionId("[rm-1]default"), ApplicationId("app-1")
     assert event == AllocationReleased(partition, application, None, None, Termination.TIMEOUT, "late")
-    [event] = decoder.allocations(messages.releases(messages.a_release(allocationID="pod-1-1"))).events
+    [event] = decoder.allocations.read(messages.releases(messages.a_release(allocationID="pod-1-1"))).events
     assert isinstance(event, AllocationReleased)
     assert (event.key, event.id) == ("pod-1", "pod-1-1")
 
 
 def test_an_independent_allocation_is_released_by_its_key() -> None:
-    [event] = messages.a_decoder().allocations(messages.releases(messages.a_release(applicationID=""))).events
+    [event] = messages.a_decoder().allocations.read(messages.releases(messages.a_release(applicationID=""))).events
     assert isinstance(event, AllocationReleased)
     assert (event.application, event.key) == ("", "pod-1")
 
@@ -186,14 +186,16 @@ def test_every_termination_type_arrives(termination: Termination) -> None:
     number = si_pb2.TerminationType.Value(termination.value)
     request = messages.releases(messages.a_release(terminationType=number))
     request.MergeFrom(messages.ask_releases(messages.an_ask_release(terminationType=number)))
-    released, ask_released = messages.a_decoder().allocations(request).events
+    released, ask_released = messages.a_decoder().allocations.read(request).events
     assert isinstance(released, AllocationReleased)
     assert isinstance(ask_released, AskReleased)
     assert released.termination is ask_released.termination is termination
 
 
 def test_an_ask_release_without_key_names_all_asks_of_the_application() -> None:
-    [event] = messages.a_decoder().allocations(messages.ask_releases(messages.an_ask_release("", message="m"))).events
+    [event] = (
+        messages.a_decoder().allocations.read(messages.ask_releases(messages.an_ask_release("", message="m"))).events
+    )
     assert isinstance(event, AskReleased)
     assert (event.application, event.key, event.message) == ("app-1", None, "m")
 
@@ -254,7 +256,7 @@ def test_an_application_without_user_belongs_to_nobody() -> None:
 @pytest.mark.parametrize("style", ["", "soft", "Medium"])
 def test_a_gang_of_unknown_style_is_soft_and_warned_of(style: str) -> None:
     application = messages.an_application(gangSchedulingStyle=style, placeholderAsk=messages.a_resource(pods=1))
-    intake = messages.a_decoder().applications(messages.applications(application))
+    intake = messages.a_decoder().applications.read(messages.applications(application))
     [event] = intake.events
     assert isinstance(event, ApplicationAdded)
     assert event.spec.style is GangStyle.SOFT
@@ -267,7 +269,7 @@ def test_a_gang_of_unknown_style_is_soft_and_warned_of(style: str) -> None:
 def test_the_style_of_an_application_that_is_no_gang_is_nobodys_business() -> None:
     assert (
         messages.a_decoder()
-        .applications(messages.applications(messages.an_application(gangSchedulingStyle="?")))
+        .applications.read(messages.applications(messages.an_application(gangSchedulingStyle="?")))
         .answers
         == []
     )
@@ -277,7 +279,7 @@ def test_a_removed_application_is_named_with_its_partition() -> None:
     request = si_pb2.ApplicationRequest(
         remove=[si_pb2.RemoveApplicationRequest(applicationID="a", partitionName="default")]
     )
-    [event] = messages.a_decoder().applications(request).events
+    [event] = messages.a_decoder().applications.read(request).events
     assert isinstance(event, ApplicationRemoved)
     assert (event.partition, event.application) == ("[rm-1]default", "a")
 
@@ -291,7 +293,7 @@ def test_a_node_comes_with_labels_taints_occupied_amounts_and_what_runs_on_it() 
     }
     [event] = (
         messages.a_decoder()
-        .nodes(
+        .nodes.read(
             messages.nodes(
                 messages.a_node(
                     attributes=attributes,
@@ -314,17 +316,17 @@ def test_a_node_comes_with_labels_taints_occupied_amounts_and_what_runs_on_it() 
 
 def test_a_node_may_come_drained_and_be_updated() -> None:
     decoder = messages.a_decoder()
-    [added] = decoder.nodes(messages.nodes(messages.a_node(action=si_pb2.NodeInfo.CREATE_DRAIN))).events
+    [added] = decoder.nodes.read(messages.nodes(messages.a_node(action=si_pb2.NodeInfo.CREATE_DRAIN))).events
     assert isinstance(added, NodeAdded)
     assert added.draining
-    [updated] = decoder.nodes(messages.nodes(messages.a_node(action=si_pb2.NodeInfo.UPDATE))).events
+    [updated] = decoder.nodes.read(messages.nodes(messages.a_node(action=si_pb2.NodeInfo.UPDATE))).events
     assert isinstance(updated, NodeUpdated)
     assert updated.spec == added.spec
 
 
 def test_an_update_of_a_node_may_add_existing_allocations() -> None:
     info = messages.a_node(action=si_pb2.NodeInfo.UPDATE, existingAllocations=[messages.an_allocation(nodeID="")])
-    [updated] = messages.a_decoder().nodes(messages.nodes(info)).events
+    [updated] = messages.a_decoder().nodes.read(messages.nodes(info)).events
     assert isinstance(updated, NodeUpdated)
     assert [existing.node for existing in updated.existing] == ["node-1"]
 
@@ -332,20 +334,24 @@ def test_an_update_of_a_node_may_add_existing_allocations() -> None:
 @pytest.mark.parametrize("action", list(NodeAction))
 def test_the_short_actions_need_no_more_than_the_id(action: NodeAction) -> None:
     number = si_pb2.NodeInfo.ActionFromRM.Value(action.value)
-    [event] = messages.a_decoder().nodes(messages.nodes(si_pb2.NodeInfo(nodeID="n", action=number))).events
+    [event] = messages.a_decoder().nodes.read(messages.nodes(si_pb2.NodeInfo(nodeID="n", action=number))).events
     assert isinstance(event, NodeActionReported)
     assert (event.partition, event.node, event.action) == ("[rm-1]default", "n", action)
 
 
 def test_a_node_stays_in_the_partition_it_was_created_in() -> None:
     decoder = messages.a_decoder("default", "gpu")
-    decoder.nodes(messages.nodes(messages.a_node(attributes={keys.NODE_PARTITION: "gpu"})))
-    [event] = decoder.nodes(messages.nodes(si_pb2.NodeInfo(nodeID="node-1", action=si_pb2.NodeInfo.DRAIN_NODE))).events
+    decoder.nodes.read(messages.nodes(messages.a_node(attributes={keys.NODE_PARTITION: "gpu"})))
+    [event] = decoder.nodes.read(
+        messages.nodes(si_pb2.NodeInfo(nodeID="node-1", action=si_pb2.NodeInfo.DRAIN_NODE))
+    ).events
     assert isinstance(event, NodeActionReported)
     assert event.partition == "[rm-1]gpu"
 
 
 def test_a_partition_is_known_in_any_case() -> None:
-    [event] = messages.a_decoder("Default").allocations(messages.asks(messages.an_ask(partitionName="DEFAULT"))).events
+    [event] = (
+        messages.a_decoder("Default").allocations.read(messages.asks(messages.an_ask(partitionName="DEFAULT"))).events
+    )
     assert isinstance(event, AskAdded)
     assert event.spec.partition == "[rm-1]default"

@@ -20,10 +20,22 @@ from muster_core.model.effects import (
     SchedulingStateChanged,
 )
 from muster_core.model.events import AskAdded
-from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, PartitionId, Termination
+from muster_core.model.ids import (
+    AllocationId,
+    AllocationKey,
+    ApplicationId,
+    NodeId,
+    PartitionId,
+    Termination,
+    partition_name,
+)
 from muster_core.model.records import EventRecorded, Notice
 from muster_core.model.states import ApplicationState
-from muster_core.si import encode
+from muster_core.si import allocations as si_allocations
+from muster_core.si import applications as si_applications
+from muster_core.si import callbacks as si_callbacks
+from muster_core.si import events as si_events
+from muster_core.si import nodes as si_nodes
 from muster_si import si_pb2
 from tests.unit.core import messages
 
@@ -41,10 +53,10 @@ def test_an_allocation_repeats_what_its_ask_said() -> None:
         Originator=True,
         preemptionPolicy=si_pb2.PreemptionPolicy(allowPreemptOther=True),
     )
-    [event] = messages.a_decoder().allocations(messages.asks(ask)).events
+    [event] = messages.a_decoder().allocations.read(messages.asks(ask)).events
     assert isinstance(event, AskAdded)
     answer = AllocationResponse(messages.RM, new=(NewAllocation(event.spec, AllocationId("pod-1-0"), NodeId("n1")),))
-    [allocation] = encode.allocation_response(answer).new
+    [allocation] = si_allocations.allocation_response(answer).new
     assert allocation == si_pb2.Allocation(
         allocationKey=ask.allocationKey,
         allocationTags=ask.tags,
@@ -69,7 +81,7 @@ def test_one_decision_is_one_message_of_known_bytes() -> None:
         rejected_asks=(Rejection(APP, KEY, "no"),),
         rejected_allocations=(Rejection(APP, KEY, "nor"),),
     )
-    assert encode.allocation_response(answer).SerializeToString(deterministic=True) == (
+    assert si_allocations.allocation_response(answer).SerializeToString(deterministic=True) == (
         b"\x12(\n\x07default\x12\x05app-1 \x04*\x04swap2\x05pod-1:\x07pod-1-0"
         b"\x1a\x1f\n\x07default\x12\x05app-1\x1a\x05pod-1 \x02*\x04late"
         b'"\x12\n\x05pod-1\x12\x05app-1\x1a\x02no'
@@ -78,19 +90,19 @@ def test_one_decision_is_one_message_of_known_bytes() -> None:
 
 
 def test_news_of_applications_and_nodes_have_known_bytes() -> None:
-    news: Sequence[encode.ApplicationNews] = [
+    news: Sequence[si_applications.ApplicationNews] = [
         ApplicationAccepted(messages.RM, APP),
         ApplicationRejected(messages.RM, APP, "no"),
         ApplicationUpdated(messages.RM, APP, ApplicationState.RUNNING, 7, "go"),
     ]
-    assert encode.application_response(news).SerializeToString(deterministic=True) == (
+    assert si_applications.application_response(news).SerializeToString(deterministic=True) == (
         b'\n\x0b\n\x05app-1\x12\x02no\x12\x07\n\x05app-1\x1a\x16\n\x05app-1\x12\x07Running\x18\x07"\x02go'
     )
-    nodes: Sequence[encode.NodeNews] = [
+    nodes: Sequence[si_nodes.NodeNews] = [
         NodeAccepted(messages.RM, NodeId("n1")),
         NodeRejected(messages.RM, NodeId("n2"), "no"),
     ]
-    assert encode.node_response(nodes).SerializeToString(deterministic=True) == (
+    assert si_nodes.node_response(nodes).SerializeToString(deterministic=True) == (
         b"\n\x08\n\x02n2\x12\x02no\x12\x04\n\x02n1"
     )
 
@@ -98,14 +110,14 @@ def test_news_of_applications_and_nodes_have_known_bytes() -> None:
 @pytest.mark.parametrize("termination", list(Termination))
 def test_every_termination_has_its_type(termination: Termination) -> None:
     answer = AllocationResponse(messages.RM, released=(Release(DEFAULT, APP, KEY, AllocationId("i"), termination),))
-    [release] = encode.allocation_response(answer).released
+    [release] = si_allocations.allocation_response(answer).released
     assert si_pb2.TerminationType.Name(release.terminationType) == termination.value
 
 
 @pytest.mark.parametrize("state", list(SchedulingState))
 def test_every_scheduling_state_has_its_number(state: SchedulingState) -> None:
     changes = [SchedulingStateChanged(messages.RM, APP, KEY, state, "why", kind) for kind in (ReasonKind.QUOTA, None)]
-    callback = encode.scheduling_states(changes)
+    callback = si_callbacks.scheduling_states(changes)
     [said, _] = callback.schedulingStates.states
     assert list(callback.schedulingStates.reasonKinds) == ["quota", ""]
     assert said.SchedulingState.Name(said.state) == state.value
@@ -114,12 +126,12 @@ def test_every_scheduling_state_has_its_number(state: SchedulingState) -> None:
 
 @pytest.mark.parametrize("about", list(Notice))
 def test_an_event_is_dated_and_cut_to_what_people_read(about: Notice) -> None:
-    record = encode.event_record(EventRecorded(messages.RM, about, "s", "x" * 5000, "r"), 12)
+    record = si_events.event_record(EventRecorded(messages.RM, about, "s", "x" * 5000, "r"), 12)
     assert si_pb2.EventRecord.Type.Name(record.type) == about.value
     assert (record.objectID, record.referenceID, record.timestampNano) == ("s", "r", 12)
     assert (len(record.message), record.message[-3:]) == (1024, "...")
-    assert list(encode.events([record]).events.events) == [record]
+    assert list(si_callbacks.events([record]).events.events) == [record]
 
 
 def test_a_resource_manager_hears_its_own_name_of_a_partition() -> None:
-    assert encode.partition_name(PartitionId("[my]rm]gpu")) == "gpu"
+    assert partition_name(PartitionId("[my]rm]gpu")) == "gpu"

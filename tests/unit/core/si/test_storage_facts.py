@@ -25,7 +25,7 @@ from muster_core.model.storage import (
     Volume,
     VolumeHandle,
 )
-from muster_core.si import decode, pod_tags, storage
+from muster_core.si import nodes, pod_tags, storage
 from muster_core.si.values import InvalidField
 from muster_si import keys
 from muster_si.muster_pb2 import Fact
@@ -195,13 +195,13 @@ def test_a_pods_volumes_are_read_with_its_name_where_some_are_its_own() -> None:
 def test_what_a_node_attaches_is_read_and_a_node_that_says_nothing_has_no_storage() -> None:
     told = {keys.NODE_VOLUME_LIMITS: '{"d":3,"e":null}', keys.NODE_ATTACHED: '{"d":["1"],"b":["2"]}'}
     attached = (VolumeHandle("b", "2"), VolumeHandle("d", "1"))
-    assert decode.storage(told) == NodeStorage({"d": 3, "e": None}, attached)
-    assert decode.storage({keys.NODE_ATTACHED: '{"b":["2"]}'}) == NodeStorage({}, attached[:1])
-    assert decode.storage({keys.NODE_MIGRATED: '["b","a"]'}) == NodeStorage({}, (), ("a", "b"))
-    assert decode.storage({}) is None
+    assert nodes.storage(told) == NodeStorage({"d": 3, "e": None}, attached)
+    assert nodes.storage({keys.NODE_ATTACHED: '{"b":["2"]}'}) == NodeStorage({}, attached[:1])
+    assert nodes.storage({keys.NODE_MIGRATED: '["b","a"]'}) == NodeStorage({}, (), ("a", "b"))
+    assert nodes.storage({}) is None
 
 
 @pytest.mark.parametrize("text", ['{"d":-1}', '{"d":"3"}', '{"d":true}', "[]"])
 def test_a_limit_that_is_no_number_is_refused(text: str) -> None:
     with pytest.raises(InvalidField, match=keys.NODE_VOLUME_LIMITS):
-        decode.storage({keys.NODE_VOLUME_LIMITS: text})
+        nodes.storage({keys.NODE_VOLUME_LIMITS: text})

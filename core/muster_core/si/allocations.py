@@ -1,0 +1,434 @@
+"""Requests, allocations and releases: from messages of the Scheduler Interface to events, and back.
+
+`runtime/service` calls `AllocationDecoder.read` for each message, and `runtime/dispatch` calls `allocation_response`
+for each decision. A request that resembles an earlier one shares most of its values, in both directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Final
+
+import orjson
+
+from muster_core.model import limits
+from muster_core.model.effects import AllocationResponse, AskRelease, Effect, NewAllocation, Rejection, Release
+from muster_core.model.events import AllocationReleased, AllocationReported, AskAdded, AskReleased, Event
+from muster_core.model.ids import (
+    AllocationId,
+    AllocationKey,
+    ApplicationId,
+    NodeId,
+    RmId,
+    Termination,
+    allocation_id,
+    partition_name,
+)
+from muster_core.model.records import EventRecorded, Notice
+from muster_core.model.resources import Resources
+from muster_core.model.specs import NO_PROPERTIES, AllocationSpec, AskSpec, PodProperties
+from muster_core.model.storage import Choice
+from muster_core.si import pod_tags, values
+from muster_core.si.pod_tags import AmountReader, Partitions
+from muster_core.si.values import NAME_LIMIT, QUANTITY_LIMIT, InvalidField
+from muster_si import keys, si_pb2
+
+_SECOND: Final = 1_000_000_000
+_MILLISECOND: Final = 1_000_000
+
+#: Digits of a present time in seconds.
+_PLAIN_DIGITS: Final = 10
+
+#: Longer requests are not cached.
+_LONGEST: Final = 16_384
+
+#: Number of cached requests that later ones may resemble, and of cached message shapes. If it is exceeded, the cache is
+#: cleared.
+_REMEMBERED: Final = 2048
+
+#: What is each ask's own, beside its key.
+OWN_TAGS: Final = (keys.TAG_POD_NAME, keys.TAG_CREATION_TIME)
+
+#: What hangs on the name as well.
+_OF_THE_NAME: Final = frozenset({keys.TAG_VOLUMES, keys.TAG_PLACEMENT})
+
+#: What is read of an allocation that is there, whatever else its tags say.
+_COUNTED_TAGS: Final = (
+    keys.TAG_NAMESPACE,
+    keys.TAG_POD_NAME,
+    keys.TAG_CREATION_TIME,
+    keys.TAG_ALLOCATED_AT,
+    keys.TAG_UNVERIFIED,
+    keys.TAG_FOREIGN,
+    keys.TAG_REQUIRED_NODE,
+)
+
+_TERMINATION_TYPES: Final[Mapping[Termination, si_pb2.TerminationType.ValueType]] = {
+    Termination.STOPPED_BY_RM: si_pb2.STOPPED_BY_RM,
+    Termination.TIMEOUT: si_pb2.TIMEOUT,
+    Termination.PREEMPTED_BY_SCHEDULER: si_pb2.PREEMPTED_BY_SCHEDULER,
+    Termination.PLACEHOLDER_REPLACED: si_pb2.PLACEHOLDER_REPLACED,
+}
+_TERMINATIONS: Final[Mapping[int, Termination]] = {number: why for why, number in _TERMINATION_TYPES.items()}
+
+#: Key: identity of the common tags. The tags are stored with the entry, so that no other object can get that identity.
+_LIKE: Final[dict[int, tuple[Mapping[str, str], si_pb2.Allocation]]] = {}
+
+
+@dataclass(slots=True)
+class Intake:
+    """The content of one message. `answers`: rejections and warnings that the decoder itself sends."""
+
+    events: list[Event] = field(default_factory=list)
+    answers: list[Effect] = field(default_factory=list)
+
+
+class Asks:
+    """Decodes the requests of one resource manager."""
+
+    def __init__(self, partitions: Partitions, amounts: AmountReader) -> None:
+        self._partitions, self._amounts = partitions, amounts
+        self._known: dict[bytes, AskSpec] = {}
+
+    def read(self, ask: si_pb2.AllocationAsk) -> AskSpec:
+        """Decodes a request. The message is unchanged afterwards. Raises InvalidField."""
+        tags, key = ask.tags, ask.allocationKey
+        name, created = tags.get(keys.TAG_POD_NAME), tags.get(keys.TAG_CREATION_TIME)
+        if name is None or created is None or not 0 < len(key) <= NAME_LIMIT or not _is_plain_time(created):
+            return self._whole(ask)
+        del tags[keys.TAG_POD_NAME], tags[keys.TAG_CREATION_TIME]
+        ask.allocationKey = ""
+        text = ask.SerializeToString()
+        tags[keys.TAG_POD_NAME], tags[keys.TAG_CREATION_TIME], ask.allocationKey = name, created, key
+        like = self._known.get(text)
+        if like is None:
+            found = self._whole(ask)
+            return self._remembered(text, found) if _OF_THE_NAME.isdisjoint(found.tags) else found
+        return _alike(like, key, name, created)
+
+    def _remembered(self, text: bytes, found: AskSpec) -> AskSpec:
+        """Adds the request to the cache of similar requests and returns it."""
+        if len(text) > _LONGEST:
+            return found
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        common = {tag: value for tag, value in found.tags.items() if tag not in OWN_TAGS}
+        like = self._known[text] = replace(found, common=common)
+        return like
+
+    def _whole(self, ask: si_pb2.AllocationAsk) -> AskSpec:
+        count = ask.maxAllocations
+        if count <= 0:
+            raise InvalidField("maxAllocations", f"is not positive: {count}")
+        amount = self._amounts.read(ask.resourceAsk, "resourceAsk")
+        if count > 1 and any(each * count > QUANTITY_LIMIT for _, each in amount.items()):
+            raise InvalidField("resourceAsk", f"is out of range when taken {count} times")
+        tags = pod_tags.tags(ask.tags, "tags")
+        group = values.group(ask.taskGroupName)
+        itself, others = pod_tags.preemption(ask)
+        return AskSpec(
+            partition=self._partitions.find(ask.partitionName),
+            application=values.application_id(ask.applicationID),
+            key=values.allocation_key(ask.allocationKey),
+            resources=amount,
+            constraints=pod_tags.constraints(tags),
+            group=group,
+            placeholder=ask.placeholder and bool(group),  # ignored without a task group
+            originator=ask.Originator,
+            priority=ask.priority,
+            max_allocations=count,
+            timeout_ns=values.span_ns(ask.executionTimeoutMilliSeconds, "executionTimeoutMilliSeconds"),
+            namespace=tags.get(keys.TAG_NAMESPACE, ""),
+            tags=tags,
+            avoid=pod_tags.nodes_to_avoid(tags),
+            required_node=pod_tags.required_node(tags),
+            placement=pod_tags.placement(tags),
+            facts=pod_tags.read_properties(tags),
+            allow_preempt_self=itself,
+            allow_preempt_other=others,
+            created_ns=values.moment_of(tags, keys.TAG_CREATION_TIME, _SECOND),
+        )
+
+
+def _is_plain_time(text: str) -> bool:
+    """Whether the text is a time in seconds that needs no further check. Others are checked by `moment_of`."""
+    return len(text) <= _PLAIN_DIGITS and text.isascii() and text.isdigit() and int(text) * _SECOND <= QUANTITY_LIMIT
+
+
+def _alike(like: AskSpec, key: str, name: str, created: str) -> AskSpec:
+    """Returns a request that differs from `like` only in these values, which are valid."""
+    tags = {**like.common, keys.TAG_POD_NAME: name, keys.TAG_CREATION_TIME: created}
+    return AskSpec(
+        like.partition,
+        like.application,
+        AllocationKey(key),
+        like.resources,
+        like.constraints,
+        like.group,
+        like.placeholder,
+        like.is_virtual,
+        like.originator,
+        like.priority,
+        like.max_allocations,
+        like.timeout_ns,
+        like.namespace,
+        tags,
+        like.avoid,
+        like.required_node,
+        like.placement,
+        like.facts,
+        like.allow_preempt_self,
+        like.allow_preempt_other,
+        int(created) * _SECOND,
+        like.common,
+    )
+
+
+class AllocationDecoder:
+    """Decodes requests, existing allocations and releases of one resource manager."""
+
+    def __init__(self, rm: RmId, partitions: Partitions) -> None:
+        self._rm, self._partitions = rm, partitions
+        #: Amounts of existing pods and of nodes, which have to count.
+        self.counted = AmountReader(limits.QUANTITY, counts=True)
+        self._asks = Asks(partitions, AmountReader(limits.QUANTITY))
+
+    def read(self, request: si_pb2.AllocationRequest) -> Intake:
+        """Decodes requests, existing allocations, releases and confirmations."""
+        intake = Intake()
+        rejected_asks: list[Rejection] = []
+        rejected_allocations: list[Rejection] = []
+        events = intake.events
+        for number, ask in enumerate(request.asks):
+            try:
+                check_count(number, "asks")
+                events.append(AskAdded(self._asks.read(ask)))
+            except InvalidField as unfit:
+                rejected_asks.append(rejection(ask, unfit))
+        for allocation in request.allocations:
+            try:
+                events.append(AllocationReported(self.existing(allocation, intake, node="")))
+            except InvalidField as unfit:
+                rejected_allocations.append(rejection(allocation, unfit))
+        for release in request.releases.allocationsToRelease:
+            try:
+                events.append(self._release(release))
+            except InvalidField as unfit:
+                rejected_allocations.append(rejection(release, unfit))
+        for ask_release in request.releases.allocationAsksToRelease:
+            try:
+                events.append(self._ask_release(ask_release))
+            except InvalidField as unfit:
+                rejected_asks.append(rejection(ask_release, unfit))
+        if rejected_asks or rejected_allocations:
+            intake.answers.append(
+                AllocationResponse(
+                    self._rm, rejected_asks=tuple(rejected_asks), rejected_allocations=tuple(rejected_allocations)
+                )
+            )
+        return intake
+
+    def existing(self, allocation: si_pb2.Allocation, intake: Intake, *, node: str) -> AllocationSpec:
+        """`node`: where it was reported; empty = it has to say so itself. It is there and counts: of what cannot be
+        taken of its tags only that is left out, and said.
+        """
+        tags, pod = self._properties(allocation, intake)
+        group = values.group(allocation.taskGroupName)
+        key = values.allocation_key(allocation.allocationKey)
+        if node and allocation.nodeID not in ("", node):
+            raise InvalidField(
+                "nodeID", f"is {values.shown(allocation.nodeID)!r}, but it was reported with node {node!r}"
+            )
+        application = allocation.applicationID
+        identity = values.bounded(allocation.allocationID, "allocationID")
+        itself, others = pod_tags.preemption(allocation)
+        return AllocationSpec(
+            partition=self._partitions.find(allocation.partitionName),
+            application=ApplicationId(values.bounded(application, "applicationID")),
+            key=key,
+            id=AllocationId(identity) if identity else allocation_id(key, 0),
+            node=NodeId(values.named(allocation.nodeID or node, "nodeID")),
+            resources=self.counted.read(allocation.resourcePerAlloc, "resourcePerAlloc"),
+            group=group,
+            placeholder=allocation.placeholder and bool(group),
+            originator=allocation.originator,
+            priority=allocation.priority,
+            namespace=tags.get(keys.TAG_NAMESPACE, ""),
+            tags=tags,
+            facts=pod,
+            foreign=keys.TAG_FOREIGN in tags or not application,  # docs/internals/semantics.md, rule 7
+            required_node=pod_tags.required_node(tags),
+            allow_preempt_self=itself,
+            allow_preempt_other=others,
+            created_ns=values.moment_of(tags, keys.TAG_CREATION_TIME, _SECOND),
+            allocated_ns=values.moment_of(tags, keys.TAG_ALLOCATED_AT, _MILLISECOND),
+            unverified=tags.get(keys.TAG_UNVERIFIED) == "true",
+        )
+
+    def _properties(self, allocation: si_pb2.Allocation, intake: Intake) -> tuple[dict[str, str], PodProperties]:
+        """Returns the tags of an allocation, and the properties that filters read."""
+        found = allocation.allocationTags
+        try:
+            tags = pod_tags.tags(found, "allocationTags")
+            return tags, pod_tags.read_properties(tags)
+        except InvalidField as unfit:
+            key, app = allocation.allocationKey[:NAME_LIMIT], allocation.applicationID[:NAME_LIMIT]
+            text = f"constraints are ignored, resources count: {unfit}"
+            intake.answers.append(EventRecorded(self._rm, Notice.REQUEST, key, text, app))
+        return {
+            tag: found[tag] for tag in _COUNTED_TAGS if tag in found and len(found[tag]) <= NAME_LIMIT
+        }, NO_PROPERTIES
+
+    def _release(self, release: si_pb2.AllocationRelease) -> AllocationReleased:
+        key = values.bounded(release.allocationKey, "allocationKey")
+        identity = values.bounded(release.allocationID, "allocationID")
+        if not release.applicationID and not key:
+            raise InvalidField(
+                "applicationID", "is missing, and there is no allocationKey of an independent allocation"
+            )
+        return AllocationReleased(
+            partition=self._partitions.find(release.partitionName),
+            application=ApplicationId(values.bounded(release.applicationID, "applicationID")),
+            key=AllocationKey(key) if key else None,
+            id=AllocationId(identity) if identity else None,
+            termination=_termination(release.terminationType),
+            message=release.message,
+        )
+
+    def _ask_release(self, release: si_pb2.AllocationAskRelease) -> AskReleased:
+        key = values.bounded(release.allocationKey, "allocationKey")
+        return AskReleased(
+            partition=self._partitions.find(release.partitionName),
+            application=values.application_id(release.applicationID),
+            key=AllocationKey(key) if key else None,
+            termination=_termination(release.terminationType),
+            message=release.message,
+        )
+
+
+def check_count(number: int, what: str) -> None:
+    """Checks the number of items of one kind in a message. Raises InvalidField."""
+    if number >= limits.ITEMS_PER_MESSAGE:
+        raise InvalidField("the message", f"has more than {limits.ITEMS_PER_MESSAGE} {what}: send several messages")
+
+
+_Item = si_pb2.AllocationAsk | si_pb2.Allocation | si_pb2.AllocationRelease | si_pb2.AllocationAskRelease
+
+
+def rejection(item: _Item, unfit: InvalidField) -> Rejection:
+    """Returns the rejection of an invalid item."""
+    return Rejection(values.shown(item.applicationID), AllocationKey(item.allocationKey[:NAME_LIMIT]), str(unfit))
+
+
+def allocation_response(answer: AllocationResponse) -> si_pb2.AllocationResponse:
+    """Encodes the changes of one decision as one message."""
+    response = si_pb2.AllocationResponse(
+        released=[_release(release) for release in answer.released],
+        releasedAsks=[_ask_release(release) for release in answer.released_asks],
+        rejected=[_rejected_ask(refusal) for refusal in answer.rejected_asks],
+        rejectedAllocations=[_rejected_allocation(refusal) for refusal in answer.rejected_allocations],
+    )
+    for new in answer.new:
+        _add(response, new)
+    return response
+
+
+def termination_type(why: Termination) -> si_pb2.TerminationType.ValueType:
+    """Encodes a termination type."""
+    return _TERMINATION_TYPES[why]
+
+
+def _termination(number: int) -> Termination:
+    """Decodes a termination type. Rejects UNKNOWN_TERMINATION_TYPE and unknown numbers."""
+    termination = _TERMINATIONS.get(number)
+    if termination is None:
+        raise InvalidField("terminationType", f"is not known: {number}")
+    return termination
+
+
+@lru_cache(maxsize=4096)
+def resource(resources: Resources) -> si_pb2.Resource:
+    """Returns one cached message per distinct amount. It is copied when it is used."""
+    return si_pb2.Resource(resources={name: si_pb2.Quantity(value=amount) for name, amount in resources.items()})
+
+
+@lru_cache(maxsize=4)
+def _policy(itself: bool, others: bool) -> si_pb2.PreemptionPolicy:  # noqa: FBT001 - a memo's key
+    return si_pb2.PreemptionPolicy(allowPreemptSelf=itself, allowPreemptOther=others)
+
+
+def _add(response: si_pb2.AllocationResponse, new: NewAllocation) -> None:
+    ask = new.ask
+    message = response.new.add()
+    message.CopyFrom(_like(ask) if ask.common else _shape(ask, ask.tags))
+    message.allocationKey, message.nodeID, message.allocationID = ask.key, new.node, new.id
+    tags = message.allocationTags
+    if ask.common:
+        for tag in OWN_TAGS:
+            tags[tag] = ask.tags[tag]
+    if new.volumes:
+        tags.update(_chosen(new.volumes))
+
+
+def _shape(ask: AskSpec, tags: Mapping[str, str]) -> si_pb2.Allocation:
+    """Returns the parts of the message that all similar requests share."""
+    return si_pb2.Allocation(
+        allocationTags=tags,
+        resourcePerAlloc=resource(ask.resources),
+        priority=ask.priority,
+        applicationID=ask.application,
+        partitionName=partition_name(ask.partition),
+        taskGroupName=ask.group,
+        placeholder=ask.placeholder,
+        originator=ask.originator,
+        preemptionPolicy=_policy(ask.allow_preempt_self, ask.allow_preempt_other),
+    )
+
+
+def _like(ask: AskSpec) -> si_pb2.Allocation:
+    """Returns the cached shape. Copying takes a quarter of the time of building it."""
+    known = _LIKE.get(id(ask.common))
+    if known is None:
+        if len(_LIKE) >= _REMEMBERED:
+            _LIKE.clear()
+        known = _LIKE[id(ask.common)] = (ask.common, _shape(ask, ask.common))
+    return known[1]
+
+
+def _chosen(volumes: Choice) -> dict[str, str]:
+    return {keys.TAG_CHOSEN_VOLUMES: orjson.dumps(dict(volumes), option=orjson.OPT_SORT_KEYS).decode()}
+
+
+def _release(release: Release) -> si_pb2.AllocationRelease:
+    return si_pb2.AllocationRelease(
+        partitionName=partition_name(release.partition),
+        applicationID=release.application,
+        terminationType=_TERMINATION_TYPES[release.termination],
+        message=release.message,
+        allocationKey=release.key,
+        allocationID=release.id,
+    )
+
+
+def _ask_release(release: AskRelease) -> si_pb2.AllocationAskRelease:
+    return si_pb2.AllocationAskRelease(
+        partitionName=partition_name(release.partition),
+        applicationID=release.application,
+        allocationKey=release.key,
+        terminationType=_TERMINATION_TYPES[release.termination],
+        message=release.message,
+    )
+
+
+def _rejected_ask(refusal: Rejection) -> si_pb2.RejectedAllocationAsk:
+    return si_pb2.RejectedAllocationAsk(
+        allocationKey=refusal.key, applicationID=refusal.application, reason=refusal.reason
+    )
+
+
+def _rejected_allocation(refusal: Rejection) -> si_pb2.RejectedAllocation:
+    return si_pb2.RejectedAllocation(
+        allocationKey=refusal.key, applicationID=refusal.application, reason=refusal.reason
+    )

@@ -1,0 +1,210 @@
+"""Nodes: from messages of the Scheduler Interface to events, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Final, TypeVar, cast
+
+from muster_core.model.constraints import Taint
+from muster_core.model.effects import AllocationResponse, NodeAccepted, NodeRecommended, NodeRejected, Rejection
+from muster_core.model.events import Event, NodeAction, NodeActionReported, NodeAdded, NodeUpdated
+from muster_core.model.ids import NodeId, RmId
+from muster_core.model.specs import AllocationSpec, NodeSpec
+from muster_core.model.storage import NodeStorage, VolumeHandle
+from muster_core.si import values
+from muster_core.si.allocations import AllocationDecoder, Intake, rejection, resource
+from muster_core.si.pod_tags import Partitions
+from muster_core.si.values import NAME_LIMIT, InvalidField, an_object, memoized, parsed, texts
+from muster_si import keys, muster_pb2, si_pb2
+
+#: A kubelet reports at most 50 images with 5 names each, unless it is told otherwise; a name is a host, a path
+#: and a digest, 255 + 255 + 72 characters at most. Twice the 150,000 that this makes, rounded.
+IMAGES_LIMIT: Final = 262_144
+
+#: 1 PiB: sums of sizes stay exact in a double.
+_LARGEST: Final = 2**50
+
+#: An int32 in a CSINode.
+_MOST: Final = 2**31 - 1
+_NO_IMAGES: Final[Mapping[str, int]] = MappingProxyType({})
+Value = TypeVar("Value")
+
+
+def taints(attributes: Mapping[str, str]) -> tuple[Taint, ...]:
+    """Decodes `muster/taints`."""
+    return _read(attributes, keys.NODE_TAINTS, values.taints) or ()
+
+
+def features(attributes: Mapping[str, str]) -> frozenset[str]:
+    """Decodes `muster/declared-features`."""
+    return _read(attributes, keys.NODE_FEATURES, _features) or frozenset()
+
+
+def is_cordoned(attributes: Mapping[str, str]) -> bool:
+    """Decodes `muster/unschedulable`."""
+    return attributes.get(keys.NODE_UNSCHEDULABLE) == "true"
+
+
+def images(attributes: Mapping[str, str]) -> Mapping[str, int]:
+    """Decodes `si/local-images`."""
+    return _read(attributes, keys.LOCAL_IMAGES, _images) or _NO_IMAGES
+
+
+def storage(attributes: Mapping[str, str]) -> NodeStorage | None:
+    """Decodes `muster/volume-limits`, `muster/attached-volumes` and `muster/migrated-plugins`; None = none is set."""
+    limits = _read(attributes, keys.NODE_VOLUME_LIMITS, _limits)
+    attached = _read(attributes, keys.NODE_ATTACHED, _attached)
+    migrated = _read(attributes, keys.NODE_MIGRATED, _migrated)
+    if limits is None and attached is None and migrated is None:
+        return None
+    return NodeStorage(limits or {}, attached or (), migrated or ())
+
+
+def _read(attributes: Mapping[str, str], key: str, reader: Callable[[str], Value]) -> Value | None:
+    text = attributes.get(key)
+    try:
+        return reader(text) if text else None
+    except InvalidField as unfit:
+        raise unfit.inside(key) from unfit
+
+
+@memoized
+def _features(text: str) -> frozenset[str]:
+    found = parsed(text)
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        raise InvalidField("the value", "is not a list of texts")
+    return frozenset(found)
+
+
+@memoized
+def _limits(text: str) -> Mapping[str, int | None]:
+    found = an_object(parsed(text), "the value")
+    for driver, count in found.items():
+        if count is not None and (not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= _MOST):
+            raise InvalidField(driver[:NAME_LIMIT], f"is neither null nor a whole number from 0 to {_MOST}")
+    return cast("Mapping[str, int | None]", found)
+
+
+@memoized
+def _migrated(text: str) -> tuple[str, ...]:
+    return tuple(sorted(_features(text)))
+
+
+def _attached(text: str) -> tuple[VolumeHandle, ...]:
+    found = an_object(parsed(text), "the value")
+    return tuple(VolumeHandle(driver, handle) for driver in sorted(found) for handle in texts(found, driver))
+
+
+def _images(text: str) -> Mapping[str, int]:
+    found = an_object(parsed(text, IMAGES_LIMIT), "the value")
+    for size in found.values():
+        if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= _LARGEST:
+            raise InvalidField("an image's size", f"is not a whole number from 0 to {_LARGEST}")
+    return cast("Mapping[str, int]", found)
+
+
+_NODE_ACTIONS: Final[Mapping[int, NodeAction]] = {
+    si_pb2.NodeInfo.DRAIN_NODE: NodeAction.DRAIN,
+    si_pb2.NodeInfo.DRAIN_TO_SCHEDULABLE: NodeAction.OPEN,
+    si_pb2.NodeInfo.DECOMISSION: NodeAction.DECOMMISSION,
+}
+
+NodeNews = NodeAccepted | NodeRejected
+
+
+class NodeDecoder:
+    """Decodes node actions of one resource manager. `allocations` decodes the pods on a node."""
+
+    def __init__(self, rm: RmId, partitions: Partitions, allocations: AllocationDecoder) -> None:
+        self._rm, self._partitions, self._allocations = rm, partitions, allocations
+        #: Partition of each node that is not in the default partition.
+        self._partition_of_node: dict[str, str] = {}
+
+    def read(self, request: si_pb2.NodeRequest) -> Intake:
+        """Decodes node actions, with the allocations on a new node."""
+        intake = Intake()
+        for node in request.nodes:
+            try:
+                intake.events.append(self._node(node, intake))
+            except InvalidField as unfit:
+                intake.answers.append(NodeRejected(self._rm, NodeId(node.nodeID[:NAME_LIMIT]), str(unfit)))
+        return intake
+
+    def _node(self, info: si_pb2.NodeInfo, intake: Intake) -> Event:
+        node = NodeId(values.named(info.nodeID, "nodeID"))
+        told = _NODE_ACTIONS.get(info.action)
+        if told is not None:
+            name = info.attributes.get(keys.NODE_PARTITION) or self._partition_of_node.get(node)
+            return NodeActionReported(self._partitions.find(name or keys.DEFAULT_PARTITION), node, told)
+        if info.action not in (si_pb2.NodeInfo.CREATE, si_pb2.NodeInfo.CREATE_DRAIN, si_pb2.NodeInfo.UPDATE):
+            raise InvalidField("action", f"is not known: {int(info.action)}")
+        spec = self._node_spec(info, node)
+        if info.action == si_pb2.NodeInfo.UPDATE:
+            if not info.HasField("schedulableResource"):
+                raise InvalidField("schedulableResource", "is missing, and an UPDATE replaces it")
+            return NodeUpdated(spec, self._existing(info, intake))
+        draining = info.action == si_pb2.NodeInfo.CREATE_DRAIN
+        return NodeAdded(spec, draining=draining, existing=self._existing(info, intake))
+
+    def _node_spec(self, info: si_pb2.NodeInfo, node: NodeId) -> NodeSpec:
+        attributes = dict(info.attributes)
+        name = attributes.get(keys.NODE_PARTITION) or self._partition_of_node.get(node) or keys.DEFAULT_PARTITION
+        partition = self._partitions.find(name)
+        if name != keys.DEFAULT_PARTITION:
+            self._partition_of_node[node] = name
+        prefix = keys.NODE_LABEL_PREFIX
+        node_images = images(attributes)
+        attributes.pop(keys.LOCAL_IMAGES, None)  # by far the longest attribute, and not useful in the REST API
+        return NodeSpec(
+            partition=partition,
+            id=node,
+            capacity=self._allocations.counted.read(info.schedulableResource, "schedulableResource"),
+            occupied=self._allocations.counted.read(info.occupiedResource, "occupiedResource"),
+            labels={key[len(prefix) :]: value for key, value in attributes.items() if key.startswith(prefix)},
+            taints=taints(attributes),
+            cordoned=is_cordoned(attributes),
+            features=features(attributes),
+            images=node_images,
+            storage=storage(attributes),
+            attributes=attributes,
+        )
+
+    def _existing(self, info: si_pb2.NodeInfo, intake: Intake) -> tuple[AllocationSpec, ...]:
+        """Returns the allocations on a new node. Invalid ones are rejected individually."""
+        taken: list[AllocationSpec] = []
+        refused: list[Rejection] = []
+        for allocation in info.existingAllocations:
+            try:
+                taken.append(self._allocations.existing(allocation, intake, node=info.nodeID))
+            except InvalidField as unfit:
+                refused.append(rejection(allocation, unfit))
+        if refused:
+            intake.answers.append(AllocationResponse(self._rm, rejected_allocations=tuple(refused)))
+        return tuple(taken)
+
+
+def node_response(news: Iterable[NodeNews]) -> si_pb2.NodeResponse:
+    """Encodes changes of nodes."""
+    response = si_pb2.NodeResponse()
+    for item in news:
+        match item:
+            case NodeAccepted():
+                response.accepted.add(nodeID=item.node)
+            case NodeRejected():
+                response.rejected.add(nodeID=item.node, reason=item.reason)
+    return response
+
+
+def node_recommendations(found: Iterable[NodeRecommended]) -> muster_pb2.Callback:
+    """Encodes NodeRecommendation callbacks."""
+    return muster_pb2.Callback(
+        nodeRecommendations=muster_pb2.NodeRecommendations(
+            recommendations=[
+                muster_pb2.NodeRecommendation(
+                    nodeID=one.node, recommendedSchedulableResource=resource(one.recommended), message=one.message
+                )
+                for one in found
+            ]
+        )
+    )
