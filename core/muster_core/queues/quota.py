@@ -113,22 +113,23 @@ def _quota_reason(bound: QuotaBound, left: Limit, wanted: Resources, name: str) 
 def left_of(bound: QuotaBound, app: Application, back: Resources) -> Limit:
     """Returns what the application may still use of one maximum. `back`: its own part of the reserved resources.
 
-    Preemption leaves granted quota reservations enough quota once its victims have ended. So for a gang with such a
-    reservation, resources reserved for requests of others do not count as long as their victims count.
+    Preemptions and takeovers leave granted quota reservations enough quota once their victims have ended. So for a gang
+    with such a reservation, what is reserved for others does not count as long as victims of the same amount count.
     """
     holder = bound.taken
     taken = holder.allocated
-    if holder.reserved_quota:
-        taken += holder.reserved_quota
-    if isinstance(holder, Queue) and holder.node_reserved:
-        others = holder.node_reserved - back
-        if app.gang.granted:
+    others = holder.reserved_quota
+    if app.gang.granted:
+        others -= app.gang.quota_reservation
+    if isinstance(holder, Queue):
+        if holder.node_reserved:
+            others += holder.node_reserved - back
+        if app.gang.granted and holder.preempting:
             left = others - holder.preempting
             others = Resources({name: amount for name, amount in left.items() if amount > 0})
+    if others:
         taken += others
-    if app.gang.granted:
-        taken -= app.gang.quota_reservation
-    elif holder.requested_quota and not app.gang.quota_reservation:
+    if not app.gang.granted and holder.requested_quota and not app.gang.quota_reservation:
         taken += holder.requested_quota
     return bound.max.room(taken)
 

@@ -26,7 +26,17 @@ from muster_core.model.specs import GangPlacement
 from muster_core.scheduling.commit import commit
 from muster_core.scheduling.cycle import CycleResult, cycle
 from muster_core.scheduling.step import step
-from tests.unit.builders import PARTITION, a_configuration, a_limit, a_node, a_queue, an_application, an_ask, resources
+from tests.unit.builders import (
+    PARTITION,
+    a_configuration,
+    a_limit,
+    a_node,
+    a_queue,
+    an_allocation,
+    an_application,
+    an_ask,
+    resources,
+)
 from tests.unit.core.scheduling.preemption_scene import confirm, offset, pods, run, victims, with_preemption
 from tests.unit.core.scheduling.scene import Scene, placed, states, waits
 
@@ -444,3 +454,23 @@ def test_a_take_over_whose_victim_went_while_it_was_planned_is_planned_again() -
     scene.tell()
     assert scene.partition.void_decisions == 0
     assert scene.app("first").gang.reserved["vcore"] >= 9000
+
+
+def test_a_takeover_does_not_withdraw_the_granted_reservation_of_a_third_gang_while_its_victims_are_released() -> None:
+    """The victims count towards the parent's maximum, and so does the quota reserved for the gang that gets theirs."""
+    queues = a_queue("p", *(a_queue(name) for name in "abc"), vcore=7000)
+    scene = Scene(a_configuration(queues), nodes=1)
+    scene.add_full_node(vcore=10_000)
+    special = Constraints(node_selector=(("kind", "special"),))
+    room_for_one = replace(a_node("n1", 2000), labels={"kind": "special"})
+    taken = an_allocation("foreign", "n1", vcore=1000, foreign=True)
+    scene.tell(NodeAdded(room_for_one, existing=(taken,)))
+    scene.gang(ApplicationAdded(an_application("third", queue="root.p.c", gang=2, created_s=5)), 2, special)
+    add(scene, "later", 3, of=5, queue="root.p.b", created_s=20)
+    assert scene.app("third").gang.granted
+    assert len(scene.app("later").allocations) == 3
+    said = add(scene, "first", 4, queue="root.p.a", placement=GangPlacement.ATOMIC)
+    assert len(victims(said)) == 3
+    said += scene.tell(NodeAdded(replace(a_node("n2", 1000), labels={"kind": "special"})))
+    assert states(said, "third") == ["Running"]
+    assert states(confirm(scene, said), "first") == ["Running"]
