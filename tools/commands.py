@@ -8,9 +8,8 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from muster.asking import PANEL
-from muster.later import Entry
-from muster.main import COMMANDS, DIAGNOSE, INSPECT
+from muster.main import COMMANDS, DIAGNOSE, INSPECT, Entry
+from muster.options import PANEL
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cli.md"
 BEGIN, END = "<!-- made by tools/commands.py -->\n", "<!-- end -->"
@@ -29,7 +28,7 @@ def details() -> str:
 
 def shared() -> str:
     """Return the options that all commands with a connection to the core share."""
-    options = [option for option in _options(_entry("queues").made) if _is_shared(option)]
+    options = [option for option in _options(_entry("queues").command) if _is_shared(option)]
     return "| Option | Environment | Meaning |\n|---|---|---|\n" + "".join(
         f"| {_names(option)} | {f'`{option.envvar}`' if option.envvar else ''} | {option.help} |\n"
         for option in options
@@ -48,15 +47,18 @@ def written(page: str) -> str:
 
 
 def _section(entry: Entry) -> str:
-    single = {f"muster {entry.name}": entry.made}
-    commands = {f"muster {entry.name} {name}": one for name, one in getattr(entry.made, "commands", {}).items()}
+    single = {f"muster {entry.name}": entry.command}
+    commands = {f"muster {entry.name} {name}": one for name, one in getattr(entry.command, "commands", {}).items()}
     parts = [_described(name, command) for name, command in (commands or single).items()]
     return "\n".join(parts) + "".join(f"    {line}\n" for line in entry.examples)
 
 
 def _described(name: str, command: Any) -> str:
     help_text = " ".join(inspect.cleandoc((command.help or "").partition("\b")[0]).split())
-    rows = "".join(f"| {_names(option)} | {option.help} |\n" for option in _options(command) if not _is_shared(option))
+    options = _options(command)
+    if any(option.name == "server" for option in options):
+        options = [option for option in options if not _is_shared(option)]
+    rows = "".join(f"| {_names(option)} | {option.help} |\n" for option in options)
     table = f"| | |\n|---|---|\n{rows}\n" if rows else ""
     return f"### {name}\n\n{help_text}\n\n{table}"
 

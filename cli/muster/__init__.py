@@ -1,8 +1,8 @@
-"""The ``muster`` command, the only place that may hold both operator and core (``muster run --embedded``).
+"""The `muster` command, the only package that may import both operator and core (`muster run --embedded`).
 
-``main`` lists the commands, ``later`` loads each when it is used. ``errors`` has the exit codes, ``output`` what is
-printed, ``asking`` the options of all that ask a core. ``clients`` ask, ``views`` draw; ``reasons`` and ``checks``
-think for ``explain`` and ``doctor``. ``status``, ``queues``, ``apps``, ``application``, ``nodes`` and ``version`` are
-a command each, ``serving`` is ``muster run``. ``validate`` and ``config`` look at configurations with ``manifest``;
-``trial`` and ``uninstall`` are what the chart runs as test and after the end.
+In reading order: `main` lists the commands and imports each when it is used, `options` has the options that commands
+share, `output` the formats, `errors` the exit codes. `get` reads the core, with the tables of `printers` and the
+explanations of `pending`. `doctor` reads the cluster for `checks` and `permissions`. `config` is `muster validate` and
+`muster config`. `placeholders`, `smoke_test`, `uninstall` and `run` are one command each. `clients` connect to core and
+cluster.
 """

@@ -1,7 +1,7 @@
-"""`kubectl_complete-muster`: what kubectl runs to complete the words after `kubectl muster`.
+"""`kubectl_complete-muster`: kubectl runs it with the words after `kubectl muster` to complete the last one.
 
-kubectl passes the words, the last of which is begun or empty, and reads one answer a line, a tab, what it is, and at
-the end a colon and what the shell is to do besides (https://github.com/kubernetes/kubernetes/pull/105867).
+kubectl reads one answer per line, a tab, its description, and a final line with a colon and a directive
+(https://github.com/kubernetes/kubernetes/pull/105867). The lines are those that the fish shell reads.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Final
 
 from muster.main import app
 
-#: Besides the answers the shell offers files, for some arguments are files: what kubectl calls the default.
-_FILES_TOO: Final = ":0"
+#: The shell also completes file names, because some arguments are files; kubectl's default directive.
+_COMPLETE_FILES: Final = ":0"
 
 
 def main() -> None:
-    """Answer as the fish shell is answered, whose lines are those that kubectl reads."""
+    """Print the answers."""
     os.environ |= {
         "_MUSTER_COMPLETE": "complete_fish",
         "_TYPER_COMPLETE_FISH_ACTION": "get-args",
         "_TYPER_COMPLETE_ARGS": shlex.join(["muster", *sys.argv[1:]]),
     }
-    said = StringIO()
-    with redirect_stdout(said), suppress(SystemExit):
+    answers = StringIO()
+    with redirect_stdout(answers), suppress(SystemExit):
         app(prog_name="muster")
-    print(*filter(None, said.getvalue().splitlines()), _FILES_TOO, sep="\n")
+    print(*filter(None, answers.getvalue().splitlines()), _COMPLETE_FILES, sep="\n")

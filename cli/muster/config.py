@@ -1,33 +1,140 @@
-"""`muster config`: effective settings of the ConfigMaps, and defaults."""
+"""`muster validate` and `muster config`: rules and effective settings of queue configurations and ConfigMaps.
+
+`validate` applies the rules of the core, without a core or a cluster. A ConfigMap is a manifest as
+`kubectl get -o yaml` writes it: its settings are checked too, and compressed entries are unpacked.
+"""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Final, NoReturn
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Final
 
 import typer
 
-from muster import manifest
-from muster.errors import Unreachable
+from muster.clients import kubeconfig as kubeconfig_files
+from muster.clients.kubernetes import Cluster, connect
+from muster.errors import PROBLEM, BadUsage, NotThere
+from muster.options import Context, Kubeconfig, exit_on_error
 from muster.output import Format, Output, console, emit, table
+from muster_core.config import document
+from muster_core.config.load import ValidationResult
+from muster_core.config.load import validate as validate_queues
 from muster_core.model.errors import ConfigurationError
 from muster_operator.config.catalog import CATALOGUE, LEVELS, QUEUES, SETTINGS, setting_warnings
-from muster_operator.config.configmaps import merged, read_config_maps, source
+from muster_operator.config.configmaps import PAIRS, merged, source
 from muster_operator.config.settings import parse
-from muster_operator.kube.session import Credentials, KubeSession
-from muster_operator.model.errors import BadSetting, LinkError
-from muster_operator.translate.values import Raw
+from muster_operator.model.errors import BadSetting
+from muster_operator.translate.values import Raw, mapping, text
 
-EXAMPLES: Final = (
-    "muster config show -n muster",
-    "muster config show --defaults -o yaml",
-    "muster config show -f configmap.yaml",
-)
+EXAMPLES: Final = {
+    "validate": (
+        "muster validate queues.yaml",
+        "kubectl get configmap muster-configs -n muster -o yaml | muster validate -",
+    ),
+    "config": (
+        "muster config show -n muster",
+        "muster config show --defaults -o yaml",
+        "muster config show -f configmap.yaml",
+    ),
+}
+
+STDIN: Final = "-"
+DEFAULT: Final = "default"
+_MAPS: Final = ("data", "binaryData")
+
+
+# --- validate --------------------------------------------------------------------------------------------------------
+
+
+def validate(
+    file: Annotated[str, typer.Argument(help="queues.yaml or the manifest of a ConfigMap; - = standard input.")],
+) -> None:
+    """Validate a queue configuration, and print one line for each error or warning.
+
+    Exits with 1 if the core would reject the configuration, and with 2 if the file cannot be read.
+    """
+    exit_on_error(lambda: _validate(file))
+
+
+def _validate(file: str) -> None:
+    shown = shown_name(file)
+    try:
+        result = _check(read_file(file), shown)
+    except (BadSetting, ConfigurationError) as error:
+        typer.echo(f"{shown}: {error}")
+        raise typer.Exit(PROBLEM) from error
+    for line in result.findings:
+        typer.echo(line)
+    for line in result.warnings:
+        typer.echo(f"warning: {line}", err=True)
+    if result.checksum_match is False:
+        typer.echo(f"warning: checksum: does not match the text, whose checksum is {result.checksum}", err=True)
+    if not result.allowed:
+        raise typer.Exit(PROBLEM)
+    typer.echo(f"{shown}: valid, checksum {result.checksum}")
+
+
+def _check(written: str, file: str) -> ValidationResult:
+    """Raises BadSetting, and ConfigurationError for an invalid manifest."""
+    config_map = read_manifest(written)
+    if config_map is None:
+        return validate_queues(written, file=file)
+    entries = merged([config_map])
+    found = parse(entries)
+    result = validate_queues(found.queues, found.extra, f"{file}: {found.policy_group}.yaml")
+    return replace(result, warnings=(*result.warnings, *(finding.line for finding in setting_warnings(entries))))
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def shown_name(file: str) -> str:
+    """The name of a file in messages."""
+    return "standard input" if file == STDIN else file
+
+
+def read_file(file: str) -> str:
+    """The text of a file. Raises BadUsage if it cannot be read."""
+    try:
+        raw = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
+    except OSError as error:
+        raise BadUsage(f"{file} cannot be read: {error.strerror}") from error
+    # Bytes that are not UTF-8 are kept; the parser rejects them with their position.
+    return raw.decode(errors="surrogateescape")
+
+
+def read_manifest(written: str) -> Raw | None:
+    """The ConfigMap of a manifest (as `kubectl get -o yaml` writes it), None for any other text.
+
+    Raises:
+        ConfigurationError: entries of the ConfigMap are not text.
+    """
+    try:
+        data = document.read(written)
+    except ConfigurationError:
+        return None  # the caller parses the text and reports the error
+    if not isinstance(data, dict) or data.get("kind") != "ConfigMap":
+        return None
+    metadata = {"name": text(mapping(data.get("metadata")).get("name"))}
+    return {"metadata": metadata, **{key: _entries(data, key) for key in _MAPS}}
+
+
+def _entries(data: dict[str, document.Data], key: str) -> dict[str, str]:
+    found = data.get(key) or {}
+    if not isinstance(found, dict):
+        raise ConfigurationError(key, "the value", "is not a mapping", "write one entry per line")
+    for name, value in found.items():
+        if not isinstance(value, str | None):
+            raise ConfigurationError(f"{key}.{name}", "the value", "is not text", "write it after |, indented")
+    return {name: value for name, value in found.items() if isinstance(value, str)}
+
+
+# --- config show -----------------------------------------------------------------------------------------------------
 
 app = typer.Typer(help="Show effective settings and defaults.", no_args_is_help=True, add_completion=False)
-
-DEFAULT: Final = "default"
 
 
 @app.callback()
@@ -39,18 +146,26 @@ def group() -> None:
 def show(
     *,
     defaults: Annotated[
-        bool, typer.Option("--defaults", help="show every setting with its default, without a cluster")
+        bool, typer.Option("--defaults", help="Show every setting with its default, without a cluster.")
     ] = False,
     file: Annotated[
         list[str] | None,
         typer.Option(
-            "--file", "-f", help="manifest of a ConfigMap to use instead of the cluster's; later files take precedence"
+            "--file", "-f", help="Manifest of a ConfigMap to use instead of the cluster's; later files take precedence."
         ),
     ] = None,
     namespace: Annotated[
-        str, typer.Option("--namespace", "-n", envvar="NAMESPACE", help="namespace of the ConfigMaps")
-    ] = "default",
+        str,
+        typer.Option(
+            "--namespace",
+            "-n",
+            envvar="NAMESPACE",
+            help="Namespace of the ConfigMaps (default: the namespace of the context).",
+        ),
+    ] = "",
     output: Format = Output.TABLE,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
 ) -> None:
     """Show every setting with its value and ConfigMap.
 
@@ -60,52 +175,58 @@ def show(
     if defaults:
         _print_defaults(output)
         return
-    config_maps = _from_files(file) if file else _from_cluster(namespace)
+
+    def read_and_print() -> None:
+        if file:
+            _print_config_maps([_from_file(name) for name in file], output)
+            return
+        chosen = namespace or kubeconfig_files.namespace(kubeconfig, context)
+        _print_config_maps(_from_cluster(connect(kubeconfig, context), chosen), output)
+
+    exit_on_error(read_and_print)
+
+
+def _print_config_maps(config_maps: Sequence[Raw], output: Output) -> None:
+    """Print the effective settings. Raises Exit(1) if a value is invalid."""
     try:
         entries = merged(config_maps)
-    except BadSetting as error:
-        _end(str(error), 1)
-    _print_values(config_maps, entries, output)
-    for finding in setting_warnings(entries):
-        typer.echo(f"warning: {finding.line}", err=True)
-    try:
+        _print_values(config_maps, entries, output)
+        for finding in setting_warnings(entries):
+            typer.echo(f"warning: {finding.line}", err=True)
         parse(entries)
     except BadSetting as error:
-        _end(str(error), 1)
+        typer.echo(f"muster: {error}", err=True)
+        raise typer.Exit(PROBLEM) from error
 
 
-def _from_cluster(namespace: str) -> Sequence[Raw]:
-    """The ConfigMaps in force; ends the command with 3 where they cannot be read."""
-
-    async def read() -> Sequence[Raw]:
-        session = KubeSession(Credentials())
-        try:
-            return await read_config_maps(session, namespace)
-        finally:
-            await session.close()
-
+def _from_cluster(cluster: Cluster, namespace: str) -> Sequence[Raw]:
+    """The ConfigMaps in use, as the operator chooses them. Raises Unreachable."""
     try:
-        return asyncio.run(read())
-    except LinkError as error:
-        _end(f"cannot read the ConfigMaps: {error}", Unreachable.code)
+        for pair in PAIRS:
+            if found := [config_map for name in pair if (config_map := _config_map(cluster, namespace, name))]:
+                return found
+        return ()
+    finally:
+        cluster.http.close()
 
 
-def _from_files(files: Iterable[str]) -> Sequence[Raw]:
-    found = []
-    for file in files:
-        try:
-            config_map = manifest.config_map(manifest.read(file))
-        except ConfigurationError as error:
-            _end(f"{manifest.shown(file)}: {error}", 1)
-        if config_map is None:
-            _end(f"{manifest.shown(file)} is not the manifest of a ConfigMap", 2)
-        found.append(config_map)
-    return found
+def _config_map(cluster: Cluster, namespace: str, name: str) -> Raw | None:
+    try:
+        return cluster.get(f"/api/v1/namespaces/{namespace}/configmaps/{name}")
+    except NotThere:
+        return None
 
 
-def _end(line: str, code: int) -> NoReturn:
-    typer.echo(line, err=True)
-    raise typer.Exit(code)
+def _from_file(file: str) -> Raw:
+    """Raises BadUsage if the file is not the manifest of a ConfigMap."""
+    try:
+        config_map = read_manifest(read_file(file))
+    except ConfigurationError as error:
+        typer.echo(f"muster: {shown_name(file)}: {error}", err=True)
+        raise typer.Exit(PROBLEM) from error
+    if config_map is None:
+        raise BadUsage(f"{shown_name(file)} is not the manifest of a ConfigMap")
+    return config_map
 
 
 def _print_defaults(output: Output) -> None:
@@ -127,11 +248,14 @@ def _print_values(config_maps: Sequence[Raw], entries: Mapping[str, str], output
     if output.is_data:
         emit(values, output)
         return
-    page = table("SETTING", "VALUE", "FROM", "TAKES EFFECT")
+    is_wide = output is Output.WIDE
+    page = table("SETTING", "VALUE", "FROM", "TAKES EFFECT", *(("DEFAULT", "MEANING") if is_wide else ()))
     for key, value in values.items():
-        said = f"{len(value.splitlines())} lines" if key.endswith(QUEUES) else value
-        takes = SETTINGS[key].takes if key in SETTINGS else ""
-        page.add_row(key, said, _origin(config_maps, entries, key), takes)
+        shown = f"{len(value.splitlines())} lines" if key.endswith(QUEUES) else value
+        setting = SETTINGS.get(key)
+        takes, default, meaning = (setting.takes, setting.default, setting.meaning) if setting else ("", "", "")
+        more = (default, meaning) if is_wide else ()
+        page.add_row(key, shown, _origin(config_maps, entries, key), takes, *more)
     console().print(page)
 
 

@@ -1,4 +1,4 @@
-"""`muster doctor`: looks for what keeps Muster, or pods that are meant for it, from working."""
+"""`muster doctor`: finds problems of the installation and of pods for Muster. Reads the cluster for `checks`."""
 
 from __future__ import annotations
 
@@ -10,26 +10,24 @@ from typing import Any, Final
 
 import typer
 
-from muster import status
-from muster.asking import asks
-from muster.checks import core, leases, other_schedulers, rights, webhooks, workloads
-from muster.checks.finding import Finding, Level, unknown
-from muster.clients import forwarding
+from muster import checks, permissions, printers
+from muster.checks import Finding, Level
+from muster.clients import port_forward
 from muster.clients.kubernetes import Cluster
-from muster.clients.target import Target
 from muster.errors import PROBLEM, NotThere, Unreachable
+from muster.get import read_status
+from muster.options import Target, connected
 from muster.output import Format, Output, show
-from muster.views import doctor as page
 
-EXAMPLES = ("muster doctor", "muster doctor -n muster --context prod", "muster doctor -o json")
+EXAMPLES = ("muster doctor", "muster doctor --muster-namespace muster --context prod", "muster doctor -o json")
 Json = dict[str, Any]
 
-HOME: Final = "muster"
-ACCOUNT: Final = "muster-operator"
+DEFAULT_NAMESPACE: Final = "muster"
+DEFAULT_ACCOUNT: Final = "muster-operator"
 _CONFIGURATIONS: Final = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 
 
-@asks
+@connected
 def command(target: Target, *, output: Format = Output.TABLE) -> None:
     """Diagnose the installation and misconfigured pods.
 
@@ -37,94 +35,97 @@ def command(target: Target, *, output: Format = Output.TABLE) -> None:
     schedulers. Exits with 1 if there is a problem, and with 3 if the cluster is unreachable. A check without
     permission to read is reported as skipped.
     """
-    now = target.cluster.clock()
-    found = show(lambda: [asdict(finding) for finding in findings(Patient(target, now))], page.view, output)
+    now = target.cluster.server_time()
+    found = show(
+        lambda: [asdict(finding) for finding in findings(Installation(target, now))], printers.findings, output
+    )
     if any(finding["level"] == Level.PROBLEM for finding in found):
         raise typer.Exit(PROBLEM)
 
 
 @dataclass(frozen=True)
-class Patient:
-    """What the checks look at, read once. `now`: by the clock of the API server. Everything raises Unreachable."""
+class Installation:
+    """What the checks need, read once. `now`: the time of the API server. Every attribute raises Unreachable."""
 
     target: Target
     now: datetime
 
     @property
     def cluster(self) -> Cluster:
-        """Where it lives."""
+        """The cluster of Muster."""
         return self.target.cluster
 
     @cached_property
     def pods(self) -> list[Json]:
-        """Muster's own."""
-        return forwarding.pods(self.cluster, self.target.namespace)
+        """Running pods of Muster."""
+        return port_forward.pods(self.cluster, self.target.muster_namespace)
 
     @cached_property
     def leases(self) -> list[Json]:
-        """Of all operators everywhere."""
-        return list(self.cluster.list("/apis/coordination.k8s.io/v1/leases", labelSelector=leases.SELECTOR))
+        """Leases of operators in all namespaces."""
+        return list(self.cluster.list("/apis/coordination.k8s.io/v1/leases", labelSelector=checks.LEASE_SELECTOR))
 
     @cached_property
     def home(self) -> str:
-        """Muster's namespace: the one that was named, else where its pods are, else its Lease."""
-        places = [item["metadata"]["namespace"] for item in (*self.pods, *self.leases)]
-        return self.target.namespace or (HOME if HOME in places else next(iter(places), HOME))
+        """Muster's namespace: of the option, else of its pods, else of its Leases."""
+        namespaces = [item["metadata"]["namespace"] for item in (*self.pods, *self.leases)]
+        found = DEFAULT_NAMESPACE if DEFAULT_NAMESPACE in namespaces else next(iter(namespaces), DEFAULT_NAMESPACE)
+        return self.target.muster_namespace or found
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The scheduler names that it serves."""
-        return leases.served(self.leases, self.home)
+        """The scheduler names that Muster serves."""
+        return checks.served_names(self.leases, self.home)
 
     @cached_property
-    def webhooks(self) -> list[webhooks.WebhookEndpoint]:
-        """Of the webhooks that are registered."""
+    def webhooks(self) -> list[checks.WebhookEndpoint]:
+        """Endpoints of the registered webhooks."""
         prefix = "/apis/admissionregistration.k8s.io/v1/"
-        return webhooks.called(item for kind in _CONFIGURATIONS for item in self.cluster.list(prefix + kind))
+        return checks.webhook_endpoints(item for kind in _CONFIGURATIONS for item in self.cluster.list(prefix + kind))
 
 
-def findings(patient: Patient) -> Iterator[Finding]:
-    """Of all checks; one that may not look says so."""
-    for check, look in _CHECKS:
+def findings(installation: Installation) -> Iterator[Finding]:
+    """The findings of all checks. A check without permission to read is `unknown`."""
+    for check, run in _CHECKS:
         try:
-            yield from list(look(patient))
+            yield from list(run(installation))
         except Unreachable as error:
-            yield unknown(check, error)
+            yield checks.unknown(check, error)
 
 
-def _core(patient: Patient) -> Iterator[Finding]:
+def _core(installation: Installation) -> Iterator[Finding]:
     try:
-        yield from core.judged(status.read(patient.target.rest))
+        yield from checks.check_core(read_status(installation.target.rest))
     except Unreachable as error:
-        yield core.unreachable(str(error))
+        yield checks.core_unreachable(str(error))
 
 
-def _leader(patient: Patient) -> Iterator[Finding]:
-    return leases.judged(patient.leases, patient.home, patient.now)
+def _leader(installation: Installation) -> Iterator[Finding]:
+    return checks.check_leases(installation.leases, installation.home, installation.now)
 
 
-def _workloads(patient: Patient) -> Iterator[Finding]:
+def _workloads(installation: Installation) -> Iterator[Finding]:
     try:
-        apps = patient.target.rest.applications("rejected")
+        apps = installation.target.rest.applications("rejected")
     except Unreachable:
-        apps = []  # the check of the core says so
+        apps = []  # reported by the check of the core
     rejected = {(app.get("namespace") or "", app["applicationID"]): app["rejectedMessage"] for app in apps}
-    pods = patient.cluster.list("/api/v1/pods", fieldSelector="status.phase!=Succeeded")
-    return workloads.judged(pods, patient.names, rejected)
+    pods = installation.cluster.list("/api/v1/pods", fieldSelector="status.phase!=Succeeded")
+    return checks.check_pods(pods, installation.names, rejected)
 
 
-def _placeholders(patient: Patient) -> Iterator[Finding]:
-    from muster import placeholders  # noqa: PLC0415  # signatures are the operator's; --help need not load it
+def _placeholders(installation: Installation) -> Iterator[Finding]:
+    from muster import placeholders  # noqa: PLC0415  # loads the operator; --help does not need it
 
-    pods = patient.cluster.list("/api/v1/pods", fieldSelector=placeholders.LIVING)
-    keys = partial(placeholders.signing_keys, patient.cluster, patient.home)
-    return placeholders.judged(placeholders.survey(pods, patient.names, keys))
+    pods = installation.cluster.list("/api/v1/pods", fieldSelector=placeholders.LIVING)
+    keys = partial(placeholders.signing_keys, installation.cluster, installation.home)
+    return placeholders.check_placeholders(placeholders.survey(pods, installation.names, keys))
 
 
-def _webhooks(patient: Patient) -> Iterator[Finding]:
-    services = {webhook.service for webhook in patient.webhooks if webhook.service is not None}
-    endpoints = {service: _slices(patient.cluster, *service) for service in services}
-    return webhooks.judged(patient.webhooks, endpoints, patient.now)
+def _webhooks(installation: Installation) -> Iterator[Finding]:
+    services = {webhook.service for webhook in installation.webhooks if webhook.service is not None}
+    endpoints = {service: _slices(installation.cluster, *service) for service in services}
+    return checks.check_webhooks(installation.webhooks, endpoints, installation.now)
 
 
 def _slices(cluster: Cluster, namespace: str, service: str) -> Iterable[Json] | None:
@@ -136,34 +137,42 @@ def _slices(cluster: Cluster, namespace: str, service: str) -> Iterable[Json] | 
     return list(cluster.list(path, labelSelector=f"kubernetes.io/service-name={service}"))
 
 
-def _rights(patient: Patient) -> Iterator[Finding]:
-    accounts = (str((pod.get("spec") or {}).get("serviceAccountName") or "") for pod in patient.pods)
-    account = next(filter(None, accounts), ACCOUNT)
-    ours = (lease["metadata"]["name"] for lease in patient.leases if lease["metadata"]["namespace"] == patient.home)
-    asked = rights.wanted(patient.names, next(ours, rights.LEASE), has_webhook=bool(patient.webhooks))
-    missing = [right for right in asked if not _is_allowed(patient, right, account)]
-    return rights.judged(f"{patient.home}/{account}", missing, len(asked))
+def _permissions(installation: Installation) -> Iterator[Finding]:
+    accounts = (str((pod.get("spec") or {}).get("serviceAccountName") or "") for pod in installation.pods)
+    account = next(filter(None, accounts), DEFAULT_ACCOUNT)
+    ours = (
+        lease["metadata"]["name"]
+        for lease in installation.leases
+        if lease["metadata"]["namespace"] == installation.home
+    )
+    needed = permissions.required(
+        installation.names, next(ours, permissions.LEASE), has_webhook=bool(installation.webhooks)
+    )
+    missing = [permission for permission in needed if not _is_allowed(installation, permission, account)]
+    return permissions.check_permissions(f"{installation.home}/{account}", missing, len(needed))
 
 
-def _is_allowed(patient: Patient, right: rights.Right, account: str) -> bool:
-    answer = patient.cluster.create(rights.REVIEWS, rights.review(right, patient.home, account))
+def _is_allowed(installation: Installation, permission: permissions.Permission, account: str) -> bool:
+    answer = installation.cluster.create(
+        permissions.REVIEWS, permissions.review(permission, installation.home, account)
+    )
     return bool((answer.get("status") or {}).get("allowed"))
 
 
-def _other_schedulers(patient: Patient) -> Iterator[Finding]:
-    deployments = patient.cluster.list(
-        "/apis/apps/v1/deployments", fieldSelector=f"metadata.name={other_schedulers.DEPLOYMENT}"
+def _other_schedulers(installation: Installation) -> Iterator[Finding]:
+    deployments = installation.cluster.list(
+        "/apis/apps/v1/deployments", fieldSelector=f"metadata.name={checks.YUNIKORN_DEPLOYMENT}"
     )
-    pods = patient.cluster.list("/api/v1/pods", labelSelector=other_schedulers.POD_SELECTOR)
-    return other_schedulers.judged(deployments, pods, patient.names)
+    pods = installation.cluster.list("/api/v1/pods", labelSelector=checks.YUNIKORN_SELECTOR)
+    return checks.check_other_schedulers(deployments, pods, installation.names)
 
 
-_CHECKS: Final[tuple[tuple[str, Callable[[Patient], Iterator[Finding]]], ...]] = (
-    (core.CHECK, _core),
-    (leases.CHECK, _leader),
-    (workloads.SCHEDULER, _workloads),
+_CHECKS: Final[tuple[tuple[str, Callable[[Installation], Iterator[Finding]]], ...]] = (
+    (checks.CORE, _core),
+    (checks.LEADER, _leader),
+    (checks.SCHEDULER_NAME, _workloads),
     ("placeholders", _placeholders),
-    (webhooks.CHECK, _webhooks),
-    (rights.CHECK, _rights),
-    (other_schedulers.CHECK, _other_schedulers),
+    (checks.WEBHOOK, _webhooks),
+    (permissions.PERMISSIONS, _permissions),
+    (checks.YUNIKORN, _other_schedulers),
 )

@@ -2,7 +2,7 @@
 
     CommandError        one line on standard error
       NotThere      1   no such queue, application, node, pod
-      BadUsage      2   invalid options or arguments
+      BadUsage      2   invalid options or arguments, or an unusable file
       Unreachable   3   core or cluster do not respond, or deny access
 
 0 = success. `status`, `doctor` and `validate` also exit with 1 if they find a problem.
@@ -12,30 +12,29 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-FINE: Final = 0
 PROBLEM: Final = 1
 
 
 class CommandError(Exception):
-    """The message is for people, and one line."""
+    """The message is one line for the user."""
 
     code: ClassVar[int]
 
 
 class NotThere(CommandError):
-    """What is asked about does not exist."""
+    """The object does not exist."""
 
     code = 1
 
 
 class BadUsage(CommandError):
-    """Options that do not go together."""
+    """An invalid option or argument, or a file that cannot be used."""
 
     code = 2
 
 
 class Unreachable(CommandError):
-    """No server answers, or it refuses the request."""
+    """No server responds, or it denies the request."""
 
     code = 3
 

@@ -1,4 +1,6 @@
-"""The `muster` command, also installed as `kubectl-muster`: which commands there are, and where each is.
+"""The `muster` command, also installed as `kubectl-muster`: the list of commands.
+
+A command is imported when it is used, because operator and core take two seconds to load.
 
 Exit codes: 0 success; 1 problem found, or object not found; 2 usage error; 3 core or cluster unreachable.
 """
@@ -6,48 +8,147 @@ Exit codes: 0 success; 1 problem found, or object not found; 2 usage error; 3 co
 from __future__ import annotations
 
 import errno
+import inspect
 import sys
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from importlib import import_module
 from typing import Any, Final
 
 import typer
-from typer.core import TyperGroup
-
-from muster.later import Entry, listed
+from typer.core import TyperCommand, TyperGroup
 
 INSPECT: Final = "Inspect"
 DIAGNOSE: Final = "Diagnose"
 RUN: Final = "Run"
 
+
+class _FastConversion:
+    """Converts the usual option types. Other types and invalid values are left to typer, which loads pydantic."""
+
+    def __init__(self, parameter: Any) -> None:
+        self._annotation = parameter.type_descriptor.annotation
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The value for the command; typer calls it once per option."""
+        kind = self._annotation
+        if value is None or value == ():
+            return () if param.multiple or param.nargs == -1 else None
+        if type(value) is kind:
+            return value
+        if isinstance(kind, type) and issubclass(kind, Enum) and value in [member.value for member in kind]:
+            return kind(value)
+        param._runtime_param = None  # noqa: SLF001  # typer's own conversion, with its error messages
+        return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
+
+
+def _without_pydantic(parameters: list[Any]) -> list[Any]:
+    """The parameters, with conversions that do not load pydantic, which takes as long as the rest of the start."""
+    for parameter in parameters:
+        parameter._runtime_param = _FastConversion(parameter)  # noqa: SLF001
+    return parameters
+
+
+class FastCommand(TyperCommand):
+    """A command that starts without pydantic."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """All options and arguments, with `--help`."""
+        return _without_pydantic(super().get_params(ctx))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One command. `source`: `module:name` of its function, or of a Typer with subcommands. `panel`: its heading."""
+
+    name: str
+    source: str
+    about: str
+    panel: str
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        """Command lines to copy: `EXAMPLES` of its module, one tuple per module or per command."""
+        found = getattr(self._module, "EXAMPLES", ())
+        examples: tuple[str, ...] = found.get(self.name, ()) if isinstance(found, dict) else found
+        return examples
+
+    @property
+    def help(self) -> str:
+        """The docstring of the command, with examples."""
+        text = inspect.getdoc(self._target) if not isinstance(self._target, typer.Typer) else self.about
+        lines = "\n".join(f"  {line}" for line in self.examples)
+        return f"{text}\n\n\b\nExamples:\n{lines}" if lines else text or self.about
+
+    @cached_property
+    def command(self) -> Any:
+        """The command itself."""
+        if isinstance(self._target, typer.Typer):
+            command = typer.main.get_command(self._target)
+            command.help = self.help
+            return command
+        single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        single.command(self.name, cls=FastCommand, help=self.help)(self._target)
+        return typer.main.get_command(single)
+
+    @cached_property
+    def _module(self) -> Any:
+        return import_module(self.source.partition(":")[0])
+
+    @cached_property
+    def _target(self) -> Any:
+        return getattr(self._module, self.source.partition(":")[2])
+
+
 COMMANDS: Final = (
-    Entry("status", "muster.status:command", "Show scheduler health and cluster utilization.", INSPECT),
-    Entry("queues", "muster.queues:command", "List queues with usage and pending resources.", INSPECT),
-    Entry("apps", "muster.apps:command", "List applications.", INSPECT),
-    Entry("app", "muster.application:command", "Show one application: states, task groups, pods.", INSPECT),
-    Entry("nodes", "muster.nodes:command", "List nodes with allocations.", INSPECT),
-    Entry("explain", "muster.explain:command", "Explain why an application or pod is pending.", INSPECT),
-    Entry(
-        "version", "muster.version:command", "Print the versions of this command, the core and the operator.", INSPECT
-    ),
+    Entry("status", "muster.get:status", "Show scheduler health and cluster utilization.", INSPECT),
+    Entry("queues", "muster.get:queues", "List queues with usage and pending resources.", INSPECT),
+    Entry("apps", "muster.get:apps", "List applications.", INSPECT),
+    Entry("app", "muster.get:app", "Show one application: states, task groups, pods.", INSPECT),
+    Entry("nodes", "muster.get:nodes", "List nodes with allocations.", INSPECT),
+    Entry("explain", "muster.get:explain", "Explain why an application or pod is pending.", INSPECT),
+    Entry("version", "muster.get:version", "Print the versions of this command, the core and the operator.", INSPECT),
     Entry("doctor", "muster.doctor:command", "Diagnose the installation and misconfigured pods.", DIAGNOSE),
-    Entry("validate", "muster.validate:command", "Validate a queue configuration.", DIAGNOSE),
+    Entry("validate", "muster.config:validate", "Validate a queue configuration.", DIAGNOSE),
     Entry("config", "muster.config:app", "Show effective settings.", DIAGNOSE),
     Entry("smoke-test", "muster.smoke_test:command", "Run a test gang and report the result.", DIAGNOSE),
     Entry("placeholders", "muster.placeholders:command", "List or delete placeholders not signed by Muster.", DIAGNOSE),
     Entry("uninstall", "muster.uninstall:command", "Remove resources left behind by Muster.", DIAGNOSE),
-    Entry("run", "muster.serving:command", "Run core and operator in one process.", RUN),
+    Entry("run", "muster.run:command", "Run core and operator in one process.", RUN),
     Entry("core", "muster_core.main:main", "Run the scheduler core.", RUN),
     Entry("operator", "muster_operator.main:main", "Run the operator.", RUN),
 )
 
-#: What typer raises for a command line that it does not understand; it gives the name of none but its children.
-_Misunderstood: Any = typer.BadParameter.__bases__[0]
+
+class LazyCommand(TyperCommand):
+    """A command in the list of commands, replaced by the real one when it is used."""
+
+    def __init__(self, entry: Entry) -> None:
+        super().__init__(entry.name, help=entry.about, rich_help_panel=entry.panel)
+        self._entry = entry
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """The context of the real command."""
+        return self._entry.command.make_context(info_name, args, parent, **extra)
+
+
+#: What typer raises for an invalid command line; only its subclasses are public.
+_UsageError: Any = typer.BadParameter.__bases__[0]
+
+#: Errors of writing to standard output that are not bugs.
+_WRITE_ERRORS: Final = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG}
 
 
 class Commands(TyperGroup):
-    """The group of all commands; none is loaded before it is used. What is wrong with a command line is one line."""
+    """The group of all commands. An invalid command line is reported in one line."""
 
     def __init__(self, **attributes: Any) -> None:
-        super().__init__(**attributes | {"commands": listed(COMMANDS)})
+        super().__init__(**attributes | {"commands": {entry.name: LazyCommand(entry) for entry in COMMANDS}})
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """All options, with `--help`."""
+        return _without_pydantic(super().get_params(ctx))
 
     def main(self, *args: Any, **options: Any) -> Any:
         """Run one command and exit with its code, unless another program calls it (`standalone_mode`)."""
@@ -55,29 +156,25 @@ class Commands(TyperGroup):
             return super().main(*args, **options)
         try:
             code = super().main(*args, **options | {"standalone_mode": False})
-        except _Misunderstood as error:
-            sys.exit(_told(error))
+        except _UsageError as error:
+            sys.exit(_report(error))
         except typer.Abort:
             typer.echo("muster: aborted", err=True)
             sys.exit(1)
         except OSError as error:
-            if error.errno not in _UNWRITABLE:
+            if error.errno not in _WRITE_ERRORS:
                 raise
-            typer.echo(f"muster: the output cannot be written: {error.strerror}", err=True)
+            typer.echo(f"muster: cannot write the output: {error.strerror}", err=True)
             sys.exit(1)
         sys.exit(code)
 
 
-#: What standard output says where nobody can take more.
-_UNWRITABLE: Final = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG}
-
-
-def _told(error: Any) -> int:
-    """Say in one line what is wrong and where help is; a group of commands without one has printed its help already."""
-    said = " ".join(error.format_message().split())
+def _report(error: Any) -> int:
+    """Print the usage error in one line. A group without a subcommand has printed its help instead."""
+    message = " ".join(error.format_message().split())
     path = error.ctx.command_path if error.ctx is not None else "muster"
-    if said:
-        typer.echo(f"{path}: {said.rstrip('.?')}; see {path} --help", err=True)
+    if message:
+        typer.echo(f"{path}: {message.rstrip('.?')}; see {path} --help", err=True)
     code: int = error.exit_code
     return code
 

@@ -1,4 +1,7 @@
-"""What a command prints: a table for people, data for programs; once, or again and again."""
+"""Output formats: tables for people, JSON and YAML for programs; printed once or with `--watch`.
+
+As in kubectl, JSON and YAML contain one object, or a `List` of objects.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,6 @@ from typing import Annotated, Any, Final, TypeVar
 
 import orjson
 import typer
-import yaml
 from rich import box
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -20,14 +22,14 @@ from muster.errors import BadUsage
 
 T = TypeVar("T")
 
-#: Columns of a page that nobody looks at on a screen.
+#: Columns of the output if it is not a terminal.
 WIDE: Final = 200
 UNBOUNDED: Final = 1000
 EVERY_S: Final = 2.0
 
 
 class Output(StrEnum):
-    """table and wide for people, yaml and json for programs."""
+    """Value of `--output`: table and wide for people, yaml and json for programs."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -40,24 +42,36 @@ class Output(StrEnum):
         return self in (Output.YAML, Output.JSON)
 
 
-Format = Annotated[Output, typer.Option("--output", "-o", help="Output format")]
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="Refresh every two seconds until interrupted")]
+Format = Annotated[Output, typer.Option("--output", "-o", help="Output format.")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Refresh every two seconds until interrupted.")]
 
-#: What makes a picture of data: the data, whether there is room for more, and the time in nanoseconds.
+#: Renders data: the data, whether to add the columns of `-o wide`, and the current time in nanoseconds.
 View = Callable[[T, bool, int], RenderableType]
 
 
-def show(fetch: Callable[[], T], view: View[T], output: Output, *, watch: bool = False) -> T:
-    """Print what is fetched; returns it, the last one where it was watched.
+def as_data(found: Any) -> Any:
+    """The object, or a `List` of the objects."""
+    return {"apiVersion": "v1", "kind": "List", "items": found} if isinstance(found, list) else found
+
+
+def show(
+    fetch: Callable[[], T],
+    view: View[T],
+    output: Output,
+    *,
+    watch: bool = False,
+    data: Callable[[T], Any] = as_data,
+) -> T:
+    """Print what `fetch` returns, and return it. `data`: what JSON and YAML contain.
 
     Raises:
-        BadUsage: data is not watched; a program asks again by itself.
+        BadUsage: --watch with JSON or YAML.
     """
     if output.is_data:
         if watch:
             raise BadUsage("--watch cannot be used with -o json or yaml")
         found = fetch()
-        emit(found, output)
+        emit(data(found), output)
         return found
     found = fetch()
 
@@ -80,7 +94,7 @@ def show(fetch: Callable[[], T], view: View[T], output: Output, *, watch: bool =
 
 @contextmanager
 def _screen(page: Console) -> Iterator[Callable[[RenderableType], None]]:
-    """Draws over what was there on a terminal, else prints what has changed."""
+    """Redraws a terminal in place; prints to a pipe or file when the text changed."""
     if page.is_terminal:
         with Live(console=page, auto_refresh=False) as live:
             yield lambda picture: live.update(picture, refresh=True)
@@ -99,15 +113,17 @@ def _screen(page: Console) -> Iterator[Callable[[RenderableType], None]]:
 
 
 def emit(found: Any, output: Output) -> None:
-    """Data, as json or yaml."""
+    """Print data as JSON or YAML."""
     if output is Output.JSON:
         typer.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
-    else:
-        typer.echo(yaml.safe_dump(found, sort_keys=False, allow_unicode=True), nl=False)
+        return
+    import yaml  # noqa: PLC0415  # other formats do not wait for it
+
+    typer.echo(yaml.safe_dump(found, sort_keys=False, allow_unicode=True), nl=False)
 
 
 def table(*columns: str) -> Table:
-    """Without lines but the one below its head, as kubectl's."""
+    """A table with one line below its header."""
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column in columns:
         made.add_column(column, overflow="fold")
@@ -115,6 +131,6 @@ def table(*columns: str) -> Table:
 
 
 def console(width: int = WIDE) -> Console:
-    """Of the terminal; where there is none, of that width."""
+    """A console with the width of the terminal; of `width` if there is no terminal."""
     found = Console(highlight=False, markup=False)
     return found if found.is_terminal else Console(highlight=False, markup=False, width=width)

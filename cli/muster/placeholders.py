@@ -12,59 +12,87 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from muster.asking import Steps, with_one_line
-from muster.checks.finding import Finding, fine, unknown, warning
-from muster.clients.kubernetes import Cluster, connected
+from muster.checks import Finding, fine, unknown, warning
+from muster.clients import kubeconfig as kubeconfig_files
+from muster.clients.kubernetes import Cluster, connect
 from muster.errors import CommandError, NotThere
+from muster.options import PANEL, AllNamespaces, Context, Kubeconfig, Steps, exit_on_error
+from muster.output import Format, Output, as_data, console, emit, table
 from muster_operator.model import names
 from muster_operator.model.signing import CURRENT, PREVIOUS, SECRET, SigningKeys, Validity, placeholder_texts, read_key
 
 Json = dict[str, Any]
 
-EXAMPLES = ("muster placeholders", "muster placeholders --delete --scheduler-names yunikorn")
+EXAMPLES = ("muster placeholders -A", "muster placeholders -n team-a --delete --scheduler-names yunikorn")
 CHECK: Final = "placeholders"
 LIVING: Final = "status.phase!=Succeeded,status.phase!=Failed"
-#: The marks of Muster and of YuniKorn.
+#: The placeholder annotations of Muster and of YuniKorn.
 MARKS: Final = (names.ANNOTATION_PLACEHOLDER, "yunikorn.apache.org/placeholder")
 _SHOWN: Final = 3
 
 
-def command(
+def command(  # noqa: PLR0913 # long: the command line is its options
     *,
-    delete: Annotated[bool, typer.Option("--delete", help="delete the listed pods")] = False,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete the listed pods.")] = False,
     scheduler_names: Annotated[
-        str, typer.Option(help="value of service.schedulerNames; only pods with these scheduler names are checked")
+        str, typer.Option(help="Value of service.schedulerNames; only pods with these scheduler names are listed.")
     ] = "muster,yunikorn",
     namespace: Annotated[
         str,
-        typer.Option("--namespace", "-n", envvar="MUSTER_NAMESPACE", help="namespace of Muster and its signing keys"),
+        typer.Option("--namespace", "-n", help="Namespace of the pods (default: the namespace of the context)."),
+    ] = "",
+    all_namespaces: AllNamespaces = False,
+    output: Format = Output.TABLE,
+    muster_namespace: Annotated[
+        str,
+        typer.Option(
+            envvar="MUSTER_NAMESPACE", help="Namespace of Muster, with its signing keys.", rich_help_panel=PANEL
+        ),
     ] = "muster",
-    kubeconfig: Annotated[str, typer.Option(help="Path to the kubeconfig")] = "",
-    context: Annotated[str, typer.Option(help="Kubeconfig context (default: current)")] = "",
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
 ) -> None:
     """List placeholders that Muster did not sign: YuniKorn's, those of an older Muster, and forged ones.
 
     Bound ones count as ordinary pods, and pending ones are not scheduled. Signatures are verified with the Secret
-    muster-signing. Pods whose signature cannot be verified are reported and never deleted.
+    muster-signing. Pods whose signature cannot be verified are reported on standard error and never deleted.
     """
-    served = frozenset(name for part in scheduler_names.split(",") if (name := part.strip()))
-    with_one_line(lambda: look(connected(kubeconfig, context), namespace, served, delete=delete))
+    names = frozenset(name for part in scheduler_names.split(",") if (name := part.strip()))
+
+    def run() -> None:
+        pods_in = "" if all_namespaces else namespace or kubeconfig_files.namespace(kubeconfig, context)
+        path = f"/api/v1/namespaces/{pods_in}/pods" if pods_in else "/api/v1/pods"
+        cluster = connect(kubeconfig, context)
+        found = survey(cluster.list(path, fieldSelector=LIVING), names, lambda: signing_keys(cluster, muster_namespace))
+        report(cluster, found, output, delete=delete)
+
+    exit_on_error(run)
 
 
-def look(cluster: Cluster, namespace: str, served: frozenset[str], *, delete: bool) -> None:
-    """Print the pods that Muster did not sign, and delete them if wanted.
-
-    Raises Exit(1) if one could not be deleted, and Unreachable if the pods cannot be listed.
-    """
-    found = survey(cluster.list("/api/v1/pods", fieldSelector=LIVING), served, lambda: signing_keys(cluster, namespace))
+def report(cluster: Cluster, found: Survey, output: Output, *, delete: bool) -> None:
+    """Print the pods that Muster did not sign, and delete them if wanted. Raises Exit(1) if a deletion failed."""
     steps = Steps()
-    for pod in found.unsigned:
-        is_deleted = delete and steps.done(partial(delete_pod, cluster, pod))
-        typer.echo(f"{place(pod)}{' deleted' if is_deleted else ''}")
+    deleted = {full_name(pod) for pod in found.unsigned if delete and steps.run(partial(delete_pod, cluster, pod))}
     if found.unverified:
         typer.echo(f"muster: {_unverified(found)}", err=True)
-    typer.echo(f"{len(found.unsigned)} placeholders without a valid signature")
+    if output.is_data:
+        emit(as_data(found.unsigned), output)
+    else:
+        _print(found.unsigned, deleted, is_wide=output is Output.WIDE)
     steps.end()
+
+
+def _print(pods: list[Json], deleted: set[str], *, is_wide: bool) -> None:
+    if pods:
+        page = table("NAMESPACE", "NAME", "PHASE", "DELETED", *(("SCHEDULER", "NODE") if is_wide else ()))
+        for pod in pods:
+            spec, metadata = pod.get("spec") or {}, pod["metadata"]
+            more = (spec.get("schedulerName") or "", spec.get("nodeName") or "-") if is_wide else ()
+            phase = (pod.get("status") or {}).get("phase") or "Pending"
+            is_deleted = "yes" if full_name(pod) in deleted else "no"
+            page.add_row(metadata["namespace"], metadata["name"], phase, is_deleted, *more)
+        console().print(page)
+    typer.echo(f"{len(pods)} placeholders without a valid signature")
 
 
 def signing_keys(cluster: Cluster, namespace: str) -> SigningKeys:
@@ -82,7 +110,7 @@ def is_placeholder(pod: Json, keys: SigningKeys) -> bool:
 
 
 def validity(pod: Json, keys: SigningKeys) -> Validity:
-    """What the signature of a pod with the mark of placeholders is worth."""
+    """Whether the signature of a pod with a placeholder annotation is valid."""
     metadata = pod["metadata"]
     annotations = metadata.get("annotations") or {}
     if annotations.get(names.ANNOTATION_PLACEHOLDER) != "true":
@@ -107,7 +135,7 @@ def _is_pod(owner: Json) -> bool:
 
 @dataclass(slots=True)
 class Survey:
-    """Pods with a mark of placeholders. `unverified`: signed with a key that is not known; `error`: why none is."""
+    """Pods with a placeholder annotation. `unverified`: signed with an unknown key. `error`: why keys are missing."""
 
     signed: list[Json] = field(default_factory=list)
     unsigned: list[Json] = field(default_factory=list)
@@ -115,14 +143,14 @@ class Survey:
     error: CommandError | None = None
 
 
-def survey(pods: Iterable[Json], served: frozenset[str], keys: Callable[[], SigningKeys]) -> Survey:
-    """Sort the marked pods of these scheduler names. `keys` is called only if one of them has a signature."""
+def survey(pods: Iterable[Json], scheduler_names: frozenset[str], keys: Callable[[], SigningKeys]) -> Survey:
+    """Sort the annotated pods of these scheduler names. `keys` is called only if one of them has a signature."""
     found = Survey()
     known: SigningKeys | None = None
     for pod in pods:
         annotations = pod["metadata"].get("annotations") or {}
         is_marked = any(annotations.get(mark) == "true" for mark in MARKS)
-        if not is_marked or (pod.get("spec") or {}).get("schedulerName") not in served:
+        if not is_marked or (pod.get("spec") or {}).get("schedulerName") not in scheduler_names:
             continue
         if not annotations.get(names.ANNOTATION_PLACEHOLDER_SIGNATURE):
             found.unsigned.append(pod)
@@ -139,14 +167,14 @@ def survey(pods: Iterable[Json], served: frozenset[str], keys: Callable[[], Sign
     return found
 
 
-def judged(found: Survey) -> Iterator[Finding]:
-    """What the doctor says of them."""
+def check_placeholders(found: Survey) -> Iterator[Finding]:
+    """The findings of `muster doctor`."""
     if found.unsigned:
         yield warning(
             CHECK,
-            f"{_places(found.unsigned)} have no valid signature: if bound, they count as ordinary pods, otherwise they "
+            f"{_list(found.unsigned)} have no valid signature: if bound, they count as ordinary pods, otherwise they "
             "are not scheduled",
-            "delete them with muster placeholders --delete, once no YuniKorn uses them",
+            "delete them with muster placeholders -A --delete when YuniKorn no longer uses them",
         )
     if found.unverified and found.error:
         yield unknown(CHECK, _unverified(found))
@@ -157,28 +185,28 @@ def judged(found: Survey) -> Iterator[Finding]:
 
 
 def delete_pod(cluster: Cluster, pod: Json) -> bool:
-    """Delete this pod, and none that took its name; False = it is gone. Raises Unreachable."""
+    """Delete this pod, but not a newer one of its name; False = it does not exist. Raises Unreachable."""
     metadata = pod["metadata"]
     return cluster.delete(f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}", metadata["uid"])
 
 
-def place(pod: Json) -> str:
-    """Namespace and name."""
+def full_name(pod: Json) -> str:
+    """NAMESPACE/NAME."""
     return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
 
 
-def _places(pods: list[Json]) -> str:
+def _list(pods: list[Json]) -> str:
     more = f" and {len(pods) - _SHOWN} more" if len(pods) > _SHOWN else ""
-    return ", ".join(place(pod) for pod in pods[:_SHOWN]) + more
+    return ", ".join(full_name(pod) for pod in pods[:_SHOWN]) + more
 
 
 def _unverified(found: Survey) -> str:
     if found.error:
         return (
-            f"{_places(found.unverified)}: the signatures are not verified, so forged ones are not recognized: "
+            f"{_list(found.unverified)}: the signatures are not verified, so forged ones are not recognized: "
             f"the Secret {SECRET} cannot be read ({found.error})"
         )
     return (
-        f"{_places(found.unverified)} are signed with a key that is not in the Secret {SECRET}: they count once they "
-        "are bound, and are neither used nor deleted"
+        f"{_list(found.unverified)} are signed with a key that is not in the Secret {SECRET}: if bound, they count as "
+        "ordinary pods; they are neither used nor deleted"
     )

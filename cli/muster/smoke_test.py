@@ -1,6 +1,6 @@
-"""`muster smoke-test`: runs a small gang and reports the result; `helm test` calls it.
+"""`muster smoke-test`: runs a small gang and reports the result; `helm test` runs it.
 
-Its pods print a version and end. They are always deleted.
+Its pods print a version and exit. They are always deleted.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Annotated, Final
 
 import typer
 
-from muster.asking import with_one_line
-from muster.clients.kubernetes import Cluster, Json, connected
+from muster.clients import kubeconfig as kubeconfig_files
+from muster.clients.kubernetes import Cluster, Json, connect
 from muster.errors import PROBLEM
+from muster.options import Context, Kubeconfig, exit_on_error
 from muster_operator.model.names import (
     ANNOTATION_PARAMETERS,
     ANNOTATION_TASK_GROUP_NAME,
@@ -33,12 +34,12 @@ RESTRICTED = {
     "readOnlyRootFilesystem": True,
     "capabilities": {"drop": ["ALL"]},
 }
-"""What Pod Security `restricted` wants of a container."""
+"""What Pod Security `restricted` requires of a container."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """The test gang. ``app`` is its name, new each time."""
+    """The test gang. `app`: its application ID, unique per run."""
 
     namespace: str
     app: str
@@ -48,7 +49,7 @@ class Gang:
     members: int
 
     def member(self, number: int) -> Json:
-        """A pod of it, which prints the version and ends."""
+        """A pod of the gang, which prints the version and exits."""
         groups = [{"name": "test", "minMember": self.members, "minResource": REQUESTS}]
         return {
             "apiVersion": "v1",
@@ -83,24 +84,35 @@ class Gang:
 
 def command(  # noqa: PLR0913 # long: the command line is its options
     *,
-    image: Annotated[str, typer.Option(help="Image of the members: Muster's own")],
-    namespace: Annotated[str, typer.Option(envvar="NAMESPACE", help="Namespace of the gang")] = "default",
-    scheduler: Annotated[str, typer.Option(help="A scheduler name of Muster")] = "muster",
-    queue: Annotated[str, typer.Option(help="Queue of the gang")] = "root.default",
-    members: Annotated[int, typer.Option(min=1, help="Number of pods")] = 3,
-    seconds: Annotated[int, typer.Option(min=1, help="Timeout in seconds")] = 120,
-    kubeconfig: Annotated[str, typer.Option(help="Path to the kubeconfig")] = "",
-    context: Annotated[str, typer.Option(help="Kubeconfig context (default: current)")] = "",
+    image: Annotated[str, typer.Option(help="Image of the members: Muster's own image.")],
+    namespace: Annotated[
+        str,
+        typer.Option(
+            "--namespace", "-n", envvar="NAMESPACE", help="Namespace of the gang (default: that of the context)."
+        ),
+    ] = "",
+    scheduler: Annotated[str, typer.Option(help="Scheduler name that Muster serves.")] = "muster",
+    queue: Annotated[str, typer.Option(help="Queue of the gang.")] = "root.default",
+    members: Annotated[int, typer.Option(min=1, help="Number of pods.")] = 3,
+    seconds: Annotated[int, typer.Option(min=1, help="Timeout in seconds.")] = 120,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
 ) -> None:
     """Run a test gang and report the result.
 
-    Exits with 0 if all members ran, else with 1 and the reason of each member."""
-    gang = Gang(namespace, f"muster-smoke-test-{secrets.token_hex(3)}", image, scheduler, queue, members)
-    with_one_line(lambda: run(connected(kubeconfig, context), gang, seconds))
+    Exits with 0 if all members ran, else with 1 and the reason of each member.
+    """
+    app = f"muster-smoke-test-{secrets.token_hex(3)}"
+
+    def run_gang() -> None:
+        chosen = namespace or kubeconfig_files.namespace(kubeconfig, context)
+        run(connect(kubeconfig, context), Gang(chosen, app, image, scheduler, queue, members), seconds)
+
+    exit_on_error(run_gang)
 
 
 def run(cluster: Cluster, gang: Gang, seconds: float) -> None:
-    """Create the members, wait until all ran, take them away. Raises Exit(1) where they do not."""
+    """Create the members, wait until all ran, delete them. Raises Exit(1) if they do not run in time."""
     pods = f"/api/v1/namespaces/{gang.namespace}/pods"
     try:
         for number in range(gang.members):
@@ -114,23 +126,23 @@ def run(cluster: Cluster, gang: Gang, seconds: float) -> None:
 
 
 def _all_ran(cluster: Cluster, gang: Gang, seconds: float) -> bool:
-    """Print the counts whenever they change; False once the time is over, after what each member waits for."""
+    """Print the counts when they change. False after the timeout, when the reason of each member is printed."""
     deadline = time.monotonic() + seconds
     members = {f"{gang.app}-{number}" for number in range(gang.members)}
-    told = ""
+    last = ""
     while True:
         path = f"/api/v1/namespaces/{gang.namespace}/pods"
         found = list(cluster.list(path, labelSelector=f"{LABEL_APP_ID}={gang.app}"))
         placeholders = [pod for pod in found if pod["metadata"]["name"] not in members]
         ran = [pod for pod in found if pod not in placeholders and _ran(pod)]
         line = f"{len(placeholders)} placeholders, {len(ran)} of {gang.members} members ran"
-        if line != told:
-            typer.echo(told := line)
+        if line != last:
+            typer.echo(last := line)
         if len(ran) == gang.members and not placeholders:
             return True
         if time.monotonic() >= deadline:
             for pod in found:
-                typer.echo(f"{pod['metadata']['name']}: {_waits_for(pod)}", err=True)
+                typer.echo(f"{pod['metadata']['name']}: {_pending_reason(pod)}", err=True)
             return False
         time.sleep(PAUSE_S)
 
@@ -139,8 +151,8 @@ def _ran(pod: Json) -> bool:
     return pod["status"].get("phase") in {"Running", "Succeeded"}
 
 
-def _waits_for(pod: Json) -> str:
-    """The words of its conditions and containers, else its phase."""
+def _pending_reason(pod: Json) -> str:
+    """The messages of conditions and containers that are not ready, else the phase."""
     conditions = [c.get("message", "") for c in pod["status"].get("conditions", ()) if c.get("status") != "True"]
     waiting = [
         s["state"]["waiting"].get("reason", "")

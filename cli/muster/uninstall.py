@@ -1,8 +1,8 @@
 """`muster uninstall`: deletes what Muster created while it ran; the chart runs it after its Deployments are deleted.
 
-Placeholders would hold their resources as long as their owners live. The running operator registers the webhook again,
-so its pods must have ended. The signing keys tell our placeholders from forged ones, so they are deleted last, and only
-once no placeholder is left; another run can continue.
+Placeholders keep their resources as long as their owners exist. A running operator registers the webhook again, so its
+pods must have ended. The signing keys identify Muster's placeholders, so they are deleted last, and only when no
+placeholder is left; the command can be repeated.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Annotated, Final
 import typer
 
 from muster import placeholders
-from muster.asking import Steps, with_one_line
-from muster.clients.kubernetes import Cluster, connected
+from muster.clients.kubernetes import Cluster, connect
 from muster.errors import PROBLEM, NotThere
+from muster.options import Context, Kubeconfig, Steps, exit_on_error
 from muster_operator.main import LEASE_NAME
 from muster_operator.model import signing
 from muster_operator.runtime.conflicts import NAMESPACE, PREFIX
@@ -27,37 +27,39 @@ from muster_operator.webhook.registration import name_of
 EXAMPLES = ("muster uninstall --namespace muster",)
 
 RUNNING: Final = "app=muster,component=scheduler"
-"""The pods of chart and manifests that schedule."""
+"""Labels of pods with an operator, in the chart and in deploy/."""
 PAUSE_S: Final = 1.0
 _REGISTRATIONS: Final = "/apis/admissionregistration.k8s.io/v1"
 
 
 def command(
     *,
-    namespace: Annotated[str, typer.Option(envvar="NAMESPACE", help="namespace of Muster")] = "muster",
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", envvar="NAMESPACE", help="Namespace of Muster.")
+    ] = "muster",
     lease_name: Annotated[
-        str, typer.Option(envvar="MUSTER_LEASE_NAME", help="name of the leader's Lease")
+        str, typer.Option(envvar="MUSTER_LEASE_NAME", help="Name of the leader's Lease.")
     ] = LEASE_NAME,
     scheduler_names: Annotated[
         str,
-        typer.Option(help="value of service.schedulerNames; only placeholders with these scheduler names are deleted"),
+        typer.Option(help="Value of service.schedulerNames; only placeholders with these scheduler names are deleted."),
     ] = "muster,yunikorn",
-    seconds: Annotated[int, typer.Option(min=0, help="timeout for the end of Muster's pods, in seconds")] = 120,
-    kubeconfig: Annotated[str, typer.Option(help="Path to the kubeconfig")] = "",
-    context: Annotated[str, typer.Option(help="Kubeconfig context (default: current)")] = "",
+    seconds: Annotated[int, typer.Option(min=0, help="Timeout for the end of Muster's pods, in seconds.")] = 120,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
 ) -> None:
     """Delete placeholders, the webhook registration, Secrets and Leases after Muster was uninstalled."""
     names = tuple(name for part in scheduler_names.split(",") if (name := part.strip()))
-    with_one_line(
-        lambda: take_away(connected(kubeconfig, context), Installation(namespace, lease_name, names), seconds)
+    exit_on_error(
+        lambda: delete_leftovers(connect(kubeconfig, context), Installation(namespace, lease_name, names), seconds)
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """One Muster of the cluster: its namespace, its Lease there, and the scheduler names that it serves.
+    """One installation: its namespace, the leader's Lease there, and the scheduler names that it serves.
 
-    No two of a cluster serve the same scheduler name, so the names tell its placeholders from those of others.
+    Two installations of a cluster never serve the same scheduler name, so the names identify its placeholders.
     """
 
     namespace: str
@@ -65,34 +67,34 @@ class Installation:
     scheduler_names: tuple[str, ...]
 
 
-def take_away(cluster: Cluster, installation: Installation, seconds: float) -> None:
-    """Delete what is left of the installation, and print it.
+def delete_leftovers(cluster: Cluster, installation: Installation, seconds: float) -> None:
+    """Delete what is left of the installation, and print each object.
 
     Raises Exit(1) if Muster still runs or something could not be deleted, Unreachable if its pods cannot be listed.
     """
-    _wait_for_the_end(cluster, installation.namespace, seconds)
+    _wait_for_pods_to_end(cluster, installation.namespace, seconds)
     steps = Steps()
     home = f"/api/v1/namespaces/{installation.namespace}"
     registered = name_of(installation.namespace)
     keys = f"{home}/secrets/{signing.SECRET}"
-    are_gone = steps.done(lambda: _delete_placeholders(cluster, installation, steps))
+    all_deleted = steps.run(lambda: _delete_placeholders(cluster, installation, steps))
     for path in (
         f"{_REGISTRATIONS}/mutatingwebhookconfigurations/{registered}",
         f"{_REGISTRATIONS}/validatingwebhookconfigurations/{registered}",
         f"{home}/secrets/{SECRET}",
         f"/apis/coordination.k8s.io/v1/namespaces/{installation.namespace}/leases/{installation.lease_name}",
     ):
-        steps.done(partial(_delete, cluster, path))
+        steps.run(partial(_delete, cluster, path))
     for name in installation.scheduler_names:
-        steps.done(partial(_delete_name_lease, cluster, installation, name))
-    if are_gone:
-        steps.done(lambda: _delete(cluster, keys))
+        steps.run(partial(_delete_name_lease, cluster, installation, name))
+    if all_deleted:
+        steps.run(lambda: _delete(cluster, keys))
     else:
         typer.echo(f"kept, placeholders may be left: {keys}")
     steps.end()
 
 
-def _wait_for_the_end(cluster: Cluster, namespace: str, seconds: float) -> None:
+def _wait_for_pods_to_end(cluster: Cluster, namespace: str, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     pods = f"/api/v1/namespaces/{namespace}/pods"
     while running := [pod["metadata"]["name"] for pod in cluster.list(pods, labelSelector=RUNNING)]:
@@ -104,7 +106,7 @@ def _wait_for_the_end(cluster: Cluster, namespace: str, seconds: float) -> None:
 
 
 def _delete(cluster: Cluster, path: str) -> bool:
-    """Delete what is there now. Raises Unreachable."""
+    """Delete the object as it is now. Raises Unreachable."""
     try:
         uid = cluster.get(path)["metadata"]["uid"]
     except NotThere:
@@ -114,7 +116,7 @@ def _delete(cluster: Cluster, path: str) -> bool:
 
 
 def _delete_name_lease(cluster: Cluster, installation: Installation, name: str) -> bool:
-    """Delete the Lease of a scheduler name, unless another installation holds it. One that was given back is free."""
+    """Delete the Lease of a scheduler name, unless another installation holds it."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{PREFIX}{name}"
     try:
         found = cluster.get(path)
@@ -143,7 +145,7 @@ def _delete_placeholders(cluster: Cluster, installation: Installation, steps: St
         lambda: placeholders.signing_keys(cluster, installation.namespace),
     )
     before = steps.failed
-    deleted = sum(steps.done(partial(placeholders.delete_pod, cluster, pod)) for pod in found.signed)
+    deleted = sum(steps.run(partial(placeholders.delete_pod, cluster, pod)) for pod in found.signed)
     typer.echo(f"deleted: {deleted} placeholders")
     if left := len(found.unsigned) + len(found.unverified):
         typer.echo(f"kept, not signed with a key of Muster: {left} pods with the placeholder annotation")

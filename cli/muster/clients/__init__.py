@@ -1,3 +1,3 @@
-"""Who is asked, and how: `http` is one connection, `rest` the core behind it, `kubernetes` the cluster, `forwarding`
-the way to a core inside of a cluster, `target` which of them the options mean.
+"""Clients: `http` is one connection, `rest` the core, `kubernetes` the API server with the credentials of `kubeconfig`,
+and `port_forward` the connection to a core in the cluster.
 """

@@ -1,4 +1,4 @@
-"""One server over HTTP/1.1, asked one thing at a time; the connection is kept while it is of use."""
+"""HTTP/1.1 client of one server: one request at a time, over one connection that is kept open."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ import orjson
 
 from muster.errors import BadUsage, Unreachable
 
-#: Seconds without a byte after which a server is taken for dead.
-PATIENCE_S: Final = 20.0
+#: Seconds without a byte after which a request fails.
+TIMEOUT_S: Final = 20.0
 Connect = Callable[[], HTTPConnection]
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back."""
+    """An HTTP response."""
 
     status: int
     body: bytes
     headers: Mapping[str, str]
 
     def json(self) -> Any:
-        """The body as data, None where it is none."""
+        """The parsed body, None if it is not JSON."""
         try:
             return orjson.loads(self.body)
         except orjson.JSONDecodeError:
@@ -35,7 +35,7 @@ class Reply:
 
 
 class Http:
-    """`where`: how messages call the server. `prefix`: put before every path."""
+    """`where`: name of the server in messages. `prefix`: prepended to every path."""
 
     def __init__(
         self, where: str, connect: Connect, prefix: str = "", headers: Mapping[str, str] | None = None
@@ -45,10 +45,10 @@ class Http:
         self._connection: HTTPConnection | None = None
 
     def send(self, method: str, path: str, body: object = None) -> Reply:
-        """Ask, once more on a new connection where a kept one turns out to be closed.
+        """Send a request; repeat it once on a new connection if the kept one was closed.
 
         Raises:
-            Unreachable: no answer came.
+            Unreachable: there was no response.
         """
         try:
             is_new = self._connection is None
@@ -61,8 +61,8 @@ class Http:
                 return self._send(method, path, body)
         except (OSError, HTTPException) as error:
             self.close()
-            said = error.reason if isinstance(error, ssl.SSLError) else getattr(error, "strerror", None)
-            raise Unreachable(self.where, said or error) from error
+            reason = error.reason if isinstance(error, ssl.SSLError) else getattr(error, "strerror", None)
+            raise Unreachable(self.where, reason or error) from error
 
     def _send(self, method: str, path: str, body: object) -> Reply:
         if self._connection is None:
@@ -81,12 +81,12 @@ class Http:
 
 
 def to_url(url: str, tls: Callable[[], ssl.SSLContext]) -> tuple[Connect, str]:
-    """How to connect to the server that a URL names, and what goes before its paths.
+    """A function that connects to the server of a URL, and the prefix of its paths.
 
     Raises:
-        BadUsage: it is not the URL of a server.
+        BadUsage: the URL is invalid.
     """
-    wrong = f"{url!r} is not the URL of a server; write http://HOST:PORT or https://HOST:PORT"
+    wrong = f"{url!r} is not a URL of a server; use http://HOST:PORT or https://HOST:PORT"
     try:
         parts = urlsplit(url)
     except ValueError as error:  # half of an IPv6 address
@@ -97,9 +97,9 @@ def to_url(url: str, tls: Callable[[], ssl.SSLContext]) -> tuple[Connect, str]:
     try:
         port = parts.port
     except ValueError as error:
-        raise BadUsage(f"{url!r} has no usable port: {error}") from error
+        raise BadUsage(f"{url!r} has an invalid port: {error}") from error
     prefix = parts.path.rstrip("/")
     if parts.scheme == "http":
-        return lambda: HTTPConnection(host, port, timeout=PATIENCE_S), prefix
+        return lambda: HTTPConnection(host, port, timeout=TIMEOUT_S), prefix
     context = tls()
-    return lambda: HTTPSConnection(host, port, timeout=PATIENCE_S, context=context), prefix
+    return lambda: HTTPSConnection(host, port, timeout=TIMEOUT_S, context=context), prefix

@@ -8,7 +8,7 @@ import sys
 from devcluster.api import Json
 from devcluster.muster import LEASE, NAMESPACE
 from devcluster.nodes import FakeNode
-from muster.clients.kubernetes import connected
+from muster.clients.kubernetes import connect
 from muster_operator.model.names import ANNOTATION_PLACEHOLDER_SIGNATURE, PLACEHOLDER_FIELD_MANAGER
 from muster_operator.model.signing import SECRET as SIGNING
 from muster_operator.runtime.conflicts import NAMESPACE as NAMES
@@ -139,7 +139,7 @@ async def test_forged_placeholders_are_listed_and_deleted_and_signed_ones_stay(o
     assert text.endswith("0 placeholders without a valid signature\n")
     code, text = await hooked(scene, "muster-cleanup", NAMESPACE, "placeholders")
     assert (code, text) == (0, f"{scene.namespace}/forged\n1 placeholders without a valid signature\n")
-    cluster = connected(str(await scene.cluster.admin_kubeconfig()), "")
+    cluster = connect(str(await scene.cluster.admin_kubeconfig()), "")
     path = f"/api/v1/namespaces/{scene.namespace}/pods/forged"
     assert not await asyncio.to_thread(cluster.delete, path, "uid-of-an-older-pod")
     cluster.http.close()

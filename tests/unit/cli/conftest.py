@@ -3,21 +3,31 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from muster.main import app
+from muster_core.model.ids import ApplicationId
+from muster_core.model.specs import ApplicationSpec
 from muster_core.rest.server import RestServer, RestSettings
 from muster_core.runtime.loop import LoopSettings
 from muster_core.runtime.service import Scheduler
-from tests.unit.core.rest.conftest import TRUSTING, a_scene
+from tests.unit import builders
+from tests.unit.core.rest import conftest as rest
+from tests.unit.core.rest.conftest import TRUSTING
 from tests.unit.core.scheduling.scene import Scene
 
 OPEN = RestSettings(port=0, access=TRUSTING)
 #: A URL without a server.
 NOWHERE = "http://127.0.0.1:9"
+KUBECONFIG = f"""
+current-context: test
+contexts: [{{name: test, context: {{cluster: test, namespace: ns}}}}]
+clusters: [{{name: test, cluster: {{server: "{NOWHERE}"}}}}]
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +42,22 @@ class Served:
         return run(*arguments, "--server", self.url)
 
 
+def an_application(name: str, *, queue: str, gang: int = 0, namespace: str = "ns") -> ApplicationSpec:
+    """An application, by default in the namespace of the current context."""
+    spec = builders.an_application(name, queue=queue, gang=gang)
+    unique = spec.id if namespace == "ns" else ApplicationId(f"{namespace}/{name}")
+    return replace(spec, namespace=namespace, id=unique, shown_as=name)
+
+
+def a_scene() -> Scene:
+    """The state of the REST tests, with the running and the pending application in the namespace of the context."""
+    scene = rest.a_scene()
+    for partition in scene.scheduler_state.partitions.values():
+        for application in partition.applications.values():
+            application.spec = replace(application.spec, namespace="ns")
+    return scene
+
+
 def run(*arguments: str) -> Result:
     """Run a command with its output captured."""
     return CliRunner().invoke(app, arguments, prog_name="muster")
@@ -42,6 +68,14 @@ def rows(result: Result) -> list[list[str]]:
     lines = result.stdout.splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith("──"))
     return [line.split() for line in lines[at + 1 :] if line.strip()]
+
+
+@pytest.fixture(autouse=True)
+def context_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current context has the namespace of `a_scene`, and an API server that does not respond."""
+    path = tmp_path / "kubeconfig-of-the-test"
+    path.write_text(KUBECONFIG)
+    monkeypatch.setenv("KUBECONFIG", str(path))
 
 
 @pytest.fixture

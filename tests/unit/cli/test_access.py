@@ -8,8 +8,7 @@ import trustme
 
 from muster_core.rest.auth import AccessSettings, ServerTls
 from muster_core.rest.server import RestSettings
-from tests.unit.cli.conftest import NOWHERE, Served, core_thread, run
-from tests.unit.core.rest.conftest import a_scene
+from tests.unit.cli.conftest import NOWHERE, Served, a_scene, core_thread, run
 
 TOKEN = "a token of sixteen characters"
 AUTHORITY = trustme.CA()
@@ -81,9 +80,11 @@ def test_a_kubeconfig_that_is_none_is_one_line_and_3_or_2(text: str | None, tmp_
     assert len(result.stderr.splitlines()) == 1, result.output
 
 
-def test_a_context_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_context_that_does_not_exist_is_one_line_and_2(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(KUBECONFIG.format(server=NOWHERE))
-    result = run("queues", "--kubeconfig", str(path), "--context", "prod")
-    assert result.exit_code == 3
-    assert "prod" in result.stderr
+    for command in (["queues"], ["apps", "--server", NOWHERE], ["config", "show"], ["smoke-test", "--image", "x"]):
+        result = run(*command, "--kubeconfig", str(path), "--context", "prod")
+        assert result.exit_code == 2
+        assert result.stderr == f'muster: context "prod" does not exist in {path}\n'
+        assert result.stdout == ""

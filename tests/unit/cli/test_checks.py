@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from muster import placeholders
-from muster.checks import core, leases, other_schedulers, rights, webhooks, workloads
-from muster.checks.finding import Finding, Level
+from muster import checks, permissions, placeholders, printers
+from muster.checks import Finding, Level
 from muster.errors import Unreachable
-from muster.views import doctor
+from muster.permissions import Permission
 from muster_operator.kube import leases as operators
 from muster_operator.model import names, signing
 from muster_operator.webhook import registration
@@ -52,12 +51,12 @@ def a_lease(holder: str, *, ago_s: float = 1, home: str = "muster", serves: str 
     ],
 )
 def test_a_lease_has_to_be_held_and_renewed(lease: Json, level: Level, said: str) -> None:
-    found = only(leases.judged([lease], "muster", NOW))
+    found = only(checks.check_leases([lease], "muster", NOW))
     assert (found.level, found.message) == (level, said)
 
 
 def test_no_lease_at_all_may_be_wanted() -> None:
-    assert levels(leases.judged([], "muster", NOW)) == [Level.WARNING]
+    assert levels(checks.check_leases([], "muster", NOW)) == [Level.WARNING]
 
 
 def test_another_muster_matters_while_it_lives_and_serves_a_name_of_ours() -> None:
@@ -67,20 +66,22 @@ def test_another_muster_matters_while_it_lives_and_serves_a_name_of_ours() -> No
         a_lease("polite", home="beside", serves="second"),
         a_lease("rival", home="twice", serves="yunikorn"),
     ]
-    found = list(leases.judged([ours, *others], "muster", NOW))
+    found = list(checks.check_leases([ours, *others], "muster", NOW))
     assert [finding.message for finding in found if finding.level is Level.PROBLEM] == [
         "another Muster, led by rival in twice, serves yunikorn too"
     ]
 
 
 def test_the_names_that_are_served_are_those_of_our_own_lease() -> None:
-    assert leases.served([a_lease("a", serves="mine"), a_lease("b", home="x", serves="its")], "muster") == {"mine"}
-    assert leases.served([], "muster") == BOTH
+    assert checks.served_names([a_lease("a", serves="mine"), a_lease("b", home="x", serves="its")], "muster") == {
+        "mine"
+    }
+    assert checks.served_names([], "muster") == BOTH
 
 
 def test_operators_leases_are_the_ones_that_are_looked_for() -> None:
-    assert ",".join(f"{key}={value}" for key, value in operators.LABELS.items()) == leases.SELECTOR
-    assert leases.SERVES == operators.ANNOTATION_SERVES
+    assert ",".join(f"{key}={value}" for key, value in operators.LABELS.items()) == checks.LEASE_SELECTOR
+    assert checks.SERVES == operators.ANNOTATION_SERVES
 
 
 # -- pods ---------------------------------------------------------------------
@@ -100,7 +101,7 @@ def a_member(name: str, scheduler: str, phase: str = "Pending") -> Json:
 def test_pods_with_our_annotations_and_another_scheduler_are_named_together() -> None:
     pods = [a_member(f"p{number}", "default-scheduler") for number in range(5)]
     pods += [a_member("good", "yunikorn"), a_pod("nothing", "default-scheduler"), a_member("over", "x", "Failed")]
-    found = list(workloads.judged(pods, BOTH, {}))
+    found = list(checks.check_pods(pods, BOTH, {}))
     assert levels(found) == [Level.PROBLEM, Level.FINE]
     assert found[0].message.startswith(
         "5 pods (ns/p0, ns/p1, ns/p2 and 2 more) with Muster's annotations name scheduler default"
@@ -109,12 +110,12 @@ def test_pods_with_our_annotations_and_another_scheduler_are_named_together() ->
 
 
 def test_a_name_of_ours_that_nobody_serves_is_a_foreign_one() -> None:
-    assert levels(workloads.judged([a_member("p", "yunikorn")], frozenset({"muster"}), {}))[0] is Level.PROBLEM
+    assert levels(checks.check_pods([a_member("p", "yunikorn")], frozenset({"muster"}), {}))[0] is Level.PROBLEM
 
 
 def test_pods_of_an_application_that_was_rejected_are_told_with_their_queue() -> None:
     pods = [a_pod("p", "muster", applicationId="job", queue="root.nowhere"), a_pod("q", "muster", applicationId="fine")]
-    found = [one for one in workloads.judged(pods, BOTH, {("ns", "job"): "no rule"}) if one.check == workloads.QUEUE]
+    found = [one for one in checks.check_pods(pods, BOTH, {("ns", "job"): "no rule"}) if one.check == checks.POD_QUEUES]
     assert only(found).message == "1 pod (ns/p) of application job (queue root.nowhere), rejected: no rule"
 
 
@@ -148,14 +149,16 @@ LATER = NOW + timedelta(days=300)
 def test_somebody_has_to_listen_with_a_valid_certificate(
     ends: datetime, endpoints: Any, level: Level, said: str
 ) -> None:
-    found = only(webhooks.judged(webhooks.called([a_configuration([a_bundle(ends)])]), endpoints, NOW))
+    found = only(checks.check_webhooks(checks.webhook_endpoints([a_configuration([a_bundle(ends)])]), endpoints, NOW))
     assert found.level is level
     assert found.message.startswith(said)
 
 
 def test_of_two_authorities_one_has_to_be_valid() -> None:
     both = [a_bundle(NOW - timedelta(days=1)), a_bundle(LATER)]
-    assert levels(webhooks.judged(webhooks.called([a_configuration(both)]), LISTENING, NOW)) == [Level.FINE]
+    assert levels(checks.check_webhooks(checks.webhook_endpoints([a_configuration(both)]), LISTENING, NOW)) == [
+        Level.FINE
+    ]
 
 
 def test_a_bundle_that_is_missing_or_broken_is_a_problem() -> None:
@@ -163,17 +166,21 @@ def test_a_bundle_that_is_missing_or_broken_is_a_problem() -> None:
     for hook in broken["webhooks"]:
         hook["clientConfig"]["caBundle"] = base64.b64encode(b"nonsense").decode()
     for configuration in (none, broken):
-        assert levels(webhooks.judged(webhooks.called([configuration]), LISTENING, NOW)) == [Level.PROBLEM]
+        assert levels(checks.check_webhooks(checks.webhook_endpoints([configuration]), LISTENING, NOW)) == [
+            Level.PROBLEM
+        ]
 
 
 def test_hooks_of_others_are_no_business_of_ours() -> None:
     other = {"metadata": {"name": "x"}, "webhooks": [{"name": "a.example.org", "clientConfig": {"url": "https://x"}}]}
-    found = only(webhooks.judged(webhooks.called([other]), {}, NOW))
+    found = only(checks.check_webhooks(checks.webhook_endpoints([other]), {}, NOW))
     assert (found.level, found.message) == (Level.FINE, "not registered")
 
 
 def test_a_webhook_at_an_address_needs_no_service() -> None:
-    found = webhooks.judged(webhooks.called([a_configuration([a_bundle(LATER)], "https://muster:9089")]), {}, NOW)
+    found = checks.check_webhooks(
+        checks.webhook_endpoints([a_configuration([a_bundle(LATER)], "https://muster:9089")]), {}, NOW
+    )
     assert levels(found) == [Level.FINE]
 
 
@@ -183,7 +190,7 @@ def test_a_webhook_at_an_address_needs_no_service() -> None:
 def test_the_rights_that_are_asked_about_are_those_of_the_manifest() -> None:
     documents = [item for item in yaml.safe_load_all((ROOT / "deploy/rbac.yaml").read_text()) if "rules" in item]
     written = {
-        rights.Right(
+        Permission(
             group,
             resource,
             verb,
@@ -198,28 +205,31 @@ def test_the_rights_that_are_asked_about_are_those_of_the_manifest() -> None:
         for verb in rule["verbs"]
         for name in rule.get("resourceNames", [""])
     }
-    assert set(rights.wanted(BOTH, has_webhook=True)) == written
+    assert set(permissions.required(BOTH, has_webhook=True)) == written
 
 
 def test_the_rights_on_leases_are_those_of_the_names_and_the_lease_of_the_installation() -> None:
     asked = {
-        (right.name, right.is_home, right.namespace) for right in rights.wanted(["batch"], "two", has_webhook=True)
+        (permission.name, permission.is_home, permission.namespace)
+        for permission in permissions.required(["batch"], "two", has_webhook=True)
     }
-    named = {one for one in asked if one[0] not in {"", rights.HOOKS, rights.SIGNING}}
+    named = {one for one in asked if one[0] not in {"", permissions.WEBHOOK_NAME, permissions.SIGNING}}
     assert named == {("muster-scheduler-batch", False, "kube-system"), ("two", True, "")}
 
 
 def test_a_review_asks_for_the_operators_account_with_its_groups() -> None:
-    spec = rights.review(rights.Right("", "pods/status", "patch"), "batch", "op")["spec"]
+    spec = permissions.review(Permission("", "pods/status", "patch"), "batch", "op")["spec"]
     assert spec["user"] == "system:serviceaccount:batch:op"
     assert spec["resourceAttributes"] == {"verb": "patch", "group": "", "resource": "pods", "subresource": "status"}
-    named = rights.review(rights.Right(rights.ADMISSION, "x", "get", rights.HOOKS), "batch", "op")["spec"]
+    named = permissions.review(Permission(permissions.ADMISSION, "x", "get", permissions.WEBHOOK_NAME), "batch", "op")[
+        "spec"
+    ]
     assert named["resourceAttributes"]["name"] == "muster-admission-batch"
 
 
 def test_rights_of_the_webhook_count_only_where_there_is_one() -> None:
-    all_of_them, without = rights.wanted(BOTH, has_webhook=True), rights.wanted(BOTH, has_webhook=False)
-    assert {right.resource for right in {*all_of_them} - {*without}} == {
+    everything, without = permissions.required(BOTH, has_webhook=True), permissions.required(BOTH, has_webhook=False)
+    assert {right.resource for right in {*everything} - {*without}} == {
         "mutatingwebhookconfigurations",
         "validatingwebhookconfigurations",
         "secrets",
@@ -228,21 +238,21 @@ def test_rights_of_the_webhook_count_only_where_there_is_one() -> None:
 
 def test_every_missing_right_is_named() -> None:
     missing = [
-        rights.Right("", "pods/binding", "create"),
-        rights.Right("coordination.k8s.io", "leases", "get", "muster"),
+        Permission("", "pods/binding", "create"),
+        Permission("coordination.k8s.io", "leases", "get", "muster"),
     ]
-    found = only(rights.judged("muster/muster-operator", missing, 53))
+    found = only(permissions.check_permissions("muster/muster-operator", missing, 53))
     assert found.message.endswith("may not create pods/binding, get leases.coordination.k8s.io muster")
-    assert levels(rights.judged("a", [], 53)) == [Level.FINE]
+    assert levels(permissions.check_permissions("a", [], 53)) == [Level.FINE]
 
 
 def test_yunikorn_beside_is_a_problem_where_its_name_is_served() -> None:
     deployment: Json = {"metadata": {"name": "yunikorn-scheduler", "namespace": "yunikorn"}, "spec": {"replicas": 1}}
-    assert levels(other_schedulers.judged([deployment], [], BOTH)) == [Level.PROBLEM]
-    assert levels(other_schedulers.judged([deployment], [], frozenset({"muster"}))) == [Level.WARNING]
+    assert levels(checks.check_other_schedulers([deployment], [], BOTH)) == [Level.PROBLEM]
+    assert levels(checks.check_other_schedulers([deployment], [], frozenset({"muster"}))) == [Level.WARNING]
     deployment["spec"]["replicas"] = 0
-    assert levels(other_schedulers.judged([deployment], [a_pod("y", "x", phase="Failed")], BOTH)) == [Level.FINE]
-    assert levels(other_schedulers.judged([], [a_pod("y", "x", phase="Running")], BOTH)) == [Level.PROBLEM]
+    assert levels(checks.check_other_schedulers([deployment], [a_pod("y", "x", phase="Failed")], BOTH)) == [Level.FINE]
+    assert levels(checks.check_other_schedulers([], [a_pod("y", "x", phase="Running")], BOTH)) == [Level.PROBLEM]
 
 
 def test_a_core_has_to_be_told_and_to_be_well() -> None:
@@ -253,10 +263,13 @@ def test_a_core_has_to_be_told_and_to_be_well() -> None:
         "health": None,
         "partitions": [{"totalNodes": 1}],
     }
-    assert levels(core.judged(status)) == [Level.FINE, Level.FINE]
-    assert levels(core.judged(status | {"health": health})) == [Level.FINE, Level.WARNING]
-    assert levels(core.judged(status | {"ready": {"ready": False, "message": "m"}})) == [Level.PROBLEM, Level.FINE]
-    assert levels(core.judged(status | {"partitions": []})) == [Level.PROBLEM]
+    assert levels(checks.check_core(status)) == [Level.FINE, Level.FINE]
+    assert levels(checks.check_core(status | {"health": health})) == [Level.FINE, Level.WARNING]
+    assert levels(checks.check_core(status | {"ready": {"ready": False, "message": "m"}})) == [
+        Level.PROBLEM,
+        Level.FINE,
+    ]
+    assert levels(checks.check_core(status | {"partitions": []})) == [Level.PROBLEM]
 
 
 def test_the_page_counts_what_it_shows() -> None:
@@ -264,8 +277,8 @@ def test_the_page_counts_what_it_shows() -> None:
         {"check": "c", "level": level, "message": "s", "remedy": ""}
         for level in ("problem", "fine", "unknown", "problem")
     ]
-    assert doctor._summary(found) == "2 problems, 1 skipped"
-    assert doctor._summary(found[1:2]) == "no problems found"
+    assert printers._summary(found) == "2 problems, 1 skipped"
+    assert printers._summary(found[1:2]) == "no problems found"
 
 
 # -- placeholders -------------------------------------------------------------
@@ -309,18 +322,18 @@ def test_placeholders_without_a_valid_signature_are_listed() -> None:
     survey = surveyed(*pods)
     assert [pod["metadata"]["name"] for pod in survey.unsigned] == ["old", "unsigned", "garbage", "copied"]
     assert survey.signed == [ours]
-    found = only(placeholders.judged(survey))
+    found = only(placeholders.check_placeholders(survey))
     assert (found.level, found.message.split(" have")[0]) == (
         Level.WARNING,
         "dev/old, dev/unsigned, dev/garbage and 1 more",
     )
-    assert levels(placeholders.judged(surveyed(ours))) == [Level.FINE]
+    assert levels(placeholders.check_placeholders(surveyed(ours))) == [Level.FINE]
 
 
 def test_a_placeholder_of_an_unknown_key_is_told_apart_and_never_deleted() -> None:
     survey = surveyed(a_marked_pod("foreign", signature=a_signature("foreign", OTHERS)))
     assert (survey.signed, survey.unsigned, len(survey.unverified)) == ([], [], 1)
-    found = only(placeholders.judged(survey))
+    found = only(placeholders.check_placeholders(survey))
     assert (found.level, "not in the Secret" in found.message) == (Level.WARNING, True)
 
 
@@ -328,9 +341,9 @@ def test_without_the_keys_no_signature_counts_as_valid_or_invalid() -> None:
     pods = [a_marked_pod("ours", signature=a_signature("ours")), a_marked_pod("unsigned")]
     survey = placeholders.survey(pods, BOTH, no_keys)
     assert [pod["metadata"]["name"] for pod in survey.unsigned] == ["unsigned"]
-    assert levels(placeholders.judged(survey)) == [Level.WARNING, Level.UNKNOWN]
+    assert levels(placeholders.check_placeholders(survey)) == [Level.WARNING, Level.UNKNOWN]
     assert placeholders.survey(pods[1:], BOTH, no_keys).error is None, "keys were read for nothing"
 
 
 def test_the_names_of_objects_are_those_of_the_operator() -> None:
-    assert rights.SIGNING == signing.SECRET
+    assert permissions.SIGNING == signing.SECRET

@@ -15,15 +15,14 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from muster.later import Entry
-from muster.main import COMMANDS, app
+from muster.main import COMMANDS, Entry, app
 from muster_operator.main import tls_files
 from muster_operator.model.errors import StartupRefused
 from muster_si.api import SI_VERSION
 from tests.unit.repo.tree import ROOT
 
 #: What takes long to load.
-HEAVY = ("muster_core", "muster_operator", "kubernetes", "grpc", "kopf", "aiohttp", "numpy")
+HEAVY = ("muster_core", "muster_operator", "kubernetes", "grpc", "kopf", "aiohttp", "numpy", "pydantic", "cryptography")
 NEED_BOTH = ("run", "validate", "config", "smoke-test", "uninstall", "placeholders")
 
 
@@ -59,10 +58,10 @@ def test_examples_are_command_lines_that_the_command_takes(entry: Entry) -> None
         line = shlex.split(example.rpartition("| ")[2])
         assert line[:2] == ["muster", entry.name]
         context: Any = typer.main.get_command(app).make_context("muster", line[1:2])
-        entry.made.make_context(entry.name, line[2:], context)
+        entry.command.make_context(entry.name, line[2:], context)
 
 
-@pytest.mark.parametrize("command", ["", *(entry.name for entry in COMMANDS if entry.place.startswith("muster."))])
+@pytest.mark.parametrize("command", ["", *(entry.name for entry in COMMANDS if entry.source.startswith("muster."))])
 def test_help_of_a_command_that_only_looks_loads_neither_half(command: str) -> None:
     if command in NEED_BOTH:
         pytest.skip("it needs the rules or names of both halves")

@@ -71,12 +71,12 @@ def test_a_file_that_is_no_config_map_ends_with_2(tmp_path: Path) -> None:
     path = tmp_path / "pod.yaml"
     path.write_text("kind: Pod\n")
     result = show("-f", str(path))
-    assert (result.exit_code, result.stderr) == (2, f"{path} is not the manifest of a ConfigMap\n")
+    assert (result.exit_code, result.stderr) == (2, f"muster: {path} is not the manifest of a ConfigMap\n")
     assert show("-f", str(tmp_path / "none.yaml")).exit_code == 2
 
 
 def test_no_cluster_is_one_line_and_3(tmp_path: Path) -> None:
     result = show(KUBECONFIG=str(tmp_path / "none"), HOME=str(tmp_path))
     assert result.exit_code == 3
-    assert result.stderr.startswith("cannot read the ConfigMaps: no credentials")
+    assert result.stderr.startswith("muster: request to the cluster failed: no kubeconfig found; ")
     assert len(result.stderr.splitlines()) == 1

@@ -9,8 +9,7 @@ from typer.testing import CliRunner
 
 from muster.main import app
 from muster_core.model.events import ApplicationAdded
-from tests.unit.builders import an_application
-from tests.unit.cli.conftest import Served, run
+from tests.unit.cli.conftest import Served, an_application, run
 
 
 @pytest.mark.parametrize(
@@ -22,7 +21,7 @@ from tests.unit.cli.conftest import Served, run
         (["app"], "muster app: Missing argument 'APPLICATION'; see muster app --help"),
         (["app", "a", "b"], "muster app: Got unexpected extra argument(s) (b); see muster app --help"),
         (["config", "nosuch"], "muster config: No such command 'nosuch'; see muster config --help"),
-        (["queues", "--server", "http://[::1"], "muster: 'http://[::1' is not the URL of a server; "),
+        (["queues", "--server", "http://[::1"], "muster: 'http://[::1' is not a URL of a server; "),
     ],
 )
 def test_a_command_line_that_is_not_understood_is_one_line_and_2(arguments: list[str], said: str) -> None:
@@ -34,8 +33,8 @@ def test_a_command_line_that_is_not_understood_is_one_line_and_2(arguments: list
 
 def test_a_kubeconfig_that_is_not_there_is_named() -> None:
     result = run("queues", "--kubeconfig", "missing/config")
-    said = "muster: request to the cluster failed: --kubeconfig missing/config does not exist\n"
-    assert (result.exit_code, result.stderr) == (3, said)
+    said = "muster: --kubeconfig missing/config does not exist\n"
+    assert (result.exit_code, result.stderr) == (2, said)
 
 
 @pytest.mark.parametrize("arguments", [[], ["config"]])
@@ -51,7 +50,7 @@ def test_an_output_that_nobody_can_take_is_one_line_and_1() -> None:
         line = [sys.executable, "-m", "muster", "version", "--client", "-o", "json"]
         done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr == "muster: the output cannot be written: No space left on device\n"
+    assert done.stderr == "muster: cannot write the output: No space left on device\n"
 
 
 def test_a_reader_that_has_enough_ends_a_long_answer_without_a_word(served: Served) -> None:
@@ -62,7 +61,7 @@ def test_a_reader_that_has_enough_ends_a_long_answer_without_a_word(served: Serv
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as asking:
         assert asking.stdout is not None
         assert asking.stderr is not None
-        assert asking.stdout.readline() == "[\n"
+        assert asking.stdout.readline() == "{\n"
         asking.stdout.close()
         said = asking.stderr.read()
     assert said == ""

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from muster import reasons
+from muster import pending
 from muster_core.model.decisions import ReasonKind
 from muster_core.model.events import ApplicationAdded
 from muster_si import keys
-from tests.unit.builders import an_application, an_ask
-from tests.unit.cli.conftest import Served
+from tests.unit.builders import an_ask
+from tests.unit.cli.conftest import Served, an_application
 
 
-def explained(served: Served, subject: str) -> Any:
-    result = served.run("explain", subject, "-o", "json")
+def explained(served: Served, subject: str, *options: str) -> Any:
+    result = served.run("explain", subject, *options, "-o", "json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
@@ -35,8 +35,8 @@ def submit_more(served: Served, name: str, *pods: str, vcore: int = 9000) -> Non
 
 
 def test_what_nodes_lack_is_counted_by_reason(served: Served) -> None:
-    [because] = explained(served, "waits")["because"]
-    assert (because["reason"], because["reasons"], because["pods"]) == ("nodes", {"Insufficient cpu": 3}, ["too-big"])
+    [reason] = explained(served, "waits")["reasons"]
+    assert (reason["reason"], reason["nodes"], reason["pods"]) == ("nodes", {"Insufficient cpu": 3}, ["too-big"])
     page = served.run("explain", "waits").stdout
     assert "1 ask (too-big): 0/3 nodes are available: 3 Insufficient cpu." in page
     assert ["3", "Insufficient", "cpu"] in [line.split() for line in page.splitlines()]
@@ -54,10 +54,10 @@ def test_what_is_ahead_in_the_queue_is_told_in_order(served: Served) -> None:
 def test_a_quota_is_told_with_the_queue_and_what_helps(served: Served) -> None:
     submit(served, "greedy", "root.a", "default/a", "default/b", vcore=3500)
     found = explained(served, "greedy")
-    [because] = found["because"]
-    assert (because["reason"], because["count"]) == ("quota", 2)
-    assert "root.a" in because["message"]
-    assert found["room"]["headroom"]["vcore"] == 3000
+    [reason] = found["reasons"]
+    assert (reason["reason"], reason["count"]) == ("quota", 2)
+    assert "root.a" in reason["message"]
+    assert found["quota"]["headroom"]["vcore"] == 3000
     assert found["status"] == "Pending: 2 blocked by queue quota"
     assert "2 pods (default/a, default/b): Queue quota exceeded: root.a" in served.run("explain", "greedy").stdout
 
@@ -69,23 +69,31 @@ def test_of_an_application_that_runs_in_part_the_verdict_counts_what_waits(serve
 
 
 def test_whatever_may_be_missing_has_words_and_a_cure() -> None:
-    assert set(reasons.BLOCKED_BY) == set(reasons.SUGGESTIONS) == {kind.value for kind in ReasonKind}
+    assert set(pending.BLOCKED_BY) == set(pending.SUGGESTIONS) == {kind.value for kind in ReasonKind}
 
 
-def test_a_pod_is_found_by_its_name_alone_while_only_one_is_called_so(served: Served) -> None:
-    submit(served, "one", "root.b", "team-a/p", "team-a/q")
-    for subject in ("p", "pod/p", "team-a/p", "pod/team-a/p"):
-        found = explained(served, subject)
+def test_a_pod_is_found_in_the_namespace_of_the_option_the_name_or_the_context(served: Served) -> None:
+    submit(served, "one", "root.b", "team-a/p", "team-a/q", "ns/r")
+    for line in (["p", "-n", "team-a"], ["pod/p", "-A"], ["team-a/p"], ["pod/team-a/p", "-n", "ns"]):
+        found = explained(served, *line)
         assert (found["application"], found["pod"], found["pending"]) == ("one", "team-a/p", 1)
-    submit(served, "two", "root.b", "team-b/p")
+    assert explained(served, "r")["pod"] == "ns/r"
     result = served.run("explain", "p")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("muster: no application or pod p found in namespace ns (-n or -A selects others)")
+
+
+def test_a_pod_name_of_several_namespaces_has_to_be_qualified(served: Served) -> None:
+    submit(served, "one", "root.b", "team-a/p")
+    submit(served, "two", "root.b", "team-b/p")
+    result = served.run("explain", "p", "-A")
     assert result.exit_code == 2
     assert "team-a/p, team-b/p" in result.stderr
     assert explained(served, "team-b/p")["application"] == "two"
 
 
 def test_a_name_that_is_an_application_and_a_pod_is_told_apart(served: Served) -> None:
-    submit(served, "same", "root.b", "default/same", "default/other")
+    submit(served, "same", "root.b", "ns/same", "ns/other")
     assert explained(served, "same")["pod"] == ""
     assert explained(served, "app/same")["pending"] == 2
     assert explained(served, "pod/same")["pending"] == 1
@@ -99,38 +107,38 @@ def test_a_member_of_a_gang_that_waits_is_explained_by_its_placeholders(served: 
         found["status"]
         == "Unsatisfiable: its gang is not complete, and even empty nodes or unused quotas could not hold it"
     )
-    assert sum(because["count"] for because in found["because"]) > 0
-    assert all(because["reason"] for because in found["because"])
+    assert sum(reason["count"] for reason in found["reasons"]) > 0
+    assert all(reason["reason"] for reason in found["reasons"])
     assert "placeholders of workers: " in served.run("explain", "big").stdout
 
 
 def test_a_member_that_the_core_was_not_asked_for_waits_for_the_places_of_its_gang(served: Served) -> None:
     served.scene.gang(ApplicationAdded(an_application("big", gang=13, queue="root.b")), 13)
     app = json.loads(served.run("app", "big", "-o", "json").stdout)
-    found = reasons.explained(app, None, [], "default/member")
+    found = pending.explain(app, None, [], "default/member")
     assert (found.status, found.pending) == (
         "Unsatisfiable: its gang is not complete, and even empty nodes or unused quotas could not hold it",
         1,
     )
-    assert found.because[0].reasons == {"Insufficient cpu": 3}
-    gone = reasons.explained(json.loads(served.run("app", "waits", "-o", "json").stdout), None, [], "default/member")
+    assert found.reasons[0].nodes == {"Insufficient cpu": 3}
+    gone = pending.explain(json.loads(served.run("app", "waits", "-o", "json").stdout), None, [], "default/member")
     assert gone.status.startswith("Not known to the core")
 
 
 @pytest.mark.parametrize(
-    "subject, verdict",
+    "subject, status",
     [
         ("lost", "Rejected: "),
         ("more", "Bound to n2"),
         ("real", "Replacing placeholders that are being deleted: replaces gang-p0-0"),
     ],
 )
-def test_what_does_not_wait_says_what_it_is_instead(served: Served, subject: str, verdict: str) -> None:
-    assert explained(served, subject)["status"].startswith(verdict)
+def test_what_does_not_wait_says_what_it_is_instead(served: Served, subject: str, status: str) -> None:
+    assert explained(served, subject, "-A")["status"].startswith(status)
 
 
 def test_what_the_core_does_not_know_is_1(served: Served) -> None:
-    result = served.run("explain", "nothing", "--kubeconfig", "missing")
+    result = served.run("explain", "nothing")
     assert result.exit_code == 1
     assert result.stderr.startswith("muster: no application or pod nothing found")
 

@@ -1,16 +1,17 @@
-"""Commands that look at a running core: the real one, asked over HTTP."""
+"""Commands that read a running core: the real one, over HTTP."""
 
 import json
 import signal
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import yaml
 
 from muster_core.model.events import ApplicationAdded
-from tests.unit.builders import an_application, an_ask
-from tests.unit.cli.conftest import NOWHERE, Served, rows, run
+from tests.unit.builders import an_ask
+from tests.unit.cli.conftest import NOWHERE, Served, an_application, rows, run
 
 LOOKING = ("status", "queues", "apps", "nodes", "version")
 
@@ -64,8 +65,9 @@ def test_applications_show_what_they_have_and_what_waits(served: Served) -> None
         (["--queue", "root.b"], ["waits"]),
         (["-q", "root"], ["gang", "waits"]),
         (["--user", "kim"], ["gang"]),
-        (["--state", "rejected"], ["lost"]),
         (["--state", "completed"], []),
+        (["--state", "rejected"], []),
+        (["-n", "elsewhere"], []),
     ],
 )
 def test_applications_are_chosen_by_queue_user_and_state(served: Served, options: list[str], found: list[str]) -> None:
@@ -103,19 +105,53 @@ def test_the_version_is_that_of_both_sides(served: Served) -> None:
     assert found["client"] == found["core"] != ""
 
 
-def test_data_has_the_names_of_rest(served: Served) -> None:
-    assert json.loads(served.run("queues", "-o", "json").stdout)["queuename"] == "root"
-    assert [app["applicationID"] for app in yaml.safe_load(served.run("apps", "-o", "yaml").stdout)] == [
-        "gang",
-        "waits",
-    ]
-    assert json.loads(served.run("status", "-o", "json").stdout)["ready"] == {"ready": True, "message": "ok"}
+def test_all_namespaces_adds_a_column_and_the_applications_without_a_namespace(served: Served) -> None:
+    for namespace, queue in (("red", "root.a"), ("blue", "root.b")):
+        served.scene.tell(ApplicationAdded(an_application("train", queue=queue, namespace=namespace)))
+    found = {tuple(row[:2]) for row in rows(served.run("apps", "-A"))}
+    assert found == {("ns", "gang"), ("ns", "waits"), ("red", "train"), ("blue", "train")}
+    assert rows(served.run("apps", "-A", "--state", "rejected"))[0][:2] == ["-", "lost"]
+    assert [row[:2] for row in rows(served.run("apps", "-n", "blue"))] == [["train", "root.b"]]
+    for line in (["train", "-n", "blue"], ["blue/train"]):
+        assert json.loads(served.run("app", *line, "-o", "json").stdout)["queueName"] == "root.b"
+    missing = served.run("app", "train")
+    assert missing.stderr.endswith("train in namespace ns; it exists in other namespaces: use -n or -A\n")
+    several = served.run("app", "train", "-A")
+    assert (several.exit_code, "write NAMESPACE/ID" in several.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_data_is_one_object_or_a_list_with_the_names_of_rest(served: Served, output: str) -> None:
+    def data(*arguments: str) -> Any:
+        result = served.run(*arguments, "-o", output)
+        assert (result.exit_code, result.stderr) == (0, "")
+        return yaml.safe_load(result.stdout)
+
+    assert data("queues")["queuename"] == "root"
+    assert data("status")["ready"] == {"ready": True, "message": "ok"}
+    assert data("app", "gang")["applicationID"] == "gang"
+    assert data("nodes", "n1")["nodeID"] == "n1"
+    assert data("explain", "waits")["application"] == "waits"
+    for arguments, key, found in (
+        (["apps"], "applicationID", ["gang", "waits"]),
+        (["nodes", "n1", "n0"], "nodeID", ["n1", "n0"]),
+        (["nodes"], "nodeID", ["n0", "n1", "n2"]),
+    ):
+        listed = data(*arguments)
+        assert (listed["kind"], listed["apiVersion"]) == ("List", "v1")
+        assert [item[key] for item in listed["items"]] == found
 
 
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        (["app", "nothing"], "Application not found: nothing"),
+        (["app", "nothing"], "Application not found: nothing in namespace ns"),
+        (["app", "nothing", "-A"], "Application not found: nothing"),
+        (["app", "ns/nothing"], "Application not found: ns/nothing"),
+        (
+            ["app", "gang", "-n", "other"],
+            "Application not found: gang in namespace other; it exists in namespace ns: use -n ns",
+        ),
         (["queues", "root.nothing"], "Queue not found: root.nothing"),
         (["apps", "-q", "root.nothing"], "Queue not found: root.nothing"),
         (["nodes", "n1", "nothing"], "Node not found: nothing"),

@@ -58,7 +58,7 @@ def test_the_guard_sees_commands_in_pipes_and_over_two_lines(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("place,words", commands("muster"))
 def test_a_command_of_muster_has_these_options(place: str, words: list[str]) -> None:
-    command = {entry.name: entry for entry in COMMANDS}[words[1]].made
+    command = {entry.name: entry for entry in COMMANDS}[words[1]].command
     rest = words[2:]
     while isinstance(command, TyperGroup) and rest:
         command = command.commands[rest.pop(0)]

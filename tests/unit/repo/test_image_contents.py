@@ -30,11 +30,11 @@ class Missing(importlib.machinery.PathFinder):
 sys.meta_path[:] = [Missing if finder is importlib.machinery.PathFinder else finder for finder in sys.meta_path]
 """
 FORWARD = """
-from muster.clients import forwarding, kubernetes
-cluster = kubernetes.connected(sys.argv[2], "")
+from muster.clients import kubernetes, port_forward
+cluster = kubernetes.connect(sys.argv[2], "")
 pod = {"metadata": {"namespace": "muster", "name": "muster-0"}}
 try:
-    forwarding.http(cluster, pod, {}).send("GET", "/")
+    port_forward.http(cluster, pod, {}).send("GET", "/")
 except Exception as error:
     print(error)
 """

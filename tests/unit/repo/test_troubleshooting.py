@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from muster.reasons import SUGGESTIONS
+from muster.pending import SUGGESTIONS
 from muster_core.model.decisions import ReasonKind
 from muster_operator.model import messages
 from tests.unit.repo.tree import ROOT, modules, parsed

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from muster.checks import rights
+from muster import permissions
 from muster_operator.kube.leases import Lease, body
 from muster_operator.model.errors import PartEnded, StartupRefused
 from muster_operator.runtime import conflicts
@@ -200,4 +200,4 @@ async def test_a_name_that_was_withheld_is_served_once_no_yunikorn_certainly_run
 
 
 def test_doctor_asks_about_the_same_leases() -> None:
-    assert (rights.NAMES, rights.PREFIX) == (conflicts.NAMESPACE, conflicts.PREFIX)
+    assert (permissions.NAMES_NAMESPACE, permissions.PREFIX) == (conflicts.NAMESPACE, conflicts.PREFIX)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from muster.clients import forwarding
+from muster.clients import port_forward
 
 Json = dict[str, Any]
 REST = {"name": "rest", "containerPort": 9999}
@@ -16,15 +16,15 @@ def a_pod(name: str, *containers: Json) -> Json:
 
 def test_the_port_is_the_one_that_is_called_rest_else_the_usual_one() -> None:
     operator = {"name": "operator", "ports": [{"name": "health", "containerPort": 8081}]}
-    assert forwarding.port_of(a_pod("both", operator, {"name": "core", "ports": [REST]})) == 9999
-    assert forwarding.port_of(a_pod("plain", operator)) == 9080
-    assert forwarding.port_of({"metadata": {}}) == 9080
+    assert port_forward.port_of(a_pod("both", operator, {"name": "core", "ports": [REST]})) == 9999
+    assert port_forward.port_of(a_pod("plain", operator)) == 9080
+    assert port_forward.port_of({"metadata": {}}) == 9080
 
 
 def test_a_pod_of_the_operator_alone_is_left_out_where_the_core_has_its_own() -> None:
     core, operator = a_pod("core", {"name": "core", "ports": [REST]}), a_pod("operator", {"name": "operator"})
-    assert forwarding.with_core([operator, core]) == [core]
-    assert forwarding.with_core([operator]) == [operator]
+    assert port_forward.with_core([operator, core]) == [core]
+    assert port_forward.with_core([operator]) == [operator]
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,4 @@ def test_a_pod_of_the_operator_alone_is_left_out_where_the_core_has_its_own() ->
     ],
 )
 def test_what_starts_the_core_says_whether_it_serves_tls(container: Json, *, is_tls: bool) -> None:
-    assert forwarding.serves_tls(a_pod("p", container)) is is_tls
+    assert port_forward.serves_tls(a_pod("p", container)) is is_tls

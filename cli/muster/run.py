@@ -1,7 +1,6 @@
-"""`muster run --embedded`: everything that is one process.
+"""`muster run --embedded`: core and operator in one event loop, connected by the in-process transport.
 
-It holds core and operator in one event loop with the in-process transport between them: for a
-first look, for demos and small clusters. Production runs two processes over a socket: `muster core`, `muster operator`.
+For demos and small clusters. Production runs two processes over a socket: `muster core` and `muster operator`.
 """
 
 from __future__ import annotations
@@ -33,21 +32,21 @@ EXAMPLES = ("muster run --embedded --namespace muster",)
 
 
 class _Levels:
-    """The level of this process's log, as the core's REST reads and sets it."""
+    """The log level of this process, for the core's REST interface."""
 
     def __init__(self, level: LogLevel) -> None:
         self.level = CoreLogLevel(level.value)
 
     def set(self, level: CoreLogLevel) -> None:
-        """Use another from now on."""
+        """Set the level."""
         self.level = level
         logs.set_level(level.value)
 
 
 def command(  # noqa: PLR0913 # long: the command line is its options
     *,
-    embedded: Annotated[bool, typer.Option("--embedded", help="run both in this process (required)")] = False,
-    namespace: Annotated[str, typer.Option(envvar="NAMESPACE", help="namespace of the ConfigMaps")] = "default",
+    embedded: Annotated[bool, typer.Option("--embedded", help="Run both in this process (required).")] = False,
+    namespace: Annotated[str, typer.Option(envvar="NAMESPACE", help="Namespace of the ConfigMaps.")] = "default",
     leader_elect: operator.LeaderElect = True,
     lease_name: operator.LeaseName = operator.LEASE_NAME,
     lease_duration: operator.LeaseDuration = DURATION_S,
@@ -63,13 +62,13 @@ def command(  # noqa: PLR0913 # long: the command line is its options
     compare_every: operator.CompareEvery = PAUSE_S,
     fast_path: operator.FastPath = True,
     health_port: Annotated[
-        int, typer.Option(envvar="MUSTER_HEALTH_PORT", help="port of probes and metrics; 0 = any free port")
+        int, typer.Option(envvar="MUSTER_HEALTH_PORT", help="Port of probes and metrics; 0 = any free port.")
     ] = 8081,
     rest_address: Annotated[
-        str, typer.Option(envvar="MUSTER_CORE_REST_ADDRESS", help="listen address of REST and of the core's metrics")
+        str, typer.Option(envvar="MUSTER_CORE_REST_ADDRESS", help="Listen address of REST and of the core's metrics.")
     ] = "127.0.0.1",
     rest_port: Annotated[
-        int, typer.Option(envvar="MUSTER_CORE_REST_PORT", help="port of REST; 0 = any free port")
+        int, typer.Option(envvar="MUSTER_CORE_REST_PORT", help="Port of REST; 0 = any free port.")
     ] = 9080,
     rest_tls_cert: core.RestTlsCert = None,
     rest_tls_key: core.RestTlsKey = None,
@@ -113,11 +112,11 @@ def command(  # noqa: PLR0913 # long: the command line is its options
 
 
 async def run_embedded(operator_options: Options, core_options: core.Options) -> None:
-    """Core and operator in this event loop, until SIGTERM or SIGINT; the operator drains before the core stops.
+    """Run core and operator in this event loop, until SIGTERM or SIGINT; the operator drains before the core stops.
 
     Raises:
-        LinkError: the operator cannot serve as it is configured.
-        StartError: the core cannot.
+        LinkError: the operator cannot start with these options.
+        StartError: the core cannot start with these options.
     """
     async with core.running(core_options) as scheduler:
         await run_operator(operator_options, lambda: InProcessClient(scheduler), lambda: Administration(scheduler))

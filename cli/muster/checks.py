@@ -1,0 +1,400 @@
+"""The checks of `muster doctor`: raw objects in, findings out. They request nothing.
+
+In the order of the output: core, leader, workloads, webhook, permissions, other schedulers.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+Json = dict[str, Any]
+
+_ENDED: Final = ("Succeeded", "Failed")
+
+
+class Level(StrEnum):
+    """Severity. unknown: the check was skipped."""
+
+    FINE = "fine"
+    WARNING = "warning"
+    PROBLEM = "problem"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`check`: name of the check; `remedy`: what to do, empty if nothing."""
+
+    check: str
+    level: Level
+    message: str
+    remedy: str = ""
+
+
+def fine(check: str, message: str) -> Finding:
+    """The check passed."""
+    return Finding(check, Level.FINE, message)
+
+
+def warning(check: str, message: str, remedy: str) -> Finding:
+    """Muster works, but may stop working."""
+    return Finding(check, Level.WARNING, message, remedy)
+
+
+def problem(check: str, message: str, remedy: str) -> Finding:
+    """The user has to act."""
+    return Finding(check, Level.PROBLEM, message, remedy)
+
+
+def unknown(check: str, error: object) -> Finding:
+    """The check was skipped."""
+    return Finding(check, Level.UNKNOWN, str(error), "use an account with read permission")
+
+
+# --- core -------------------------------------------------------------------------------------------------------------
+
+CORE: Final = "core"
+
+
+def core_unreachable(error: str) -> Finding:
+    """The core does not respond."""
+    return problem(CORE, error, "check that its pod runs (kubectl get pods -l app=muster -A), or set --server")
+
+
+def check_core(status: Json) -> Iterator[Finding]:
+    """`status`: the data of `muster status`."""
+    if not status["partitions"]:
+        yield problem(CORE, "no operator has registered", "the operator's log has the reason")
+        return
+    if not status["ready"]["ready"]:
+        yield problem(
+            CORE, f"the core does not schedule: {status['ready']['message']}", "see the logs of core and operator"
+        )
+    else:
+        yield fine(CORE, f"{status['core']} schedules {status['partitions'][0]['totalNodes']} nodes")
+    broken = [check for check in (status["health"] or {}).get("HealthChecks", []) if not check["Succeeded"]]
+    for check in broken:
+        yield warning("health", f"{check['Name']}: {check['DiagnosisMessage']}", "see the core's log, and report it")
+    if not broken:
+        yield fine("health", "all checks passed" if status["health"] else "not checked yet")
+
+
+# --- leader -----------------------------------------------------------------------------------------------------------
+
+LEADER: Final = "leader"
+#: Annotation of an operator's Lease: the scheduler names that it serves, separated by commas.
+SERVES: Final = "internal.yunikorn.apache.org/scheduler-names"
+LEASE_SELECTOR: Final = "app.kubernetes.io/name=muster,app.kubernetes.io/component=operator"
+DEFAULT_NAMES: Final = frozenset({"muster", "yunikorn"})
+_DEFAULT_DURATION_S: Final = 10
+
+
+def served_names(leases: Iterable[Json], home: str) -> frozenset[str]:
+    """The scheduler names of the Muster in that namespace; the default if its Leases name none."""
+    names = {name for lease in leases if _namespace(lease) == home for name in _lease_names(lease)}
+    return frozenset(names) or DEFAULT_NAMES
+
+
+def check_leases(leases: Iterable[Json], home: str, now: datetime) -> Iterator[Finding]:
+    """`leases`: of operators in all namespaces. `now`: the time of the API server."""
+    found = list(leases)
+    ours = [lease for lease in found if _namespace(lease) == home]
+    if not ours:
+        yield warning(
+            LEADER,
+            f"no Lease of an operator in namespace {home}",
+            "check that the operator runs there; with --no-leader-elect it needs no Lease",
+        )
+    for lease in ours:
+        yield _check_holder(lease, now)
+    names = served_names(ours, home)
+    for other in found:
+        both = sorted(names & _lease_names(other))
+        if _namespace(other) != home and both and is_alive(other, now):
+            yield problem(
+                LEADER,
+                f"another Muster, led by {_holder(other)} in {_namespace(other)}, serves {', '.join(both)} too",
+                "set service.schedulerNames of one of them to other names",
+            )
+
+
+def is_alive(lease: Json, now: datetime) -> bool:
+    """Whether the Lease has a holder that renewed it in time."""
+    return bool(_holder(lease)) and _late_s(lease, now) <= 0
+
+
+def _check_holder(lease: Json, now: datetime) -> Finding:
+    holder, name = _holder(lease), f"{_namespace(lease)}/{lease['metadata']['name']}"
+    if not holder:
+        return problem(LEADER, f"no replica holds the Lease {name}", "start an operator, or see its log")
+    late_s = _late_s(lease, now)
+    if late_s > 0:
+        return problem(
+            LEADER,
+            f"{holder} holds the Lease {name} and is {round(late_s)} s late to renew it",
+            "check that it runs and reaches the API server; a standby takes over if there is one",
+        )
+    return fine(LEADER, f"{holder} leads, for {', '.join(sorted(_lease_names(lease))) or 'its scheduler names'}")
+
+
+def _late_s(lease: Json, now: datetime) -> float:
+    spec = lease.get("spec") or {}
+    renewed = spec.get("renewTime")
+    if not renewed:
+        return 1.0
+    until = datetime.fromisoformat(renewed) + timedelta(seconds=spec.get("leaseDurationSeconds") or _DEFAULT_DURATION_S)
+    return (now - until).total_seconds()
+
+
+def _holder(lease: Json) -> str:
+    return str((lease.get("spec") or {}).get("holderIdentity") or "")
+
+
+def _namespace(lease: Json) -> str:
+    return str(lease["metadata"]["namespace"])
+
+
+def _lease_names(lease: Json) -> frozenset[str]:
+    value = (lease["metadata"].get("annotations") or {}).get(SERVES, "")
+    return frozenset(filter(None, value.split(",")))
+
+
+# --- workloads --------------------------------------------------------------------------------------------------------
+
+SCHEDULER_NAME: Final = "scheduler name"
+POD_QUEUES: Final = "queues of pods"
+_DOMAIN: Final = "yunikorn.apache.org/"
+#: Labels and annotations of pods for Muster.
+MARKS: Final = frozenset(
+    f"{_DOMAIN}{name}" for name in ("app-id", "queue", "task-groups", "task-group-name", "schedulingPolicyParameters")
+)
+_APP: Final = (f"{_DOMAIN}app-id", "applicationId", "spark-app-selector")
+_QUEUE: Final = (f"{_DOMAIN}queue", "queue")
+_SHOWN: Final = 3
+
+
+def check_pods(
+    pods: Iterable[Json], names: frozenset[str], rejected: Mapping[tuple[str, str], str]
+) -> Iterator[Finding]:
+    """`names`: the served scheduler names. `rejected`: messages by namespace and ID of rejected applications."""
+    found = list(pods)
+    yield from _check_scheduler_names(found, names)
+    yield from _check_queues([pod for pod in found if _scheduler(pod) in names], rejected)
+
+
+def _check_scheduler_names(pods: Iterable[Json], names: frozenset[str]) -> Iterator[Finding]:
+    """Pods that have not ended; one finding per scheduler name."""
+    by_name: dict[str, list[str]] = defaultdict(list)
+    for pod in pods:
+        is_for_muster = MARKS & {key for kind in ("labels", "annotations") for key in pod["metadata"].get(kind) or {}}
+        if is_for_muster and _scheduler(pod) not in names and (pod.get("status") or {}).get("phase") not in _ENDED:
+            by_name[_scheduler(pod)].append(_full_name(pod))
+    wanted = " or ".join(sorted(names))
+    for scheduler, untracked_pods in sorted(by_name.items()):
+        yield problem(
+            SCHEDULER_NAME,
+            f"{_list(untracked_pods)} with Muster's annotations name scheduler {scheduler}, which is not served",
+            f"set spec.schedulerName to {wanted} and recreate the pods",
+        )
+    if not by_name:
+        yield fine(SCHEDULER_NAME, f"every pod with Muster's annotations names {wanted}")
+
+
+def _check_queues(pods: Iterable[Json], rejected: Mapping[tuple[str, str], str]) -> Iterator[Finding]:
+    by_app: dict[tuple[str, str], list[Json]] = defaultdict(list)
+    for pod in pods:
+        app = (pod["metadata"]["namespace"], _value(pod, _APP))
+        if app in rejected:
+            by_app[app].append(pod)
+    for app, members in sorted(by_app.items()):
+        queue = next(filter(None, (_value(pod, _QUEUE) for pod in members)), "")
+        where = f" (queue {queue})" if queue else ""
+        yield problem(
+            POD_QUEUES,
+            f"{_list([_full_name(pod) for pod in members])} of application {app[1]}{where}, rejected: {rejected[app]}",
+            "use a leaf queue of `muster queues`, or add the queue to queues.yaml; then recreate the pods",
+        )
+    if not by_app:
+        yield fine(POD_QUEUES, "no pod of a rejected application")
+
+
+def application_of(pod: Json) -> str:
+    """The application ID of the pod, or the one that all pods of the namespace without an ID share."""
+    return _value(pod, _APP) or f"yunikorn-{pod['metadata']['namespace']}-autogen"
+
+
+def _value(pod: Json, keys: Iterable[str]) -> str:
+    """The first of these labels of the pod, else the annotation of that name."""
+    metadata = pod["metadata"]
+    return next(
+        (
+            str((metadata.get(kind) or {})[key])
+            for key in keys
+            for kind in ("labels", "annotations")
+            if key in (metadata.get(kind) or {})
+        ),
+        "",
+    )
+
+
+def _scheduler(pod: Json) -> str:
+    return str((pod.get("spec") or {}).get("schedulerName") or "default-scheduler")
+
+
+def _full_name(item: Json) -> str:
+    return f"{item['metadata']['namespace']}/{item['metadata']['name']}"
+
+
+def _list(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{len(names)} pod{'' if len(names) == 1 else 's'} ({', '.join(names[:_SHOWN])}{more})"
+
+
+# --- webhook ----------------------------------------------------------------------------------------------------------
+
+WEBHOOK: Final = "webhook"
+#: Suffix of the names of Muster's webhooks.
+DOMAIN: Final = ".admission.muster"
+SOON: Final = timedelta(days=7)
+
+
+@dataclass(slots=True)
+class WebhookEndpoint:
+    """The target of some webhooks: a service (namespace, name) or a URL, with the trusted authorities."""
+
+    service: tuple[str, str] | None
+    url: str
+    bundle: bytes
+    configurations: set[str] = field(default_factory=set)
+    #: Pods for Muster are rejected while the webhook is unreachable.
+    fails_closed: bool = False
+
+
+def webhook_endpoints(configurations: Iterable[Json]) -> list[WebhookEndpoint]:
+    """The distinct endpoints of Muster's webhooks."""
+    found: dict[tuple[object, ...], WebhookEndpoint] = {}
+    for configuration in configurations:
+        for hook in configuration.get("webhooks") or []:
+            if not str(hook.get("name", "")).endswith(DOMAIN):
+                continue
+            webhook = _endpoint(hook.get("clientConfig") or {})
+            webhook = found.setdefault((webhook.service, webhook.url, webhook.bundle), webhook)
+            webhook.configurations.add(str(configuration["metadata"]["name"]))
+            webhook.fails_closed = webhook.fails_closed or hook.get("failurePolicy") == "Fail"
+    return list(found.values())
+
+
+def check_webhooks(
+    found: Iterable[WebhookEndpoint], endpoints: Mapping[tuple[str, str], Iterable[Json] | None], now: datetime
+) -> Iterator[Finding]:
+    """`endpoints`: the EndpointSlices of each service, None = the service does not exist."""
+    endpoints_found = list(found)
+    for webhook in endpoints_found:
+        problems = [*_check_endpoints(webhook, endpoints), *_check_certificates(webhook, now)]
+        names = ", ".join(sorted(webhook.configurations))
+        where = webhook.url or "service {}/{}".format(*(webhook.service or ("", "")))
+        yield from problems or [fine(WEBHOOK, f"{names}: {where} is ready, its certificate authority is valid")]
+    if not endpoints_found:
+        yield fine(WEBHOOK, "not registered")
+
+
+def _check_endpoints(
+    webhook: WebhookEndpoint, endpoints: Mapping[tuple[str, str], Iterable[Json] | None]
+) -> Iterator[Finding]:
+    if webhook.service is None:
+        return
+    slices = endpoints.get(webhook.service)
+    where = "service {}/{}".format(*webhook.service)
+    consequence = "; until then pods that name Muster are rejected" if webhook.fails_closed else ""
+    if slices is None:
+        yield problem(WEBHOOK, f"{where} does not exist", f"create it (deploy/webhooks.yaml){consequence}")
+        return
+    ready = [
+        endpoint
+        for part in slices
+        for endpoint in part.get("endpoints") or []
+        if (endpoint.get("conditions") or {}).get("ready", True)
+    ]
+    if not ready:
+        yield problem(WEBHOOK, f"{where} has no ready endpoint", f"check the operator's pods{consequence}")
+
+
+def _check_certificates(webhook: WebhookEndpoint, now: datetime) -> Iterator[Finding]:
+    if not webhook.bundle:
+        if webhook.service is not None:
+            yield problem(WEBHOOK, "the configuration has no caBundle", "the operator's log has the reason")
+        return
+    from cryptography import x509  # noqa: PLC0415  # slow to load
+
+    try:
+        certificates = x509.load_pem_x509_certificates(webhook.bundle)
+    except ValueError as error:
+        yield problem(
+            WEBHOOK, f"the caBundle is invalid: {error}", "delete the configuration; the operator creates it again"
+        )
+        return
+    last = max(certificate.not_valid_after_utc for certificate in certificates)
+    if last <= now:
+        yield problem(
+            WEBHOOK, f"the certificate authority expired on {last:%Y-%m-%d %H:%M}", "the operator's log has the reason"
+        )
+    elif last - now < SOON:
+        yield warning(
+            WEBHOOK,
+            f"the certificate authority expires on {last:%Y-%m-%d %H:%M}",
+            "check that an operator runs; it renews the authority",
+        )
+
+
+def _endpoint(client: Json) -> WebhookEndpoint:
+    service, at = client.get("service"), urlsplit(str(client.get("url") or ""))
+    url = f"{at.scheme}://{at.netloc}" if at.netloc else ""
+    try:
+        bundle = base64.b64decode(client.get("caBundle") or "", validate=True)
+    except binascii.Error:
+        bundle = b"?"
+    return WebhookEndpoint((service["namespace"], service["name"]) if service else None, url, bundle)
+
+
+# --- other schedulers -------------------------------------------------------------------------------------------------
+
+YUNIKORN: Final = "YuniKorn"
+YUNIKORN_NAME: Final = "yunikorn"
+YUNIKORN_DEPLOYMENT: Final = "yunikorn-scheduler"
+YUNIKORN_SELECTOR: Final = "app=yunikorn,component=yunikorn-scheduler"
+
+
+def check_other_schedulers(
+    deployments: Iterable[Json], pods: Iterable[Json], names: frozenset[str]
+) -> Iterator[Finding]:
+    """`deployments` and `pods`: of YuniKorn by name and labels. `names`: the scheduler names that Muster serves."""
+    running = [f"deployment {_full_name(item)}" for item in deployments if _has_replicas(item)]
+    running += [f"pod {_full_name(pod)}" for pod in pods if (pod.get("status") or {}).get("phase") not in _ENDED]
+    if not running:
+        yield fine(YUNIKORN, "not running")
+    elif YUNIKORN_NAME in names:
+        yield problem(
+            YUNIKORN,
+            f"{running[0]} runs, and Muster serves the scheduler name {YUNIKORN_NAME} too",
+            "scale it to 0, or set service.schedulerNames: muster",
+        )
+    else:
+        yield warning(
+            YUNIKORN,
+            f"{running[0]} runs, so Muster does not serve the scheduler name {YUNIKORN_NAME}",
+            "scale it to 0 to migrate its pods",
+        )
+
+
+def _has_replicas(deployment: Json) -> bool:
+    """Without a number of replicas it is one."""
+    wanted = (deployment.get("spec") or {}).get("replicas", 1)
+    return bool(wanted) or bool((deployment.get("status") or {}).get("replicas"))

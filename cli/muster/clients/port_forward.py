@@ -1,0 +1,138 @@
+"""Connection to a core in the cluster: finds its pod and opens a port-forward, as `kubectl port-forward` does.
+
+Only the core of the leader has the state of the cluster: the one with which an operator has registered.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator, Sequence
+from http.client import HTTPConnection
+from typing import Any, Final
+
+from muster.clients.http import TIMEOUT_S, Http
+from muster.clients.kubeconfig import Access
+from muster.clients.kubernetes import Cluster, Json
+from muster.clients.rest import Rest
+from muster.errors import Unreachable
+
+#: Labels of pods with a core, in the chart and in deploy/.
+SELECTOR: Final = "app=muster,component in (scheduler, core)"
+#: Port of REST if no container port is named `rest`.
+PORT: Final = 9080
+PORT_NAME: Final = "rest"
+#: Arguments and variables with which a core serves REST over TLS.
+TLS_OPTIONS: Final = ("--rest-tls-cert", "MUSTER_CORE_REST_TLS_CERT")
+
+
+def pods(cluster: Cluster, namespace: str) -> list[Json]:
+    """Running pods of Muster in a namespace; empty = in all namespaces. Raises Unreachable."""
+    path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
+    found = cluster.list(path, labelSelector=SELECTOR, fieldSelector="status.phase=Running")
+    return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
+
+
+def core(cluster: Cluster, namespace: str, headers: dict[str, str]) -> Rest:
+    """The core of the leader, else of the first pod that answers.
+
+    Raises:
+        Unreachable: Muster has no running pod, or none answers.
+    """
+    candidates = with_core(pods(cluster, namespace))
+    if not candidates:
+        where = f"namespace {namespace}" if namespace else "the cluster"
+        raise Unreachable(
+            "the core", f"no running pod of Muster in {where} ({SELECTOR}); set --muster-namespace or --server"
+        )
+    answering: list[Rest] = []
+    reasons: list[str] = []
+    for rest in (Rest(http(cluster, pod, headers)) for pod in candidates):
+        try:
+            is_leader = bool(rest.clusters())
+        except Unreachable as error:
+            reasons.append(str(error))
+            continue
+        if is_leader:
+            return rest
+        rest.close()
+        answering.append(rest)
+    if not answering:
+        raise Unreachable("the core", "; ".join(reasons))
+    return answering[0]
+
+
+def http(cluster: Cluster, pod: Json, headers: dict[str, str]) -> Http:
+    """A client whose connections are port-forwards to that pod."""
+    namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+    port, is_tls = port_of(pod), serves_tls(pod)
+    return Http(
+        f"the core in pod {namespace}/{name}",
+        lambda: _Forwarded(cluster.access, (namespace, name, port), is_tls=is_tls),
+        headers=headers,
+    )
+
+
+def with_core(found: list[Json]) -> list[Json]:
+    """The pods with a port named `rest`; all pods if none has one."""
+    named = [pod for pod in found if any(port.get("name") == PORT_NAME for port in _ports(pod))]
+    return named or found
+
+
+def port_of(pod: Json) -> int:
+    """The port named `rest`, else the default."""
+    return next((int(port["containerPort"]) for port in _ports(pod) if port.get("name") == PORT_NAME), PORT)
+
+
+def serves_tls(pod: Json) -> bool:
+    """Whether the options of a container enable TLS for REST."""
+    return any(option.startswith(TLS_OPTIONS) for container in _containers(pod) for option in _options(container))
+
+
+def _containers(pod: Json) -> Sequence[Json]:
+    return (pod.get("spec") or {}).get("containers") or []
+
+
+def _ports(pod: Json) -> Iterator[Json]:
+    for container in _containers(pod):
+        yield from container.get("ports") or []
+
+
+def _options(container: Json) -> Iterator[str]:
+    yield from container.get("command") or []
+    yield from container.get("args") or []
+    yield from (entry.get("name", "") for entry in container.get("env") or [])
+
+
+class _Forwarded(HTTPConnection):
+    """An HTTP connection through the API server and the kubelet of the pod. `pod`: namespace, name, port."""
+
+    def __init__(self, access: Access, pod: tuple[str, str, int], *, is_tls: bool) -> None:
+        super().__init__("localhost", pod[2], timeout=TIMEOUT_S)
+        self._access, self._pod, self._is_tls = access, pod, is_tls
+
+    def connect(self) -> None:
+        """Open the port-forward. Raises OSError if the API server refuses."""
+        # Half a second to load: only commands that open a port-forward pay for it.
+        from kubernetes import client  # noqa: PLC0415
+        from kubernetes.client.exceptions import ApiException  # noqa: PLC0415
+        from kubernetes.stream import ws_client  # noqa: PLC0415
+
+        namespace, name, port = self._pod
+        settings: Any = client.Configuration()  # the client ships no types
+        settings.verify_ssl, settings.ssl_ca_cert = self._access.is_verified, self._access.authority or None
+        settings.cert_file, settings.key_file = self._access.certificate or None, self._access.key or None
+        url = f"{self._access.server.rstrip('/')}/api/v1/namespaces/{namespace}/pods/{name}/portforward"
+        headers = {name.lower(): value for name, value in self._access.headers.items()}
+        open_forward: Any = ws_client.portforward_call
+        try:
+            forward = open_forward(settings, "GET", url, query_params=[("ports", str(port))], headers=headers)
+        except ApiException as error:
+            raise OSError(f"port-forward failed: {error.reason or error.status}") from error
+        self.sock = forward.socket(port)
+        self.sock.settimeout(TIMEOUT_S)
+        if self._is_tls:
+            # API server and kubelet authenticate the pod; its certificate has the name of a Service.
+            context = ssl.create_default_context()
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+            self.sock = context.wrap_socket(self.sock)

@@ -1,0 +1,294 @@
+"""Commands that read the core: `muster status`, `queues`, `apps`, `app`, `nodes`, `explain` and `version`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import partial
+from importlib.metadata import version as installed_version
+from typing import Annotated, Any, Final
+
+import typer
+
+from muster import pending, printers
+from muster.checks import application_of
+from muster.clients.rest import Rest
+from muster.errors import PROBLEM, BadUsage, NotThere, Unreachable
+from muster.options import AllNamespaces, Namespace, Target, connected
+from muster.output import Format, Output, Watch, as_data, show
+
+Json = dict[str, Any]
+
+DISTRIBUTION: Final = "muster-scheduler"
+EXAMPLES: Final = {
+    "status": ("muster status", "muster status --watch", "muster status --server http://127.0.0.1:9080 -o json"),
+    "queues": ("muster queues", "muster queues root.research -o wide", "muster queues -o json"),
+    "apps": ("muster apps", "muster apps -A --queue root.research -o wide", "muster apps -n team-a --state rejected"),
+    "app": ("muster app my-gang", "muster app my-gang -n team-a --watch", "muster app team-a/my-gang -o yaml"),
+    "nodes": ("muster nodes", "muster nodes node-1 -o yaml", "muster nodes -o wide --watch"),
+    "explain": (
+        "muster explain my-gang",
+        "muster explain worker-0 -n team-a",
+        "muster explain pod/worker-0 -o json",
+    ),
+    "version": ("muster version --client", "muster version -o json"),
+}
+
+
+# --- cluster ---------------------------------------------------------------------------------------------------------
+
+
+@connected
+def status(target: Target, *, output: Format = Output.TABLE, watch: Watch = False) -> None:
+    """Show scheduler health and cluster utilization.
+
+    Exits with 1 if the core is not healthy.
+    """
+    found = show(lambda: read_status(target.rest), printers.status, output, watch=watch)
+    if not printers.is_healthy(found):
+        raise typer.Exit(PROBLEM)
+
+
+def read_status(rest: Rest) -> Json:
+    """The data of `muster status`. Raises Unreachable."""
+    is_ready, message = rest.ready()
+    partitions = rest.partitions()
+    return {
+        "core": rest.where,
+        "ready": {"ready": is_ready, "message": message},
+        "health": rest.health(),
+        "clusters": rest.clusters(),
+        "partitions": partitions,
+        "outstanding": rest.outstanding() if partitions else [],
+    }
+
+
+@connected
+def queues(
+    target: Target,
+    queue: Annotated[str, typer.Argument(help="Only this queue and its children.")] = "root",
+    *,
+    output: Format = Output.TABLE,
+    watch: Watch = False,
+) -> None:
+    """List queues with usage and pending resources.
+
+    JSON and YAML contain the queue with its children.
+    """
+    show(lambda: target.rest.queue(queue), printers.queues, output, watch=watch)
+
+
+@connected
+def nodes(
+    target: Target,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NODE]...", help="Only these nodes.")] = None,
+    *,
+    output: Format = Output.TABLE,
+    watch: Watch = False,
+) -> None:
+    """List nodes with allocations, pods of other schedulers, and reservations."""
+    wanted = names or []
+
+    def read() -> list[Json]:
+        return [target.rest.node(name) for name in wanted] if wanted else target.rest.nodes()
+
+    def data(found: list[Json]) -> Any:
+        return found[0] if len(wanted) == 1 else as_data(found)
+
+    show(read, printers.nodes, output, watch=watch, data=data)
+
+
+@connected
+def version(
+    target: Target,
+    *,
+    client: Annotated[
+        bool, typer.Option("--client", help="Print only the version of this command, without a connection.")
+    ] = False,
+    output: Format = Output.TABLE,
+) -> None:
+    """Print the versions of this command, the core and the operator.
+
+    Prints the version of this command even if the core is unreachable.
+    """
+    from muster_si.api import SI_VERSION  # noqa: PLC0415  # --help does not wait for protobuf
+
+    ours = {"client": installed_version(DISTRIBUTION), "schedulerInterface": SI_VERSION}
+    try:
+        theirs = {} if client else _remote_versions(target.rest)
+    except Unreachable:
+        show(lambda: ours, printers.version, output)
+        raise
+    show(lambda: ours | theirs, printers.version, output)
+
+
+def _remote_versions(rest: Rest) -> Json:
+    clusters = rest.clusters()
+    operators = [build.get("buildVersion", "") for cluster in clusters for build in cluster["rmBuildInformation"]]
+    return {"core": next((cluster["coreVersion"] for cluster in clusters), ""), "operators": operators}
+
+
+# --- applications ----------------------------------------------------------------------------------------------------
+
+
+class State(StrEnum):
+    """State of an application; completed includes failed and rejected."""
+
+    ACTIVE = "active"
+    COMPLETED = "completed"
+    REJECTED = "rejected"
+
+
+@connected
+def apps(  # noqa: PLR0913 # long: the command line is its options
+    target: Target,
+    *,
+    queue: Annotated[str, typer.Option("--queue", "-q", help="Only applications of this queue and its children.")] = "",
+    user: Annotated[str, typer.Option("--user", "-u", help="Only applications of this user.")] = "",
+    state: Annotated[
+        State, typer.Option(help="Only applications in this state. `completed` includes failed and rejected ones.")
+    ] = State.ACTIVE,
+    namespace: Namespace = "",
+    all_namespaces: AllNamespaces = False,
+    output: Format = Output.TABLE,
+    watch: Watch = False,
+) -> None:
+    """List applications."""
+    wanted = target.namespace(namespace, all_namespaces=all_namespaces)
+
+    def read() -> list[Json]:
+        found = _in_queue(target.rest, queue, state)
+        return [app for app in found if user in ("", app["user"]) and pending.in_namespace(app, wanted)]
+
+    show(read, partial(printers.apps, all_namespaces=all_namespaces), output, watch=watch)
+
+
+def _in_queue(rest: Rest, queue: str, state: State) -> list[Json]:
+    """Applications of the queue and its children. Raises NotThere if the queue does not exist."""
+    found = rest.applications(state.value)
+    if not queue:
+        return found
+    rest.queue(queue)
+    path = queue.lower()
+    return [app for app in found if app["queueName"] == path or app["queueName"].startswith(f"{path}.")]
+
+
+@connected
+def app(
+    target: Target,
+    name: Annotated[str, typer.Argument(metavar="APPLICATION", help="[NAMESPACE/]ID")],
+    *,
+    namespace: Namespace = "",
+    all_namespaces: AllNamespaces = False,
+    output: Format = Output.TABLE,
+    watch: Watch = False,
+) -> None:
+    """Show one application: states, task groups, pods, and why pods are pending."""
+    wanted = target.namespace(namespace, all_namespaces=all_namespaces)
+    show(lambda: find_application(target.rest, name, wanted), printers.app, output, watch=watch)
+
+
+def find_application(rest: Rest, name: str, namespace: str) -> Json:
+    """The application `[NAMESPACE/]ID`; an ID may contain a slash. Empty namespace = all namespaces.
+
+    Raises NotThere, and BadUsage if applications of several namespaces have the ID.
+    """
+    try:
+        return rest.application(name, namespace)
+    except NotThere as error:
+        prefix, _, plain = name.partition("/")
+        if plain:
+            try:
+                return rest.application(plain, prefix)
+            except NotThere:
+                raise NotThere(f"{error}") from error
+        raise NotThere(f"{error}{_hint(rest, name, namespace)}") from error
+
+
+def _hint(rest: Rest, name: str, namespace: str) -> str:
+    """Where else an application of that ID is."""
+    if not namespace:
+        return ""
+    try:
+        elsewhere = rest.application(name).get("namespace") or ""
+    except NotThere:
+        return f" in namespace {namespace}"
+    except BadUsage:
+        elsewhere = ""
+    found = f"namespace {elsewhere}: use -n {elsewhere}" if elsewhere else "other namespaces: use -n or -A"
+    return f" in namespace {namespace}; it exists in {found}"
+
+
+# --- explain ---------------------------------------------------------------------------------------------------------
+
+
+@connected
+def explain(
+    target: Target,
+    subject: Annotated[
+        str,
+        typer.Argument(
+            metavar="APPLICATION|POD",
+            help="[NAMESPACE/]ID or [NAMESPACE/]POD; app/ID or pod/POD if both exist.",
+        ),
+    ],
+    *,
+    namespace: Namespace = "",
+    all_namespaces: AllNamespaces = False,
+    output: Format = Output.TABLE,
+    watch: Watch = False,
+) -> None:
+    """Explain why an application or pod is pending."""
+    wanted = target.namespace(namespace, all_namespaces=all_namespaces)
+    show(lambda: _read_explanation(target, subject, wanted), printers.explanation, output, watch=watch)
+
+
+def _read_explanation(target: Target, subject: str, namespace: str) -> Json:
+    """Raises NotThere, and BadUsage if several pods have the name."""
+    rest = target.rest
+    app, pod = _find(target, subject, namespace)
+    try:
+        queue, waiting = rest.queue(app["queueName"]), rest.pending(app["queueName"])
+    except NotThere:
+        return pending.explain(app, None, [], pod).data()
+    return pending.explain(app, queue, waiting, pod).data()
+
+
+def _find(target: Target, subject: str, namespace: str) -> tuple[Json, str]:
+    """The application, and the name of the pod if the subject is one."""
+    rest = target.rest
+    kind, _, name = subject.partition("/")
+    if kind == "app":
+        return find_application(rest, name, namespace), ""
+    if kind != "pod":
+        try:
+            return find_application(rest, subject, namespace), ""
+        except NotThere:
+            name = subject
+    prefix, _, pod = name.rpartition("/")
+    space = prefix or namespace
+    found = pending.find_pods(rest.applications(), pod, space) or _unknown_to_core(target, rest, pod, space)
+    if not found:
+        where = f" in namespace {space} (-n or -A selects others)" if space and not prefix else ""
+        raise NotThere(
+            f"no application or pod {name} found{where}; muster doctor lists pods that Muster does not schedule"
+        )
+    if len(found) > 1:
+        raise BadUsage(f"several pods have the name {name}: {', '.join(full for _, full in found)}; name one of them")
+    return found[0]
+
+
+def _unknown_to_core(target: Target, rest: Rest, name: str, namespace: str) -> list[tuple[Json, str]]:
+    """Pods of the cluster whose application the core knows: the operator withholds members of incomplete gangs."""
+    path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
+    try:
+        pods = list(target.cluster.list(path, fieldSelector=f"metadata.name={name}"))
+    except (Unreachable, BadUsage):
+        return []  # with --server, the cluster may be unreachable
+    found = []
+    for pod in pods:
+        try:
+            app = rest.application(application_of(pod), pod["metadata"]["namespace"])
+        except NotThere:
+            continue
+        found.append((app, f"{pod['metadata']['namespace']}/{name}"))
+    return found
