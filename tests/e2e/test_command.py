@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest_asyncio
+import yaml
 
 from devcluster.api import Json
 from devcluster.binaries import ensure
@@ -48,14 +49,25 @@ class Command:
         return process.returncode or 0, out.decode(), err.decode()
 
     async def data(self, *arguments: str, code: int = 0) -> Any:
-        """What it says to programs."""
+        """The object, or the items of the list, that `-o json` prints."""
         ended, out, err = await self.run(*arguments, "-o", "json")
         assert ended == code, out + err
-        return json.loads(out)
+        found = json.loads(out)
+        return found["items"] if found.get("kind") == "List" else found
 
     async def found(self, check: str, code: int) -> list[Json]:
         """What the doctor finds in one check."""
         return [finding for finding in await self.data("doctor", code=code) if finding["check"] == check]
+
+
+async def kubeconfig_of(scene: Scene, cluster: Cluster) -> Path:
+    """The kubeconfig of the administrator. Its context has the namespace of the scene."""
+    config = yaml.safe_load((await cluster.admin_kubeconfig()).read_text())
+    for context in config["contexts"]:
+        context["context"]["namespace"] = scene.namespace
+    path = cluster.folder / f"kubeconfig-{scene.namespace}"
+    path.write_text(yaml.safe_dump(config))
+    return path
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -65,11 +77,11 @@ async def muster(open_scene: OpenScene, cluster: Cluster) -> Command:
     await scene.create(a_gang("runs", [Group("workers", 3)], timeout_s=LONG_S, queue=LEAF))
     await scene.all_bound(3)
     await scene.create(a_gang("waits", [Group("workers", 6)], timeout_s=LONG_S, queue=LEAF, placement="Reserve"))
-    command = Command(scene, str(await cluster.admin_kubeconfig()))
+    command = Command(scene, str(await kubeconfig_of(scene, cluster)))
 
     async def is_short() -> bool:
         found = await command.data("explain", "waits")
-        return found["bound"] == 5 and [because["reason"] for because in found["because"]] == ["nodes"]
+        return found["bound"] == 5 and [reason["reason"] for reason in found["reasons"]] == ["nodes"]
 
     await scene.eventually("the second gang holds a part and lacks nodes for the rest", is_short)
     return command
@@ -98,11 +110,11 @@ async def test_what_runs_and_what_waits_is_shown_page_by_page(muster: Command) -
 async def test_a_gang_that_waits_is_explained_by_itself_and_by_its_pod(muster: Command) -> None:
     namespace = muster.scene.namespace
     found = await muster.data("explain", "waits")
-    [because] = found["because"]
-    assert (because["reason"], because["reasons"]) == ("nodes", {"Insufficient cpu": 2})
+    [reason] = found["reasons"]
+    assert (reason["reason"], reason["nodes"]) == ("nodes", {"Insufficient cpu": 2})
     of_pod = await muster.data("explain", f"{namespace}/waits-workers-0")
     assert of_pod["pod"] == f"{namespace}/waits-workers-0"
-    assert of_pod["because"] == found["because"]
+    assert of_pod["reasons"] == found["reasons"]
     code, page, _ = await muster.run("explain", "waits-workers-0")
     assert code == 0
     assert "Pending: its gang is not complete" in page
@@ -116,6 +128,34 @@ async def test_a_gang_that_waits_is_explained_by_itself_and_by_its_pod(muster: C
     code, out, err = await muster.run("explain", "nobody")
     assert (code, out) == (1, "")
     assert len(err.splitlines()) == 1
+
+
+async def test_namespaces_are_selected_as_in_kubectl(muster: Command) -> None:
+    namespace = muster.scene.namespace
+    code, page, _ = await muster.run("apps", "-A")
+    assert code == 0
+    assert page.split()[:2] == ["NAMESPACE", "APPLICATION"]
+    assert {app["namespace"] for app in await muster.data("apps")} == {namespace}
+    assert await muster.data("apps", "-n", "elsewhere") == []
+    assert (await muster.data("app", "runs", "-n", namespace))["namespace"] == namespace
+    code, out, err = await muster.run("app", "runs", "-n", "elsewhere")
+    assert (code, out) == (1, "")
+    expected = f"in namespace elsewhere; it exists in namespace {namespace}: use -n {namespace}\n"
+    assert err == f"muster: Application not found: runs {expected}"
+    code, out, err = await muster.run("explain", "runs", "--context", "prod")
+    assert (code, out) == (2, "")
+    assert err.startswith('muster: context "prod" does not exist in ')
+    assert len(err.splitlines()) == 1
+
+
+async def test_the_settings_of_a_cluster_are_shown(muster: Command) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "muster", "config", "show", "-n", NAMESPACE, "--kubeconfig", muster.kubeconfig),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    assert [line.split()[2] for line in out.decode().splitlines() if line.startswith("queues.yaml ")] == ["lines"]
 
 
 async def test_the_doctor_finds_nothing_where_all_is_well_and_pods_that_were_meant_for_us(muster: Command) -> None:

@@ -36,7 +36,7 @@ def resource_name(resource: str) -> str:
 def queue_quota_exceeded(queue: str, resource: str, requested: int, available: int, most: int) -> str:
     """The request does not fit the maximum of a queue on its path.
 
-    Wait until something in this queue ends, or raise its maximum.
+    Wait until pods in this queue end, or raise its maximum.
     """
     return f"Queue quota exceeded: {queue}, {_amounts(resource, requested, available, most)}"
 
@@ -44,7 +44,7 @@ def queue_quota_exceeded(queue: str, resource: str, requested: int, available: i
 def user_quota_exceeded(subject: str, queue: str, resource: str, requested: int, available: int, most: int) -> str:
     """The request does not fit the limit of its user or group in a queue.
 
-    Wait until something of this user or group ends, or raise the limit.
+    Wait until pods of this user or group end, or raise the limit.
     """
     return f"User quota exceeded: {subject} in queue {queue}, {_amounts(resource, requested, available, most)}"
 
@@ -98,7 +98,7 @@ def too_many_applications(subject: str, running: int, most: int) -> str:
 def queued_behind_gang(gang: str, queue: str) -> str:
     """An earlier gang of the queue waits for quota, and later applications do not overtake it.
 
-    Wait until the gang has its quota, or look why it waits: `muster explain`.
+    Wait until the gang has its quota; `muster explain` shows why it waits.
     """
     return f"queued behind gang {gang} in queue {queue}, which is waiting for quota"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 
 from devcluster.api import Json
@@ -22,6 +23,7 @@ from tools.manifests import render
 
 REGISTRATIONS = "/apis/admissionregistration.k8s.io/v1"
 IMAGE = "registry.k8s.io/pause:3.10.2"
+LIST = ("placeholders", "-A", f"--muster-namespace={NAMESPACE}")
 RIGHTS = {"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
 
 
@@ -37,7 +39,9 @@ async def hooked(scene: Scene, account: str, namespace: str, *words: str, withou
     for one in granted:
         await scene.api.apply(one, namespace)
     kubeconfig = await scene.cluster.kubeconfig_for(account, namespace)
-    flags = (f"--namespace={namespace}", f"--kubeconfig={kubeconfig}")
+    flags = [f"--kubeconfig={kubeconfig}"]
+    if words[0] != "placeholders":
+        flags.append(f"--namespace={namespace}")
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -133,19 +137,26 @@ async def test_forged_placeholders_are_listed_and_deleted_and_signed_ones_stay(o
     forged["metadata"]["annotations"] |= {PLACEHOLDER: "true", ANNOTATION_PLACEHOLDER_SIGNATURE: "forged"}
     await scene.api.create(forged, scene.namespace)
 
-    code, text = await hooked(scene, "muster-cleanup", NAMESPACE, "placeholders", without="secrets")
+    code, text = await hooked(scene, "muster-cleanup", NAMESPACE, *LIST, without="secrets")
     assert code == 0, text
     assert "the signatures are not verified" in text
     assert text.endswith("0 placeholders without a valid signature\n")
-    code, text = await hooked(scene, "muster-cleanup", NAMESPACE, "placeholders")
-    assert (code, text) == (0, f"{scene.namespace}/forged\n1 placeholders without a valid signature\n")
+    code, text = await hooked(scene, "muster-cleanup", NAMESPACE, *LIST)
+    *_, row, total = text.splitlines()
+    assert (code, total) == (0, "1 placeholders without a valid signature"), text
+    assert row.split() == [scene.namespace, "forged", "Pending", "no"]
+    code, text = await hooked(scene, "muster-cleanup", NAMESPACE, *LIST, "-o", "json")
+    assert [pod["metadata"]["name"] for pod in json.loads(text)["items"]] == ["forged"]
+    elsewhere = ("placeholders", f"--muster-namespace={NAMESPACE}", "-n", "elsewhere")
+    code, text = await hooked(scene, "muster-cleanup", NAMESPACE, *elsewhere)
+    assert (code, text) == (0, "0 placeholders without a valid signature\n")
     cluster = connect(str(await scene.cluster.admin_kubeconfig()), "")
     path = f"/api/v1/namespaces/{scene.namespace}/pods/forged"
     assert not await asyncio.to_thread(cluster.delete, path, "uid-of-an-older-pod")
     cluster.http.close()
     assert await scene.api.get("pods", "forged", scene.namespace)
-    code, text = await hooked(scene, "muster-cleanup", NAMESPACE, "placeholders", "--delete")
-    assert (code, "/forged deleted\n" in text) == (0, True), text
+    code, text = await hooked(scene, "muster-cleanup", NAMESPACE, *LIST, "--delete")
+    assert (code, text.splitlines()[-2].split()[-1]) == (0, "yes"), text
 
     async def is_deleted() -> bool:
         left = {pod["metadata"]["name"] for pod in await scene.api.find("pods", scene.namespace)}
