@@ -63,7 +63,7 @@ def test_all_of_ours_is_imported_without_what_is_dropped() -> None:
 def test_a_cluster_is_asked_without_what_is_dropped(tmp_path: Path) -> None:
     kubeconfig = tmp_path / "config"
     kubeconfig.write_text(KUBECONFIG)
-    assert "no port-forward: [Errno 111] Connection refused" in without_what_is_dropped(FORWARD, kubeconfig)
+    assert "port-forward failed: [Errno 111] Connection refused" in without_what_is_dropped(FORWARD, kubeconfig)
 
 
 def test_the_guard_sees_what_is_missing() -> None:
