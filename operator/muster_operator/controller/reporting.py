@@ -168,6 +168,7 @@ def check_progress(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> N
     if app.gang is not None and not app.gang.is_direct:
         blocked = _blocked_placeholder(app)
         app.shortage = blocked.shortage if blocked is not None else app.impossible
+        app.shortage_kind = blocked.reason_kind if blocked is not None else ""
     reached = count_placeholders(app)
     bound = reached[1]
     if reached == app.reached:
@@ -225,9 +226,8 @@ def states_changed(ledger: Ledger, out: Outcome, changes: Iterable[SchedulingSta
     for app_id in dict.fromkeys(change.app for change in changes if _record_shortage(ledger, change)):
         app = ledger.applications[app_id]
         before = _gang_conditions(app)
-        shortages = sorted(app.shortages.items(), key=lambda item: (item[1].reason != messages.UNSCHEDULABLE, item[0]))
-        app.shortage = shortages[0][1] if shortages else app.impossible
-        if not shortages:
+        app.shortage, app.shortage_kind = _first_shortage(app) or (app.impossible, "")
+        if not app.shortages:
             _clear_conditions(app, before)
         elif app.state is AppState.RUNNING or (app.state is AppState.RESERVING and app.look_pause > FIRST_LOOK_S):
             _write_gang_conditions(ledger, out, app, now)
@@ -243,14 +243,22 @@ def _record_shortage(ledger: Ledger, change: SchedulingStateChanged) -> bool:
     if why is None:
         app.shortages.pop(group, None)
     else:
-        app.shortages[group] = why
+        app.shortages[group] = (why, change.kind)
     return True
+
+
+def _first_shortage(app: Application) -> tuple[Condition, str] | None:
+    """The reason, and its kind, of the task group that is shown for the gang. Missing nodes first."""
+    first = min(
+        app.shortages.items(), key=lambda item: (item[1][0].reason != messages.UNSCHEDULABLE, item[0]), default=None
+    )
+    return first[1] if first is not None else None
 
 
 def joined(ledger: Ledger, out: Outcome, app: Application, task: Task, now: float) -> None:
     """A member joined a gang without placeholder pods that waits: gives the pod the condition of the gang."""
     if _is_direct(app) and app.look_pause != FIRST_LOOK_S:
-        task.shortage = _direct_condition(app)
+        task.shortage = _direct_condition(app, task)
         update_pod_condition(ledger, out, task, now)
 
 
@@ -263,7 +271,7 @@ def reservation_over(app: Application) -> None:
 
 def _gang_conditions(app: Application) -> set[Condition | None]:
     """Conditions that members have because of the gang."""
-    return {_direct_condition(app), app.impossible}
+    return {_full_direct_condition(app), _short_direct_condition(app), app.impossible}
 
 
 def _clear_conditions(app: Application, gang_conditions: set[Condition | None]) -> None:
@@ -306,7 +314,7 @@ def _write_gang_conditions(
     if _is_direct(app):
         for task in app.members.values():
             if task.state in _WAITING_STATES:
-                _wait(ledger, out, task, _direct_condition(app), now)
+                _wait(ledger, out, task, _direct_condition(app, task), now)
         return
     originator = app.members.get(app.originator.ref.uid)
     if originator is not None and originator.state is TaskState.PENDING:
@@ -325,8 +333,17 @@ def _wait(ledger: Ledger, out: Outcome, task: Task, why: Condition, now: float) 
     update_pod_condition(ledger, out, task, now)
 
 
-def _direct_condition(app: Application) -> Condition:
-    """The reason why the reservation waits, for each member of a gang without placeholder pods."""
+def _direct_condition(app: Application, task: Task) -> Condition:
+    """The reason why the reservation waits, for a member of a gang without placeholder pods.
+
+    The originator has the details, unless it does not wait: after a restart it can have a node already.
+    """
+    originator = app.members.get(app.originator.ref.uid)
+    has_details = originator is None or originator is task or originator.state not in _WAITING_STATES
+    return _full_direct_condition(app) if has_details else _short_direct_condition(app)
+
+
+def _full_direct_condition(app: Application) -> Condition:
     shortage = app.shortage
     if app.impossible is not None and shortage is not None and shortage.reason == messages.UNSCHEDULABLE:
         return app.impossible
@@ -334,12 +351,19 @@ def _direct_condition(app: Application) -> Condition:
     return Condition(reason, messages.gang_waits(app.name, message))
 
 
+def _short_direct_condition(app: Application) -> Condition:
+    """The reason in one sentence. Each member is `Unschedulable` for autoscalers, because there are no placeholders."""
+    reason = app.shortage.reason if app.shortage else messages.SKIPPED
+    is_impossible = app.impossible is not None and reason == messages.UNSCHEDULABLE
+    kind = messages.NO_NODES_EMPTY if is_impossible else _kind(app)
+    return Condition(reason, messages.member_waits(app.name, kind, app.originator.ref.name))
+
+
 def _kind(app: Application) -> str:
     """The reason without names and amounts; empty = none is known."""
     if app.shortage is None or app.shortage.reason == messages.UNSCHEDULABLE:
         return messages.NO_NODES if app.shortage else ""
-    blocked = _blocked_placeholder(app)
-    return messages.SHORT_REASONS.get(blocked.reason_kind, "") if blocked is not None else ""
+    return messages.SHORT_REASONS.get(app.shortage_kind, "")
 
 
 def _member_condition(app: Application, now: float) -> Condition:

@@ -248,9 +248,10 @@ class Application:
     ``is_missing_gang_reported``: a pod has an event that there is no gang. ``user``, ``namespace``: those of the first
     pod.
 
-    While the gang reserves: ``shortage`` is the reason why it waits. ``shortages`` has it per task group if the core
-    reserves without placeholder pods. ``impossible``: why the gang could not fit even on empty nodes. ``reached``:
-    number of placeholders seen and bound at the last check. ``look_pause``: seconds between two checks.
+    While the gang reserves: ``shortage`` is the reason why it waits, ``shortage_kind`` the core's kind of it
+    (``muster_si.keys.REASON_*``). ``shortages`` has both per task group if the core reserves without placeholder pods.
+    ``impossible``: why the gang could not fit even on empty nodes. ``reached``: number of placeholders seen and bound
+    at the last check. ``look_pause``: seconds between two checks.
     """
 
     id: AppId
@@ -284,7 +285,8 @@ class Application:
     #: Membership and namespace that were compared last. The next pod mostly has the same, and is not compared again.
     examined: tuple[Membership, str] | None = None
     shortage: Condition | None = None
-    shortages: dict[str, Condition] = field(default_factory=dict)
+    shortage_kind: str = ""
+    shortages: dict[str, tuple[Condition, str]] = field(default_factory=dict)
     impossible: Condition | None = None
     #: Kinds of reasons in the conditions of its members, in order, with the times; the kind at the last check.
     shown_kinds: dict[str, float] = field(default_factory=dict)

@@ -174,6 +174,7 @@ RESERVED: Final = " Waiting: "
 
 #: Short form of the reason why a gang waits, for members other than the originator: no node, or by kind.
 NO_NODES: Final = "not enough suitable nodes"
+NO_NODES_EMPTY: Final = "it does not fit even on the empty nodes"
 SHORT_REASONS: Final = {
     keys.REASON_QUOTA: "queue quota exceeded",
     keys.REASON_USER_QUOTA: "user quota exceeded",
@@ -196,7 +197,7 @@ def node_reserved(missing: str, reservation: str) -> str:
 
 
 def gang_waits(gang: str, reason: str) -> str:
-    """The gang of the pod waits for its reservation, without placeholder pods.
+    """The gang of the pod waits for its reservation, without placeholder pods. This is the message of the originator.
 
     Follow the message.
     """
@@ -214,7 +215,7 @@ def originator_waits(gang: str, bound: int, wanted: int, reason: str) -> str:
 
 
 def member_waits(gang: str, kind: str, originator: str) -> str:
-    """The gang of the pod waits for its placeholders. This is the message of members other than the originator.
+    """The gang of the pod waits for its reservation. This is the message of members other than the originator.
 
     See the condition of the pod that the message names.
     """

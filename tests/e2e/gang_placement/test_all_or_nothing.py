@@ -52,9 +52,10 @@ async def test_every_member_of_a_direct_gang_calls_for_nodes_with_the_counts(ope
     await scene.all_bound(1)
     before = len(scene.writes(of_operator=True))
     await scene.create(a_whole_gang("Direct"))
-    for number in range(4):
-        words = ("gang gang waits for its reservation", "2 of 4 members of task group workers fit", LACK)
-        await waits_with(scene, f"gang-{number}", "Unschedulable", *words)
+    note = "gang gang waits for its reservation"
+    await waits_with(scene, "gang-0", "Unschedulable", note, "2 of 4 members of task group workers fit", LACK)
+    for number in range(1, 4):
+        await waits_with(scene, f"gang-{number}", "Unschedulable", note, "not enough suitable nodes", "see pod gang-0")
     writes = [write for write in scene.writes(of_operator=True)[before:] if write.name.startswith("gang-")]
     assert Counter(write.what for write in writes) == {"patch pods/status": 4}
     await scene.cluster.add_nodes([FakeNode("node-1", cpu="2500m")])
@@ -67,7 +68,9 @@ async def test_a_direct_gang_that_a_quota_holds_back_calls_for_no_node(open_scen
     await scene.create(a_pod(f"busy-{index}", labels=labels) for index in range(2))
     await scene.all_bound(2)
     await scene.create(a_gang("gang", GANG, queue="root.leaf", timeout_s=600, placement="Direct"))
-    await waits_with(scene, "gang-workers-3", "SchedulingSkipped", "gang gang waits for its reservation", "root.leaf")
+    await waits_with(
+        scene, "gang-workers-3", "SchedulingSkipped", "gang gang waits for its reservation", "quota exceeded"
+    )
     await scene.api.delete("pods", "busy-0", scene.namespace, grace_s=0)
     await scene.all_bound(5)
 

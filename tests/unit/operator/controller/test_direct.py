@@ -46,7 +46,9 @@ def looking(parameters: str = "gangPlacement=Direct") -> Driver:
 
 def says(driver: Driver, kind: SchedulingState, reason: str = "", group: str = "g") -> Outcome:
     """The core speaks for a task group."""
-    return driver.told(SchedulingStates((SchedulingStateChanged(APP, PodUid(f"{APP}/{group}"), kind, reason),)))
+    reason_kind = keys.REASON_QUOTA if reason == QUOTA else ""
+    change = SchedulingStateChanged(APP, PodUid(f"{APP}/{group}"), kind, reason, reason_kind)
+    return driver.told(SchedulingStates((change,)))
 
 
 def conditions(out: Outcome) -> dict[str, tuple[str, str]]:
@@ -123,16 +125,20 @@ def test_a_gang_that_nodes_lack_for_calls_for_them_by_every_member_once() -> Non
     driver = looking()
     assert conditions(says(driver, FAILED, FULL)) == {}
     out = driver.wait(2.5)
-    note = f"gang job waits for its reservation: {FULL}"
-    assert conditions(out) == {"w0": ("Unschedulable", note), "w1": ("Unschedulable", note)}
+    assert conditions(out) == {
+        "w0": ("Unschedulable", f"gang job waits for its reservation: {FULL}"),
+        "w1": ("Unschedulable", "gang job waits for its reservation (not enough suitable nodes); see pod w0"),
+    }
     assert sum(len(driver.wait(60).commands) for _ in range(60)) == 0
 
 
 def test_a_gang_whose_turn_has_not_come_or_whose_quota_is_full_calls_for_no_node() -> None:
     driver = looking()
     says(driver, SKIPPED, QUOTA)
-    note = f"gang job waits for its reservation: {QUOTA}"
-    assert conditions(driver.wait(2.5)) == dict.fromkeys(("w0", "w1"), ("SchedulingSkipped", note))
+    assert conditions(driver.wait(2.5)) == {
+        "w0": ("SchedulingSkipped", f"gang job waits for its reservation: {QUOTA}"),
+        "w1": ("SchedulingSkipped", "gang job waits for its reservation (queue quota exceeded); see pod w0"),
+    }
 
 
 def test_what_the_core_says_before_we_hear_that_it_accepted_the_gang_is_not_lost() -> None:
@@ -145,7 +151,10 @@ def test_what_the_core_says_before_we_hear_that_it_accepted_the_gang_is_not_lost
 
 def test_a_gang_of_which_nothing_was_said_waits_for_its_places() -> None:
     found = conditions(looking().wait(2.5))
-    assert found == dict.fromkeys(("w0", "w1"), ("SchedulingSkipped", "gang job waits for its reservation"))
+    assert found == {
+        "w0": ("SchedulingSkipped", "gang job waits for its reservation"),
+        "w1": ("SchedulingSkipped", "gang job waits for its reservation; see pod w0"),
+    }
 
 
 def test_another_reason_is_written_at_once_and_a_member_that_comes_late_says_it_after_its_own_two_seconds() -> None:
@@ -217,7 +226,8 @@ def test_a_gang_that_no_cluster_of_these_nodes_could_hold_says_so_at_once_and_th
     out = driver.told(CoreEvents((CoreEvent(EventKind.APP, APP, "g", note),)))
     assert conditions(out) == {"w0": ("Unschedulable", note)}
     says(driver, FAILED, FULL)
-    assert conditions(driver.wait(2.5)) == {"w1": ("Unschedulable", note)}
+    short = "gang job waits for its reservation (it does not fit even on the empty nodes); see pod w0"
+    assert conditions(driver.wait(2.5)) == {"w1": ("Unschedulable", short)}
 
 
 def test_members_of_a_gang_that_has_its_places_wait_for_it_no_longer() -> None:
