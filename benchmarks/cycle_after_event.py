@@ -71,7 +71,7 @@ class Cluster:
     random: Random
     number: int = 0
 
-    def tell(self, event: Event) -> list[Effect]:
+    def send(self, event: Event) -> list[Effect]:
         """Handle one event and run the cycle after it."""
         now_ns = 1_000 * _SECOND + self.number
         return [*step(self.scheduler_state, event, now_ns), *cycle(self.scheduler_state, now_ns, lambda: True).effects]
@@ -185,7 +185,7 @@ def measure(cluster: Cluster, events: int) -> dict[str, list[float]]:
         for kind, make in kinds.items():
             event = make()
             start = time.process_time()
-            effects = cluster.tell(event)
+            effects = cluster.send(event)
             times[kind].append((time.process_time() - start) * 1000)
             placed = sum(len(effect.new) for effect in effects if isinstance(effect, AllocationResponse))
             assert placed or kind != "release", "a place that nobody of a hundred thousand wants"

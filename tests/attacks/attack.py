@@ -26,7 +26,7 @@ from devcluster.process import Process
 from devcluster.waiting import until
 from tests.e2e.configuration import a_queue, queue_file
 from tests.e2e.manifests import Group, a_gang, a_pod, is_bound
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 FULL: Final = os.environ.get("MUSTER_ATTACKS") == "full"
 NODES: Final = 8
@@ -109,7 +109,7 @@ class User:
 class Attack:
     """One attack: the attacker, and bystanders, bound pods of another tenant that must stay as they are."""
 
-    scene: Scene
+    scenario: Scenario
     user: User
     bystanders: list[Json]
     finalized: list[str] = field(default_factory=list)
@@ -121,37 +121,37 @@ class Attack:
         Counted until every placeholder of the gang was deleted once: from then on it waits for its kubelets, and the
         one process that stands for all kubelets here is busy with the attacker's pods.
         """
-        before = len(self.scene.writes(of_operator=True))
+        before = len(self.scenario.writes(of_operator=True))
         gang = a_gang(name, [Group("workers", 10, cpu="200m")], queue="root.tenant")
-        await self.scene.create(gang)
+        await self.scenario.create(gang)
         names = {pod["metadata"]["name"] for pod in gang}
 
         async def all_bound() -> bool:
-            return names <= {pod["metadata"]["name"] for pod in await self.scene.bound()}
+            return names <= {pod["metadata"]["name"] for pod in await self.scenario.bound()}
 
-        await self.scene.eventually("the other tenant's gang runs", all_bound, deadline_s)
-        written = self.scene.writes(of_operator=True)[before:]
-        own = [n for n, write in enumerate(written) if write.namespace == self.scene.namespace]
+        await self.scenario.eventually("the other tenant's gang runs", all_bound, deadline_s)
+        written = self.scenario.writes(of_operator=True)[before:]
+        own = [n for n, write in enumerate(written) if write.namespace == self.scenario.namespace]
         deletes = {written[n].name: n for n in reversed(own) if written[n].what == "delete pods"}
         last = max(deletes.values(), default=own[-1])
         made = [write for write in written[:last] if write.namespace == self.user.namespace]
         print(f"{name}: {len(made)} writes for the attacker, at most {writes}")  # noqa: T201 - pytest -rP shows it
         assert len(made) <= writes, f"{len(made)} writes for the attacker came first: {made[:5]}"
         for pod in gang:
-            await self.scene.api.delete("pods", pod["metadata"]["name"], self.scene.namespace, grace_s=0)
+            await self.scenario.api.delete("pods", pod["metadata"]["name"], self.scenario.namespace, grace_s=0)
 
     def writes_for_attacker(self) -> list[Write]:
         """What the operator wrote in the attacker's namespace."""
-        return [write for write in self.scene.writes(of_operator=True) if write.namespace == self.user.namespace]
+        return [write for write in self.scenario.writes(of_operator=True) if write.namespace == self.user.namespace]
 
     async def attackers_pods(self) -> list[Json]:
         """All pods of the attacker's namespace, placeholders among them."""
-        return await self.scene.api.find("pods", self.user.namespace)
+        return await self.scenario.api.find("pods", self.user.namespace)
 
     async def restart_operator(self) -> None:
         """End the operator and start it again, as an upgrade does; ready means that it has recovered."""
-        await self.scene.muster.operator.stop()
-        await self.scene.muster.start()
+        await self.scenario.muster.operator.stop()
+        await self.scenario.muster.start()
 
     async def check_and_clean_up(self) -> None:
         """What must hold after every attack; then the attacker's namespace is emptied."""
@@ -163,19 +163,19 @@ class Attack:
 
     async def _nobody_else_was_harmed(self) -> None:
         for pod in self.bystanders:
-            now = await self.scene.api.get("pods", pod["metadata"]["name"], self.scene.namespace)
+            now = await self.scenario.api.get("pods", pod["metadata"]["name"], self.scenario.namespace)
             assert now["metadata"]["uid"] == pod["metadata"]["uid"]
             assert "deletionTimestamp" not in now["metadata"]
             assert now["spec"]["nodeName"] == pod["spec"]["nodeName"]
             assert now["status"]["phase"] != "Failed"
 
     def _memory_is_within_the_charts_limits(self) -> None:
-        for name, process in (("operator", self.scene.muster.operator), ("core", self.scene.muster.core)):
+        for name, process in (("operator", self.scenario.muster.operator), ("core", self.scenario.muster.core)):
             process.check()
             assert peak_bytes(process) < limit_bytes(name), f"{name}: {peak_bytes(process)} bytes"
 
     async def _empty(self) -> None:
-        admin = self.scene.api
+        admin = self.scenario.api
         for name in self.finalized:
             try:
                 await admin.patch("pods", name, {"metadata": {"finalizers": None}}, self.user.namespace)
@@ -189,12 +189,12 @@ class Attack:
 
         await until("the attacker's pods are gone", is_empty, 120, every_s=0.5)
         for pod in self.bystanders:
-            await admin.delete("pods", pod["metadata"]["name"], self.scene.namespace, grace_s=0)
+            await admin.delete("pods", pod["metadata"]["name"], self.scenario.namespace, grace_s=0)
 
 
-async def attacker_of(scene: Scene, stack: AsyncExitStack) -> User:
+async def attacker_of(scenario: Scenario, stack: AsyncExitStack) -> User:
     """A namespace, an account in it that may do what a namespace user may, and its connection."""
-    admin, namespace = scene.api, f"{scene.namespace}-attacker"
+    admin, namespace = scenario.api, f"{scenario.namespace}-attacker"
     await admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     stack.push_async_callback(_delete_namespace, admin, namespace)
     for account in ("default", ACCOUNT):
@@ -206,7 +206,7 @@ async def attacker_of(scene: Scene, stack: AsyncExitStack) -> User:
     head = {"apiVersion": f"{RBAC}/v1", "metadata": {"name": ACCOUNT}}
     await admin.create({**head, "kind": "Role", **ROLE}, namespace)
     await admin.create({**head, "kind": "RoleBinding", "roleRef": reference, "subjects": [subject]}, namespace)
-    access = await load(await scene.cluster.kubeconfig_for(ACCOUNT, namespace))
+    access = await load(await scenario.cluster.kubeconfig_for(ACCOUNT, namespace))
     return User(await stack.enter_async_context(Api(access)), namespace)
 
 
@@ -218,20 +218,20 @@ async def _delete_namespace(admin: Api, namespace: str) -> None:
             raise
 
 
-async def bystanders_of(scene: Scene) -> list[Json]:
+async def bystanders_of(scenario: Scenario) -> list[Json]:
     """Two bound pods of the other tenant, one of a named application and one without an application ID."""
     pods = [
         a_pod("bystander-0", cpu="100m", labels={"applicationId": "bystander", "queue": "root.tenant"}),
         a_pod("bystander-1", cpu="100m", labels={"queue": "root.tenant"}),
     ]
-    await scene.create(pods)
+    await scenario.create(pods)
     names = {pod["metadata"]["name"] for pod in pods}
 
     async def bound() -> list[Json]:
-        found = [pod for pod in await scene.pods() if pod["metadata"]["name"] in names and is_bound(pod)]
+        found = [pod for pod in await scenario.pods() if pod["metadata"]["name"] in names and is_bound(pod)]
         return found if len(found) == len(pods) else []
 
-    return await scene.eventually("the bystanders run", bound)
+    return await scenario.eventually("the bystanders run", bound)
 
 
 @asynccontextmanager

@@ -12,9 +12,9 @@ import pytest_asyncio
 from devcluster.cluster import Cluster
 from devcluster.nodes import FakeNode
 from tests.attacks.attack import NODES, QUEUES, Attack, attacker_of, bystanders_of
-from tests.e2e.conftest import OpenScene, cluster, home, open_scene
+from tests.e2e.conftest import OpenScenario, cluster, home, open_scenario
 
-__all__ = ["cluster", "home", "open_scene"]
+__all__ = ["cluster", "home", "open_scenario"]
 
 OpenAttack = Callable[..., Awaitable[Attack]]
 HERE = Path(__file__).parent
@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def open_attack(home: Cluster, open_scene: OpenScene) -> AsyncIterator[OpenAttack]:
+async def open_attack(home: Cluster, open_scenario: OpenScenario) -> AsyncIterator[OpenAttack]:
     """Opens an attack: Muster with a queue for each tenant, two bound pods of the tenant to protect, and the attacker.
 
     After the test, everything of the attacker is deleted and what must hold after every attack is checked.
@@ -39,9 +39,9 @@ async def open_attack(home: Cluster, open_scene: OpenScene) -> AsyncIterator[Ope
 
         async def open_one(config: dict[str, str] | None = None, nodes: int = NODES, pods: str = "110") -> Attack:
             fakes = [FakeNode(f"node-{number}", cpu="4", memory="16Gi", pods=pods) for number in range(nodes)]
-            scene = await open_scene(fakes, {**QUEUES, **(config or {})})
-            user = await attacker_of(scene, stack)
-            attack = Attack(scene, user, await bystanders_of(scene))
+            scenario = await open_scenario(fakes, {**QUEUES, **(config or {})})
+            user = await attacker_of(scenario, stack)
+            attack = Attack(scenario, user, await bystanders_of(scenario))
             stack.push_async_callback(attack.check_and_clean_up)
             return attack
 

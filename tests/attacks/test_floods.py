@@ -61,7 +61,7 @@ async def test_padded_task_groups_stop_no_recovery(open_attack: OpenAttack) -> N
 async def test_pods_of_other_schedulers_leave_no_memory_behind(open_attack: OpenAttack) -> None:
     """Pods that never concern Muster, with constraints of 1 MB each, created and deleted one after the other."""
     attack = await open_attack()
-    operator = attack.scene.muster.operator
+    operator = attack.scenario.muster.operator
     warm = [with_affinity(a_pod(f"warm-{n}", cpu="1m", scheduler="other"), 1_000_000) for n in range(5)]
     await attack.user.create(warm, at_once=2)
     await attack.user.delete(pod["metadata"]["name"] for pod in warm)
@@ -94,7 +94,7 @@ async def test_a_flood_of_placeholders_delays_no_other_tenant_and_ends_with_its_
     async def all_gone() -> bool:
         return not await attack.attackers_pods()
 
-    await attack.scene.eventually("the placeholders are gone", all_gone, 120)
+    await attack.scenario.eventually("the placeholders are gone", all_gone, 120)
     created = [write for write in attack.writes_for_attacker()[made:] if write.what == "create pods"]
     assert len(created) <= 600, "creations go on after the gang was given up"
 
@@ -142,15 +142,15 @@ async def test_a_thousand_distinct_selectors_reject_no_pod_of_another_tenant(ope
     other = a_pod("own-selector", cpu="100m", labels={"queue": "root.tenant", "tenant-key": "y"})
     term = {"labelSelector": {"matchLabels": {"tenant-key": "y"}}, "topologyKey": "kubernetes.io/hostname"}
     other["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    await attack.scene.create([other])
-    await attack.scene.eventually("the other tenant's pod runs", lambda: _runs(attack, "own-selector"))
-    await attack.scene.api.delete("pods", "own-selector", attack.scene.namespace, grace_s=0)
+    await attack.scenario.create([other])
+    await attack.scenario.eventually("the other tenant's pod runs", lambda: _runs(attack, "own-selector"))
+    await attack.scenario.api.delete("pods", "own-selector", attack.scenario.namespace, grace_s=0)
 
 
 async def test_selectors_of_all_namespaces_cost_no_memory_for_each_namespace(open_attack: OpenAttack) -> None:
     """Each pod reads hundreds of labels in all namespaces, or more than a pod may; there are many namespaces."""
     attack = await open_attack()
-    admin, count = attack.scene.api, sized(20, 150)
+    admin, count = attack.scenario.api, sized(20, 150)
     spaces = [f"{attack.user.namespace}-{number}" for number in range(sized(10, 100))]
     for name in spaces:
         await admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -166,11 +166,11 @@ async def test_selectors_of_all_namespaces_cost_no_memory_for_each_namespace(ope
         pod["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
         pods.append(pod)
     await attack.user.create(pods, at_once=5)
-    before = resident_bytes(attack.scene.muster.core)
+    before = resident_bytes(attack.scenario.muster.core)
     for name in spaces:
         await admin.create(a_pod("there", cpu="1m", labels={"queue": "root.tenant"}), name)
     await attack.victim_gets_its_gang(writes=4 * count)
-    grown = resident_bytes(attack.scene.muster.core) - before
+    grown = resident_bytes(attack.scenario.muster.core) - before
     print(f"the core grew by {grown >> 20} MiB for {len(spaces)} namespaces")  # noqa: T201 - pytest -rP shows it
     assert grown < 32 * 2**20
     for name in spaces:
@@ -179,7 +179,7 @@ async def test_selectors_of_all_namespaces_cost_no_memory_for_each_namespace(ope
 
 
 async def _runs(attack: Attack, name: str) -> bool:
-    return name in {pod["metadata"]["name"] for pod in await attack.scene.bound()}
+    return name in {pod["metadata"]["name"] for pod in await attack.scenario.bound()}
 
 
 async def test_a_namespace_that_is_deleted_while_its_placeholders_are_created_leaves_nothing(
@@ -193,19 +193,19 @@ async def test_a_namespace_that_is_deleted_while_its_placeholders_are_created_le
         task_groups=task_groups(*((f"g{n}", members // 10) for n in range(10)), cpu="0"),
     )
     await attack.user.create([pod])
-    await attack.scene.eventually("placeholders are being created", lambda: _has_placeholders(attack))
-    await attack.scene.api.delete("namespaces", attack.user.namespace)
+    await attack.scenario.eventually("placeholders are being created", lambda: _has_placeholders(attack))
+    await attack.scenario.api.delete("namespaces", attack.user.namespace)
     # At most one creation, binding, condition and deletion of each member, if the namespace is deleted slowly.
     await attack.victim_gets_its_gang(writes=4 * members)
 
     async def is_gone() -> bool:
         try:
-            await attack.scene.api.get("namespaces", attack.user.namespace)
+            await attack.scenario.api.get("namespaces", attack.user.namespace)
         except ApiError as error:
             return error.status == 404
         return False
 
-    await attack.scene.eventually("the namespace is gone", is_gone, 180)
+    await attack.scenario.eventually("the namespace is gone", is_gone, 180)
 
 
 async def _has_placeholders(attack: Attack) -> bool:

@@ -53,8 +53,8 @@ async def test_a_node_that_the_user_wrote_opens_no_queue(open_attack: OpenAttack
 @asynccontextmanager
 async def node_name_policy(attack: Attack) -> AsyncIterator[None]:
     """The policy of the default installation is in force meanwhile."""
-    admin = attack.scene.api
-    pods = f"/api/v1/namespaces/{attack.scene.namespace}/pods"
+    admin = attack.scenario.api
+    pods = f"/api/v1/namespaces/{attack.scenario.namespace}/pods"
     probe = a_pod("probe")
     probe["spec"]["nodeName"] = "node-0"
 
@@ -69,12 +69,12 @@ async def node_name_policy(attack: Attack) -> AsyncIterator[None]:
         return not await is_refused()
 
     async with AsyncExitStack() as stack:
-        stack.push_async_callback(attack.scene.eventually, "the policy is gone", is_admitted)
+        stack.push_async_callback(attack.scenario.eventually, "the policy is gone", is_admitted)
         for document in documents(MANIFESTS.with_name("node-name-policy.yaml")):
             await admin.create(document)
             plural, name = BY_KIND[document["kind"]].plural, document["metadata"]["name"]
             stack.push_async_callback(admin.delete, plural, name)
-        await attack.scene.eventually("the policy is in force", is_refused)
+        await attack.scenario.eventually("the policy is in force", is_refused)
         yield
 
 
@@ -101,7 +101,7 @@ async def test_the_policy_refuses_a_node_that_the_user_wrote(open_attack: OpenAt
                 await request
         await stays(attack, {"placed", "waiting"}, "a pod of the attacker runs where the user wants it")
     assert {pod["metadata"]["name"] for pod in await attack.attackers_pods()} <= {"waiting"}
-    queue = await ask(attack.scene, "partition/default/queue/root.attacker")
+    queue = await ask(attack.scenario, "partition/default/queue/root.attacker")
     assert not any((queue["allocatedResource"] or {}).values()), "resources of the refused pods count"
 
 
@@ -109,7 +109,7 @@ async def test_a_forged_or_copied_binding_signature_opens_no_queue_after_a_resta
     """Neither a signature copied from a pod that Muster bound nor an invented one forces an application in."""
     attack = await open_attack()
     await attack.user.create([a_pod("honest", cpu="1m", labels={"queue": "root.attacker"})])
-    await attack.scene.eventually("a pod of the attacker is bound", lambda: _attacker_runs(attack, 1))
+    await attack.scenario.eventually("a pod of the attacker is bound", lambda: _attacker_runs(attack, 1))
     [honest] = await attack.attackers_pods()
     signature = honest["metadata"]["annotations"][ANNOTATION_BINDING_SIGNATURE]
     for where, written in (("copied", signature), ("invented", signature[:-4] + "AAAA"), ("unknown", "v1:0:AAAA")):
@@ -138,7 +138,7 @@ async def test_a_copied_signature_makes_no_placeholder(open_attack: OpenAttack) 
     async def placeholders() -> list[Json]:
         return [pod for pod in await attack.attackers_pods() if PLACEHOLDER in pod["metadata"]["annotations"]]
 
-    real = (await attack.scene.eventually("a placeholder is there", placeholders))[0]
+    real = (await attack.scenario.eventually("a placeholder is there", placeholders))[0]
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "driver", "uid": real["metadata"]["ownerReferences"][0]["uid"]}
     for name, cpu in (("same", "1"), ("small", "1m")):
         forged = a_pod(f"forged-{name}", cpu=cpu, labels=labels)
@@ -169,7 +169,7 @@ async def test_a_node_that_the_user_wrote_passes_no_maximum(open_attack: OpenAtt
 async def test_an_application_id_of_another_namespace_captures_nothing(open_attack: OpenAttack) -> None:
     """A Hard gang of the same ID fails in the attacker's namespace: pods of the other one neither join nor fail."""
     attack = await open_attack()
-    for number, app in enumerate((f"yunikorn-{attack.scene.namespace}-autogen", "bystander", "late")):
+    for number, app in enumerate((f"yunikorn-{attack.scenario.namespace}-autogen", "bystander", "late")):
         captor = annotated(
             a_pod(f"captor-{number}", cpu="100", labels={"applicationId": app, "queue": "root.attacker"}),
             task_groups=task_groups(("g", 3), cpu="100"),
@@ -180,25 +180,25 @@ async def test_an_application_id_of_another_namespace_captures_nothing(open_atta
         a_pod("joins-late", cpu="100m", labels={"applicationId": "late", "queue": "root.tenant"}),
         a_pod("joins-by-default", cpu="100m", labels={"queue": "root.tenant"}),
     ]
-    await attack.scene.create(victims)
+    await attack.scenario.create(victims)
 
     async def run() -> bool:
-        found = {pod["metadata"]["name"] for pod in await attack.scene.bound()}
+        found = {pod["metadata"]["name"] for pod in await attack.scenario.bound()}
         return {"joins-late", "joins-by-default"} <= found
 
-    await attack.scene.eventually("pods of the same ID in the other namespace run", run)
+    await attack.scenario.eventually("pods of the same ID in the other namespace run", run)
     await attack.restart_operator()
     await attack.victim_gets_its_gang(writes=100)
-    for pod in await attack.scene.pods():
+    for pod in await attack.scenario.pods():
         assert pod["status"]["phase"] != "Failed", pod["metadata"]["name"]
     for pod in victims:
-        await attack.scene.api.delete("pods", pod["metadata"]["name"], attack.scene.namespace, grace_s=0)
+        await attack.scenario.api.delete("pods", pod["metadata"]["name"], attack.scenario.namespace, grace_s=0)
 
 
 async def test_forged_internal_annotations_and_field_managers_give_nothing(open_attack: OpenAttack) -> None:
     """A pod that looks like a placeholder of another tenant's gang is an ordinary pod and takes over no application."""
     attack = await open_attack()
-    owner = (await attack.scene.pods())[0]["metadata"]
+    owner = (await attack.scenario.pods())[0]["metadata"]
     forged = a_pod("forged", cpu="1m", labels={"applicationId": "bystander", "queue": "root.attacker"})
     forged["metadata"]["annotations"] = {
         PLACEHOLDER: "true",
@@ -246,7 +246,7 @@ async def test_forged_leases_and_deployments_stop_no_scheduler(open_attack: Open
     await attack.user.api.create(deployment, space)
     accounts = [f"yunikorn-{number}" for number in range(sized(50, 5_000))]
     for account in accounts:
-        await attack.scene.api.create(
+        await attack.scenario.api.create(
             {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account}}, space
         )
     await attack.user.create(map(_like_a_yunikorn, accounts))
@@ -256,11 +256,11 @@ async def test_forged_leases_and_deployments_stop_no_scheduler(open_attack: Open
         for count in itertools.count(1):
 
             async def renewed(before: str = version) -> str:
-                lease = await attack.scene.api.get("leases", LEASE, NAMESPACE)
+                lease = await attack.scenario.api.get("leases", LEASE, NAMESPACE)
                 now = str(lease["metadata"]["resourceVersion"])
                 return now if now != before else ""
 
-            version = await attack.scene.eventually("the operator renewed its own Lease", renewed)
+            version = await attack.scenario.eventually("the operator renewed its own Lease", renewed)
             await attack.user.api.patch("leases", "muster", {"spec": {"leaseTransitions": count}}, space)
 
     renewing = asyncio.create_task(renew())
@@ -270,17 +270,17 @@ async def test_forged_leases_and_deployments_stop_no_scheduler(open_attack: Open
         assert 0 < await _reviews(attack) <= 4 * limits.YUNIKORN_ACCOUNTS_PER_NAMESPACE
         for name in ("muster", "yunikorn"):
             pod = a_pod(f"by-{name}", cpu="100m", labels={"queue": "root.tenant"}, scheduler=name)
-            await attack.scene.create([pod])
-            await attack.scene.eventually(f"the name {name} is served", partial(_is_bound, attack, f"by-{name}"))
-            await attack.scene.api.delete("pods", f"by-{name}", attack.scene.namespace, grace_s=0)
+            await attack.scenario.create([pod])
+            await attack.scenario.eventually(f"the name {name} is served", partial(_is_bound, attack, f"by-{name}"))
+            await attack.scenario.api.delete("pods", f"by-{name}", attack.scenario.namespace, grace_s=0)
     finally:
         renewing.cancel()
-        await attack.scene.api.delete("deployments", "yunikorn-scheduler", space)
+        await attack.scenario.api.delete("deployments", "yunikorn-scheduler", space)
 
 
 async def _reviews(attack: Attack) -> float:
     """How many SubjectAccessReviews the operator has sent since its start."""
-    requests = await attack.scene.muster.samples("muster_operator_api_requests_total")
+    requests = await attack.scenario.muster.samples("muster_operator_api_requests_total")
     return sum(count for labels, count in requests.items() if "subjectaccessreviews" in labels)
 
 
@@ -292,7 +292,7 @@ def _like_a_yunikorn(account: str) -> Json:
 
 
 async def _is_bound(attack: Attack, name: str) -> bool:
-    return name in {pod["metadata"]["name"] for pod in await attack.scene.bound()}
+    return name in {pod["metadata"]["name"] for pod in await attack.scenario.bound()}
 
 
 async def test_victims_that_do_not_terminate_stop_no_preemption(open_attack: OpenAttack) -> None:
@@ -304,13 +304,13 @@ async def test_victims_that_do_not_terminate_stop_no_preemption(open_attack: Ope
     stuck["metadata"]["finalizers"] = ["attacker.example/never"]
     attack.finalized.append("stuck")
     await attack.user.create([stuck])
-    await attack.scene.eventually("the pod that will not go runs", lambda: _attacker_runs(attack, 1))
+    await attack.scenario.eventually("the pod that will not go runs", lambda: _attacker_runs(attack, 1))
     await attack.user.create(a_pod(f"plain-{n}", cpu="900m", labels=labels) for n in range(4))
-    await attack.scene.eventually("the attacker has filled the cluster", lambda: _attacker_runs(attack, 4))
+    await attack.scenario.eventually("the attacker has filled the cluster", lambda: _attacker_runs(attack, 4))
     first = a_pod("wants-room", cpu="500m", labels={"queue": "root.tenant"})
-    await attack.scene.create([first])
-    await attack.scene.eventually("the guarantee is served", lambda: _is_bound(attack, "wants-room"), 180)
-    await attack.scene.api.delete("pods", "wants-room", attack.scene.namespace, grace_s=0)
+    await attack.scenario.create([first])
+    await attack.scenario.eventually("the guarantee is served", lambda: _is_bound(attack, "wants-room"), 180)
+    await attack.scenario.api.delete("pods", "wants-room", attack.scenario.namespace, grace_s=0)
 
 
 async def _attacker_runs(attack: Attack, count: int) -> bool:

@@ -10,7 +10,18 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tests.conformance.choices import Choices
 from tests.conformance.histories import give_past
-from tests.conformance.objects import APPS, NAMESPACES, OTHERS, OURS, TRACKS, Raw, Scene, a_namespace, a_node, a_pod
+from tests.conformance.objects import (
+    APPS,
+    NAMESPACES,
+    OTHERS,
+    OURS,
+    TRACKS,
+    ClusterState,
+    Raw,
+    a_namespace,
+    a_node,
+    a_pod,
+)
 from tests.conformance.scenarios.nodes import Cordons, Features, Images, Labels, Names, Places, Ports, Taints
 from tests.conformance.scenarios.other_pods import OtherPods, Spreading
 from tests.conformance.scenarios.resources import Resources
@@ -66,32 +77,32 @@ _APPS: Final = (APPS[0], *APPS)
 _NAMESPACES: Final = (*("red",) * 8, "blue", "blue", "green")
 
 
-def scenes(ruling: str) -> SearchStrategy[Scene]:
+def states(ruling: str) -> SearchStrategy[ClusterState]:
     """Clusters that this scenario rules."""
-    return _scenes(ruling)
+    return _states(ruling)
 
 
 @st.composite
-def _scenes(draw: DrawFn, ruling: str) -> Scene:
+def _states(draw: DrawFn, ruling: str) -> ClusterState:
     choices = Choices(draw)
     beside = [SCENARIOS[name] for name in choices.some([name for name in _BESIDE if name != ruling], 2)]
     cast = [SCENARIOS[ruling]]
-    scene = Scene(namespaces=[a_namespace(name, _team(choices)) for name in NAMESPACES])
+    state = ClusterState(namespaces=[a_namespace(name, _team(choices)) for name in NAMESPACES])
     for number in range(choices.between(1, 6)):
         node = a_node(number)
         for scenario in (_ALWAYS, *cast, *(scenario for scenario in beside if choices.chance(40))):
             scenario.node(choices, node)
-        scene.nodes.append(node)
+        state.nodes.append(node)
     for scenario in (*cast, *beside):
-        scenario.objects(choices, scene)
+        scenario.objects(choices, state)
     for number in range(12):
         if choices.chance(60):
-            scene.pods.append(_running(choices, scene, number, cast, beside))
+            state.pods.append(_running(choices, state, number, cast, beside))
     for number in range(PODS):
-        scene.pending.append(_pending(choices, scene, number, cast, beside))
+        state.pending.append(_pending(choices, state, number, cast, beside))
     if choices.chance(50):
-        give_past(choices, scene)
-    return scene
+        give_past(choices, state)
+    return state
 
 
 def _team(choices: Choices) -> dict[str, str]:
@@ -105,21 +116,21 @@ def _labels(choices: Choices) -> dict[str, str]:
     return labels
 
 
-def _running(choices: Choices, scene: Scene, number: int, cast: list[Scenario], beside: list[Scenario]) -> Raw:
-    node = choices.pick(scene.nodes)["metadata"]["name"]
+def _running(choices: Choices, state: ClusterState, number: int, cast: list[Scenario], beside: list[Scenario]) -> Raw:
+    node = choices.pick(state.nodes)["metadata"]["name"]
     scheduler = OURS if choices.chance(50) else OTHERS
     pod = a_pod(f"r{number}", choices.pick(_NAMESPACES), _labels(choices), node, scheduler)
     for scenario in cast + [scenario for scenario in beside if choices.chance(40)]:
-        scenario.running(choices, scene, pod)
+        scenario.running(choices, state, pod)
     if choices.chance(5):
         pod["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30}
     return _as_stored(pod)
 
 
-def _pending(choices: Choices, scene: Scene, number: int, cast: list[Scenario], beside: list[Scenario]) -> Raw:
+def _pending(choices: Choices, state: ClusterState, number: int, cast: list[Scenario], beside: list[Scenario]) -> Raw:
     pod = a_pod(f"p{number}", choices.pick(_NAMESPACES), _labels(choices))
     for scenario in cast + [scenario for scenario in beside if choices.chance(35)]:
-        scenario.pending(choices, scene, pod)
+        scenario.pending(choices, state, pod)
     return _as_stored(pod)
 
 

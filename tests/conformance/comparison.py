@@ -8,7 +8,7 @@ from typing import Final
 import yaml
 
 from tests.conformance.kube_scheduler import Refusal, Result
-from tests.conformance.objects import Raw, Scene
+from tests.conformance.objects import ClusterState, Raw
 
 #: What names an object in a reason: reasons are counted without it.
 _NAMED: Final = re.compile(r'"[^"]+"|(?<=PVC )\S+|(?<=for pod )\S+')
@@ -39,12 +39,12 @@ def reasons(result: Result) -> set[str]:
     return {_NAMED.sub("…", reason) for refusal in result.nodes.values() if refusal for reason in refusal.reasons}
 
 
-def shown(scene: Scene, pod: Raw, kube: Result, ours: Result) -> str:
+def shown(state: ClusterState, pod: Raw, kube: Result, ours: Result) -> str:
     """Everything somebody needs to see the difference again, as YAML."""
     found = {
-        "cluster": scene.cluster(),
+        "cluster": state.cluster(),
         "pod": pod,
-        **_past(scene),
+        **_past(state),
         "kube-scheduler": _shown(kube),
         "ours": _shown(ours),
     }
@@ -52,13 +52,13 @@ def shown(scene: Scene, pod: Raw, kube: Result, ours: Result) -> str:
     return text
 
 
-def _past(scene: Scene) -> Raw:
+def _past(state: ClusterState) -> Raw:
     """What was there before, where something happened."""
-    if not scene.events:
+    if not state.events:
         return {}
     return {
-        "before": [{plural: raw} for plural, raw in scene.before],
-        "events": [{f"{event.kind} {event.plural}": event.raw} for event in scene.events],
+        "before": [{plural: raw} for plural, raw in state.before],
+        "events": [{f"{event.kind} {event.plural}": event.raw} for event in state.events],
     }
 
 

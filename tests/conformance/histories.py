@@ -9,37 +9,37 @@ from copy import deepcopy
 from typing import Final
 
 from tests.conformance.choices import Choices
-from tests.conformance.objects import APPS, PLENTY, Event, Raw, Scene
+from tests.conformance.objects import APPS, PLENTY, ClusterState, Event, Raw
 
 #: Of a hundred objects, how many came later, and how many were otherwise.
 _CAME: Final = 15
 _CHANGED: Final = 25
 
 
-def give_past(choices: Choices, scene: Scene) -> None:
+def give_past(choices: Choices, state: ClusterState) -> None:
     """Let some objects come later, some be otherwise before, and some be gone by now."""
     events: list[Event] = []
-    for plural, raw in scene.listed():
+    for plural, raw in state.listed():
         if choices.chance(_CAME):
             events.append(Event(plural, "ADDED", raw))
             continue
-        earlier = _earlier(choices, scene, plural, raw) if choices.chance(_CHANGED) else raw
-        scene.before.append((plural, earlier))
+        earlier = _earlier(choices, state, plural, raw) if choices.chance(_CHANGED) else raw
+        state.before.append((plural, earlier))
         if earlier != raw:
             events.append(Event(plural, "MODIFIED", raw))
-    for plural, raw in _gone(choices, scene):
-        scene.before.append((plural, raw))
+    for plural, raw in _gone(choices, state):
+        state.before.append((plural, raw))
         events.append(Event(plural, "DELETED", raw))
     while events:
-        scene.events.append(events.pop(choices.below(len(events))))
+        state.events.append(events.pop(choices.below(len(events))))
 
 
-def _earlier(choices: Choices, scene: Scene, plural: str, raw: Raw) -> Raw:
+def _earlier(choices: Choices, state: ClusterState, plural: str, raw: Raw) -> Raw:
     """How the object may have been; itself where it cannot have been otherwise."""
     found: Raw = deepcopy(raw)
     match plural:
         case "nodes":
-            _node(choices, scene, found)
+            _node(choices, state, found)
         case "pods":
             _pod(choices, found)
         case "namespaces":
@@ -62,8 +62,8 @@ def _earlier(choices: Choices, scene: Scene, plural: str, raw: Raw) -> Raw:
     return found
 
 
-def _node(choices: Choices, scene: Scene, node: Raw) -> None:
-    other = choices.pick(scene.nodes)
+def _node(choices: Choices, state: ClusterState, node: Raw) -> None:
+    other = choices.pick(state.nodes)
     match choices.pick(("labels", "taints", "cordon", "room", "features")):
         case "labels":
             node["metadata"]["labels"] = dict(other["metadata"]["labels"])
@@ -86,14 +86,14 @@ def _pod(choices: Choices, pod: Raw) -> None:
         pod["metadata"]["labels"]["app"] = choices.pick(APPS)
 
 
-def _gone(choices: Choices, scene: Scene) -> list[tuple[str, Raw]]:
+def _gone(choices: Choices, state: ClusterState) -> list[tuple[str, Raw]]:
     """Twins of what is there, under other names."""
-    lists = [("pods", scene.pods)] * 3 + [
-        ("nodes", scene.nodes),
-        ("persistentvolumes", scene.volumes),
-        ("persistentvolumeclaims", scene.claims),
-        ("csistoragecapacities", scene.capacities),
-        ("volumeattachments", scene.attachments),
+    lists = [("pods", state.pods)] * 3 + [
+        ("nodes", state.nodes),
+        ("persistentvolumes", state.volumes),
+        ("persistentvolumeclaims", state.claims),
+        ("csistoragecapacities", state.capacities),
+        ("volumeattachments", state.attachments),
     ]
     return [(plural, _twin(choices, objects)) for plural, objects in lists if objects and choices.chance(40)]
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from devcluster import binaries, programs
-from tests.conformance.objects import Raw, Scene
+from tests.conformance.objects import ClusterState, Raw
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,12 @@ class KubeScheduler:
     ) -> None:
         self._process.communicate()
 
-    def results(self, scene: Scene) -> list[Result]:
+    def results(self, state: ClusterState) -> list[Result]:
         """One for each pending pod. Raises ValueError where Kubernetes does not know a field that we wrote."""
         to, of = self._process.stdin, self._process.stdout
         if to is None or of is None:
             raise ValueError("the conformance process has no pipes")
-        to.write(json.dumps({"cluster": scene.cluster(), "pods": scene.pending}).encode() + b"\n")
+        to.write(json.dumps({"cluster": state.cluster(), "pods": state.pending}).encode() + b"\n")
         to.flush()
         answer = json.loads(of.readline())
         if answer.get("error"):

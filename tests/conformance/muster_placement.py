@@ -49,7 +49,7 @@ from muster_operator.si.codec import Batch, Encoder, Request, Response, decoded
 from muster_operator.translate.objects import read_deletion, read_object
 from muster_si import keys, muster_pb2, si_pb2
 from tests.conformance.kube_scheduler import Refusal, Result
-from tests.conformance.objects import Raw, Scene
+from tests.conformance.objects import ClusterState, Raw
 
 _RM: Final = RmId("cluster")
 _PARTITION: Final[PartitionId] = partition_id(_RM, "default")
@@ -64,20 +64,20 @@ FACTS: Final = "facts"
 
 
 class Product:
-    """An operator and a core that have told each other all about one scene."""
+    """An operator and a core that have told each other all about one state."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, state: ClusterState) -> None:
         self._ledger = Ledger(_SETTINGS)
         self._encoder = Encoder(_RM, "default")
         self._decoder = Decoder(_RM, ["default"])
         self._unsent: deque[Batch] = deque()
         self._scheduler_state = SchedulerState()
-        self._pending = scene.pending
+        self._pending = state.pending
         step(self._scheduler_state, ManagerRegistered(_RM, _CONFIGURATION, fenced=True), _NOW_NS)
-        for plural, raw in scene.before or scene.listed():
+        for plural, raw in state.before or state.listed():
             self._see(plural, "ADDED", raw)
         self._recover()
-        for event in scene.events:
+        for event in state.events:
             self._see(event.plural, event.kind, event.raw)
 
     def results(self, without: str = "") -> list[Result]:

@@ -32,7 +32,7 @@ class Event:
 
 
 @dataclass(slots=True)
-class Scene:
+class ClusterState:
     """`pods` have a node, `pending` have none. The lists are what the API server would list.
 
     `before` and `events`: what was there first, and what happened until now; nothing = it was always so.

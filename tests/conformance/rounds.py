@@ -9,24 +9,24 @@ from typing import Final
 
 from hypothesis import given, seed
 
-from tests.conformance.clusters import PODS, SHARES, scenes
+from tests.conformance.clusters import PODS, SHARES, states
 from tests.conformance.comparison import differs, reasons, shown
 from tests.conformance.kube_scheduler import KubeScheduler, Result
 from tests.conformance.muster_placement import Product
-from tests.conformance.objects import Scene
+from tests.conformance.objects import ClusterState
 from tests.conformance.uniform_generation import evenly
 
-#: Scenes of each scenario that are kept to be compared again with a filter switched off.
+#: ClusterStates of each scenario that are kept to be compared again with a filter switched off.
 _KEPT: Final = 12
 
 
 @dataclass(slots=True)
 class Tally:
-    """Results of a round. `decided`: pairs by the reasons that decided about a node; `kept`: scenes of each."""
+    """Results of a round. `decided`: pairs by the reasons that decided about a node; `kept`: states of each."""
 
     pairs: int = 0
     decided: Counter[str] = field(default_factory=Counter)
-    kept: list[tuple[Scene, list[Result]]] = field(default_factory=list)
+    kept: list[tuple[ClusterState, list[Result]]] = field(default_factory=list)
 
 
 class Different(AssertionError):
@@ -45,17 +45,17 @@ def compare(kube_scheduler: KubeScheduler, scenario: str, clusters: int, number:
 
     @seed(number)
     @evenly(clusters)
-    @given(scenes(scenario))
-    def one_scene(scene: Scene) -> None:
+    @given(states(scenario))
+    def one_state(state: ClusterState) -> None:
         nonlocal kept
-        results = kube_scheduler.results(scene)
-        for pod, kube, ours in zip(scene.pending, results, Product(scene).results(), strict=True):
+        results = kube_scheduler.results(state)
+        for pod, kube, ours in zip(state.pending, results, Product(state).results(), strict=True):
             if differs(kube, ours):
-                raise Different(f"scenario {scenario}, seed {number}:\n{shown(scene, pod, kube, ours)}")
+                raise Different(f"scenario {scenario}, seed {number}:\n{shown(state, pod, kube, ours)}")
             tally.pairs += 1
             tally.decided.update(reasons(kube))
         if kept < _KEPT:
             kept += 1
-            tally.kept.append((scene, results))
+            tally.kept.append((state, results))
 
-    one_scene()
+    one_state()

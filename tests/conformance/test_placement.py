@@ -120,6 +120,6 @@ def test_no_reason_is_heard_that_nobody_expects(compared: Round) -> None:
 def test_a_filter_that_is_switched_off_is_noticed(compared: Round, name: str) -> None:
     assert any(
         differs(kube, ours)
-        for scene, results in compared.tally.kept
-        for kube, ours in zip(results, Product(scene).results(without=name), strict=True)
+        for state, results in compared.tally.kept
+        for kube, ours in zip(results, Product(state).results(without=name), strict=True)
     )

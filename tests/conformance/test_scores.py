@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given, seed
 
-from tests.conformance.clusters import scenes
+from tests.conformance.clusters import states
 from tests.conformance.kube_scheduler import KubeScheduler, Result
 from tests.conformance.muster_placement import FACTS, Product
-from tests.conformance.objects import Scene
+from tests.conformance.objects import ClusterState
 from tests.conformance.uniform_generation import evenly
 
 #: Our scores: the plugins each stands for, and how far apart whole numbers of points may be: by one, times the weight.
@@ -41,9 +41,9 @@ def test_a_node_leads_by_as_many_points_as_kube_scheduler_gives_it(scenario: str
 
     @seed(1)
     @evenly(CLUSTERS)
-    @given(scenes(scenario))
-    def one_scene(scene: Scene) -> None:
-        for result, ours in zip(kube_scheduler.results(scene), Product(scene).points(), strict=True):
+    @given(states(scenario))
+    def one_state(state: ClusterState) -> None:
+        for result, ours in zip(kube_scheduler.results(state), Product(state).points(), strict=True):
             for score in (PLUGINS.keys() & ours.keys()) if result.scores else ():
                 plugins, apart = PLUGINS[score]
                 theirs, mine = lead(kube_points(result, plugins)), lead(ours[score])
@@ -51,5 +51,5 @@ def test_a_node_leads_by_as_many_points_as_kube_scheduler_gives_it(scenario: str
                 told[score] += len(set(theirs.values())) > 1
 
     with KubeScheduler() as kube_scheduler:
-        one_scene()
+        one_state()
     assert told.total() >= CLUSTERS // 4

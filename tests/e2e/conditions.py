@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from devcluster.api import Json
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 
 def scheduled(pod: Json) -> Json:
@@ -17,21 +17,21 @@ def condition(pod: Json, kind: str) -> Json:
     return found[0] if found else {}
 
 
-async def waits_with(scene: Scene, pod: str, reason: str, *words: str) -> None:
+async def waits_with(scenario: Scenario, pod: str, reason: str, *words: str) -> None:
     """Wait for PodScheduled=False with this reason and these words."""
 
     async def is_so() -> bool:
-        found = scheduled(await scene.api.get("pods", pod, scene.namespace))
+        found = scheduled(await scenario.api.get("pods", pod, scenario.namespace))
         return (
             found.get("status") == "False"
             and found.get("reason") == reason
             and all(word in found.get("message", "") for word in words)
         )
 
-    await scene.eventually(f"{pod} waits as {reason}, {words}", is_so, 20)
+    await scenario.eventually(f"{pod} waits as {reason}, {words}", is_so, 20)
 
 
-async def told(scene: Scene, pod: str, *words: str, kind: str = "Warning") -> None:
+async def told(scenario: Scenario, pod: str, *words: str, kind: str = "Warning") -> None:
     """Wait for an event of this type on the pod that has all the words."""
 
     async def is_told() -> bool:
@@ -39,21 +39,23 @@ async def told(scene: Scene, pod: str, *words: str, kind: str = "Warning") -> No
             event["type"] == kind
             and event["involvedObject"]["name"] == pod
             and all(word.lower() in event["message"].lower() for word in words)
-            for event in await scene.events()
+            for event in await scenario.events()
         )
 
-    await scene.eventually(f"an event ({kind}) on {pod} says {words}", is_told, 30)
+    await scenario.eventually(f"an event ({kind}) on {pod} says {words}", is_told, 30)
 
 
-async def told_on_the_config_map(scene: Scene, *words: str) -> str:
+async def told_on_the_config_map(scenario: Scenario, *words: str) -> str:
     """Wait for an event on `muster-configs` that has all the words; it is found as `kubectl describe` looks for it."""
-    home, notes = scene.muster.setup.namespace, list[str]()
-    uid = (await scene.api.get("configmaps", "muster-configs", home))["metadata"]["uid"]
+    home, notes = scenario.muster.setup.namespace, list[str]()
+    uid = (await scenario.api.get("configmaps", "muster-configs", home))["metadata"]["uid"]
 
     async def is_told() -> bool:
-        found = [event for event in await scene.api.find("events", home) if event["involvedObject"].get("uid") == uid]
+        found = [
+            event for event in await scenario.api.find("events", home) if event["involvedObject"].get("uid") == uid
+        ]
         notes[:] = [event["message"] for event in found if all(word in event["message"] for word in words)]
         return bool(notes)
 
-    await scene.eventually(f"an event on the ConfigMap says {words}", is_told, 20)
+    await scenario.eventually(f"an event on the ConfigMap says {words}", is_told, 20)
     return notes[-1]

@@ -26,9 +26,9 @@ from devcluster.waiting import until
 from tests.e2e import final_checks, permissions
 from tests.e2e.gate import Gate
 from tests.e2e.placement_modes import placements_that_count
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
-OpenScene = Callable[..., Awaitable[Scene]]
+OpenScenario = Callable[..., Awaitable[Scenario]]
 MakeSetup = Callable[..., Setup]
 
 QUICK = {"service.completingTimeout": "1s", "service.placeholderImage": "registry.k8s.io/pause:3.10.2"}
@@ -104,9 +104,9 @@ async def local(cluster: Cluster) -> AsyncIterator[Cluster]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def open_scene(home: Cluster, request: pytest.FixtureRequest) -> AsyncIterator[OpenScene]:
-    """Opens scenes, each with its nodes, settings and perhaps a gate; afterwards each is checked and taken away."""
-    scenes: list[Scene] = []
+async def open_scenario(home: Cluster, request: pytest.FixtureRequest) -> AsyncIterator[OpenScenario]:
+    """Opens scenarios, each with its nodes, settings and perhaps a gate; afterwards each is checked and taken away."""
+    scenarios: list[Scenario] = []
     async with AsyncExitStack() as stack:
 
         async def open_one(
@@ -117,24 +117,24 @@ async def open_scene(home: Cluster, request: pytest.FixtureRequest) -> AsyncIter
             started: bool = True,
             embedded: bool = False,
             env: Mapping[str, str] | None = None,
-        ) -> Scene:
+        ) -> Scenario:
             gate = await _gate(home, stack) if gated else None
             settings = {**QUICK, **_placement(), **(config or {})}
             setup = partial(Setup, embedded=embedded, preloaded=True, env={**BUSY, **(env or {})})
-            scene = await _open(home, stack, [*nodes], settings, gate, setup)
-            scenes.append(scene)
+            scenario = await _open(home, stack, [*nodes], settings, gate, setup)
+            scenarios.append(scenario)
             if started:
-                await scene.muster.start()
-            return scene
+                await scenario.muster.start()
+            return scenario
 
         yield open_one
         failed = any(report.failed for report in request.node.stash.get(_outcome, {}).values())
-        for scene in scenes:
+        for scenario in scenarios:
             if failed:
-                print(await scene.report())  # noqa: T201  # pytest shows it with the failure
+                print(await scenario.report())  # noqa: T201  # pytest shows it with the failure
             else:
-                await _recovered(scene)
-                await final_checks.check(scene)
+                await _recovered(scenario)
+                await final_checks.check(scenario)
 
 
 def placement_of_run() -> str:
@@ -160,8 +160,8 @@ async def _open(
     config: Mapping[str, str],
     gate: Gate | None,
     setup: MakeSetup,
-) -> Scene:
-    namespace = f"scene-{next(_numbers)}"
+) -> Scenario:
+    namespace = f"scenario-{next(_numbers)}"
     await cluster.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     stack.push_async_callback(cluster.admin.delete, "namespaces", namespace)
     await _has_account(cluster, namespace)
@@ -171,7 +171,7 @@ async def _open(
     kubeconfig, folder = await _home(cluster, namespace, config, gate)
     muster = Muster(setup(kubeconfig, folder, log_level="debug"))
     stack.push_async_callback(muster.stop)
-    return Scene(cluster, muster, namespace, gate)
+    return Scenario(cluster, muster, namespace, gate)
 
 
 async def _home(cluster: Cluster, name: str, config: Mapping[str, str], gate: Gate | None) -> tuple[Path, Path]:
@@ -192,11 +192,11 @@ async def _gate(cluster: Cluster, stack: AsyncExitStack) -> Gate:
     return await stack.enter_async_context(Gate(cluster.admin.access, files))
 
 
-async def _recovered(scene: Scene) -> None:
+async def _recovered(scenario: Scenario) -> None:
     """What a scenario killed or held runs again: the aftermath is Muster's own work, not ours."""
-    if scene.has_gate:
-        scene.gate.clear()
-    await scene.muster.start()
+    if scenario.has_gate:
+        scenario.gate.clear()
+    await scenario.muster.start()
 
 
 async def _no_pod(cluster: Cluster, namespace: str) -> None:
@@ -207,13 +207,13 @@ async def _no_pod(cluster: Cluster, namespace: str) -> None:
         await cluster.admin.delete_all("pods", namespace)
         return not await cluster.admin.find("pods", namespace)
 
-    await until("the scene's pods are gone", is_empty, 60, every_s=0.2)
+    await until("the scenario's pods are gone", is_empty, 60, every_s=0.2)
 
 
 async def _has_account(cluster: Cluster, namespace: str) -> None:
     """A pod is admitted only once its namespace has its default service account.
 
-    After a scene that killed API servers the controllers may take their time to watch again.
+    After a scenario that killed API servers the controllers may take their time to watch again.
     """
     await until(
         "the default service account",

@@ -9,34 +9,34 @@ import asyncio
 from devcluster.audit import bindings_per_pod
 from devcluster.ledgers import leftovers
 from tests.e2e.manifests import is_placeholder
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 WORKLOADS = ("jobs", "deployments", "statefulsets", "replicasets", "daemonsets")
 
 
-async def check(scene: Scene) -> None:
+async def check(scenario: Scenario) -> None:
     """Take the scenario's own pods away, then look at what Muster leaves. Raises AssertionError."""
-    await asyncio.gather(*(scene.api.delete_all(plural, scene.namespace) for plural in WORKLOADS))
-    for pod in await scene.api.find("pods", scene.namespace):
+    await asyncio.gather(*(scenario.api.delete_all(plural, scenario.namespace) for plural in WORKLOADS))
+    for pod in await scenario.api.find("pods", scenario.namespace):
         if is_placeholder(pod):
             continue
-        await scene.api.delete("pods", pod["metadata"]["name"], pod["metadata"]["namespace"], grace_s=0)
-    await scene.eventually("no pod, real or placeholder, is left", lambda: _no_pod(scene))
-    if scene.cluster.plane is not None:  # elsewhere the audit log is not ours to read
-        _nothing_was_bound_twice(scene, await scene.report())
-    await scene.eventually("the core's ledgers are empty", lambda: _core_is_empty(scene))
-    repairs = await scene.muster.samples("muster_operator_state_repairs_total")
-    assert not repairs, f"the core held something else than the operator: {repairs}\n{await scene.report()}"
+        await scenario.api.delete("pods", pod["metadata"]["name"], pod["metadata"]["namespace"], grace_s=0)
+    await scenario.eventually("no pod, real or placeholder, is left", lambda: _no_pod(scenario))
+    if scenario.cluster.plane is not None:  # elsewhere the audit log is not ours to read
+        _nothing_was_bound_twice(scenario, await scenario.report())
+    await scenario.eventually("the core's ledgers are empty", lambda: _core_is_empty(scenario))
+    repairs = await scenario.muster.samples("muster_operator_state_repairs_total")
+    assert not repairs, f"the core held something else than the operator: {repairs}\n{await scenario.report()}"
 
 
-def _nothing_was_bound_twice(scene: Scene, report: str) -> None:
-    twice = {pod: count for pod, count in bindings_per_pod(scene.writes()).items() if count > 1}
+def _nothing_was_bound_twice(scenario: Scenario, report: str) -> None:
+    twice = {pod: count for pod, count in bindings_per_pod(scenario.writes()).items() if count > 1}
     assert not twice, f"bound more than once: {twice}\n{report}"
 
 
-async def _no_pod(scene: Scene) -> bool:
-    return not await scene.api.find("pods", scene.namespace)
+async def _no_pod(scenario: Scenario) -> bool:
+    return not await scenario.api.find("pods", scenario.namespace)
 
 
-async def _core_is_empty(scene: Scene) -> bool:
-    return not leftovers(await scene.muster.dump())
+async def _core_is_empty(scenario: Scenario) -> bool:
+    return not leftovers(await scenario.muster.dump())

@@ -77,7 +77,7 @@ def a_gang(
 ) -> list[Json]:
     """The real pods of a gang, named ``app-group-0`` and so on; ``style``: Soft or Hard.
 
-    ``placement``: Reserve, Atomic or Direct; without one the scene's configuration decides, and with it who runs the
+    ``placement``: Reserve, Atomic or Direct; without one the scenario's configuration decides, and with it who runs the
     suite (see conftest).
     """
     words = [f"placeholderTimeoutInSeconds={timeout_s}"] if timeout_s is not None else []

@@ -6,21 +6,21 @@ from typing import Any
 
 import aiohttp
 
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 
-async def ask(scene: Scene, path: str) -> Any:
+async def ask(scenario: Scenario, path: str) -> Any:
     """The JSON at a path below ``/ws/v1/``. Raises aiohttp.ClientResponseError where the answer is no."""
-    url = f"http://127.0.0.1:{scene.muster.rest_port}/ws/v1/{path}"
+    url = f"http://127.0.0.1:{scenario.muster.rest_port}/ws/v1/{path}"
     async with aiohttp.ClientSession() as session, session.get(url) as answer:
         answer.raise_for_status()
         return await answer.json()
 
 
-async def queue_exists(scene: Scene, path: str) -> bool:
+async def queue_exists(scenario: Scenario, path: str) -> bool:
     """Whether the core has that queue."""
     try:
-        await ask(scene, f"partition/default/queue/{path}")
+        await ask(scenario, f"partition/default/queue/{path}")
     except aiohttp.ClientResponseError as error:
         if error.status == 404:
             return False

@@ -24,10 +24,10 @@ T = TypeVar("T")
 
 DEADLINE_S = 60.0
 OCCUPIES = ("test", "occupies")
-"""The label of the pod that `Scene.occupy` creates."""
+"""The label of the pod that `Scenario.occupy` creates."""
 
 
-class Scene:
+class Scenario:
     """One scenario's world. ``gate`` is there only if the scenario asked for one."""
 
     def __init__(self, cluster: Cluster, muster: Muster, namespace: str, gate: Gate | None) -> None:
@@ -41,7 +41,7 @@ class Scene:
     @property
     def gate(self) -> Gate:
         """The gate between operator and API server."""
-        assert self._gate is not None, "open the scene with gated=True"
+        assert self._gate is not None, "open the scenario with gated=True"
         return self._gate
 
     @property
@@ -50,7 +50,7 @@ class Scene:
         return self._gate is not None
 
     async def create(self, manifests: Iterable[Json]) -> None:
-        """Create them one after the other, in the scene's namespace unless they name another: order matters to FIFO."""
+        """Create the objects in this order, in the namespace of the scenario unless they name another one."""
         for manifest in manifests:
             await self.api.create(manifest, self.namespace)
 
@@ -61,7 +61,7 @@ class Scene:
         await self.api.create(pod, self.namespace)
 
     async def pods(self, *, placeholders: bool = False) -> list[Json]:
-        """The real pods, or the placeholders, of the scene's namespace; not the pod that `occupy` created."""
+        """The real pods, or the placeholders, of the scenario's namespace; not the pod that `occupy` created."""
         key, value = OCCUPIES
         found = await self.api.find("pods", self.namespace, labelSelector=f"{key}!={value}")
         return [pod for pod in found if is_placeholder(pod) == placeholders]
@@ -77,7 +77,7 @@ class Scene:
         return [event for event in found if reason in {"", event.get("reason")}]
 
     def writes(self, *, of_operator: bool = False) -> list[Write]:
-        """What was written since the scene opened; ``of_operator``: only by the operator's account."""
+        """What was written since the scenario opened; ``of_operator``: only by the operator's account."""
         user = f"system:serviceaccount:{self.muster.setup.namespace}:{ACCOUNT}"
         writes = self.cluster.audit.since(self._mark)
         return [write for write in writes if not of_operator or write.user == user]

@@ -21,9 +21,9 @@ from devcluster.muster import ACCOUNT, MANIFESTS, NAMESPACE
 from devcluster.nodes import FakeNode
 from devcluster.programs import KUBECTL
 from tests.e2e.configuration import queues
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import PREFIX, Group, a_gang, a_pod, with_annotations
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 LONG_S = 600
 LEAF = "root.leaf"
@@ -31,14 +31,14 @@ LEAF = "root.leaf"
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`muster`, as the administrator of a scene's cluster runs it."""
+    """`muster`, as the administrator of a scenario's cluster runs it."""
 
-    scene: Scene
+    scenario: Scenario
     kubeconfig: str
 
     async def run(self, *arguments: str) -> tuple[int, str, str]:
         """Exit code, standard output, standard error."""
-        server = f"http://127.0.0.1:{self.scene.muster.rest_port}"
+        server = f"http://127.0.0.1:{self.scenario.muster.rest_port}"
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "muster", *arguments, "--server", server),
             stdout=asyncio.subprocess.PIPE,
@@ -60,30 +60,30 @@ class Command:
         return [finding for finding in await self.data("doctor", code=code) if finding["check"] == check]
 
 
-async def kubeconfig_of(scene: Scene, cluster: Cluster) -> Path:
-    """The kubeconfig of the administrator. Its context has the namespace of the scene."""
+async def kubeconfig_of(scenario: Scenario, cluster: Cluster) -> Path:
+    """The kubeconfig of the administrator. Its context has the namespace of the scenario."""
     config = yaml.safe_load((await cluster.admin_kubeconfig()).read_text())
     for context in config["contexts"]:
-        context["context"]["namespace"] = scene.namespace
-    path = cluster.folder / f"kubeconfig-{scene.namespace}"
+        context["context"]["namespace"] = scenario.namespace
+    path = cluster.folder / f"kubeconfig-{scenario.namespace}"
     path.write_text(yaml.safe_dump(config))
     return path
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def muster(open_scene: OpenScene, cluster: Cluster) -> Command:
+async def muster(open_scenario: OpenScenario, cluster: Cluster) -> Command:
     """Two nodes of four CPUs, a gang that runs on three of them, and one that has no room for its six."""
-    scene = await open_scene([FakeNode("node-0", cpu="4"), FakeNode("node-1", cpu="4")], queues())
-    await scene.create(a_gang("runs", [Group("workers", 3)], timeout_s=LONG_S, queue=LEAF))
-    await scene.all_bound(3)
-    await scene.create(a_gang("waits", [Group("workers", 6)], timeout_s=LONG_S, queue=LEAF, placement="Reserve"))
-    command = Command(scene, str(await kubeconfig_of(scene, cluster)))
+    scenario = await open_scenario([FakeNode("node-0", cpu="4"), FakeNode("node-1", cpu="4")], queues())
+    await scenario.create(a_gang("runs", [Group("workers", 3)], timeout_s=LONG_S, queue=LEAF))
+    await scenario.all_bound(3)
+    await scenario.create(a_gang("waits", [Group("workers", 6)], timeout_s=LONG_S, queue=LEAF, placement="Reserve"))
+    command = Command(scenario, str(await kubeconfig_of(scenario, cluster)))
 
     async def is_short() -> bool:
         found = await command.data("explain", "waits")
         return found["bound"] == 5 and [reason["reason"] for reason in found["reasons"]] == ["nodes"]
 
-    await scene.eventually("the second gang holds a part and lacks nodes for the rest", is_short)
+    await scenario.eventually("the second gang holds a part and lacks nodes for the rest", is_short)
     return command
 
 
@@ -108,7 +108,7 @@ async def test_what_runs_and_what_waits_is_shown_page_by_page(muster: Command) -
 
 
 async def test_a_gang_that_waits_is_explained_by_itself_and_by_its_pod(muster: Command) -> None:
-    namespace = muster.scene.namespace
+    namespace = muster.scenario.namespace
     found = await muster.data("explain", "waits")
     [reason] = found["reasons"]
     assert (reason["reason"], reason["nodes"]) == ("nodes", {"Insufficient cpu": 2})
@@ -118,20 +118,20 @@ async def test_a_gang_that_waits_is_explained_by_itself_and_by_its_pod(muster: C
     code, page, _ = await muster.run("explain", "waits-workers-0")
     assert code == 0
     assert "Pending: its gang is not complete" in page
-    await muster.scene.create([a_pod("late", labels={"applicationId": "late", "queue": LEAF})])
+    await muster.scenario.create([a_pod("late", labels={"applicationId": "late", "queue": LEAF})])
 
     async def is_behind() -> bool:
         code, out, _ = await muster.run("explain", "app/late", "-o", "json")
         return code == 0 and [item["applicationID"] for item in json.loads(out)["ahead"]] == ["waits"]
 
-    await muster.scene.eventually("what comes later is behind it", is_behind)
+    await muster.scenario.eventually("what comes later is behind it", is_behind)
     code, out, err = await muster.run("explain", "nobody")
     assert (code, out) == (1, "")
     assert len(err.splitlines()) == 1
 
 
 async def test_namespaces_are_selected_as_in_kubectl(muster: Command) -> None:
-    namespace = muster.scene.namespace
+    namespace = muster.scenario.namespace
     code, page, _ = await muster.run("apps", "-A")
     assert code == 0
     assert page.split()[:2] == ["NAMESPACE", "APPLICATION"]
@@ -159,13 +159,13 @@ async def test_the_settings_of_a_cluster_are_shown(muster: Command) -> None:
 
 
 async def test_the_doctor_finds_nothing_where_all_is_well_and_pods_that_were_meant_for_us(muster: Command) -> None:
-    namespace = muster.scene.namespace
+    namespace = muster.scenario.namespace
     findings = await muster.data("doctor")
     assert {finding["level"] for finding in findings} == {"fine"}, findings
     assert {finding["check"] for finding in findings} >= {"core", "leader", "webhook", "permissions", "YuniKorn"}
     stray = with_annotations(a_pod("stray", scheduler="elsewhere"), {f"{PREFIX}task-group-name": "workers"})
     lost = a_pod("lost", labels={"applicationId": "lost", "queue": "root.nowhere"})
-    await muster.scene.create([stray, lost])
+    await muster.scenario.create([stray, lost])
     [finding] = await muster.found("scheduler name", 1)
     assert f"1 pod ({namespace}/stray)" in finding["message"]
 
@@ -174,11 +174,11 @@ async def test_the_doctor_finds_nothing_where_all_is_well_and_pods_that_were_mea
             "application lost (queue root.nowhere)" in it["message"] for it in await muster.found("queues of pods", 1)
         )
 
-    await muster.scene.eventually("the pod without a queue is told", is_told)
+    await muster.scenario.eventually("the pod without a queue is told", is_told)
 
 
 async def test_the_doctor_sees_that_nobody_leads_and_that_a_right_is_missing(muster: Command, cluster: Cluster) -> None:
-    await muster.scene.muster.stop()
+    await muster.scenario.muster.stop()
     await cluster.admin.delete("clusterrolebindings", ACCOUNT)
     try:
         findings = {item["check"]: item for item in await muster.data("doctor", code=1) if item["level"] == "problem"}

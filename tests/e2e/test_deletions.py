@@ -1,134 +1,140 @@
 """Things go while a gang is under way: its first pod, its namespace, a node, a placeholder."""
 
 from devcluster.nodes import FakeNode
-from tests.e2e.conftest import OpenScene, with_pods
+from tests.e2e.conftest import OpenScenario, with_pods
 from tests.e2e.manifests import Group, a_gang
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 PLACEHOLDER_DELETE = r"/pods/tg-[^/]*$"
 
 
-async def reserved(scene: Scene, count: int) -> None:
+async def reserved(scenario: Scenario, count: int) -> None:
     async def is_so() -> bool:
-        return len(await scene.bound(placeholders=True)) == count
+        return len(await scenario.bound(placeholders=True)) == count
 
-    await scene.eventually(f"{count} placeholders are bound", is_so)
+    await scenario.eventually(f"{count} placeholders are bound", is_so)
 
 
 async def test_a_first_pod_that_is_deleted_while_reserving_takes_its_placeholders_with_it(
-    open_scene: OpenScene,
+    open_scenario: OpenScenario,
 ) -> None:
-    scene = await open_scene([FakeNode("node-0", cpu="4500m")])
-    await scene.occupy("node-0", "2")
-    await scene.create(a_gang("gone", [Group("workers", 4, real=1)], timeout_s=600, placement="Reserve"))
-    await reserved(scene, 2)
-    await scene.api.delete("pods", "gone-workers-0", scene.namespace)
+    scenario = await open_scenario([FakeNode("node-0", cpu="4500m")])
+    await scenario.occupy("node-0", "2")
+    await scenario.create(a_gang("gone", [Group("workers", 4, real=1)], timeout_s=600, placement="Reserve"))
+    await reserved(scenario, 2)
+    await scenario.api.delete("pods", "gone-workers-0", scenario.namespace)
 
     async def nothing_is_left() -> bool:
-        return not await scene.pods(placeholders=True) and not await scene.pods()
+        return not await scenario.pods(placeholders=True) and not await scenario.pods()
 
-    await scene.eventually("nothing of the gang is left", nothing_is_left)
+    await scenario.eventually("nothing of the gang is left", nothing_is_left)
 
 
-async def test_another_member_takes_over_when_the_first_pod_is_deleted_while_reserving(open_scene: OpenScene) -> None:
+async def test_another_member_takes_over_when_the_first_pod_is_deleted_while_reserving(
+    open_scenario: OpenScenario,
+) -> None:
     """The places of the first die with it, through their owner reference, and are made again."""
-    scene = await open_scene([FakeNode("node-0", cpu="4500m")])
-    await scene.occupy("node-0", "2")
-    await scene.create(a_gang("heirs", [Group("workers", 3, real=4)], timeout_s=600, placement="Reserve"))
-    await reserved(scene, 2)
-    await scene.api.delete("pods", "heirs-workers-0", scene.namespace)
+    scenario = await open_scenario([FakeNode("node-0", cpu="4500m")])
+    await scenario.occupy("node-0", "2")
+    await scenario.create(a_gang("heirs", [Group("workers", 3, real=4)], timeout_s=600, placement="Reserve"))
+    await reserved(scenario, 2)
+    await scenario.api.delete("pods", "heirs-workers-0", scenario.namespace)
 
     async def are_made_again() -> bool:
-        made = [write for write in scene.writes(of_operator=True) if write.what == "create pods" and write.succeeded]
+        made = [write for write in scenario.writes(of_operator=True) if write.what == "create pods" and write.succeeded]
         return len(made) == 6
 
-    await scene.eventually("every place is made again", are_made_again)
-    await scene.cluster.add_nodes([FakeNode("node-1")])
-    await scene.all_bound(3)
+    await scenario.eventually("every place is made again", are_made_again)
+    await scenario.cluster.add_nodes([FakeNode("node-1")])
+    await scenario.all_bound(3)
 
 
-async def test_a_deleted_namespace_takes_the_gang_with_it(open_scene: OpenScene) -> None:
-    scene = await open_scene([FakeNode("node-0", cpu="4500m")])
-    await scene.occupy("node-0", "2")
-    await scene.create(a_gang("swept", [Group("workers", 4)], timeout_s=600, placement="Reserve"))
-    await reserved(scene, 2)
-    await scene.api.delete("namespaces", scene.namespace)
+async def test_a_deleted_namespace_takes_the_gang_with_it(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario([FakeNode("node-0", cpu="4500m")])
+    await scenario.occupy("node-0", "2")
+    await scenario.create(a_gang("swept", [Group("workers", 4)], timeout_s=600, placement="Reserve"))
+    await reserved(scenario, 2)
+    await scenario.api.delete("namespaces", scenario.namespace)
 
     async def is_gone() -> bool:
-        names = {namespace["metadata"]["name"] for namespace in await scene.api.find("namespaces")}
-        return scene.namespace not in names
+        names = {namespace["metadata"]["name"] for namespace in await scenario.api.find("namespaces")}
+        return scenario.namespace not in names
 
-    await scene.eventually("the namespace is gone", is_gone)
+    await scenario.eventually("the namespace is gone", is_gone)
 
 
-async def test_a_member_whose_node_goes_during_its_swap_is_scheduled_elsewhere(open_scene: OpenScene) -> None:
+async def test_a_member_whose_node_goes_during_its_swap_is_scheduled_elsewhere(open_scenario: OpenScenario) -> None:
     """The same-node case."""
-    scene = await open_scene([FakeNode(f"node-{index}", cpu="1500m") for index in range(3)], gated=True)
-    held = scene.gate.hold("DELETE", PLACEHOLDER_DELETE)
-    await scene.create(a_gang("moves", [Group("workers", 2)], timeout_s=600, placement=with_pods()))
+    scenario = await open_scenario([FakeNode(f"node-{index}", cpu="1500m") for index in range(3)], gated=True)
+    held = scenario.gate.hold("DELETE", PLACEHOLDER_DELETE)
+    await scenario.create(a_gang("moves", [Group("workers", 2)], timeout_s=600, placement=with_pods()))
     await held.reached(2)
-    node = (await scene.bound(placeholders=True))[0]["spec"]["nodeName"]
-    await scene.cluster.remove_nodes([node])
+    node = (await scenario.bound(placeholders=True))[0]["spec"]["nodeName"]
+    await scenario.cluster.remove_nodes([node])
     held.open()
-    for pod in await scene.all_bound(2):
+    for pod in await scenario.all_bound(2):
         assert pod["spec"]["nodeName"] != node
 
 
-async def test_a_swap_to_another_node_goes_on_when_the_node_of_its_placeholder_goes(open_scene: OpenScene) -> None:
+async def test_a_swap_to_another_node_goes_on_when_the_node_of_its_placeholder_goes(
+    open_scenario: OpenScenario,
+) -> None:
     """The second case: the place that is held on the living node is taken."""
-    scene = await open_scene([FakeNode("node-0")], gated=True)
-    held = scene.gate.hold("DELETE", PLACEHOLDER_DELETE)
+    scenario = await open_scenario([FakeNode("node-0")], gated=True)
+    held = scenario.gate.hold("DELETE", PLACEHOLDER_DELETE)
     gang = a_gang("crosses", [Group("workers", 2)], timeout_s=600, placement=with_pods())
     for pod in gang:
         pod["spec"]["nodeSelector"] = {"disk": "ssd"}
-    await scene.create(gang)
-    await reserved(scene, 2)
-    await scene.cluster.add_nodes([FakeNode("node-1", labels={"disk": "ssd"})])
+    await scenario.create(gang)
+    await reserved(scenario, 2)
+    await scenario.cluster.add_nodes([FakeNode("node-1", labels={"disk": "ssd"})])
     await held.reached(2)
-    await scene.cluster.remove_nodes(["node-0"])
+    await scenario.cluster.remove_nodes(["node-0"])
 
     async def both_took_their_places() -> bool:
-        return [pod["spec"]["nodeName"] for pod in await scene.bound()] == ["node-1"] * 2
+        return [pod["spec"]["nodeName"] for pod in await scenario.bound()] == ["node-1"] * 2
 
-    await scene.eventually("both are bound, no delete was answered", both_took_their_places)
+    await scenario.eventually("both are bound, no delete was answered", both_took_their_places)
     held.open()
-    await scene.all_bound(2)
+    await scenario.all_bound(2)
 
 
-async def test_a_gang_moves_off_a_node_that_is_cordoned_while_it_reserves(open_scene: OpenScene) -> None:
+async def test_a_gang_moves_off_a_node_that_is_cordoned_while_it_reserves(open_scenario: OpenScenario) -> None:
     """Nothing new goes to a cordoned node, not even a member to its own placeholder's place."""
-    scene = await open_scene([FakeNode("node-0", cpu="4500m")])
-    await scene.occupy("node-0", "2")
-    await scene.create(a_gang("drained", [Group("workers", 4)], timeout_s=600, placement="Reserve"))
-    await reserved(scene, 2)
-    await scene.api.patch("nodes", "node-0", {"spec": {"unschedulable": True}})
-    await scene.cluster.add_nodes([FakeNode("node-1")])
-    for pod in await scene.all_bound(4):
+    scenario = await open_scenario([FakeNode("node-0", cpu="4500m")])
+    await scenario.occupy("node-0", "2")
+    await scenario.create(a_gang("drained", [Group("workers", 4)], timeout_s=600, placement="Reserve"))
+    await reserved(scenario, 2)
+    await scenario.api.patch("nodes", "node-0", {"spec": {"unschedulable": True}})
+    await scenario.cluster.add_nodes([FakeNode("node-1")])
+    for pod in await scenario.all_bound(4):
         assert pod["spec"]["nodeName"] == "node-1"
 
 
-async def test_a_placeholder_deleted_by_hand_during_its_swap_counts_as_released(open_scene: OpenScene) -> None:
+async def test_a_placeholder_deleted_by_hand_during_its_swap_counts_as_released(open_scenario: OpenScenario) -> None:
     """One that dies by itself counts as confirmed."""
-    scene = await open_scene([FakeNode("node-0")], gated=True)
-    held = scene.gate.hold("DELETE", PLACEHOLDER_DELETE)
-    await scene.create(a_gang("by-hand", [Group("workers", 3)], timeout_s=600, placement=with_pods()))
+    scenario = await open_scenario([FakeNode("node-0")], gated=True)
+    held = scenario.gate.hold("DELETE", PLACEHOLDER_DELETE)
+    await scenario.create(a_gang("by-hand", [Group("workers", 3)], timeout_s=600, placement=with_pods()))
     await held.reached(1)
     victim = held.seen[0].rpartition("/")[2]
-    await scene.api.delete("pods", victim, scene.namespace)
+    await scenario.api.delete("pods", victim, scenario.namespace)
 
     async def one_member_runs() -> bool:
-        return len(await scene.bound()) >= 1
+        return len(await scenario.bound()) >= 1
 
-    await scene.eventually("its real pod is bound without our answer", one_member_runs)
+    await scenario.eventually("its real pod is bound without our answer", one_member_runs)
     held.open()
-    await scene.all_bound(3)
+    await scenario.all_bound(3)
 
 
-async def test_a_placeholder_deleted_by_hand_while_reserving_does_not_end_the_gang(open_scene: OpenScene) -> None:
-    scene = await open_scene([FakeNode("node-0", cpu="4500m")])
-    await scene.occupy("node-0", "2")
-    await scene.create(a_gang("short", [Group("workers", 4)], timeout_s=600, placement="Reserve"))
-    await reserved(scene, 2)
-    await scene.api.delete("pods", (await scene.bound(placeholders=True))[0]["metadata"]["name"], scene.namespace)
-    await scene.cluster.add_nodes([FakeNode("node-1", cpu="4")])
-    await scene.all_bound(4)
+async def test_a_placeholder_deleted_by_hand_while_reserving_does_not_end_the_gang(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario([FakeNode("node-0", cpu="4500m")])
+    await scenario.occupy("node-0", "2")
+    await scenario.create(a_gang("short", [Group("workers", 4)], timeout_s=600, placement="Reserve"))
+    await reserved(scenario, 2)
+    await scenario.api.delete(
+        "pods", (await scenario.bound(placeholders=True))[0]["metadata"]["name"], scenario.namespace
+    )
+    await scenario.cluster.add_nodes([FakeNode("node-1", cpu="4")])
+    await scenario.all_bound(4)

@@ -5,25 +5,25 @@ from __future__ import annotations
 import pytest
 
 from devcluster.nodes import FakeNode
-from tests.e2e.conftest import OpenScene, with_pods
+from tests.e2e.conftest import OpenScenario, with_pods
 from tests.e2e.manifests import Group, a_gang, a_pod
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 NODES = [FakeNode("node-0"), FakeNode("node-1")]
 
 
-async def test_a_gang_goes_through_its_whole_cycle_in_one_process(open_scene: OpenScene) -> None:
-    scene = await open_scene(NODES, embedded=True)
-    await scene.create([*a_gang("gang", [Group("driver", 1), Group("executors", 3)]), a_pod("single")])
-    await scene.all_bound(5)
+async def test_a_gang_goes_through_its_whole_cycle_in_one_process(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario(NODES, embedded=True)
+    await scenario.create([*a_gang("gang", [Group("driver", 1), Group("executors", 3)]), a_pod("single")])
+    await scenario.all_bound(5)
 
 
-async def test_soft_times_out_in_one_process(open_scene: OpenScene) -> None:
-    scene = await open_scene(NODES, embedded=True)
-    await scene.occupy("node-0", "6")  # so that 10 of 16 places are free
+async def test_soft_times_out_in_one_process(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario(NODES, embedded=True)
+    await scenario.occupy("node-0", "6")  # so that 10 of 16 places are free
     large = [Group("workers", 12, real=2)]
-    await scene.create(a_gang("large", large, style="Soft", timeout_s=2, placement="Reserve"))
-    await scene.all_bound(2)
+    await scenario.create(a_gang("large", large, style="Soft", timeout_s=2, placement="Reserve"))
+    await scenario.all_bound(2)
 
 
 @pytest.mark.parametrize(
@@ -31,12 +31,12 @@ async def test_soft_times_out_in_one_process(open_scene: OpenScene) -> None:
     [("POST", r"/pods/tg-[^/]*/binding$"), ("DELETE", r"/pods/tg-[^/]*$")],
     ids=["half bound", "release sent"],
 )
-async def test_the_one_process_survives_a_kill(request_: tuple[str, str], open_scene: OpenScene) -> None:
-    scene: Scene = await open_scene(NODES, gated=True, embedded=True)
-    held = scene.gate.hold(*request_, skip=1)
-    await scene.create(a_gang("gang", [Group("workers", 4)], timeout_s=600, placement=with_pods()))
+async def test_the_one_process_survives_a_kill(request_: tuple[str, str], open_scenario: OpenScenario) -> None:
+    scenario: Scenario = await open_scenario(NODES, gated=True, embedded=True)
+    held = scenario.gate.hold(*request_, skip=1)
+    await scenario.create(a_gang("gang", [Group("workers", 4)], timeout_s=600, placement=with_pods()))
     await held.reached(1)
-    await scene.muster.core.kill()
-    scene.gate.clear()
-    await scene.muster.start()
-    await scene.all_bound(4)
+    await scenario.muster.core.kill()
+    scenario.gate.clear()
+    await scenario.muster.start()
+    await scenario.all_bound(4)

@@ -5,53 +5,53 @@ from collections import Counter
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import scheduled, waits_with
 from tests.e2e.configuration import queues
-from tests.e2e.conftest import OpenScene, with_pods
+from tests.e2e.conftest import OpenScenario, with_pods
 from tests.e2e.manifests import Group, a_gang, a_pod
 
 
-async def test_a_pod_that_no_node_holds_says_what_the_nodes_lack(open_scene: OpenScene) -> None:
+async def test_a_pod_that_no_node_holds_says_what_the_nodes_lack(open_scenario: OpenScenario) -> None:
     """Unschedulable, which an autoscaler reads."""
-    scene = await open_scene([FakeNode("node-0", cpu="1"), FakeNode("node-1", labels={"disk": "ssd"})])
+    scenario = await open_scenario([FakeNode("node-0", cpu="1"), FakeNode("node-1", labels={"disk": "ssd"})])
     picky = a_pod("picky", cpu="2")
     picky["spec"]["nodeSelector"] = {"disk": "hdd"}
-    await scene.create([picky])
-    await waits_with(scene, "picky", "Unschedulable", "0/2 nodes are available", "node affinity/selector")
-    await scene.cluster.add_nodes([FakeNode("node-2", labels={"disk": "hdd"})])
-    [pod] = await scene.all_bound(1)
+    await scenario.create([picky])
+    await waits_with(scenario, "picky", "Unschedulable", "0/2 nodes are available", "node affinity/selector")
+    await scenario.cluster.add_nodes([FakeNode("node-2", labels={"disk": "hdd"})])
+    [pod] = await scenario.all_bound(1)
 
     async def is_scheduled() -> bool:
-        return scheduled(await scene.api.get("pods", "picky", scene.namespace)).get("status") == "True"
+        return scheduled(await scenario.api.get("pods", "picky", scenario.namespace)).get("status") == "True"
 
-    await scene.eventually("the condition is true", is_scheduled, 10)
+    await scenario.eventually("the condition is true", is_scheduled, 10)
     assert pod["spec"]["nodeName"] == "node-2"
 
 
-async def test_a_pod_that_its_queue_holds_back_says_so_and_calls_for_no_node(open_scene: OpenScene) -> None:
+async def test_a_pod_that_its_queue_holds_back_says_so_and_calls_for_no_node(open_scenario: OpenScenario) -> None:
     """SchedulingSkipped, for which no autoscaler adds a node."""
-    scene = await open_scene([FakeNode("node-0")], queues(resources={"max": {"vcore": "1"}}))
+    scenario = await open_scenario([FakeNode("node-0")], queues(resources={"max": {"vcore": "1"}}))
     labels = {"applicationId": "bounded", "queue": "root.leaf"}
-    await scene.create([a_pod("first", labels=labels)])
-    await scene.all_bound(1)
-    await scene.create([a_pod("second", labels=labels)])
-    await waits_with(scene, "second", "SchedulingSkipped", "root.leaf", "cpu")
+    await scenario.create([a_pod("first", labels=labels)])
+    await scenario.all_bound(1)
+    await scenario.create([a_pod("second", labels=labels)])
+    await waits_with(scenario, "second", "SchedulingSkipped", "root.leaf", "cpu")
 
 
-async def test_a_gang_costs_few_writes_and_tells_its_progress_once(open_scene: OpenScene) -> None:
+async def test_a_gang_costs_few_writes_and_tells_its_progress_once(open_scenario: OpenScenario) -> None:
     """Five writes a member, and few for the gang: progress is one series on its first pod."""
     members = 40
-    scene = await open_scene([FakeNode(f"node-{index}", cpu="16") for index in range(4)])
-    await scene.create(a_gang("large", [Group("workers", members)], placement=with_pods()))
-    await scene.all_bound(members)
+    scenario = await open_scenario([FakeNode(f"node-{index}", cpu="16") for index in range(4)])
+    await scenario.create(a_gang("large", [Group("workers", members)], placement=with_pods()))
+    await scenario.all_bound(members)
 
     async def all_are_told() -> bool:
-        return len(await scene.events("Scheduled")) == members
+        return len(await scenario.events("Scheduled")) == members
 
-    await scene.eventually("every member's event is there", all_are_told)
-    writes = scene.writes(of_operator=True)
+    await scenario.eventually("every member's event is there", all_are_told)
+    writes = scenario.writes(of_operator=True)
     per_kind = Counter(write.what for write in writes)
     assert len(writes) <= 5 * members + 5, per_kind
     assert per_kind["create pods"] == per_kind["delete pods"] == members
     assert per_kind["create pods/binding"] == 2 * members
-    per_pod = Counter(event["involvedObject"]["name"] for event in await scene.events())
+    per_pod = Counter(event["involvedObject"]["name"] for event in await scenario.events())
     assert per_pod.pop("large-workers-0") <= 3
     assert set(per_pod.values()) == {1}

@@ -11,9 +11,9 @@ from devcluster.api import Json
 from devcluster.audit import Write
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import told, waits_with
-from tests.e2e.conftest import OpenScene, placement_of_run, with_pods
+from tests.e2e.conftest import OpenScenario, placement_of_run, with_pods
 from tests.e2e.manifests import PREFIX, Group, a_gang, a_member, a_pod, with_annotations
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "01-gang" / "gang.yaml"
 LONG_S = 600
@@ -24,9 +24,9 @@ def nodes(count: int, cpu: str = "4") -> list[FakeNode]:
     return [FakeNode(f"node-{index}", cpu=cpu) for index in range(count)]
 
 
-def bindings(scene: Scene) -> list[Write]:
+def bindings(scenario: Scenario) -> list[Write]:
     """Successful ones, in the order the API server took them."""
-    found = [write for write in scene.writes(of_operator=True) if write.subresource == "binding" and write.succeeded]
+    found = [write for write in scenario.writes(of_operator=True) if write.subresource == "binding" and write.succeeded]
     return sorted(found, key=lambda write: write.at)
 
 
@@ -34,198 +34,204 @@ def is_of_placeholder(write: Write) -> bool:
     return write.name.startswith("tg-")
 
 
-async def phases(scene: Scene) -> Counter[str]:
-    return Counter(pod["status"].get("phase", "") for pod in await scene.pods())
+async def phases(scenario: Scenario) -> Counter[str]:
+    return Counter(pod["status"].get("phase", "") for pod in await scenario.pods())
 
 
-async def test_a_gang_of_one_group_reserves_all_its_places_before_a_real_pod_is_bound(open_scene: OpenScene) -> None:
-    scene = await open_scene(nodes(3))
-    await scene.create(a_gang("one", [Group("workers", 6, cpu="2")], timeout_s=LONG_S, placement=with_pods()))
-    await scene.all_bound(6)
-    order = [is_of_placeholder(write) for write in bindings(scene)]
+async def test_a_gang_of_one_group_reserves_all_its_places_before_a_real_pod_is_bound(
+    open_scenario: OpenScenario,
+) -> None:
+    scenario = await open_scenario(nodes(3))
+    await scenario.create(a_gang("one", [Group("workers", 6, cpu="2")], timeout_s=LONG_S, placement=with_pods()))
+    await scenario.all_bound(6)
+    order = [is_of_placeholder(write) for write in bindings(scenario)]
     assert order == [True] * 6 + [False] * 6
-    assert len(scene.writes(of_operator=True)) <= 6 * 6
+    assert len(scenario.writes(of_operator=True)) <= 6 * 6
 
 
-async def test_real_pods_of_two_groups_run_where_placeholders_of_their_group_were(open_scene: OpenScene) -> None:
-    scene = await open_scene(nodes(4))
+async def test_real_pods_of_two_groups_run_where_placeholders_of_their_group_were(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario(nodes(4))
     groups = [Group("leader", 1, cpu="3"), Group("workers", 4, cpu="2")]
-    await scene.create(a_gang("two", groups, timeout_s=LONG_S, placement=with_pods()))
-    await scene.all_bound(5)
+    await scenario.create(a_gang("two", groups, timeout_s=LONG_S, placement=with_pods()))
+    await scenario.all_bound(5)
     places: dict[bool, Counter[tuple[str, str]]] = {True: Counter(), False: Counter()}
-    for write in bindings(scene):
+    for write in bindings(scenario):
         group = "leader" if "leader" in write.name else "workers"
         places[is_of_placeholder(write)][group, write.node] += 1
     assert places[True] == places[False]
 
 
 @pytest.mark.gangs
-async def test_the_first_example_runs_as_it_is_written(open_scene: OpenScene) -> None:
-    scene = await open_scene(nodes(4, cpu="1"))
-    await scene.create(yaml.safe_load_all(EXAMPLE.read_text()))
-    await scene.all_bound(7)
+async def test_the_first_example_runs_as_it_is_written(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario(nodes(4, cpu="1"))
+    await scenario.create(yaml.safe_load_all(EXAMPLE.read_text()))
+    await scenario.all_bound(7)
 
 
-async def test_executors_that_come_after_their_driver_runs_take_the_places_held_for_them(open_scene: OpenScene) -> None:
-    scene = await open_scene(nodes(3))
+async def test_executors_that_come_after_their_driver_runs_take_the_places_held_for_them(
+    open_scenario: OpenScenario,
+) -> None:
+    scenario = await open_scenario(nodes(3))
     groups = [Group("driver", 1), Group("executors", 4, cpu="2")]
-    await scene.create([a_member("spark", "driver", "driver", groups, f"gangPlacement={with_pods()}")])
+    await scenario.create([a_member("spark", "driver", "driver", groups, f"gangPlacement={with_pods()}")])
 
     async def driver_runs() -> bool:
-        return await phases(scene) == {"Running": 1}
+        return await phases(scenario) == {"Running": 1}
 
-    await scene.eventually("the driver runs", driver_runs)
-    assert len(await scene.bound(placeholders=True)) == 4
+    await scenario.eventually("the driver runs", driver_runs)
+    assert len(await scenario.bound(placeholders=True)) == 4
     for index in range(4):
         executor = a_pod(f"executor-{index}", cpu="2", labels={"applicationId": "spark"})
-        await scene.create([with_annotations(executor, {f"{PREFIX}task-group-name": "executors"})])
-    await scene.all_bound(5)
+        await scenario.create([with_annotations(executor, {f"{PREFIX}task-group-name": "executors"})])
+    await scenario.all_bound(5)
 
 
-async def test_members_beyond_min_member_are_scheduled_as_usual(open_scene: OpenScene) -> None:
-    scene = await open_scene(nodes(2))
-    await scene.create(a_gang("more", [Group("workers", 2, real=5)], timeout_s=LONG_S, placement=with_pods()))
-    await scene.all_bound(5)
-    assert sum(is_of_placeholder(write) for write in bindings(scene)) == 2
+async def test_members_beyond_min_member_are_scheduled_as_usual(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario(nodes(2))
+    await scenario.create(a_gang("more", [Group("workers", 2, real=5)], timeout_s=LONG_S, placement=with_pods()))
+    await scenario.all_bound(5)
+    assert sum(is_of_placeholder(write) for write in bindings(scenario)) == 2
 
 
-async def test_a_group_without_members_is_left_out_and_the_others_stay_a_gang(open_scene: OpenScene) -> None:
+async def test_a_group_without_members_is_left_out_and_the_others_stay_a_gang(open_scenario: OpenScenario) -> None:
     """What KubeRay writes of a worker group with ``minReplicas: 0``: its pods run after the gang, unreserved."""
-    scene = await open_scene(nodes(2, cpu="2"))
+    scenario = await open_scenario(nodes(2, cpu="2"))
     groups = [Group("head", 2, cpu="2"), Group("workers", 0, cpu="500m", real=2)]
-    await scene.create([a_pod("busy", labels={"applicationId": "busy"})])
-    await scene.all_bound(1)
-    await scene.create(a_gang("ray", groups, timeout_s=LONG_S))
+    await scenario.create([a_pod("busy", labels={"applicationId": "busy"})])
+    await scenario.all_bound(1)
+    await scenario.create(a_gang("ray", groups, timeout_s=LONG_S))
     reason = "Unschedulable" if placement_of_run() == "Direct" else "SchedulingSkipped"
-    await waits_with(scene, "ray-head-1", reason, "gang ray waits")
-    assert {pod["metadata"]["name"] for pod in await scene.bound()} == {"busy"}
-    await scene.api.delete("pods", "busy", scene.namespace)
+    await waits_with(scenario, "ray-head-1", reason, "gang ray waits")
+    assert {pod["metadata"]["name"] for pod in await scenario.bound()} == {"busy"}
+    await scenario.api.delete("pods", "busy", scenario.namespace)
 
     async def gang_runs() -> bool:
-        return {pod["metadata"]["name"] for pod in await scene.bound()} == {"ray-head-0", "ray-head-1"}
+        return {pod["metadata"]["name"] for pod in await scenario.bound()} == {"ray-head-0", "ray-head-1"}
 
-    await scene.eventually("the gang runs, and its other pods wait for a node", gang_runs)
-    await scene.cluster.add_nodes([FakeNode("node-2", cpu="2")])
-    await scene.all_bound(4)
-    assert [event["message"] for event in await scene.events("GangScheduling") if event["type"] == "Warning"] == []
+    await scenario.eventually("the gang runs, and its other pods wait for a node", gang_runs)
+    await scenario.cluster.add_nodes([FakeNode("node-2", cpu="2")])
+    await scenario.all_bound(4)
+    assert [event["message"] for event in await scenario.events("GangScheduling") if event["type"] == "Warning"] == []
 
 
-async def test_an_unknown_scheduling_parameter_is_reported_and_the_gang_runs(open_scene: OpenScene) -> None:
-    scene = await open_scene(nodes(2))
+async def test_an_unknown_scheduling_parameter_is_reported_and_the_gang_runs(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario(nodes(2))
     pod = a_member("typo", "workers", "typo-0", [Group("workers", 1)], "placeholderTimeoutSeconds=30")
-    await scene.create([pod])
-    await told(scene, "typo-0", "unknown parameter placeholderTimeoutSeconds", "mean placeholderTimeoutInSeconds?")
-    await scene.all_bound(1)
+    await scenario.create([pod])
+    await told(scenario, "typo-0", "unknown parameter placeholderTimeoutSeconds", "mean placeholderTimeoutInSeconds?")
+    await scenario.all_bound(1)
 
 
-async def test_smaller_real_pods_give_back_what_their_placeholders_held_too_much(open_scene: OpenScene) -> None:
-    scene = await open_scene(nodes(2))
-    await scene.create(a_gang("small", [Group("workers", 3, cpu="2", real_cpu="500m")], timeout_s=LONG_S))
-    await scene.all_bound(3)
-    held = (await scene.muster.dump())["ledgers"]["queues"]["root"]["allocated"]
+async def test_smaller_real_pods_give_back_what_their_placeholders_held_too_much(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario(nodes(2))
+    await scenario.create(a_gang("small", [Group("workers", 3, cpu="2", real_cpu="500m")], timeout_s=LONG_S))
+    await scenario.all_bound(3)
+    held = (await scenario.muster.dump())["ledgers"]["queues"]["root"]["allocated"]
     assert held["vcore"] == 3 * 500
 
 
-async def test_a_real_pod_larger_than_its_placeholder_is_scheduled_as_usual_and_told(open_scene: OpenScene) -> None:
+async def test_a_real_pod_larger_than_its_placeholder_is_scheduled_as_usual_and_told(
+    open_scenario: OpenScenario,
+) -> None:
     """That member only; the gang keeps its other places."""
-    scene = await open_scene(nodes(3))
+    scenario = await open_scenario(nodes(3))
     groups = [Group("workers", 3)]
     gang = a_gang("large", groups, timeout_s=LONG_S)
     gang[2] = a_member("large", "workers", "large-workers-2", groups, cpu="3")
-    await scene.create(gang)
-    await scene.all_bound(3)
+    await scenario.create(gang)
+    await scenario.all_bound(3)
 
     async def is_told() -> bool:
         about = {
             event["involvedObject"]["name"]
-            for event in await scene.events()
+            for event in await scenario.events()
             if "more than its placeholder" in event["message"]
         }
         return about == {"large-workers-2"}
 
-    await scene.eventually("the pod is told", is_told, 10)
+    await scenario.eventually("the pod is told", is_told, 10)
 
 
-async def test_two_gangs_that_fit_only_one_after_the_other_both_finish(open_scene: OpenScene) -> None:
+async def test_two_gangs_that_fit_only_one_after_the_other_both_finish(open_scenario: OpenScenario) -> None:
     """The first one takes over what the other one reserves."""
-    scene = await open_scene(nodes(2, cpu="2"))
+    scenario = await open_scenario(nodes(2, cpu="2"))
     gangs = [a_gang(app, [Group("workers", 3)], timeout_s=LONG_S) for app in ("left", "right")]
     for pair in zip(*gangs, strict=True):
-        await scene.create(with_annotations(pod, {"devcluster.muster/run-for": "1s"}) for pod in pair)
+        await scenario.create(with_annotations(pod, {"devcluster.muster/run-for": "1s"}) for pod in pair)
 
     async def all_done() -> bool:
-        return await phases(scene) == {"Succeeded": 6}
+        return await phases(scenario) == {"Succeeded": 6}
 
-    await scene.eventually("both gangs are done", all_done)
+    await scenario.eventually("both gangs are done", all_done)
 
 
-async def test_places_that_no_real_pod_took_are_released_when_the_application_ends(open_scene: OpenScene) -> None:
+async def test_places_that_no_real_pod_took_are_released_when_the_application_ends(open_scenario: OpenScenario) -> None:
     """A left-over placeholder does not keep an application Running."""
-    scene = await open_scene(nodes(2))
+    scenario = await open_scenario(nodes(2))
     gang = a_gang("left", [Group("workers", 4, real=2)], timeout_s=LONG_S)
-    await scene.create(with_annotations(pod, {"devcluster.muster/run-for": "1s"}) for pod in gang)
+    await scenario.create(with_annotations(pod, {"devcluster.muster/run-for": "1s"}) for pod in gang)
 
     async def only_the_finished_are_there() -> bool:
-        return await phases(scene) == {"Succeeded": 2} and not await scene.pods(placeholders=True)
+        return await phases(scenario) == {"Succeeded": 2} and not await scenario.pods(placeholders=True)
 
-    await scene.eventually("the places left over are gone", only_the_finished_are_there)
+    await scenario.eventually("the places left over are gone", only_the_finished_are_there)
 
 
 async def test_a_gang_reserves_what_fits_and_waits_for_quota_that_others_hold(
-    open_scene: OpenScene,
+    open_scenario: OpenScenario,
 ) -> None:
     queues = {"partitions": [{"name": "default", "queues": [{"name": "root", "queues": [a_queue("small", "4")]}]}]}
-    scene = await open_scene(nodes(4), {"queues.yaml": json.dumps(queues)})
+    scenario = await open_scenario(nodes(4), {"queues.yaml": json.dumps(queues)})
     labels = {"applicationId": "first", "queue": "root.small"}
-    await scene.create(a_pod(f"single-{index}", labels=labels) for index in range(3))
-    await scene.all_bound(3)
+    await scenario.create(a_pod(f"single-{index}", labels=labels) for index in range(3))
+    await scenario.all_bound(3)
     workers = [Group("workers", 2)]
-    await scene.create(a_gang("waits", workers, queue="root.small", timeout_s=LONG_S, placement=with_pods()))
-    await scene.create([a_pod("bystander", labels={"applicationId": "other", "queue": "root.other"})])
-    await scene.eventually("both placeholders are there", lambda: _are_there(scene, 2))
+    await scenario.create(a_gang("waits", workers, queue="root.small", timeout_s=LONG_S, placement=with_pods()))
+    await scenario.create([a_pod("bystander", labels={"applicationId": "other", "queue": "root.other"})])
+    await scenario.eventually("both placeholders are there", lambda: _are_there(scenario, 2))
     if with_pods() == "Reserve":
-        await scene.eventually("one of them has its place", lambda: _is_bound(scene, 1))
+        await scenario.eventually("one of them has its place", lambda: _is_bound(scenario, 1))
     else:
-        assert await scene.bound(placeholders=True) == []
+        assert await scenario.bound(placeholders=True) == []
     for index in range(3):
-        await scene.api.delete("pods", f"single-{index}", scene.namespace)
+        await scenario.api.delete("pods", f"single-{index}", scenario.namespace)
 
     async def gang_runs() -> bool:
-        names = {pod["metadata"]["name"] for pod in await scene.bound()}
+        names = {pod["metadata"]["name"] for pod in await scenario.bound()}
         return names >= {"waits-workers-0", "waits-workers-1"}
 
-    await scene.eventually("the gang runs", gang_runs)
+    await scenario.eventually("the gang runs", gang_runs)
 
 
-async def test_single_pods_are_scheduled_without_placeholders(open_scene: OpenScene) -> None:
-    scene = await open_scene(nodes(2))
+async def test_single_pods_are_scheduled_without_placeholders(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario(nodes(2))
     names = ("muster", "yunikorn")
-    await scene.create(a_pod(f"single-{index}", scheduler=names[index % 2]) for index in range(6))
-    await scene.all_bound(6)
-    assert not [write for write in scene.writes(of_operator=True) if write.what == "create pods"]
+    await scenario.create(a_pod(f"single-{index}", scheduler=names[index % 2]) for index in range(6))
+    await scenario.all_bound(6)
+    assert not [write for write in scenario.writes(of_operator=True) if write.what == "create pods"]
 
 
-async def test_pods_of_another_scheduler_are_counted_on_their_node_and_left_alone(open_scene: OpenScene) -> None:
-    scene = await open_scene([FakeNode("node-0", cpu="4")])
+async def test_pods_of_another_scheduler_are_counted_on_their_node_and_left_alone(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario([FakeNode("node-0", cpu="4")])
     foreign = a_pod("foreign", cpu="3", scheduler="somebody-else")
     foreign["spec"]["nodeName"] = "node-0"
-    await scene.create([foreign, a_pod("fits", cpu="1"), a_pod("waits", cpu="1")])
+    await scenario.create([foreign, a_pod("fits", cpu="1"), a_pod("waits", cpu="1")])
 
     async def one_of_ours_is_bound() -> bool:
-        return len(await scene.bound()) == 2
+        return len(await scenario.bound()) == 2
 
-    await scene.eventually("one of ours is bound", one_of_ours_is_bound)
-    await scene.api.delete("pods", "foreign", scene.namespace)
-    await scene.all_bound(2)
+    await scenario.eventually("one of ours is bound", one_of_ours_is_bound)
+    await scenario.api.delete("pods", "foreign", scenario.namespace)
+    await scenario.all_bound(2)
 
 
 def a_queue(name: str, vcore: str) -> Json:
     return {"name": name, "submitacl": "*", "resources": {"max": {"vcore": vcore}}}
 
 
-async def _are_there(scene: Scene, placeholders: int) -> bool:
-    return len(await scene.pods(placeholders=True)) == placeholders
+async def _are_there(scenario: Scenario, placeholders: int) -> bool:
+    return len(await scenario.pods(placeholders=True)) == placeholders
 
 
-async def _is_bound(scene: Scene, placeholders: int) -> bool:
-    return len(await scene.bound(placeholders=True)) == placeholders
+async def _is_bound(scenario: Scenario, placeholders: int) -> bool:
+    return len(await scenario.bound(placeholders=True)) == placeholders

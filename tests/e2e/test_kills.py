@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from devcluster.nodes import FakeNode
-from tests.e2e.conftest import OpenScene, with_pods
+from tests.e2e.conftest import OpenScenario, with_pods
 from tests.e2e.manifests import Group, a_gang
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 MEMBERS = 4
 
@@ -19,32 +19,32 @@ BIND_PLACEHOLDER = ("POST", r"/pods/tg-[^/]*/binding$")
 DELETE_PLACEHOLDER = ("DELETE", r"/pods/tg-[^/]*$")
 BIND_REAL = ("POST", r"/pods/(?!tg-)[^/]*/binding$")
 
-Step = Callable[[Scene], Awaitable[None]]
+Step = Callable[[Scenario], Awaitable[None]]
 
 
 def held_at(request: tuple[str, str], after: int) -> Step:
     """The step at which ``after`` such requests went through and the next one waits at the gate."""
 
-    async def reach(scene: Scene) -> None:
-        held = scene.gate.hold(*request, skip=after)
-        await scene.create(a_gang("gang", [Group("workers", MEMBERS)], timeout_s=600, placement=with_pods()))
+    async def reach(scenario: Scenario) -> None:
+        held = scenario.gate.hold(*request, skip=after)
+        await scenario.create(a_gang("gang", [Group("workers", MEMBERS)], timeout_s=600, placement=with_pods()))
         await held.reached(1)
 
     return reach
 
 
-async def placeholder_is_deleted(scene: Scene) -> None:
+async def placeholder_is_deleted(scenario: Scenario) -> None:
     """A placeholder is gone from the API server, and the operator has not heard of it."""
-    held = scene.gate.hold(*DELETE_PLACEHOLDER)
-    await scene.create(a_gang("gang", [Group("workers", MEMBERS)], timeout_s=600, placement=with_pods()))
+    held = scenario.gate.hold(*DELETE_PLACEHOLDER)
+    await scenario.create(a_gang("gang", [Group("workers", MEMBERS)], timeout_s=600, placement=with_pods()))
     await held.reached(1)
-    scene.gate.freeze_watches()
+    scenario.gate.freeze_watches()
     held.open()
 
     async def one_is_gone() -> bool:
-        return len(await scene.pods(placeholders=True)) < MEMBERS
+        return len(await scenario.pods(placeholders=True)) < MEMBERS
 
-    await scene.eventually("a placeholder is gone", one_is_gone)
+    await scenario.eventually("a placeholder is gone", one_is_gone)
 
 
 STEPS = [
@@ -59,11 +59,11 @@ STEPS = [
 
 @pytest.mark.parametrize("victims", [["operator"], ["core"], ["operator", "core"]], ids=["operator", "core", "both"])
 @pytest.mark.parametrize("step", STEPS)
-async def test_a_gang_survives_a_kill_at_each_step(step: Step, victims: list[str], open_scene: OpenScene) -> None:
-    scene = await open_scene([FakeNode("node-0"), FakeNode("node-1")], gated=True)
-    await step(scene)
+async def test_a_gang_survives_a_kill_at_each_step(step: Step, victims: list[str], open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario([FakeNode("node-0"), FakeNode("node-1")], gated=True)
+    await step(scenario)
     for victim in victims:
-        await getattr(scene.muster, victim).kill()
-    scene.gate.clear()
-    await scene.muster.start()
-    await scene.all_bound(MEMBERS)
+        await getattr(scenario.muster, victim).kill()
+    scenario.gate.clear()
+    await scenario.muster.start()
+    await scenario.all_bound(MEMBERS)

@@ -7,32 +7,34 @@ from typing import Final
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import a_pod
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 KEYS: Final = {"event", "level", "logger", "timestamp"}
 PODS: Final = 40
 
 
-def lines(scene: Scene) -> list[Json]:
+def lines(scenario: Scenario) -> list[Json]:
     """Of both logs; a line that is not JSON fails the test."""
-    files = [process.log for process in (scene.muster.operator, scene.muster.core)]
+    files = [process.log for process in (scenario.muster.operator, scenario.muster.core)]
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
-def told(scene: Scene) -> list[Json]:
+def told(scenario: Scenario) -> list[Json]:
     """Those of them that a log has unless somebody asks for more."""
-    return [line for line in lines(scene) if line["level"] != "debug"]
+    return [line for line in lines(scenario) if line["level"] != "debug"]
 
 
-async def test_every_line_is_json_with_the_same_keys_also_what_libraries_say_of_failures(open_scene: OpenScene) -> None:
-    scene = await open_scene([FakeNode("node-0")], gated=True, started=False)
-    scene.gate.fail("GET", r"/apis$", 503, times=2)
-    await scene.muster.start()
-    await scene.create([a_pod("one")])
-    await scene.all_bound(1)
-    written = lines(scene)
+async def test_every_line_is_json_with_the_same_keys_also_what_libraries_say_of_failures(
+    open_scenario: OpenScenario,
+) -> None:
+    scenario = await open_scenario([FakeNode("node-0")], gated=True, started=False)
+    scenario.gate.fail("GET", r"/apis$", 503, times=2)
+    await scenario.muster.start()
+    await scenario.create([a_pod("one")])
+    await scenario.all_bound(1)
+    written = lines(scenario)
     assert [line for line in written if not line.keys() >= KEYS] == []
     repeated = [line for line in written if line["event"] == "a request failed; will retry"]
     assert repeated
@@ -43,10 +45,10 @@ async def test_every_line_is_json_with_the_same_keys_also_what_libraries_say_of_
     assert [line for line in written if line["level"] in {"error", "critical"}] == []
 
 
-async def test_pods_that_are_served_leave_no_line_each(open_scene: OpenScene) -> None:
+async def test_pods_that_are_served_leave_no_line_each(open_scenario: OpenScenario) -> None:
     """A log that grows with pods would cost time in a burst, and hide what matters."""
-    scene = await open_scene([FakeNode("node-0", cpu="64")])
-    before = len(told(scene))
-    await scene.create([a_pod(f"pod-{number}") for number in range(PODS)])
-    await scene.all_bound(PODS)
-    assert len(told(scene)) - before < PODS / 4
+    scenario = await open_scenario([FakeNode("node-0", cpu="64")])
+    before = len(told(scenario))
+    await scenario.create([a_pod(f"pod-{number}") for number in range(PODS)])
+    await scenario.all_bound(PODS)
+    assert len(told(scenario)) - before < PODS / 4

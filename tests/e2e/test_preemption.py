@@ -4,9 +4,9 @@ from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import condition, told
 from tests.e2e.configuration import QUICK_PREEMPTION, a_queue, queue_file
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import PREFIX, a_daemon_set, a_pod, with_annotations
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 SOON = {"preemption.delay": "1s"}
 NODES = [FakeNode("node-0", cpu="4")]
@@ -22,84 +22,86 @@ def a_pod_of(queue: str, index: int) -> Json:
     return a_pod(f"{queue}-{index}", labels={"applicationId": f"app-{queue}", "queue": f"root.{queue}"})
 
 
-async def names_bound(scene: Scene) -> set[str]:
-    return {pod["metadata"]["name"] for pod in await scene.bound()}
+async def names_bound(scenario: Scenario) -> set[str]:
+    return {pod["metadata"]["name"] for pod in await scenario.bound()}
 
 
-async def test_a_queue_gets_its_guarantee_back_from_one_that_borrowed_it(open_scene: OpenScene) -> None:
+async def test_a_queue_gets_its_guarantee_back_from_one_that_borrowed_it(open_scenario: OpenScenario) -> None:
     """The victims are told why, end in their own time, and nobody takes their place before they are gone."""
-    scene = await open_scene(NODES, two_queues())
+    scenario = await open_scenario(NODES, two_queues())
     for index in range(4):
         victim = with_annotations(a_pod_of("borrower", index), {"devcluster.muster/delete-after": "2s"})
         victim["spec"]["terminationGracePeriodSeconds"] = 30
-        await scene.create([victim])
-    await scene.all_bound(4)
-    await scene.create(a_pod_of("owner", index) for index in range(2))
+        await scenario.create([victim])
+    await scenario.all_bound(4)
+    await scenario.create(a_pod_of("owner", index) for index in range(2))
 
     async def victims() -> list[Json]:
-        going = [pod for pod in await scene.pods() if "deletionTimestamp" in pod["metadata"]]
+        going = [pod for pod in await scenario.pods() if "deletionTimestamp" in pod["metadata"]]
         return going if len(going) == 2 else []
 
-    going = await scene.eventually("two pods are told to go", victims)
-    assert not {"owner-0", "owner-1"} & await names_bound(scene)
+    going = await scenario.eventually("two pods are told to go", victims)
+    assert not {"owner-0", "owner-1"} & await names_bound(scenario)
     for victim in going:
         target = condition(victim, "DisruptionTarget")
         assert (target["status"], target["reason"]) == ("True", "PreemptionByScheduler")
         assert "root.owner" in target["message"]
-    await scene.all_bound(4)
-    assert {"owner-0", "owner-1"} < await names_bound(scene)
+    await scenario.all_bound(4)
+    assert {"owner-0", "owner-1"} < await names_bound(scenario)
     for victim in going:
-        await told(scene, victim["metadata"]["name"], "preempt", kind="Normal")
+        await told(scenario, victim["metadata"]["name"], "preempt", kind="Normal")
 
 
-async def test_a_pod_that_opted_out_is_spared_while_others_can_go(open_scene: OpenScene) -> None:
+async def test_a_pod_that_opted_out_is_spared_while_others_can_go(open_scenario: OpenScenario) -> None:
     """Victims of last resort."""
-    scene = await open_scene(NODES, two_queues())
+    scenario = await open_scenario(NODES, two_queues())
     spared = {"borrower-2", "borrower-3"}
     for index in range(4):
         pod = a_pod_of("borrower", index)
         opted_out = {f"{PREFIX}allow-preemption": "false"} if pod["metadata"]["name"] in spared else {}
-        await scene.create([with_annotations(pod, opted_out)])
-    await scene.all_bound(4)
-    await scene.create(a_pod_of("owner", index) for index in range(2))
+        await scenario.create([with_annotations(pod, opted_out)])
+    await scenario.all_bound(4)
+    await scenario.create(a_pod_of("owner", index) for index in range(2))
 
     async def owner_runs() -> bool:
-        return {"owner-0", "owner-1"} < await names_bound(scene)
+        return {"owner-0", "owner-1"} < await names_bound(scenario)
 
-    await scene.eventually("the owner has its guarantee", owner_runs)
-    assert await names_bound(scene) == {"owner-0", "owner-1"} | spared
+    await scenario.eventually("the owner has its guarantee", owner_runs)
+    assert await names_bound(scenario) == {"owner-0", "owner-1"} | spared
 
 
-async def test_a_daemon_sets_pods_take_their_place_on_every_node_from_others(open_scene: OpenScene) -> None:
-    scene = await open_scene([FakeNode(f"node-{index}", cpu="2") for index in range(2)], QUICK_PREEMPTION)
-    await scene.create(a_pod(f"plain-{index}", labels={"applicationId": "plain"}) for index in range(4))
-    await scene.all_bound(4)
-    await scene.create([a_daemon_set("agent", cpu="1")])
+async def test_a_daemon_sets_pods_take_their_place_on_every_node_from_others(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario([FakeNode(f"node-{index}", cpu="2") for index in range(2)], QUICK_PREEMPTION)
+    await scenario.create(a_pod(f"plain-{index}", labels={"applicationId": "plain"}) for index in range(4))
+    await scenario.all_bound(4)
+    await scenario.create([a_daemon_set("agent", cpu="1")])
 
     async def daemons() -> set[str]:
         return {
-            pod["spec"]["nodeName"] for pod in await scene.bound() if pod["metadata"]["labels"].get("daemon") == "agent"
+            pod["spec"]["nodeName"]
+            for pod in await scenario.bound()
+            if pod["metadata"]["labels"].get("daemon") == "agent"
         }
 
     async def is_everywhere() -> bool:
         return await daemons() == {"node-0", "node-1"}
 
-    await scene.eventually("a daemon runs on every node", is_everywhere)
-    await scene.all_bound(4)
-    assert sum(name.startswith("plain") for name in await names_bound(scene)) == 2
+    await scenario.eventually("a daemon runs on every node", is_everywhere)
+    await scenario.all_bound(4)
+    assert sum(name.startswith("plain") for name in await names_bound(scenario)) == 2
 
 
-async def test_a_lowered_quota_takes_back_what_is_over_it(open_scene: OpenScene) -> None:
+async def test_a_lowered_quota_takes_back_what_is_over_it(open_scenario: OpenScenario) -> None:
     """Quota preemption; no pod has to wait for it."""
 
     def bounded(vcore: str) -> dict[str, str]:
         leaf = a_queue("leaf", maximum={"vcore": vcore}, properties={"quota.preemption.delay": "1s"})
         return queue_file(leaf, preemption={"enabled": True, "quotapreemptionenabled": True})
 
-    scene = await open_scene(NODES, bounded("4") | QUICK_PREEMPTION)
+    scenario = await open_scenario(NODES, bounded("4") | QUICK_PREEMPTION)
     labels = {"applicationId": "job", "queue": "root.leaf"}
-    await scene.create(a_pod(f"pod-{index}", labels=labels) for index in range(3))
-    await scene.all_bound(3)
-    await scene.api.patch("configmaps", "muster-configs", {"data": bounded("1")}, scene.muster.setup.namespace)
-    await scene.all_bound(1)
-    assert await names_bound(scene) == {"pod-0"}, "the first pod of an application goes last"
+    await scenario.create(a_pod(f"pod-{index}", labels=labels) for index in range(3))
+    await scenario.all_bound(3)
+    await scenario.api.patch("configmaps", "muster-configs", {"data": bounded("1")}, scenario.muster.setup.namespace)
+    await scenario.all_bound(1)
+    assert await names_bound(scenario) == {"pod-0"}, "the first pod of an application goes last"

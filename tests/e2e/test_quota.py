@@ -3,70 +3,72 @@
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import waits_with
 from tests.e2e.configuration import a_queue, queue_file, queues
-from tests.e2e.conftest import OpenScene, with_pods
+from tests.e2e.conftest import OpenScenario, with_pods
 from tests.e2e.manifests import Group, a_gang, a_pod
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 NODES = [FakeNode("node-0", cpu="8", extra={"nvidia.com/gpu": "8"})]
 
 
-async def names_bound(scene: Scene) -> set[str]:
-    return {pod["metadata"]["name"] for pod in await scene.bound()}
+async def names_bound(scenario: Scenario) -> set[str]:
+    return {pod["metadata"]["name"] for pod in await scenario.bound()}
 
 
 async def test_a_pod_over_the_quota_waits_names_queue_resource_and_amounts_and_goes_when_another_ends(
-    open_scene: OpenScene,
+    open_scenario: OpenScenario,
 ) -> None:
-    scene = await open_scene(NODES, queues(resources={"max": {"vcore": "2500m"}}))
+    scenario = await open_scenario(NODES, queues(resources={"max": {"vcore": "2500m"}}))
     labels = {"applicationId": "job", "queue": "root.leaf"}
-    await scene.create(a_pod(f"pod-{index}", labels=labels) for index in range(2))
-    await scene.all_bound(2)
-    await scene.create([a_pod("late", labels=labels)])
-    await waits_with(scene, "late", "SchedulingSkipped", "root.leaf", "requested cpu 1, available 500m of 2500m")
-    await scene.api.delete("pods", "pod-0", scene.namespace)
-    await scene.all_bound(2)
-    assert await names_bound(scene) == {"pod-1", "late"}
+    await scenario.create(a_pod(f"pod-{index}", labels=labels) for index in range(2))
+    await scenario.all_bound(2)
+    await scenario.create([a_pod("late", labels=labels)])
+    await waits_with(scenario, "late", "SchedulingSkipped", "root.leaf", "requested cpu 1, available 500m of 2500m")
+    await scenario.api.delete("pods", "pod-0", scenario.namespace)
+    await scenario.all_bound(2)
+    assert await names_bound(scenario) == {"pod-1", "late"}
 
 
-async def test_the_quota_of_a_parent_bounds_all_its_leaves_together(open_scene: OpenScene) -> None:
+async def test_the_quota_of_a_parent_bounds_all_its_leaves_together(open_scenario: OpenScenario) -> None:
     team = a_queue("team", a_queue("left"), a_queue("right"), maximum={"vcore": "2"})
-    scene = await open_scene(NODES, queue_file(team))
+    scenario = await open_scenario(NODES, queue_file(team))
     for leaf in ("left", "right"):
         labels = {"applicationId": leaf, "queue": f"root.team.{leaf}"}
-        await scene.create([a_pod(f"{leaf}-0", labels=labels)])
-    await scene.all_bound(2)
+        await scenario.create([a_pod(f"{leaf}-0", labels=labels)])
+    await scenario.all_bound(2)
     labels = {"applicationId": "right", "queue": "root.team.right"}
-    await scene.create([a_pod("third", labels=labels)])
-    await waits_with(scene, "third", "SchedulingSkipped", "root.team", "cpu")
+    await scenario.create([a_pod("third", labels=labels)])
+    await waits_with(scenario, "third", "SchedulingSkipped", "root.team", "cpu")
 
 
-async def test_a_quota_counts_resources_by_any_name(open_scene: OpenScene) -> None:
-    scene = await open_scene(NODES, queues(resources={"max": {"nvidia.com/gpu": "2"}}))
+async def test_a_quota_counts_resources_by_any_name(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario(NODES, queues(resources={"max": {"nvidia.com/gpu": "2"}}))
     labels = {"applicationId": "train", "queue": "root.leaf"}
     pods = [a_pod(f"gpu-{index}", labels=labels) for index in range(2)]
     for pod in pods:
         pod["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": "2"}
         pod["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "2"
-    await scene.create([*pods, a_pod("no-gpu", labels=labels)])
-    await waits_with(scene, "gpu-1", "SchedulingSkipped", "root.leaf", "nvidia.com/gpu")
-    assert await names_bound(scene) == {"gpu-0", "no-gpu"}
+    await scenario.create([*pods, a_pod("no-gpu", labels=labels)])
+    await waits_with(scenario, "gpu-1", "SchedulingSkipped", "root.leaf", "nvidia.com/gpu")
+    assert await names_bound(scenario) == {"gpu-0", "no-gpu"}
 
 
-async def test_no_member_of_a_gang_starts_before_a_queue_far_above_it_has_quota_for_all(open_scene: OpenScene) -> None:
+async def test_no_member_of_a_gang_starts_before_a_queue_far_above_it_has_quota_for_all(
+    open_scenario: OpenScenario,
+) -> None:
     """A deep hierarchy. In Reserve two members are reserved meanwhile, in Atomic none."""
     deep = a_queue("a", a_queue("b", a_queue("c", a_queue("leaf"))), maximum={"vcore": "4"})
-    scene = await open_scene(NODES, queue_file(deep))
+    scenario = await open_scenario(NODES, queue_file(deep))
     queue = "root.a.b.c.leaf"
-    await scene.create([a_pod("holder", cpu="2", labels={"applicationId": "holder", "queue": queue})])
-    await scene.all_bound(1)
-    await scene.create(a_gang("gang", [Group("workers", 3)], queue=queue, timeout_s=600, placement=with_pods()))
+    await scenario.create([a_pod("holder", cpu="2", labels={"applicationId": "holder", "queue": queue})])
+    await scenario.all_bound(1)
+    await scenario.create(a_gang("gang", [Group("workers", 3)], queue=queue, timeout_s=600, placement=with_pods()))
     held = 2 if with_pods() == "Reserve" else 0
 
     async def all_wait() -> bool:
-        there, bound = await scene.pods(placeholders=True), await scene.bound(placeholders=True)
+        there, bound = await scenario.pods(placeholders=True), await scenario.bound(placeholders=True)
         return (len(there), len(bound)) == (3, held)
 
-    await scene.eventually(f"three placeholders are there, {held} of them bound", all_wait)
-    assert {pod["metadata"]["name"] for pod in await scene.bound()} == {"holder"}
-    await scene.api.delete("pods", "holder", scene.namespace)
-    await scene.all_bound(3)
+    await scenario.eventually(f"three placeholders are there, {held} of them bound", all_wait)
+    assert {pod["metadata"]["name"] for pod in await scenario.bound()} == {"holder"}
+    await scenario.api.delete("pods", "holder", scenario.namespace)
+    await scenario.all_bound(3)

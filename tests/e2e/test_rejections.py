@@ -8,27 +8,27 @@ from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import told, told_on_the_config_map
 from tests.e2e.configuration import queues
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import PREFIX, Group, a_gang, a_member, a_pod, with_annotations
 
 NODES = [FakeNode("node-0", cpu="8")]
 GOOD: Json = {"name": "workers", "minMember": 2, "minResource": {"cpu": "1"}}
 
 
-async def test_a_gang_in_a_fair_queue_is_refused(open_scene: OpenScene) -> None:
-    scene = await open_scene(NODES, queues(properties={"application.sort.policy": "fair"}))
-    await scene.create(a_gang("fair", [Group("workers", 2)], queue="root.leaf"))
-    await told(scene, "fair-workers-0", "fair")
-    assert await scene.bound() == []
-    assert await scene.pods(placeholders=True) == []
+async def test_a_gang_in_a_fair_queue_is_refused(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario(NODES, queues(properties={"application.sort.policy": "fair"}))
+    await scenario.create(a_gang("fair", [Group("workers", 2)], queue="root.leaf"))
+    await told(scenario, "fair-workers-0", "fair")
+    assert await scenario.bound() == []
+    assert await scenario.pods(placeholders=True) == []
 
 
-async def test_a_gang_larger_than_the_quota_of_its_queue_is_refused(open_scene: OpenScene) -> None:
-    scene = await open_scene(NODES, queues(resources={"max": {"vcore": "2"}}))
-    await scene.create(a_gang("large", [Group("workers", 3)], queue="root.leaf"))
-    await told(scene, "large-workers-0", "root.leaf", "cpu")
-    assert await scene.bound() == []
-    assert await scene.pods(placeholders=True) == []
+async def test_a_gang_larger_than_the_quota_of_its_queue_is_refused(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario(NODES, queues(resources={"max": {"vcore": "2"}}))
+    await scenario.create(a_gang("large", [Group("workers", 3)], queue="root.leaf"))
+    await told(scenario, "large-workers-0", "root.leaf", "cpu")
+    assert await scenario.bound() == []
+    assert await scenario.pods(placeholders=True) == []
 
 
 MALFORMED = {
@@ -47,58 +47,60 @@ MALFORMED = {
 """What can be wrong with the annotation, and the field that the user is told."""
 
 
-async def test_malformed_task_groups_are_told_by_field_and_the_pod_is_scheduled_alone(open_scene: OpenScene) -> None:
+async def test_malformed_task_groups_are_told_by_field_and_the_pod_is_scheduled_alone(
+    open_scenario: OpenScenario,
+) -> None:
     """The application is then no gang, and a Warning says so. Twelve kinds, each its own application."""
-    scene = await open_scene([FakeNode("node-0", cpu="16")])
+    scenario = await open_scenario([FakeNode("node-0", cpu="16")])
     for name, (annotation, _) in MALFORMED.items():
         annotations = {f"{PREFIX}task-groups": annotation, f"{PREFIX}task-group-name": "workers"}
-        await scene.create([with_annotations(a_pod(name, labels={"applicationId": name}), annotations)])
+        await scenario.create([with_annotations(a_pod(name, labels={"applicationId": name}), annotations)])
     for name, (_, field) in MALFORMED.items():
-        await told(scene, name, field, "without a gang")
-    await scene.all_bound(len(MALFORMED))
+        await told(scenario, name, field, "without a gang")
+    await scenario.all_bound(len(MALFORMED))
 
 
-async def test_parameters_that_mean_nothing_are_told_and_the_gang_goes_on(open_scene: OpenScene) -> None:
+async def test_parameters_that_mean_nothing_are_told_and_the_gang_goes_on(open_scenario: OpenScenario) -> None:
     """Each by its name; Soft and the configuration's defaults are taken."""
-    scene = await open_scene(NODES, {"gang.placement": "Reserve"})
+    scenario = await open_scenario(NODES, {"gang.placement": "Reserve"})
     words = "placeholderTimeoutInSeconds=soon gangSchedulingStyle=Firm gangPlacement=Best nonsense"
     groups = [Group("workers", 2)]
-    await scene.create(a_member("odd", "workers", f"odd-{index}", groups, words) for index in range(2))
+    await scenario.create(a_member("odd", "workers", f"odd-{index}", groups, words) for index in range(2))
     for name in ("placeholderTimeoutInSeconds", "Soft is used", "Reserve, Atomic or Direct", "nonsense"):
-        await told(scene, "odd-0", name)
-    await scene.all_bound(2)
-    assert sum(write.what == "create pods" for write in scene.writes(of_operator=True)) == 2
+        await told(scenario, "odd-0", name)
+    await scenario.all_bound(2)
+    assert sum(write.what == "create pods" for write in scenario.writes(of_operator=True)) == 2
 
 
 async def test_a_gang_that_joins_an_application_without_task_groups_is_told_that_it_is_none(
-    open_scene: OpenScene,
+    open_scenario: OpenScenario,
 ) -> None:
-    scene = await open_scene(NODES)
-    await scene.create([a_pod("first", labels={"applicationId": "mixed"}), *a_gang("mixed", [Group("workers", 2)])])
-    await told(scene, "mixed-workers-0", "task-groups", "first", "app-id")
-    await scene.all_bound(3)
+    scenario = await open_scenario(NODES)
+    await scenario.create([a_pod("first", labels={"applicationId": "mixed"}), *a_gang("mixed", [Group("workers", 2)])])
+    await told(scenario, "mixed-workers-0", "task-groups", "first", "app-id")
+    await scenario.all_bound(3)
 
 
-async def test_an_application_id_that_is_too_long_is_refused_by_name_and_length(open_scene: OpenScene) -> None:
-    scene = await open_scene(NODES)
+async def test_an_application_id_that_is_too_long_is_refused_by_name_and_length(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario(NODES)
     key = f"{PREFIX}app-id"
-    await scene.create([with_annotations(a_pod("endless"), {key: "x" * 64}), a_pod("bystander")])
-    await told(scene, "endless", key, "64", "63")
-    await scene.all_bound(1)
+    await scenario.create([with_annotations(a_pod("endless"), {key: "x" * 64}), a_pod("bystander")])
+    await told(scenario, "endless", key, "64", "63")
+    await scenario.all_bound(1)
 
 
-async def test_pods_that_name_a_queue_that_does_not_exist_fail_with_its_name(open_scene: OpenScene) -> None:
-    scene = await open_scene(NODES, queues())
+async def test_pods_that_name_a_queue_that_does_not_exist_fail_with_its_name(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario(NODES, queues())
     labels = {"applicationId": "lost", "queue": "root.nowhere"}
-    await scene.create([a_pod("lost", labels=labels), a_pod("bystander", labels={"queue": "root.leaf"})])
-    await told(scene, "lost", "root.nowhere", "does not exist", "queues.yaml")
+    await scenario.create([a_pod("lost", labels=labels), a_pod("bystander", labels={"queue": "root.leaf"})])
+    await told(scenario, "lost", "root.nowhere", "does not exist", "queues.yaml")
 
     async def has_failed() -> bool:
-        status = (await scene.api.get("pods", "lost", scene.namespace))["status"]
+        status = (await scenario.api.get("pods", "lost", scenario.namespace))["status"]
         return status["phase"] == "Failed" and "root.nowhere" in status["message"]
 
-    await scene.eventually("the pod has failed", has_failed)
-    await scene.all_bound(1)
+    await scenario.eventually("the pod has failed", has_failed)
+    await scenario.all_bound(1)
 
 
 @pytest.mark.parametrize(
@@ -113,30 +115,30 @@ async def test_pods_that_name_a_queue_that_does_not_exist_fail_with_its_name(ope
     ],
 )
 async def test_a_start_with_an_unreadable_configuration_ends_with_one_line_that_names_it(
-    setting: dict[str, str], words: list[str], open_scene: OpenScene
+    setting: dict[str, str], words: list[str], open_scenario: OpenScenario
 ) -> None:
-    scene = await open_scene(NODES, setting, started=False)
-    scene.muster.core.start()
-    scene.muster.operator.start()
-    operator = scene.muster.operator
+    scenario = await open_scenario(NODES, setting, started=False)
+    scenario.muster.core.start()
+    scenario.muster.operator.start()
+    operator = scenario.muster.operator
     assert await operator.ended(30), operator.tail()
     assert operator.returncode == 1
     last = operator.tail(1)
     assert last.startswith("muster operator cannot serve: ")
     assert all(word in last for word in words), last
-    note = await told_on_the_config_map(scene, "Muster cannot start", words[0])
+    note = await told_on_the_config_map(scenario, "Muster cannot start", words[0])
     assert all(word in note for word in words), note
     fixed = {"data": dict.fromkeys(setting)}
-    await scene.api.patch("configmaps", "muster-configs", fixed, scene.muster.setup.namespace)
-    await scene.muster.start()
+    await scenario.api.patch("configmaps", "muster-configs", fixed, scenario.muster.setup.namespace)
+    await scenario.muster.start()
 
 
-async def test_a_pod_that_names_an_unknown_group_is_told(open_scene: OpenScene) -> None:
-    scene = await open_scene(NODES)
+async def test_a_pod_that_names_an_unknown_group_is_told(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario(NODES)
     gang = a_gang("group", [Group("workers", 2)])
     stranger = with_annotations(
         a_pod("stranger", labels={"applicationId": "group"}), {f"{PREFIX}task-group-name": "drivers"}
     )
-    await scene.create([*gang, stranger])
-    await told(scene, "stranger", "drivers")
-    await scene.all_bound(3)
+    await scenario.create([*gang, stranger])
+    await told(scenario, "stranger", "drivers")
+    await scenario.all_bound(3)

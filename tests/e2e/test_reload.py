@@ -8,88 +8,88 @@ from devcluster.nodes import FakeNode
 from tests.e2e import rest
 from tests.e2e.conditions import told, told_on_the_config_map, waits_with
 from tests.e2e.configuration import a_queue, queue_file, queues
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import a_pod
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 NODES = [FakeNode("node-0", cpu="8")]
 
 
-async def push(scene: Scene, data: Mapping[str, str]) -> None:
+async def push(scenario: Scenario, data: Mapping[str, str]) -> None:
     """Change entries of the ConfigMap."""
-    await scene.api.patch("configmaps", "muster-configs", {"data": dict(data)}, scene.muster.setup.namespace)
+    await scenario.api.patch("configmaps", "muster-configs", {"data": dict(data)}, scenario.muster.setup.namespace)
 
 
-async def test_a_second_configuration_counts_from_when_it_is_pushed(open_scene: OpenScene) -> None:
-    scene = await open_scene(NODES, queues(resources={"max": {"vcore": "1"}}))
+async def test_a_second_configuration_counts_from_when_it_is_pushed(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario(NODES, queues(resources={"max": {"vcore": "1"}}))
     labels = {"applicationId": "grows", "queue": "root.leaf"}
-    await scene.create([a_pod("first", labels=labels), a_pod("second", labels=labels)])
-    await scene.all_bound(1)
-    await push(scene, queues(resources={"max": {"vcore": "4"}}))
-    await scene.all_bound(2)
+    await scenario.create([a_pod("first", labels=labels), a_pod("second", labels=labels)])
+    await scenario.all_bound(1)
+    await push(scenario, queues(resources={"max": {"vcore": "4"}}))
+    await scenario.all_bound(2)
 
 
-async def test_a_lowered_maximum_lets_run_what_runs_and_holds_back_what_comes(open_scene: OpenScene) -> None:
-    scene = await open_scene(NODES, queues(resources={"max": {"vcore": "4"}}))
+async def test_a_lowered_maximum_lets_run_what_runs_and_holds_back_what_comes(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario(NODES, queues(resources={"max": {"vcore": "4"}}))
     labels = {"applicationId": "job", "queue": "root.leaf"}
-    await scene.create(a_pod(f"pod-{index}", labels=labels) for index in range(2))
-    await scene.all_bound(2)
-    await push(scene, queues(resources={"max": {"vcore": "1"}}))
+    await scenario.create(a_pod(f"pod-{index}", labels=labels) for index in range(2))
+    await scenario.all_bound(2)
+    await push(scenario, queues(resources={"max": {"vcore": "1"}}))
 
     async def is_lowered() -> bool:
-        return bool((await rest.ask(scene, "partition/default/queue/root.leaf"))["maxResource"]["vcore"] == 1000)
+        return bool((await rest.ask(scenario, "partition/default/queue/root.leaf"))["maxResource"]["vcore"] == 1000)
 
-    await scene.eventually("the new maximum is in force", is_lowered, 10)
-    await scene.create([a_pod("late", labels=labels)])
-    await waits_with(scene, "late", "SchedulingSkipped", "root.leaf", "cpu")
-    assert len(await scene.bound()) == 2
+    await scenario.eventually("the new maximum is in force", is_lowered, 10)
+    await scenario.create([a_pod("late", labels=labels)])
+    await waits_with(scenario, "late", "SchedulingSkipped", "root.leaf", "cpu")
+    assert len(await scenario.bound()) == 2
 
 
-async def test_a_queue_that_is_added_takes_pods_and_one_that_is_removed_drains(open_scene: OpenScene) -> None:
+async def test_a_queue_that_is_added_takes_pods_and_one_that_is_removed_drains(open_scenario: OpenScenario) -> None:
     old, new = a_queue("old"), a_queue("new")
-    scene = await open_scene(NODES, queue_file(old))
-    await scene.create([a_pod("stays", labels={"applicationId": "stays", "queue": "root.old"})])
-    await scene.all_bound(1)
-    await push(scene, queue_file(new))
-    await scene.eventually("the new queue is there", lambda: rest.queue_exists(scene, "root.new"), 10)
-    await scene.create(
+    scenario = await open_scenario(NODES, queue_file(old))
+    await scenario.create([a_pod("stays", labels={"applicationId": "stays", "queue": "root.old"})])
+    await scenario.all_bound(1)
+    await push(scenario, queue_file(new))
+    await scenario.eventually("the new queue is there", lambda: rest.queue_exists(scenario, "root.new"), 10)
+    await scenario.create(
         [
             a_pod("welcome", labels={"applicationId": "welcome", "queue": "root.new"}),
             a_pod("too-late", labels={"applicationId": "too-late", "queue": "root.old"}),
         ]
     )
-    await told(scene, "too-late", "root.old")
-    await scene.all_bound(2)
-    assert (await rest.ask(scene, "partition/default/queue/root.old"))["status"] == "Draining"
-    await scene.api.delete("pods", "stays", scene.namespace)
+    await told(scenario, "too-late", "root.old")
+    await scenario.all_bound(2)
+    assert (await rest.ask(scenario, "partition/default/queue/root.old"))["status"] == "Draining"
+    await scenario.api.delete("pods", "stays", scenario.namespace)
 
     async def is_gone() -> bool:
-        return not await rest.queue_exists(scene, "root.old")
+        return not await rest.queue_exists(scenario, "root.old")
 
-    await scene.eventually("the removed queue is gone once it is empty", is_gone)
+    await scenario.eventually("the removed queue is gone once it is empty", is_gone)
 
 
-async def test_an_unreadable_configuration_leaves_the_old_one_in_force(open_scene: OpenScene) -> None:
-    scene = await open_scene(NODES, queues(resources={"max": {"vcore": "2"}}))
-    await push(scene, {"queues.yaml": "partitions: [{name: default, quues: []}]"})
+async def test_an_unreadable_configuration_leaves_the_old_one_in_force(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario(NODES, queues(resources={"max": {"vcore": "2"}}))
+    await push(scenario, {"queues.yaml": "partitions: [{name: default, quues: []}]"})
     labels = {"applicationId": "old", "queue": "root.leaf"}
-    await scene.create(a_pod(f"single-{index}", labels=labels) for index in range(3))
-    await scene.all_bound(2)
+    await scenario.create(a_pod(f"single-{index}", labels=labels) for index in range(3))
+    await scenario.all_bound(2)
 
-    await told_on_the_config_map(scene, "quues", "stays active")
+    await told_on_the_config_map(scenario, "quues", "stays active")
 
 
 async def test_a_compressed_configuration_wins_and_an_unknown_key_is_told_where_it_stands(
-    open_scene: OpenScene,
+    open_scenario: OpenScenario,
 ) -> None:
-    scene = await open_scene(NODES, queues(resources={"max": {"vcore": "1"}}))
+    scenario = await open_scenario(NODES, queues(resources={"max": {"vcore": "1"}}))
     better = queues(resources={"max": {"vcore": "3"}})["queues.yaml"]
     packed = base64.b64encode(gzip.compress(better.encode())).decode()
     change = {"binaryData": {"queues.yaml.gz": packed}, "data": {"gang.waitTimout": "1h"}}
-    await scene.api.patch("configmaps", "muster-configs", change, scene.muster.setup.namespace)
+    await scenario.api.patch("configmaps", "muster-configs", change, scenario.muster.setup.namespace)
 
     async def is_raised() -> bool:
-        return bool((await rest.ask(scene, "partition/default/queue/root.leaf"))["maxResource"]["vcore"] == 3000)
+        return bool((await rest.ask(scenario, "partition/default/queue/root.leaf"))["maxResource"]["vcore"] == 3000)
 
-    await scene.eventually("the compressed configuration is in force", is_raised, 10)
-    await told_on_the_config_map(scene, "gang.waitTimout is not a setting of Muster; is gang.waitTimeout meant?")
+    await scenario.eventually("the compressed configuration is in force", is_raised, 10)
+    await told_on_the_config_map(scenario, "gang.waitTimout is not a setting of Muster; is gang.waitTimeout meant?")

@@ -9,9 +9,9 @@ import aiohttp
 from devcluster.nodes import FakeNode
 from tests.e2e import rest
 from tests.e2e.configuration import a_queue, queue_file
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import a_pod, owned
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 PODS = 240
 ROUNDS = 5
@@ -41,13 +41,13 @@ def shown(answer: Any) -> set[str]:
     return set(first)
 
 
-async def rounds(scene: Scene, stop: asyncio.Event) -> int:
+async def rounds(scenario: Scenario, stop: asyncio.Event) -> int:
     """Request every view again and again until told to stop; how often all of them answered."""
     count = 0
     while not stop.is_set():
         for path in SHAPES:
             try:
-                await rest.ask(scene, path)
+                await rest.ask(scenario, path)
             except aiohttp.ClientResponseError as error:
                 if error.status != 404:  # no health check has run yet
                     raise
@@ -55,24 +55,24 @@ async def rounds(scene: Scene, stop: asyncio.Event) -> int:
     return count
 
 
-async def test_every_view_answers_while_pods_come_and_keeps_its_shape(open_scene: OpenScene) -> None:
+async def test_every_view_answers_while_pods_come_and_keeps_its_shape(open_scenario: OpenScenario) -> None:
     nodes = [FakeNode(f"node-{index}", cpu="32") for index in range(10)]
     health = {"health.checkInterval": "1s"}
-    scene = await open_scene(nodes, queue_file(a_queue("left"), a_queue("right")) | health)
+    scenario = await open_scenario(nodes, queue_file(a_queue("left"), a_queue("right")) | health)
     stop = asyncio.Event()
-    asking = asyncio.create_task(rounds(scene, stop))
+    asking = asyncio.create_task(rounds(scenario, stop))
     pods = [
         owned(a_pod(f"pod-{index}", labels={"applicationId": f"app-{index % 20}", "queue": f"root.{queue}"}), "ann")
         for index, queue in enumerate(["left", "right"] * (PODS // 2))
     ]
-    await asyncio.gather(*(scene.create(pods[start::8]) for start in range(8)))
-    await scene.all_bound(PODS)
+    await asyncio.gather(*(scenario.create(pods[start::8]) for start in range(8)))
+    await scenario.all_bound(PODS)
     stop.set()
     assert await asking >= ROUNDS
     for path, names in SHAPES.items():
-        answer = await scene.eventually(f"{path} answers", partial(rest.ask, scene, path), 10)
+        answer = await scenario.eventually(f"{path} answers", partial(rest.ask, scenario, path), 10)
         assert names <= shown(answer), path
-    tree = await rest.ask(scene, "partition/default/queues")
+    tree = await rest.ask(scenario, "partition/default/queues")
     held = {child["queuename"]: child["allocatedResource"]["vcore"] for child in tree["children"]}
     assert held == {"root.left": PODS // 2 * 1000, "root.right": PODS // 2 * 1000}
-    assert len(await rest.ask(scene, "partition/default/applications/active")) == 20
+    assert len(await rest.ask(scenario, "partition/default/applications/active")) == 20

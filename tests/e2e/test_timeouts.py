@@ -4,57 +4,61 @@ from collections import Counter
 from collections.abc import Mapping
 
 from devcluster.nodes import FakeNode
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_pod
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 GANG = [Group("workers", 4)]
 ROOM_FOR_TWO = [FakeNode("node-0", cpu="2500m")]
 ROOM_FOR_FOUR = [FakeNode("node-0", cpu="4500m")]
 
 
-async def crowded(open_scene: OpenScene, settings: Mapping[str, str] | None = None) -> Scene:
+async def crowded(open_scenario: OpenScenario, settings: Mapping[str, str] | None = None) -> Scenario:
     """A node that holds four pods and has two: a gang of four reserves the other half of it."""
-    scene = await open_scene(ROOM_FOR_FOUR, settings or {})
-    await scene.create(a_pod(f"busy-{index}", labels={"applicationId": "busy"}) for index in range(2))
-    await scene.all_bound(2)
-    return scene
+    scenario = await open_scenario(ROOM_FOR_FOUR, settings or {})
+    await scenario.create(a_pod(f"busy-{index}", labels={"applicationId": "busy"}) for index in range(2))
+    await scenario.all_bound(2)
+    return scenario
 
 
-async def warnings(scene: Scene) -> list[str]:
-    return [event["message"] for event in await scene.events() if event["type"] == "Warning"]
+async def warnings(scenario: Scenario) -> list[str]:
+    return [event["message"] for event in await scenario.events() if event["type"] == "Warning"]
 
 
-async def test_soft_gives_the_places_back_and_schedules_the_pods_one_by_one(open_scene: OpenScene) -> None:
-    scene = await crowded(open_scene)
-    await scene.create(a_gang("soft", GANG, style="Soft", timeout_s=3, placement="Reserve"))
-    await scene.all_bound(4)
+async def test_soft_gives_the_places_back_and_schedules_the_pods_one_by_one(open_scenario: OpenScenario) -> None:
+    scenario = await crowded(open_scenario)
+    await scenario.create(a_gang("soft", GANG, style="Soft", timeout_s=3, placement="Reserve"))
+    await scenario.all_bound(4)
 
 
-async def test_hard_fails_the_application_and_no_real_pod_ever_runs(open_scene: OpenScene) -> None:
-    scene = await crowded(open_scene)
-    await scene.create(a_gang("hard", GANG, style="Hard", timeout_s=3, placement="Reserve"))
+async def test_hard_fails_the_application_and_no_real_pod_ever_runs(open_scenario: OpenScenario) -> None:
+    scenario = await crowded(open_scenario)
+    await scenario.create(a_gang("hard", GANG, style="Hard", timeout_s=3, placement="Reserve"))
 
     async def has_failed() -> bool:
-        phases = Counter(pod["status"]["phase"] for pod in await scene.pods())
-        return phases["Failed"] == 4 and not await scene.pods(placeholders=True)
+        phases = Counter(pod["status"]["phase"] for pod in await scenario.pods())
+        return phases["Failed"] == 4 and not await scenario.pods(placeholders=True)
 
-    await scene.eventually("every pod of the gang has failed", has_failed)
-    assert len(await scene.bound()) == 2
+    await scenario.eventually("every pod of the gang has failed", has_failed)
+    assert len(await scenario.bound()) == 2
 
 
-async def test_a_gang_that_no_empty_cluster_could_hold_is_told_at_once_what_is_missing(open_scene: OpenScene) -> None:
+async def test_a_gang_that_no_empty_cluster_could_hold_is_told_at_once_what_is_missing(
+    open_scenario: OpenScenario,
+) -> None:
     """Which member and which resource; the clock has not even begun to matter."""
-    scene = await open_scene(ROOM_FOR_TWO)
-    await scene.create(a_gang("huge", [Group("workers", 2, cpu="64")], timeout_s=600))
+    scenario = await open_scenario(ROOM_FOR_TWO)
+    await scenario.create(a_gang("huge", [Group("workers", 2, cpu="64")], timeout_s=600))
 
     async def is_told() -> bool:
-        return any("workers" in message and "cpu" in message for message in await warnings(scene))
+        return any("workers" in message and "cpu" in message for message in await warnings(scenario))
 
-    await scene.eventually("a Warning names group and resource", is_told, 20)
+    await scenario.eventually("a Warning names group and resource", is_told, 20)
 
 
-async def test_the_default_clock_of_the_configuration_counts_where_the_gang_names_none(open_scene: OpenScene) -> None:
-    scene = await crowded(open_scene, {"gang.placeholderTimeout": "3s"})
-    await scene.create(a_gang("default", GANG, placement="Reserve"))
-    await scene.all_bound(4)
+async def test_the_default_clock_of_the_configuration_counts_where_the_gang_names_none(
+    open_scenario: OpenScenario,
+) -> None:
+    scenario = await crowded(open_scenario, {"gang.placeholderTimeout": "3s"})
+    await scenario.create(a_gang("default", GANG, placement="Reserve"))
+    await scenario.all_bound(4)

@@ -39,7 +39,7 @@ def _store(partition: Partition, fact: StorageFact) -> None:
     attachments = nodes.pods_on_nodes.attachments
     storage = attachments.storage
     kept = len(storage.taken)
-    attachments.resolved(storage.tell(fact))
+    attachments.resolved(storage.update(fact))
     is_claim = isinstance(fact, Claim) or (isinstance(fact, ObjectGone) and fact.kind is ObjectKind.CLAIM)
     # A volume that is no longer assumed for its claim may serve any other claim.
     is_own = is_claim and len(storage.taken) == kept

@@ -182,7 +182,7 @@ class Stream:
             await self._news.wait()
         raise StopAsyncIteration
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Signals new records. Drops a reader that lags too far behind."""
         behind = self._ring.next_id - self._next
         if behind > self._lag or self._next < self._ring.lowest_id:
@@ -247,7 +247,7 @@ class EventStore:
         for noted in notes:
             self.stored += self._ring.append(noted, now_ns)
         for stream in list(self._streams):
-            stream.tell()
+            stream.notify()
 
     def configure(self, *, tracking: bool, capacity: int, most_streams: int, most_per_host: int) -> None:
         """Applies settings. Open streams stay, even if fewer are allowed now."""

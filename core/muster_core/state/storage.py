@@ -201,7 +201,7 @@ class Storage:  # long: every fact and every assumption goes through here
         self._users: dict[str, dict[str, None]] = {}
         self._pools: dict[ClaimDemand, VolumePool] = {}
 
-    def tell(self, fact: StorageFact) -> list[str] | None:
+    def update(self, fact: StorageFact) -> list[str] | None:
         """Adds, updates or removes an object. Returns the claims whose attached volume may differ now; None = all."""
         match fact:
             case Volume():

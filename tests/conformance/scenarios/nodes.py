@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.conformance.choices import Choices
-from tests.conformance.objects import HOST, REGION, ZONE, ZONES, Raw, Scene
+from tests.conformance.objects import HOST, REGION, ZONE, ZONES, ClusterState, Raw
 from tests.conformance.scenarios.scenario import Scenario
 
 CORDON: Final = "node.kubernetes.io/unschedulable"
@@ -29,7 +29,7 @@ class Cordons(Scenario):
             if choices.chance(70):  # the controller adds it a moment later
                 node["spec"].setdefault("taints", []).append({"key": CORDON, "effect": "NoSchedule"})
 
-    def pending(self, choices: Choices, scene: Scene, pod: Raw) -> None:
+    def pending(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
         if choices.chance(30):
             tolerations = (
                 {"key": CORDON, "operator": "Exists", "effect": "NoSchedule"},
@@ -53,7 +53,7 @@ class Taints(Scenario):
                 taint["value"] = value
             node["spec"].setdefault("taints", []).append(taint)
 
-    def pending(self, choices: Choices, scene: Scene, pod: Raw) -> None:
+    def pending(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
         for _ in range(choices.below(3)):
             pod["spec"].setdefault("tolerations", []).append(_toleration(choices))
 
@@ -85,13 +85,13 @@ class Labels(Scenario):
         if choices.chance(70):
             labels["generation"] = choices.pick(_GENERATIONS)
 
-    def pending(self, choices: Choices, scene: Scene, pod: Raw) -> None:
+    def pending(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
         spec = pod["spec"]
         if choices.chance(40):
             key = choices.pick(("disk", "generation", ZONE))
             spec["nodeSelector"] = {key: choices.pick(_LABEL_VALUES[key])}
         if choices.chance(50):
-            terms = [_term(choices, scene) for _ in range(choices.between(1, 2))]
+            terms = [_term(choices, state) for _ in range(choices.between(1, 2))]
             _node_affinity(pod)["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
         if choices.chance(30):
             preferred = [
@@ -118,32 +118,32 @@ def _expression(choices: Choices) -> Raw:
     return expression
 
 
-def _field(choices: Choices, scene: Scene) -> Raw:
-    names = [node["metadata"]["name"] for node in scene.nodes] + ["nowhere"]
+def _field(choices: Choices, state: ClusterState) -> Raw:
+    names = [node["metadata"]["name"] for node in state.nodes] + ["nowhere"]
     return {"key": "metadata.name", "operator": choices.pick(("In", "In", "NotIn")), "values": [choices.pick(names)]}
 
 
-def _term(choices: Choices, scene: Scene) -> Raw:
+def _term(choices: Choices, state: ClusterState) -> Raw:
     term: Raw = {}
     if expressions := [_expression(choices) for _ in range(choices.pick((1, 2, 0)))]:
         term["matchExpressions"] = expressions
     if choices.chance(10):
-        term["matchFields"] = [_field(choices, scene)]
+        term["matchFields"] = [_field(choices, state)]
     return term
 
 
 class Names(Scenario):
     """Pods that name their node: in their spec, or as those of a DaemonSet do."""
 
-    def pending(self, choices: Choices, scene: Scene, pod: Raw) -> None:
-        names = [node["metadata"]["name"] for node in scene.nodes] + ["nowhere"]
+    def pending(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
+        names = [node["metadata"]["name"] for node in state.nodes] + ["nowhere"]
         if choices.chance(40):
             pod["spec"]["nodeName"] = choices.pick(names)
             return
-        fields = [_field(choices, scene) for _ in range(choices.pick((1, 1, 2)))]
+        fields = [_field(choices, state) for _ in range(choices.pick((1, 1, 2)))]
         terms: list[Raw] = [{"matchFields": fields}]
         if choices.chance(20):
-            terms.append({"matchFields": [_field(choices, scene)]})
+            terms.append({"matchFields": [_field(choices, state)]})
         elif choices.chance(50) and len(names) > 2:
             fields[:] = [{"key": "metadata.name", "operator": "In", "values": [name]} for name in names[:2]]
         _node_affinity(pod)["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
@@ -155,10 +155,10 @@ class Names(Scenario):
 class Ports(Scenario):
     """Host ports with addresses and protocols, in few numbers."""
 
-    def running(self, choices: Choices, scene: Scene, pod: Raw) -> None:
+    def running(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
         _ports(choices, pod)
 
-    def pending(self, choices: Choices, scene: Scene, pod: Raw) -> None:
+    def pending(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
         _ports(choices, pod)
 
 
@@ -197,7 +197,7 @@ class Features(Scenario):
         if features := choices.some(_FEATURES, 2):
             node["status"]["declaredFeatures"] = features
 
-    def pending(self, choices: Choices, scene: Scene, pod: Raw) -> None:
+    def pending(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
         spec = pod["spec"]
         if choices.chance(50):
             spec["hostNetwork"] = True
@@ -235,5 +235,5 @@ class Images(Scenario):
             for image in choices.some(_IMAGES, 3)
         ]
 
-    def pending(self, choices: Choices, scene: Scene, pod: Raw) -> None:
+    def pending(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
         pod["spec"]["containers"][0]["image"] = choices.pick(_IMAGES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.conformance.choices import Choices
-from tests.conformance.objects import APPS, HOST, NAMESPACES, REGION, TRACKS, ZONE, Raw, Scene
+from tests.conformance.objects import APPS, HOST, NAMESPACES, REGION, TRACKS, ZONE, ClusterState, Raw
 from tests.conformance.scenarios.scenario import Scenario
 
 _KEYS: Final = (ZONE, HOST, ZONE, HOST, ZONE, HOST, REGION, "rack")
@@ -72,7 +72,7 @@ class OtherPods(Scenario):
         if choices.chance(15):
             node["metadata"]["labels"]["rack"] = "r1"
 
-    def running(self, choices: Choices, scene: Scene, pod: Raw) -> None:
+    def running(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
         if choices.chance(30):
             _affinity(pod, "podAntiAffinity")[_REQUIRED] = [_term(choices, pod)]
         if choices.chance(15):
@@ -80,7 +80,7 @@ class OtherPods(Scenario):
         if choices.chance(15):
             _prefer(choices, pod)
 
-    def pending(self, choices: Choices, scene: Scene, pod: Raw) -> None:
+    def pending(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
         if choices.chance(35):
             terms = [_term(choices, pod) for _ in range(choices.pick((1, 1, 2)))]
             _affinity(pod, "podAffinity")[_REQUIRED] = terms
@@ -104,7 +104,7 @@ def _prefer(choices: Choices, pod: Raw) -> None:
 class Spreading(Scenario):
     """Topology spread constraints, of which the API server has filled in nothing but merged label keys."""
 
-    def pending(self, choices: Choices, scene: Scene, pod: Raw) -> None:
+    def pending(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
         keys = dict.fromkeys(choices.pick(_KEYS) for _ in range(choices.pick((1, 1, 1, 2))))
         pod["spec"]["topologySpreadConstraints"] = [_spread(choices, pod, key) for key in keys]
 

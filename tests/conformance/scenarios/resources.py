@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.conformance.choices import Choices
-from tests.conformance.objects import Raw, Scene
+from tests.conformance.objects import ClusterState, Raw
 from tests.conformance.scenarios.scenario import Scenario
 
 GPU: Final = "example.com/gpu"
@@ -37,12 +37,12 @@ class Resources(Scenario):
                 offers[name] = choices.pick(_OFFERS[name])
         node["status"]["allocatable"] = offers
 
-    def running(self, choices: Choices, scene: Scene, pod: Raw) -> None:
+    def running(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
         _ask(choices, pod["spec"]["containers"][0], 2)
         if choices.chance(20):
             _resize(choices, pod)
 
-    def pending(self, choices: Choices, scene: Scene, pod: Raw) -> None:
+    def pending(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
         spec = pod["spec"]
         _ask(choices, spec["containers"][0], 3)
         if choices.chance(20):

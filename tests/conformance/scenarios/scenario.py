@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.conformance.choices import Choices
-from tests.conformance.objects import Raw, Scene
+from tests.conformance.objects import ClusterState, Raw
 
 
 class Scenario:
@@ -15,11 +15,11 @@ class Scenario:
     def node(self, choices: Choices, node: Raw) -> None:
         """Dress a node."""
 
-    def objects(self, choices: Choices, scene: Scene) -> None:
+    def objects(self, choices: Choices, state: ClusterState) -> None:
         """Add what is neither node nor pod; nodes are there already."""
 
-    def running(self, choices: Choices, scene: Scene, pod: Raw) -> None:
+    def running(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
         """Dress a pod that has a node."""
 
-    def pending(self, choices: Choices, scene: Scene, pod: Raw) -> None:
+    def pending(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
         """Dress a pod that is to be placed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tests.conformance.choices import Choices
-from tests.conformance.objects import HOST, ZONE, ZONES, Raw, Scene
+from tests.conformance.objects import HOST, ZONE, ZONES, ClusterState, Raw
 
 DRIVER: Final = "csi.example.com"
 POOLED: Final = "pool.example.com"
@@ -24,9 +24,9 @@ def a_class(name: str, provisioner: str = DRIVER, mode: str = LATE, zones: list[
     return found
 
 
-def a_volume(scene: Scene, gib: int, of_class: str, source: Raw | None = None) -> Raw:
+def a_volume(state: ClusterState, gib: int, of_class: str, source: Raw | None = None) -> Raw:
     """A volume that nobody has claimed. No two of a cluster are of one size: which of equals is taken is chance."""
-    number = len(scene.volumes)
+    number = len(state.volumes)
     name = f"pv{number}"
     csi = {"csi": {"driver": DRIVER, "volumeHandle": f"handle-{number}"}}
     found: Raw = {
@@ -41,13 +41,13 @@ def a_volume(scene: Scene, gib: int, of_class: str, source: Raw | None = None) -
         },
         "status": {"phase": "Available"},
     }
-    scene.volumes.append(found)
+    state.volumes.append(found)
     return found
 
 
-def a_claim(scene: Scene, namespace: str, of_class: str, gib: int = 1, name: str = "") -> Raw:
+def a_claim(state: ClusterState, namespace: str, of_class: str, gib: int = 1, name: str = "") -> Raw:
     """A claim that is bound to nothing."""
-    name = name or f"c{sum(claim['metadata']['namespace'] == namespace for claim in scene.claims)}"
+    name = name or f"c{sum(claim['metadata']['namespace'] == namespace for claim in state.claims)}"
     found: Raw = {
         "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{namespace}-{name}"},
         "spec": {
@@ -58,7 +58,7 @@ def a_claim(scene: Scene, namespace: str, of_class: str, gib: int = 1, name: str
         },
         "status": {"phase": "Pending"},
     }
-    scene.claims.append(found)
+    state.claims.append(found)
     return found
 
 
@@ -73,10 +73,10 @@ def bind(claim: Raw, volume: Raw) -> None:
     volume["status"] = {"phase": "Bound"}
 
 
-def tie(choices: Choices, scene: Scene, volume: Raw) -> None:
+def tie(choices: Choices, state: ClusterState, volume: Raw) -> None:
     """Let the volume be reached from some nodes only."""
     key = choices.pick((ZONE, ZONE, HOST))
-    names = [node["metadata"]["name"] for node in scene.nodes]
+    names = [node["metadata"]["name"] for node in state.nodes]
     values = choices.some(ZONES if key == ZONE else names, 2 if choices.chance(30) else 1, at_least=1)
     expressions: list[Raw] = [{"key": key, "operator": choices.pick(("In", "In", "NotIn")), "values": values}]
     if choices.chance(10):
@@ -104,15 +104,15 @@ def mounted(pod: Raw) -> list[Raw]:
     return found
 
 
-def claims_of(scene: Scene, pod: Raw) -> list[str]:
+def claims_of(state: ClusterState, pod: Raw) -> list[str]:
     """Names of claims that the pod could use."""
     namespace = pod["metadata"]["namespace"]
-    return [claim["metadata"]["name"] for claim in scene.claims if claim["metadata"]["namespace"] == namespace]
+    return [claim["metadata"]["name"] for claim in state.claims if claim["metadata"]["namespace"] == namespace]
 
 
-def use_claims(choices: Choices, scene: Scene, pod: Raw, at_most: int, missing: int = 0) -> None:
+def use_claims(choices: Choices, state: ClusterState, pod: Raw, at_most: int, missing: int = 0) -> None:
     """Mount some claims of the pod's namespace; `missing`: chance of one that is not there, in percent."""
-    names: list[Any] = claims_of(scene, pod)
+    names: list[Any] = claims_of(state, pod)
     for name in choices.some(names, at_most, at_least=min(1, len(names))):
         mount_claim(pod, name)
     if missing and choices.chance(missing):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.conformance.choices import Choices
-from tests.conformance.objects import REGION, ZONE, ZONES, Raw, Scene
+from tests.conformance.objects import REGION, ZONE, ZONES, ClusterState, Raw
 from tests.conformance.scenarios.scenario import Scenario
 from tests.conformance.scenarios.storage import (
     DRIVER,
@@ -30,41 +30,41 @@ _OLD_REGION: Final = "failure-domain.beta.kubernetes.io/region"
 class Disks(Scenario):
     """Disks named in pods themselves, mostly of one kind in a cluster."""
 
-    def objects(self, choices: Choices, scene: Scene) -> None:
-        scene.chosen["disk"] = choices.pick(("gce", "aws", "iscsi", "rbd"))
+    def objects(self, choices: Choices, state: ClusterState) -> None:
+        state.chosen["disk"] = choices.pick(("gce", "aws", "iscsi", "rbd"))
 
-    def running(self, choices: Choices, scene: Scene, pod: Raw) -> None:
+    def running(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
         if choices.chance(70):
-            mount(pod, _disk(choices, scene))
+            mount(pod, _disk(choices, state))
 
-    def pending(self, choices: Choices, scene: Scene, pod: Raw) -> None:
+    def pending(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
         for _ in range(choices.pick((1, 1, 2))):
-            mount(pod, _disk(choices, scene))
+            mount(pod, _disk(choices, state))
 
 
 class Single(Scenario):
     """Claims that one pod only may use."""
 
-    def objects(self, choices: Choices, scene: Scene) -> None:
-        scene.classes.append(a_class("single"))
+    def objects(self, choices: Choices, state: ClusterState) -> None:
+        state.classes.append(a_class("single"))
         for namespace in _CLAIMED_IN:
             for _ in range(3):
-                claim = a_claim(scene, namespace, "single")
-                volume = a_volume(scene, 1, "single")
+                claim = a_claim(state, namespace, "single")
+                volume = a_volume(state, 1, "single")
                 if choices.chance(70):
                     claim["spec"]["accessModes"] = volume["spec"]["accessModes"] = ["ReadWriteOncePod"]
                 bind(claim, volume)
 
-    def running(self, choices: Choices, scene: Scene, pod: Raw) -> None:
+    def running(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
         if choices.chance(40):
-            use_claims(choices, scene, pod, 1)
+            use_claims(choices, state, pod, 1)
 
-    def pending(self, choices: Choices, scene: Scene, pod: Raw) -> None:
-        use_claims(choices, scene, pod, 3)
+    def pending(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
+        use_claims(choices, state, pod, 3)
 
 
-def _disk(choices: Choices, scene: Scene) -> Raw:
-    kind = scene.chosen["disk"] if choices.chance(80) else choices.pick(("gce", "aws", "iscsi", "rbd"))
+def _disk(choices: Choices, state: ClusterState) -> Raw:
+    kind = state.chosen["disk"] if choices.chance(80) else choices.pick(("gce", "aws", "iscsi", "rbd"))
     read_only = {"readOnly": True} if choices.chance(40) else {}
     which = choices.pick(("x", "x", "y"))
     match kind:
@@ -91,47 +91,47 @@ def _disk(choices: Choices, scene: Scene) -> Raw:
 class Limits(Scenario):
     """Nodes that attach few volumes, claims that share them, and attachments that no pod explains."""
 
-    def objects(self, choices: Choices, scene: Scene) -> None:
-        scene.classes += [a_class("limited"), a_class("gce", provisioner="kubernetes.io/gce-pd")]
+    def objects(self, choices: Choices, state: ClusterState) -> None:
+        state.classes += [a_class("limited"), a_class("gce", provisioner="kubernetes.io/gce-pd")]
         for namespace in _CLAIMED_IN:
             for _ in range(4):
-                _attachable(choices, scene, namespace)
-        names = [node["metadata"]["name"] for node in scene.nodes]
+                _attachable(choices, state, namespace)
+        names = [node["metadata"]["name"] for node in state.nodes]
         for name in names:
             if choices.chance(85):
-                scene.csi_nodes.append(_csi_node(choices, name))
+                state.csi_nodes.append(_csi_node(choices, name))
         for number in range(choices.below(4)):
-            volume = choices.pick([volume["metadata"]["name"] for volume in scene.volumes] + ["gone"])
+            volume = choices.pick([volume["metadata"]["name"] for volume in state.volumes] + ["gone"])
             source: Raw = {"persistentVolumeName": volume}
             spec = {
                 "attacher": choices.pick((DRIVER, "other.example.com")),
                 "nodeName": choices.pick(names),
                 "source": source,
             }
-            scene.attachments.append({"metadata": {"name": f"a{number}"}, "spec": spec, "status": {"attached": True}})
+            state.attachments.append({"metadata": {"name": f"a{number}"}, "spec": spec, "status": {"attached": True}})
 
-    def running(self, choices: Choices, scene: Scene, pod: Raw) -> None:
-        use_claims(choices, scene, pod, 2, missing=10)
+    def running(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
+        use_claims(choices, state, pod, 2, missing=10)
 
-    def pending(self, choices: Choices, scene: Scene, pod: Raw) -> None:
-        use_claims(choices, scene, pod, 3)
+    def pending(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
+        use_claims(choices, state, pod, 3)
         if choices.chance(15):
             mount(pod, {"gcePersistentDisk": {"pdName": choices.pick(("x", "y"))}})
 
 
-def _attachable(choices: Choices, scene: Scene, namespace: str) -> None:
+def _attachable(choices: Choices, state: ClusterState, namespace: str) -> None:
     kind = choices.pick(("bound", "bound", "bound", "late", "in-tree", "shared"))
     match kind:
         case "late":
-            a_claim(scene, namespace, choices.pick(("limited", "gce")))
+            a_claim(state, namespace, choices.pick(("limited", "gce")))
         case "in-tree":
-            volume = a_volume(scene, 1, "gce", {"gcePersistentDisk": {"pdName": choices.pick(("x", "y"))}})
-            bind(a_claim(scene, namespace, "gce"), volume)
+            volume = a_volume(state, 1, "gce", {"gcePersistentDisk": {"pdName": choices.pick(("x", "y"))}})
+            bind(a_claim(state, namespace, "gce"), volume)
         case _:
-            volume = a_volume(scene, 1, "limited")
+            volume = a_volume(state, 1, "limited")
             if kind == "shared":
                 volume["spec"]["csi"]["volumeHandle"] = "handle-0"
-            bind(a_claim(scene, namespace, "limited"), volume)
+            bind(a_claim(state, namespace, "limited"), volume)
 
 
 def _csi_node(choices: Choices, name: str) -> Raw:
@@ -154,50 +154,50 @@ def _driver(choices: Choices, driver: str, node: str) -> Raw:
 class Binding(Scenario):
     """Claims that are bound, and volumes for those that are not."""
 
-    def objects(self, choices: Choices, scene: Scene) -> None:
-        scene.classes += [
+    def objects(self, choices: Choices, state: ClusterState) -> None:
+        state.classes += [
             a_class("static", provisioner="kubernetes.io/no-provisioner"),
             a_class("made"),
             a_class("now", mode="Immediate"),
         ]
         for _ in range(choices.between(1, 3)):
-            _free_volume(choices, scene)
+            _free_volume(choices, state)
         for namespace in _CLAIMED_IN:
             for _ in range(4):
-                _claimed(choices, scene, namespace, choices.pick(_KINDS))
+                _claimed(choices, state, namespace, choices.pick(_KINDS))
 
-    def running(self, choices: Choices, scene: Scene, pod: Raw) -> None:
+    def running(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
         if choices.chance(10):
-            use_claims(choices, scene, pod, 1)
+            use_claims(choices, state, pod, 1)
 
-    def pending(self, choices: Choices, scene: Scene, pod: Raw) -> None:
-        use_claims(choices, scene, pod, 2)
+    def pending(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
+        use_claims(choices, state, pod, 2)
 
 
 class Claims(Scenario):
     """Claims with which a pod can go nowhere, for one reason or another."""
 
-    def objects(self, choices: Choices, scene: Scene) -> None:
-        scene.classes += [
+    def objects(self, choices: Choices, state: ClusterState) -> None:
+        state.classes += [
             a_class("static", provisioner="kubernetes.io/no-provisioner"),
             a_class("made"),
             a_class("now", mode="Immediate"),
         ]
         for namespace in _CLAIMED_IN:
             for _ in range(6):
-                _claimed(choices, scene, namespace, choices.pick(_WRONG))
+                _claimed(choices, state, namespace, choices.pick(_WRONG))
 
-    def pending(self, choices: Choices, scene: Scene, pod: Raw) -> None:
+    def pending(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
         if choices.chance(70):
-            use_claims(choices, scene, pod, 1, missing=22)
+            use_claims(choices, state, pod, 1, missing=22)
         else:
-            _ephemeral(choices, scene, pod)
+            _ephemeral(choices, state, pod)
 
 
-def _free_volume(choices: Choices, scene: Scene) -> None:
-    volume = a_volume(scene, choices.pick((1, 2, 5)), choices.pick(("static", "static", "made")))
+def _free_volume(choices: Choices, state: ClusterState) -> None:
+    volume = a_volume(state, choices.pick((1, 2, 5)), choices.pick(("static", "static", "made")))
     if choices.chance(70):
-        tie(choices, scene, volume)
+        tie(choices, state, volume)
     if choices.chance(20):
         volume["metadata"]["labels"] = {"tier": choices.pick(("fast", "slow"))}
     if choices.chance(10):
@@ -215,18 +215,18 @@ _KINDS: Final = (*("static",) * 5, *("bound",) * 9, "made", "made", "made", "now
 _WRONG: Final = (*("lost", "vanished", "leaving") * 3, "now", "now", "prebound", "bound", "classless", "unknown")
 
 
-def _claimed(choices: Choices, scene: Scene, namespace: str, kind: str) -> None:
+def _claimed(choices: Choices, state: ClusterState, namespace: str, kind: str) -> None:
     of_class = {"classless": "", "unknown": "unknown", "made": "made", "now": "now"}.get(kind, "static")
-    claim = a_claim(scene, namespace, of_class, choices.pick((1, 2, 5)))
+    claim = a_claim(state, namespace, of_class, choices.pick((1, 2, 5)))
     if kind in {"bound", "lost", "vanished", "leaving", "prebound"}:
-        volume = a_volume(scene, 5, of_class)
+        volume = a_volume(state, 5, of_class)
         if choices.chance(90):
-            tie(choices, scene, volume)
+            tie(choices, state, volume)
         bind(claim, volume)
     match kind:
         case "lost":
             claim["status"]["phase"] = "Lost"
-            scene.volumes.pop()
+            state.volumes.pop()
         case "vanished":
             claim["spec"]["volumeName"] = "vanished"
         case "leaving":
@@ -237,12 +237,12 @@ def _claimed(choices: Choices, scene: Scene, namespace: str, kind: str) -> None:
             if choices.chance(50):  # the volume names the claim, the claim no volume
                 del claim["spec"]["volumeName"]
         case "static" | "made":
-            _particular(choices, scene, claim)
+            _particular(choices, state, claim)
         case _:
             pass
 
 
-def _particular(choices: Choices, scene: Scene, claim: Raw) -> None:
+def _particular(choices: Choices, state: ClusterState, claim: Raw) -> None:
     spec = claim["spec"]
     if choices.chance(15):
         selectors: tuple[Raw, ...] = (
@@ -255,11 +255,11 @@ def _particular(choices: Choices, scene: Scene, claim: Raw) -> None:
     if choices.chance(10):
         spec["volumeMode"] = "Block"
     if choices.chance(15):
-        node = choices.pick(scene.nodes)["metadata"]["name"]
+        node = choices.pick(state.nodes)["metadata"]["name"]
         claim["metadata"]["annotations"] = {SELECTED_NODE: node}
 
 
-def _ephemeral(choices: Choices, scene: Scene, pod: Raw) -> None:
+def _ephemeral(choices: Choices, state: ClusterState, pod: Raw) -> None:
     """A generic ephemeral volume, whose claim is there, not yet there, or somebody else's."""
     metadata = pod["metadata"]
     name = f"v{len(pod['spec'].get('volumes', []))}"
@@ -267,7 +267,7 @@ def _ephemeral(choices: Choices, scene: Scene, pod: Raw) -> None:
     template["storageClassName"] = "made"
     mount(pod, {"ephemeral": {"volumeClaimTemplate": {"spec": template}}})
     if choices.chance(60):
-        claim = a_claim(scene, metadata["namespace"], "made", name=f"{metadata['name']}-{name}")
+        claim = a_claim(state, metadata["namespace"], "made", name=f"{metadata['name']}-{name}")
         if choices.chance(35):
             owner: Raw = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
             claim["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
@@ -276,27 +276,27 @@ def _ephemeral(choices: Choices, scene: Scene, pod: Raw) -> None:
 class Provisioning(Scenario):
     """Classes whose provisioner reaches some zones only, or has a pool that may be too small."""
 
-    def objects(self, choices: Choices, scene: Scene) -> None:
-        scene.classes += [
+    def objects(self, choices: Choices, state: ClusterState) -> None:
+        state.classes += [
             a_class("zonal", zones=choices.some(ZONES, 2, at_least=1)),
             a_class("pooled", provisioner=POOLED),
             a_class("nobody", provisioner="kubernetes.io/no-provisioner"),
         ]
-        scene.drivers.append({"metadata": {"name": POOLED}, "spec": {"storageCapacity": choices.chance(92)}})
+        state.drivers.append({"metadata": {"name": POOLED}, "spec": {"storageCapacity": choices.chance(92)}})
         for number in range(choices.pick((1, 0, 2))):
-            _pool(choices, scene, number)
+            _pool(choices, state, number)
         for namespace in _CLAIMED_IN:
             for of_class in ("pooled", "zonal", choices.pick(("pooled", "pooled", "nobody"))):
-                claim = a_claim(scene, namespace, of_class, choices.pick((1, 2, 5)))
+                claim = a_claim(state, namespace, of_class, choices.pick((1, 2, 5)))
                 if choices.chance(8):
-                    node = choices.pick(scene.nodes)["metadata"]["name"]
+                    node = choices.pick(state.nodes)["metadata"]["name"]
                     claim["metadata"]["annotations"] = {SELECTED_NODE: node}
 
-    def pending(self, choices: Choices, scene: Scene, pod: Raw) -> None:
-        use_claims(choices, scene, pod, 2)
+    def pending(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
+        use_claims(choices, state, pod, 2)
 
 
-def _pool(choices: Choices, scene: Scene, number: int) -> None:
+def _pool(choices: Choices, state: ClusterState, number: int) -> None:
     pool: Raw = {
         "metadata": {"name": f"pool-{number}", "namespace": "kube-system"},
         "storageClassName": choices.pick(("pooled", "pooled", "zonal")),
@@ -317,7 +317,7 @@ def _pool(choices: Choices, scene: Scene, number: int) -> None:
         pool["capacity"] = choices.pick(("3Gi", "1Gi", "10Gi"))
     if choices.chance(25):
         pool["maximumVolumeSize"] = choices.pick(("1Gi", "2Gi"))
-    scene.capacities.append(pool)
+    state.capacities.append(pool)
 
 
 class Zones(Scenario):
@@ -330,19 +330,19 @@ class Zones(Scenario):
             if choices.chance(50):
                 del labels[ZONE]
 
-    def objects(self, choices: Choices, scene: Scene) -> None:
-        scene.classes += [a_class("labelled", mode="Immediate"), a_class("later", mode=LATE)]
+    def objects(self, choices: Choices, state: ClusterState) -> None:
+        state.classes += [a_class("labelled", mode="Immediate"), a_class("later", mode=LATE)]
         for namespace in _CLAIMED_IN:
             for _ in range(3):
-                volume = a_volume(scene, 1, "labelled")
+                volume = a_volume(state, 1, "labelled")
                 zone = choices.pick(("a", "b", "c", "a__b", "b__c", "d"))
                 labels = {choices.pick((ZONE, ZONE, _OLD_ZONE)): zone}
                 if choices.chance(30):
                     labels[choices.pick((REGION, _OLD_REGION))] = choices.pick(("north", "south"))
                 volume["metadata"]["labels"] = labels
-                bind(a_claim(scene, namespace, "labelled"), volume)
-            a_claim(scene, namespace, "later")
+                bind(a_claim(state, namespace, "labelled"), volume)
+            a_claim(state, namespace, "later")
 
-    def pending(self, choices: Choices, scene: Scene, pod: Raw) -> None:
-        if claims_of(scene, pod):
-            use_claims(choices, scene, pod, 2)
+    def pending(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
+        if claims_of(state, pod):
+            use_claims(choices, state, pod, 2)

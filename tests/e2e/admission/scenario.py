@@ -6,7 +6,7 @@ from devcluster import ports
 from devcluster.cluster import Cluster
 from devcluster.muster import NAMESPACE
 from tests.e2e.manifests import PREFIX, a_pod
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 NAME = "muster-admission"
 MUTATING, VALIDATING = "mutatingwebhookconfigurations", "validatingwebhookconfigurations"
@@ -19,14 +19,16 @@ def webhook(**more: str) -> dict[str, str]:
     return {"MUSTER_WEBHOOK_URL": f"https://127.0.0.1:{port}", "MUSTER_WEBHOOK_PORT": str(port), **more}
 
 
-async def registered(scene: Scene) -> None:
+async def registered(scenario: Scenario) -> None:
     """Wait until the API server asks us, which it may hear of a moment after it stored the registration."""
 
     async def is_asked() -> bool:
-        made = await scene.api.request("POST", f"/api/v1/namespaces/{scene.namespace}/pods?dryRun=All", a_pod("probe"))
+        made = await scenario.api.request(
+            "POST", f"/api/v1/namespaces/{scenario.namespace}/pods?dryRun=All", a_pod("probe")
+        )
         return USER_INFO in made["metadata"].get("annotations", {})
 
-    await scene.eventually("the API server asks the webhook", is_asked, 20)
+    await scenario.eventually("the API server asks the webhook", is_asked, 20)
 
 
 async def unregister(cluster: Cluster) -> None:

@@ -15,9 +15,9 @@ from devcluster.errors import ApiError
 from devcluster.muster import NAMESPACE
 from devcluster.nodes import FakeNode
 from tests.e2e.admission.scenario import USER_INFO, registered, webhook
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import a_pod, is_bound
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "04-admission"
 SERVED, APART = "example-served", "example-apart"
@@ -31,15 +31,15 @@ async def namespaces(cluster: Cluster) -> AsyncIterator[None]:
         await cluster.admin.delete("namespaces", name)
 
 
-async def apply(scene: Scene, file: str) -> None:
+async def apply(scenario: Scenario, file: str) -> None:
     """What ``kubectl apply -f`` does."""
     for manifest in documents(EXAMPLE / file):
-        await scene.api.apply(manifest)
+        await scenario.api.apply(manifest)
 
 
-async def found(scene: Scene) -> list[Json]:
+async def found(scenario: Scenario) -> list[Json]:
     """The pods of both namespaces."""
-    return [pod for name in (APART, SERVED) for pod in await scene.api.find("pods", name)]
+    return [pod for name in (APART, SERVED) for pod in await scenario.api.find("pods", name)]
 
 
 def row(pod: Json) -> list[str]:
@@ -50,56 +50,58 @@ def row(pod: Json) -> list[str]:
 
 
 async def test_plain_pods_become_musters_forged_ones_are_refused_and_a_namespace_is_left_alone(
-    open_scene: OpenScene,
+    open_scenario: OpenScenario,
 ) -> None:
-    scene = await open_scene([FakeNode("node-0")], env=webhook())
+    scenario = await open_scenario([FakeNode("node-0")], env=webhook())
     readme = (EXAMPLE / "README.md").read_text()
-    await registered(scene)
-    await apply(scene, "namespaces.yaml")
+    await registered(scenario)
+    await apply(scenario, "namespaces.yaml")
     for name in (APART, SERVED):
-        await scene.eventually("accounts for the pods", partial(scene.api.get, "serviceaccounts", "default", name))
-    await scene.eventually("one namespace is not managed", lambda: _is_left_alone(scene))
-    await apply(scene, "workloads.yaml")
+        await scenario.eventually(
+            "accounts for the pods", partial(scenario.api.get, "serviceaccounts", "default", name)
+        )
+    await scenario.eventually("one namespace is not managed", lambda: _is_left_alone(scenario))
+    await apply(scenario, "workloads.yaml")
 
     async def all_are_there() -> list[Json]:
-        pods = await found(scene)
+        pods = await found(scenario)
         return pods if len(pods) == 3 and sum(map(is_bound, pods)) == 2 else []
 
-    pods = await scene.eventually("three pods are made, and two of them run", all_are_there)
+    pods = await scenario.eventually("three pods are made, and two of them run", all_are_there)
     shown = [line.split() for line in readme.splitlines()]
     assert [row(pod) for pod in pods if row(pod) not in shown] == []
     assert not any(is_bound(pod) for pod in pods if pod["metadata"]["namespace"] == APART)
 
     with pytest.raises(ApiError) as refused:
-        await apply(scene, "forged.yaml")
+        await apply(scenario, "forged.yaml")
     assert refused.value.message in readme
     metadata = {"name": "muster-configs", "namespace": NAMESPACE}
     trusted = {"admissionController.accessControl.externalUsers": "^devcluster-admin$"}
-    await scene.api.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": trusted})
-    await scene.eventually("the trusted may write it", lambda: _is_applied(scene, "forged.yaml"))
-    await _clear(scene)
+    await scenario.api.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": trusted})
+    await scenario.eventually("the trusted may write it", lambda: _is_applied(scenario, "forged.yaml"))
+    await _clear(scenario)
 
 
-async def _is_left_alone(scene: Scene) -> bool:
+async def _is_left_alone(scenario: Scenario) -> bool:
     path = f"/api/v1/namespaces/{APART}/pods?dryRun=All"
-    made = await scene.api.request("POST", path, a_pod("probe", scheduler="default-scheduler"))
+    made = await scenario.api.request("POST", path, a_pod("probe", scheduler="default-scheduler"))
     return bool(made["spec"]["schedulerName"] == "default-scheduler")
 
 
-async def _is_applied(scene: Scene, file: str) -> bool:
-    await apply(scene, file)
+async def _is_applied(scenario: Scenario, file: str) -> bool:
+    await apply(scenario, file)
     return True
 
 
-async def _clear(scene: Scene) -> None:
+async def _clear(scenario: Scenario) -> None:
     """The namespaces' own controller would take seconds."""
     for name in (SERVED, APART):
-        await scene.api.delete_all("deployments", name)
+        await scenario.api.delete_all("deployments", name)
 
     async def is_empty() -> bool:
-        pods = await found(scene)
+        pods = await found(scenario)
         for pod in pods:
-            await scene.api.delete("pods", pod["metadata"]["name"], pod["metadata"]["namespace"], grace_s=0)
+            await scenario.api.delete("pods", pod["metadata"]["name"], pod["metadata"]["namespace"], grace_s=0)
         return not pods
 
-    await scene.eventually("no pod of the example is left", is_empty)
+    await scenario.eventually("no pod of the example is left", is_empty)

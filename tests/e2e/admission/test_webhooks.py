@@ -21,9 +21,9 @@ from devcluster.nodes import FakeNode
 from devcluster.resources import BY_KIND
 from muster_operator.model.names import INTERNAL_PREFIX
 from tests.e2e.admission.scenario import MUTATING, NAME, USER_INFO, VALIDATING, registered, webhook
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import PREFIX, a_pod
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 FORGED = json.dumps({"user": "root", "groups": ["system:masters"]})
 MANIFEST = Path(__file__).parents[3] / "deploy" / "webhooks.yaml"
@@ -98,30 +98,30 @@ async def refusal(attempt: object) -> str:
 
 
 async def test_pods_get_scheduler_application_and_user_and_nobody_forges_one_while_certificates_change(
-    open_scene: OpenScene, ann: Api
+    open_scenario: OpenScenario, ann: Api
 ) -> None:
-    scene = await open_scene([FakeNode("node-0")], env=webhook(), started=False)
+    scenario = await open_scenario([FakeNode("node-0")], env=webhook(), started=False)
     old = [workload(kind, f"old-{name}", {}, scheduler=name) for kind in OLD.values() for name in SCHEDULERS]
-    await scene.create(old)
-    await scene.muster.start()
-    await registered(scene)
-    async with a_stream_of_pods(scene):
-        first = await bundle(scene)
+    await scenario.create(old)
+    await scenario.muster.start()
+    await registered(scenario)
+    async with a_stream_of_pods(scenario):
+        first = await bundle(scenario)
         broken = {"cacert1.pem": base64.b64encode(b"garbage").decode(), "cakey2.pem": None}
-        await scene.api.patch("secrets", NAME, {"data": broken}, NAMESPACE)
-        await pods_are_changed(scene, ann)
-        await nobody_forges_a_user(scene.namespace, ann)
-        await nobody_writes_an_internal_annotation(scene.namespace, ann)
-        await what_is_made_of_a_workload_is_its_owners(scene, ann)
-        await a_namespace_is_left_alone_that_says_so(scene, ann)
-        await owners_come_with_the_next_change(scene.namespace, ann)
-        await scene.eventually("a new certificate is served", lambda: is_served_anew(scene), 40)
-        assert await bundle(scene) != first
-    await what_is_broken_is_put_right(scene)
+        await scenario.api.patch("secrets", NAME, {"data": broken}, NAMESPACE)
+        await pods_are_changed(scenario, ann)
+        await nobody_forges_a_user(scenario.namespace, ann)
+        await nobody_writes_an_internal_annotation(scenario.namespace, ann)
+        await what_is_made_of_a_workload_is_its_owners(scenario, ann)
+        await a_namespace_is_left_alone_that_says_so(scenario, ann)
+        await owners_come_with_the_next_change(scenario.namespace, ann)
+        await scenario.eventually("a new certificate is served", lambda: is_served_anew(scenario), 40)
+        assert await bundle(scenario) != first
+    await what_is_broken_is_put_right(scenario)
 
 
-async def pods_are_changed(scene: Scene, ann: Api) -> None:
-    space = scene.namespace
+async def pods_are_changed(scenario: Scenario, ann: Api) -> None:
+    space = scenario.namespace
 
     plain = await ann.create(a_pod("plain", scheduler="default-scheduler"), space)
     assert plain["spec"]["schedulerName"] == "muster"
@@ -138,10 +138,10 @@ async def pods_are_changed(scene: Scene, ann: Api) -> None:
     assert stored["spec"]["schedulerName"] == "default-scheduler", "there is nothing to schedule"
     assert json.loads(stored["metadata"]["annotations"][USER_INFO])["user"] == "ann"
     assert stored["metadata"]["annotations"][f"{PREFIX}allow-preemption"] == "true"
-    await scene.all_bound(3)
+    await scenario.all_bound(3)
     system = await ann.create(a_pod("system", scheduler="default-scheduler"), "kube-system")
     assert system["spec"]["schedulerName"] == "default-scheduler"
-    await scene.api.delete("pods", "system", "kube-system", grace_s=0)
+    await scenario.api.delete("pods", "system", "kube-system", grace_s=0)
 
 
 async def nobody_forges_a_user(space: str, ann: Api) -> None:
@@ -203,43 +203,45 @@ async def owners_come_with_the_next_change(space: str, ann: Api) -> None:
             assert '"user":"ann"' in json.dumps(changed["spec"]).replace("\\", ""), name
 
 
-async def what_is_made_of_a_workload_is_its_owners(scene: Scene, ann: Api) -> None:
+async def what_is_made_of_a_workload_is_its_owners(scenario: Scenario, ann: Api) -> None:
     """The controller that makes the pod is no user of its own."""
-    await ann.create(workload("Deployment", "owned", {}, replicas=1), scene.namespace)
+    await ann.create(workload("Deployment", "owned", {}, replicas=1), scenario.namespace)
 
     async def made() -> list[Json]:
-        return await scene.api.find("pods", scene.namespace, labelSelector="of=owned")
+        return await scenario.api.find("pods", scenario.namespace, labelSelector="of=owned")
 
-    [pod] = await scene.eventually("the Deployment's pod is there", made)
+    [pod] = await scenario.eventually("the Deployment's pod is there", made)
     assert json.loads(pod["metadata"]["annotations"][USER_INFO])["user"] == "ann"
 
 
-async def a_namespace_is_left_alone_that_says_so(scene: Scene, ann: Api) -> None:
-    name = f"{scene.namespace}-apart"
+async def a_namespace_is_left_alone_that_says_so(scenario: Scenario, ann: Api) -> None:
+    name = f"{scenario.namespace}-apart"
     said = {f"{PREFIX}namespace.enableYuniKorn": "false"}
-    await scene.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "annotations": said}})
+    await scenario.api.create(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "annotations": said}}
+    )
 
     async def create(pod: Json) -> Json:
         return await ann.request("POST", f"/api/v1/namespaces/{name}/pods?dryRun=All", pod)
 
     pod = a_pod("plain", scheduler="default-scheduler")
-    made = await scene.eventually("its pods can be made", lambda: create(pod))
+    made = await scenario.eventually("its pods can be made", lambda: create(pod))
     assert made["spec"]["schedulerName"] == "default-scheduler"
     pod["metadata"]["annotations"] = {USER_INFO: FORGED}
     assert "user.info" in await refusal(create(pod))
-    await scene.api.delete("namespaces", name)
+    await scenario.api.delete("namespaces", name)
 
 
 @asynccontextmanager
-async def a_stream_of_pods(scene: Scene) -> AsyncIterator[None]:
+async def a_stream_of_pods(scenario: Scenario) -> AsyncIterator[None]:
     """One after the other for the length of the block; each has to be admitted."""
-    path = f"/api/v1/namespaces/{scene.namespace}/pods?dryRun=All"
+    path = f"/api/v1/namespaces/{scenario.namespace}/pods?dryRun=All"
     ended = asyncio.Event()
 
     async def create() -> int:
         number = 0
         while not ended.is_set():
-            await scene.api.request("POST", path, a_pod(f"pod-{number}"))
+            await scenario.api.request("POST", path, a_pod(f"pod-{number}"))
             number += 1
         return number
 
@@ -251,34 +253,34 @@ async def a_stream_of_pods(scene: Scene) -> AsyncIterator[None]:
         assert await stream > 20
 
 
-async def what_is_broken_is_put_right(scene: Scene) -> None:
-    hooks = (await scene.api.get(MUTATING, NAME))["webhooks"]
-    await scene.api.patch(MUTATING, NAME, {"webhooks": hooks[1:]})
-    await scene.api.delete(VALIDATING, NAME)
+async def what_is_broken_is_put_right(scenario: Scenario) -> None:
+    hooks = (await scenario.api.get(MUTATING, NAME))["webhooks"]
+    await scenario.api.patch(MUTATING, NAME, {"webhooks": hooks[1:]})
+    await scenario.api.delete(VALIDATING, NAME)
 
     async def is_whole() -> bool:
-        found = await scene.api.get(MUTATING, NAME)
-        return found["webhooks"] == hooks and bool(await scene.api.get(VALIDATING, NAME))
+        found = await scenario.api.get(MUTATING, NAME)
+        return found["webhooks"] == hooks and bool(await scenario.api.get(VALIDATING, NAME))
 
-    await scene.eventually("what was broken is put right", is_whole, 15)
+    await scenario.eventually("what was broken is put right", is_whole, 15)
 
 
-async def is_served_anew(scene: Scene) -> bool:
+async def is_served_anew(scenario: Scenario) -> bool:
     """Whether the operator has said so after its first certificate."""
-    return scene.muster.operator.tail(5000).count("serving with a new certificate") > 1
+    return scenario.muster.operator.tail(5000).count("serving with a new certificate") > 1
 
 
 async def test_bad_configurations_are_refused_and_without_us_only_our_own_pods_are(
-    open_scene: OpenScene, ann: Api
+    open_scenario: OpenScenario, ann: Api
 ) -> None:
     """Then the webhook is killed: what names Muster waits for it, everything else in the cluster goes on."""
-    scene = await open_scene([FakeNode("node-0")], env=webhook())
-    await registered(scene)
-    await only_what_could_be_in_force_is_stored(scene)
-    space = scene.namespace
+    scenario = await open_scenario([FakeNode("node-0")], env=webhook())
+    await registered(scenario)
+    await only_what_could_be_in_force_is_stored(scenario)
+    space = scenario.namespace
     await ann.create(workload("Deployment", "ours", {}), space)
     await ann.create(a_pod("before"), space)
-    await scene.muster.operator.kill()
+    await scenario.muster.operator.kill()
 
     assert "own-pods.admission.muster" in await refusal(ann.create(a_pod("ours"), space))
     assert "own-workloads" in await refusal(ann.create(workload("Job", "ours", {}), space))
@@ -294,23 +296,23 @@ async def test_bad_configurations_are_refused_and_without_us_only_our_own_pods_a
     await ann.create(workload("Deployment", "other", {}, scheduler="default-scheduler"), space)
     await ann.patch("deployments", "ours", {"spec": {"replicas": 0, "paused": True}}, space)
     await ann.patch("pods", "before", {"metadata": {"labels": {"other": "change"}}}, space)
-    async with acting(scene.cluster, "system:nodes") as kubelet:
+    async with acting(scenario.cluster, "system:nodes") as kubelet:
         await kubelet.request("POST", f"/api/v1/namespaces/{space}/pods?dryRun=All", a_pod("static"))
     for home in ("kube-system", NAMESPACE):
         await ann.create(a_pod("vital"), home)
-        await scene.api.delete("pods", "vital", home, grace_s=0)
-    await scene.api.patch("configmaps", "muster-configs", {"data": {"queues.yaml": "broken"}}, NAMESPACE)
-    await scene.api.patch("configmaps", "muster-configs", {"data": {"queues.yaml": None}}, NAMESPACE)
-    await scene.api.delete("pods", "other", space, grace_s=0)
+        await scenario.api.delete("pods", "vital", home, grace_s=0)
+    await scenario.api.patch("configmaps", "muster-configs", {"data": {"queues.yaml": "broken"}}, NAMESPACE)
+    await scenario.api.patch("configmaps", "muster-configs", {"data": {"queues.yaml": None}}, NAMESPACE)
+    await scenario.api.delete("pods", "other", space, grace_s=0)
 
-    await scene.muster.start()
-    await scene.eventually("ours are admitted again", lambda: ann.create(a_pod("ours"), space), 20)
-    await scene.all_bound(2)
+    await scenario.muster.start()
+    await scenario.eventually("ours are admitted again", lambda: ann.create(a_pod("ours"), space), 20)
+    await scenario.all_bound(2)
 
 
-async def only_what_could_be_in_force_is_stored(scene: Scene) -> None:
+async def only_what_could_be_in_force_is_stored(scenario: Scenario) -> None:
     async def change(entries: Json, name: str = "muster-configs") -> Json:
-        return await scene.api.patch("configmaps", name, {"data": entries}, NAMESPACE)
+        return await scenario.api.patch("configmaps", name, {"data": entries}, NAMESPACE)
 
     said = await refusal(change({"queues.yaml": "partitions:\n- name: default\n  queues:\n  - name: leaf.with.dots\n"}))
     assert "queues.yaml:4" in said, said
@@ -321,54 +323,56 @@ async def only_what_could_be_in_force_is_stored(scene: Scene) -> None:
         "metadata": {"name": "muster-defaults"},
         "data": {"queues.yaml": "partitions: 7"},
     }
-    assert "partitions" in await refusal(scene.api.create(defaults, NAMESPACE))
+    assert "partitions" in await refusal(scenario.api.create(defaults, NAMESPACE))
     # An entry of muster-configs wins, so that a default which it hides may be anything.
     await change({"queues.yaml": "partitions:\n- name: default\n  queues:\n  - name: root\n"})
-    await scene.api.create(defaults, NAMESPACE)
+    await scenario.api.create(defaults, NAMESPACE)
     assert "partitions" in await refusal(change({"queues.yaml": None}))
-    await scene.api.delete("configmaps", "muster-defaults", NAMESPACE)
+    await scenario.api.delete("configmaps", "muster-defaults", NAMESPACE)
     other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}, "data": {"queues.yaml": "?"}}
-    await scene.api.create(other, NAMESPACE)
-    await scene.api.delete("configmaps", "other", NAMESPACE)
+    await scenario.api.create(other, NAMESPACE)
+    await scenario.api.delete("configmaps", "other", NAMESPACE)
 
-    await scene.muster.core.kill()
+    await scenario.muster.core.kill()
     await change({"queues.yaml": "partitions:\n- name: default\n  queues:\n  - name: root\n    submitacl: '*'\n"})
     assert "service.placeholderRunAsUser" in await refusal(change({"service.placeholderRunAsUser": "root"}))
 
 
-async def bundle(scene: Scene) -> str:
+async def bundle(scenario: Scenario) -> str:
     """The authorities that the API server trusts for the first hook."""
-    found: str = (await scene.api.get(MUTATING, NAME))["webhooks"][0]["clientConfig"]["caBundle"]
+    found: str = (await scenario.api.get(MUTATING, NAME))["webhooks"][0]["clientConfig"]["caBundle"]
     return found
 
 
 async def test_given_certificates_are_served_and_read_again_when_they_are_replaced(
-    open_scene: OpenScene, tmp_path: Path
+    open_scenario: OpenScenario, tmp_path: Path
 ) -> None:
     """Embedded, where core and operator share a process with it."""
     files = {"MUSTER_WEBHOOK_CERT": "tls.crt", "MUSTER_WEBHOOK_KEY": "tls.key", "MUSTER_WEBHOOK_CA": "ca.crt"}
     one, other = given(tmp_path / "one"), given(tmp_path / "other")
     write(one, tmp_path)
     env = webhook(**{name: str(tmp_path / file) for name, file in files.items()})
-    scene = await open_scene([], env=env, embedded=True)
+    scenario = await open_scenario([], env=env, embedded=True)
     for document in documents(MANIFEST):  # the API server would take the manifest too
         resource = BY_KIND[document["kind"]]
         document["metadata"]["name"] += "-manifest"
-        await scene.api.request("POST", f"{resource.path(document['metadata'].get('namespace'))}?dryRun=All", document)
-    await registered(scene)
-    assert base64.b64decode(await bundle(scene)) == one["ca.crt"]
+        await scenario.api.request(
+            "POST", f"{resource.path(document['metadata'].get('namespace'))}?dryRun=All", document
+        )
+    await registered(scenario)
+    assert base64.b64decode(await bundle(scenario)) == one["ca.crt"]
     with pytest.raises(ApiError):  # none of our own is made
-        await scene.api.get("secrets", NAME, NAMESPACE)
+        await scenario.api.get("secrets", NAME, NAMESPACE)
     write(other, tmp_path)
 
     async def is_replaced() -> bool:
-        await scene.api.request("POST", f"/api/v1/namespaces/{scene.namespace}/pods?dryRun=All", a_pod("probe"))
-        return await is_served_anew(scene)
+        await scenario.api.request("POST", f"/api/v1/namespaces/{scenario.namespace}/pods?dryRun=All", a_pod("probe"))
+        return await is_served_anew(scenario)
 
-    await scene.eventually("the new certificate is served", is_replaced, 40)
-    assert base64.b64decode(await bundle(scene)).startswith(other["ca.crt"])
+    await scenario.eventually("the new certificate is served", is_replaced, 40)
+    assert base64.b64decode(await bundle(scenario)).startswith(other["ca.crt"])
     bad = {"data": {"queues.yaml": "partitions: 7"}}
-    assert "partitions" in await refusal(scene.api.patch("configmaps", "muster-configs", bad, NAMESPACE))
+    assert "partitions" in await refusal(scenario.api.patch("configmaps", "muster-configs", bad, NAMESPACE))
 
 
 def given(folder: Path) -> dict[str, bytes]:

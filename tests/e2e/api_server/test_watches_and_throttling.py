@@ -1,35 +1,35 @@
 """What the API server sees of us when watches are cut and when it asks for patience."""
 
 from devcluster.nodes import FakeNode
-from tests.e2e.conftest import OpenScene, with_pods
+from tests.e2e.conftest import OpenScenario, with_pods
 from tests.e2e.manifests import Group, a_gang, a_pod
 
 PODS = ("GET", "/api/v1/pods")
 LONG_S = 600
 
 
-async def test_a_watch_that_is_cut_goes_on_without_a_list_and_misses_nothing(open_scene: OpenScene) -> None:
-    scene = await open_scene([FakeNode("node-0")], gated=True)
-    watches = scene.gate.requests[*PODS, True]
-    lists = scene.gate.requests[*PODS, False]
+async def test_a_watch_that_is_cut_goes_on_without_a_list_and_misses_nothing(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario([FakeNode("node-0")], gated=True)
+    watches = scenario.gate.requests[*PODS, True]
+    lists = scenario.gate.requests[*PODS, False]
     for turn in range(3):
-        scene.gate.cut_watches()
-        await scene.create([a_pod(f"pod-{turn}-{number}", cpu="100m") for number in range(4)])
-        await scene.all_bound(4 * (turn + 1))
-    assert scene.gate.requests[*PODS, True] >= watches + 3
-    assert scene.gate.requests[*PODS, False] == lists
+        scenario.gate.cut_watches()
+        await scenario.create([a_pod(f"pod-{turn}-{number}", cpu="100m") for number in range(4)])
+        await scenario.all_bound(4 * (turn + 1))
+    assert scenario.gate.requests[*PODS, True] >= watches + 3
+    assert scenario.gate.requests[*PODS, False] == lists
 
 
-async def test_creates_that_shall_wait_wait_and_binds_go_on(open_scene: OpenScene) -> None:
+async def test_creates_that_shall_wait_wait_and_binds_go_on(open_scenario: OpenScenario) -> None:
     """429 with Retry-After on one create: no other create comes until then, and a bind does not wait for them.
 
     Of two writes in flight one may be a create, so that the other creates wait when the first one is answered.
     """
-    scene = await open_scene([FakeNode("node-0")], {"kubernetes.concurrency": "2"}, gated=True)
-    told = scene.gate.fail("POST", r"/pods$", 429, retry_after_s=4)
-    await scene.create(a_gang("patient", [Group("workers", 3)], timeout_s=LONG_S, placement=with_pods()))
+    scenario = await open_scenario([FakeNode("node-0")], {"kubernetes.concurrency": "2"}, gated=True)
+    told = scenario.gate.fail("POST", r"/pods$", 429, retry_after_s=4)
+    await scenario.create(a_gang("patient", [Group("workers", 3)], timeout_s=LONG_S, placement=with_pods()))
     await told.reached()
-    await scene.create([a_pod("single")])
-    await scene.all_bound(1)
-    assert await scene.pods(placeholders=True) == []
-    await scene.all_bound(4)
+    await scenario.create([a_pod("single")])
+    await scenario.all_bound(1)
+    assert await scenario.pods(placeholders=True) == []
+    await scenario.all_bound(4)

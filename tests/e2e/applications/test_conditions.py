@@ -9,9 +9,9 @@ from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import condition, scheduled, waits_with
 from tests.e2e.configuration import a_queue, queue_file
-from tests.e2e.conftest import OpenScene, with_pods
+from tests.e2e.conftest import OpenScenario, with_pods
 from tests.e2e.manifests import Group, a_gang, a_pod, owned
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 LIMIT = {"limit": "", "users": ["ann"], "maxresources": {"vcore": "1"}}
 QUEUES = queue_file(
@@ -29,102 +29,104 @@ def at(queue: str, app: str, name: str, cpu: str = "1") -> Json:
     return a_pod(name, cpu=cpu, labels={"applicationId": app, "queue": f"root.{queue}"})
 
 
-async def with_reason(scene: Scene, reason: str) -> set[str]:
+async def with_reason(scenario: Scenario, reason: str) -> set[str]:
     """The pods, placeholders among them, that wait for this reason."""
-    pods = await scene.api.find("pods", scene.namespace)
+    pods = await scenario.api.find("pods", scenario.namespace)
     return {pod["metadata"]["name"] for pod in pods if scheduled(pod).get("reason") == reason}
 
 
 async def test_whoever_waits_says_for_what_and_only_for_want_of_nodes_is_a_node_called_for(
-    open_scene: OpenScene,
+    open_scenario: OpenScenario,
 ) -> None:
     nodes = [FakeNode("node-0", cpu="16"), FakeNode("node-1", cpu="200", taints=[TAINT])]
-    scene = await open_scene(nodes, QUEUES)
-    await scene.create(
+    scenario = await open_scenario(nodes, QUEUES)
+    await scenario.create(
         [at("quota", "q", "quota-0"), at("counted", "one", "counted-0"), owned(at("limited", "l", "limited-0"), "ann")]
     )
-    await scene.create([at("turn", "busy", "turn-0")])
-    await scene.all_bound(4)
-    await scene.create([at("quota", "q", "quota-1")])
+    await scenario.create([at("turn", "busy", "turn-0")])
+    await scenario.all_bound(4)
+    await scenario.create([at("quota", "q", "quota-1")])
     foreign = {"type": MINE, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-    await scene.api.patch(
-        "pods", "quota-1", {"status": {"conditions": [foreign]}}, scene.namespace, subresource="status"
+    await scenario.api.patch(
+        "pods", "quota-1", {"status": {"conditions": [foreign]}}, scenario.namespace, subresource="status"
     )
-    await scene.create([at("counted", "two", "counted-1"), owned(at("limited", "l", "limited-1"), "ann")])
-    await scene.create([at("free", "f", "big", "100")])
-    await scene.create(a_gang("gang", [Group("workers", 3)], queue="root.turn", timeout_s=600, placement=with_pods()))
+    await scenario.create([at("counted", "two", "counted-1"), owned(at("limited", "l", "limited-1"), "ann")])
+    await scenario.create([at("free", "f", "big", "100")])
+    await scenario.create(
+        a_gang("gang", [Group("workers", 3)], queue="root.turn", timeout_s=600, placement=with_pods())
+    )
     # In Reserve the gang takes what the queue has left, and waits for the rest; in Atomic it takes nothing yet.
     held, left = (2, 0) if with_pods() == "Reserve" else (0, 2)
     words = (f"{held} of 3 placeholders", f"root.turn, requested cpu {3 - held}, available {left} of 3")
-    await waits_with(scene, "gang-workers-0", "SchedulingSkipped", *words)
-    await scene.create([at("turn", "late", "turn-late")])
+    await waits_with(scenario, "gang-workers-0", "SchedulingSkipped", *words)
+    await scenario.create([at("turn", "late", "turn-late")])
     full = "requested cpu 1, available 0 of 1"
     await asyncio.gather(
-        waits_with(scene, "quota-1", "SchedulingSkipped", f"Queue quota exceeded: root.quota, {full}"),
-        waits_with(scene, "counted-1", "SchedulingSkipped", "queue root.counted runs 1 application of at most 1"),
+        waits_with(scenario, "quota-1", "SchedulingSkipped", f"Queue quota exceeded: root.quota, {full}"),
+        waits_with(scenario, "counted-1", "SchedulingSkipped", "queue root.counted runs 1 application of at most 1"),
         waits_with(
-            scene, "limited-1", "SchedulingSkipped", f"User quota exceeded: user ann in queue root.limited, {full}"
+            scenario, "limited-1", "SchedulingSkipped", f"User quota exceeded: user ann in queue root.limited, {full}"
         ),
-        waits_with(scene, "big", "Unschedulable", "1 Insufficient cpu, 1 node(s) had untolerated taint(s)."),
-        waits_with(scene, "turn-late", "SchedulingSkipped", "queued behind gang gang in queue root.turn"),
-        waits_with(scene, "gang-workers-2", "SchedulingSkipped", "(queue quota exceeded); see pod gang-workers-0"),
+        waits_with(scenario, "big", "Unschedulable", "1 Insufficient cpu, 1 node(s) had untolerated taint(s)."),
+        waits_with(scenario, "turn-late", "SchedulingSkipped", "queued behind gang gang in queue root.turn"),
+        waits_with(scenario, "gang-workers-2", "SchedulingSkipped", "(queue quota exceeded); see pod gang-workers-0"),
     )
-    assert await with_reason(scene, "Unschedulable") == {"big"}
-    held_back = await scene.api.get("pods", "quota-1", scene.namespace)
+    assert await with_reason(scenario, "Unschedulable") == {"big"}
+    held_back = await scenario.api.get("pods", "quota-1", scenario.namespace)
     assert condition(held_back, MINE)["status"] == "True", "a condition of somebody else is left alone"
-    await scene.api.delete("pods", "quota-0", scene.namespace)
+    await scenario.api.delete("pods", "quota-0", scenario.namespace)
 
     async def is_scheduled() -> bool:
-        pod = await scene.api.get("pods", "quota-1", scene.namespace)
+        pod = await scenario.api.get("pods", "quota-1", scenario.namespace)
         return scheduled(pod).get("status") == "True" and condition(pod, MINE).get("status") == "True"
 
-    await scene.eventually("the condition is true once the pod is bound", is_scheduled, 10)
+    await scenario.eventually("the condition is true once the pod is bound", is_scheduled, 10)
 
 
 async def test_a_gang_that_waits_for_nodes_says_how_far_it_is_in_one_event_and_costs_nothing_while_it_waits(
-    open_scene: OpenScene,
+    open_scenario: OpenScenario,
 ) -> None:
     """Five writes a member, and one more for each pod that had to say why it waits."""
     members = 3
-    scene = await open_scene([FakeNode("node-0", cpu="3"), FakeNode("node-1", cpu="100", taints=[TAINT])])
-    await scene.create([a_pod("busy", labels={"applicationId": "busy"})])
-    await scene.all_bound(1)
-    mark = len(scene.writes(of_operator=True))
-    await scene.create(a_gang("gang", [Group("workers", members)], timeout_s=600, placement="Reserve"))
+    scenario = await open_scenario([FakeNode("node-0", cpu="3"), FakeNode("node-1", cpu="100", taints=[TAINT])])
+    await scenario.create([a_pod("busy", labels={"applicationId": "busy"})])
+    await scenario.all_bound(1)
+    mark = len(scenario.writes(of_operator=True))
+    await scenario.create(a_gang("gang", [Group("workers", members)], timeout_s=600, placement="Reserve"))
     lack = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s)."
-    await waits_with(scene, "gang-workers-0", "SchedulingSkipped", "2 of 3 placeholders are bound", lack)
+    await waits_with(scenario, "gang-workers-0", "SchedulingSkipped", "2 of 3 placeholders are bound", lack)
     await waits_with(
-        scene, "gang-workers-2", "SchedulingSkipped", "(not enough suitable nodes); see pod gang-workers-0"
+        scenario, "gang-workers-2", "SchedulingSkipped", "(not enough suitable nodes); see pod gang-workers-0"
     )
-    [short] = await with_reason(scene, "Unschedulable")
+    [short] = await with_reason(scenario, "Unschedulable")
     assert short.startswith("tg-gang-workers-")
-    [told] = [event for event in await scene.events("GangScheduling") if event["type"] == "Normal"]
+    [told] = [event for event in await scenario.events("GangScheduling") if event["type"] == "Normal"]
     assert (told["action"], told["message"]) == ("PlaceholderAllocated", "2 of 3 placeholders are bound")
 
     async def all_have_said() -> bool:
-        return sum(write.what == "patch pods/status" for write in scene.writes(of_operator=True)) == members + 1
+        return sum(write.what == "patch pods/status" for write in scenario.writes(of_operator=True)) == members + 1
 
-    await scene.eventually("every member and the placeholder without a node say why they wait", all_have_said, 20)
-    before = len(scene.writes(of_operator=True))
-    await scene.create([a_pod("behind", cpu="64")])  # it says why it waits as late as the gang would say it again
-    await waits_with(scene, "behind", "Unschedulable", "Insufficient cpu")
-    after = scene.writes(of_operator=True)[before:]
+    await scenario.eventually("every member and the placeholder without a node say why they wait", all_have_said, 20)
+    before = len(scenario.writes(of_operator=True))
+    await scenario.create([a_pod("behind", cpu="64")])  # it says why it waits as late as the gang would say it again
+    await waits_with(scenario, "behind", "Unschedulable", "Insufficient cpu")
+    after = scenario.writes(of_operator=True)[before:]
     assert [write for write in after if write.resource == "pods" and write.name != "behind"] == [], (
         "waiting costs nothing"
     )
-    await scene.api.delete("pods", "behind", scene.namespace)
-    await scene.api.delete("pods", "busy", scene.namespace)
-    await scene.all_bound(members)
+    await scenario.api.delete("pods", "behind", scenario.namespace)
+    await scenario.api.delete("pods", "busy", scenario.namespace)
+    await scenario.all_bound(members)
 
     async def has_told() -> Json | None:
-        found = [event for event in await scene.events("GangScheduling") if event["type"] == "Normal"]
+        found = [event for event in await scenario.events("GangScheduling") if event["type"] == "Normal"]
         assert len(found) == 1, found
         return found[0] if found[0]["action"] == "GangReservationComplete" else None
 
-    last = await scene.eventually("the series ends with the reservation", has_told, 10)
+    last = await scenario.eventually("the series ends with the reservation", has_told, 10)
     assert last is not None
     assert last["series"]["count"] >= 3
-    of_operator = scene.writes(of_operator=True)[mark:]
+    of_operator = scenario.writes(of_operator=True)[mark:]
     writes = Counter(write.what for write in of_operator if not write.name.startswith("behind"))
     assert writes["create pods"] == writes["delete pods"] == members
     assert writes["create pods/binding"] == 2 * members

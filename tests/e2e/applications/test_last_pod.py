@@ -7,20 +7,20 @@ import pytest
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_pod
 from tests.e2e.rest import ask
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 SOON = {"service.completingTimeout": "1s"}
 #: Half of it is occupied in every test.
 NODE = FakeNode("node-0", cpu="4")
 
 
-async def states(scene: Scene, name: str) -> list[str]:
+async def states(scenario: Scenario, name: str) -> list[str]:
     """The states that the application went through, as REST shows them."""
     try:
-        app = await ask(scene, f"partition/default/application/{name}?namespace={scene.namespace}")
+        app = await ask(scenario, f"partition/default/application/{name}?namespace={scenario.namespace}")
     except aiohttp.ClientResponseError as error:
         if error.status == 404:
             return []
@@ -28,9 +28,9 @@ async def states(scene: Scene, name: str) -> list[str]:
     return [change["applicationState"] for change in app["stateLog"]]
 
 
-async def completed(scene: Scene) -> set[str]:
+async def completed(scenario: Scenario) -> set[str]:
     """The applications that have ended, as the partition lists them."""
-    return {app["applicationID"] for app in await ask(scene, "partition/default/applications/completed") or []}
+    return {app["applicationID"] for app in await ask(scenario, "partition/default/applications/completed") or []}
 
 
 def waiting_pod() -> list[Json]:
@@ -49,58 +49,58 @@ def reserving_gang(placement: str) -> list[Json]:
 
 @pytest.mark.parametrize("pods", [waiting_pod(), running_pod(), reserving_gang("Reserve"), reserving_gang("Direct")])
 async def test_an_application_whose_last_pod_is_deleted_is_completed_and_stays_readable(
-    open_scene: OpenScene, pods: list[Json]
+    open_scenario: OpenScenario, pods: list[Json]
 ) -> None:
-    scene = await open_scene([NODE], SOON)
-    await scene.occupy("node-0", "2")
-    await scene.create(pods)
+    scenario = await open_scenario([NODE], SOON)
+    await scenario.occupy("node-0", "2")
+    await scenario.create(pods)
 
     async def is_known() -> bool:
-        return bool(await states(scene, "job"))
+        return bool(await states(scenario, "job"))
 
-    await scene.eventually("the core knows the application", is_known)
+    await scenario.eventually("the core knows the application", is_known)
     for pod in pods:
-        await scene.api.delete("pods", pod["metadata"]["name"], scene.namespace, grace_s=0)
+        await scenario.api.delete("pods", pod["metadata"]["name"], scenario.namespace, grace_s=0)
 
     async def is_completed() -> bool:
-        return (await states(scene, "job"))[-2:] == ["Completing", "Completed"]
+        return (await states(scenario, "job"))[-2:] == ["Completing", "Completed"]
 
-    await scene.eventually("it went through Completing to Completed", is_completed)
-    assert "job" in await completed(scene)
+    await scenario.eventually("it went through Completing to Completed", is_completed)
+    assert "job" in await completed(scenario)
 
     async def is_empty() -> bool:
-        return not await scene.pods() and not await scene.pods(placeholders=True)
+        return not await scenario.pods() and not await scenario.pods(placeholders=True)
 
-    await scene.eventually("no placeholder is left", is_empty)
+    await scenario.eventually("no placeholder is left", is_empty)
 
 
-async def test_the_oldest_member_becomes_the_originator_of_a_reserving_gang(open_scene: OpenScene) -> None:
+async def test_the_oldest_member_becomes_the_originator_of_a_reserving_gang(open_scenario: OpenScenario) -> None:
     """The gang goes on, with placeholders that the new originator owns, and runs once there is room."""
-    scene = await open_scene([NODE], SOON)
-    await scene.occupy("node-0", "2")
+    scenario = await open_scenario([NODE], SOON)
+    await scenario.occupy("node-0", "2")
     first, *others = a_gang("job", [Group("workers", 3)], timeout_s=600, placement="Reserve")
-    await scene.create([first])
+    await scenario.create([first])
 
     async def owners() -> set[str]:
-        found = await scene.bound(placeholders=True)
+        found = await scenario.bound(placeholders=True)
         return {pod["metadata"]["ownerReferences"][0]["name"] for pod in found} if found else set()
 
     async def owned_by(name: str) -> bool:
         return await owners() == {name}
 
-    await scene.eventually("the first pod owns placeholders", lambda: owned_by("job-workers-0"))
+    await scenario.eventually("the first pod owns placeholders", lambda: owned_by("job-workers-0"))
     for pod in others:
-        await scene.create([pod])
-    await scene.api.delete("pods", first["metadata"]["name"], scene.namespace, grace_s=0)
-    await scene.eventually("the next one does", lambda: owned_by(others[0]["metadata"]["name"]))
-    assert "Completing" not in await states(scene, "job")
-    await scene.create([first])
+        await scenario.create([pod])
+    await scenario.api.delete("pods", first["metadata"]["name"], scenario.namespace, grace_s=0)
+    await scenario.eventually("the next one does", lambda: owned_by(others[0]["metadata"]["name"]))
+    assert "Completing" not in await states(scenario, "job")
+    await scenario.create([first])
     [pod_on_node] = [
-        pod for pod in await scene.api.find("pods", scene.namespace) if "job" not in pod["metadata"]["name"]
+        pod for pod in await scenario.api.find("pods", scenario.namespace) if "job" not in pod["metadata"]["name"]
     ]
-    await scene.api.delete("pods", pod_on_node["metadata"]["name"], scene.namespace, grace_s=0)
+    await scenario.api.delete("pods", pod_on_node["metadata"]["name"], scenario.namespace, grace_s=0)
 
     async def all_run() -> bool:
-        return sum("job" in pod["metadata"]["name"] for pod in await scene.bound()) == 3
+        return sum("job" in pod["metadata"]["name"] for pod in await scenario.bound()) == 3
 
-    await scene.eventually("the gang runs", all_run)
+    await scenario.eventually("the gang runs", all_run)

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import scheduled
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import PREFIX, Group, a_gang, a_pod, is_bound
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 NODES = [FakeNode("node-0", cpu="3")]
 #: All that events say of a gang of which one placeholder has no room: its progress is one event, which was
@@ -20,95 +20,99 @@ NODES = [FakeNode("node-0", cpu="3")]
 TOLD = {"PlaceholderAllocated"}
 
 
-async def make(scene: Scene, name: str, cpu: str) -> None:
+async def make(scenario: Scenario, name: str, cpu: str) -> None:
     """A namespace with this quota, in which pods can be made."""
     annotations = {f"{PREFIX}namespace.quota": json.dumps({"cpu": cpu})}
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "annotations": annotations}}
-    await scene.api.create(manifest)
+    await scenario.api.create(manifest)
 
     async def has_account() -> bool:
-        return bool(await scene.api.get("serviceaccounts", "default", name))
+        return bool(await scenario.api.get("serviceaccounts", "default", name))
 
-    await scene.eventually("the default service account", has_account, 20)
+    await scenario.eventually("the default service account", has_account, 20)
 
 
-async def take_away(scene: Scene, name: str) -> None:
-    await scene.api.delete("namespaces", name)
+async def take_away(scenario: Scenario, name: str) -> None:
+    await scenario.api.delete("namespaces", name)
 
     async def is_gone() -> bool:
-        return name not in {found["metadata"]["name"] for found in await scene.api.find("namespaces")}
+        return name not in {found["metadata"]["name"] for found in await scenario.api.find("namespaces")}
 
-    await scene.eventually(f"namespace {name} is gone", is_gone)
+    await scenario.eventually(f"namespace {name} is gone", is_gone)
 
 
 @asynccontextmanager
-async def namespace(scene: Scene, name: str, cpu: str) -> AsyncIterator[str]:
+async def namespace(scenario: Scenario, name: str, cpu: str) -> AsyncIterator[str]:
     """A namespace that is told to go again, after its pods."""
-    await make(scene, name, cpu)
+    await make(scenario, name, cpu)
     try:
         yield name
     finally:
-        await scene.api.delete_all("pods", name)
-        await scene.api.delete("namespaces", name)
+        await scenario.api.delete_all("pods", name)
+        await scenario.api.delete("namespaces", name)
 
 
-async def bound(scene: Scene, name: str) -> set[str]:
-    return {pod["metadata"]["name"] for pod in await scene.api.find("pods", name) if is_bound(pod)}
+async def bound(scenario: Scenario, name: str) -> set[str]:
+    return {pod["metadata"]["name"] for pod in await scenario.api.find("pods", name) if is_bound(pod)}
 
 
-async def held_back_at(scene: Scene, name: str, pod: str, words: str) -> None:
+async def held_back_at(scenario: Scenario, name: str, pod: str, words: str) -> None:
     async def is_so() -> bool:
-        found = scheduled(await scene.api.get("pods", pod, name))
+        found = scheduled(await scenario.api.get("pods", pod, name))
         return found.get("reason") == "SchedulingSkipped" and words in found["message"]
 
-    await scene.eventually(f"{pod} is held back: {words}", is_so, 20)
+    await scenario.eventually(f"{pod} is held back: {words}", is_so, 20)
 
 
 def pods(count: int, app: str) -> list[Json]:
     return [a_pod(f"{app}-{index}", labels={"applicationId": app}) for index in range(count)]
 
 
-async def test_pods_that_are_seen_before_their_namespace_wait_for_its_quota(open_scene: OpenScene) -> None:
-    scene = await open_scene(NODES, gated=True)
-    scene.gate.freeze_watches()
-    held = scene.gate.hold("GET", "^/api/v1/namespaces$")
-    scene.gate.expire_watches()
-    async with namespace(scene, "late", "1"):
+async def test_pods_that_are_seen_before_their_namespace_wait_for_its_quota(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario(NODES, gated=True)
+    scenario.gate.freeze_watches()
+    held = scenario.gate.hold("GET", "^/api/v1/namespaces$")
+    scenario.gate.expire_watches()
+    async with namespace(scenario, "late", "1"):
         await held.reached()
         for pod in pods(2, "job"):
-            await scene.api.create(pod, "late")
-        await scene.create([a_pod("behind")])  # told on the same stream, behind those that wait
-        await scene.all_bound(1)
-        assert await bound(scene, "late") == set()
+            await scenario.api.create(pod, "late")
+        await scenario.create([a_pod("behind")])  # told on the same stream, behind those that wait
+        await scenario.all_bound(1)
+        assert await bound(scenario, "late") == set()
         held.open()
-        await held_back_at(scene, "late", "job-1", "Queue quota exceeded: root.late, requested cpu 1, available 0 of 1")
-        assert await bound(scene, "late") == {"job-0"}
+        await held_back_at(
+            scenario, "late", "job-1", "Queue quota exceeded: root.late, requested cpu 1, available 0 of 1"
+        )
+        assert await bound(scenario, "late") == {"job-0"}
 
 
 async def test_a_namespace_takes_a_waiting_gang_with_it_and_one_of_its_name_begins_anew(
-    open_scene: OpenScene,
+    open_scenario: OpenScenario,
 ) -> None:
-    scene = await open_scene([FakeNode("node-0", cpu="4")])
-    await scene.create([a_pod("occupies")])
-    await scene.all_bound(1)
-    await make(scene, "again", "4")
+    scenario = await open_scenario([FakeNode("node-0", cpu="4")])
+    await scenario.create([a_pod("occupies")])
+    await scenario.all_bound(1)
+    await make(scenario, "again", "4")
     for pod in a_gang("gang", [Group("workers", 4)], timeout_s=600, placement="Reserve"):
-        await scene.api.create(pod, "again")
+        await scenario.api.create(pod, "again")
 
     async def is_reserving() -> bool:
-        told = {event["action"] for event in await scene.api.find("events", "again")}
-        return told >= TOLD and sum(map(is_bound, await scene.api.find("pods", "again"))) == 3
+        told = {event["action"] for event in await scenario.api.find("events", "again")}
+        return told >= TOLD and sum(map(is_bound, await scenario.api.find("pods", "again"))) == 3
 
-    await scene.eventually("three of four placeholders are bound, and all is told that there is to tell", is_reserving)
-    await take_away(scene, "again")
-    writes = scene.writes(of_operator=True)
+    await scenario.eventually(
+        "three of four placeholders are bound, and all is told that there is to tell", is_reserving
+    )
+    await take_away(scenario, "again")
+    writes = scenario.writes(of_operator=True)
     made = [write for write in writes if write.what == "create pods"]
     assert len(made) <= 2 * 4, "what the namespace takes away is not made again and again"
     assert not [write for write in writes if write.resource == "events" and not write.succeeded]
-    async with namespace(scene, "again", "2"):
+    async with namespace(scenario, "again", "2"):
         for pod in pods(3, "gang"):
-            await scene.api.create(pod, "again")
+            await scenario.api.create(pod, "again")
         await held_back_at(
-            scene, "again", "gang-2", "Queue quota exceeded: root.again, requested cpu 1, available 0 of 2"
+            scenario, "again", "gang-2", "Queue quota exceeded: root.again, requested cpu 1, available 0 of 2"
         )
-        assert await bound(scene, "again") == {"gang-0", "gang-1"}
+        assert await bound(scenario, "again") == {"gang-0", "gang-1"}

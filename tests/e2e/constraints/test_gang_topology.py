@@ -9,48 +9,48 @@ import yaml
 
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import waits_with
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import PREFIX, Group, a_gang, with_annotations
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "05-topology"
 ZONE = "topology.kubernetes.io/zone"
 CPU = {"a": "2", "b": "1", "c": "1500m"}
 
 
-async def zones(scene: Scene, app: str) -> Counter[str]:
+async def zones(scenario: Scenario, app: str) -> Counter[str]:
     """How many real pods of the application run in each zone."""
-    mine = [pod for pod in await scene.bound() if pod["metadata"]["labels"]["applicationId"] == app]
+    mine = [pod for pod in await scenario.bound() if pod["metadata"]["labels"]["applicationId"] == app]
     return Counter(pod["spec"]["nodeName"].split("-")[1] for pod in mine)
 
 
-async def apply(scene: Scene, file: str, app: str, count: int) -> Counter[str]:
+async def apply(scenario: Scenario, file: str, app: str, count: int) -> Counter[str]:
     """What ``kubectl apply -f`` does; returns in which zones all pods of the application run at last."""
     for manifest in yaml.safe_load_all((EXAMPLE / file).read_text()):
-        await scene.api.apply(manifest, scene.namespace)
+        await scenario.api.apply(manifest, scenario.namespace)
 
     async def all_run() -> Counter[str]:
-        found = await zones(scene, app)
+        found = await zones(scenario, app)
         return found if found.total() == count else Counter()
 
-    return await scene.eventually(f"{count} pods of {app} run", all_run)
+    return await scenario.eventually(f"{count} pods of {app} run", all_run)
 
 
 async def test_gangs_are_packed_into_zones_as_the_example_says_and_one_that_finds_none_names_the_best(
-    open_scene: OpenScene,
+    open_scenario: OpenScenario,
 ) -> None:
-    scene = await open_scene(
+    scenario = await open_scenario(
         [FakeNode(f"node-{zone}-{i}", cpu=cpu, labels={ZONE: zone}) for zone, cpu in CPU.items() for i in range(2)]
     )
-    assert await apply(scene, "1-required.yaml", "train", 6) == {"c": 6}
-    assert set(await apply(scene, "2-preferred.yaml", "render", 10)) == {"a", "b"}
+    assert await apply(scenario, "1-required.yaml", "train", 6) == {"c": 6}
+    assert set(await apply(scenario, "2-preferred.yaml", "render", 10)) == {"a", "b"}
     parameters = {
         f"{PREFIX}schedulingPolicyParameters": f"topologyKey={ZONE} topologyMode=required gangPlacement=Reserve"
     }
     late = a_gang("late", [Group("workers", 4, cpu="500m")])
-    await scene.create(with_annotations(pod, parameters) for pod in late)
+    await scenario.create(with_annotations(pod, parameters) for pod in late)
     words = (
         f" of 4 members of task group workers fit in {ZONE}=",
         "0/6 nodes are available: 2 Insufficient cpu, 4 ",
     )
-    await waits_with(scene, "late-workers-0", "SchedulingSkipped", *words)
+    await waits_with(scenario, "late-workers-0", "SchedulingSkipped", *words)

@@ -7,9 +7,9 @@ from itertools import count
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import waits_with
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import IMAGE, a_pod, is_bound
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 HOST = "kubernetes.io/hostname"
 TOLERATION = {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}
@@ -22,51 +22,51 @@ def a_small_pod(name: str, **spec: object) -> Json:
     return pod
 
 
-async def node_of(scene: Scene, pod: str) -> str:
+async def node_of(scenario: Scenario, pod: str) -> str:
     """Wait until the pod has a node."""
 
     async def its_node() -> str:
-        found = await scene.api.get("pods", pod, scene.namespace)
+        found = await scenario.api.get("pods", pod, scenario.namespace)
         return str(found["spec"]["nodeName"]) if is_bound(found) else ""
 
-    return await scene.eventually(f"{pod} has a node", its_node, 20)
+    return await scenario.eventually(f"{pod} has a node", its_node, 20)
 
 
-async def cordons(scene: Scene) -> None:
+async def cordons(scenario: Scenario) -> None:
     """ADR 0018."""
     there = {"nodeSelector": {HOST: "closed"}}
-    await scene.create([a_small_pod("tolerant", tolerations=[TOLERATION], **there), a_small_pod("other", **there)])
-    assert await node_of(scene, "tolerant") == "closed"
-    await waits_with(scene, "other", "Unschedulable", "1 node(s) were unschedulable")
-    await scene.api.patch("nodes", "closed", {"spec": {"unschedulable": False}})
-    assert await node_of(scene, "other") == "closed"
-    await scene.api.patch("nodes", "closed", {"spec": {"unschedulable": True}})
+    await scenario.create([a_small_pod("tolerant", tolerations=[TOLERATION], **there), a_small_pod("other", **there)])
+    assert await node_of(scenario, "tolerant") == "closed"
+    await waits_with(scenario, "other", "Unschedulable", "1 node(s) were unschedulable")
+    await scenario.api.patch("nodes", "closed", {"spec": {"unschedulable": False}})
+    assert await node_of(scenario, "other") == "closed"
+    await scenario.api.patch("nodes", "closed", {"spec": {"unschedulable": True}})
 
 
-async def soft_taints_and_images(scene: Scene) -> None:
+async def soft_taints_and_images(scenario: Scenario) -> None:
     """PreferNoSchedule is worth three times what images are, and these more than that a node is in use."""
     large = a_small_pod("large")
     large["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1"
-    await scene.create([large])
-    assert await node_of(scene, "large") == "b"
+    await scenario.create([large])
+    assert await node_of(scenario, "large") == "b"
     images = [{"names": [IMAGE], "sizeBytes": 3 << 30}]
     for name in ("a", "b"):
-        await scene.api.patch("nodes", name, {"status": {"images": images}}, subresource="status")
+        await scenario.api.patch("nodes", name, {"status": {"images": images}}, subresource="status")
     names = (f"drawn-{number}" for number in count())
 
     async def one_is_drawn() -> bool:
         """Those that are made before the core hears of the images go where less is used."""
         name = next(names)
-        await scene.create([a_small_pod(name)])
-        return await node_of(scene, name) == "b"
+        await scenario.create([a_small_pod(name)])
+        return await node_of(scenario, name) == "b"
 
-    await scene.eventually("a pod goes where its image is", one_is_drawn, 20)
-    await scene.create([a_small_pod("at-ease", tolerations=[{"key": "old", "operator": "Exists"}])])
-    assert await node_of(scene, "at-ease") == "a"
+    await scenario.eventually("a pod goes where its image is", one_is_drawn, 20)
+    await scenario.create([a_small_pod("at-ease", tolerations=[{"key": "old", "operator": "Exists"}])])
+    assert await node_of(scenario, "at-ease") == "a"
 
 
-async def test_what_nodes_are_decides_where_pods_may_go_and_would_rather_go(open_scene: OpenScene) -> None:
+async def test_what_nodes_are_decides_where_pods_may_go_and_would_rather_go(open_scenario: OpenScenario) -> None:
     closed, soft = FakeNode("closed", unschedulable=True), FakeNode("a", taints=[SOFT])
-    scene = await open_scene([closed, soft, FakeNode("b"), FakeNode("c")])
-    await cordons(scene)
-    await soft_taints_and_images(scene)
+    scenario = await open_scenario([closed, soft, FakeNode("b"), FakeNode("c")])
+    await cordons(scenario)
+    await soft_taints_and_images(scenario)

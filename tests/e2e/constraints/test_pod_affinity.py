@@ -11,9 +11,9 @@ from devcluster.errors import ApiError
 from devcluster.nodes import FakeNode
 from devcluster.waiting import until
 from tests.e2e.conditions import told, waits_with
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_pod, is_bound
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -50,89 +50,93 @@ def running(name: str, app: str, host: str) -> Json:
     return a_small_pod(name, app, "default-scheduler", nodeName=host)
 
 
-async def hosts(scene: Scene, app: str, count: int) -> list[str]:
+async def hosts(scenario: Scenario, app: str, count: int) -> list[str]:
     """Wait until so many pods of that label have a node, and return their nodes in order."""
 
     async def are_there() -> list[str]:
-        found = await scene.api.find("pods", scene.namespace, labelSelector=f"app={app}")
+        found = await scenario.api.find("pods", scenario.namespace, labelSelector=f"app={app}")
         placed = sorted(pod["spec"]["nodeName"] for pod in found if is_bound(pod))
         return placed if len(placed) == count else []
 
-    return await scene.eventually(f"{count} pods of {app} have a node", are_there, 20)
+    return await scenario.eventually(f"{count} pods of {app} have a node", are_there, 20)
 
 
-async def host(scene: Scene, app: str) -> str:
-    [found] = await hosts(scene, app, 1)
+async def host(scenario: Scenario, app: str) -> str:
+    [found] = await hosts(scenario, app, 1)
     return found
 
 
-async def the_one_that_waits(scene: Scene, app: str) -> str:
-    found = await scene.api.find("pods", scene.namespace, labelSelector=f"app={app}")
+async def the_one_that_waits(scenario: Scenario, app: str) -> str:
+    found = await scenario.api.find("pods", scenario.namespace, labelSelector=f"app={app}")
     [name] = [pod["metadata"]["name"] for pod in found if not is_bound(pod)]
     return str(name)
 
 
-async def relabel(scene: Scene, pod: str, app: str) -> None:
-    await scene.api.patch("pods", pod, {"metadata": {"labels": {"app": app}}}, scene.namespace)
+async def relabel(scenario: Scenario, pod: str, app: str) -> None:
+    await scenario.api.patch("pods", pod, {"metadata": {"labels": {"app": app}}}, scenario.namespace)
 
 
-async def test_pods_keep_near_and_apart_as_they_ask_and_say_what_they_wait_for(open_scene: OpenScene) -> None:
+async def test_pods_keep_near_and_apart_as_they_ask_and_say_what_they_wait_for(open_scenario: OpenScenario) -> None:
     """Among each other, and among pods of other schedulers."""
-    scene = await open_scene(nodes())
-    await scene.create(running(f"loud-{name}", "loud", name) for name in HOSTS)
-    await scene.create(a_small_pod(f"solo-{index}", "solo", affinity=apart("solo", HOST)) for index in range(5))
-    await scene.create([a_small_pod("db", "db", nodeSelector={ZONE: "b"})])
-    await scene.create(a_small_pod(f"web-{index}", "web", affinity=near("db", ZONE)) for index in range(3))
-    await scene.create([a_small_pod("shy", "shy", affinity=apart("loud", HOST))])
-    await scene.create([a_small_pod("fan", "fan", affinity=near("star", HOST)), a_small_pod("nobody", "nobody")])
+    scenario = await open_scenario(nodes())
+    await scenario.create(running(f"loud-{name}", "loud", name) for name in HOSTS)
+    await scenario.create(a_small_pod(f"solo-{index}", "solo", affinity=apart("solo", HOST)) for index in range(5))
+    await scenario.create([a_small_pod("db", "db", nodeSelector={ZONE: "b"})])
+    await scenario.create(a_small_pod(f"web-{index}", "web", affinity=near("db", ZONE)) for index in range(3))
+    await scenario.create([a_small_pod("shy", "shy", affinity=apart("loud", HOST))])
+    await scenario.create([a_small_pod("fan", "fan", affinity=near("star", HOST)), a_small_pod("nobody", "nobody")])
 
-    assert await hosts(scene, "solo", 4) == sorted(HOSTS)
-    assert {name[0] for name in await hosts(scene, "web", 3)} == {"b"}
+    assert await hosts(scenario, "solo", 4) == sorted(HOSTS)
+    assert {name[0] for name in await hosts(scenario, "web", 3)} == {"b"}
     text = "0/4 nodes are available: 4 node(s) didn't match pod "
-    await waits_with(scene, await the_one_that_waits(scene, "solo"), "Unschedulable", f"{text}anti-affinity rules")
-    await waits_with(scene, "shy", "Unschedulable", f"{text}anti-affinity rules")
-    await waits_with(scene, "fan", "Unschedulable", f"{text}affinity rules")
+    await waits_with(
+        scenario, await the_one_that_waits(scenario, "solo"), "Unschedulable", f"{text}anti-affinity rules"
+    )
+    await waits_with(scenario, "shy", "Unschedulable", f"{text}anti-affinity rules")
+    await waits_with(scenario, "fan", "Unschedulable", f"{text}affinity rules")
 
-    await relabel(scene, "loud-a1", "quiet")
-    assert await host(scene, "shy") == "a1"
-    place = await host(scene, "nobody")
-    await relabel(scene, "nobody", "star")
-    assert await host(scene, "fan") == place
-    gone = await the_one_that_waits(scene, "solo")
-    await scene.api.delete("pods", gone, scene.namespace, grace_s=0)
+    await relabel(scenario, "loud-a1", "quiet")
+    assert await host(scenario, "shy") == "a1"
+    place = await host(scenario, "nobody")
+    await relabel(scenario, "nobody", "star")
+    assert await host(scenario, "fan") == place
+    gone = await the_one_that_waits(scenario, "solo")
+    await scenario.api.delete("pods", gone, scenario.namespace, grace_s=0)
 
 
-async def test_pods_are_spread_over_zones_and_get_ports_nodes_and_features_as_they_ask(open_scene: OpenScene) -> None:
-    scene = await open_scene(nodes())
+async def test_pods_are_spread_over_zones_and_get_ports_nodes_and_features_as_they_ask(
+    open_scenario: OpenScenario,
+) -> None:
+    scenario = await open_scenario(nodes())
     selector = {"matchLabels": {"app": "even"}}
     spread = [{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}]
-    await scene.create(a_small_pod(f"even-{index}", "even", topologySpreadConstraints=spread) for index in range(4))
+    await scenario.create(a_small_pod(f"even-{index}", "even", topologySpreadConstraints=spread) for index in range(4))
     for index in range(5):
         pod = a_small_pod(f"port-{index}", "port")
         pod["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080}]
-        await scene.create([pod])
+        await scenario.create([pod])
     expressions = [{"key": HOST, "operator": "In", "values": ["b1"]}]
     preferred = [{"weight": 100, "preference": {"matchExpressions": expressions}}]
-    await scene.create([a_small_pod("picky", "picky", affinity={"nodeAffinity": {PREFERRED: preferred}})])
+    await scenario.create([a_small_pod("picky", "picky", affinity={"nodeAffinity": {PREFERRED: preferred}})])
     claims = [{"name": "gpu", "resourceClaimName": "mine"}]
-    await scene.create([a_small_pod("claims", "claims", resourceClaims=claims)])
+    await scenario.create([a_small_pod("claims", "claims", resourceClaims=claims)])
 
-    assert Counter(name[0] for name in await hosts(scene, "even", 4)) == {"a": 2, "b": 2}
-    assert await hosts(scene, "port", 4) == sorted(HOSTS)
-    assert await host(scene, "picky") == "b1"
-    last = await the_one_that_waits(scene, "port")
+    assert Counter(name[0] for name in await hosts(scenario, "even", 4)) == {"a": 2, "b": 2}
+    assert await hosts(scenario, "port", 4) == sorted(HOSTS)
+    assert await host(scenario, "picky") == "b1"
+    last = await the_one_that_waits(scenario, "port")
     text = "0/4 nodes are available: 4 node(s) didn't have free ports for the requested pod ports"
-    await waits_with(scene, last, "Unschedulable", text)
-    await waits_with(scene, "claims", "UnsupportedResourceClaims", "resource claims are not supported yet (gpu)")
-    await told(scene, "claims", "remove them from the pod, or use another scheduler")
+    await waits_with(scenario, last, "Unschedulable", text)
+    await waits_with(scenario, "claims", "UnsupportedResourceClaims", "resource claims are not supported yet (gpu)")
+    await told(scenario, "claims", "remove them from the pod, or use another scheduler")
     for name in (last, "claims"):
-        await scene.api.delete("pods", name, scene.namespace, grace_s=0)
+        await scenario.api.delete("pods", name, scenario.namespace, grace_s=0)
 
 
 @asynccontextmanager
-async def another_namespace(scene: Scene) -> AsyncIterator[str]:
-    """One beside the scene's own, in which pods can be made."""
-    name, api = f"{scene.namespace}-beside", scene.api
+async def another_namespace(scenario: Scenario) -> AsyncIterator[str]:
+    """One beside the scenario's own, in which pods can be made."""
+    name, api = f"{scenario.namespace}-beside", scenario.api
     await api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     try:
         await until("its account", lambda: api.get("serviceaccounts", "default", name), 50, tolerate=(ApiError,))
@@ -142,26 +146,26 @@ async def another_namespace(scene: Scene) -> AsyncIterator[str]:
         await api.delete("namespaces", name)
 
 
-async def test_a_namespace_is_selected_as_soon_as_it_has_the_label(open_scene: OpenScene) -> None:
-    scene = await open_scene(nodes())
-    async with another_namespace(scene) as beside:
-        await scene.api.create(running("peer", "peer", "b0"), beside)
+async def test_a_namespace_is_selected_as_soon_as_it_has_the_label(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario(nodes())
+    async with another_namespace(scenario) as beside:
+        await scenario.api.create(running("peer", "peer", "b0"), beside)
         selected = {"namespaceSelector": {"matchLabels": {"team": "one"}}}
-        await scene.create([a_small_pod("friend", "friend", affinity=near("peer", HOST, **selected))])
+        await scenario.create([a_small_pod("friend", "friend", affinity=near("peer", HOST, **selected))])
         text = "0/4 nodes are available: 4 node(s) didn't match pod affinity rules"
-        await waits_with(scene, "friend", "Unschedulable", text)
-        await scene.api.patch("namespaces", beside, {"metadata": {"labels": {"team": "one"}}})
-        assert await host(scene, "friend") == "b0"
+        await waits_with(scenario, "friend", "Unschedulable", text)
+        await scenario.api.patch("namespaces", beside, {"metadata": {"labels": {"team": "one"}}})
+        assert await host(scenario, "friend") == "b0"
 
 
-async def test_a_gang_whose_members_keep_apart_has_a_host_for_each(open_scene: OpenScene) -> None:
+async def test_a_gang_whose_members_keep_apart_has_a_host_for_each(open_scenario: OpenScenario) -> None:
     """Its placeholders keep apart first, then its pods, which take the places of these."""
-    scene = await open_scene(nodes())
+    scenario = await open_scenario(nodes())
     extra = {"affinity": apart("ring", HOST), "labels": {"app": "ring"}}
     members = a_gang("ring", [Group("workers", 4, cpu="10m", extra=extra)])
     for pod in members:
         pod["metadata"]["labels"]["app"] = "ring"
         pod["spec"]["affinity"] = apart("ring", HOST)
-    await scene.create(members)
-    bound = await scene.all_bound(4, 30)
+    await scenario.create(members)
+    bound = await scenario.all_bound(4, 30)
     assert sorted(pod["spec"]["nodeName"] for pod in bound) == sorted(HOSTS)

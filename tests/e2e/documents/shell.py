@@ -12,7 +12,7 @@ import yaml
 
 from devcluster.binaries import ensure
 from devcluster.programs import KUBECTL
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +42,17 @@ class Shell:
         return process.returncode or 0, printed.decode().splitlines()
 
 
-async def opened(scene: Scene) -> Shell:
-    """A shell in the scene's namespace."""
-    home = scene.cluster.folder / f"shell-{scene.namespace}"
+async def opened(scenario: Scenario) -> Shell:
+    """A shell in the scenario's namespace."""
+    home = scenario.cluster.folder / f"shell-{scenario.namespace}"
     home.mkdir()
     (home / "kubectl").symlink_to(ensure([KUBECTL])["kubectl"])
     muster = home / "muster"
     muster.write_text(f'#!/bin/sh\nexec {sys.executable} -m muster "$@"\n')
     muster.chmod(0o755)
-    config = yaml.safe_load((await scene.cluster.admin_kubeconfig()).read_text())
+    config = yaml.safe_load((await scenario.cluster.admin_kubeconfig()).read_text())
     for context in config["contexts"]:
-        context["context"]["namespace"] = scene.namespace
+        context["context"]["namespace"] = scenario.namespace
     kubeconfig = home / "config"
     kubeconfig.write_text(yaml.safe_dump(config))
-    return Shell(home, kubeconfig, scene.muster.rest_url)
+    return Shell(home, kubeconfig, scenario.muster.rest_url)

@@ -14,10 +14,10 @@ from devcluster.errors import ApiError
 from devcluster.ledgers import leftovers
 from devcluster.muster import NAMESPACE
 from tests.e2e.configuration import QUICK_PREEMPTION
-from tests.e2e.conftest import QUICK, OpenScene, placement_of_run
+from tests.e2e.conftest import QUICK, OpenScenario, placement_of_run
 from tests.e2e.documents.shell import Shell, opened
 from tests.e2e.documents.transcripts import chosen, follow
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples"
@@ -36,19 +36,19 @@ BASELINE = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "basel
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def reader(open_scene: OpenScene, cluster: Cluster) -> AsyncIterator[tuple[Scene, Shell]]:
+async def reader(open_scenario: OpenScenario, cluster: Cluster) -> AsyncIterator[tuple[Scenario, Shell]]:
     """What `KEEP=1 make demo` leaves up, and a shell that typed what the tour says."""
     if cluster.plane is None:
         pytest.skip("what is shown is of what make demo leaves up")
-    scene = await open_scene(NODES)
-    shell = await opened(scene)
-    await _set(scene, DEFAULTS, {**QUICK, **QUICK_PREEMPTION})
+    scenario = await open_scenario(NODES)
+    shell = await opened(scenario)
+    await _set(scenario, DEFAULTS, {**QUICK, **QUICK_PREEMPTION})
     await cluster.admin.delete("configmaps", OWN, NAMESPACE)
     try:
         assert await follow(shell, EXAMPLES / "README.md", ROOT) == ""
         await cluster.admin.patch("namespaces", WHERE, BASELINE)
-        await scene.eventually("an account for pods", lambda: _has_account(scene))
-        yield scene, shell
+        await scenario.eventually("an account for pods", lambda: _has_account(scenario))
+        yield scenario, shell
     finally:
         await cluster.admin.delete("namespaces", WHERE)
         for name in (OWN, DEFAULTS):
@@ -58,39 +58,39 @@ async def reader(open_scene: OpenScene, cluster: Cluster) -> AsyncIterator[tuple
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(placement_of_run() != "Reserve", reason="the examples show placeholders one by one")
 async def test_lessons_and_quick_start_show_what_is_printed_and_clean_up_after_themselves(
-    reader: tuple[Scene, Shell], subtests: pytest.Subtests
+    reader: tuple[Scenario, Shell], subtests: pytest.Subtests
 ) -> None:
-    scene, shell = reader
+    scenario, shell = reader
     for document, folder in chosen(DOCUMENTS).items():
         with subtests.test(str(document)):
             try:
                 assert await follow(shell, document, folder) == ""
-                await scene.eventually("nothing is left", lambda: _is_clean(scene), 10)
+                await scenario.eventually("nothing is left", lambda: _is_clean(scenario), 10)
             finally:
-                await _swept(scene)
+                await _swept(scenario)
 
 
-async def _set(scene: Scene, name: str, settings: Mapping[str, str]) -> None:
+async def _set(scenario: Scenario, name: str, settings: Mapping[str, str]) -> None:
     document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": dict(settings)}
-    await scene.api.create(document, NAMESPACE)
+    await scenario.api.create(document, NAMESPACE)
 
 
-async def _has_account(scene: Scene) -> bool:
+async def _has_account(scenario: Scenario) -> bool:
     try:
-        return bool(await scene.api.get("serviceaccounts", "default", WHERE))
+        return bool(await scenario.api.get("serviceaccounts", "default", WHERE))
     except ApiError:
         return False
 
 
-async def _is_clean(scene: Scene) -> bool:
-    return not await scene.api.find("pods", WHERE) and not leftovers(await scene.muster.dump())
+async def _is_clean(scenario: Scenario) -> bool:
+    return not await scenario.api.find("pods", WHERE) and not leftovers(await scenario.muster.dump())
 
 
-async def _swept(scene: Scene) -> None:
+async def _swept(scenario: Scenario) -> None:
     """What a lesson that failed left is gone, also the namespaces that it created."""
-    for namespace in await scene.api.find("namespaces"):
+    for namespace in await scenario.api.find("namespaces"):
         if (name := namespace["metadata"]["name"]).startswith(OWN_NAMESPACES):
-            await scene.api.delete("namespaces", name)
+            await scenario.api.delete("namespaces", name)
     for plural in ("jobs", "cronjobs", "deployments", "statefulsets", "daemonsets", "replicasets", "pods"):
-        await scene.api.delete_all(plural, WHERE)
-    await scene.eventually("nothing is left", lambda: _is_clean(scene), 20)
+        await scenario.api.delete_all(plural, WHERE)
+    await scenario.eventually("nothing is left", lambda: _is_clean(scenario), 20)

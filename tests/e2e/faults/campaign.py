@@ -59,7 +59,7 @@ class Campaign:
         self._tally = Tally(muster.health_port for muster in opened.musters)
         self._killer = Killer(plan.seed, opened.process, opened.proxy, self._tally.look)
         self._load = Load(plan.seed, plan.nodes, plan.node_cpu)
-        self._user = User(opened.scene.api, opened.scene.namespace)
+        self._user = User(opened.scenario.api, opened.scenario.namespace)
         self._items: list[Item] = []
         self._result = Result(plan)
 
@@ -123,9 +123,9 @@ async def fight(home: Cluster, plan: Plan, say: Say) -> Result:
     """A round from the first node to the empty cluster. ``home``: Muster is installed in it, and it has no nodes."""
     async with arena(home, plan) as opened:
         result = await Campaign(plan, opened, say).run()
-        opened.scene.muster = await opened.leader() or opened.musters[0]
+        opened.scenario.muster = await opened.leader() or opened.musters[0]
         try:
-            await final_checks.check(opened.scene)
+            await final_checks.check(opened.scenario)
         except AssertionError as error:
             result.violations.append(f"afterwards: {error}")
         return result

@@ -89,7 +89,7 @@ def _is_waited_for(placeholder: PodHistory, witness: Witness) -> bool:
 
 def doubled(arena: Arena) -> list[str]:
     """Pods with more than one successful binding in the audit log, or on more than one node in etcd."""
-    counts = bindings_per_pod(write for write in arena.scene.writes() if write.namespace == arena.scene.namespace)
+    counts = bindings_per_pod(write for write in arena.scenario.writes() if write.namespace == arena.scenario.namespace)
     twice = [f"{pod} was bound {count} times" for pod, count in counts.items() if count > 1]
     return twice + [f"{seen.name} was on {seen.nodes}" for seen in arena.witness.pods.values() if len(seen.nodes) > 1]
 

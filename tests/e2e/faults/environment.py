@@ -23,7 +23,7 @@ from tests.e2e.faults.plan import Plan
 from tests.e2e.faults.pod_versions import Witness
 from tests.e2e.faults.proxy import FaultyProxy
 from tests.e2e.faults.schedule import Schedule
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 CONFIG = {"service.completingTimeout": "1s", "service.placeholderImage": "registry.k8s.io/pause:3.10.2"}
 ENV = {"MUSTER_LEASE_DURATION": "3", "MUSTER_COMPARE_EVERY": "0.3"}
@@ -36,7 +36,7 @@ GONE_S = 60.0
 class Arena:
     """All of it, running."""
 
-    scene: Scene
+    scenario: Scenario
     musters: list[Muster]
     plane: ControlPlane
     proxy: FaultyProxy
@@ -62,7 +62,7 @@ class Arena:
         """Wait until the API server and Muster say that they serve. Raises ProcessFailed with the logs' ends."""
 
         async def serves() -> bool:
-            await self.scene.api.request("GET", "/readyz")
+            await self.scenario.api.request("GET", "/readyz")
             return await self.leader() is not None
 
         try:
@@ -103,8 +103,8 @@ async def arena(home: Cluster, plan: Plan) -> AsyncIterator[Arena]:
         processes = [process for muster in musters for process in (muster.core, muster.operator)]
         kubelet = Kubelet([plane.apiserver, *processes])
         await stack.enter_async_context(kubelet.working())
-        scene = Scene(home, musters[0], name, None)
-        made = Arena(scene, musters, plane, proxy, kubelet, witness)
+        scenario = Scenario(home, musters[0], name, None)
+        made = Arena(scenario, musters, plane, proxy, kubelet, witness)
         await made.recovered()
         yield made
 

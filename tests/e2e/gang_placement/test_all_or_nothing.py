@@ -10,9 +10,9 @@ from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import scheduled, told, told_on_the_config_map, waits_with
 from tests.e2e.configuration import queues
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_member, a_pod, with_annotations
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 from tests.e2e.test_reload import push
 
 GANG = [Group("workers", 4)]
@@ -28,130 +28,138 @@ def a_whole_gang(placement: str, words: str = "") -> list[Json]:
     return [a_member("gang", "workers", f"gang-{index}", GANG, parameters) for index in range(4)]
 
 
-async def reason(scene: Scene, pod: str) -> str:
-    return str(scheduled(await scene.api.get("pods", pod, scene.namespace)).get("reason", ""))
+async def reason(scenario: Scenario, pod: str) -> str:
+    return str(scheduled(await scenario.api.get("pods", pod, scenario.namespace)).get("reason", ""))
 
 
 @whole
-async def test_a_gang_that_waits_holds_nothing_from_others(placement: str, open_scene: OpenScene) -> None:
-    scene = await open_scene([ROOM_FOR_TWO])
-    await scene.create(a_whole_gang(placement))
-    await waits_with(scene, "gang-0", "Unschedulable", LACK)
-    assert await scene.bound(placeholders=True) == []
-    await scene.create(a_pod(f"single-{index}", labels={"applicationId": "single"}) for index in range(2))
+async def test_a_gang_that_waits_holds_nothing_from_others(placement: str, open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario([ROOM_FOR_TWO])
+    await scenario.create(a_whole_gang(placement))
+    await waits_with(scenario, "gang-0", "Unschedulable", LACK)
+    assert await scenario.bound(placeholders=True) == []
+    await scenario.create(a_pod(f"single-{index}", labels={"applicationId": "single"}) for index in range(2))
 
     async def singles_run() -> bool:
-        return {pod["metadata"]["name"] for pod in await scene.bound()} == {"single-0", "single-1"}
+        return {pod["metadata"]["name"] for pod in await scenario.bound()} == {"single-0", "single-1"}
 
-    await scene.eventually("two single pods have the room", singles_run)
+    await scenario.eventually("two single pods have the room", singles_run)
 
 
-async def test_every_member_of_a_direct_gang_calls_for_nodes_with_the_counts(open_scene: OpenScene) -> None:
-    scene = await open_scene([FakeNode("node-0", cpu="4500m")])
-    await scene.create([a_pod("busy", cpu="2")])
-    await scene.all_bound(1)
-    before = len(scene.writes(of_operator=True))
-    await scene.create(a_whole_gang("Direct"))
+async def test_every_member_of_a_direct_gang_calls_for_nodes_with_the_counts(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario([FakeNode("node-0", cpu="4500m")])
+    await scenario.create([a_pod("busy", cpu="2")])
+    await scenario.all_bound(1)
+    before = len(scenario.writes(of_operator=True))
+    await scenario.create(a_whole_gang("Direct"))
     note = "gang gang waits for its reservation"
-    await waits_with(scene, "gang-0", "Unschedulable", note, "2 of 4 members of task group workers fit", LACK)
+    await waits_with(scenario, "gang-0", "Unschedulable", note, "2 of 4 members of task group workers fit", LACK)
     for number in range(1, 4):
-        await waits_with(scene, f"gang-{number}", "Unschedulable", note, "not enough suitable nodes", "see pod gang-0")
-    writes = [write for write in scene.writes(of_operator=True)[before:] if write.name.startswith("gang-")]
+        await waits_with(
+            scenario, f"gang-{number}", "Unschedulable", note, "not enough suitable nodes", "see pod gang-0"
+        )
+    writes = [write for write in scenario.writes(of_operator=True)[before:] if write.name.startswith("gang-")]
     assert Counter(write.what for write in writes) == {"patch pods/status": 4}
-    await scene.cluster.add_nodes([FakeNode("node-1", cpu="2500m")])
-    await scene.all_bound(5)
+    await scenario.cluster.add_nodes([FakeNode("node-1", cpu="2500m")])
+    await scenario.all_bound(5)
 
 
-async def test_a_direct_gang_that_a_quota_holds_back_calls_for_no_node(open_scene: OpenScene) -> None:
-    scene = await open_scene([FakeNode("node-0")], queues(resources={"max": {"vcore": "5"}}))
+async def test_a_direct_gang_that_a_quota_holds_back_calls_for_no_node(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario([FakeNode("node-0")], queues(resources={"max": {"vcore": "5"}}))
     labels = {"applicationId": "busy", "queue": "root.leaf"}
-    await scene.create(a_pod(f"busy-{index}", labels=labels) for index in range(2))
-    await scene.all_bound(2)
-    await scene.create(a_gang("gang", GANG, queue="root.leaf", timeout_s=600, placement="Direct"))
+    await scenario.create(a_pod(f"busy-{index}", labels=labels) for index in range(2))
+    await scenario.all_bound(2)
+    await scenario.create(a_gang("gang", GANG, queue="root.leaf", timeout_s=600, placement="Direct"))
     await waits_with(
-        scene, "gang-workers-3", "SchedulingSkipped", "gang gang waits for its reservation", "quota exceeded"
+        scenario, "gang-workers-3", "SchedulingSkipped", "gang gang waits for its reservation", "quota exceeded"
     )
-    await scene.api.delete("pods", "busy-0", scene.namespace, grace_s=0)
-    await scene.all_bound(5)
+    await scenario.api.delete("pods", "busy-0", scenario.namespace, grace_s=0)
+    await scenario.all_bound(5)
 
 
 @whole
 async def test_soft_that_waited_too_long_has_its_members_scheduled_one_by_one(
-    placement: str, open_scene: OpenScene
+    placement: str, open_scenario: OpenScenario
 ) -> None:
-    scene = await open_scene([ROOM_FOR_TWO])
-    await scene.create(a_whole_gang(placement, WAITS))
-    await scene.all_bound(2)
-    await told(scene, "gang-0", "one by one")
+    scenario = await open_scenario([ROOM_FOR_TWO])
+    await scenario.create(a_whole_gang(placement, WAITS))
+    await scenario.all_bound(2)
+    await told(scenario, "gang-0", "one by one")
 
 
 @whole
-async def test_hard_that_waited_too_long_fails_and_no_member_ever_runs(placement: str, open_scene: OpenScene) -> None:
-    scene = await open_scene([ROOM_FOR_TWO])
-    await scene.create(a_whole_gang(placement, f"{WAITS} gangSchedulingStyle=Hard"))
+async def test_hard_that_waited_too_long_fails_and_no_member_ever_runs(
+    placement: str, open_scenario: OpenScenario
+) -> None:
+    scenario = await open_scenario([ROOM_FOR_TWO])
+    await scenario.create(a_whole_gang(placement, f"{WAITS} gangSchedulingStyle=Hard"))
 
     async def has_failed() -> bool:
-        found = Counter((pod["status"]["phase"], pod["status"].get("reason")) for pod in await scene.pods())
-        return found == {("Failed", "ResourceReservationTimeout"): 4} and not await scene.pods(placeholders=True)
+        found = Counter((pod["status"]["phase"], pod["status"].get("reason")) for pod in await scenario.pods())
+        return found == {("Failed", "ResourceReservationTimeout"): 4} and not await scenario.pods(placeholders=True)
 
-    await scene.eventually("every member has failed", has_failed)
-    assert not [write for write in scene.writes(of_operator=True) if write.subresource == "binding"]
+    await scenario.eventually("every member has failed", has_failed)
+    assert not [write for write in scenario.writes(of_operator=True) if write.subresource == "binding"]
 
 
 @whole
-async def test_a_gang_that_no_empty_cluster_could_hold_is_told_at_once(placement: str, open_scene: OpenScene) -> None:
-    scene = await open_scene([ROOM_FOR_TWO])
-    await scene.create(a_gang("huge", [Group("workers", 2, cpu="64")], timeout_s=600, placement=placement))
-    await told(scene, "huge-workers-0", "workers", "cpu")
-    await waits_with(scene, "huge-workers-0", "Unschedulable", "empty cluster")
+async def test_a_gang_that_no_empty_cluster_could_hold_is_told_at_once(
+    placement: str, open_scenario: OpenScenario
+) -> None:
+    scenario = await open_scenario([ROOM_FOR_TWO])
+    await scenario.create(a_gang("huge", [Group("workers", 2, cpu="64")], timeout_s=600, placement=placement))
+    await told(scenario, "huge-workers-0", "workers", "cpu")
+    await waits_with(scenario, "huge-workers-0", "Unschedulable", "empty cluster")
 
 
 async def test_the_placement_of_the_configuration_counts_for_gangs_that_begin_after_its_change(
-    open_scene: OpenScene,
+    open_scenario: OpenScenario,
 ) -> None:
-    scene = await open_scene([ROOM_FOR_TWO], {"gang.placement": "Direct"})
-    await scene.create(a_gang("first", GANG, timeout_s=600))
-    await waits_with(scene, "first-workers-0", "Unschedulable")
-    assert await scene.pods(placeholders=True) == []
-    await push(scene, {"gang.placement": "reserve"})
-    await told_on_the_config_map(scene, "gang.placement", "Write Reserve, Atomic or Direct")
-    await push(scene, {"gang.placement": "Atomic"})
+    scenario = await open_scenario([ROOM_FOR_TWO], {"gang.placement": "Direct"})
+    await scenario.create(a_gang("first", GANG, timeout_s=600))
+    await waits_with(scenario, "first-workers-0", "Unschedulable")
+    assert await scenario.pods(placeholders=True) == []
+    await push(scenario, {"gang.placement": "reserve"})
+    await told_on_the_config_map(scenario, "gang.placement", "Write Reserve, Atomic or Direct")
+    await push(scenario, {"gang.placement": "Atomic"})
 
     async def is_in_force() -> bool:
-        return "configuration replaced" in scene.muster.tails(5000)
+        return "configuration replaced" in scenario.muster.tails(5000)
 
-    await scene.eventually("the operator took it", is_in_force)
-    await scene.create(a_gang("second", GANG, timeout_s=600))
+    await scenario.eventually("the operator took it", is_in_force)
+    await scenario.create(a_gang("second", GANG, timeout_s=600))
 
     async def has_placeholders() -> bool:
-        return len(await scene.pods(placeholders=True)) == 4
+        return len(await scenario.pods(placeholders=True)) == 4
 
-    await scene.eventually("the second gang has placeholders", has_placeholders)
-    await scene.cluster.add_nodes([FakeNode("node-1", cpu="8")])
-    await scene.all_bound(8)
-    created = [write for write in scene.writes(of_operator=True) if write.what == "create pods"]
+    await scenario.eventually("the second gang has placeholders", has_placeholders)
+    await scenario.cluster.add_nodes([FakeNode("node-1", cpu="8")])
+    await scenario.all_bound(8)
+    created = [write for write in scenario.writes(of_operator=True) if write.what == "create pods"]
     assert len(created) == 4
 
 
-async def test_a_direct_gang_keeps_the_place_of_a_member_that_its_kubelet_refused(open_scene: OpenScene) -> None:
+async def test_a_direct_gang_keeps_the_place_of_a_member_that_its_kubelet_refused(open_scenario: OpenScenario) -> None:
     not_yet = {"devcluster.muster/start-after": "1h"}
-    scene = await open_scene([FakeNode(f"node-{number}", cpu="1") for number in range(4)])
+    scenario = await open_scenario([FakeNode(f"node-{number}", cpu="1") for number in range(4)])
     gang = a_gang("firm", [Group("workers", 3)], timeout_s=600, placement="Direct")
-    await scene.create(with_annotations(pod, not_yet) for pod in gang)
-    member = (await scene.all_bound(3))[0]
-    await scene.create([with_annotations(a_pod("rival", labels={"applicationId": "rival"}), not_yet)])
-    await scene.all_bound(4)
-    await scene.create([a_pod("rival-too", labels={"applicationId": "rival"})])
+    await scenario.create(with_annotations(pod, not_yet) for pod in gang)
+    member = (await scenario.all_bound(3))[0]
+    await scenario.create([with_annotations(a_pod("rival", labels={"applicationId": "rival"}), not_yet)])
+    await scenario.all_bound(4)
+    await scenario.create([a_pod("rival-too", labels={"applicationId": "rival"})])
     status = {"phase": "Failed", "reason": "OutOfcpu", "message": "the node has less than was thought"}
-    await scene.api.patch("pods", member["metadata"]["name"], {"status": status}, scene.namespace, subresource="status")
-    await told(scene, "firm-workers-0", member["metadata"]["name"], "is reserved for 120 s")
-    assert await reason(scene, "rival-too") in {"", "Unschedulable"}
-    await scene.cluster.add_nodes([FakeNode("node-4", cpu="1")])
+    await scenario.api.patch(
+        "pods", member["metadata"]["name"], {"status": status}, scenario.namespace, subresource="status"
+    )
+    await told(scenario, "firm-workers-0", member["metadata"]["name"], "is reserved for 120 s")
+    assert await reason(scenario, "rival-too") in {"", "Unschedulable"}
+    await scenario.cluster.add_nodes([FakeNode("node-4", cpu="1")])
     again = a_gang("firm", [Group("workers", 3)], timeout_s=600, placement="Direct")[0]
     again["metadata"]["name"] = "firm-again"
-    await scene.create([with_annotations(again, not_yet)])
+    await scenario.create([with_annotations(again, not_yet)])
 
     async def is_whole() -> bool:
-        return "firm-again" in {pod["metadata"]["name"] for pod in await scene.bound()}
+        return "firm-again" in {pod["metadata"]["name"] for pod in await scenario.bound()}
 
-    await scene.eventually("who replaces it is bound", is_whole)
+    await scenario.eventually("who replaces it is bound", is_whole)

@@ -16,9 +16,9 @@ from muster_operator.runtime.conflicts import NAMESPACE as NAMES
 from muster_operator.runtime.conflicts import PREFIX
 from muster_operator.webhook.certificates import SECRET
 from muster_operator.webhook.registration import NAME
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import PLACEHOLDER, Group, a_gang, a_pod, is_placeholder
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 from tools.manifests import render
 
 REGISTRATIONS = "/apis/admissionregistration.k8s.io/v1"
@@ -27,7 +27,9 @@ LIST = ("placeholders", "-A", f"--muster-namespace={NAMESPACE}")
 RIGHTS = {"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
 
 
-async def hooked(scene: Scene, account: str, namespace: str, *words: str, without: str = "") -> tuple[int | None, str]:
+async def hooked(
+    scenario: Scenario, account: str, namespace: str, *words: str, without: str = ""
+) -> tuple[int | None, str]:
     """The command as the hook's account runs it: its code, and what it says. `without`: a resource it may not use."""
     granted = [
         one for one in render({}, namespace) if one["kind"] in RIGHTS and one["metadata"]["name"].startswith(account)
@@ -37,8 +39,8 @@ async def hooked(scene: Scene, account: str, namespace: str, *words: str, withou
         if "rules" in one:
             one["rules"] = [rule for rule in one["rules"] if without not in rule["resources"]]
     for one in granted:
-        await scene.api.apply(one, namespace)
-    kubeconfig = await scene.cluster.kubeconfig_for(account, namespace)
+        await scenario.api.apply(one, namespace)
+    kubeconfig = await scenario.cluster.kubeconfig_for(account, namespace)
     flags = [f"--kubeconfig={kubeconfig}"]
     if words[0] != "placeholders":
         flags.append(f"--namespace={namespace}")
@@ -53,7 +55,7 @@ async def hooked(scene: Scene, account: str, namespace: str, *words: str, withou
     )
     text = (await process.communicate())[0].decode()
     for one in granted:
-        await scene.cluster.admin.delete(f"{one['kind'].lower()}s", one["metadata"]["name"], _home(one))
+        await scenario.cluster.admin.delete(f"{one['kind'].lower()}s", one["metadata"]["name"], _home(one))
     return process.returncode, text
 
 
@@ -62,31 +64,35 @@ def _home(document: Json) -> str | None:
     return found
 
 
-async def test_a_smoke_test_runs_a_gang_and_takes_it_away(open_scene: OpenScene) -> None:
-    scene = await open_scene([FakeNode("node-0")])
-    code, text = await hooked(scene, "muster-test", scene.namespace, "smoke-test", f"--image={IMAGE}", "--seconds=60")
+async def test_a_smoke_test_runs_a_gang_and_takes_it_away(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario([FakeNode("node-0")])
+    code, text = await hooked(
+        scenario, "muster-test", scenario.namespace, "smoke-test", f"--image={IMAGE}", "--seconds=60"
+    )
     assert (code, text.splitlines()[-1]) == (0, "0 placeholders, 3 of 3 members ran"), text
-    await scene.eventually("its pods are gone", lambda: _has_no_pod(scene))
+    await scenario.eventually("its pods are gone", lambda: _has_no_pod(scenario))
 
 
-async def test_a_smoke_test_that_finds_no_room_says_what_each_member_waits_for(open_scene: OpenScene) -> None:
-    scene = await open_scene([FakeNode("node-0", cpu="20m")])
-    code, text = await hooked(scene, "muster-test", scene.namespace, "smoke-test", f"--image={IMAGE}", "--seconds=4")
+async def test_a_smoke_test_that_finds_no_room_says_what_each_member_waits_for(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario([FakeNode("node-0", cpu="20m")])
+    code, text = await hooked(
+        scenario, "muster-test", scenario.namespace, "smoke-test", f"--image={IMAGE}", "--seconds=4"
+    )
     assert code == 1
     assert "the gang did not run within 4 s" in text
     assert "muster-smoke-test-" in text.splitlines()[-2]
-    await scene.eventually("its pods are gone", lambda: _has_no_pod(scene))
+    await scenario.eventually("its pods are gone", lambda: _has_no_pod(scenario))
 
 
 async def test_an_uninstall_deletes_its_placeholders_registration_secret_and_lease_and_nothing_of_another_muster(
-    open_scene: OpenScene,
+    open_scenario: OpenScenario,
 ) -> None:
-    scene = await open_scene([FakeNode("node-0")])
+    scenario = await open_scenario([FakeNode("node-0")])
     (first, *_) = a_gang("left", [Group("workers", 3), Group("others", 2)], timeout_s=600, placement="Reserve")
-    await scene.create([first])
-    await scene.eventually("places are held", lambda: _holds(scene))
-    await scene.muster.stop()
-    api = scene.api
+    await scenario.create([first])
+    await scenario.eventually("places are held", lambda: _holds(scenario))
+    await scenario.muster.stop()
+    api = scenario.api
     for kind in ("Mutating", "Validating"):
         registered = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": f"{kind}WebhookConfiguration"}
         await api.create(registered | {"metadata": {"name": NAME}, "webhooks": []})
@@ -94,26 +100,26 @@ async def test_an_uninstall_deletes_its_placeholders_registration_secret_and_lea
     others = a_pod("of-another-muster", scheduler="batch")
     others["metadata"] |= {"annotations": {PLACEHOLDER: "true"}}
     made_by = {"fieldManager": PLACEHOLDER_FIELD_MANAGER}
-    await api.request("POST", f"/api/v1/namespaces/{scene.namespace}/pods", others, made_by)
+    await api.request("POST", f"/api/v1/namespaces/{scenario.namespace}/pods", others, made_by)
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": f"{PREFIX}yunikorn"}}
     await api.delete("leases", f"{PREFIX}yunikorn", NAMES)
     await api.create(lease | {"spec": {"holderIdentity": "another/muster", "leaseDurationSeconds": 45}}, NAMES)
     forged = a_pod("forged")
     forged["metadata"]["annotations"] |= {PLACEHOLDER: "true", ANNOTATION_PLACEHOLDER_SIGNATURE: "forged"}
-    await api.request("POST", f"/api/v1/namespaces/{scene.namespace}/pods", forged, made_by)
-    code, text = await hooked(scene, "muster-cleanup", NAMESPACE, "uninstall", without="secrets")
+    await api.request("POST", f"/api/v1/namespaces/{scenario.namespace}/pods", forged, made_by)
+    code, text = await hooked(scenario, "muster-cleanup", NAMESPACE, "uninstall", without="secrets")
     assert (code, "kept, placeholders may be left" in text) == (1, True), text
-    assert len([pod for pod in await api.find("pods", scene.namespace) if is_placeholder(pod)]) > 2, text
+    assert len([pod for pod in await api.find("pods", scenario.namespace) if is_placeholder(pod)]) > 2, text
     assert f"deleted: {REGISTRATIONS}/mutatingwebhookconfigurations/{NAME}" in text, "a failure stopped the rest"
-    code, text = await hooked(scene, "muster-cleanup", NAMESPACE, "uninstall")
+    code, text = await hooked(scenario, "muster-cleanup", NAMESPACE, "uninstall")
     assert code == 0, text
     assert text.index(" placeholders\n") < text.index(f"secrets/{SECRET}") < text.index(f"secrets/{SIGNING}")
-    assert await api.delete("pods", "forged", scene.namespace, grace_s=0), "a forged placeholder was deleted"
+    assert await api.delete("pods", "forged", scenario.namespace, grace_s=0), "a forged placeholder was deleted"
     assert "kept, held by another/muster" in text
     assert await api.delete("leases", f"{PREFIX}yunikorn", NAMES), "the Lease of another installation was deleted"
-    left = {pod["metadata"]["name"] for pod in await api.find("pods", scene.namespace)}
+    left = {pod["metadata"]["name"] for pod in await api.find("pods", scenario.namespace)}
     assert left == {first["metadata"]["name"], "of-another-muster"}
-    await api.delete("pods", "of-another-muster", scene.namespace, grace_s=0)
+    await api.delete("pods", "of-another-muster", scenario.namespace, grace_s=0)
     for plural, name, namespace in (
         ("mutatingwebhookconfigurations", NAME, None),
         ("validatingwebhookconfigurations", NAME, None),
@@ -123,56 +129,56 @@ async def test_an_uninstall_deletes_its_placeholders_registration_secret_and_lea
         ("leases", f"{PREFIX}muster", NAMES),
     ):
         assert not await api.delete(plural, name, namespace), f"{name} was still there"
-    await api.delete("pods", first["metadata"]["name"], scene.namespace, grace_s=0)
+    await api.delete("pods", first["metadata"]["name"], scenario.namespace, grace_s=0)
 
 
-async def test_forged_placeholders_are_listed_and_deleted_and_signed_ones_stay(open_scene: OpenScene) -> None:
-    scene = await open_scene([FakeNode("node-0")])
+async def test_forged_placeholders_are_listed_and_deleted_and_signed_ones_stay(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario([FakeNode("node-0")])
     (first, *_) = a_gang("left", [Group("workers", 3), Group("others", 2)], timeout_s=600, placement="Reserve")
-    await scene.create([first])
-    await scene.eventually("places are held", lambda: _holds(scene))
-    await scene.eventually("the pod has replaced one placeholder of five", lambda: _has_replaced(scene))
-    signed = {pod["metadata"]["name"] for pod in await scene.bound(placeholders=True)}
+    await scenario.create([first])
+    await scenario.eventually("places are held", lambda: _holds(scenario))
+    await scenario.eventually("the pod has replaced one placeholder of five", lambda: _has_replaced(scenario))
+    signed = {pod["metadata"]["name"] for pod in await scenario.bound(placeholders=True)}
     forged = a_pod("forged")
     forged["metadata"]["annotations"] |= {PLACEHOLDER: "true", ANNOTATION_PLACEHOLDER_SIGNATURE: "forged"}
-    await scene.api.create(forged, scene.namespace)
+    await scenario.api.create(forged, scenario.namespace)
 
-    code, text = await hooked(scene, "muster-cleanup", NAMESPACE, *LIST, without="secrets")
+    code, text = await hooked(scenario, "muster-cleanup", NAMESPACE, *LIST, without="secrets")
     assert code == 0, text
     assert "the signatures are not verified" in text
     assert text.endswith("0 placeholders without a valid signature\n")
-    code, text = await hooked(scene, "muster-cleanup", NAMESPACE, *LIST)
+    code, text = await hooked(scenario, "muster-cleanup", NAMESPACE, *LIST)
     *_, row, total = text.splitlines()
     assert (code, total) == (0, "1 placeholders without a valid signature"), text
-    assert row.split() == [scene.namespace, "forged", "Pending", "no"]
-    code, text = await hooked(scene, "muster-cleanup", NAMESPACE, *LIST, "-o", "json")
+    assert row.split() == [scenario.namespace, "forged", "Pending", "no"]
+    code, text = await hooked(scenario, "muster-cleanup", NAMESPACE, *LIST, "-o", "json")
     assert [pod["metadata"]["name"] for pod in json.loads(text)["items"]] == ["forged"]
     elsewhere = ("placeholders", f"--muster-namespace={NAMESPACE}", "-n", "elsewhere")
-    code, text = await hooked(scene, "muster-cleanup", NAMESPACE, *elsewhere)
+    code, text = await hooked(scenario, "muster-cleanup", NAMESPACE, *elsewhere)
     assert (code, text) == (0, "0 placeholders without a valid signature\n")
-    cluster = connect(str(await scene.cluster.admin_kubeconfig()), "")
-    path = f"/api/v1/namespaces/{scene.namespace}/pods/forged"
+    cluster = connect(str(await scenario.cluster.admin_kubeconfig()), "")
+    path = f"/api/v1/namespaces/{scenario.namespace}/pods/forged"
     assert not await asyncio.to_thread(cluster.delete, path, "uid-of-an-older-pod")
     cluster.http.close()
-    assert await scene.api.get("pods", "forged", scene.namespace)
-    code, text = await hooked(scene, "muster-cleanup", NAMESPACE, *LIST, "--delete")
+    assert await scenario.api.get("pods", "forged", scenario.namespace)
+    code, text = await hooked(scenario, "muster-cleanup", NAMESPACE, *LIST, "--delete")
     assert (code, text.splitlines()[-2].split()[-1]) == (0, "yes"), text
 
     async def is_deleted() -> bool:
-        left = {pod["metadata"]["name"] for pod in await scene.api.find("pods", scene.namespace)}
+        left = {pod["metadata"]["name"] for pod in await scenario.api.find("pods", scenario.namespace)}
         assert signed <= left
         return "forged" not in left
 
-    await scene.eventually("the forged one is gone", is_deleted)
+    await scenario.eventually("the forged one is gone", is_deleted)
 
 
-async def _has_no_pod(scene: Scene) -> bool:
-    return not await scene.api.find("pods", scene.namespace)
+async def _has_no_pod(scenario: Scenario) -> bool:
+    return not await scenario.api.find("pods", scenario.namespace)
 
 
-async def _holds(scene: Scene) -> bool:
-    return len(await scene.bound(placeholders=True)) >= 4
+async def _holds(scenario: Scenario) -> bool:
+    return len(await scenario.bound(placeholders=True)) >= 4
 
 
-async def _has_replaced(scene: Scene) -> bool:
-    return (len(await scene.bound()), len(await scene.bound(placeholders=True))) == (1, 4)
+async def _has_replaced(scenario: Scenario) -> bool:
+    return (len(await scenario.bound()), len(await scenario.bound(placeholders=True))) == (1, 4)

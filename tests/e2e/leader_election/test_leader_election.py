@@ -9,23 +9,23 @@ import aiohttp
 from devcluster.audit import Write
 from devcluster.muster import LEASE, Muster
 from devcluster.nodes import FakeNode
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.leader_election.conftest import Join
 from tests.e2e.manifests import Group, a_gang
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 DURATION_S = 4
 QUICKLY = {"MUSTER_LEASE_DURATION": str(DURATION_S)}
 NODES = [FakeNode("node-0", cpu="32"), FakeNode("node-1", cpu="32")]
 
 
-async def leads(scene: Scene, muster: Muster, deadline_s: float = 30) -> None:
+async def leads(scenario: Scenario, muster: Muster, deadline_s: float = 30) -> None:
     """Wait until this one leads and has recovered."""
 
     async def does() -> bool:
         return await muster.role() == "ok"
 
-    await scene.eventually(f"{muster.setup.identity} leads", does, deadline_s)
+    await scenario.eventually(f"{muster.setup.identity} leads", does, deadline_s)
 
 
 async def metric(muster: Muster, name: str) -> float:
@@ -35,10 +35,10 @@ async def metric(muster: Muster, name: str) -> float:
     return float(next(line.split()[1] for line in lines if line.startswith(f"{name} ")))
 
 
-def reigns(scene: Scene) -> list[str]:
+def reigns(scenario: Scenario) -> list[str]:
     """Who wrote anything but the lease, in the order of the audit log, each reign once."""
     found: list[str] = []
-    for write in scene.writes(of_operator=True):
+    for write in scenario.writes(of_operator=True):
         if write.resource not in {"leases", "events"} and (not found or found[-1] != who(write)):
             found.append(who(write))
     return found
@@ -48,85 +48,89 @@ def who(write: Write) -> str:
     return write.agent.partition("(")[2].rstrip(")")
 
 
-async def test_who_stands_by_is_ready_writes_nothing_and_says_who_leads(open_scene: OpenScene, join: Join) -> None:
-    scene = await open_scene(NODES, env=QUICKLY)
-    other = await join(scene, "muster-1")
-    await scene.create(a_gang("gang", [Group("workers", 2)]))
-    await scene.all_bound(2)
-    assert await scene.muster.role() == "ok"
+async def test_who_stands_by_is_ready_writes_nothing_and_says_who_leads(
+    open_scenario: OpenScenario, join: Join
+) -> None:
+    scenario = await open_scenario(NODES, env=QUICKLY)
+    other = await join(scenario, "muster-1")
+    await scenario.create(a_gang("gang", [Group("workers", 2)]))
+    await scenario.all_bound(2)
+    assert await scenario.muster.role() == "ok"
     assert await other.role() == "ok, standing by, muster-0 leads"
-    assert await metric(scene.muster, "muster_operator_leader") == 1
+    assert await metric(scenario.muster, "muster_operator_leader") == 1
     assert await metric(other, "muster_operator_leader") == 0
-    assert reigns(scene) == ["muster-0"]
-    told = await scene.api.find("events", scene.muster.setup.namespace, fieldSelector="reason=LeaderElection")
+    assert reigns(scenario) == ["muster-0"]
+    told = await scenario.api.find("events", scenario.muster.setup.namespace, fieldSelector="reason=LeaderElection")
     assert ("Lease", LEASE, "muster-0 became leader") in {
         (event["involvedObject"]["kind"], event["involvedObject"]["name"], event["message"]) for event in told
     }
 
 
-async def test_no_decision_is_lost_or_doubled_while_operators_go_and_die(open_scene: OpenScene, join: Join) -> None:
+async def test_no_decision_is_lost_or_doubled_while_operators_go_and_die(
+    open_scenario: OpenScenario, join: Join
+) -> None:
     """A rolling upgrade in the middle of gangs, then the death of the new one: each pod is bound once (aftermath)."""
-    scene = await open_scene(NODES, env=QUICKLY, gated=True)
-    first, second = scene.muster, await join(scene, "muster-1")
-    held = scene.gate.hold("POST", r"/pods/[^/]*/binding$", skip=5)
+    scenario = await open_scenario(NODES, env=QUICKLY, gated=True)
+    first, second = scenario.muster, await join(scenario, "muster-1")
+    held = scenario.gate.hold("POST", r"/pods/[^/]*/binding$", skip=5)
     for number in range(6):
-        await scene.create(a_gang(f"early-{number}", [Group("workers", 3)], timeout_s=600))
+        await scenario.create(a_gang(f"early-{number}", [Group("workers", 3)], timeout_s=600))
     await held.reached(1)
     first.operator.signal(SIGTERM)
-    scene.gate.clear()
-    await leads(scene, second)
+    scenario.gate.clear()
+    await leads(scenario, second)
     assert await first.operator.ended(5)
     assert first.operator.returncode == 0
     for number in range(6):
-        await scene.create(a_gang(f"late-{number}", [Group("workers", 3)], timeout_s=600))
+        await scenario.create(a_gang(f"late-{number}", [Group("workers", 3)], timeout_s=600))
 
     async def has_written() -> bool:
-        return reigns(scene)[-1] == "muster-1"
+        return reigns(scenario)[-1] == "muster-1"
 
-    await scene.eventually("the second one writes", has_written)
+    await scenario.eventually("the second one writes", has_written)
     await second.operator.kill()
     await second.core.kill()
     await first.start()
-    await leads(scene, first)
-    await scene.all_bound(36)
-    assert reigns(scene) == ["muster-0", "muster-1", "muster-0"]
+    await leads(scenario, first)
+    await scenario.all_bound(36)
+    assert reigns(scenario) == ["muster-0", "muster-1", "muster-0"]
 
 
-async def test_who_cannot_renew_stops_writing_before_another_begins(open_scene: OpenScene, join: Join) -> None:
+async def test_who_cannot_renew_stops_writing_before_another_begins(open_scenario: OpenScenario, join: Join) -> None:
     """It is cut off from the lease and from nothing else: only its fence keeps it from writing beside its successor."""
     roomy = [FakeNode(f"node-{number}", cpu="512", memory="1Ti", pods="1000") for number in range(2)]
-    scene = await open_scene(roomy, env=QUICKLY, gated=True)
-    first, second = scene.muster, await join(scene, "muster-1")
-    cut_off = [scene.gate.hold(method, rf"/leases/{LEASE}$") for method in ("PUT", "GET")]
+    scenario = await open_scenario(roomy, env=QUICKLY, gated=True)
+    first, second = scenario.muster, await join(scenario, "muster-1")
+    cut_off = [scenario.gate.hold(method, rf"/leases/{LEASE}$") for method in ("PUT", "GET")]
     await cut_off[0].reached(1)
     gangs = itertools.count(1)
 
     async def leads_while_there_is_always_something_to_write() -> bool:
-        await scene.create(a_gang(f"gang-{next(gangs)}", [Group("workers", 1)], timeout_s=600))
+        await scenario.create(a_gang(f"gang-{next(gangs)}", [Group("workers", 1)], timeout_s=600))
         return await second.role() == "ok"
 
-    await scene.eventually("the second one leads", leads_while_there_is_always_something_to_write)
-    await scene.all_bound(next(gangs) - 1)
+    await scenario.eventually("the second one leads", leads_while_there_is_always_something_to_write)
+    await scenario.all_bound(next(gangs) - 1)
     assert first.operator.is_running()
-    assert reigns(scene) == ["muster-0", "muster-1"]
-    scene.gate.clear()
+    assert reigns(scenario) == ["muster-0", "muster-1"]
+    scenario.gate.clear()
     assert await first.operator.ended(DURATION_S)
     assert first.operator.returncode == 1
     assert "leadership ended: muster-1 took the lease muster/muster" in first.operator.tail()
 
 
-async def test_an_api_server_that_is_down_for_longer_than_the_lease_ends_nobody(open_scene: OpenScene) -> None:
+async def test_an_api_server_that_is_down_for_longer_than_the_lease_ends_nobody(open_scenario: OpenScenario) -> None:
     """ADR 0012: nobody else can have led meanwhile, so who led goes on where it was."""
-    scene = await open_scene(NODES, env=QUICKLY)
-    plane = scene.cluster.plane
+    scenario = await open_scenario(NODES, env=QUICKLY)
+    plane = scenario.cluster.plane
     assert plane is not None
-    pid = scene.muster.operator.pid
+    pid = scenario.muster.operator.pid
     await plane.apiserver.stop(grace_s=1.0)
     await asyncio.sleep(DURATION_S)  # what has to be outlasted; nothing shows that it has
-    assert (await scene.muster.role()).startswith("the Lease cannot be read or renewed: ")
-    assert await metric(scene.muster, "muster_operator_leader") == 0
+    assert (await scenario.muster.role()).startswith("the Lease cannot be read or renewed: ")
+    assert await metric(scenario.muster, "muster_operator_leader") == 0
     await plane.start_apiserver()
-    await scene.create(a_gang("after", [Group("workers", 2)], timeout_s=600))
-    await scene.all_bound(2)
-    assert scene.muster.operator.pid == pid
-    assert await metric(scene.muster, "muster_operator_leader") == 1
+    await scenario.create(a_gang("after", [Group("workers", 2)], timeout_s=600))
+    await scenario.all_bound(2)
+    assert scenario.muster.operator.pid == pid
+    assert await metric(scenario.muster, "muster_operator_leader") == 1

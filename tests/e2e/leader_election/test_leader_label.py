@@ -6,10 +6,10 @@ from signal import SIGTERM
 
 from devcluster.muster import ACCOUNT, LEASE, NAMESPACE
 from devcluster.nodes import FakeNode
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.leader_election.conftest import Join
 from tests.e2e.manifests import a_pod
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 from tools.manifests import render
 
 QUICKLY_S, LONG_S = 4, 20
@@ -22,7 +22,7 @@ def in_pod(name: str, duration_s: int) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def pods_of_the_chart(scene: Scene) -> AsyncIterator[dict[str, str]]:
+async def pods_of_the_chart(scenario: Scenario) -> AsyncIterator[dict[str, str]]:
     """A pod for each replica, as the chart labels it, on no node; yields what the Service selects by."""
     made = render({"replicas": 2})
     (service,) = [one for one in made if one["kind"] == "Service" and one["metadata"]["name"] == "muster"]
@@ -31,49 +31,49 @@ async def pods_of_the_chart(scene: Scene) -> AsyncIterator[dict[str, str]]:
         pod = a_pod(name, scheduler="nobody")
         pod["metadata"]["labels"] = deployment["spec"]["template"]["metadata"]["labels"]
         pod["spec"]["serviceAccountName"] = ACCOUNT
-        await scene.api.create(pod, NAMESPACE)
+        await scenario.api.create(pod, NAMESPACE)
     try:
         yield service["spec"]["selector"]
     finally:
         for name in REPLICAS:
-            await scene.api.delete("pods", name, NAMESPACE, grace_s=0)
+            await scenario.api.delete("pods", name, NAMESPACE, grace_s=0)
 
 
-async def asked_is(scene: Scene, selector: dict[str, str], name: str) -> None:
+async def asked_is(scenario: Scenario, selector: dict[str, str], name: str) -> None:
     """Wait until the Service reaches this one and nobody else."""
     wanted = ",".join(f"{key}={value}" for key, value in selector.items())
 
     async def is_alone() -> bool:
-        found = await scene.api.find("pods", NAMESPACE, labelSelector=wanted)
+        found = await scenario.api.find("pods", NAMESPACE, labelSelector=wanted)
         return [pod["metadata"]["name"] for pod in found] == [name]
 
-    await scene.eventually(f"the Service selects {name} alone", is_alone, 30)
+    await scenario.eventually(f"the Service selects {name} alone", is_alone, 30)
 
 
-async def test_rest_is_asked_of_who_leads_while_it_is_killed_and_goes(open_scene: OpenScene, join: Join) -> None:
-    scene = await open_scene([FakeNode("node-0")], started=False, env=in_pod(REPLICAS[0], LONG_S))
-    async with pods_of_the_chart(scene) as selector:
-        await scene.muster.start()
-        await asked_is(scene, selector, REPLICAS[0])
-        second = await join(scene, REPLICAS[1], **in_pod(REPLICAS[1], LONG_S))
-        await asked_is(scene, selector, REPLICAS[0])
-        await scene.muster.operator.kill()
-        await scene.muster.start()  # its container, in the same pod
+async def test_rest_is_asked_of_who_leads_while_it_is_killed_and_goes(open_scenario: OpenScenario, join: Join) -> None:
+    scenario = await open_scenario([FakeNode("node-0")], started=False, env=in_pod(REPLICAS[0], LONG_S))
+    async with pods_of_the_chart(scenario) as selector:
+        await scenario.muster.start()
+        await asked_is(scenario, selector, REPLICAS[0])
+        second = await join(scenario, REPLICAS[1], **in_pod(REPLICAS[1], LONG_S))
+        await asked_is(scenario, selector, REPLICAS[0])
+        await scenario.muster.operator.kill()
+        await scenario.muster.start()  # its container, in the same pod
         assert await second.role() == "ok, standing by, muster-0 leads"
-        await asked_is(scene, selector, REPLICAS[0])
-        scene.muster.operator.signal(SIGTERM)
-        await asked_is(scene, selector, REPLICAS[1])
+        await asked_is(scenario, selector, REPLICAS[0])
+        scenario.muster.operator.signal(SIGTERM)
+        await asked_is(scenario, selector, REPLICAS[1])
 
 
-async def test_rest_is_not_asked_of_one_that_is_cut_off_from_the_lease(open_scene: OpenScene, join: Join) -> None:
-    scene = await open_scene([FakeNode("node-0")], started=False, gated=True, env=in_pod(REPLICAS[0], QUICKLY_S))
-    async with pods_of_the_chart(scene) as selector:
-        await scene.muster.start()
-        await asked_is(scene, selector, REPLICAS[0])
-        await join(scene, REPLICAS[1], **in_pod(REPLICAS[1], QUICKLY_S))
+async def test_rest_is_not_asked_of_one_that_is_cut_off_from_the_lease(open_scenario: OpenScenario, join: Join) -> None:
+    scenario = await open_scenario([FakeNode("node-0")], started=False, gated=True, env=in_pod(REPLICAS[0], QUICKLY_S))
+    async with pods_of_the_chart(scenario) as selector:
+        await scenario.muster.start()
+        await asked_is(scenario, selector, REPLICAS[0])
+        await join(scenario, REPLICAS[1], **in_pod(REPLICAS[1], QUICKLY_S))
         for method in ("PUT", "GET"):
-            scene.gate.hold(method, rf"/leases/{LEASE}$")
-        await asked_is(scene, selector, REPLICAS[1])
-        assert scene.muster.operator.is_running()
-        scene.gate.clear()
-        assert await scene.muster.operator.ended(10)
+            scenario.gate.hold(method, rf"/leases/{LEASE}$")
+        await asked_is(scenario, selector, REPLICAS[1])
+        assert scenario.muster.operator.is_running()
+        scenario.gate.clear()
+        assert await scenario.muster.operator.ended(10)

@@ -13,9 +13,9 @@ from devcluster.audit import Right
 from devcluster.muster import ACCOUNT, Muster
 from devcluster.muster import NAMESPACE as MUSTER
 from devcluster.nodes import FakeNode
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import a_pod
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 NAMESPACE, NAME = "kube-system", "muster-scheduler-muster"
 YUNIKORN = {"app": "yunikorn", "component": "yunikorn-scheduler"}
@@ -30,10 +30,10 @@ def a_yunikorn() -> Json:
     return pod
 
 
-def the_right_to_bind(scene: Scene) -> list[Json]:
-    name = f"binder-{scene.namespace}"
+def the_right_to_bind(scenario: Scenario) -> list[Json]:
+    name = f"binder-{scenario.namespace}"
     rule = {"apiGroups": [""], "resources": ["pods/binding"], "verbs": ["create"]}
-    subject = {"kind": "ServiceAccount", "name": "default", "namespace": scene.namespace}
+    subject = {"kind": "ServiceAccount", "name": "default", "namespace": scenario.namespace}
     kinds: list[Json] = [
         {"kind": "ClusterRole", "rules": [rule]},
         {
@@ -46,45 +46,45 @@ def the_right_to_bind(scene: Scene) -> list[Json]:
 
 
 @asynccontextmanager
-async def another_muster(scene: Scene) -> AsyncIterator[None]:
+async def another_muster(scenario: Scenario) -> AsyncIterator[None]:
     """One that serves our scheduler name, as others see it: the Lease of that name, which it renews."""
-    spec = {"holderIdentity": f"{scene.namespace}/muster", "leaseDurationSeconds": 2}
+    spec = {"holderIdentity": f"{scenario.namespace}/muster", "leaseDurationSeconds": 2}
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": NAME}, "spec": spec}
-    await scene.api.delete("leases", NAME, NAMESPACE)
-    await scene.api.create(lease, NAMESPACE)
+    await scenario.api.delete("leases", NAME, NAMESPACE)
+    await scenario.api.create(lease, NAMESPACE)
 
-    mark, read = scene.cluster.audit.mark(), Right("coordination.k8s.io", "leases", "get", NAME)
+    mark, read = scenario.cluster.audit.mark(), Right("coordination.k8s.io", "leases", "get", NAME)
 
     async def renew() -> None:
         for count in itertools.count(1):
 
             async def is_read(reads: int = count) -> bool:
-                return scene.cluster.audit.count(mark, f"{MUSTER}:{ACCOUNT}", read) >= reads
+                return scenario.cluster.audit.count(mark, f"{MUSTER}:{ACCOUNT}", read) >= reads
 
-            await scene.eventually("the operator reads the Lease once more", is_read)
-            await scene.api.patch("leases", NAME, {"spec": {"leaseTransitions": count}}, NAMESPACE)
+            await scenario.eventually("the operator reads the Lease once more", is_read)
+            await scenario.api.patch("leases", NAME, {"spec": {"leaseTransitions": count}}, NAMESPACE)
 
     renewing = asyncio.create_task(renew())
     yield
     renewing.cancel()
-    await scene.api.delete("leases", NAME, NAMESPACE)
+    await scenario.api.delete("leases", NAME, NAMESPACE)
 
 
-async def test_a_muster_gives_way_to_one_that_was_there_before(open_scene: OpenScene) -> None:
-    scene = await open_scene([FakeNode("node-0")], started=False)
-    async with another_muster(scene):
-        scene.muster.operator.start()
-        assert await scene.muster.operator.ended(30)
-    assert scene.muster.operator.returncode == 1
-    said = f"another Muster (lease {scene.namespace}/muster) serves the scheduler name muster"
-    assert said in scene.muster.operator.tail()
-    assert not [write for write in scene.writes(of_operator=True) if write.resource != "subjectaccessreviews"]
+async def test_a_muster_gives_way_to_one_that_was_there_before(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario([FakeNode("node-0")], started=False)
+    async with another_muster(scenario):
+        scenario.muster.operator.start()
+        assert await scenario.muster.operator.ended(30)
+    assert scenario.muster.operator.returncode == 1
+    said = f"another Muster (lease {scenario.namespace}/muster) serves the scheduler name muster"
+    assert said in scenario.muster.operator.tail()
+    assert not [write for write in scenario.writes(of_operator=True) if write.resource != "subjectaccessreviews"]
 
 
 @asynccontextmanager
-async def another_installation(scene: Scene) -> AsyncIterator[Muster]:
+async def another_installation(scenario: Scenario) -> AsyncIterator[Muster]:
     """A Muster with a core and a Lease of its own, which its account may write; not started yet."""
-    name = f"another-{scene.namespace}"
+    name = f"another-{scenario.namespace}"
     rule = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "update"]}
     role = {"kind": "Role", "rules": [rule | {"resourceNames": [name]}]}
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": MUSTER}
@@ -94,8 +94,8 @@ async def another_installation(scene: Scene) -> AsyncIterator[Muster]:
         "subjects": [subject],
     }
     for manifest in (role, binding):
-        await scene.api.create({"apiVersion": f"{ROLE}/v1", "metadata": {"name": name}, **manifest}, MUSTER)
-    setup = scene.muster.setup
+        await scenario.api.create({"apiVersion": f"{ROLE}/v1", "metadata": {"name": name}, **manifest}, MUSTER)
+    setup = scenario.muster.setup
     env = {**setup.env, "MUSTER_LEASE_NAME": name}
     other = Muster(replace(setup, folder=setup.folder / "another", identity="another", env=env))
     other.setup.folder.mkdir()
@@ -103,54 +103,56 @@ async def another_installation(scene: Scene) -> AsyncIterator[Muster]:
         yield other
     finally:
         await other.stop()
-        await scene.api.delete("rolebindings", name, MUSTER)
-        await scene.api.delete("roles", name, MUSTER)
-        await scene.api.delete("leases", name, MUSTER)
+        await scenario.api.delete("rolebindings", name, MUSTER)
+        await scenario.api.delete("roles", name, MUSTER)
+        await scenario.api.delete("leases", name, MUSTER)
 
 
 @pytest.mark.timeout(240)
-async def test_of_two_musters_that_start_together_one_binds_and_the_other_gives_way(open_scene: OpenScene) -> None:
+async def test_of_two_musters_that_start_together_one_binds_and_the_other_gives_way(
+    open_scenario: OpenScenario,
+) -> None:
     """Both find the Lease of the name free. Nothing is bound before it is held, and only one can hold it."""
-    scene = await open_scene([FakeNode("node-0", cpu="64")], started=False)
-    await scene.api.delete("leases", NAME, NAMESPACE)
-    await scene.create([a_pod(f"pod-{number}", cpu="100m") for number in range(20)])
-    async with another_installation(scene) as other:
-        both = [scene.muster, other]
+    scenario = await open_scenario([FakeNode("node-0", cpu="64")], started=False)
+    await scenario.api.delete("leases", NAME, NAMESPACE)
+    await scenario.create([a_pod(f"pod-{number}", cpu="100m") for number in range(20)])
+    async with another_installation(scenario) as other:
+        both = [scenario.muster, other]
         for process in (process for muster in both for process in (muster.core, muster.operator)):
             process.start()
-        await scene.all_bound(20, deadline_s=120)
+        await scenario.all_bound(20, deadline_s=120)
 
         async def gave_way() -> list[Muster]:
             return [muster for muster in both if not muster.operator.is_running()]
 
-        [loser] = await scene.eventually("one of them gives way", gave_way, 120)
+        [loser] = await scenario.eventually("one of them gives way", gave_way, 120)
         assert "serves the scheduler name muster" in loser.operator.tail()
-        bindings = [write for write in scene.writes(of_operator=True) if "binding" in str(write)]
+        bindings = [write for write in scenario.writes(of_operator=True) if "binding" in str(write)]
         assert {loser.setup.identity in write.agent for write in bindings} == {False}
-    if loser is scene.muster:
-        await scene.muster.start()
+    if loser is scenario.muster:
+        await scenario.muster.start()
 
 
-async def test_a_yunikorn_keeps_its_name_if_it_may_bind_and_does_not_count_if_not(open_scene: OpenScene) -> None:
+async def test_a_yunikorn_keeps_its_name_if_it_may_bind_and_does_not_count_if_not(open_scenario: OpenScenario) -> None:
     """Only a pod of that look: Muster serves the name. It gets the right: a restart does not, and serves the other.
 
     The restart is a kill under a lease of an hour: who comes again under its own name need not wait for that.
     """
-    scene = await open_scene([FakeNode("node-0")], started=False, env={"MUSTER_LEASE_DURATION": "3600"})
-    await scene.create([a_yunikorn()])
-    await scene.muster.start()
-    await scene.create([a_pod("ours", scheduler="yunikorn")])
-    await scene.all_bound(1)
-    rights = the_right_to_bind(scene)
+    scenario = await open_scenario([FakeNode("node-0")], started=False, env={"MUSTER_LEASE_DURATION": "3600"})
+    await scenario.create([a_yunikorn()])
+    await scenario.muster.start()
+    await scenario.create([a_pod("ours", scheduler="yunikorn")])
+    await scenario.all_bound(1)
+    rights = the_right_to_bind(scenario)
     try:
         for manifest in rights:
-            await scene.api.create(manifest)
-        await scene.muster.operator.kill()
-        await scene.muster.start()
-        await scene.create([a_pod("theirs", scheduler="yunikorn"), a_pod("ours-too", scheduler="muster")])
-        bound = {pod["metadata"]["name"] for pod in await scene.all_bound(2)}
+            await scenario.api.create(manifest)
+        await scenario.muster.operator.kill()
+        await scenario.muster.start()
+        await scenario.create([a_pod("theirs", scheduler="yunikorn"), a_pod("ours-too", scheduler="muster")])
+        bound = {pod["metadata"]["name"] for pod in await scenario.all_bound(2)}
     finally:
-        await scene.api.delete("clusterrolebindings", rights[1]["metadata"]["name"])
-        await scene.api.delete("clusterroles", rights[0]["metadata"]["name"])
+        await scenario.api.delete("clusterrolebindings", rights[1]["metadata"]["name"])
+        await scenario.api.delete("clusterroles", rights[0]["metadata"]["name"])
     assert bound == {"ours", "ours-too"}
-    assert f"pod {scene.namespace}/yunikorn-scheduler-0" in scene.muster.operator.tail(1000)
+    assert f"pod {scenario.namespace}/yunikorn-scheduler-0" in scenario.muster.operator.tail(1000)

@@ -6,9 +6,9 @@ from typing import Any
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import IMAGE, a_pod, is_bound, with_annotations
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 MI = 2**20
 START_AFTER, RUN_FOR = "devcluster.muster/start-after", "devcluster.muster/run-for"
@@ -61,40 +61,40 @@ SIZES = {
 }
 
 
-async def allocations(scene: Scene) -> dict[str, Json]:
+async def allocations(scenario: Scenario) -> dict[str, Json]:
     """What the core has allocated, by the pod's name."""
-    apps = (await scene.muster.dump())["applications"]
+    apps = (await scenario.muster.dump())["applications"]
     found = [one for app in apps for one in app.get("allocations") or []]
     return {one["allocationTags"]["kubernetes.io/meta/podName"]: one for one in found}
 
 
-async def takes(scene: Scene, pod: str, vcore: int) -> None:
+async def takes(scenario: Scenario, pod: str, vcore: int) -> None:
     """Wait until the core counts the pod as that large."""
 
     async def does() -> bool:
-        one = (await allocations(scene)).get(pod, {})
+        one = (await allocations(scenario)).get(pod, {})
         return bool(one.get("resource", {}).get("vcore") == vcore)
 
-    await scene.eventually(f"{pod} takes {vcore}", does)
+    await scenario.eventually(f"{pod} takes {vcore}", does)
 
 
-async def is_placed(scene: Scene, pod: str) -> None:
+async def is_placed(scenario: Scenario, pod: str) -> None:
     async def has_node() -> bool:
-        return is_bound(await scene.api.get("pods", pod, scene.namespace))
+        return is_bound(await scenario.api.get("pods", pod, scenario.namespace))
 
-    await scene.eventually(f"{pod} has a node", has_node)
+    await scenario.eventually(f"{pod} has a node", has_node)
 
 
-async def resize(scene: Scene, pod: str, cpu: str) -> None:
+async def resize(scenario: Scenario, pod: str, cpu: str) -> None:
     """As a user does it: through the subresource."""
-    path = f"/api/v1/namespaces/{scene.namespace}/pods/{pod}/resize"
+    path = f"/api/v1/namespaces/{scenario.namespace}/pods/{pod}/resize"
     body = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}}
-    await scene.api.request("PATCH", path, body, content_type="application/strategic-merge-patch+json")
+    await scenario.api.request("PATCH", path, body, content_type="application/strategic-merge-patch+json")
 
 
-async def test_pods_of_every_shape_take_what_kubernetes_counts(open_scene: OpenScene) -> None:
+async def test_pods_of_every_shape_take_what_kubernetes_counts(open_scenario: OpenScenario) -> None:
     """The amounts of the core's ledger; limits and overhead are the API server's to fill in."""
-    scene = await open_scene([FakeNode("node-0", extra={"example.com/fpga": "4", "hugepages-2Mi": "1Gi"})])
+    scenario = await open_scenario([FakeNode("node-0", extra={"example.com/fpga": "4", "hugepages-2Mi": "1Gi"})])
     sandbox = {
         "apiVersion": "node.k8s.io/v1",
         "kind": "RuntimeClass",
@@ -103,48 +103,48 @@ async def test_pods_of_every_shape_take_what_kubernetes_counts(open_scene: OpenS
         "overhead": {"podFixed": {"cpu": "100m", "memory": "20Mi"}},
     }
     classes = "/apis/node.k8s.io/v1/runtimeclasses"
-    await scene.api.request("POST", classes, sandbox)
+    await scenario.api.request("POST", classes, sandbox)
     try:
-        await scene.create(shapes())
-        await scene.all_bound(len(SIZES))
+        await scenario.create(shapes())
+        await scenario.all_bound(len(SIZES))
     finally:
-        await scene.api.request("DELETE", f"{classes}/muster-sandbox")
-    found = {name: one["resource"] for name, one in (await allocations(scene)).items()}
+        await scenario.api.request("DELETE", f"{classes}/muster-sandbox")
+    found = {name: one["resource"] for name, one in (await allocations(scenario)).items()}
     assert found == {name: {**size, "pods": 1} for name, size in SIZES.items()}
 
 
-async def test_pods_that_change_hold_what_they_hold(open_scene: OpenScene) -> None:
+async def test_pods_that_change_hold_what_they_hold(open_scenario: OpenScenario) -> None:
     """Resized up and down in place, relabelled, bound beforehand, kept by a finalizer."""
-    scene = await open_scene([FakeNode("node-0", cpu="4")])
+    scenario = await open_scenario([FakeNode("node-0", cpu="4")])
     beforehand = a_pod("beforehand", cpu="500m", labels={"applicationId": "static"})
     beforehand["spec"]["nodeName"] = "node-0"
     kept = with_annotations(a_pod("kept", cpu="1500m", labels={"applicationId": "brief"}), {RUN_FOR: "100ms"})
     kept["metadata"]["finalizers"] = ["example.com/keep"]
     grows = with_annotations(a_pod("grows", cpu="1", labels={"applicationId": "grows"}), NOT_STARTED)
-    await scene.create([beforehand, kept, grows])
-    await is_placed(scene, "grows")
-    await resize(scene, "grows", "3")
-    await takes(scene, "grows", 3000)
-    await scene.create([a_pod("next", cpu="800m", labels={"applicationId": "next"})])
-    await scene.eventually("next waits for room", lambda: waits(scene, "next"))
-    assert set(await allocations(scene)) == {"beforehand", "grows"}  # what was kept has ended
+    await scenario.create([beforehand, kept, grows])
+    await is_placed(scenario, "grows")
+    await resize(scenario, "grows", "3")
+    await takes(scenario, "grows", 3000)
+    await scenario.create([a_pod("next", cpu="800m", labels={"applicationId": "next"})])
+    await scenario.eventually("next waits for room", lambda: waits(scenario, "next"))
+    assert set(await allocations(scenario)) == {"beforehand", "grows"}  # what was kept has ended
 
-    await scene.api.patch("pods", "grows", {"metadata": {"labels": {"role": "db"}}}, scene.namespace)
-    await scene.api.patch("pods", "next", {"metadata": {"labels": {"applicationId": "moved"}}}, scene.namespace)
-    await resize(scene, "grows", "2")
-    await is_placed(scene, "next")
-    ledger = await allocations(scene)
+    await scenario.api.patch("pods", "grows", {"metadata": {"labels": {"role": "db"}}}, scenario.namespace)
+    await scenario.api.patch("pods", "next", {"metadata": {"labels": {"applicationId": "moved"}}}, scenario.namespace)
+    await resize(scenario, "grows", "2")
+    await is_placed(scenario, "next")
+    ledger = await allocations(scenario)
     assert ledger["grows"]["resource"]["vcore"] == 2000
     assert ledger["grows"]["allocationTags"]["kubernetes.io/label/role"] == "db"
     assert ledger["next"]["applicationId"] == "moved"
-    bound_by_us = {write.name for write in scene.writes(of_operator=True) if write.subresource == "binding"}
+    bound_by_us = {write.name for write in scenario.writes(of_operator=True) if write.subresource == "binding"}
     assert bound_by_us == {"kept", "grows", "next"}
 
-    await scene.api.delete("pods", "kept", scene.namespace, grace_s=0)
-    await scene.api.patch("pods", "kept", {"metadata": {"finalizers": None}}, scene.namespace)
+    await scenario.api.delete("pods", "kept", scenario.namespace, grace_s=0)
+    await scenario.api.patch("pods", "kept", {"metadata": {"finalizers": None}}, scenario.namespace)
 
 
-async def waits(scene: Scene, pod: str) -> bool:
+async def waits(scenario: Scenario, pod: str) -> bool:
     """Whether the operator wrote on it why it waits."""
-    found = await scene.api.get("pods", pod, scene.namespace)
+    found = await scenario.api.get("pods", pod, scenario.namespace)
     return any(one.get("reason") == "Unschedulable" for one in found["status"].get("conditions", []))

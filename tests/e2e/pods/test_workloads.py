@@ -9,9 +9,9 @@ from typing import Any
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import a_daemon_set, a_pod, is_bound
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 OVER = frozenset({"Completed", ""})
 RUN_FOR, FAIL_AFTER = "devcluster.muster/run-for", "devcluster.muster/fail-after"
@@ -36,102 +36,102 @@ def a_job(name: str, app: str, annotations: dict[str, str], **spec: Any) -> Json
     return job
 
 
-async def of(scene: Scene, app: str) -> list[Json]:
-    return await scene.api.find("pods", scene.namespace, labelSelector=f"workload={app}")
+async def of(scenario: Scenario, app: str) -> list[Json]:
+    return await scenario.api.find("pods", scenario.namespace, labelSelector=f"workload={app}")
 
 
-async def bound_of(scene: Scene, app: str, count: int, *, besides: AbstractSet[str] = frozenset()) -> list[Json]:
+async def bound_of(scenario: Scenario, app: str, count: int, *, besides: AbstractSet[str] = frozenset()) -> list[Json]:
     """Wait until so many pods of the workload have a node, none of them known before."""
 
     async def are_bound() -> list[Json]:
-        pods = [pod for pod in await of(scene, app) if "deletionTimestamp" not in pod["metadata"]]
+        pods = [pod for pod in await of(scenario, app) if "deletionTimestamp" not in pod["metadata"]]
         new = [pod for pod in pods if is_bound(pod) and pod["metadata"]["uid"] not in besides]
         return new if len(pods) == len(new) == count else []
 
-    return await scene.eventually(f"{count} new pods of {app} are bound", are_bound)
+    return await scenario.eventually(f"{count} new pods of {app} are bound", are_bound)
 
 
 def uids(pods: list[Json]) -> set[str]:
     return {pod["metadata"]["uid"] for pod in pods}
 
 
-async def rolls(scene: Scene) -> None:
+async def rolls(scenario: Scenario) -> None:
     """A Deployment grows and is updated, pod by pod."""
-    first = await bound_of(scene, "web", 2)
-    await scene.api.patch("deployments", "web", {"spec": {"replicas": 4}}, scene.namespace)
-    grown = await bound_of(scene, "web", 4)
+    first = await bound_of(scenario, "web", 2)
+    await scenario.api.patch("deployments", "web", {"spec": {"replicas": 4}}, scenario.namespace)
+    grown = await bound_of(scenario, "web", 4)
     assert uids(first) <= uids(grown)
     template = {"metadata": {"annotations": {"version": "2"}}}
-    await scene.api.patch("deployments", "web", {"spec": {"template": template}}, scene.namespace)
-    await bound_of(scene, "web", 4, besides=uids(grown))
+    await scenario.api.patch("deployments", "web", {"spec": {"template": template}}, scenario.namespace)
+    await bound_of(scenario, "web", 4, besides=uids(grown))
 
 
-async def keeps_names(scene: Scene) -> None:
+async def keeps_names(scenario: Scenario) -> None:
     """A StatefulSet makes its pods in order, and one of the same name as soon as the old one is gone."""
-    first = await bound_of(scene, "db", 3)
+    first = await bound_of(scenario, "db", 3)
     by_age = sorted(first, key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
     assert [pod["metadata"]["name"] for pod in by_age] == ["db-0", "db-1", "db-2"]
     for _ in range(2):
-        known = await scene.api.get("pods", "db-1", scene.namespace)
-        await scene.api.delete("pods", "db-1", scene.namespace, grace_s=0)
+        known = await scenario.api.get("pods", "db-1", scenario.namespace)
+        await scenario.api.delete("pods", "db-1", scenario.namespace, grace_s=0)
 
         async def is_made_anew(before: Json = known) -> bool:
-            now = await scene.api.get("pods", "db-1", scene.namespace)
+            now = await scenario.api.get("pods", "db-1", scenario.namespace)
             return is_bound(now) and now["metadata"]["uid"] != before["metadata"]["uid"]
 
-        await scene.eventually("db-1 is there again", is_made_anew)
+        await scenario.eventually("db-1 is there again", is_made_anew)
 
 
-async def tries_again(scene: Scene) -> None:
+async def tries_again(scenario: Scenario) -> None:
     """A Job whose pods fail makes others, in the application of a pod that runs on."""
 
     async def has_given_up() -> bool:
-        return [pod["status"].get("phase") for pod in await of(scene, "retries")] == ["Failed"] * 2
+        return [pod["status"].get("phase") for pod in await of(scenario, "retries")] == ["Failed"] * 2
 
-    await scene.eventually("the Job tried twice", has_given_up)
-    assert all(is_bound(pod) for pod in await of(scene, "retries"))
-    assert await application(scene, "retries") == "Running"
+    await scenario.eventually("the Job tried twice", has_given_up)
+    assert all(is_bound(pod) for pod in await of(scenario, "retries"))
+    assert await application(scenario, "retries") == "Running"
 
 
-async def repeats(scene: Scene) -> None:
+async def repeats(scenario: Scenario) -> None:
     """A CronJob's runs share an application id: the next begins while the core completes the last, or just after."""
     # The next run begins at once, as soon as the application completes, and when the core has forgotten it.
     for run, states in enumerate([None, {"Completing", *OVER}, OVER, None]):
-        await scene.create([a_job(f"nightly-{run}", "nightly", {RUN_FOR: "100ms"}, parallelism=2, completions=2)])
+        await scenario.create([a_job(f"nightly-{run}", "nightly", {RUN_FOR: "100ms"}, parallelism=2, completions=2)])
 
         async def is_done(done: int = 2 * (run + 1)) -> bool:
-            return Counter(pod["status"].get("phase") for pod in await of(scene, "nightly")) == {"Succeeded": done}
+            return Counter(pod["status"].get("phase") for pod in await of(scenario, "nightly")) == {"Succeeded": done}
 
-        await scene.eventually(f"run {run} is done", is_done)
+        await scenario.eventually(f"run {run} is done", is_done)
 
         async def is_time(states: AbstractSet[str] | None = states) -> bool:
-            return states is None or await application(scene, "nightly") in states
+            return states is None or await application(scenario, "nightly") in states
 
-        await scene.eventually(f"the application is as the run after {run} wants it", is_time)
+        await scenario.eventually(f"the application is as the run after {run} wants it", is_time)
 
 
-async def serves_every_node(scene: Scene) -> None:
+async def serves_every_node(scenario: Scenario) -> None:
     """A DaemonSet's pod goes to its own node and to no other, also to one that is cordoned; nothing else goes there."""
 
     async def is_everywhere() -> bool:
-        pods = await scene.api.find("pods", scene.namespace, labelSelector="daemon=agent")
+        pods = await scenario.api.find("pods", scenario.namespace, labelSelector="daemon=agent")
         return sorted(pod["spec"].get("nodeName", "") for pod in pods) == ["node-0", "node-1", "node-2"]
 
-    await scene.eventually("the agent runs on every node", is_everywhere)
-    alone = [pod for pod in await scene.bound() if pod["spec"]["nodeName"] == "node-2"]
+    await scenario.eventually("the agent runs on every node", is_everywhere)
+    alone = [pod for pod in await scenario.bound() if pod["spec"]["nodeName"] == "node-2"]
     assert [pod["metadata"]["labels"].get("daemon") for pod in alone] == ["agent"]
 
 
-async def application(scene: Scene, name: str) -> str:
-    found = [app for app in (await scene.muster.dump())["applications"] if app["applicationID"] == name]
+async def application(scenario: Scenario, name: str) -> str:
+    found = [app for app in (await scenario.muster.dump())["applications"] if app["applicationID"] == name]
     return str(found[0]["applicationState"]) if found else ""
 
 
-async def test_what_controllers_make_and_make_again_is_placed_once_each(open_scene: OpenScene) -> None:
+async def test_what_controllers_make_and_make_again_is_placed_once_each(open_scenario: OpenScenario) -> None:
     """Deployment, StatefulSet, Job with retries, a CronJob's runs, DaemonSet; nothing is refused meanwhile."""
-    scene = await open_scene([FakeNode("node-0"), FakeNode("node-1"), FakeNode("node-2", unschedulable=True)])
+    scenario = await open_scenario([FakeNode("node-0"), FakeNode("node-1"), FakeNode("node-2", unschedulable=True)])
     side = a_pod("side", cpu="100m", labels={"applicationId": "retries"})
-    await scene.create(
+    await scenario.create(
         [
             a_workload("apps", "Deployment", "web", replicas=2),
             a_workload("apps", "StatefulSet", "db", replicas=3, serviceName="db"),
@@ -140,6 +140,8 @@ async def test_what_controllers_make_and_make_again_is_placed_once_each(open_sce
             a_daemon_set("agent", cpu="100m"),
         ]
     )
-    await asyncio.gather(rolls(scene), keeps_names(scene), tries_again(scene), repeats(scene), serves_every_node(scene))
-    warnings = [event for event in await scene.events() if event.get("reportingComponent") == "muster"]
+    await asyncio.gather(
+        rolls(scenario), keeps_names(scenario), tries_again(scenario), repeats(scenario), serves_every_node(scenario)
+    )
+    warnings = [event for event in await scenario.events() if event.get("reportingComponent") == "muster"]
     assert {event["reason"] for event in warnings} == {"Scheduled"}

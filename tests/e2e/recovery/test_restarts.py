@@ -8,9 +8,9 @@ from collections import Counter
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import waits_with
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_pod
-from tests.e2e.scenario import DEADLINE_S, Scene
+from tests.e2e.scenario import DEADLINE_S, Scenario
 
 LONG_S = 600
 TIMEOUT_S = 30
@@ -18,113 +18,113 @@ DELETE_OF = "/pods/tg-{}-[^/]*$"
 
 
 async def is_so(
-    scene: Scene, count: int, of: str, *, placeholders: bool, bound: bool = True, deadline_s: float = DEADLINE_S
+    scenario: Scenario, count: int, of: str, *, placeholders: bool, bound: bool = True, deadline_s: float = DEADLINE_S
 ) -> None:
     """Wait until so many pods of a gang are there, or are bound."""
 
     async def holds() -> bool:
-        pods = await (scene.bound if bound else scene.pods)(placeholders=placeholders)
+        pods = await (scenario.bound if bound else scenario.pods)(placeholders=placeholders)
         return sum(of in pod["metadata"]["name"] for pod in pods) == count
 
-    await scene.eventually(f"{count} pods of {of} are {'bound' if bound else 'there'}", holds, deadline_s)
+    await scenario.eventually(f"{count} pods of {of} are {'bound' if bound else 'there'}", holds, deadline_s)
 
 
-async def in_every_phase(scene: Scene) -> None:
+async def in_every_phase(scenario: Scenario) -> None:
     """Gangs that complete, run, swap in two ways, fail, and are created."""
     # Completing: one real pod of two members has run; the placeholder that is left over is told to go.
-    scene.gate.hold("DELETE", DELETE_OF.format("ends"))
-    await scene.create(a_gang("ends", [Group("g", 2, real=1)], timeout_s=LONG_S, placement="Reserve"))
-    await is_so(scene, 2, "tg-ends", placeholders=True)
+    scenario.gate.hold("DELETE", DELETE_OF.format("ends"))
+    await scenario.create(a_gang("ends", [Group("g", 2, real=1)], timeout_s=LONG_S, placement="Reserve"))
+    await is_so(scenario, 2, "tg-ends", placeholders=True)
     # Swapping: the deletes were sent and are not answered.
-    deletes = scene.gate.hold("DELETE", DELETE_OF.format("swaps"))
-    await scene.create(a_gang("swaps", [Group("g", 2)], timeout_s=LONG_S, placement="Reserve"))
+    deletes = scenario.gate.hold("DELETE", DELETE_OF.format("swaps"))
+    await scenario.create(a_gang("swaps", [Group("g", 2)], timeout_s=LONG_S, placement="Reserve"))
     await deletes.reached(2)
     # Swapping: the placeholders are gone, their members are not bound; one of three is.
-    binds = scene.gate.hold("POST", r"/pods/binds-[^/]*/binding$", skip=1)
-    await scene.create(a_gang("binds", [Group("g", 3)], timeout_s=LONG_S, placement="Reserve"))
+    binds = scenario.gate.hold("POST", r"/pods/binds-[^/]*/binding$", skip=1)
+    await scenario.create(a_gang("binds", [Group("g", 3)], timeout_s=LONG_S, placement="Reserve"))
     await binds.reached(2)
     # Failing: the time is up, and the pods are being told.
-    told = scene.gate.hold("PATCH", r"/pods/fails-[^/]*/status$")
-    await scene.create(
+    told = scenario.gate.hold("PATCH", r"/pods/fails-[^/]*/status$")
+    await scenario.create(
         a_gang("fails", [Group("s", 1), Group("b", 1, cpu="20")], timeout_s=1, style="Hard", placement="Reserve")
     )
     await told.reached(2)
     # Creating: two of four placeholders are there.
-    creations = scene.gate.hold("POST", r"/pods$", skip=2)
-    await scene.create(a_gang("begins", [Group("g", 4)], timeout_s=LONG_S, placement="Reserve"))
+    creations = scenario.gate.hold("POST", r"/pods$", skip=2)
+    await scenario.create(a_gang("begins", [Group("g", 4)], timeout_s=LONG_S, placement="Reserve"))
     await creations.reached(2)
 
 
-async def test_gangs_in_every_phase_end_as_they_would_have_when_both_are_killed(open_scene: OpenScene) -> None:
+async def test_gangs_in_every_phase_end_as_they_would_have_when_both_are_killed(open_scenario: OpenScenario) -> None:
     """The final checks look for pods that were bound twice."""
-    scene = await open_scene([FakeNode("node-0", cpu="32"), FakeNode("node-1", cpu="32")], gated=True)
+    scenario = await open_scenario([FakeNode("node-0", cpu="32"), FakeNode("node-1", cpu="32")], gated=True)
     for node in ("node-0", "node-1"):
-        await scene.occupy(node, "16")
-    await in_every_phase(scene)
-    await scene.muster.operator.kill()
-    await scene.muster.core.kill()
-    scene.gate.clear()
-    await scene.muster.start()
+        await scenario.occupy(node, "16")
+    await in_every_phase(scenario)
+    await scenario.muster.operator.kill()
+    await scenario.muster.core.kill()
+    scenario.gate.clear()
+    await scenario.muster.start()
     for gang, members in (("swaps-", 2), ("binds-", 3), ("begins-", 4)):
-        await is_so(scene, members, gang, placeholders=False)
-    await failed(scene, "fails-", 2)
-    await is_so(scene, 1, "ends-", placeholders=False)
-    created = [write for write in scene.writes(of_operator=True) if write.what == "create pods" and write.succeeded]
+        await is_so(scenario, members, gang, placeholders=False)
+    await failed(scenario, "fails-", 2)
+    await is_so(scenario, 1, "ends-", placeholders=False)
+    created = [write for write in scenario.writes(of_operator=True) if write.what == "create pods" and write.succeeded]
     assert sum(write.name.startswith("tg-binds") for write in created) == 3
 
 
-async def failed(scene: Scene, of: str, count: int) -> None:
+async def failed(scenario: Scenario, of: str, count: int) -> None:
     async def have_failed() -> bool:
-        pods = [pod for pod in await scene.pods() if pod["metadata"]["name"].startswith(of)]
+        pods = [pod for pod in await scenario.pods() if pod["metadata"]["name"].startswith(of)]
         return len(pods) == count and all(pod["status"]["phase"] == "Failed" for pod in pods)
 
-    await scene.eventually(f"{count} pods of {of} failed", have_failed)
+    await scenario.eventually(f"{count} pods of {of} failed", have_failed)
 
 
-async def test_order_clocks_and_words_survive_a_restart(open_scene: OpenScene) -> None:
+async def test_order_clocks_and_words_survive_a_restart(open_scenario: OpenScenario) -> None:
     """The order of gangs is kept, timers continue, and events are not sent again."""
-    scene = await open_scene([FakeNode("node-0", cpu="8500m")])
-    await scene.occupy("node-0", "6")
+    scenario = await open_scenario([FakeNode("node-0", cpu="8500m")])
+    await scenario.occupy("node-0", "6")
     groups = [Group("s", 1), Group("b", 1, cpu="7")]
-    await scene.create(a_gang("timed", groups, timeout_s=TIMEOUT_S, placement="Reserve"))
-    await is_so(scene, 1, "tg-timed-s", placeholders=True)
+    await scenario.create(a_gang("timed", groups, timeout_s=TIMEOUT_S, placement="Reserve"))
+    await is_so(scenario, 1, "tg-timed-s", placeholders=True)
     bound_at = time.monotonic()
-    await scene.create(
+    await scenario.create(
         [a_pod(f"line-{number}", cpu="2", labels={"applicationId": f"app-{number}"}) for number in (0, 1)]
     )
     for number in (0, 1):
-        await waits_with(scene, f"line-{number}", "Unschedulable", "Insufficient cpu")
-    before = await told(scene)
-    await scene.muster.operator.kill()
-    await scene.muster.core.kill()
-    await scene.muster.start()
+        await waits_with(scenario, f"line-{number}", "Unschedulable", "Insufficient cpu")
+    before = await told(scenario)
+    await scenario.muster.operator.kill()
+    await scenario.muster.core.kill()
+    await scenario.muster.start()
     # What is written of a later pod is written after what would be written again.
-    await scene.create([a_pod("later", cpu="2", labels={"applicationId": "app-later"})])
-    await waits_with(scene, "later", "Unschedulable", "Insufficient cpu")
-    await has_event(scene, "later")
-    assert {what: count for what, count in (await told(scene)).items() if what[0] != "later"} == before
-    await scene.api.delete("pods", "later", scene.namespace, grace_s=0)
-    await is_so(scene, 0, "tg-timed", placeholders=True, bound=False, deadline_s=TIMEOUT_S + 10)
+    await scenario.create([a_pod("later", cpu="2", labels={"applicationId": "app-later"})])
+    await waits_with(scenario, "later", "Unschedulable", "Insufficient cpu")
+    await has_event(scenario, "later")
+    assert {what: count for what, count in (await told(scenario)).items() if what[0] != "later"} == before
+    await scenario.api.delete("pods", "later", scenario.namespace, grace_s=0)
+    await is_so(scenario, 0, "tg-timed", placeholders=True, bound=False, deadline_s=TIMEOUT_S + 10)
     assert TIMEOUT_S - 1 < time.monotonic() - bound_at < TIMEOUT_S + 2
     for pod in ("timed-s-0", "timed-b-0"):
-        await scene.api.delete("pods", pod, scene.namespace, grace_s=0)
-    await is_so(scene, 1, "line-0", placeholders=False)
-    await scene.api.delete("pods", "line-0", scene.namespace, grace_s=0)
-    await is_so(scene, 1, "line-1", placeholders=False)
+        await scenario.api.delete("pods", pod, scenario.namespace, grace_s=0)
+    await is_so(scenario, 1, "line-0", placeholders=False)
+    await scenario.api.delete("pods", "line-0", scenario.namespace, grace_s=0)
+    await is_so(scenario, 1, "line-1", placeholders=False)
 
 
-async def has_event(scene: Scene, pod: str) -> None:
+async def has_event(scenario: Scenario, pod: str) -> None:
     """Wait for an event of the pod."""
 
     async def is_there() -> bool:
-        return any(name == pod for name, _, _ in await told(scene))
+        return any(name == pod for name, _, _ in await told(scenario))
 
-    await scene.eventually(f"an event of {pod}", is_there)
+    await scenario.eventually(f"an event of {pod}", is_there)
 
 
-async def told(scene: Scene) -> Counter[tuple[str, str, str]]:
+async def told(scenario: Scenario) -> Counter[tuple[str, str, str]]:
     """What people were told, and how often."""
-    return Counter(words for event in await scene.events() for words in [key(event)] * times(event))
+    return Counter(words for event in await scenario.events() for words in [key(event)] * times(event))
 
 
 def key(event: Json) -> tuple[str, str, str]:
@@ -136,16 +136,16 @@ def times(event: Json) -> int:
     return int((event.get("series") or {}).get("count") or event.get("count") or 1)
 
 
-async def test_a_core_and_an_operator_that_stood_still_go_on(open_scene: OpenScene) -> None:
+async def test_a_core_and_an_operator_that_stood_still_go_on(open_scenario: OpenScenario) -> None:
     """The operator sleeps for longer than its lease lasts; then the core sleeps while pods come."""
-    scene = await open_scene([FakeNode("node-0")], env={"MUSTER_LEASE_DURATION": "3"})
-    await scene.create(a_gang("first", [Group("g", 2)], timeout_s=LONG_S))
-    await is_so(scene, 2, "first", placeholders=False)
-    for process, gang in ((scene.muster.operator, "second"), (scene.muster.core, "third")):
+    scenario = await open_scenario([FakeNode("node-0")], env={"MUSTER_LEASE_DURATION": "3"})
+    await scenario.create(a_gang("first", [Group("g", 2)], timeout_s=LONG_S))
+    await is_so(scenario, 2, "first", placeholders=False)
+    for process, gang in ((scenario.muster.operator, "second"), (scenario.muster.core, "third")):
         process.signal(signal.SIGSTOP)
-        await scene.create(a_gang(gang, [Group("g", 2)], timeout_s=LONG_S))
+        await scenario.create(a_gang(gang, [Group("g", 2)], timeout_s=LONG_S))
         await asyncio.sleep(5)
         process.signal(signal.SIGCONT)
-        await is_so(scene, 2, gang, placeholders=False)
-    await scene.all_bound(6)
-    assert await scene.muster.samples("muster_operator_state_comparisons_total")
+        await is_so(scenario, 2, gang, placeholders=False)
+    await scenario.all_bound(6)
+    assert await scenario.muster.samples("muster_operator_state_comparisons_total")

@@ -7,10 +7,10 @@ import re
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import told
-from tests.e2e.conftest import OpenScene, with_pods
+from tests.e2e.conftest import OpenScenario, with_pods
 from tests.e2e.manifests import PLACEHOLDER, PREFIX, Group, a_gang, a_pod, is_bound, with_annotations
 from tests.e2e.priority_classes import make_class
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 INTERNAL = "internal.yunikorn.apache.org/"
 SIGNATURE = re.compile(r"v1:[0-9a-f]{12}:[\w-]{43}")
@@ -28,14 +28,14 @@ def restricted(pod: Json) -> Json:
     return pod
 
 
-async def placeholders(scene: Scene, count: int, *, bound: int = 0) -> list[Json]:
+async def placeholders(scenario: Scenario, count: int, *, bound: int = 0) -> list[Json]:
     """Wait for so many, so many of them bound."""
 
     async def are_there() -> list[Json]:
-        found = await scene.pods(placeholders=True)
-        return found if len(found) == count and len(await scene.bound(placeholders=True)) == bound else []
+        found = await scenario.pods(placeholders=True)
+        return found if len(found) == count and len(await scenario.bound(placeholders=True)) == bound else []
 
-    return await scene.eventually(f"{count} placeholders, {bound} bound", are_there)
+    return await scenario.eventually(f"{count} placeholders, {bound} bound", are_there)
 
 
 def shape(pod: Json, owner: Json, group: Json) -> None:
@@ -95,7 +95,9 @@ def shape(pod: Json, owner: Json, group: Json) -> None:
     assert "volumes" not in spec
 
 
-async def test_placeholders_have_the_contracts_shape_and_pass_a_restricted_namespace(open_scene: OpenScene) -> None:
+async def test_placeholders_have_the_contracts_shape_and_pass_a_restricted_namespace(
+    open_scenario: OpenScenario,
+) -> None:
     """With a LimitRange that gives every container more than its group says, and settings for image and ids."""
     config = {
         "service.placeholderImage": "pause:mine",
@@ -104,18 +106,18 @@ async def test_placeholders_have_the_contracts_shape_and_pass_a_restricted_names
         "service.placeholderFsGroup": "3000",
     }
     ssd = FakeNode("node-0", cpu="4", labels={"disk": "ssd"}, extra=ROOM)
-    scene = await open_scene([ssd], config)
-    await scene.occupy("node-0", "2")
+    scenario = await open_scenario([ssd], config)
+    await scenario.occupy("node-0", "2")
     enforce = {"pod-security.kubernetes.io/enforce": "restricted"}
-    await scene.api.patch("namespaces", scene.namespace, {"metadata": {"labels": enforce}})
+    await scenario.api.patch("namespaces", scenario.namespace, {"metadata": {"labels": enforce}})
     limits = {
         "type": "Container",
         "default": {"ephemeral-storage": "2Gi"},
         "defaultRequest": {"ephemeral-storage": "1Gi"},
     }
     limit_range = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": {"limits": [limits]}}
-    await scene.create([limit_range])
-    await make_class(scene.api, "shaped", 7)
+    await scenario.create([limit_range])
+    await make_class(scenario.api, "shaped", 7)
     extra: Json = {
         "labels": {"team": "x"},
         "annotations": {"note": "y"},
@@ -127,85 +129,89 @@ async def test_placeholders_have_the_contracts_shape_and_pass_a_restricted_names
     gang = [restricted(pod) for pod in shaped]
     for pod in gang:
         pod["spec"] |= {"priorityClassName": "shaped", "imagePullSecrets": [{"name": "pull"}]}
-    await scene.create(gang)
-    found = await placeholders(scene, 3, bound=2)
-    owner = await scene.api.get("pods", "shape-workers-0", scene.namespace)
+    await scenario.create(gang)
+    found = await placeholders(scenario, 3, bound=2)
+    owner = await scenario.api.get("pods", "shape-workers-0", scenario.namespace)
     for pod in found:
         shape(pod, owner, group.definition())
-    await scene.cluster.add_nodes([FakeNode("node-1", labels={"disk": "ssd"}, extra=ROOM)])
-    await scene.all_bound(3)
-    await scene.api.delete("priorityclasses", "shaped")
+    await scenario.cluster.add_nodes([FakeNode("node-1", labels={"disk": "ssd"}, extra=ROOM)])
+    await scenario.all_bound(3)
+    await scenario.api.delete("priorityclasses", "shaped")
 
 
 async def test_a_quota_of_kubernetes_that_refuses_placeholders_ends_the_gang_and_not_the_wait(
-    open_scene: OpenScene,
+    open_scenario: OpenScenario,
 ) -> None:
     """Soft: the pod is scheduled as usual. Hard: it fails with the reason. Nothing waits for ever."""
-    scene = await open_scene([FakeNode("node-0")])
+    scenario = await open_scenario([FakeNode("node-0")])
     spec = {"hard": {"pods": "4"}}
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": spec}
-    await scene.create([quota])
+    await scenario.create([quota])
 
     async def is_empty() -> bool:
-        found = await scene.api.get("resourcequotas", "q", scene.namespace)
+        found = await scenario.api.get("resourcequotas", "q", scenario.namespace)
         status: Json = found.get("status", {})
         return dict(status.get("used", {})) == {"pods": "0"}
 
-    await scene.eventually("the quota is in force", is_empty)
-    await scene.create(a_gang("soft", [Group("workers", 4, real=1)], timeout_s=600, placement=with_pods()))
-    await told(scene, "soft-workers-0", "creating placeholder", "exceeded quota")
-    await scene.all_bound(1)
-    await scene.api.delete_all("pods", scene.namespace)
-    await scene.eventually("the quota is free again", is_empty)
-    await scene.create(
+    await scenario.eventually("the quota is in force", is_empty)
+    await scenario.create(a_gang("soft", [Group("workers", 4, real=1)], timeout_s=600, placement=with_pods()))
+    await told(scenario, "soft-workers-0", "creating placeholder", "exceeded quota")
+    await scenario.all_bound(1)
+    await scenario.api.delete_all("pods", scenario.namespace)
+    await scenario.eventually("the quota is free again", is_empty)
+    await scenario.create(
         a_gang("hard", [Group("workers", 4, real=1)], style="Hard", timeout_s=600, placement=with_pods())
     )
 
     async def has_failed() -> bool:
-        status: Json = (await scene.api.get("pods", "hard-workers-0", scene.namespace))["status"]
+        status: Json = (await scenario.api.get("pods", "hard-workers-0", scenario.namespace))["status"]
         return status.get("reason") == "ApplicationFailed" and "exceeded quota" in status.get("message", "")
 
-    await scene.eventually("the pod of the Hard gang failed with the reason", has_failed)
-    assert "PlaceholderCreateFailed" in {event.get("action") for event in await scene.events("GangScheduling")}
+    await scenario.eventually("the pod of the Hard gang failed with the reason", has_failed)
+    assert "PlaceholderCreateFailed" in {event.get("action") for event in await scenario.events("GangScheduling")}
 
 
-async def test_what_a_stopped_muster_leaves_is_collected_and_a_start_takes_the_orphans(open_scene: OpenScene) -> None:
+async def test_what_a_stopped_muster_leaves_is_collected_and_a_start_takes_the_orphans(
+    open_scenario: OpenScenario,
+) -> None:
     """The garbage collector takes placeholders with their originator; one that ended leaves orphans."""
-    scene = await open_scene([FakeNode("node-0", cpu="2500m")])
-    await scene.create(a_gang("swept", [Group("workers", 2, real=1)], timeout_s=600, placement="Reserve"))
+    scenario = await open_scenario([FakeNode("node-0", cpu="2500m")])
+    await scenario.create(a_gang("swept", [Group("workers", 2, real=1)], timeout_s=600, placement="Reserve"))
 
     async def is_running() -> bool:
-        return "swept-workers-0" in {pod["metadata"]["name"] for pod in await scene.bound()}
+        return "swept-workers-0" in {pod["metadata"]["name"] for pod in await scenario.bound()}
 
-    await scene.eventually("the first gang runs", is_running)
-    await scene.create(a_gang("ended", [Group("workers", 2, real=1)], timeout_s=600, placement="Reserve"))
-    await scene.eventually("the placeholders of both", lambda: _names(scene, {"swept": 1, "ended": 2}))
-    await scene.muster.operator.kill()
-    await scene.muster.stop()
-    ended = await scene.api.get("pods", "ended-workers-0", scene.namespace)
+    await scenario.eventually("the first gang runs", is_running)
+    await scenario.create(a_gang("ended", [Group("workers", 2, real=1)], timeout_s=600, placement="Reserve"))
+    await scenario.eventually("the placeholders of both", lambda: _names(scenario, {"swept": 1, "ended": 2}))
+    await scenario.muster.operator.kill()
+    await scenario.muster.stop()
+    ended = await scenario.api.get("pods", "ended-workers-0", scenario.namespace)
     mine = with_annotations(a_pod("mine", cpu="100m"), {PLACEHOLDER: "true"})
     reference = {"apiVersion": "v1", "kind": "Pod", "name": "ended-workers-0", "uid": ended["metadata"]["uid"]}
     mine["metadata"]["ownerReferences"] = [reference]
-    await scene.create([mine])
-    await scene.api.delete("pods", "swept-workers-0", scene.namespace, grace_s=0)
-    await scene.eventually("the garbage collector has done its work", lambda: _names(scene, {"swept": 0, "ended": 2}))
+    await scenario.create([mine])
+    await scenario.api.delete("pods", "swept-workers-0", scenario.namespace, grace_s=0)
+    await scenario.eventually(
+        "the garbage collector has done its work", lambda: _names(scenario, {"swept": 0, "ended": 2})
+    )
     done = {"status": {"phase": "Succeeded"}}
-    await scene.api.patch("pods", "ended-workers-0", done, scene.namespace, subresource="status")
-    await scene.muster.start()
-    await scene.eventually("no orphan is left", lambda: _names(scene, {"swept": 0, "ended": 0}))
+    await scenario.api.patch("pods", "ended-workers-0", done, scenario.namespace, subresource="status")
+    await scenario.muster.start()
+    await scenario.eventually("no orphan is left", lambda: _names(scenario, {"swept": 0, "ended": 0}))
 
     async def is_reported() -> bool:
-        events = await scene.events()
+        events = await scenario.events()
         return any(one["involvedObject"]["name"] == "mine" and one["reason"] == "TaskRejected" for one in events)
 
-    await scene.eventually("the user's own pod is reported", is_reported)
-    mine = await scene.api.get("pods", "mine", scene.namespace)
+    await scenario.eventually("the user's own pod is reported", is_reported)
+    mine = await scenario.api.get("pods", "mine", scenario.namespace)
     assert not is_bound(mine)
     assert "deletionTimestamp" not in mine["metadata"]
-    await scene.api.delete("pods", "mine", scene.namespace, grace_s=0)
+    await scenario.api.delete("pods", "mine", scenario.namespace, grace_s=0)
 
 
-async def _names(scene: Scene, wanted: dict[str, int]) -> bool:
+async def _names(scenario: Scenario, wanted: dict[str, int]) -> bool:
     """Whether each application has so many placeholders."""
-    names = [pod["metadata"]["name"] for pod in await scene.api.find("pods", scene.namespace)]
+    names = [pod["metadata"]["name"] for pod in await scenario.api.find("pods", scenario.namespace)]
     return all(sum(name.startswith(f"tg-{app}-") for name in names) == count for app, count in wanted.items())

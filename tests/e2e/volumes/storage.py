@@ -11,7 +11,7 @@ from devcluster.api import Json
 from devcluster.errors import ApiError
 from devcluster.nodes import OURS
 from tests.e2e.manifests import a_pod
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 #: Who makes the volumes of the class `made`.
@@ -21,10 +21,10 @@ _CLUSTER_WIDE: Final = ("persistentvolumes", "storageclasses", "csinodes", "volu
 
 
 @asynccontextmanager
-async def storage(scene: Scene) -> AsyncIterator[None]:
+async def storage(scenario: Scenario) -> AsyncIterator[None]:
     """Three classes: `static` and `made` wait for the first consumer, `now` does not; all is taken away afterwards."""
     late = "WaitForFirstConsumer"
-    await scene.create(
+    await scenario.create(
         [
             a_class("static", "kubernetes.io/no-provisioner", late),
             a_class("made", PROVISIONER, late),
@@ -35,7 +35,7 @@ async def storage(scene: Scene) -> AsyncIterator[None]:
         yield
     finally:
         for plural in _CLUSTER_WIDE:
-            await scene.api.delete_all(plural, labelSelector="=".join(OURS))
+            await scenario.api.delete_all(plural, labelSelector="=".join(OURS))
 
 
 def a_class(name: str, provisioner: str, mode: str) -> Json:
@@ -108,8 +108,8 @@ class Provisioner:
     What a driver's external-provisioner does with WaitForFirstConsumer. `asked`: the nodes, in the order of asking.
     """
 
-    def __init__(self, scene: Scene, *, first_refused: bool = False) -> None:
-        self._scene = scene
+    def __init__(self, scenario: Scenario, *, first_refused: bool = False) -> None:
+        self._scenario = scenario
         self._refuses_next = first_refused
         self.asked: list[str] = []
         self._made = set[str]()
@@ -125,7 +125,7 @@ class Provisioner:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        async for _, seen in self._scene.api.watch("persistentvolumeclaims", self._scene.namespace):
+        async for _, seen in self._scenario.api.watch("persistentvolumeclaims", self._scenario.namespace):
             try:
                 await self._look(seen["metadata"]["name"])
             except ApiError as error:
@@ -134,7 +134,7 @@ class Provisioner:
 
     async def _look(self, name: str) -> None:
         """As the claim is now: what a watch shows may be over."""
-        claim = await self._scene.api.get("persistentvolumeclaims", name, self._scene.namespace)
+        claim = await self._scenario.api.get("persistentvolumeclaims", name, self._scenario.namespace)
         metadata = claim["metadata"]
         node = metadata.get("annotations", {}).get(SELECTED_NODE)
         if not node or claim["spec"].get("volumeName") or metadata["uid"] in self._made:
@@ -143,7 +143,7 @@ class Provisioner:
         if self._refuses_next:
             self._refuses_next = False
             body = {"metadata": {"annotations": {SELECTED_NODE: None}}}
-            await self._scene.api.patch("persistentvolumeclaims", metadata["name"], body, self._scene.namespace)
+            await self._scenario.api.patch("persistentvolumeclaims", metadata["name"], body, self._scenario.namespace)
             return
         self._made.add(metadata["uid"])
         volume = a_volume(f"pvc-{metadata['uid']}", "made", node=node)
@@ -151,4 +151,4 @@ class Provisioner:
         volume["spec"]["claimRef"] = {"kind": "PersistentVolumeClaim", "apiVersion": "v1"} | {
             key: metadata[key] for key in keys
         }
-        await self._scene.api.create(volume)
+        await self._scenario.api.create(volume)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import told, waits_with
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang
-from tests.e2e.scenario import Scene
+from tests.e2e.scenario import Scenario
 from tests.e2e.volumes.storage import (
     SELECTED_NODE,
     Provisioner,
@@ -22,111 +22,113 @@ NODES = [FakeNode(f"node-{number}", cpu="4") for number in range(3)]
 DRIVER = "csi.muster.example.com"
 
 
-async def node_of(scene: Scene, pod: str) -> str:
+async def node_of(scenario: Scenario, pod: str) -> str:
     """Where the pod is bound, once it is."""
 
     async def has_node() -> str:
-        return str((await scene.api.get("pods", pod, scene.namespace))["spec"].get("nodeName", ""))
+        return str((await scenario.api.get("pods", pod, scenario.namespace))["spec"].get("nodeName", ""))
 
-    return await scene.eventually(f"{pod} is bound", has_node)
-
-
-async def claim_of(scene: Scene, name: str) -> Json:
-    return await scene.api.get("persistentvolumeclaims", name, scene.namespace)
+    return await scenario.eventually(f"{pod} is bound", has_node)
 
 
-async def is_bound_claim(scene: Scene, name: str) -> None:
+async def claim_of(scenario: Scenario, name: str) -> Json:
+    return await scenario.api.get("persistentvolumeclaims", name, scenario.namespace)
+
+
+async def is_bound_claim(scenario: Scenario, name: str) -> None:
     async def is_so() -> bool:
-        return bool((await claim_of(scene, name))["status"]["phase"] == "Bound")
+        return bool((await claim_of(scenario, name))["status"]["phase"] == "Bound")
 
-    await scene.eventually(f"claim {name} is bound", is_so)
+    await scenario.eventually(f"claim {name} is bound", is_so)
 
 
-def of_storage(scene: Scene) -> list[tuple[str, str]]:
+def of_storage(scenario: Scenario) -> list[tuple[str, str]]:
     """What the operator wrote on volumes and claims."""
     kinds = {"persistentvolumes", "persistentvolumeclaims"}
-    return [(write.verb, write.resource) for write in scene.writes(of_operator=True) if write.resource in kinds]
+    return [(write.verb, write.resource) for write in scenario.writes(of_operator=True) if write.resource in kinds]
 
 
-async def test_a_pod_goes_where_a_free_volume_is_and_a_second_one_waits_for_its_claim(open_scene: OpenScene) -> None:
+async def test_a_pod_goes_where_a_free_volume_is_and_a_second_one_waits_for_its_claim(
+    open_scenario: OpenScenario,
+) -> None:
     """A volume of one node, claimed for one pod at a time; the second pod comes when the first is gone."""
-    scene = await open_scene(NODES)
-    async with storage(scene):
+    scenario = await open_scenario(NODES)
+    async with storage(scenario):
         only = "ReadWriteOncePod"
-        await scene.create(
+        await scenario.create(
             [
                 a_volume("local-1", "static", node="node-1", mode=only),
                 a_claim("data", "static", mode=only),
                 a_user("one", "data"),
             ]
         )
-        assert await node_of(scene, "one") == "node-1"
-        claim = await claim_of(scene, "data")
+        assert await node_of(scenario, "one") == "node-1"
+        claim = await claim_of(scenario, "data")
         assert (claim["status"]["phase"], claim["spec"]["volumeName"]) == ("Bound", "local-1")
-        assert of_storage(scene) == [("patch", "persistentvolumes")]
-        await scene.create([a_user("two", "data")])
+        assert of_storage(scenario) == [("patch", "persistentvolumes")]
+        await scenario.create([a_user("two", "data")])
         words = "PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
-        await waits_with(scene, "two", "Unschedulable", words)
-        await scene.api.delete("pods", "one", scene.namespace, grace_s=0)
-        assert await node_of(scene, "two") == "node-1"
-        assert of_storage(scene) == [("patch", "persistentvolumes")], "claims that are bound cost no write"
+        await waits_with(scenario, "two", "Unschedulable", words)
+        await scenario.api.delete("pods", "one", scenario.namespace, grace_s=0)
+        assert await node_of(scenario, "two") == "node-1"
+        assert of_storage(scenario) == [("patch", "persistentvolumes")], "claims that are bound cost no write"
 
 
-async def test_a_volume_is_made_for_the_node_and_elsewhere_where_that_fails(open_scene: OpenScene) -> None:
-    scene = await open_scene(NODES)
-    async with storage(scene), Provisioner(scene, first_refused=True) as provisioner:
-        await scene.create([a_claim("data", "made"), a_user("one", "data")])
-        node = await node_of(scene, "one")
+async def test_a_volume_is_made_for_the_node_and_elsewhere_where_that_fails(open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario(NODES)
+    async with storage(scenario), Provisioner(scenario, first_refused=True) as provisioner:
+        await scenario.create([a_claim("data", "made"), a_user("one", "data")])
+        node = await node_of(scenario, "one")
         first, second = provisioner.asked
         assert (first != second, second) == (True, node)
-        await told(scene, "one", f"volumes for node {first} failed", 'provisioning failed for PVC "data"')
+        await told(scenario, "one", f"volumes for node {first} failed", 'provisioning failed for PVC "data"')
 
 
-async def test_a_pod_that_goes_while_its_volume_is_made_leaves_the_claim_as_it_was(open_scene: OpenScene) -> None:
+async def test_a_pod_that_goes_while_its_volume_is_made_leaves_the_claim_as_it_was(open_scenario: OpenScenario) -> None:
     """Nobody makes volumes here: the claim keeps no node, and pods without claims do not wait behind it."""
-    scene = await open_scene(NODES)
-    async with storage(scene):
-        await scene.create([a_claim("data", "made"), a_user("one", "data")])
+    scenario = await open_scenario(NODES)
+    async with storage(scenario):
+        await scenario.create([a_claim("data", "made"), a_user("one", "data")])
 
         async def is_selected(*, wanted: bool = True) -> bool:
-            annotations = (await claim_of(scene, "data"))["metadata"].get("annotations", {})
+            annotations = (await claim_of(scenario, "data"))["metadata"].get("annotations", {})
             return (SELECTED_NODE in annotations) is wanted
 
-        await scene.eventually("the claim has a node", is_selected)
-        await scene.create([a_user("other")])
-        await node_of(scene, "other")
-        await scene.api.delete("pods", "one", scene.namespace, grace_s=0)
-        await scene.eventually("the claim has none any more", lambda: is_selected(wanted=False))
+        await scenario.eventually("the claim has a node", is_selected)
+        await scenario.create([a_user("other")])
+        await node_of(scenario, "other")
+        await scenario.api.delete("pods", "one", scenario.namespace, grace_s=0)
+        await scenario.eventually("the claim has none any more", lambda: is_selected(wanted=False))
 
 
-async def test_each_member_of_a_gang_gets_a_volume_of_its_own(open_scene: OpenScene) -> None:
+async def test_each_member_of_a_gang_gets_a_volume_of_its_own(open_scenario: OpenScenario) -> None:
     """Generic ephemeral volumes: their claims are made for the pods, by a controller, after them."""
-    scene = await open_scene(NODES)
-    async with storage(scene), Provisioner(scene) as provisioner:
+    scenario = await open_scenario(NODES)
+    async with storage(scenario), Provisioner(scenario) as provisioner:
         gang = a_gang("firm", [Group("workers", 3, cpu="3")])
         for pod in gang:
             spec = a_claim("", "made")["spec"]
             pod["spec"]["volumes"] = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}]
-        await scene.create(gang)
-        bound = await scene.all_bound(3)
+        await scenario.create(gang)
+        bound = await scenario.all_bound(3)
         assert {pod["spec"]["nodeName"] for pod in bound} == {node.name for node in NODES} == {*provisioner.asked}
-        claims = await scene.api.find("persistentvolumeclaims", scene.namespace)
+        claims = await scenario.api.find("persistentvolumeclaims", scenario.namespace)
         assert len({claim["spec"]["volumeName"] for claim in claims}) == 3
 
 
-async def test_a_pod_is_told_what_it_waits_for(open_scene: OpenScene) -> None:
+async def test_a_pod_is_told_what_it_waits_for(open_scenario: OpenScenario) -> None:
     """Nodes that attach no more volumes, and a claim that should be bound by now."""
-    scene = await open_scene(NODES[:1])
-    async with storage(scene):
-        await scene.create([a_csi_node("node-0", DRIVER, 1)])
+    scenario = await open_scenario(NODES[:1])
+    async with storage(scenario):
+        await scenario.create([a_csi_node("node-0", DRIVER, 1)])
         for number in range(2):
             volume, claim = f"disk-{number}", f"data-{number}"
-            await scene.create([a_volume(volume, "static", driver=DRIVER), a_claim(claim, "static", volume=volume)])
-            await is_bound_claim(scene, claim)
-        await scene.create([a_user("one", "data-0")])
-        await node_of(scene, "one")
-        await scene.create([a_claim("soon", "now"), a_user("two", "data-1"), a_user("three", "soon")])
-        await waits_with(scene, "two", "Unschedulable", "node(s) exceed max volume count")
-        await waits_with(scene, "three", "Unschedulable", "pod has unbound immediate PersistentVolumeClaims")
-        await scene.api.delete("csinodes", "node-0")
-        assert await node_of(scene, "two") == "node-0"
+            await scenario.create([a_volume(volume, "static", driver=DRIVER), a_claim(claim, "static", volume=volume)])
+            await is_bound_claim(scenario, claim)
+        await scenario.create([a_user("one", "data-0")])
+        await node_of(scenario, "one")
+        await scenario.create([a_claim("soon", "now"), a_user("two", "data-1"), a_user("three", "soon")])
+        await waits_with(scenario, "two", "Unschedulable", "node(s) exceed max volume count")
+        await waits_with(scenario, "three", "Unschedulable", "pod has unbound immediate PersistentVolumeClaims")
+        await scenario.api.delete("csinodes", "node-0")
+        assert await node_of(scenario, "two") == "node-0"

@@ -18,7 +18,7 @@ from muster_core.runtime.service import Scheduler
 from tests.unit import builders
 from tests.unit.core.rest import conftest as rest
 from tests.unit.core.rest.conftest import TRUSTING
-from tests.unit.core.scheduling.scene import Scene
+from tests.unit.core.scheduling.scenario import Scenario
 
 OPEN = RestSettings(port=0, access=TRUSTING)
 #: A URL without a server.
@@ -34,7 +34,7 @@ clusters: [{{name: test, cluster: {{server: "{NOWHERE}"}}}}]
 class Served:
     """The state of a core, which a test may change between two commands, and the URL of its REST API."""
 
-    scene: Scene
+    scenario: Scenario
     url: str
 
     def run(self, *arguments: str) -> Result:
@@ -49,13 +49,13 @@ def an_application(name: str, *, queue: str, gang: int = 0, namespace: str = "ns
     return replace(spec, namespace=namespace, id=unique, shown_as=name)
 
 
-def a_scene() -> Scene:
+def a_scenario() -> Scenario:
     """The state of the REST tests, with the running and the pending application in the namespace of the context."""
-    scene = rest.a_scene()
-    for partition in scene.scheduler_state.partitions.values():
+    scenario = rest.a_scenario()
+    for partition in scenario.scheduler_state.partitions.values():
         for application in partition.applications.values():
             application.spec = replace(application.spec, namespace="ns")
-    return scene
+    return scenario
 
 
 def run(*arguments: str) -> Result:
@@ -72,7 +72,7 @@ def rows(result: Result) -> list[list[str]]:
 
 @pytest.fixture(autouse=True)
 def context_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The current context has the namespace of `a_scene`, and an API server that does not respond."""
+    """The current context has the namespace of `a_scenario`, and an API server that does not respond."""
     path = tmp_path / "kubeconfig-of-the-test"
     path.write_text(KUBECONFIG)
     monkeypatch.setenv("KUBECONFIG", str(path))
@@ -87,16 +87,16 @@ def empty_core() -> Iterator[str]:
 
 @pytest.fixture
 def served() -> Iterator[Served]:
-    """A core with objects of every kind: see `a_scene`."""
-    with core_thread(a_scene()) as served:
+    """A core with objects of every kind: see `a_scenario`."""
+    with core_thread(a_scenario()) as served:
         yield served
 
 
 class core_thread:  # noqa: N801  # used like a statement
     """Runs core and server during the `with` block."""
 
-    def __init__(self, scene: Scene | None, settings: RestSettings = OPEN) -> None:
-        self._scene, self._settings = scene, settings
+    def __init__(self, scenario: Scenario | None, settings: RestSettings = OPEN) -> None:
+        self._scenario, self._settings = scenario, settings
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._stop: Callable[[], None] = lambda: None
@@ -105,7 +105,7 @@ class core_thread:  # noqa: N801  # used like a statement
         self._thread.start()
         port = asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(20)
         scheme = "https" if self._settings.tls else "http"
-        return Served(self._scene or a_scene(), f"{scheme}://127.0.0.1:{port}")
+        return Served(self._scenario or a_scenario(), f"{scheme}://127.0.0.1:{port}")
 
     def __exit__(self, *_: object) -> None:
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(20)
@@ -115,8 +115,8 @@ class core_thread:  # noqa: N801  # used like a statement
 
     async def _start(self) -> int:
         self._core = Scheduler(LoopSettings())
-        if self._scene is not None:
-            self._core.loop.scheduler_state = self._scene.scheduler_state
+        if self._scenario is not None:
+            self._core.loop.scheduler_state = self._scenario.scheduler_state
         self._running = asyncio.create_task(self._core.run())
         self._server = RestServer(self._core, self._settings)
         return await self._server.start()

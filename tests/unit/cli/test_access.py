@@ -8,7 +8,7 @@ import trustme
 
 from muster_core.rest.auth import AccessSettings, ServerTls
 from muster_core.rest.server import RestSettings
-from tests.unit.cli.conftest import NOWHERE, Served, a_scene, core_thread, run
+from tests.unit.cli.conftest import NOWHERE, Served, a_scenario, core_thread, run
 
 TOKEN = "a token of sixteen characters"
 AUTHORITY = trustme.CA()
@@ -32,7 +32,7 @@ def closed(tmp_path: Path) -> Iterator[Served]:
     (tmp_path / "token").write_text(f"{TOKEN}\n")
     access = AccessSettings(token_file=tmp_path / "token", closed=True)
     tls = ServerTls(tmp_path / "cert.pem", tmp_path / "key.pem")
-    with core_thread(a_scene(), RestSettings(port=0, tls=tls, access=access)) as served:
+    with core_thread(a_scenario(), RestSettings(port=0, tls=tls, access=access)) as served:
         yield served
 
 

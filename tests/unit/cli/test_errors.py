@@ -54,7 +54,7 @@ def test_an_output_that_nobody_can_take_is_one_line_and_1() -> None:
 
 
 def test_a_reader_that_has_enough_ends_a_long_answer_without_a_word(served: Served) -> None:
-    served.scene.tell(
+    served.scenario.send(
         *(ApplicationAdded(an_application(f"one-more-{number}", queue="root.b")) for number in range(400))
     )
     line = [sys.executable, "-m", "muster", "apps", "-o", "json", "--server", served.url]

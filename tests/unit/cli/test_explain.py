@@ -22,7 +22,7 @@ def explained(served: Served, subject: str, *options: str) -> Any:
 
 def submit(served: Served, name: str, queue: str, *pods: str, vcore: int = 9000) -> None:
     """An application with asks that are pods of those names, NAMESPACE/NAME."""
-    served.scene.tell(ApplicationAdded(an_application(name, queue=queue)))
+    served.scenario.send(ApplicationAdded(an_application(name, queue=queue)))
     submit_more(served, name, *pods, vcore=vcore)
 
 
@@ -31,7 +31,7 @@ def submit_more(served: Served, name: str, *pods: str, vcore: int = 9000) -> Non
     for pod in pods:
         namespace, _, short = pod.partition("/")
         tags = {keys.TAG_NAMESPACE: namespace, keys.TAG_POD_NAME: short}
-        served.scene.ask(replace(an_ask(f"uid-{pod}", app=name, vcore=vcore), tags=tags))
+        served.scenario.ask(replace(an_ask(f"uid-{pod}", app=name, vcore=vcore), tags=tags))
 
 
 def test_what_nodes_lack_is_counted_by_reason(served: Served) -> None:
@@ -100,8 +100,8 @@ def test_a_name_that_is_an_application_and_a_pod_is_told_apart(served: Served) -
 
 
 def test_a_member_of_a_gang_that_waits_is_explained_by_its_placeholders(served: Served) -> None:
-    served.scene.gang(ApplicationAdded(an_application("big", gang=13, queue="root.b")), 13)
-    served.scene.ask(an_ask("member", app="big", group="workers"))
+    served.scenario.gang(ApplicationAdded(an_application("big", gang=13, queue="root.b")), 13)
+    served.scenario.ask(an_ask("member", app="big", group="workers"))
     found = explained(served, "pod/member")
     assert (
         found["status"]
@@ -113,7 +113,7 @@ def test_a_member_of_a_gang_that_waits_is_explained_by_its_placeholders(served: 
 
 
 def test_a_member_that_the_core_was_not_asked_for_waits_for_the_places_of_its_gang(served: Served) -> None:
-    served.scene.gang(ApplicationAdded(an_application("big", gang=13, queue="root.b")), 13)
+    served.scenario.gang(ApplicationAdded(an_application("big", gang=13, queue="root.b")), 13)
     app = json.loads(served.run("app", "big", "-o", "json").stdout)
     found = pending.explain(app, None, [], "default/member")
     assert (found.status, found.pending) == (
@@ -144,8 +144,8 @@ def test_what_the_core_does_not_know_is_1(served: Served) -> None:
 
 
 def test_a_gang_that_no_empty_cluster_could_hold_is_unsatisfiable(served: Served) -> None:
-    served.scene.gang(ApplicationAdded(an_application("huge", gang=100, queue="root.b")), 100)
+    served.scenario.gang(ApplicationAdded(an_application("huge", gang=100, queue="root.b")), 100)
     assert explained(served, "huge")["status"].startswith("Unsatisfiable: ")
     assert "Suggestion: request less, or add larger nodes" in served.run("explain", "huge").stdout
-    served.scene.gang(ApplicationAdded(an_application("later", gang=10, queue="root.b")), 10)
+    served.scenario.gang(ApplicationAdded(an_application("later", gang=10, queue="root.b")), 10)
     assert explained(served, "later")["status"].startswith("Pending: ")

@@ -89,8 +89,8 @@ def test_a_gang_is_shown_with_its_phases_its_groups_and_its_members(served: Serv
 
 
 def test_a_member_whose_gang_has_no_places_yet_says_so(served: Served) -> None:
-    served.scene.gang(ApplicationAdded(an_application("big", gang=9, queue="root.b")), 9)
-    served.scene.ask(an_ask("member", app="big", group="workers"))
+    served.scenario.gang(ApplicationAdded(an_application("big", gang=9, queue="root.b")), 9)
+    served.scenario.ask(an_ask("member", app="big", group="workers"))
     [member] = [line for line in served.run("app", "big").stdout.splitlines() if line.startswith("member ")]
     assert "its gang is not complete" in member
 
@@ -107,7 +107,7 @@ def test_the_version_is_that_of_both_sides(served: Served) -> None:
 
 def test_all_namespaces_adds_a_column_and_the_applications_without_a_namespace(served: Served) -> None:
     for namespace, queue in (("red", "root.a"), ("blue", "root.b")):
-        served.scene.tell(ApplicationAdded(an_application("train", queue=queue, namespace=namespace)))
+        served.scenario.send(ApplicationAdded(an_application("train", queue=queue, namespace=namespace)))
     found = {tuple(row[:2]) for row in rows(served.run("apps", "-A"))}
     assert found == {("ns", "gang"), ("ns", "waits"), ("red", "train"), ("blue", "train")}
     assert rows(served.run("apps", "-A", "--state", "rejected"))[0][:2] == ["-", "lost"]
@@ -191,7 +191,7 @@ def test_what_makes_no_sense_is_2(options: list[str]) -> None:
 
 
 def test_an_odd_name_comes_to_the_core_as_it_is(served: Served) -> None:
-    served.scene.tell(ApplicationAdded(an_application("a/b c+d%41", queue="root.b")))
+    served.scenario.send(ApplicationAdded(an_application("a/b c+d%41", queue="root.b")))
     assert served.run("app", "a/b c+d%41").exit_code == 0
 
 
@@ -207,7 +207,7 @@ def test_what_is_watched_is_printed_again_when_it_changed_and_ends_well_when_int
         try:
             assert watching.stdout is not None
             first = [watching.stdout.readline() for _ in range(4)]
-            served.scene.ask(an_ask("one-more", app="waits", vcore=100))
+            served.scenario.ask(an_ask("one-more", app="waits", vcore=100))
             second = [watching.stdout.readline() for _ in range(4)]
             watching.send_signal(signal.SIGINT)
             watching.communicate(timeout=30)

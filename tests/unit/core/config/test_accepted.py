@@ -20,8 +20,8 @@ def test_a_valid_file_is_accepted_with_the_words_that_it_names(path: Path) -> No
     text = path.read_text()
     examined = examine(text, {})
     assert examined.errors == ()
-    said = tuple(line.removeprefix(_SAYS) for line in text.splitlines() if line.startswith(_SAYS))
-    assert examined.warnings == said
+    effects = tuple(line.removeprefix(_SAYS) for line in text.splitlines() if line.startswith(_SAYS))
+    assert examined.warnings == effects
 
 
 def test_there_are_thirty_of_them_and_more() -> None:

@@ -41,7 +41,7 @@ def test_a_list_is_users_then_groups(text: str, found: AccessList) -> None:
 
 
 @pytest.mark.parametrize(
-    "text, found, said",
+    "text, found, effects",
     [
         ("a:b,ann", users("ann"), "here.users: 'a:b' is not a valid name in an access list and is ignored"),
         (" a.b", DENY_ALL, "here.groups: 'a.b' is not a valid name in an access list and is ignored"),
@@ -54,7 +54,7 @@ def test_a_list_is_users_then_groups(text: str, found: AccessList) -> None:
         ),
     ],
 )
-def test_a_name_that_can_be_nobodys_is_left_out_with_a_word(text: str, found: AccessList, said: str) -> None:
+def test_a_name_that_can_be_nobodys_is_left_out_with_a_word(text: str, found: AccessList, effects: str) -> None:
     notes = Findings()
     assert access(text, "here", notes) == found
-    assert notes.lines() == (said,)
+    assert notes.lines() == (effects,)

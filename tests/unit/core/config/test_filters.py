@@ -35,9 +35,9 @@ def test_one_entry_may_be_an_expression_and_several_are_names(text: str, found: 
 
 
 def test_entries_that_are_no_names_or_come_twice_are_left_out_with_a_word() -> None:
-    found, said = of("{users: [ann, '^b', ann], groups: ['a/b', devs]}")
+    found, effects = of("{users: [ann, '^b', ann], groups: ['a/b', devs]}")
     assert found == RuleFilter(users=frozenset({"ann"}), groups=frozenset({"devs"}))
-    assert said == (
+    assert effects == (
         f"{PATH}.users[1]: '^b' is not a user name and is ignored",
         f"{PATH}.users[2]: 'ann' is there twice",
         f"{PATH}.groups[0]: 'a/b' is not a group name and is ignored",

@@ -24,8 +24,8 @@ edits = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 2), st.integers(0,
 
 def in_words(examined: Examined) -> bool:
     """Whether every line of it is one, and short."""
-    said = (*map(str, examined.errors), *examined.warnings)
-    return all(line.isprintable() and len(line) < 1000 for line in said)
+    effects = (*map(str, examined.errors), *examined.warnings)
+    return all(line.isprintable() and len(line) < 1000 for line in effects)
 
 
 @given(st.text(max_size=60) | st.binary(max_size=60).map(lambda raw: raw.decode(errors="surrogateescape")))

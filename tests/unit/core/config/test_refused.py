@@ -17,8 +17,8 @@ INVALID = sorted((Path(__file__).parent / "invalid").glob("*.yaml"))
 
 def expected(path: Path) -> str:
     """What has to be said of an invalid file: its name, the line if there is one, and the message."""
-    said = path.read_text().partition("\n")[0].removeprefix("# ")
-    return f"{path.name}:{said.removeprefix('line ')}" if said.startswith("line ") else f"{path.name}: {said}"
+    effects = path.read_text().partition("\n")[0].removeprefix("# ")
+    return f"{path.name}:{effects.removeprefix('line ')}" if effects.startswith("line ") else f"{path.name}: {effects}"
 
 
 @pytest.mark.parametrize("path", INVALID, ids=lambda path: path.stem)

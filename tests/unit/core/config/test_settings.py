@@ -41,7 +41,7 @@ def test_an_interval_of_nothing_or_less_turns_the_health_checks_off(text: str) -
 
 
 @pytest.mark.parametrize(
-    "key, text, said",
+    "key, text, effects",
     [
         ("event.trackingEnabled", "yes", "is neither true nor false, true is used"),
         ("event.RESTResponseSize", "0", f"is not a whole number from 1 to {MOST_KEPT}, 10000 is used"),
@@ -54,9 +54,9 @@ def test_an_interval_of_nothing_or_less_turns_the_health_checks_off(text: str) -
         ("log.level", "LOUD", "is not a level of the log, the level above it is used"),
     ],
 )
-def test_a_bad_value_is_told_and_the_default_used(key: str, text: str, said: str) -> None:
+def test_a_bad_value_is_told_and_the_default_used(key: str, text: str, effects: str) -> None:
     loaded = load("", {key: text})
-    assert (loaded.settings, loaded.warnings) == (CoreSettings(), (f"{key}: {text!r} {said}",))
+    assert (loaded.settings, loaded.warnings) == (CoreSettings(), (f"{key}: {text!r} {effects}",))
 
 
 def test_a_subsystem_has_the_level_of_the_nearest_above_it() -> None:

@@ -15,9 +15,9 @@ def test_a_text_without_a_fault_is_allowed_with_what_its_writer_should_know() ->
     assert (found.allowed, found.reason) == (True, "")
 
 
-@pytest.mark.parametrize("said, is_right", [(RIGHT, True), (RIGHT.lower(), True), ("0" * 64, False)])
-def test_the_texts_own_checksum_is_compared_in_either_case_and_forbids_nothing(said: str, *, is_right: bool) -> None:
-    found = validate(f"checksum: '{said}'\n{TEXT}")
+@pytest.mark.parametrize("effects, is_right", [(RIGHT, True), (RIGHT.lower(), True), ("0" * 64, False)])
+def test_the_texts_own_checksum_is_compared_in_either_case_and_forbids_nothing(effects: str, *, is_right: bool) -> None:
+    found = validate(f"checksum: '{effects}'\n{TEXT}")
     assert (found.allowed, found.checksum, found.checksum_match) == (True, RIGHT, is_right)
 
 

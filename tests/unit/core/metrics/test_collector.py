@@ -12,7 +12,7 @@ from muster_core.model.resources import Limit
 from muster_core.state.scheduler_state import Partition
 from tests.unit.builders import PARTITION, a_configuration, a_queue, an_application, an_ask, resources
 from tests.unit.core.conftest import Bench
-from tests.unit.core.scheduling.scene import Scene
+from tests.unit.core.scheduling.scenario import Scenario
 
 Series = dict[tuple[str, ...], float]
 
@@ -27,8 +27,8 @@ def series(metrics: Iterable[Metric], name: str) -> Series:
     }
 
 
-def of_applications(scene: Scene, name: str) -> Series:
-    return series(collector.application_families([scene.partition]), name)
+def of_applications(scenario: Scenario, name: str) -> Series:
+    return series(collector.application_families([scenario.partition]), name)
 
 
 def of_queues(partitions: list[Partition], name: str) -> Series:
@@ -36,14 +36,14 @@ def of_queues(partitions: list[Partition], name: str) -> Series:
 
 
 def test_applications_are_counted_by_state_and_by_queue() -> None:
-    scene = Scene(a_configuration(a_queue("a"), a_queue("b")), nodes=1)
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=1)
     for name, queue in (("one", "root.a"), ("two", "root.b"), ("three", "root.b")):
-        scene.tell(ApplicationAdded(an_application(name, queue=queue)))
-    scene.ask(an_ask("r", app="two"))
-    scene.tell(ApplicationAdded(an_application("two")))
-    states = of_applications(scene, "yunikorn_scheduler_application_total")
+        scenario.send(ApplicationAdded(an_application(name, queue=queue)))
+    scenario.ask(an_ask("r", app="two"))
+    scenario.send(ApplicationAdded(an_application("two")))
+    states = of_applications(scenario, "yunikorn_scheduler_application_total")
     assert {key: count for key, count in states.items() if count} == {("new",): 2, ("running",): 1, ("rejected",): 1}
-    by_queue = of_applications(scene, "yunikorn_queue_app")
+    by_queue = of_applications(scenario, "yunikorn_queue_app")
     assert by_queue["root.b", "running"] == 1
     assert by_queue["root.b", "new"] == 1
     assert by_queue["root.a", "running"] == 0
@@ -51,43 +51,43 @@ def test_applications_are_counted_by_state_and_by_queue() -> None:
 
 
 def test_ended_applications_are_counted_for_good_also_when_their_queue_goes() -> None:
-    scene = Scene(a_configuration(), nodes=1)
-    scene.tell(ApplicationAdded(an_application(queue="")))
-    scene.ask(an_ask("r"))
-    scene.release("r")
-    assert ("root.ns", "completing") in of_applications(scene, "yunikorn_queue_app")
-    scene.wait(40)
+    scenario = Scenario(a_configuration(), nodes=1)
+    scenario.send(ApplicationAdded(an_application(queue="")))
+    scenario.ask(an_ask("r"))
+    scenario.release("r")
+    assert ("root.ns", "completing") in of_applications(scenario, "yunikorn_queue_app")
+    scenario.wait(40)
     ended = {("root.ns", "completed"): 1, ("root.ns", "failed"): 0, ("root.ns", "rejected"): 0}
-    assert of_applications(scene, "yunikorn_queue_app_total") == ended
-    assert of_applications(scene, "yunikorn_queue_app") == {}
-    assert ("root.ns", "max", "vcore") not in of_queues([scene.partition], "yunikorn_queue_resource")
+    assert of_applications(scenario, "yunikorn_queue_app_total") == ended
+    assert of_applications(scenario, "yunikorn_queue_app") == {}
+    assert ("root.ns", "max", "vcore") not in of_queues([scenario.partition], "yunikorn_queue_resource")
 
 
 def test_a_rejected_application_makes_no_series_of_the_queue_it_named() -> None:
-    scene = Scene(a_configuration(a_queue("a")))
-    scene.tell(ApplicationAdded(an_application("two")), ApplicationAdded(an_application("two", queue="root.x.y")))
-    ended = of_applications(scene, "yunikorn_queue_app_total")
+    scenario = Scenario(a_configuration(a_queue("a")))
+    scenario.send(ApplicationAdded(an_application("two")), ApplicationAdded(an_application("two", queue="root.x.y")))
+    ended = of_applications(scenario, "yunikorn_queue_app_total")
     assert {queue for queue, _ in ended} == {"root"}
     assert ended["root", "rejected"] == 1
 
 
 def test_gangs_are_counted_by_how_far_they_are() -> None:
-    scene = Scene(a_configuration(a_queue("a")), nodes=1, vcore=3000)
-    scene.gang(ApplicationAdded(an_application("one", gang=2)), 2)
-    scene.gang(ApplicationAdded(an_application("two", gang=2)), 2)
-    phases = of_applications(scene, "muster_core_gangs")
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=3000)
+    scenario.gang(ApplicationAdded(an_application("one", gang=2)), 2)
+    scenario.gang(ApplicationAdded(an_application("two", gang=2)), 2)
+    phases = of_applications(scenario, "muster_core_gangs")
     assert {key: count for key, count in phases.items() if count} == {("reserved",): 1, ("partial",): 1}
-    assert of_applications(scene, "muster_core_pending_asks") == {(): 1}
-    assert of_applications(scene, "muster_core_allocations") == {(): 3}
+    assert of_applications(scenario, "muster_core_pending_asks") == {(): 1}
+    assert of_applications(scenario, "muster_core_allocations") == {(): 3}
 
 
 def test_queues_show_their_amounts_their_bound_on_applications_and_what_came_and_went() -> None:
     leaf = replace(a_queue("a-b", vcore=9000, guaranteed=1000), max_applications=3)
-    scene = Scene(a_configuration(leaf), nodes=1, vcore=4000)
-    scene.tell(ApplicationAdded(an_application(queue="root.a-b")))
-    scene.ask(*(an_ask(f"r{i}") for i in range(5)))
-    scene.release("r0")
-    amounts = of_queues([scene.partition], "yunikorn_queue_resource")
+    scenario = Scenario(a_configuration(leaf), nodes=1, vcore=4000)
+    scenario.send(ApplicationAdded(an_application(queue="root.a-b")))
+    scenario.ask(*(an_ask(f"r{i}") for i in range(5)))
+    scenario.release("r0")
+    amounts = of_queues([scenario.partition], "yunikorn_queue_resource")
     assert {key[1]: value for key, value in amounts.items() if key[0] == "root.a-b" and key[2] != "pods"} == {
         "guaranteed": 1000,
         "max": 9000,
@@ -96,24 +96,24 @@ def test_queues_show_their_amounts_their_bound_on_applications_and_what_came_and
         "maxRunningApps": 3,
     }
     assert amounts["root", "allocated", "vcore"] == 4000
-    counts = of_queues([scene.partition], "yunikorn_root_a_b_queue_container")
+    counts = of_queues([scenario.partition], "yunikorn_root_a_b_queue_container")
     assert counts == {("allocated",): 5, ("released",): 1}
 
 
 def test_queues_of_one_path_in_two_partitions_are_one_series() -> None:
-    one, two = (Scene(a_configuration(a_queue("a", vcore=vcore)), nodes=1) for vcore in (1000, 500))
+    one, two = (Scenario(a_configuration(a_queue("a", vcore=vcore)), nodes=1) for vcore in (1000, 500))
     amounts = of_queues([one.partition, two.partition], "yunikorn_queue_resource")
     assert amounts["root.a", "max", "vcore"] == 1500
 
 
-def of_nodes(scene: Scene, name: str) -> Series:
-    return series(collector.node_families([scene.partition], failed=2, decommissioned=3), name)
+def of_nodes(scenario: Scenario, name: str) -> Series:
+    return series(collector.node_families([scenario.partition], failed=2, decommissioned=3), name)
 
 
 def test_nodes_are_counted_by_state() -> None:
-    scene = Scene(a_configuration(a_queue("a")), nodes=3)
-    scene.node("n0", NodeAction.DRAIN)
-    assert of_nodes(scene, "yunikorn_scheduler_node") == {
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=3)
+    scenario.node("n0", NodeAction.DRAIN)
+    assert of_nodes(scenario, "yunikorn_scheduler_node") == {
         ("active",): 2,
         ("draining",): 1,
         ("failed",): 2,
@@ -122,13 +122,13 @@ def test_nodes_are_counted_by_state() -> None:
 
 
 def test_nodes_are_counted_by_how_full_they_are_with_the_bounds_belonging_to_the_lower_range() -> None:
-    scene = Scene(a_configuration(a_queue("a")), nodes=0)
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=0)
     taken = {"n0": 0, "n1": 100, "n2": 101, "n3": 999, "n4": 1000}
     for name in taken:
-        scene.add_node(name, vcore=1000)
+        scenario.add_node(name, vcore=1000)
     for name, vcore in taken.items():
-        scene.partition.nodes.take(NodeId(name), resources(vcore=vcore))
-    ranges = of_nodes(scene, "yunikorn_scheduler_vcore_node_usage_total")
+        scenario.partition.nodes.take(NodeId(name), resources(vcore=vcore))
+    ranges = of_nodes(scenario, "yunikorn_scheduler_vcore_node_usage_total")
     assert list(ranges) == [
         ("[0,10%]",),
         *((f"({low}%,{low + 10}%]",) for low in range(10, 100, 10)),
@@ -137,29 +137,29 @@ def test_nodes_are_counted_by_how_full_they_are_with_the_bounds_belonging_to_the
 
 
 def test_the_cluster_shows_what_it_has_and_what_is_taken() -> None:
-    scene = Scene(a_configuration(a_queue("a")), nodes=2, vcore=4000)
-    scene.tell(ApplicationAdded(an_application()))
-    scene.ask(an_ask("r0"))
-    found = of_nodes(scene, "muster_core_cluster_resource")
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=2, vcore=4000)
+    scenario.send(ApplicationAdded(an_application()))
+    scenario.ask(an_ask("r0"))
+    found = of_nodes(scenario, "muster_core_cluster_resource")
     assert [found["vcore", state] for state in ("capacity", "allocated", "reserved", "used")] == [8000, 1000, 0, 1000]
 
 
 def test_what_only_more_nodes_would_give_is_outstanding_and_what_a_quota_keeps_is_not() -> None:
-    scene = Scene(a_configuration(a_queue("a"), a_queue("b", vcore=500)), nodes=1, vcore=1000)
-    scene.tell(ApplicationAdded(an_application()), ApplicationAdded(an_application("b", queue="root.b")))
-    scene.ask(an_ask("r0"), an_ask("r1"), an_ask("r2"), an_ask("r3", app="b"))
-    found = list(collector.shortage_families([scene.partition]))
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b", vcore=500)), nodes=1, vcore=1000)
+    scenario.send(ApplicationAdded(an_application()), ApplicationAdded(an_application("b", queue="root.b")))
+    scenario.ask(an_ask("r0"), an_ask("r1"), an_ask("r2"), an_ask("r3", app="b"))
+    found = list(collector.shortage_families([scenario.partition]))
     assert series(found, "muster_core_outstanding_requests") == {(): 2}
     assert series(found, "muster_core_outstanding_resource")["vcore",] == 2000
     assert series(found, "muster_core_preemptions_total") == {(): 0}
 
 
 def test_a_removed_application_frees_its_series() -> None:
-    scene = Scene(a_configuration(), nodes=1)
-    scene.tell(ApplicationAdded(an_application(queue="")))
-    assert "root.ns" in {key[0] for key in of_applications(scene, "yunikorn_queue_app")}
-    scene.tell(ApplicationRemoved(PARTITION, ApplicationId("app")))
-    assert of_applications(scene, "yunikorn_queue_app") == {}
+    scenario = Scenario(a_configuration(), nodes=1)
+    scenario.send(ApplicationAdded(an_application(queue="")))
+    assert "root.ns" in {key[0] for key in of_applications(scenario, "yunikorn_queue_app")}
+    scenario.send(ApplicationRemoved(PARTITION, ApplicationId("app")))
+    assert of_applications(scenario, "yunikorn_queue_app") == {}
 
 
 async def test_a_core_shows_sessions_events_and_its_mailbox(bench: Bench) -> None:
@@ -174,11 +174,11 @@ async def test_a_core_shows_sessions_events_and_its_mailbox(bench: Bench) -> Non
 
 
 def test_a_limit_of_zero_is_shown() -> None:
-    scene = Scene(a_configuration(replace(a_queue("a"), max=Limit({"vcore": 0}))))
-    assert of_queues([scene.partition], "yunikorn_queue_resource")["root.a", "max", "vcore"] == 0
+    scenario = Scenario(a_configuration(replace(a_queue("a"), max=Limit({"vcore": 0}))))
+    assert of_queues([scenario.partition], "yunikorn_queue_resource")["root.a", "max", "vcore"] == 0
 
 
 def test_a_queue_that_has_nothing_of_what_it_was_guaranteed_shows_0() -> None:
-    scene = Scene(a_configuration(a_queue("a", guaranteed=1000)))
-    amounts = of_queues([scene.partition], "yunikorn_queue_resource")
+    scenario = Scenario(a_configuration(a_queue("a", guaranteed=1000)))
+    amounts = of_queues([scenario.partition], "yunikorn_queue_resource")
     assert {key[1]: value for key, value in amounts.items()} == {"guaranteed": 1000, "allocated": 0, "pending": 0}

@@ -17,63 +17,63 @@ from muster_core.state.queues import Queue
 from muster_core.state.reservations import ThrashingGuard, pair
 from muster_core.state.snapshot import Snapshot
 from tests.unit.builders import SECOND, a_configuration, a_node, a_queue, an_ask, resources
-from tests.unit.core.scheduling.preemption_scene import offset, pods, run
-from tests.unit.core.scheduling.scene import Scene
+from tests.unit.core.scheduling.preemption_scenario import offset, pods, run
+from tests.unit.core.scheduling.scenario import Scenario
 
 _ONE = Resources({"vcore": 1000})
 
 
-def scheduler_state(*queues: QueueConfig, **counts: int) -> Scene:
-    """A scene with so many pods of 1 core in each leaf of root.p."""
-    scene = Scene(a_configuration(a_queue("p", *queues)), nodes=2, vcore=50_000)
+def scheduler_state(*queues: QueueConfig, **counts: int) -> Scenario:
+    """A scenario with so many pods of 1 core in each leaf of root.p."""
+    scenario = Scenario(a_configuration(a_queue("p", *queues)), nodes=2, vcore=50_000)
     for leaf, count in counts.items():
-        run(scene, f"root.p.{leaf}", *pods(leaf, count))
-    return scene
+        run(scenario, f"root.p.{leaf}", *pods(leaf, count))
+    return scenario
 
 
-def queue(scene: Scene, path: str) -> Queue:
-    return scene.partition.queues.by_path[QueuePath(path)]
+def queue(scenario: Scenario, path: str) -> Queue:
+    return scenario.partition.queues.by_path[QueuePath(path)]
 
 
 def test_a_leaf_within_its_guarantee_may_look_everywhere() -> None:
-    scene = scheduler_state(a_queue("a", guaranteed=3000), a=2)
-    fence = guarantees.fence(scene.app("a"), _ONE)
+    scenario = scheduler_state(a_queue("a", guaranteed=3000), a=2)
+    fence = guarantees.fence(scenario.app("a"), _ONE)
     assert fence is not None
     assert (fence.root.path, fence.need) == ("root", NOTHING)
 
 
 def test_a_leaf_that_would_go_beyond_its_guarantee_may_not_look_at_all() -> None:
-    scene = scheduler_state(a_queue("a", guaranteed=3000), a=3)
-    assert guarantees.fence(scene.app("a"), _ONE) is None
-    assert not guarantees.is_under_guarantee(queue(scene, "root.p.a"))
+    scenario = scheduler_state(a_queue("a", guaranteed=3000), a=3)
+    assert guarantees.fence(scenario.app("a"), _ONE) is None
+    assert not guarantees.is_under_guarantee(queue(scenario, "root.p.a"))
 
 
 def test_a_leaf_without_any_guarantee_on_its_path_has_no_right() -> None:
-    scene = scheduler_state(a_queue("a"), a=1)
-    assert guarantees.fence(scene.app("a"), _ONE) is None
+    scenario = scheduler_state(a_queue("a"), a=1)
+    assert guarantees.fence(scenario.app("a"), _ONE) is None
 
 
 def test_an_inherited_guarantee_that_is_used_up_keeps_the_victims_inside_the_queue_that_has_it() -> None:
-    scene = scheduler_state(a_queue("t", a_queue("a"), a_queue("b"), guaranteed=4000))
-    run(scene, "root.p.t.b", *pods("b", 4))
-    run(scene, "root.p.t.a", an_ask("x"))
-    scene.release("x", app="a")
-    fence = guarantees.fence(scene.app("a"), _ONE)
+    scenario = scheduler_state(a_queue("t", a_queue("a"), a_queue("b"), guaranteed=4000))
+    run(scenario, "root.p.t.b", *pods("b", 4))
+    run(scenario, "root.p.t.a", an_ask("x"))
+    scenario.release("x", app="a")
+    fence = guarantees.fence(scenario.app("a"), _ONE)
     assert fence is not None
     assert (fence.root.path, fence.need) == ("root.p.t", _ONE)
 
 
 def test_a_resource_beyond_its_guarantee_refuses_the_whole_ask() -> None:
-    scene = scheduler_state(a_queue("a", guaranteed=3000), a=1)
-    queue(scene, "root.p.a").guaranteed = Resources({"vcore": 3000, "memory": 10})
-    assert guarantees.fence(scene.app("a"), Resources({"vcore": 1000, "memory": 11})) is None
-    assert guarantees.fence(scene.app("a"), Resources({"vcore": 1000, "memory": 10})) is not None
+    scenario = scheduler_state(a_queue("a", guaranteed=3000), a=1)
+    queue(scenario, "root.p.a").guaranteed = Resources({"vcore": 3000, "memory": 10})
+    assert guarantees.fence(scenario.app("a"), Resources({"vcore": 1000, "memory": 11})) is None
+    assert guarantees.fence(scenario.app("a"), Resources({"vcore": 1000, "memory": 10})) is not None
 
 
 def test_what_a_queue_may_lose_counts_every_level_and_what_was_supposed_to_be_lost() -> None:
-    scene = scheduler_state(a_queue("t", a_queue("a"), guaranteed=2000))
-    run(scene, "root.p.t.a", *pods("a", 4))
-    leaf, root = queue(scene, "root.p.t.a"), scene.partition.queues.root
+    scenario = scheduler_state(a_queue("t", a_queue("a"), guaranteed=2000))
+    run(scenario, "root.p.t.a", *pods("a", 4))
+    leaf, root = queue(scenario, "root.p.t.a"), scenario.partition.queues.root
     balance = GuaranteeBalance(root)
     assert balance.may_release(leaf, Resources({"vcore": 2000}))
     balance.lose(leaf, _ONE)
@@ -84,19 +84,19 @@ def test_what_a_queue_may_lose_counts_every_level_and_what_was_supposed_to_be_lo
 
 
 def test_a_queue_that_gains_what_it_loses_stays_where_it_is() -> None:
-    scene = scheduler_state(a_queue("t", a_queue("a"), a_queue("b"), guaranteed=4000))
-    run(scene, "root.p.t.a", *pods("a", 4))
-    path = frozenset(above.path for above in queue(scene, "root.p.t.b").path_up())
-    balance = GuaranteeBalance(scene.partition.queues.root, _ONE, path)
-    assert balance.may_release(queue(scene, "root.p.t.a"), _ONE)
-    assert not balance.may_release(queue(scene, "root.p.t.a"), Resources({"vcore": 2000}))
+    scenario = scheduler_state(a_queue("t", a_queue("a"), a_queue("b"), guaranteed=4000))
+    run(scenario, "root.p.t.a", *pods("a", 4))
+    path = frozenset(above.path for above in queue(scenario, "root.p.t.b").path_up())
+    balance = GuaranteeBalance(scenario.partition.queues.root, _ONE, path)
+    assert balance.may_release(queue(scenario, "root.p.t.a"), _ONE)
+    assert not balance.may_release(queue(scenario, "root.p.t.a"), Resources({"vcore": 2000}))
 
 
 def test_a_priority_rises_by_offsets_and_hides_behind_a_fence() -> None:
-    scene = scheduler_state(
+    scenario = scheduler_state(
         a_queue("t", a_queue("a", policies=offset(3)), policies=offset(10, fence=True)), a_queue("b")
     )
-    ours, theirs = sides(queue(scene, "root.p.b"), queue(scene, "root.p.t.a"))
+    ours, theirs = sides(queue(scenario, "root.p.b"), queue(scenario, "root.p.t.a"))
     assert [one.path for one in ours] == ["root.p.b"]
     assert [one.path for one in theirs] == ["root.p.t.a", "root.p.t"]
     assert lifted(5, theirs[:1]) == 8
@@ -113,14 +113,14 @@ def test_a_priority_rises_by_offsets_and_hides_behind_a_fence() -> None:
 def test_victims_are_enough_keep_the_guarantee_and_none_of_them_is_idle(
     sizes: list[int], priorities: list[int], wanted: int, guaranteed: int
 ) -> None:
-    scene = scheduler_state(a_queue("a", guaranteed=guaranteed * 1000), a_queue("b"))
+    scenario = scheduler_state(a_queue("a", guaranteed=guaranteed * 1000), a_queue("b"))
     asks = (an_ask(f"a{i}", vcore=size * 1000, priority=priorities[i]) for i, size in enumerate(sizes))
-    run(scene, "root.p.a", *asks)
-    leaf, lacking = queue(scene, "root.p.a"), Resources({"vcore": wanted * 1000})
-    leaves = victim_leaves(scene.partition.queues.root, lacking, ())
-    found = CandidatePool(scene.partition, leaves, queue(scene, "root.p.b"), priority=3, amount=lacking).sample()
+    run(scenario, "root.p.a", *asks)
+    leaf, lacking = queue(scenario, "root.p.a"), Resources({"vcore": wanted * 1000})
+    leaves = victim_leaves(scenario.partition.queues.root, lacking, ())
+    found = CandidatePool(scenario.partition, leaves, queue(scenario, "root.p.b"), priority=3, amount=lacking).sample()
     assert len(found) == (len(sizes) if sum(sizes) > guaranteed else 0)
-    victims = fewest(found, lacking, GuaranteeBalance(scene.partition.queues.root))
+    victims = fewest(found, lacking, GuaranteeBalance(scenario.partition.queues.root))
     if victims is None:
         return
     freed = sum((victim.resources for victim in victims), NOTHING)
@@ -130,9 +130,9 @@ def test_victims_are_enough_keep_the_guarantee_and_none_of_them_is_idle(
 
 
 def test_of_a_rivalry_only_the_second_turn_of_the_first_taker_comes_round() -> None:
-    scene = scheduler_state(a_queue("a"), a_queue("b"))
+    scenario = scheduler_state(a_queue("a"), a_queue("b"))
     a, b = QueuePath("root.p.a"), QueuePath("root.p.b")
-    partition, now_ns = scene.partition, scene.now_ns
+    partition, now_ns = scenario.partition, scenario.now_ns
     rivalry = partition.preemptions.thrashing_guards[pair(b, a)] = ThrashingGuard(taker=a, since_ns=now_ns)
     assert guarantees.is_thrashing(partition, b, a, now_ns) is None
     rivalry.taker, rivalry.rounds = b, 1

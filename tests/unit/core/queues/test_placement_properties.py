@@ -19,7 +19,7 @@ from muster_core.model.events import ApplicationAdded
 from muster_core.model.ids import RECOVERY
 from muster_core.queues.placement_rules import may_submit
 from tests.unit.builders import an_application
-from tests.unit.core.scheduling.scene import Scene, rejection
+from tests.unit.core.scheduling.scenario import Scenario, rejection
 
 _PART = re.compile(r"[a-z0-9_:#/@-]{1,64}")
 
@@ -62,17 +62,17 @@ def test_an_application_gets_a_leaf_that_it_may_use_or_a_reason(
     tree = QueueConfig(
         "root", parent=True, children=(QueueConfig("a"), QueueConfig("p", parent=True)), submit_acl=open_to
     )
-    scene = Scene(Configuration((PartitionConfig("default", tree, tuple(rules)),)))
+    scenario = Scenario(Configuration((PartitionConfig("default", tree, tuple(rules)),)))
     for number, (queue, namespace, user, forced) in enumerate(named):
         spec = replace(
             an_application(f"app{number}", queue=queue, user=user, forced=forced), tags={"namespace": namespace}
         )
-        reason = rejection(scene.tell(ApplicationAdded(spec)))
+        reason = rejection(scenario.send(ApplicationAdded(spec)))
         if reason:
             assert not forced
             assert reason.startswith("application rejected: no placement rule matched")
             continue
-        leaf = scene.app(spec.id).queue
+        leaf = scenario.app(spec.id).queue
         assert leaf.is_leaf
         if leaf.path == RECOVERY:
             assert forced

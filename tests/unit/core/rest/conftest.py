@@ -15,7 +15,7 @@ from muster_core.rest.auth import AccessSettings
 from muster_core.rest.server import RestServer, RestSettings
 from tests.unit.builders import a_configuration, a_queue, an_allocation, an_application, an_ask
 from tests.unit.core.conftest import Bench
-from tests.unit.core.scheduling.scene import Scene
+from tests.unit.core.scheduling.scenario import Scenario
 
 #: Requests from this machine may read the state dump.
 TRUSTING = AccessSettings(trusts_loopback=True)
@@ -63,22 +63,22 @@ def ask(http: aiohttp.ClientSession) -> Ask:
 
 
 @pytest.fixture
-def scene(bench: Bench) -> Scene:
+def scenario(bench: Bench) -> Scenario:
     """A state with objects of every kind, behind the same server."""
-    made = a_scene()
+    made = a_scenario()
     bench.core.loop.scheduler_state = made.scheduler_state
     return made
 
 
-def a_scene() -> Scene:
+def a_scenario() -> Scenario:
     """Return two leaves and two nodes with a running gang, a pending application, and a rejected one."""
     limits = (QuotaLimit(users=("kim",), max=Limit({"vcore": 9000}), max_applications=5), QuotaLimit(groups=("staff",)))
     leaf = replace(a_queue("a", vcore=6000, guaranteed=1000), limits=limits)
-    scene = Scene(a_configuration(leaf, a_queue("b")), nodes=2)
-    scene.add_node("n2", an_allocation("other", "n2", app="", vcore=500, foreign=True))
-    scene.gang(ApplicationAdded(replace(an_application("gang", gang=2), groups=("staff",))), 2)
-    scene.ask(an_ask("real", app="gang", group="workers"), an_ask("more", app="gang"))
-    scene.tell(ApplicationAdded(an_application("waits", queue="root.b", user="lee@example.org")))
-    scene.ask(an_ask("too-big", app="waits", vcore=9000, priority=7))
-    scene.tell(ApplicationAdded(replace(an_application("lost", queue="root.nowhere"), tags={})))
-    return scene
+    scenario = Scenario(a_configuration(leaf, a_queue("b")), nodes=2)
+    scenario.add_node("n2", an_allocation("other", "n2", app="", vcore=500, foreign=True))
+    scenario.gang(ApplicationAdded(replace(an_application("gang", gang=2), groups=("staff",))), 2)
+    scenario.ask(an_ask("real", app="gang", group="workers"), an_ask("more", app="gang"))
+    scenario.send(ApplicationAdded(an_application("waits", queue="root.b", user="lee@example.org")))
+    scenario.ask(an_ask("too-big", app="waits", vcore=9000, priority=7))
+    scenario.send(ApplicationAdded(replace(an_application("lost", queue="root.nowhere"), tags={})))
+    return scenario

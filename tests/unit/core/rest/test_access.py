@@ -164,8 +164,8 @@ def api_server(url: str) -> ApiServer:
 
 
 async def test_where_the_cluster_gives_no_answer_the_answer_is_no() -> None:
-    said = [(200, "certainly"), (200, '{"status": 1}'), (200, "[]"), (500, '{"status": {"authenticated": true}}')]
-    waiting = iter(said)
+    effects = [(200, "certainly"), (200, '{"status": 1}'), (200, "[]"), (500, '{"status": {"authenticated": true}}')]
+    waiting = iter(effects)
 
     async def handle(request: web.Request) -> web.StreamResponse:
         status, text = next(waiting)
@@ -175,7 +175,7 @@ async def test_where_the_cluster_gives_no_answer_the_answer_is_no() -> None:
     app.router.add_post("/{tail:.*}", handle)
     async with TestServer(app) as server:
         reviewer = Reviewer(api_server(str(server.make_url("")).rstrip("/")))
-        for _ in said:
+        for _ in effects:
             with pytest.raises(Unreachable):
                 await reviewer.review("t", DUMP, "get")
         await reviewer.close()

@@ -136,14 +136,14 @@ async def test_the_dump_asks_the_resource_manager_for_its_part(http: aiohttp.Cli
 
 
 @pytest.mark.parametrize(
-    "answer, said",
+    "answer, effects",
     [
         (muster_pb2.StateDumpAnswer(error="busy"), "busy"),
         (muster_pb2.StateDumpAnswer(json="{"), "the response is not JSON"),
     ],
 )
 async def test_a_resource_manager_that_cannot_say_does_not_spoil_the_dump(
-    http: aiohttp.ClientSession, bench: Bench, answer: muster_pb2.StateDumpAnswer, said: str
+    http: aiohttp.ClientSession, bench: Bench, answer: muster_pb2.StateDumpAnswer, effects: str
 ) -> None:
     await bench.register()
     await bench.core.answer(messages.RM, muster_pb2.Answer(attendance=muster_pb2.Attendance(stateDump=True)))
@@ -153,7 +153,7 @@ async def test_a_resource_manager_that_cannot_say_does_not_spoil_the_dump(
     assert isinstance(question, muster_pb2.Callback)
     answer.id = question.stateDump.id
     await bench.core.answer(messages.RM, muster_pb2.Answer(stateDump=answer))
-    assert said in (await dumping)["rmDiagnostics"][RmId(messages.RM)]["error"]
+    assert effects in (await dumping)["rmDiagnostics"][RmId(messages.RM)]["error"]
 
 
 async def test_a_resource_manager_without_a_state_dump_is_not_asked(http: aiohttp.ClientSession, bench: Bench) -> None:

@@ -16,8 +16,8 @@ from muster_core.state.reservations import NodeReservation
 from muster_core.state.scheduler_state import SchedulerState
 from tests.unit.builders import SECOND
 from tests.unit.core.conftest import Bench
-from tests.unit.core.rest.conftest import Serve, a_scene
-from tests.unit.core.scheduling.scene import Scene
+from tests.unit.core.rest.conftest import Serve, a_scenario
+from tests.unit.core.scheduling.scenario import Scenario
 
 FINE = Counts(0, 0)
 NAMES = [
@@ -46,7 +46,7 @@ def failed(scheduler_state: SchedulerState, counts: Counts = FINE) -> list[str]:
 
 
 def test_a_sound_world_is_healthy_in_every_respect() -> None:
-    health = found(a_scene().scheduler_state)
+    health = found(a_scenario().scheduler_state)
     assert health.Healthy
     assert [check.Name for check in health.HealthChecks] == NAMES
     assert all(check.Description and check.DiagnosisMessage for check in health.HealthChecks)
@@ -59,35 +59,35 @@ def test_what_failed_since_the_start_is_told() -> None:
     ]
 
 
-def lose_an_application(scene: Scene) -> None:
-    del scene.partition.applications[ApplicationId("gang")]
+def lose_an_application(scenario: Scenario) -> None:
+    del scenario.partition.applications[ApplicationId("gang")]
 
 
-def lose_a_node(scene: Scene) -> None:
-    for name in list(scene.partition.nodes):
-        scene.partition.nodes.remove(name)
+def lose_a_node(scenario: Scenario) -> None:
+    for name in list(scenario.partition.nodes):
+        scenario.partition.nodes.remove(name)
 
 
-def take_too_much(scene: Scene) -> None:
-    scene.partition.nodes.take(NodeId("n0"), Resources({"vcore": 9000}))
+def take_too_much(scenario: Scenario) -> None:
+    scenario.partition.nodes.take(NodeId("n0"), Resources({"vcore": 9000}))
 
 
-def give_back_too_much(scene: Scene) -> None:
-    scene.partition.nodes.give_back(NodeId("n0"), Resources({"vcore": 9000}))
+def give_back_too_much(scenario: Scenario) -> None:
+    scenario.partition.nodes.give_back(NodeId("n0"), Resources({"vcore": 9000}))
 
 
-def count_a_queue_wrong(scene: Scene) -> None:
-    scene.partition.queues.root.waits = LazySum()
-    scene.partition.queues.root.waits.add(Resources({"vcore": -1}), 1)
+def count_a_queue_wrong(scenario: Scenario) -> None:
+    scenario.partition.queues.root.waits = LazySum()
+    scenario.partition.queues.root.waits.add(Resources({"vcore": -1}), 1)
 
 
-def count_the_total_wrong(scene: Scene) -> None:
-    scene.partition.nodes.capacity_total = Resources({"vcore": 1})
+def count_the_total_wrong(scenario: Scenario) -> None:
+    scenario.partition.nodes.capacity_total = Resources({"vcore": 1})
 
 
-def hold_room_for_nobody(scene: Scene) -> None:
+def hold_room_for_nobody(scenario: Scenario) -> None:
     hold = NodeReservation(ApplicationId("gang"), AllocationKey("gone"), NodeId("n0"), Resources({"vcore": 1}), 1)
-    scene.partition.reservations.add(hold)
+    scenario.partition.reservations.add(hold)
 
 
 @pytest.mark.parametrize(
@@ -103,20 +103,20 @@ def hold_room_for_nobody(scene: Scene) -> None:
         (count_the_total_wrong, "the sum of the nodes is"),
     ],
 )
-def test_each_damage_is_found(damage: Callable[[Scene], None], told: str) -> None:
-    scene = a_scene()
-    damage(scene)
-    assert any(told in message for message in failed(scene.scheduler_state))
+def test_each_damage_is_found(damage: Callable[[Scenario], None], told: str) -> None:
+    scenario = a_scenario()
+    damage(scenario)
+    assert any(told in message for message in failed(scenario.scheduler_state))
 
 
 def test_no_message_is_longer_than_a_person_reads() -> None:
-    scene = a_scene()
+    scenario = a_scenario()
     for index in range(30):
-        scene.add_node(f"many-{index}")
+        scenario.add_node(f"many-{index}")
     for index in range(30):
-        scene.partition.nodes.give_back(NodeId(f"many-{index}"), Resources({"vcore": 1}))
-    assert all(message.endswith("; and 20 more") for message in failed(scene.scheduler_state))
-    assert len(failed(scene.scheduler_state)) == 2
+        scenario.partition.nodes.give_back(NodeId(f"many-{index}"), Resources({"vcore": 1}))
+    assert all(message.endswith("; and 20 more") for message in failed(scenario.scheduler_state))
+    assert len(failed(scenario.scheduler_state)) == 2
 
 
 async def test_the_last_result_is_served(http: aiohttp.ClientSession) -> None:
@@ -133,9 +133,9 @@ async def test_checks_that_are_switched_off_leave_no_result(bench: Bench, serve:
 
 
 def test_history_counts_what_runs_and_keeps_a_day() -> None:
-    history, scene = History(), a_scene()
+    history, scenario = History(), a_scenario()
     for minute in range(1441):
-        history.sample(SchedulerState() if minute == 1 else scene.scheduler_state, minute * 60 * SECOND)
+        history.sample(SchedulerState() if minute == 1 else scenario.scheduler_state, minute * 60 * SECOND)
     first, *_, last = history.applications()
     assert (first.timestamp, first.totalApplications) == (60 * SECOND, "0")
     assert last.totalApplications == "1"

@@ -8,7 +8,7 @@ from yarl import URL
 
 from muster_core.rest.routes import ROUTES
 from tests.unit.core.conftest import Bench
-from tests.unit.core.rest.conftest import a_scene
+from tests.unit.core.rest.conftest import a_scenario
 
 ODD = (
     "%00",
@@ -30,7 +30,7 @@ STATUSES = (200, 301, 400, 404, 414, 431)
 
 @pytest.mark.parametrize("odd", ODD)
 async def test_no_name_in_a_path_is_more_than_unknown(http: aiohttp.ClientSession, bench: Bench, odd: str) -> None:
-    bench.core.loop.scheduler_state = a_scene().scheduler_state
+    bench.core.loop.scheduler_state = a_scenario().scheduler_state
     for route in ROUTES:
         parts = re.findall(r"\{\w+\}", route.path)
         if route.method != "GET" or route.path.startswith("/debug"):

@@ -20,7 +20,7 @@ from muster_core.rest.routes import MOVED, ROUTES
 from muster_core.rest.server import RestServer, RestSettings, document
 from muster_core.runtime.log_level import LogLevel, Threshold
 from muster_core.runtime.service import Scheduler
-from tests.unit.core.rest.conftest import TRUSTING, a_scene
+from tests.unit.core.rest.conftest import TRUSTING, a_scenario
 from tools import openapi
 
 CHECKS: list[CheckFunction] = [
@@ -46,7 +46,7 @@ def base_url() -> Iterator[str]:
 
     async def serve() -> None:
         core = Scheduler()
-        core.loop.scheduler_state = a_scene().scheduler_state
+        core.loop.scheduler_state = a_scenario().scheduler_state
         server = RestServer(core, RestSettings(port=0, access=TRUSTING, levels=Threshold(LogLevel.INFO)))
         ports.append(await server.start())
         started.set()

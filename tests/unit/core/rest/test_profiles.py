@@ -24,11 +24,11 @@ async def test_the_index_names_the_profiles(http: aiohttp.ClientSession) -> None
 
 
 @pytest.mark.parametrize(
-    "name, said",
+    "name, effects",
     [("profile", "function calls"), ("heap", "growth in 0 s"), ("allocs", "growth in 0 s"), ("cmdline", "")],
 )
-async def test_a_profile_looks_as_long_as_it_is_told(http: aiohttp.ClientSession, name: str, said: str) -> None:
-    assert said in await text(http, f"/debug/pprof/{name}?seconds=0")
+async def test_a_profile_looks_as_long_as_it_is_told(http: aiohttp.ClientSession, name: str, effects: str) -> None:
+    assert effects in await text(http, f"/debug/pprof/{name}?seconds=0")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from muster_core.model.specs import ApplicationSpec
 from tests.unit.builders import RM, a_configuration, a_queue, an_application, an_ask
 from tests.unit.core.conftest import Bench
 from tests.unit.core.rest.conftest import Ask
-from tests.unit.core.scheduling.scene import Scene
+from tests.unit.core.scheduling.scenario import Scenario
 
 PARTITION = "/ws/v1/partition/default"
 
@@ -24,14 +24,14 @@ def of(namespace: str, name: str = "job", queue: str = "root.a") -> ApplicationS
 
 
 @pytest.fixture
-def two(bench: Bench) -> Scene:
+def two(bench: Bench) -> Scenario:
     """Application `job` of two namespaces, in two queues, with one pod each."""
-    scene = Scene(a_configuration(a_queue("a"), a_queue("b")), nodes=2)
-    scene.tell(ApplicationAdded(of("team-a")), ApplicationAdded(of("team-b", queue="root.b")))
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=2)
+    scenario.send(ApplicationAdded(of("team-a")), ApplicationAdded(of("team-b", queue="root.b")))
     for namespace in ("team-a", "team-b"):
-        scene.ask(replace(an_ask(f"pod-{namespace}", app=f"{namespace}/job"), namespace=namespace))
-    bench.core.loop.scheduler_state = scene.scheduler_state
-    return scene
+        scenario.ask(replace(an_ask(f"pod-{namespace}", app=f"{namespace}/job"), namespace=namespace))
+    bench.core.loop.scheduler_state = scenario.scheduler_state
+    return scenario
 
 
 async def refusal(http: aiohttp.ClientSession, path: str) -> tuple[int, str]:
@@ -39,7 +39,7 @@ async def refusal(http: aiohttp.ClientSession, path: str) -> tuple[int, str]:
         return answer.status, (await answer.json())["message"]
 
 
-async def test_every_view_shows_the_plain_id_and_the_namespace(ask: Ask, two: Scene) -> None:
+async def test_every_view_shows_the_plain_id_and_the_namespace(ask: Ask, two: Scenario) -> None:
     apps: list[dict[str, Any]] = await ask("applications/active")
     assert {(app["applicationID"], app["namespace"]) for app in apps} == {("job", "team-a"), ("job", "team-b")}
     assert {item["applicationId"] for app in apps for item in (*app["requests"], *app["allocations"])} == {"job"}
@@ -47,7 +47,7 @@ async def test_every_view_shows_the_plain_id_and_the_namespace(ask: Ask, two: Sc
     assert {item["applicationId"] for node in nodes for item in node["allocations"]} == {"job"}
 
 
-async def test_an_id_of_two_namespaces_is_refused_with_their_names(http: aiohttp.ClientSession, two: Scene) -> None:
+async def test_an_id_of_two_namespaces_is_refused_with_their_names(http: aiohttp.ClientSession, two: Scenario) -> None:
     status, message = await refusal(http, "application/job")
     assert (status, message) == (
         400,
@@ -55,23 +55,23 @@ async def test_an_id_of_two_namespaces_is_refused_with_their_names(http: aiohttp
     )
 
 
-async def test_the_namespace_the_queue_or_the_qualified_id_selects_one_application(ask: Ask, two: Scene) -> None:
+async def test_the_namespace_the_queue_or_the_qualified_id_selects_one_application(ask: Ask, two: Scenario) -> None:
     assert (await ask("application/job?namespace=team-b"))["namespace"] == "team-b"
     assert (await ask("queue/root.b/application/job"))["namespace"] == "team-b"
     assert (await ask("application/team-b%252Fjob"))["namespace"] == "team-b"
 
 
-async def test_a_namespace_without_such_an_application_has_none(http: aiohttp.ClientSession, two: Scene) -> None:
+async def test_a_namespace_without_such_an_application_has_none(http: aiohttp.ClientSession, two: Scenario) -> None:
     assert await refusal(http, "application/job?namespace=team-c") == (404, "Application not found")
 
 
 async def test_an_application_of_a_sharing_group_is_found_by_the_namespace_of_each_of_its_pods(
     ask: Ask, bench: Bench
 ) -> None:
-    scene = Scene(a_configuration(a_queue("a")), nodes=1)
-    scene.tell(ApplicationAdded(replace(of("team-a"), id=of("@group").id)))
-    scene.ask(replace(an_ask("pod", app="@group/job"), namespace="team-b"))
-    bench.core.loop.scheduler_state = scene.scheduler_state
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
+    scenario.send(ApplicationAdded(replace(of("team-a"), id=of("@group").id)))
+    scenario.ask(replace(an_ask("pod", app="@group/job"), namespace="team-b"))
+    bench.core.loop.scheduler_state = scenario.scheduler_state
     for namespace in ("team-a", "team-b"):
         assert (await ask(f"application/job?namespace={namespace}"))["namespace"] == "team-a"
 

@@ -19,7 +19,7 @@ from tests.unit.builders import a_node
 from tests.unit.core.conftest import Bench
 from tests.unit.core.messages import RM
 from tests.unit.core.rest.conftest import Ask
-from tests.unit.core.scheduling.scene import Scene
+from tests.unit.core.scheduling.scenario import Scenario
 
 
 async def test_an_unknown_path_has_the_body_of_an_error(http: aiohttp.ClientSession) -> None:
@@ -71,9 +71,9 @@ def test_each_method_of_a_path_is_in_the_table_once_and_every_row_of_the_contrac
 
 
 async def test_a_large_answer_is_packed_where_that_is_accepted(
-    http: aiohttp.ClientSession, scene: Scene, ask: Ask
+    http: aiohttp.ClientSession, scenario: Scenario, ask: Ask
 ) -> None:
-    scene.tell(*(NodeAdded(a_node(f"many-{index}")) for index in range(60)))
+    scenario.send(*(NodeAdded(a_node(f"many-{index}")) for index in range(60)))
     path = "/ws/v1/partition/default/nodes"
     async with http.get(path, headers={"Accept-Encoding": "gzip"}) as answer:
         assert answer.headers["Content-Encoding"] == "gzip"

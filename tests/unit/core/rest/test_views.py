@@ -16,7 +16,7 @@ from muster_core.state.reservations import NodeReservation, ThrashingGuard, pair
 from tests.unit.builders import an_application, an_ask
 from tests.unit.core.rest.conftest import Ask
 from tests.unit.core.scheduling.direct import a_gang
-from tests.unit.core.scheduling.scene import Scene, states
+from tests.unit.core.scheduling.scenario import Scenario, states
 
 #: JSON names per object, as YuniKorn's REST API has them.
 NAMES: dict[type[Shape], str] = {
@@ -76,14 +76,14 @@ async def fetch(http: aiohttp.ClientSession, path: str) -> Any:
         return await answer.json()
 
 
-async def test_clusters_and_partitions_are_arrays(http: aiohttp.ClientSession, scene: Scene) -> None:
+async def test_clusters_and_partitions_are_arrays(http: aiohttp.ClientSession, scenario: Scenario) -> None:
     [cluster] = await fetch(http, "/ws/v1/clusters")
     assert (cluster["clusterName"], cluster["partition"]) == ("kubernetes", "default")
     assert cluster["coreVersion"] == version("muster-scheduler")
     assert cluster["startTime"] > 10**18
     [partition] = await fetch(http, "/ws/v1/partitions")
     assert (partition["name"], partition["state"], partition["clusterId"]) == ("default", "Active", "rm")
-    assert partition["lastStateTransitionTime"] == scene.partition.since_ns > 0
+    assert partition["lastStateTransitionTime"] == scenario.partition.since_ns > 0
     assert (partition["totalNodes"], partition["totalContainers"]) == (3, 3)
     assert partition["applications"] == {"Running": 1, "Accepted": 1, "Rejected": 1, "total": 3}
     assert partition["capacity"]["capacity"]["vcore"] == 12000
@@ -92,7 +92,7 @@ async def test_clusters_and_partitions_are_arrays(http: aiohttp.ClientSession, s
     assert (partition["preemptionEnabled"], partition["quotaPreemptionEnabled"]) == (True, False)
 
 
-async def test_the_rules_in_force_end_with_the_one_for_recovered_applications(ask: Ask, scene: Scene) -> None:
+async def test_the_rules_in_force_end_with_the_one_for_recovered_applications(ask: Ask, scenario: Scenario) -> None:
     assert await ask("placementrules") == [
         {"name": "provided", "parameters": {"create": "false"}},
         {"name": "tag", "parameters": {"create": "true", "tagName": "namespace"}},
@@ -100,7 +100,7 @@ async def test_the_rules_in_force_end_with_the_one_for_recovered_applications(as
     ]
 
 
-async def test_the_tree_of_queues_is_one_object(ask: Ask, scene: Scene) -> None:
+async def test_the_tree_of_queues_is_one_object(ask: Ask, scenario: Scenario) -> None:
     root = await ask("queues")
     assert (root["queuename"], root["isLeaf"], root["isManaged"], root["parent"]) == ("root", False, True, "")
     assert root["maxResource"]["vcore"] == 12000
@@ -114,20 +114,20 @@ async def test_the_tree_of_queues_is_one_object(ask: Ask, scene: Scene) -> None:
     assert root["currentPriority"] == 7
 
 
-async def test_a_queue_shows_till_when_its_preemption_is_paused(ask: Ask, scene: Scene) -> None:
+async def test_a_queue_shows_till_when_its_preemption_is_paused(ask: Ask, scenario: Scenario) -> None:
     both = pair(QueuePath("root.a"), QueuePath("root.x"))
-    scene.partition.preemptions.thrashing_guards[both] = ThrashingGuard(QueuePath("root.x"), 1, paused_until_ns=77)
+    scenario.partition.preemptions.thrashing_guards[both] = ThrashingGuard(QueuePath("root.x"), 1, paused_until_ns=77)
     assert (await ask("queue/root.a"))["preemptionPausedUntil"] == 77
     assert "preemptionPausedUntil" not in await ask("queue/root.b")
 
 
-async def test_one_queue_has_its_children_only_where_they_are_asked_for(ask: Ask, scene: Scene) -> None:
+async def test_one_queue_has_its_children_only_where_they_are_asked_for(ask: Ask, scenario: Scenario) -> None:
     assert (await ask("queue/root"))["children"] == []
     assert [child["queuename"] for child in (await ask("queue/root?subtree"))["children"]] == ["root.a", "root.b"]
     assert (await ask("queue/ROOT.A"))["queuename"] == "root.a"
 
 
-async def test_applications_are_found_by_what_became_of_them(ask: Ask, scene: Scene) -> None:
+async def test_applications_are_found_by_what_became_of_them(ask: Ask, scenario: Scenario) -> None:
     async def ids(path: str) -> list[str]:
         return [app["applicationID"] for app in await ask(path)]
 
@@ -142,13 +142,13 @@ async def test_applications_are_found_by_what_became_of_them(ask: Ask, scene: Sc
     assert await ids("queue/root.b/applications/active?status=running") == []
 
 
-async def test_a_rejected_application_says_why(ask: Ask, scene: Scene) -> None:
+async def test_a_rejected_application_says_why(ask: Ask, scenario: Scenario) -> None:
     [app] = await ask("applications/rejected")
     assert "no placement rule matched" in app["rejectedMessage"]
     assert app["finishedTime"] > 0
 
 
-async def test_an_application_says_why_it_waits(ask: Ask, scene: Scene) -> None:
+async def test_an_application_says_why_it_waits(ask: Ask, scenario: Scenario) -> None:
     app = await ask("application/waits")
     [waiting] = app["requests"]
     assert (waiting["allocationKey"], waiting["priority"], waiting["pendingCount"]) == ("too-big", "7", 1)
@@ -158,7 +158,7 @@ async def test_an_application_says_why_it_waits(ask: Ask, scene: Scene) -> None:
     assert app["maxRequestPriority"] == 7
 
 
-async def test_an_application_shows_its_gang(ask: Ask, scene: Scene) -> None:
+async def test_an_application_shows_its_gang(ask: Ask, scenario: Scenario) -> None:
     app = await ask("queue/root.a/application/gang")
     assert (app["applicationState"], app["user"], app["groups"]) == ("Running", "kim", ["staff"])
     assert app["placeholderData"] == [
@@ -180,8 +180,8 @@ async def test_an_application_shows_its_gang(ask: Ask, scene: Scene) -> None:
     assert not any("is_virtual" in item for item in (*app["allocations"], *app["requests"]))
 
 
-async def test_an_application_shows_the_places_that_are_held_without_pods(ask: Ask, scene: Scene) -> None:
-    scene.tell(a_gang(1, "held"), a_gang(50, "vast", queue="root.b", user="lee"))
+async def test_an_application_shows_the_places_that_are_held_without_pods(ask: Ask, scenario: Scenario) -> None:
+    scenario.send(a_gang(1, "held"), a_gang(50, "vast", queue="root.b", user="lee"))
     app = await ask("queue/root.a/application/held")
     assert (app["gangPlacement"], app["placeholderData"][0]["count"]) == ("Direct", 1)
     [place] = app["allocations"]
@@ -190,14 +190,14 @@ async def test_an_application_shows_the_places_that_are_held_without_pods(ask: A
     assert (waiting["allocationKey"], waiting["pendingCount"], waiting["is_virtual"]) == ("vast/workers", 50, True)
 
 
-async def test_a_gang_is_unsatisfiable_only_while_it_reserves(ask: Ask, scene: Scene) -> None:
-    scene.tell(a_gang(50, "vast", queue="root.b", user="lee", wait_s=100))
+async def test_a_gang_is_unsatisfiable_only_while_it_reserves(ask: Ask, scenario: Scenario) -> None:
+    scenario.send(a_gang(50, "vast", queue="root.b", user="lee", wait_s=100))
     assert (await ask("queue/root.b/application/vast"))["unsatisfiable"]
-    assert states(scene.wait(101), "vast")[0] == "Resuming"
+    assert states(scenario.wait(101), "vast")[0] == "Resuming"
     assert (await ask("queue/root.b/application/vast"))["unsatisfiable"] is False
 
 
-async def test_nodes_show_what_runs_on_them_and_what_others_run(ask: Ask, scene: Scene) -> None:
+async def test_nodes_show_what_runs_on_them_and_what_others_run(ask: Ask, scenario: Scenario) -> None:
     found = {node["nodeID"]: node for node in await ask("nodes")}
     assert set(found) == {"n0", "n1", "n2"}
     node = await ask("node/n2")
@@ -210,29 +210,29 @@ async def test_nodes_show_what_runs_on_them_and_what_others_run(ask: Ask, scene:
     assert len(await ask("nodes?limit=2")) == 2
 
 
-async def test_what_is_reserved_is_shown_on_both_sides(ask: Ask, scene: Scene) -> None:
+async def test_what_is_reserved_is_shown_on_both_sides(ask: Ask, scenario: Scenario) -> None:
     hold = NodeReservation(
         ApplicationId("waits"), AllocationKey("too-big"), NodeId("n1"), Resources({"vcore": 9000}), 1
     )
-    scene.partition.reservations.add(hold)
+    scenario.partition.reservations.add(hold)
     node, app = await ask("node/n1"), await ask("application/waits")
     assert (node["isReserved"], node["reservations"]) == (True, ["waits|too-big"])
     assert (app["hasReserved"], app["reservations"]) == (True, ["n1|too-big"])
 
 
-async def test_an_application_remembers_the_most_it_had_and_how_long_it_sleeps(ask: Ask, scene: Scene) -> None:
+async def test_an_application_remembers_the_most_it_had_and_how_long_it_sleeps(ask: Ask, scenario: Scenario) -> None:
     before = await ask("application/gang")
     assert before["usedResource"] == before["maxUsedResource"] == {"pods": 1, "vcore": 1000}
     assert "backoffDeadline" not in before
-    scene.release("more", "gang")
-    scene.app("gang").backoff_until_ns = 7
+    scenario.release("more", "gang")
+    scenario.app("gang").backoff_until_ns = 7
     after = await ask("application/gang")
     assert (after["usedResource"], after["maxUsedResource"]) == ({}, {"pods": 1, "vcore": 1000})
     assert after["backoffDeadline"] == 7
 
 
-async def test_what_came_of_preempting_is_in_the_log_of_an_ask(ask: Ask, scene: Scene) -> None:
-    [waiting] = scene.app("waits").asks.values()
+async def test_what_came_of_preempting_is_in_the_log_of_an_ask(ask: Ask, scenario: Scenario) -> None:
+    [waiting] = scenario.app("waits").asks.values()
     waiting.attempts, waiting.triggered = {"Preemption does not help": (3, 5)}, True
     [shown] = (await ask("application/waits"))["requests"]
     first, last = shown["allocationLog"]
@@ -241,7 +241,7 @@ async def test_what_came_of_preempting_is_in_the_log_of_an_ask(ask: Ask, scene: 
     assert shown["triggeredPreemption"] is True
 
 
-async def test_nodes_are_counted_by_tenths_of_use(http: aiohttp.ClientSession, scene: Scene) -> None:
+async def test_nodes_are_counted_by_tenths_of_use(http: aiohttp.ClientSession, scenario: Scenario) -> None:
     [found] = await fetch(http, "/ws/v1/scheduler/node-utilizations")
     by_type = {item["type"]: item["utilization"] for item in found["utilizations"]}
     assert [bucket["bucketName"] for bucket in by_type["vcore"]][::9] == ["0-10%", "90-100%"]
@@ -249,7 +249,7 @@ async def test_nodes_are_counted_by_tenths_of_use(http: aiohttp.ClientSession, s
     assert sorted(by_type["memory"][0]["nodeNames"]) == ["n0", "n1", "n2"]
 
 
-async def test_users_and_groups_have_a_tree_of_usage_with_their_limits(ask: Ask, scene: Scene) -> None:
+async def test_users_and_groups_have_a_tree_of_usage_with_their_limits(ask: Ask, scenario: Scenario) -> None:
     assert [user["userName"] for user in await ask("usage/users")] == ["kim", "lee@example.org"]
     kim = await ask("usage/user/kim")
     assert kim["groups"] == {"gang": "staff"}
@@ -263,15 +263,15 @@ async def test_users_and_groups_have_a_tree_of_usage_with_their_limits(ask: Ask,
     assert await ask("usage/group/staff") == staff
 
 
-async def test_what_nodes_are_missing_for_is_told(ask: Ask, scene: Scene) -> None:
+async def test_what_nodes_are_missing_for_is_told(ask: Ask, scenario: Scenario) -> None:
     [found] = await ask("autoscaling")
     assert (found["resource"], found["count"], found["applications"]) == ({"pods": 1, "vcore": 9000}, 1, 1)
 
 
-async def test_who_waits_in_a_leaf_is_told_in_the_order_of_trying(ask: Ask, scene: Scene) -> None:
-    scene.tell(ApplicationAdded(an_application("late", queue="root.b")))
-    scene.ask(an_ask("late-big", app="late", vcore=9000, priority=9))
-    scene.tell(ApplicationAdded(an_application("idle", queue="root.b")))
+async def test_who_waits_in_a_leaf_is_told_in_the_order_of_trying(ask: Ask, scenario: Scenario) -> None:
+    scenario.send(ApplicationAdded(an_application("late", queue="root.b")))
+    scenario.ask(an_ask("late-big", app="late", vcore=9000, priority=9))
+    scenario.send(ApplicationAdded(an_application("idle", queue="root.b")))
     found = await ask("queue/root.b/waiting")
     assert [(item["applicationID"], item["priority"]) for item in found] == [("late", 9), ("waits", 7)]
     assert found[1]["pendingResource"]["vcore"] == 9000
@@ -279,15 +279,15 @@ async def test_who_waits_in_a_leaf_is_told_in_the_order_of_trying(ask: Ask, scen
     assert await ask("queue/root.b/waiting?offset=1&limit=1") == found[1:]
 
 
-async def test_a_gang_whose_turn_it_is_blocks_others(ask: Ask, scene: Scene) -> None:
-    scene.gang(ApplicationAdded(an_application("next", gang=5, queue="root.a")), 5)
-    scene.tell(ApplicationAdded(an_application("behind", queue="root.a")))
-    scene.ask(an_ask("small", app="behind", vcore=1000))
+async def test_a_gang_whose_turn_it_is_blocks_others(ask: Ask, scenario: Scenario) -> None:
+    scenario.gang(ApplicationAdded(an_application("next", gang=5, queue="root.a")), 5)
+    scenario.send(ApplicationAdded(an_application("behind", queue="root.a")))
+    scenario.ask(an_ask("small", app="behind", vcore=1000))
     found = await ask("queue/root.a/waiting")
     assert [item["applicationID"] for item in found if item["blocksOthers"]] == ["next"]
 
 
-async def test_why_an_ask_waits_is_counted_by_reason(ask: Ask, scene: Scene) -> None:
+async def test_why_an_ask_waits_is_counted_by_reason(ask: Ask, scenario: Scenario) -> None:
     [shown] = (await ask("application/waits"))["requests"]
     [log] = shown["allocationLog"]
     assert (log["reason"], log["reasons"]) == ("nodes", {"Insufficient cpu": 3})
@@ -324,7 +324,7 @@ async def test_why_an_ask_waits_is_counted_by_reason(ask: Ask, scene: Scene) -> 
     ],
 )
 async def test_a_no_has_the_words_of_the_contract(
-    http: aiohttp.ClientSession, scene: Scene, path: str, status: int, message: str
+    http: aiohttp.ClientSession, scenario: Scenario, path: str, status: int, message: str
 ) -> None:
     async with http.get(URL(f"/ws/v1/partition/{path}", encoded=True)) as answer:
         assert answer.status == status

@@ -32,7 +32,7 @@ async def bare(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 
 def answers(bench: Bench) -> Iterator[si_pb2.AllocationResponse]:
-    return (said for said in bench.rm.heard if isinstance(said, si_pb2.AllocationResponse))
+    return (effects for effects in bench.rm.heard if isinstance(effects, si_pb2.AllocationResponse))
 
 
 def test_the_core_is_loaded_without_the_package_of_the_features() -> None:
@@ -57,18 +57,18 @@ async def test_a_core_without_the_features_schedules(bare: Bench) -> None:
     avoiding = {keys.TAG_AVOID_NODES: "another-node"}
     await bare.core.update_allocation(asks(an_ask("plain"), an_ask("avoids", tags=avoiding)))
     await bare.settle()
-    assert {one.allocationKey for said in answers(bare) for one in said.new} == {"plain", "avoids"}
+    assert {one.allocationKey for effects in answers(bare) for one in effects.new} == {"plain", "avoids"}
 
 
 async def test_an_ask_with_a_placement_constraint_is_rejected(bare: Bench) -> None:
     await bare.core.update_allocation(asks(an_ask("x", tags={keys.TAG_PLACEMENT: CONSTRAINT}), an_ask("y")))
     await bare.settle()
-    [rejected] = [one for said in answers(bare) for one in said.rejected]
+    [rejected] = [one for effects in answers(bare) for one in effects.rejected]
     assert rejected.allocationKey == "x"
     assert (
         rejected.reason == f"{keys.TAG_PLACEMENT} is not supported: this scheduler runs without placement constraints"
     )
-    assert [one.allocationKey for said in answers(bare) for one in said.new] == ["y"]
+    assert [one.allocationKey for effects in answers(bare) for one in effects.new] == ["y"]
 
 
 async def test_utilization_reports_are_rejected(bare: Bench) -> None:

@@ -61,9 +61,9 @@ async def journal_of_a_life(*extra: QueuedMessage) -> list[bytes]:
 
 async def test_what_was_written_down_replays_to_the_same_effects() -> None:
     lines = await journal_of_a_life()
-    said = b"".join(lines)
-    assert b"PLACEHOLDER_REPLACED" in said
-    assert b'"NewAllocation"' in said
+    written = b"".join(lines)
+    assert b"PLACEHOLDER_REPLACED" in written
+    assert b'"NewAllocation"' in written
     assert list(replay(lines)) == []
 
 

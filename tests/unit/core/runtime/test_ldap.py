@@ -128,12 +128,12 @@ def test_a_secret_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings, said", [({"Port": "ldap"}, "'ldap'"), ({"Filter": "(uid=kim)"}, "Filter has no %s for the user")]
+    "settings, effects", [({"Port": "ldap"}, "'ldap'"), ({"Filter": "(uid=kim)"}, "Filter has no %s for the user")]
 )
-def test_a_setting_without_meaning_is_named(tmp_path: Path, settings: dict[str, str], said: str) -> None:
+def test_a_setting_without_meaning_is_named(tmp_path: Path, settings: dict[str, str], effects: str) -> None:
     answer = write(tmp_path, **settings)("kim")
     assert answer.is_silent
-    assert said in answer.problem
+    assert effects in answer.problem
 
 
 def test_an_empty_secret_means_the_defaults_of_the_contract(tmp_path: Path) -> None:

@@ -35,8 +35,8 @@ async def a_process(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process
 async def last_words(*arguments: str) -> tuple[int | None, list[str]]:
     """How a process that cannot start ends, and what it says besides its log."""
     async with a_process(*arguments) as process:
-        _, said = await process.communicate()
-        return process.returncode, [line for line in said.decode().splitlines() if not line.startswith("{")]
+        _, effects = await process.communicate()
+        return process.returncode, [line for line in effects.decode().splitlines() if not line.startswith("{")]
 
 
 def free_port() -> int:

@@ -37,7 +37,7 @@ def rejected(bench: Bench) -> dict[str, str]:
     return {one.applicationID: one.reason for answer in answers for one in answer.rejected}
 
 
-def said(bench: Bench) -> list[str]:
+def effects(bench: Bench) -> list[str]:
     callbacks = [item for item in bench.rm.heard if isinstance(item, muster_pb2.Callback)]
     return [record.message for callback in callbacks for record in callback.events.events]
 
@@ -53,7 +53,7 @@ async def test_a_bad_configuration_leaves_the_old_one_in_force_and_that_is_said(
     with pytest.raises(Refused, match=r"'b\.c' is not a queue name"):
         await bench.core.update_configuration(update("partitions: [{queues: [{name: b.c}]}]"))
     await bench.settle()
-    [message] = said(bench)
+    [message] = effects(bench)
     assert message.startswith("the new configuration is rejected, the previous one stays active: ")
     assert "b.c" in message
     await submit(bench, "one")
@@ -67,7 +67,7 @@ async def test_an_empty_file_does_not_replace_a_configuration_that_is_in_force(b
     with pytest.raises(Refused, match=r"queues\.yaml is empty or missing"):
         await bench.core.update_configuration(update(text))
     await bench.settle()
-    assert "the previous one stays active: config: queues.yaml is empty" in said(bench)[0]
+    assert "the previous one stays active: config: queues.yaml is empty" in effects(bench)[0]
     await submit(bench, "none", queueName="root.other", tags={"namespace": "ns"})
     assert "root.other" in rejected(bench)["none"]
 

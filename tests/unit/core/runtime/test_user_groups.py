@@ -66,25 +66,25 @@ LDAP = {PARTITION: GroupResolver.LDAP}
 async def test_groups_that_are_given_are_kept_and_others_are_looked_up_in_order() -> None:
     book = Book({"kim": GroupsAnswer(("dev", "ops"))})
     gone = ApplicationRemoved(PARTITION, ApplicationId("old"))
-    events, said = await made(book).fill(RM, [added("a", "kim"), gone, added("b", "kim", "own")], LDAP)
+    events, effects = await made(book).fill(RM, [added("a", "kim"), gone, added("b", "kim", "own")], LDAP)
     assert groups_of(events) == {"a": ("dev", "ops"), "b": ("own",)}
     assert events[1] is gone
-    assert said == []
+    assert effects == []
     assert book.asked == ["kim"]
 
 
 async def test_without_a_resolver_the_groups_are_the_users_own_name() -> None:
     book = Book({})
-    events, said = await made(book).fill(RM, [added("a", "kim")], {PARTITION: GroupResolver.NONE})
-    assert (groups_of(events), said, book.asked) == ({"a": ("kim",)}, [], [])
+    events, effects = await made(book).fill(RM, [added("a", "kim")], {PARTITION: GroupResolver.NONE})
+    assert (groups_of(events), effects, book.asked) == ({"a": ("kim",)}, [], [])
 
 
 async def test_an_event_reports_why_the_groups_of_a_user_are_unknown() -> None:
-    events, said = await made(Book({"kim": GroupsAnswer(())})).fill(RM, [added("a", "ann"), added("b", "kim")], LDAP)
+    events, effects = await made(Book({"kim": GroupsAnswer(())})).fill(RM, [added("a", "ann"), added("b", "kim")], LDAP)
     assert groups_of(events) == {"a": (), "b": ()}
     found = [event.spec.groups_unknown for event in events if isinstance(event, ApplicationAdded)]
     assert found == ["no ann", ""]
-    assert [(note.subject, note.message) for note in said] == [("a", "groups of user ann are unknown: no ann")]
+    assert [(note.subject, note.message) for note in effects] == [("a", "groups of user ann are unknown: no ann")]
 
 
 async def test_an_answer_is_believed_for_five_minutes_and_a_no_for_half_of_one() -> None:
@@ -116,18 +116,18 @@ async def test_a_directory_that_hangs_is_given_up_and_left_alone_for_a_while() -
     groups = made(hanging, clock, patience_s=0.05)
     try:
         many = [added(f"a{i}", f"user{i}") for i in range(50)]
-        events, said = await asyncio.wait_for(groups.fill(RM, many, LDAP), 5)
+        events, effects = await asyncio.wait_for(groups.fill(RM, many, LDAP), 5)
         assert set(groups_of(events).values()) == {()}
-        assert len(said) == 50
+        assert len(effects) == 50
         before = len(asked)
-        _, said = await groups.fill(RM, [added("b", "kim")], LDAP)
+        _, effects = await groups.fill(RM, [added("b", "kim")], LDAP)
         assert len(asked) == before
-        assert [note.message for note in said] == ["groups of user kim are unknown: ldap does not answer"]
+        assert [note.message for note in effects] == ["groups of user kim are unknown: ldap does not answer"]
     finally:
         hang.set()
     clock.now_s += PROBLEM_S
-    events, said = await groups.fill(RM, [added("b", "kim")], LDAP)
-    assert (groups_of(events), said) == ({"b": ("dev",)}, [])
+    events, effects = await groups.fill(RM, [added("b", "kim")], LDAP)
+    assert (groups_of(events), effects) == ({"b": ("dev",)}, [])
 
 
 async def test_a_slow_directory_that_goes_on_answering_is_waited_for() -> None:
@@ -140,27 +140,27 @@ async def test_a_slow_directory_that_goes_on_answering_is_waited_for() -> None:
 
     groups = made(slow, patience_s=0.2)
     many = [added(f"a{i}", f"user{i}") for i in range(12)]
-    events, said = await groups.fill(RM, many, LDAP)
+    events, effects = await groups.fill(RM, many, LDAP)
     assert groups_of(events) == {f"a{i}": (f"user{i}",) for i in range(12)}
-    assert said == []
+    assert effects == []
 
 
 async def test_a_directory_that_fails_is_no_failure_of_the_core() -> None:
     def failing(user: str) -> GroupsAnswer:
         raise RuntimeError("broken")
 
-    events, said = await made(failing).fill(RM, [added("a", "kim")], LDAP)
+    events, effects = await made(failing).fill(RM, [added("a", "kim")], LDAP)
     assert groups_of(events) == {"a": ()}
-    assert "ldap failed: broken" in said[0].message
+    assert "ldap failed: broken" in effects[0].message
 
 
 async def test_after_its_end_nobody_is_asked_any_more() -> None:
     book = Book({"kim": GroupsAnswer(("dev",))})
     groups = made(book)
     groups.close()
-    events, said = await groups.fill(RM, [added("a", "kim")], LDAP)
+    events, effects = await groups.fill(RM, [added("a", "kim")], LDAP)
     assert groups_of(events) == {"a": ()}
-    assert "shuts down" in said[0].message
+    assert "shuts down" in effects[0].message
     assert book.asked == []
 
 

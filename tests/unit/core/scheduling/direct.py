@@ -7,7 +7,7 @@ from muster_core.model.events import AllocationReported, ApplicationAdded
 from muster_core.model.resources import Resources
 from muster_core.model.specs import AskSpec, GangPlacement, GangStyle
 from tests.unit.builders import an_allocation, an_application, an_ask
-from tests.unit.core.scheduling.scene import Scene
+from tests.unit.core.scheduling.scenario import Scenario
 
 #: Key of the core's own ask for the task group of `app`.
 KEY = "app/workers"
@@ -53,9 +53,9 @@ def bound(key: str, node: str, *, app: str = "app", group: str = "workers", allo
     return AllocationReported(an_allocation(key, node, app=app, group=group, allocated_s=allocated_s))
 
 
-def held(scene: Scene, app: str = "app") -> int:
+def held(scenario: Scenario, app: str = "app") -> int:
     """Return the number of virtual placeholders."""
-    return sum(one.spec.is_virtual for one in scene.app(app).allocations.values())
+    return sum(one.spec.is_virtual for one in scenario.app(app).allocations.values())
 
 
 def answers(effects: list[Effect]) -> list[AllocationResponse]:

@@ -21,8 +21,8 @@ from muster_core.model.ids import ApplicationId, Termination
 from muster_core.model.specs import GangPlacement
 from muster_core.state.applications import Allocation, Application
 from tests.unit.builders import SECOND, a_configuration, a_node, a_queue, an_application, an_ask, resources
-from tests.unit.core.scheduling.preemption_scene import pods, victims
-from tests.unit.core.scheduling.scene import Scene
+from tests.unit.core.scheduling.preemption_scenario import pods, victims
+from tests.unit.core.scheduling.scenario import Scenario
 
 PREEMPTED = Termination.PREEMPTED_BY_SCHEDULER
 TIMING = Timing(starvation_age_ns=3600 * SECOND)
@@ -52,24 +52,24 @@ NODES = st.lists(st.integers(1, 9), min_size=1, max_size=6)
 
 
 class World:
-    """The scene, and who has to be asked for again."""
+    """The scenario, and who has to be asked for again."""
 
     def __init__(self, gangs: list[AGang], nodes: dict[str, list[int]], maxima: dict[str, int], busy: int) -> None:
         self.gangs = {f"g{index}": gang for index, gang in enumerate(gangs)}
-        self.scene = Scene(_configuration(self.gangs, maxima))
+        self.scenario = Scenario(_configuration(self.gangs, maxima))
         self.numbers = count()
         for pool, sizes in nodes.items():
             for index, size in enumerate(sizes):
                 labels = {"pool": pool} if pool else {}
-                self.scene.tell(NodeAdded(a_node(f"n{pool}{index}", size * 1000, labels=labels)))
+                self.scenario.send(NodeAdded(a_node(f"n{pool}{index}", size * 1000, labels=labels)))
         if busy:
-            self.scene.tell(ApplicationAdded(an_application("busy", queue="root.busy")))
-            self.scene.ask(*(replace(pod, application=ApplicationId("busy")) for pod in pods("b", busy)))
+            self.scenario.send(ApplicationAdded(an_application("busy", queue="root.busy")))
+            self.scenario.ask(*(replace(pod, application=ApplicationId("busy")) for pod in pods("b", busy)))
 
     def submit(self) -> None:
         """All gangs, their requests one by one in turns, as controllers make them."""
         waiting: dict[str, int] = {}
-        said: list[Effect] = []
+        effects: list[Effect] = []
         for index, (name, gang) in enumerate(self.gangs.items()):
             spec = an_application(
                 name,
@@ -81,46 +81,51 @@ class World:
                 timeout_s=TIMEOUT_S,
             )
             member = replace(spec.members[0], constraints=_constraints(gang), priority=gang.priority)
-            said += self.scene.tell(ApplicationAdded(replace(spec, members=(member,))))
-            if gang.placement is not GangPlacement.DIRECT and ApplicationId(name) in self.scene.partition.applications:
+            effects += self.scenario.send(ApplicationAdded(replace(spec, members=(member,))))
+            if (
+                gang.placement is not GangPlacement.DIRECT
+                and ApplicationId(name) in self.scenario.partition.applications
+            ):
                 waiting[name] = gang.members
         while waiting:
             for name in list(waiting):
-                said += self.ask(name)
+                effects += self.ask(name)
                 waiting[name] -= 1
                 if not waiting[name]:
                     del waiting[name]
-        self.settle(said)
+        self.settle(effects)
 
     def ask(self, name: str) -> list[Effect]:
         gang = self.gangs[name]
         key, vcore = f"{name}-{next(self.numbers)}", gang.size * 1000
         ask = an_ask(key, app=name, vcore=vcore, group="workers", placeholder=True, priority=gang.priority)
-        return self.scene.ask(replace(ask, constraints=_constraints(gang)))
+        return self.scenario.ask(replace(ask, constraints=_constraints(gang)))
 
-    def settle(self, said: list[Effect]) -> None:
+    def settle(self, effects: list[Effect]) -> None:
         """Confirm what is told to go until nothing is any more; the number of rounds is bounded."""
         quiet = 0
         for _ in range(12 + 6 * len(self.gangs)):
-            told = victims(said)
+            told = victims(effects)
             quiet = 0 if told else quiet + 1
             if quiet > 3:
                 return
-            said = []
-            for name, app in list(self.scene.partition.applications.items()):
+            effects = []
+            for name, app in list(self.scenario.partition.applications.items()):
                 for key in [one.spec.key for one in app.allocations.values() if one.spec.key in told]:
-                    said += self.scene.release(key, app=name, why=PREEMPTED)
-                    said += self.ask(name)
-            said += self.scene.wait(STEP_S)
+                    effects += self.scenario.release(key, app=name, why=PREEMPTED)
+                    effects += self.ask(name)
+            effects += self.scenario.wait(STEP_S)
         raise AssertionError("reservations are taken over for ever")
 
     def incomplete(self) -> list[Application]:
         """In the order of keys."""
-        found = [app for app in self.scene.partition.applications.values() if app.is_reserving]
+        found = [app for app in self.scenario.partition.applications.values() if app.is_reserving]
         return sorted(found, key=lambda app: app.gang.key or (0, 0, app.id))
 
     def complete(self) -> set[str]:
-        return {name for name, app in self.scene.partition.applications.items() if app.spec.is_gang and app.gang.over}
+        return {
+            name for name, app in self.scenario.partition.applications.items() if app.spec.is_gang and app.gang.over
+        }
 
 
 def _configuration(gangs: dict[str, AGang], maxima: dict[str, int]) -> Configuration:
@@ -142,7 +147,7 @@ def _constraints(gang: AGang) -> Constraints:
 
 def fits(scheduler_state: World, app: Application) -> bool:
     """Whether the gang fits next to bound pods, complete gangs and the reservations of earlier gangs: by counting."""
-    partition = scheduler_state.scene.partition
+    partition = scheduler_state.scenario.partition
     order = [other.id for other in scheduler_state.incomplete()]
     later = set(order[order.index(app.id) :])
     gang = scheduler_state.gangs[app.id]
@@ -183,7 +188,7 @@ def test_no_gang_waits_that_fits_next_to_complete_ones_and_the_reservations_of_e
     scheduler_state.submit()
     assert [app.id for app in scheduler_state.incomplete() if fits(scheduler_state, app)] == []
     for name in [one.spec.key for one in _of(scheduler_state, "busy")]:
-        scheduler_state.settle(scheduler_state.scene.release(name, app="busy"))
+        scheduler_state.settle(scheduler_state.scenario.release(name, app="busy"))
     assert [app.id for app in scheduler_state.incomplete() if fits(scheduler_state, app)] == []
 
 
@@ -214,10 +219,10 @@ def test_no_incomplete_gang_holds_anything_for_longer_than_its_timer(
     scheduler_state = World(gangs, {"": nodes}, {}, busy)
     scheduler_state.submit()
     holding = {app.id for app in scheduler_state.incomplete() if app.gang.allocated}
-    scheduler_state.scene.wait(TIMEOUT_S)
+    scheduler_state.scenario.wait(TIMEOUT_S)
     assert holding.isdisjoint(app.id for app in scheduler_state.incomplete())
 
 
 def _of(scheduler_state: World, name: str) -> list[Allocation]:
-    app = scheduler_state.scene.partition.applications.get(ApplicationId(name))
+    app = scheduler_state.scenario.partition.applications.get(ApplicationId(name))
     return list(app.allocations.values()) if app is not None else []

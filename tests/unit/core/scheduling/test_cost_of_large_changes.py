@@ -17,18 +17,18 @@ from muster_core.model.specs import GangPlacement
 from muster_core.scheduling.cycle import Step, cycle
 from muster_core.scheduling.step import step
 from tests.unit.builders import PARTITION, a_configuration, a_node, a_queue, an_application, an_ask
-from tests.unit.core.scheduling.scene import Scene, placed
+from tests.unit.core.scheduling.scenario import Scenario, placed
 
 #: More nodes than are looked at one by one when they gain at once.
 NODES = 48
 
 
-def tried(scene: Scene, *events: Event) -> tuple[int, int]:
+def tried(scenario: Scenario, *events: Event) -> tuple[int, int]:
     """How many applications were tried after the events, and how many asks got a place."""
-    said = [effect for event in events for effect in step(scene.scheduler_state, event, scene.now_ns)]
+    effects = [effect for event in events for effect in step(scenario.scheduler_state, event, scenario.now_ns)]
     steps: list[Step] = []
-    said += cycle(scene.scheduler_state, scene.now_ns, lambda: True, steps.append).effects
-    return steps.count(Step.NODE), len(placed(said))
+    effects += cycle(scenario.scheduler_state, scenario.now_ns, lambda: True, steps.append).effects
+    return steps.count(Step.NODE), len(placed(effects))
 
 
 def short(name: str) -> list[Event]:
@@ -40,59 +40,59 @@ def gone(name: str) -> AllocationReleased:
     return AllocationReleased(PARTITION, ApplicationId(name), AllocationKey(name), None, Termination.STOPPED_BY_RM)
 
 
-def a_full_cluster(waiting: int) -> Scene:
+def a_full_cluster(waiting: int) -> Scenario:
     """Each node has a pod of an application of its own, and so many applications wait for one."""
-    scene = Scene(a_configuration(a_queue("a"), a_queue("b")), nodes=NODES, vcore=1000)
-    scene.tell(*(event for index in range(NODES) for event in short(f"short{index}")))
-    scene.tell(*(ApplicationAdded(an_application(f"w{index}", queue="root.b")) for index in range(waiting)))
-    scene.tell(*(AskAdded(an_ask(f"w{index}", app=f"w{index}")) for index in range(waiting)))
-    return scene
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=NODES, vcore=1000)
+    scenario.send(*(event for index in range(NODES) for event in short(f"short{index}")))
+    scenario.send(*(ApplicationAdded(an_application(f"w{index}", queue="root.b")) for index in range(waiting)))
+    scenario.send(*(AskAdded(an_ask(f"w{index}", app=f"w{index}")) for index in range(waiting)))
+    return scenario
 
 
 @pytest.mark.parametrize("waiting", [60, 120])
 def test_a_full_cluster_in_which_nothing_changes_tries_nobody_however_many_wait(waiting: int) -> None:
-    scene = a_full_cluster(waiting)
-    assert tried(scene) == (0, 0)
+    scenario = a_full_cluster(waiting)
+    assert tried(scenario) == (0, 0)
 
 
 @pytest.mark.parametrize("waiting", [60, 120])
 def test_a_pod_that_goes_and_one_that_comes_try_two_however_many_wait(waiting: int) -> None:
-    scene = a_full_cluster(waiting)
-    assert tried(scene, gone("short3"), *short("late")) == (2, 1)
+    scenario = a_full_cluster(waiting)
+    assert tried(scenario, gone("short3"), *short("late")) == (2, 1)
 
 
 @pytest.mark.parametrize("waiting", [60, 120])
 def test_many_that_end_at_once_try_as_many_as_get_their_places(waiting: int) -> None:
-    scene = a_full_cluster(waiting)
+    scenario = a_full_cluster(waiting)
     ended = [ApplicationRemoved(PARTITION, ApplicationId(f"short{index}")) for index in range(NODES)]
-    tries, places = tried(scene, *ended)
+    tries, places = tried(scenario, *ended)
     assert places == NODES
     assert tries <= NODES + 1
 
 
-def beside_a_gang() -> Scene:
+def beside_a_gang() -> Scenario:
     """Half of every node is taken by short ones; a gang that wants more than all nodes waits."""
-    scene = Scene(a_configuration(a_queue("a"), a_queue("b")), nodes=NODES, vcore=2000)
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=NODES, vcore=2000)
     members = NODES * 2 + 1
-    scene.tell(*(event for index in range(NODES) for event in short(f"short{index}")))
+    scenario.send(*(event for index in range(NODES) for event in short(f"short{index}")))
     gang = an_application("gang", queue="root.b", gang=members, placement=GangPlacement.ATOMIC)
     asks = (an_ask(f"m{index}", app="gang", group="workers", placeholder=True) for index in range(members))
-    scene.tell(ApplicationAdded(gang), *map(AskAdded, asks))
-    return scene
+    scenario.send(ApplicationAdded(gang), *map(AskAdded, asks))
+    return scenario
 
 
 def test_a_gang_that_cannot_fit_is_not_tried_again_when_as_many_pods_go_as_come() -> None:
-    scene = beside_a_gang()
+    scenario = beside_a_gang()
     for turn in range(5):
         names = [f"short{turn * NODES + index}" for index in range(NODES)]
         coming = [event for index in range(NODES) for event in short(f"short{(turn + 1) * NODES + index}")]
-        assert tried(scene, *map(gone, names), *coming) == (NODES, NODES)
-    assert scene.app("gang").gang.searches == 1
+        assert tried(scenario, *map(gone, names), *coming) == (NODES, NODES)
+    assert scenario.app("gang").gang.searches == 1
 
 
 def test_such_a_gang_gets_its_places_as_soon_as_there_are_enough() -> None:
-    scene = beside_a_gang()
+    scenario = beside_a_gang()
     for index in range(NODES - 1):
-        assert tried(scene, gone(f"short{index}"))[1] == 0
-    assert tried(scene, gone(f"short{NODES - 1}"))[1] == 0
-    assert tried(scene, NodeAdded(a_node("more", 1000))) == (1, NODES * 2 + 1)
+        assert tried(scenario, gone(f"short{index}"))[1] == 0
+    assert tried(scenario, gone(f"short{NODES - 1}"))[1] == 0
+    assert tried(scenario, NodeAdded(a_node("more", 1000))) == (1, NODES * 2 + 1)

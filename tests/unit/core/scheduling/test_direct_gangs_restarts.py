@@ -16,197 +16,197 @@ from muster_core.model.ids import NodeId, TaskGroup
 from muster_core.model.specs import GangStyle, Topology
 from tests.unit.builders import RM, a_configuration, a_node, a_queue, an_allocation, an_application, an_ask, resources
 from tests.unit.core.scheduling.direct import KEY, a_gang, answers, bound, held, member, members
-from tests.unit.core.scheduling.scene import Scene, placed, refused_asks, states, waits
+from tests.unit.core.scheduling.scenario import Scenario, placed, refused_asks, states, waits
 
 CONFIGURATION = a_configuration(a_queue("a"), a_queue("b"))
 WORKERS = TaskGroup("workers")
 
 
-def fenced() -> Scene:
+def fenced() -> Scenario:
     """A resource manager registers anew and has told nothing yet; the time is 1,000 s."""
-    scene = Scene(CONFIGURATION)
-    scene.tell(ManagerRegistered(RM, CONFIGURATION, fenced=True))
-    return scene
+    scenario = Scenario(CONFIGURATION)
+    scenario.send(ManagerRegistered(RM, CONFIGURATION, fenced=True))
+    return scenario
 
 
-def passed(scene: Scene, *events: Event) -> list[str]:
+def passed(scenario: Scenario, *events: Event) -> list[str]:
     """All is told; returns the states of the application from then on."""
-    scene.tell(*events)
-    return states(scene.tell(RecoveryBarrierPassed(RM)))
+    scenario.send(*events)
+    return states(scenario.send(RecoveryBarrierPassed(RM)))
 
 
 def test_after_a_restart_the_places_of_those_that_are_not_bound_are_held_anew() -> None:
-    scene = fenced()
-    scene.tell(a_gang(4, forced=True))
-    said = scene.add_node("n0", bound("r0", "n0", allocated_s=990).spec, bound("r1", "n0", allocated_s=991).spec)
-    assert states(said) == ["Running"]
-    assert held(scene) == 0
-    assert passed(scene) == []
-    assert held(scene) == 2
-    assert placed(scene.ask(member("r2"), member("r3"), member("r4"))).keys() == {"r2", "r3"}
+    scenario = fenced()
+    scenario.send(a_gang(4, forced=True))
+    effects = scenario.add_node("n0", bound("r0", "n0", allocated_s=990).spec, bound("r1", "n0", allocated_s=991).spec)
+    assert states(effects) == ["Running"]
+    assert held(scenario) == 0
+    assert passed(scenario) == []
+    assert held(scenario) == 2
+    assert placed(scenario.ask(member("r2"), member("r3"), member("r4"))).keys() == {"r2", "r3"}
 
 
 def test_a_restart_before_any_member_is_bound_holds_all_places_anew_before_others_that_came_later() -> None:
-    scene = fenced()
-    scene.tell(a_gang(3), a_gang(3, "late"))
-    scene.add_node("n0")
-    assert passed(scene) == ["Running"]
-    assert (held(scene), held(scene, "late")) == (3, 0)
+    scenario = fenced()
+    scenario.send(a_gang(3), a_gang(3, "late"))
+    scenario.add_node("n0")
+    assert passed(scenario) == ["Running"]
+    assert (held(scenario), held(scenario, "late")) == (3, 0)
 
 
 def test_places_of_a_packed_gang_are_held_anew_where_its_members_are() -> None:
-    scene = fenced()
+    scenario = fenced()
     spec = replace(a_gang(4, forced=True).spec, topology=Topology("zone", required=True))
-    scene.tell(ApplicationAdded(spec))
+    scenario.send(ApplicationAdded(spec))
     for zone, existing in (("a", ()), ("b", (bound("r0", "n-b").spec,))):
-        scene.tell(NodeAdded(a_node(f"n-{zone}", labels={"zone": zone}), draining=False, existing=existing))
-    passed(scene)
-    assert {one.node for one in scene.app().allocations.values()} == {"n-b"}
-    assert held(scene) == 3
+        scenario.send(NodeAdded(a_node(f"n-{zone}", labels={"zone": zone}), draining=False, existing=existing))
+    passed(scenario)
+    assert {one.node for one in scenario.app().allocations.values()} == {"n-b"}
+    assert held(scenario) == 3
 
 
 def test_the_places_of_a_gang_that_ran_are_held_anew_before_others_are_served() -> None:
-    scene = fenced()
-    scene.tell(ApplicationAdded(an_application("busy", queue="root.b", created_s=1)))
-    scene.tell(a_gang(4, forced=True))
-    scene.add_node("n0", bound("r0", "n0", allocated_s=990).spec)
-    scene.ask(*(an_ask(f"b{index}", app="busy", priority=9) for index in range(4)))
-    said = scene.tell(RecoveryBarrierPassed(RM))
-    assert placed(said) == {}, "root.b has nothing yet, and would come first"
-    assert held(scene) == 3
+    scenario = fenced()
+    scenario.send(ApplicationAdded(an_application("busy", queue="root.b", created_s=1)))
+    scenario.send(a_gang(4, forced=True))
+    scenario.add_node("n0", bound("r0", "n0", allocated_s=990).spec)
+    scenario.ask(*(an_ask(f"b{index}", app="busy", priority=9) for index in range(4)))
+    effects = scenario.send(RecoveryBarrierPassed(RM))
+    assert placed(effects) == {}, "root.b has nothing yet, and would come first"
+    assert held(scenario) == 3
 
 
 def test_a_gang_whose_members_are_all_bound_holds_nothing_more() -> None:
-    scene = fenced()
-    scene.tell(a_gang(2, forced=True))
-    scene.add_node("n0", *(bound(f"r{index}", "n0").spec for index in range(3)))
-    passed(scene)
-    assert held(scene) == 0
-    assert not scene.app().is_reserving
-    assert scene.app().gang.groups[WORKERS].replaced == 2
-    assert placed(scene.ask(member("r9"))) == {"r9": "n0"}
+    scenario = fenced()
+    scenario.send(a_gang(2, forced=True))
+    scenario.add_node("n0", *(bound(f"r{index}", "n0").spec for index in range(3)))
+    passed(scenario)
+    assert held(scenario) == 0
+    assert not scenario.app().is_reserving
+    assert scenario.app().gang.groups[WORKERS].replaced == 2
+    assert placed(scenario.ask(member("r9"))) == {"r9": "n0"}
 
 
 def test_places_that_are_held_anew_go_by_the_clock_of_the_first_member_that_was_bound() -> None:
-    scene = fenced()
-    scene.tell(a_gang(4, timeout_s=60, forced=True))
-    scene.add_node("n0", bound("r1", "n0", allocated_s=980).spec, bound("r0", "n0", allocated_s=970).spec)
-    passed(scene)
-    scene.wait(29)
-    assert held(scene) == 2
-    assert states(scene.wait(2)) == []
-    assert held(scene) == 0
+    scenario = fenced()
+    scenario.send(a_gang(4, timeout_s=60, forced=True))
+    scenario.add_node("n0", bound("r1", "n0", allocated_s=980).spec, bound("r0", "n0", allocated_s=970).spec)
+    passed(scenario)
+    scenario.wait(29)
+    assert held(scenario) == 2
+    assert states(scenario.wait(2)) == []
+    assert held(scenario) == 0
 
 
 def test_a_gang_whose_clock_had_ended_before_the_restart_holds_nothing_again() -> None:
-    scene = fenced()
-    scene.tell(a_gang(4, timeout_s=60, style=GangStyle.HARD, forced=True))
-    scene.add_node("n0", bound("r0", "n0", allocated_s=100).spec)
-    scene.ask(member("r1"))
-    scene.wait(1)
-    assert passed(scene) == [], "the style is for gangs that never ran"
-    assert held(scene) == 0
-    assert scene.app().allocations.keys() == {"r0-0", "r1-0"}
+    scenario = fenced()
+    scenario.send(a_gang(4, timeout_s=60, style=GangStyle.HARD, forced=True))
+    scenario.add_node("n0", bound("r0", "n0", allocated_s=100).spec)
+    scenario.ask(member("r1"))
+    scenario.wait(1)
+    assert passed(scenario) == [], "the style is for gangs that never ran"
+    assert held(scenario) == 0
+    assert scenario.app().allocations.keys() == {"r0-0", "r1-0"}
 
 
 def test_places_that_do_not_fit_whole_any_more_are_waited_for_until_the_clock_ends() -> None:
-    scene = fenced()
-    scene.tell(a_gang(4, timeout_s=60, forced=True))
-    scene.add_node("n0", bound("r0", "n0", allocated_s=990).spec, vcore=3000)
-    scene.tell(RecoveryBarrierPassed(RM))
-    assert held(scene) == 0, "three do not fit any more"
-    assert placed(scene.ask(member("r1"))) == {}
-    said = scene.wait(51)
-    assert placed(said) == {"r1": "n0"}, "then members are scheduled as usual"
-    assert waits(said)[KEY] == ("SCHEDULED", "no longer waiting for a reservation")
-    assert scene.app().state == "Running"
+    scenario = fenced()
+    scenario.send(a_gang(4, timeout_s=60, forced=True))
+    scenario.add_node("n0", bound("r0", "n0", allocated_s=990).spec, vcore=3000)
+    scenario.send(RecoveryBarrierPassed(RM))
+    assert held(scenario) == 0, "three do not fit any more"
+    assert placed(scenario.ask(member("r1"))) == {}
+    effects = scenario.wait(51)
+    assert placed(effects) == {"r1": "n0"}, "then members are scheduled as usual"
+    assert waits(effects)[KEY] == ("SCHEDULED", "no longer waiting for a reservation")
+    assert scenario.app().state == "Running"
 
 
 def test_places_that_do_not_fit_after_a_restart_are_held_when_there_is_room_again() -> None:
-    scene = fenced()
-    scene.tell(a_gang(4, timeout_s=60, forced=True))
-    scene.add_node("n0", bound("r0", "n0", allocated_s=990).spec, vcore=3000)
-    [state, reason] = waits(scene.tell(RecoveryBarrierPassed(RM)))[KEY]
+    scenario = fenced()
+    scenario.send(a_gang(4, timeout_s=60, forced=True))
+    scenario.add_node("n0", bound("r0", "n0", allocated_s=990).spec, vcore=3000)
+    [state, reason] = waits(scenario.send(RecoveryBarrierPassed(RM)))[KEY]
     assert (state, "3 of 4 members of task group" in reason) == ("FAILED", True)
-    assert states(scene.add_node("n1")) == []
-    assert held(scene) == 3
+    assert states(scenario.add_node("n1")) == []
+    assert held(scenario) == 3
 
 
 def test_an_application_is_over_when_its_last_member_goes_though_its_places_do_not_fit_again() -> None:
-    scene = fenced()
-    scene.tell(a_gang(4, forced=True))
-    scene.add_node("n0", bound("r0", "n0", allocated_s=990).spec, vcore=3000)
-    scene.tell(RecoveryBarrierPassed(RM))
-    assert states(scene.release("r0")) == ["Completing"]
-    assert states(scene.wait(31)) == ["Completed"]
+    scenario = fenced()
+    scenario.send(a_gang(4, forced=True))
+    scenario.add_node("n0", bound("r0", "n0", allocated_s=990).spec, vcore=3000)
+    scenario.send(RecoveryBarrierPassed(RM))
+    assert states(scenario.release("r0")) == ["Completing"]
+    assert states(scenario.wait(31)) == ["Completed"]
 
 
 def test_a_first_pod_of_no_task_group_that_is_bound_leaves_all_places_to_be_held() -> None:
-    scene = fenced()
-    scene.tell(a_gang(3, forced=True))
-    scene.add_node("n0", an_allocation("driver", "n0", allocated_s=990))
-    assert passed(scene) == []
-    assert scene.app().state == "Running"
-    assert held(scene) == 3
+    scenario = fenced()
+    scenario.send(a_gang(3, forced=True))
+    scenario.add_node("n0", an_allocation("driver", "n0", allocated_s=990))
+    assert passed(scenario) == []
+    assert scenario.app().state == "Running"
+    assert held(scenario) == 3
 
 
 def test_a_configuration_that_makes_the_rest_impossible_lets_those_run_that_do() -> None:
-    scene = fenced()
-    scene.tell(a_gang(4, forced=True))
-    scene.add_node("n0", bound("r0", "n0").spec, vcore=3000)
-    scene.tell(RecoveryBarrierPassed(RM))
-    said = scene.tell(ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=2000), a_queue("b"))))
-    assert answers(said) == []
-    assert states(said) == []
-    assert placed(scene.ask(member("r1"))) == {"r1": "n0"}
+    scenario = fenced()
+    scenario.send(a_gang(4, forced=True))
+    scenario.add_node("n0", bound("r0", "n0").spec, vcore=3000)
+    scenario.send(RecoveryBarrierPassed(RM))
+    effects = scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=2000), a_queue("b"))))
+    assert answers(effects) == []
+    assert states(effects) == []
+    assert placed(scenario.ask(member("r1"))) == {"r1": "n0"}
 
 
 def test_a_gang_that_ran_and_comes_without_task_groups_goes_on_without_places() -> None:
-    scene = fenced()
-    scene.tell(ApplicationAdded(replace(a_gang(4, forced=True).spec, members=())))
-    scene.add_node("n0", bound("r0", "n0").spec)
-    scene.tell(RecoveryBarrierPassed(RM))
-    assert placed(scene.ask(member("r1"))) == {"r1": "n0"}
+    scenario = fenced()
+    scenario.send(ApplicationAdded(replace(a_gang(4, forced=True).spec, members=())))
+    scenario.add_node("n0", bound("r0", "n0").spec)
+    scenario.send(RecoveryBarrierPassed(RM))
+    assert placed(scenario.ask(member("r1"))) == {"r1": "n0"}
 
 
 def test_a_placeholder_pod_of_an_earlier_placement_stands_for_one_of_the_places() -> None:
-    scene = fenced()
-    scene.tell(a_gang(3))
-    scene.add_node("n0", an_allocation("p0", "n0", group="workers", placeholder=True))
-    assert passed(scene) == ["Running"]
-    assert held(scene) == 2
-    scene.ask(*members(2))
-    assert held(scene) == 1, "the first takes over from the pod, which has to go first"
+    scenario = fenced()
+    scenario.send(a_gang(3))
+    scenario.add_node("n0", an_allocation("p0", "n0", group="workers", placeholder=True))
+    assert passed(scenario) == ["Running"]
+    assert held(scenario) == 2
+    scenario.ask(*members(2))
+    assert held(scenario) == 1, "the first takes over from the pod, which has to go first"
 
 
 # -- without a restart -------------------------------------------------------------
 
 
 def test_a_member_that_is_bound_unasked_while_places_are_held_has_one_of_them() -> None:
-    scene = Scene(CONFIGURATION, nodes=2, vcore=2000)
-    scene.tell(a_gang(3))
-    before = scene.partition.nodes.available(NodeId("n1"))
-    scene.tell(bound("r0", "n1"))
-    assert held(scene) == 2
-    assert scene.app().gang.groups[WORKERS].replaced == 1
-    assert scene.partition.nodes.available(NodeId("n1")) == before
+    scenario = Scenario(CONFIGURATION, nodes=2, vcore=2000)
+    scenario.send(a_gang(3))
+    before = scenario.partition.nodes.available(NodeId("n1"))
+    scenario.send(bound("r0", "n1"))
+    assert held(scenario) == 2
+    assert scenario.app().gang.groups[WORKERS].replaced == 1
+    assert scenario.partition.nodes.available(NodeId("n1")) == before
 
 
 def test_a_member_that_is_bound_unasked_while_the_gang_waits_makes_it_run_and_lack_one_less() -> None:
-    scene = Scene(CONFIGURATION, nodes=1)
-    scene.tell(a_gang(6, wait_s=100))
-    said = scene.tell(bound("r0", "n0"))
-    assert states(said) == ["Running"]
-    assert scene.app().pending == resources(vcore=5000, pods=5)
-    assert states(scene.wait(101)) == [], "it has begun: the clock of waiting is not its own any more"
-    scene.add_node("n1")
-    assert held(scene) == 5
+    scenario = Scenario(CONFIGURATION, nodes=1)
+    scenario.send(a_gang(6, wait_s=100))
+    effects = scenario.send(bound("r0", "n0"))
+    assert states(effects) == ["Running"]
+    assert scenario.app().pending == resources(vcore=5000, pods=5)
+    assert states(scenario.wait(101)) == [], "it has begun: the clock of waiting is not its own any more"
+    scenario.add_node("n1")
+    assert held(scenario) == 5
 
 
 def test_an_allocation_that_is_reported_under_the_schedulers_own_key_is_refused() -> None:
-    scene = Scene(CONFIGURATION, nodes=1)
-    scene.tell(a_gang(3), a_gang(3, "waits"))
+    scenario = Scenario(CONFIGURATION, nodes=1)
+    scenario.send(a_gang(3), a_gang(3, "waits"))
     for key, app in ((KEY, "app"), ("waits/workers", "waits")):
-        [answer] = answers(scene.tell(bound(key, "n0", app=app)))
+        [answer] = answers(scenario.send(bound(key, "n0", app=app)))
         assert answer.rejected_allocations[0].reason == f"{key} is the scheduler's own key"
-    assert refused_asks(scene.ask(member(f"{KEY}/0"))) == {f"{KEY}/0": f"ask {KEY}/0 is the scheduler's own"}
+    assert refused_asks(scenario.ask(member(f"{KEY}/0"))) == {f"{KEY}/0": f"ask {KEY}/0 is the scheduler's own"}

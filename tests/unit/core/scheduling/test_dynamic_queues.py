@@ -22,7 +22,7 @@ from muster_core.model.specs import ApplicationSpec, NamespaceQuota
 from muster_core.scheduling import invariants, ledger
 from muster_core.state.queues import Queue
 from tests.unit.builders import PARTITION, RM, a_queue, an_allocation, an_application, an_ask, resources
-from tests.unit.core.scheduling.scene import Scene, placed, rejection, releases, states
+from tests.unit.core.scheduling.scenario import Scenario, placed, rejection, releases, states
 
 PROVIDED = (PlacementRule("provided", create=True),)
 
@@ -56,16 +56,16 @@ def spec(name: str, to: str, *, gang: int = 0, of: NamespaceQuota = NamespaceQuo
     return replace(an_application(name, queue=to, gang=gang), quota=of, tags={})
 
 
-def submit(scene: Scene, new: ApplicationSpec) -> Sequence[Effect]:
-    return scene.tell(ApplicationAdded(new))
+def submit(scenario: Scenario, new: ApplicationSpec) -> Sequence[Effect]:
+    return scenario.send(ApplicationAdded(new))
 
 
-def queue(scene: Scene, path: str) -> Queue:
-    return scene.partition.queues.by_path[QueuePath(path)]
+def queue(scenario: Scenario, path: str) -> Queue:
+    return scenario.partition.queues.by_path[QueuePath(path)]
 
 
-def settings(scene: Scene, path: str) -> tuple[Limit, Resources, int]:
-    found = queue(scene, path)
+def settings(scenario: Scenario, path: str) -> tuple[Limit, Resources, int]:
+    found = queue(scenario, path)
     return found.max, found.guaranteed, found.max_applications
 
 
@@ -75,48 +75,48 @@ def settings(scene: Scene, path: str) -> tuple[Limit, Resources, int]:
 def test_a_leaf_on_demand_has_the_template_of_the_nearest_queue_above() -> None:
     """YuniKorn's documented example: one template at root, a second one at root.parent."""
     first, second = template(1000, guaranteed=500, most=3), template(2000)
-    scene = Scene(configuration(parent("parent", of=second), parent("notemplate", of=first), template=first))
-    submit(scene, spec("one", "root.parent.sales"))
-    submit(scene, spec("two", "root.notemplate.sales"))
-    assert settings(scene, "root.parent.sales") == (Limit({"vcore": 2000}), NOTHING, 0)
-    assert settings(scene, "root.notemplate.sales") == (Limit({"vcore": 1000}), Resources({"vcore": 500}), 3)
-    assert queue(scene, "root.notemplate.sales").properties == first.properties
+    scenario = Scenario(configuration(parent("parent", of=second), parent("notemplate", of=first), template=first))
+    submit(scenario, spec("one", "root.parent.sales"))
+    submit(scenario, spec("two", "root.notemplate.sales"))
+    assert settings(scenario, "root.parent.sales") == (Limit({"vcore": 2000}), NOTHING, 0)
+    assert settings(scenario, "root.notemplate.sales") == (Limit({"vcore": 1000}), Resources({"vcore": 500}), 3)
+    assert queue(scenario, "root.notemplate.sales").properties == first.properties
 
 
 def test_a_parent_on_demand_hands_the_template_down_and_does_not_use_it() -> None:
-    scene = Scene(configuration(template=template(1000)))
-    submit(scene, spec("one", "root.x.y.z"))
+    scenario = Scenario(configuration(template=template(1000)))
+    submit(scenario, spec("one", "root.x.y.z"))
     for path in ("root.x", "root.x.y"):
-        assert settings(scene, path) == (UNLIMITED, NOTHING, 0)
-        assert not queue(scene, path).is_leaf
-    assert queue(scene, "root.x.y.z").max == Limit({"vcore": 1000})
+        assert settings(scenario, path) == (UNLIMITED, NOTHING, 0)
+        assert not queue(scenario, path).is_leaf
+    assert queue(scenario, "root.x.y.z").max == Limit({"vcore": 1000})
 
 
 def test_a_leaf_on_demand_has_nothing_of_its_parents_own_settings() -> None:
     above = replace(parent("p"), policies=QueuePolicies(order=ApplicationOrder.FAIR, priority_offset=5))
-    scene = Scene(configuration(above))
-    submit(scene, spec("one", "root.p.x"))
-    assert queue(scene, "root.p.x").policies == QueuePolicies()
+    scenario = Scenario(configuration(above))
+    submit(scenario, spec("one", "root.p.x"))
+    assert queue(scenario, "root.p.x").policies == QueuePolicies()
 
 
 def test_a_changed_template_counts_for_new_leaves_only() -> None:
-    scene = Scene(configuration(template=template(1000)))
-    submit(scene, spec("one", "root.x.old"))
-    scene.tell(ConfigurationReplaced(RM, configuration(template=template(2000))))
-    submit(scene, spec("two", "root.x.new"))
-    assert queue(scene, "root.x.old").max == Limit({"vcore": 1000})
-    assert queue(scene, "root.x.new").max == Limit({"vcore": 2000})
+    scenario = Scenario(configuration(template=template(1000)))
+    submit(scenario, spec("one", "root.x.old"))
+    scenario.send(ConfigurationReplaced(RM, configuration(template=template(2000))))
+    submit(scenario, spec("two", "root.x.new"))
+    assert queue(scenario, "root.x.old").max == Limit({"vcore": 1000})
+    assert queue(scenario, "root.x.new").max == Limit({"vcore": 2000})
 
 
 def test_a_queue_on_demand_comes_and_goes_with_a_note() -> None:
-    scene = Scene(configuration())
-    scene.noted.clear()
-    submit(scene, spec("one", "root.x.y"))
-    scene.ask(an_ask("r", app="one"))
-    scene.release_ask("r", "one")
-    scene.wait(60)
-    assert list(scene.partition.queues.by_path) == ["root"]
-    dynamic = [(note.subject, note.change) for note in scene.noted if note.detail is Detail.QUEUE_DYNAMIC]
+    scenario = Scenario(configuration())
+    scenario.records.clear()
+    submit(scenario, spec("one", "root.x.y"))
+    scenario.ask(an_ask("r", app="one"))
+    scenario.release_ask("r", "one")
+    scenario.wait(60)
+    assert list(scenario.partition.queues.by_path) == ["root"]
+    dynamic = [(note.subject, note.change) for note in scenario.records if note.detail is Detail.QUEUE_DYNAMIC]
     made, gone = Change.ADD, Change.REMOVE
     assert dynamic == [("root.x", made), ("root.x.y", made), ("root.x.y", gone), ("root.x", gone)]
 
@@ -125,136 +125,136 @@ def test_a_queue_on_demand_comes_and_goes_with_a_note() -> None:
 
 
 def test_a_namespaces_quota_goes_before_the_template() -> None:
-    scene = Scene(configuration(template=template(1000, guaranteed=100, most=9)))
-    submit(scene, spec("one", "root.ns", of=quota(5000, 300, 2)))
-    submit(scene, spec("two", "root.part", of=quota(guaranteed=300)))
-    assert settings(scene, "root.ns") == (Limit({"vcore": 5000}), Resources({"vcore": 300}), 2)
-    assert settings(scene, "root.part") == (Limit({"vcore": 1000}), Resources({"vcore": 300}), 9)
+    scenario = Scenario(configuration(template=template(1000, guaranteed=100, most=9)))
+    submit(scenario, spec("one", "root.ns", of=quota(5000, 300, 2)))
+    submit(scenario, spec("two", "root.part", of=quota(guaranteed=300)))
+    assert settings(scenario, "root.ns") == (Limit({"vcore": 5000}), Resources({"vcore": 300}), 2)
+    assert settings(scenario, "root.part") == (Limit({"vcore": 1000}), Resources({"vcore": 300}), 9)
 
 
 def test_each_new_application_brings_its_namespaces_present_quota() -> None:
-    scene = Scene(configuration(), nodes=1)
-    submit(scene, spec("one", "root.ns", of=quota(1000)))
-    assert len(placed(scene.ask(an_ask("a", app="one"), an_ask("b", app="one")))) == 1
-    said = submit(scene, spec("two", "root.ns", of=quota(2000, 500, 4)))
-    assert len(placed([*said])) == 1
-    assert settings(scene, "root.ns") == (Limit({"vcore": 2000}), Resources({"vcore": 500}), 4)
-    submit(scene, spec("three", "root.ns"))
-    assert settings(scene, "root.ns") == (Limit({"vcore": 2000}), Resources({"vcore": 500}), 4)
+    scenario = Scenario(configuration(), nodes=1)
+    submit(scenario, spec("one", "root.ns", of=quota(1000)))
+    assert len(placed(scenario.ask(an_ask("a", app="one"), an_ask("b", app="one")))) == 1
+    effects = submit(scenario, spec("two", "root.ns", of=quota(2000, 500, 4)))
+    assert len(placed([*effects])) == 1
+    assert settings(scenario, "root.ns") == (Limit({"vcore": 2000}), Resources({"vcore": 500}), 4)
+    submit(scenario, spec("three", "root.ns"))
+    assert settings(scenario, "root.ns") == (Limit({"vcore": 2000}), Resources({"vcore": 500}), 4)
 
 
 def test_a_lowered_quota_leaves_what_runs() -> None:
-    scene = Scene(configuration(), nodes=1)
-    submit(scene, spec("one", "root.ns", of=quota(3000)))
-    scene.ask(an_ask("a", app="one", count=3))
-    said = submit(scene, spec("two", "root.ns", of=quota(1000)))
-    assert releases([*said]) == {}
-    assert queue(scene, "root.ns").tolerated == resources(vcore=2000)
-    assert placed(scene.ask(an_ask("b", app="two"))) == {}
+    scenario = Scenario(configuration(), nodes=1)
+    submit(scenario, spec("one", "root.ns", of=quota(3000)))
+    scenario.ask(an_ask("a", app="one", count=3))
+    effects = submit(scenario, spec("two", "root.ns", of=quota(1000)))
+    assert releases([*effects]) == {}
+    assert queue(scenario, "root.ns").tolerated == resources(vcore=2000)
+    assert placed(scenario.ask(an_ask("b", app="two"))) == {}
 
 
 def test_zero_in_a_quota_forbids() -> None:
-    scene = Scene(configuration(), nodes=1)
-    submit(scene, spec("one", "root.ns", of=quota(0)))
-    assert placed(scene.ask(an_ask("a", app="one"))) == {}
+    scenario = Scenario(configuration(), nodes=1)
+    submit(scenario, spec("one", "root.ns", of=quota(0)))
+    assert placed(scenario.ask(an_ask("a", app="one"))) == {}
 
 
 def test_a_quota_never_touches_a_configured_queue_nor_a_parent() -> None:
-    scene = Scene(configuration(a_queue("a", vcore=3000), parent("p")))
-    submit(scene, spec("one", "root.a", of=quota(1000, 500, 1)))
-    submit(scene, spec("two", "root.p.ns", of=quota(1000, 500, 1)))
-    assert settings(scene, "root.a") == (Limit({"vcore": 3000}), NOTHING, 0)
-    assert settings(scene, "root.p") == (UNLIMITED, NOTHING, 0)
+    scenario = Scenario(configuration(a_queue("a", vcore=3000), parent("p")))
+    submit(scenario, spec("one", "root.a", of=quota(1000, 500, 1)))
+    submit(scenario, spec("two", "root.p.ns", of=quota(1000, 500, 1)))
+    assert settings(scenario, "root.a") == (Limit({"vcore": 3000}), NOTHING, 0)
+    assert settings(scenario, "root.p") == (UNLIMITED, NOTHING, 0)
 
 
 def test_the_recovery_queue_has_neither_template_nor_quota() -> None:
-    scene = Scene(configuration(template=template(1000)))
+    scenario = Scenario(configuration(template=template(1000)))
     for name in ("one", "two"):
         lost = replace(spec(name, "root", of=quota(1000, 500, 1)), forced=True)
-        assert rejection([*submit(scene, lost)]) == ""
-    assert settings(scene, RECOVERY) == (UNLIMITED, NOTHING, 0)
-    assert queue(scene, RECOVERY).is_recovery
-    scene.add_node("n0", an_allocation("x", "n0", app="one", vcore=3000))
-    assert queue(scene, RECOVERY).allocated["vcore"] == 3000
+        assert rejection([*submit(scenario, lost)]) == ""
+    assert settings(scenario, RECOVERY) == (UNLIMITED, NOTHING, 0)
+    assert queue(scenario, RECOVERY).is_recovery
+    scenario.add_node("n0", an_allocation("x", "n0", app="one", vcore=3000))
+    assert queue(scenario, RECOVERY).allocated["vcore"] == 3000
 
 
 # -- gangs -----------------------------------------------------------------------
 
 
 def test_a_gang_larger_than_the_template_or_the_quota_is_refused_before_its_leaf_is_made() -> None:
-    scene = Scene(configuration(template=template(2000)))
-    assert "maximum of queue root.x is 2:" in rejection([*submit(scene, spec("one", "root.x", gang=3))])
+    scenario = Scenario(configuration(template=template(2000)))
+    assert "maximum of queue root.x is 2:" in rejection([*submit(scenario, spec("one", "root.x", gang=3))])
     small = spec("two", "root.x", gang=3, of=quota(1000))
-    assert "maximum of queue root.x is 1:" in rejection([*submit(scene, small)])
-    assert list(scene.partition.queues.by_path) == ["root"]
-    assert rejection([*submit(scene, spec("three", "root.x", gang=3, of=quota(3000)))]) == ""
+    assert "maximum of queue root.x is 1:" in rejection([*submit(scenario, small)])
+    assert list(scenario.partition.queues.by_path) == ["root"]
+    assert rejection([*submit(scenario, spec("three", "root.x", gang=3, of=quota(3000)))]) == ""
 
 
 def test_a_gang_is_refused_where_the_template_makes_fair_leaves() -> None:
-    scene = Scene(configuration(template=template(9000, fair=True)))
-    refused = rejection([*submit(scene, spec("one", "root.x", gang=2))])
+    scenario = Scenario(configuration(template=template(9000, fair=True)))
+    refused = rejection([*submit(scenario, spec("one", "root.x", gang=2))])
     assert "sorts its applications by fair share" in refused
 
 
 def test_a_gang_is_measured_by_the_quota_that_it_brings_itself() -> None:
-    scene = Scene(configuration())
-    submit(scene, spec("one", "root.ns", of=quota(1000)))
-    assert "maximum of queue root.ns is 1:" in rejection([*submit(scene, spec("two", "root.ns", gang=3))])
-    assert rejection([*submit(scene, spec("three", "root.ns", gang=3, of=quota(3000)))]) == ""
-    assert queue(scene, "root.ns").max == Limit({"vcore": 3000})
+    scenario = Scenario(configuration())
+    submit(scenario, spec("one", "root.ns", of=quota(1000)))
+    assert "maximum of queue root.ns is 1:" in rejection([*submit(scenario, spec("two", "root.ns", gang=3))])
+    assert rejection([*submit(scenario, spec("three", "root.ns", gang=3, of=quota(3000)))]) == ""
+    assert queue(scenario, "root.ns").max == Limit({"vcore": 3000})
 
 
 def test_a_gang_that_is_refused_leaves_the_quota_as_it_was() -> None:
-    scene = Scene(configuration())
-    submit(scene, spec("one", "root.ns", of=quota(5000)))
-    assert rejection([*submit(scene, spec("two", "root.ns", gang=3, of=quota(2000)))]) != ""
-    assert queue(scene, "root.ns").max == Limit({"vcore": 5000})
+    scenario = Scenario(configuration())
+    submit(scenario, spec("one", "root.ns", of=quota(5000)))
+    assert rejection([*submit(scenario, spec("two", "root.ns", gang=3, of=quota(2000)))]) != ""
+    assert queue(scenario, "root.ns").max == Limit({"vcore": 5000})
 
 
 def test_a_gang_that_a_lowered_namespace_quota_makes_impossible_waits_until_the_quota_is_raised() -> None:
-    scene = Scene(configuration(), nodes=1)
-    scene.add_full_node()
-    scene.gang(ApplicationAdded(spec("g", "root.ns", gang=5, of=quota(5000))), 5)
-    lowered = submit(scene, spec("two", "root.ns", of=quota(2000)))
+    scenario = Scenario(configuration(), nodes=1)
+    scenario.add_full_node()
+    scenario.gang(ApplicationAdded(spec("g", "root.ns", gang=5, of=quota(5000))), 5)
+    lowered = submit(scenario, spec("two", "root.ns", of=quota(2000)))
     assert states([*lowered], "g") == []
-    scene.add_node("n1")
-    assert scene.app("g").gang.reserved["vcore"] == 4000
-    raised = submit(scene, spec("three", "root.ns", of=quota(5000)))
+    scenario.add_node("n1")
+    assert scenario.app("g").gang.reserved["vcore"] == 4000
+    raised = submit(scenario, spec("three", "root.ns", of=quota(5000)))
     assert states([*raised], "g") == ["Running"]
 
 
 def test_a_raised_count_of_applications_lets_the_next_one_run() -> None:
-    scene = Scene(configuration(), nodes=1)
-    submit(scene, spec("one", "root.ns", of=quota(most=1)))
-    submit(scene, spec("two", "root.ns", of=quota(most=1)))
-    assert placed(scene.ask(an_ask("a", app="one"))) == {"a": "n0"}
-    assert placed(scene.ask(an_ask("b", app="two"))) == {}
-    assert placed([*submit(scene, spec("three", "root.ns", of=quota(most=2)))]) == {"b": "n0"}
+    scenario = Scenario(configuration(), nodes=1)
+    submit(scenario, spec("one", "root.ns", of=quota(most=1)))
+    submit(scenario, spec("two", "root.ns", of=quota(most=1)))
+    assert placed(scenario.ask(an_ask("a", app="one"))) == {"a": "n0"}
+    assert placed(scenario.ask(an_ask("b", app="two"))) == {}
+    assert placed([*submit(scenario, spec("three", "root.ns", of=quota(most=2)))]) == {"b": "n0"}
 
 
 def test_a_raised_guarantee_and_a_lower_maximum_by_annotation_preempt_nobody() -> None:
-    scene = Scene(configuration(), nodes=1)
-    submit(scene, spec("one", "root.ns", of=quota(3000)))
-    scene.ask(an_ask("a", app="one", count=3))
-    submit(scene, spec("two", "root.ns", of=quota(1000, 500)))
-    assert releases(scene.wait(3600)) == {}
+    scenario = Scenario(configuration(), nodes=1)
+    submit(scenario, spec("one", "root.ns", of=quota(3000)))
+    scenario.ask(an_ask("a", app="one", count=3))
+    submit(scenario, spec("two", "root.ns", of=quota(1000, 500)))
+    assert releases(scenario.wait(3600)) == {}
 
 
 def test_a_leaf_that_goes_before_its_turn_keeps_nobody_from_theirs() -> None:
-    scene = Scene(configuration(), nodes=1)
-    submit(scene, spec("stays", "root.x"))
-    said = scene.tell(
+    scenario = Scenario(configuration(), nodes=1)
+    submit(scenario, spec("stays", "root.x"))
+    effects = scenario.send(
         ApplicationAdded(spec("goes", "root.y")),
         AskAdded(an_ask("first", app="goes")),
         ApplicationRemoved(PARTITION, ApplicationId("goes")),
         AskAdded(an_ask("second", app="stays")),
     )
-    assert placed(said) == {"second": "n0"}
+    assert placed(effects) == {"second": "n0"}
 
 
-def renew(scene: Scene, name: str, of: NamespaceQuota, *, namespace: str = "ns") -> Sequence[Effect]:
+def renew(scenario: Scenario, name: str, of: NamespaceQuota, *, namespace: str = "ns") -> Sequence[Effect]:
     """The namespace of an application says something else."""
-    return submit(scene, replace(spec(name, "", of=of), namespace=namespace, is_renewal=True))
+    return submit(scenario, replace(spec(name, "", of=of), namespace=namespace, is_renewal=True))
 
 
 def of_namespace(name: str, to: str, of: NamespaceQuota, namespace: str = "ns") -> ApplicationSpec:
@@ -262,43 +262,43 @@ def of_namespace(name: str, to: str, of: NamespaceQuota, namespace: str = "ns") 
 
 
 def test_a_namespace_that_says_something_else_is_heard_at_once_and_answered_nothing() -> None:
-    scene = Scene(configuration(template=template(1000, most=9)), nodes=1)
-    submit(scene, of_namespace("one", "root.ns", quota(500, 100)))
-    assert placed(scene.ask(an_ask("a", app="one"))) == {}
-    said = renew(scene, "one", quota(2000))
-    assert placed([*said]) == {"a": "n0"}
-    assert rejection([*said]) == ""
-    assert settings(scene, "root.ns") == (Limit({"vcore": 2000}), Resources({"vcore": 0}), 9)
+    scenario = Scenario(configuration(template=template(1000, most=9)), nodes=1)
+    submit(scenario, of_namespace("one", "root.ns", quota(500, 100)))
+    assert placed(scenario.ask(an_ask("a", app="one"))) == {}
+    effects = renew(scenario, "one", quota(2000))
+    assert placed([*effects]) == {"a": "n0"}
+    assert rejection([*effects]) == ""
+    assert settings(scenario, "root.ns") == (Limit({"vcore": 2000}), Resources({"vcore": 0}), 9)
 
 
 def test_an_annotation_that_was_removed_leaves_the_template() -> None:
-    scene = Scene(configuration(template=template(1000)))
-    submit(scene, of_namespace("one", "root.ns", quota(5000)))
-    renew(scene, "one", quota())
-    assert queue(scene, "root.ns").max == Limit({"vcore": 1000})
+    scenario = Scenario(configuration(template=template(1000)))
+    submit(scenario, of_namespace("one", "root.ns", quota(5000)))
+    renew(scenario, "one", quota())
+    assert queue(scenario, "root.ns").max == Limit({"vcore": 1000})
 
 
 def test_a_leaf_of_several_namespaces_keeps_what_one_of_them_does_not_say() -> None:
-    scene = Scene(configuration())
-    submit(scene, of_namespace("one", "root.kim", quota(5000)))
-    submit(scene, of_namespace("two", "root.kim", quota(), "other"))
-    renew(scene, "two", quota(guaranteed=100), namespace="other")
-    assert settings(scene, "root.kim") == (Limit({"vcore": 5000}), Resources({"vcore": 100}), 0)
+    scenario = Scenario(configuration())
+    submit(scenario, of_namespace("one", "root.kim", quota(5000)))
+    submit(scenario, of_namespace("two", "root.kim", quota(), "other"))
+    renew(scenario, "two", quota(guaranteed=100), namespace="other")
+    assert settings(scenario, "root.kim") == (Limit({"vcore": 5000}), Resources({"vcore": 100}), 0)
 
 
 def test_a_namespace_is_not_heard_by_configured_queues_nor_for_applications_that_are_gone() -> None:
-    scene = Scene(configuration(a_queue("a", vcore=3000)))
-    submit(scene, of_namespace("one", "root.a", quota()))
-    assert [*renew(scene, "one", quota(1000)), *renew(scene, "gone", quota(1000))] == []
-    assert queue(scene, "root.a").max == Limit({"vcore": 3000})
+    scenario = Scenario(configuration(a_queue("a", vcore=3000)))
+    submit(scenario, of_namespace("one", "root.a", quota()))
+    assert [*renew(scenario, "one", quota(1000)), *renew(scenario, "gone", quota(1000))] == []
+    assert queue(scenario, "root.a").max == Limit({"vcore": 3000})
 
 
 def test_what_is_tolerated_over_a_maximum_is_an_amount_that_no_decision_may_add_to() -> None:
-    scene = Scene(configuration(), nodes=1)
-    submit(scene, spec("one", "root.ns", of=quota(3000)))
-    scene.ask(an_ask("a", app="one", count=3))
-    submit(scene, spec("two", "root.ns", of=quota(1000)))
-    scene.release("a", app="one", identity="a-0")
-    assert queue(scene, "root.ns").tolerated == resources(vcore=1000)
-    ledger.charge(scene.partition, scene.app("two"), resources(vcore=1), 1)
-    assert any("tolerated are" in broken for broken in invariants.check(scene.scheduler_state))
+    scenario = Scenario(configuration(), nodes=1)
+    submit(scenario, spec("one", "root.ns", of=quota(3000)))
+    scenario.ask(an_ask("a", app="one", count=3))
+    submit(scenario, spec("two", "root.ns", of=quota(1000)))
+    scenario.release("a", app="one", identity="a-0")
+    assert queue(scenario, "root.ns").tolerated == resources(vcore=1000)
+    ledger.charge(scenario.partition, scenario.app("two"), resources(vcore=1), 1)
+    assert any("tolerated are" in broken for broken in invariants.check(scenario.scheduler_state))

@@ -29,7 +29,7 @@ from tests.unit.builders import (
     an_ask,
     resources,
 )
-from tests.unit.core.scheduling.scene import Scene, notices
+from tests.unit.core.scheduling.scenario import Scenario, notices
 
 ADD, SET, REMOVE = Change.ADD, Change.SET, Change.REMOVE
 APP, NODE, QUEUE, USER = Notice.APPLICATION, Notice.NODE, Notice.QUEUE, Notice.USER_GROUP
@@ -37,30 +37,30 @@ APP, NODE, QUEUE, USER = Notice.APPLICATION, Notice.NODE, Notice.QUEUE, Notice.U
 Line = tuple[Notice, str, Change, Detail, str]
 
 
-def a_scene(*queues: QueueConfig, nodes: int = 1, timing: Timing | None = None) -> Scene:
-    scene = Scene(a_configuration(*(queues or (a_queue("a"),)), timing=timing), nodes=nodes)
-    scene.noted.clear()
-    return scene
+def a_scenario(*queues: QueueConfig, nodes: int = 1, timing: Timing | None = None) -> Scenario:
+    scenario = Scenario(a_configuration(*(queues or (a_queue("a"),)), timing=timing), nodes=nodes)
+    scenario.records.clear()
+    return scenario
 
 
-def lines(scene: Scene) -> list[Line]:
+def lines(scenario: Scenario) -> list[Line]:
     """What was noted since this was last asked."""
-    found = [(n.about, n.subject, n.change, n.detail, n.reference) for n in scene.noted]
-    scene.noted.clear()
+    found = [(n.about, n.subject, n.change, n.detail, n.reference) for n in scenario.records]
+    scenario.records.clear()
     return found
 
 
-def told(scene: Scene, *events: Event) -> list[Line]:
-    scene.noted.clear()
-    scene.tell(*events)
-    return lines(scene)
+def told(scenario: Scenario, *events: Event) -> list[Line]:
+    scenario.records.clear()
+    scenario.send(*events)
+    return lines(scenario)
 
 
-def running(scene: Scene) -> Scene:
-    scene.tell(ApplicationAdded(an_application()))
-    scene.ask(an_ask("r0"))
-    scene.noted.clear()
-    return scene
+def running(scenario: Scenario) -> Scenario:
+    scenario.send(ApplicationAdded(an_application()))
+    scenario.ask(an_ask("r0"))
+    scenario.records.clear()
+    return scenario
 
 
 def gone(why: Detail, key: str = "r0") -> list[Line]:
@@ -75,14 +75,16 @@ def gone(why: Detail, key: str = "r0") -> list[Line]:
 
 def test_a_group_is_linked_to_an_application_from_its_first_allocation_on_and_charged_like_its_user() -> None:
     limits = (QuotaLimit(groups=("staff",), max=Limit({"vcore": 9000})),)
-    scene = a_scene(replace(a_queue("a"), limits=limits))
-    scene.tell(ApplicationAdded(replace(an_application(), groups=("staff",))))
-    scene.noted.clear()
-    scene.ask(an_ask("r0"), an_ask("r1"))
-    of_group = [line for line in lines(scene) if line[1] == "staff"]
+    scenario = a_scenario(replace(a_queue("a"), limits=limits))
+    scenario.send(ApplicationAdded(replace(an_application(), groups=("staff",))))
+    scenario.records.clear()
+    scenario.ask(an_ask("r0"), an_ask("r1"))
+    of_group = [line for line in lines(scenario) if line[1] == "staff"]
     assert of_group[0] == (USER, "staff", SET, Detail.UG_APP_LINK, "app")
     assert of_group[1:] == [(USER, "staff", ADD, Detail.UG_GROUP_RESOURCE, "root.a")] * 2
-    of_group = [line for line in told(scene, ApplicationRemoved(PARTITION, ApplicationId("app"))) if line[1] == "staff"]
+    of_group = [
+        line for line in told(scenario, ApplicationRemoved(PARTITION, ApplicationId("app"))) if line[1] == "staff"
+    ]
     assert of_group == [
         *[(USER, "staff", REMOVE, Detail.UG_GROUP_RESOURCE, "root.a")] * 2,
         (USER, "staff", REMOVE, Detail.UG_APP_LINK, "app"),
@@ -90,51 +92,51 @@ def test_a_group_is_linked_to_an_application_from_its_first_allocation_on_and_ch
 
 
 def test_an_application_that_may_not_start_and_then_may_is_noted_on_change_only() -> None:
-    scene = a_scene(replace(a_queue("a"), max_applications=1))
-    scene.tell(ApplicationAdded(an_application()), ApplicationAdded(an_application("second")))
-    scene.ask(an_ask("r0"))
-    scene.noted.clear()
-    scene.ask(an_ask("s0", app="second"))
-    scene.ask(an_ask("s1", app="second"))
-    held = [line for line in lines(scene) if line[3] is Detail.APP_CANNOTRUN_QUEUE]
+    scenario = a_scenario(replace(a_queue("a"), max_applications=1))
+    scenario.send(ApplicationAdded(an_application()), ApplicationAdded(an_application("second")))
+    scenario.ask(an_ask("r0"))
+    scenario.records.clear()
+    scenario.ask(an_ask("s0", app="second"))
+    scenario.ask(an_ask("s1", app="second"))
+    held = [line for line in lines(scenario) if line[3] is Detail.APP_CANNOTRUN_QUEUE]
     assert held == [(APP, "second", Change.NONE, Detail.APP_CANNOTRUN_QUEUE, "")]
-    scene.release("r0")
-    assert (APP, "second", Change.NONE, Detail.APP_RUNNABLE_QUEUE, "") in lines(scene)
+    scenario.release("r0")
+    assert (APP, "second", Change.NONE, Detail.APP_RUNNABLE_QUEUE, "") in lines(scenario)
 
 
 def test_a_limit_of_a_user_on_applications_has_a_detail_of_its_own() -> None:
     limits = (QuotaLimit(users=("kim",), max_applications=1),)
-    scene = a_scene(replace(a_queue("a"), limits=limits))
-    scene.tell(ApplicationAdded(an_application()), ApplicationAdded(an_application("second")))
-    scene.ask(an_ask("r0"))
-    scene.ask(an_ask("s0", app="second"))
-    scene.release("r0")
-    details = [line[3] for line in lines(scene) if line[:3] == (APP, "second", Change.NONE)]
+    scenario = a_scenario(replace(a_queue("a"), limits=limits))
+    scenario.send(ApplicationAdded(an_application()), ApplicationAdded(an_application("second")))
+    scenario.ask(an_ask("r0"))
+    scenario.ask(an_ask("s0", app="second"))
+    scenario.release("r0")
+    details = [line[3] for line in lines(scenario) if line[:3] == (APP, "second", Change.NONE)]
     assert details == [Detail.APP_CANNOTRUN_QUOTA, Detail.APP_RUNNABLE_QUOTA]
 
 
 def test_a_new_application_is_noted_on_itself_and_on_its_queue() -> None:
-    assert told(a_scene(), ApplicationAdded(an_application())) == [
+    assert told(a_scenario(), ApplicationAdded(an_application())) == [
         (APP, "app", ADD, Detail.APP_NEW, ""),
         (QUEUE, "root.a", ADD, Detail.QUEUE_APP, "app"),
     ]
 
 
 def test_a_rejected_application_is_noted_with_the_reason() -> None:
-    scene = a_scene()
-    scene.tell(ApplicationAdded(an_application()), ApplicationAdded(an_application()))
-    rejected = [n for n in scene.noted if n.detail is Detail.APP_REJECT]
+    scenario = a_scenario()
+    scenario.send(ApplicationAdded(an_application()), ApplicationAdded(an_application()))
+    rejected = [n for n in scenario.records if n.detail is Detail.APP_REJECT]
     assert [(n.subject, n.change) for n in rejected] == [("app", SET)]
     assert "exists already" in rejected[0].message
 
 
 def test_an_ask_and_its_allocation_are_noted_in_order() -> None:
-    scene = a_scene()
-    scene.tell(ApplicationAdded(an_application()))
-    scene.noted.clear()
-    scene.ask(an_ask("r0", vcore=1000))
-    assert {n.resource for n in scene.noted if n.reference == "r0"} == {resources(vcore=1000, pods=1)}
-    assert lines(scene) == [
+    scenario = a_scenario()
+    scenario.send(ApplicationAdded(an_application()))
+    scenario.records.clear()
+    scenario.ask(an_ask("r0", vcore=1000))
+    assert {n.resource for n in scenario.records if n.reference == "r0"} == {resources(vcore=1000, pods=1)}
+    assert lines(scenario) == [
         (APP, "app", SET, Detail.APP_ACCEPTED, ""),
         (APP, "app", ADD, Detail.APP_REQUEST, "r0"),
         (APP, "app", REMOVE, Detail.REQUEST_ALLOC, "r0"),
@@ -147,123 +149,123 @@ def test_an_ask_and_its_allocation_are_noted_in_order() -> None:
 
 
 def test_an_allocation_that_exists_already_was_never_asked_for() -> None:
-    scene = a_scene()
-    scene.tell(ApplicationAdded(an_application()))
-    noted = told(scene, AllocationReported(an_allocation("r0", "n0")))
+    scenario = a_scenario()
+    scenario.send(ApplicationAdded(an_application()))
+    noted = told(scenario, AllocationReported(an_allocation("r0", "n0")))
     assert (APP, "app", ADD, Detail.APP_ALLOC, "r0") in noted
     assert Detail.REQUEST_ALLOC not in {line[3] for line in noted}
 
 
 def test_a_waiting_ask_that_turns_out_to_be_allocated_is_fulfilled() -> None:
-    scene = a_scene(nodes=0)
-    scene.tell(ApplicationAdded(an_application()))
-    scene.ask(an_ask("r0"))
-    scene.noted.clear()
-    scene.add_node("n0", an_allocation("r0", "n0"), draining=True)
-    assert [line[3] for line in lines(scene)][1:3] == [Detail.REQUEST_ALLOC, Detail.APP_ALLOC]
+    scenario = a_scenario(nodes=0)
+    scenario.send(ApplicationAdded(an_application()))
+    scenario.ask(an_ask("r0"))
+    scenario.records.clear()
+    scenario.add_node("n0", an_allocation("r0", "n0"), draining=True)
+    assert [line[3] for line in lines(scenario)][1:3] == [Detail.REQUEST_ALLOC, Detail.APP_ALLOC]
 
 
 def test_asks_go_because_they_are_cancelled_or_replaced() -> None:
-    scene = a_scene(nodes=0)
-    scene.tell(ApplicationAdded(an_application()))
-    scene.ask(an_ask("r0"))
-    scene.noted.clear()
-    scene.ask(an_ask("r0", vcore=2000))
-    assert lines(scene)[:2] == [
+    scenario = a_scenario(nodes=0)
+    scenario.send(ApplicationAdded(an_application()))
+    scenario.ask(an_ask("r0"))
+    scenario.records.clear()
+    scenario.ask(an_ask("r0", vcore=2000))
+    assert lines(scenario)[:2] == [
         (APP, "app", REMOVE, Detail.APP_REQUEST, "r0"),
         (APP, "app", ADD, Detail.APP_REQUEST, "r0"),
     ]
-    scene.release_ask("r0")
-    assert lines(scene)[0] == (APP, "app", REMOVE, Detail.REQUEST_CANCEL, "r0")
+    scenario.release_ask("r0")
+    assert lines(scenario)[0] == (APP, "app", REMOVE, Detail.REQUEST_CANCEL, "r0")
 
 
 def test_an_allocation_that_the_resource_manager_stops_is_cancelled() -> None:
-    scene = running(a_scene())
-    scene.release("r0")
-    assert lines(scene) == [*gone(Detail.ALLOC_CANCEL), (APP, "app", SET, Detail.APP_COMPLETING, "")]
+    scenario = running(a_scenario())
+    scenario.release("r0")
+    assert lines(scenario) == [*gone(Detail.ALLOC_CANCEL), (APP, "app", SET, Detail.APP_COMPLETING, "")]
 
 
 def test_an_allocation_that_ran_too_long_timed_out() -> None:
-    scene = a_scene()
-    scene.tell(ApplicationAdded(an_application()))
-    scene.ask(an_ask("r0", timeout_s=10))
-    scene.wait(11)
-    scene.noted.clear()
-    scene.release("r0", why=Termination.TIMEOUT)
-    assert lines(scene)[:4] == gone(Detail.ALLOC_TIMEOUT)
+    scenario = a_scenario()
+    scenario.send(ApplicationAdded(an_application()))
+    scenario.ask(an_ask("r0", timeout_s=10))
+    scenario.wait(11)
+    scenario.records.clear()
+    scenario.release("r0", why=Termination.TIMEOUT)
+    assert lines(scenario)[:4] == gone(Detail.ALLOC_TIMEOUT)
 
 
 def test_an_allocation_goes_with_its_node_which_is_noted_last() -> None:
-    scene = running(a_scene())
-    scene.node("n0", NodeAction.DECOMMISSION)
-    noted = lines(scene)
+    scenario = running(a_scenario())
+    scenario.node("n0", NodeAction.DECOMMISSION)
+    noted = lines(scenario)
     assert noted[:4] == gone(Detail.ALLOC_NODEREMOVED)
     assert noted[-1] == (NODE, "n0", REMOVE, Detail.NODE_DECOMISSION, "")
 
 
 def test_a_placeholder_is_replaced_by_the_member_that_takes_its_place() -> None:
-    scene = a_scene()
-    scene.gang(ApplicationAdded(an_application(gang=1)), 1)
-    scene.ask(an_ask("r0", group="workers"))
-    scene.noted.clear()
-    scene.release("app-p0", why=Termination.PLACEHOLDER_REPLACED)
-    noted = lines(scene)
+    scenario = a_scenario()
+    scenario.gang(ApplicationAdded(an_application(gang=1)), 1)
+    scenario.ask(an_ask("r0", group="workers"))
+    scenario.records.clear()
+    scenario.release("app-p0", why=Termination.PLACEHOLDER_REPLACED)
+    noted = lines(scenario)
     assert noted[0] == (APP, "app", REMOVE, Detail.REQUEST_ALLOC, "r0")
     assert noted[1] == (APP, "app", ADD, Detail.APP_ALLOC, "r0")
     assert noted[5:9] == gone(Detail.ALLOC_REPLACED, "app-p0")
 
 
 def test_a_gang_that_times_out_drops_its_asks_and_resumes() -> None:
-    scene = a_scene(nodes=1)
-    scene.add_full_node()
-    scene.gang(ApplicationAdded(an_application(gang=6, timeout_s=60)), 6)
-    scene.noted.clear()
-    scene.wait(61)
-    noted = lines(scene)
+    scenario = a_scenario(nodes=1)
+    scenario.add_full_node()
+    scenario.gang(ApplicationAdded(an_application(gang=6, timeout_s=60)), 6)
+    scenario.records.clear()
+    scenario.wait(61)
+    noted = lines(scenario)
     assert [line[2:4] for line in noted if line[3] is Detail.REQUEST_TIMEOUT] == [(REMOVE, Detail.REQUEST_TIMEOUT)] * 2
     assert (APP, "app", SET, Detail.APP_RESUMING, "") in noted
 
 
 def test_an_application_completes_leaves_its_queue_and_expires() -> None:
-    scene = running(a_scene(timing=Timing(completing_timeout_ns=1, expiry_ns=5_000_000_000)))
-    scene.release("r0")
-    scene.noted.clear()
-    scene.wait(1)
-    assert lines(scene) == [
+    scenario = running(a_scenario(timing=Timing(completing_timeout_ns=1, expiry_ns=5_000_000_000)))
+    scenario.release("r0")
+    scenario.records.clear()
+    scenario.wait(1)
+    assert lines(scenario) == [
         (APP, "app", SET, Detail.APP_COMPLETED, ""),
         (APP, "app", REMOVE, Detail.NONE, ""),
         (QUEUE, "root.a", REMOVE, Detail.QUEUE_APP, "app"),
     ]
-    scene.wait(6)
-    assert lines(scene) == [(APP, "app", SET, Detail.APP_EXPIRED, "")]
+    scenario.wait(6)
+    assert lines(scenario) == [(APP, "app", SET, Detail.APP_EXPIRED, "")]
 
 
 def test_an_application_that_runs_too_long_fails() -> None:
-    scene = a_scene()
-    scene.tell(ApplicationAdded(an_application(timeout_s=10)))
-    scene.ask(an_ask("r0"))
-    scene.wait(11)
-    scene.release("r0", why=Termination.TIMEOUT)
-    states = [line[3] for line in lines(scene) if line[:3] == (APP, "app", SET)]
+    scenario = a_scenario()
+    scenario.send(ApplicationAdded(an_application(timeout_s=10)))
+    scenario.ask(an_ask("r0"))
+    scenario.wait(11)
+    scenario.release("r0", why=Termination.TIMEOUT)
+    states = [line[3] for line in lines(scenario) if line[:3] == (APP, "app", SET)]
     assert states[-2:] == [Detail.APP_FAILING, Detail.APP_FAILED]
 
 
 def test_a_removed_application_takes_its_allocations_with_it() -> None:
-    scene = running(a_scene())
-    noted = told(scene, ApplicationRemoved(PARTITION, ApplicationId("app")))
+    scenario = running(a_scenario())
+    noted = told(scenario, ApplicationRemoved(PARTITION, ApplicationId("app")))
     assert noted[:4] == gone(Detail.ALLOC_CANCEL)
     assert (APP, "app", REMOVE, Detail.NONE, "") in noted
 
 
 def test_nodes_come_change_close_and_open() -> None:
-    scene = a_scene(nodes=0)
-    scene.add_node("n0")
+    scenario = a_scenario(nodes=0)
+    scenario.add_node("n0")
     node = replace(a_node("n0"), capacity=resources(vcore=8000), occupied=resources(vcore=1))
-    scene.tell(NodeUpdated(node), NodeUpdated(node))
-    scene.node("n0", NodeAction.DRAIN)
-    scene.node("n0", NodeAction.OPEN)
-    texts = [n.message for n in scene.noted]
-    assert lines(scene) == [
+    scenario.send(NodeUpdated(node), NodeUpdated(node))
+    scenario.node("n0", NodeAction.DRAIN)
+    scenario.node("n0", NodeAction.OPEN)
+    texts = [n.message for n in scenario.records]
+    assert lines(scenario) == [
         (NODE, "n0", ADD, Detail.NONE, ""),
         (NODE, "n0", SET, Detail.NODE_CAPACITY, ""),
         (NODE, "n0", SET, Detail.NODE_OCCUPIED, ""),
@@ -275,7 +277,7 @@ def test_nodes_come_change_close_and_open() -> None:
 
 def test_the_queues_of_a_registration_are_noted_with_their_limits() -> None:
     limits = (QuotaLimit(users=("ann",), groups=("staff",), max=Limit({"vcore": 5})),)
-    noted = told(a_scene(), ManagerRegistered(RM, a_configuration(replace(a_queue("a"), limits=limits))))
+    noted = told(a_scenario(), ManagerRegistered(RM, a_configuration(replace(a_queue("a"), limits=limits))))
     assert noted == [
         (QUEUE, "root", ADD, Detail.NONE, ""),
         (QUEUE, "root.a", ADD, Detail.NONE, ""),
@@ -285,15 +287,15 @@ def test_the_queues_of_a_registration_are_noted_with_their_limits() -> None:
 
 
 def test_a_queue_on_demand_comes_and_goes_with_its_application() -> None:
-    scene = a_scene()
-    coming = told(scene, ApplicationAdded(an_application(queue="")))
+    scenario = a_scenario()
+    coming = told(scenario, ApplicationAdded(an_application(queue="")))
     assert coming[0] == (QUEUE, "root.ns", ADD, Detail.QUEUE_DYNAMIC, "")
-    leaving = told(scene, ApplicationRemoved(PARTITION, ApplicationId("app")))
+    leaving = told(scenario, ApplicationRemoved(PARTITION, ApplicationId("app")))
     assert leaving[-1] == (QUEUE, "root.ns", REMOVE, Detail.QUEUE_DYNAMIC, "")
 
 
 def changed(before: QueueConfig, after: QueueConfig) -> list[Line]:
-    return told(a_scene(before), reload_of(after))
+    return told(a_scenario(before), reload_of(after))
 
 
 def reload_of(*queues: QueueConfig) -> ConfigurationReplaced:
@@ -320,48 +322,48 @@ def test_limits_that_go_or_change_are_noted_and_others_are_not() -> None:
 
 
 def test_a_no_is_said_once_on_the_oldest_of_its_kind_with_their_number() -> None:
-    scene = a_scene(a_queue("a", vcore=1000))
-    scene.tell(ApplicationAdded(an_application()))
-    [word] = notices(scene.ask(*(an_ask(f"r{i}") for i in range(4))))
+    scenario = a_scenario(a_queue("a", vcore=1000))
+    scenario.send(ApplicationAdded(an_application()))
+    [word] = notices(scenario.ask(*(an_ask(f"r{i}") for i in range(4))))
     assert word.endswith("(and 2 more requests like it)")
-    said = [n for n in scene.noted if n.about is Notice.REQUEST]
-    assert [(n.subject, n.reference, n.is_for_people) for n in said] == [("r1", "app", True)]
-    assert notices(scene.tell()) == []
+    effects = [n for n in scenario.records if n.about is Notice.REQUEST]
+    assert [(n.subject, n.reference, n.is_for_people) for n in effects] == [("r1", "app", True)]
+    assert notices(scenario.send()) == []
 
 
 def test_a_quota_that_is_enough_again_is_told_with_what_is_lacking_now() -> None:
-    scene = a_scene(a_queue("a", vcore=1000))
-    scene.tell(ApplicationAdded(an_application()))
-    scene.ask(an_ask("r0", vcore=5000))
-    [word] = notices(scene.tell(reload_of(a_queue("a", vcore=9000))))
+    scenario = a_scenario(a_queue("a", vcore=1000))
+    scenario.send(ApplicationAdded(an_application()))
+    scenario.ask(an_ask("r0", vcore=5000))
+    [word] = notices(scenario.send(reload_of(a_queue("a", vcore=9000))))
     assert word.startswith("the request fits the quota again; ")
 
 
 def test_without_tracking_only_what_people_act_on_is_noted() -> None:
     configuration: Configuration = replace(a_configuration(a_queue("a", vcore=1000)), tracking=False)
-    scene = Scene(configuration, nodes=1)
-    scene.tell(ApplicationAdded(an_application()))
-    scene.ask(an_ask("r0"), an_ask("r1"))
-    assert [(n.about, n.subject) for n in scene.noted] == [(Notice.REQUEST, "r1")]
+    scenario = Scenario(configuration, nodes=1)
+    scenario.send(ApplicationAdded(an_application()))
+    scenario.ask(an_ask("r0"), an_ask("r1"))
+    assert [(n.about, n.subject) for n in scenario.records] == [(Notice.REQUEST, "r1")]
 
 
 def test_tracking_is_switched_by_a_reload() -> None:
-    scene = a_scene()
-    scene.tell(ConfigurationReplaced(RM, replace(a_configuration(a_queue("a")), tracking=False)))
-    assert told(scene, ApplicationAdded(an_application())) == []
-    scene.tell(reload_of(a_queue("a")))
-    assert told(scene, ApplicationAdded(an_application("second"))) != []
+    scenario = a_scenario()
+    scenario.send(ConfigurationReplaced(RM, replace(a_configuration(a_queue("a")), tracking=False)))
+    assert told(scenario, ApplicationAdded(an_application())) == []
+    scenario.send(reload_of(a_queue("a")))
+    assert told(scenario, ApplicationAdded(an_application("second"))) != []
 
 
 def test_every_note_that_names_an_application_has_its_plain_id() -> None:
-    scene = a_scene(replace(a_queue("a"), limits=(QuotaLimit(groups=("staff",), max=Limit({"vcore": 9000})),)))
+    scenario = a_scenario(replace(a_queue("a"), limits=(QuotaLimit(groups=("staff",), max=Limit({"vcore": 9000})),)))
     spec = replace(an_application("ns/job", gang=2), groups=("staff",), shown_as="job")
-    scene.gang(ApplicationAdded(spec), 2)
-    scene.ask(an_ask("real", app="ns/job", group="workers"), an_ask("big", app="ns/job", vcore=99_000))
-    scene.tell(ApplicationAdded(replace(spec, id=ApplicationId("ns/lost"), queue="root.nowhere", tags={})))
-    scene.tell(ApplicationRemoved(PARTITION, spec.id))
-    scene.wait(4 * 24 * 3600)
-    named = [note for note in scene.noted if {note.subject, note.reference} & {"ns/job", "ns/lost"}]
+    scenario.gang(ApplicationAdded(spec), 2)
+    scenario.ask(an_ask("real", app="ns/job", group="workers"), an_ask("big", app="ns/job", vcore=99_000))
+    scenario.send(ApplicationAdded(replace(spec, id=ApplicationId("ns/lost"), queue="root.nowhere", tags={})))
+    scenario.send(ApplicationRemoved(PARTITION, spec.id))
+    scenario.wait(4 * 24 * 3600)
+    named = [note for note in scenario.records if {note.subject, note.reference} & {"ns/job", "ns/lost"}]
     assert {note.detail for note in named} >= {
         Detail.APP_NEW,
         Detail.APP_REJECT,
@@ -372,4 +374,4 @@ def test_every_note_that_names_an_application_has_its_plain_id() -> None:
         Detail.APP_EXPIRED,
     }
     assert {note.app_name for note in named} == {"job"}
-    assert not any("ns/job" in note.message for note in scene.noted)
+    assert not any("ns/job" in note.message for note in scenario.records)

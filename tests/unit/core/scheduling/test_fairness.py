@@ -15,7 +15,7 @@ from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, Qu
 from muster_core.scheduling.cycle import cycle
 from muster_core.scheduling.step import step
 from tests.unit.builders import PARTITION, a_configuration, a_node, a_queue, an_application, an_ask
-from tests.unit.core.scheduling.scene import Scene
+from tests.unit.core.scheduling.scenario import Scenario
 
 _PLACES = 120
 
@@ -24,20 +24,20 @@ class Economy:
     """A full cluster of places of one core, and queues that always want more."""
 
     def __init__(self, *queues: QueueConfig, sizes: dict[str, tuple[int, ...]], seed: int = 7) -> None:
-        self.scene = Scene(a_configuration(*queues))
+        self.scenario = Scenario(a_configuration(*queues))
         self.random = Random(seed)
         self.sizes = sizes
         self.number = 0
         self.held: list[tuple[str, AllocationKey, AllocationId]] = []
         for queue in sizes:
-            self.tell(ApplicationAdded(an_application(queue, queue=f"root.{queue}", created_s=1)))
-        self.tell(NodeAdded(a_node("n", _PLACES * 1000, pods=10_000)))
+            self.send(ApplicationAdded(an_application(queue, queue=f"root.{queue}", created_s=1)))
+        self.send(NodeAdded(a_node("n", _PLACES * 1000, pods=10_000)))
 
-    def tell(self, *events: Event) -> None:
+    def send(self, *events: Event) -> None:
         effects: list[Effect] = []
         for event in events:
-            effects += step(self.scene.scheduler_state, event, self.scene.now_ns)
-        effects += cycle(self.scene.scheduler_state, self.scene.now_ns, lambda: True).effects
+            effects += step(self.scenario.scheduler_state, event, self.scenario.now_ns)
+        effects += cycle(self.scenario.scheduler_state, self.scenario.now_ns, lambda: True).effects
         answers = (effect for effect in effects if isinstance(effect, AllocationResponse))
         self.held += [(new.ask.application, new.ask.key, new.id) for answer in answers for new in answer.new]
 
@@ -60,20 +60,20 @@ class Economy:
                     AllocationReleased(PARTITION, ApplicationId(app), key, identity, Termination.STOPPED_BY_RM)
                 )
             wishes = [event for queue in self.sizes for event in self.demand(queue, self._missing(queue))]
-            self.tell(*wishes, *ended)
+            self.send(*wishes, *ended)
 
     def _missing(self, queue: str) -> int:
-        return max(20 - len(self.scene.app(queue).asks), 0)
+        return max(20 - len(self.scenario.app(queue).asks), 0)
 
     def cores(self, queue: str) -> float:
-        return self.scene.partition.queues.by_path[QueuePath(f"root.{queue}")].allocated["vcore"] / 1000
+        return self.scenario.partition.queues.by_path[QueuePath(f"root.{queue}")].allocated["vcore"] / 1000
 
 
 def test_shares_converge_to_the_guarantees_from_an_unfair_start() -> None:
     guarantees = {"a": 60, "b": 40, "c": 20}
     queues = [a_queue(name, guaranteed=cores * 1000) for name, cores in guarantees.items()]
     economy = Economy(*queues, sizes=dict.fromkeys(guarantees, (1,)))
-    economy.tell(*economy.demand("c", _PLACES))
+    economy.send(*economy.demand("c", _PLACES))
     assert economy.cores("c") == _PLACES
     economy.turn_over(120)
     for name, cores in guarantees.items():
@@ -122,13 +122,13 @@ def test_a_maximum_is_the_whole_of_who_has_no_guarantee() -> None:
 def test_one_pass_over_much_room_does_not_run_ahead_of_the_shares() -> None:
     """A crowd of asks on an empty cluster: turns are long, but nobody gets far past what the others have."""
     queues = [a_queue(name, guaranteed=cores) for name, cores in (("a", 60_000), ("b", 40_000), ("c", 20_000))]
-    scene = Scene(a_configuration(*queues))
+    scenario = Scenario(a_configuration(*queues))
     for name in ("a", "b", "c"):
-        step(scene.scheduler_state, ApplicationAdded(an_application(name, queue=f"root.{name}")), scene.now_ns)
+        step(scenario.scheduler_state, ApplicationAdded(an_application(name, queue=f"root.{name}")), scenario.now_ns)
         for index in range(200):
-            step(scene.scheduler_state, AskAdded(an_ask(f"{name}{index}", app=name)), scene.now_ns)
-    step(scene.scheduler_state, NodeAdded(a_node("n", 24_000, pods=1000)), scene.now_ns)
-    cycle(scene.scheduler_state, scene.now_ns, lambda: True)
-    cores = [scene.partition.queues.by_path[QueuePath(f"root.{name}")].allocated["vcore"] // 1000 for name in "abc"]
+            step(scenario.scheduler_state, AskAdded(an_ask(f"{name}{index}", app=name)), scenario.now_ns)
+    step(scenario.scheduler_state, NodeAdded(a_node("n", 24_000, pods=1000)), scenario.now_ns)
+    cycle(scenario.scheduler_state, scenario.now_ns, lambda: True)
+    cores = [scenario.partition.queues.by_path[QueuePath(f"root.{name}")].allocated["vcore"] // 1000 for name in "abc"]
     assert sum(cores) == 24
     assert all(abs(got - due) <= 1 for got, due in zip(cores, (12, 8, 4), strict=True)), cores

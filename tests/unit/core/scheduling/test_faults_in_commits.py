@@ -32,7 +32,7 @@ from tests.unit.builders import (
     an_ask,
 )
 from tests.unit.core.scheduling.faults import FaultAt
-from tests.unit.core.scheduling.preemption_scene import with_preemption
+from tests.unit.core.scheduling.preemption_scenario import with_preemption
 from tests.unit.core.scheduling.random_events.simulated_core import Stage, Tally
 
 #: Seconds, longer than any back-off, timer or interval of these stories; pods end every few of them.
@@ -138,18 +138,18 @@ def confirm(stage: Stage) -> None:
     gone = [(place, one) for place, one in replica.allocations.items() if one.releasing is not None]
     for (name, identity), one in gone:
         if not stage.is_crashed and one.releasing is not None:
-            stage.tell(AllocationReleased(PARTITION, name, one.key, identity, one.releasing))
+            stage.send(AllocationReleased(PARTITION, name, one.key, identity, one.releasing))
 
 
 def play(story: Story, fault: FaultAt) -> Stage:
     """The story to its end. `stage.is_crashed`: the state is to be thrown away."""
     stage = Stage(Tally())
-    stage.tell(ManagerRegistered(RM, story.configuration))
+    stage.send(ManagerRegistered(RM, story.configuration))
     for events in story.before:
-        stage.tell(*events)
+        stage.send(*events)
         stage.wait(5)
     stage.fault = fault
-    stage.tell(*story.then)
+    stage.send(*story.then)
     for _ in range(0, _LONG, _FEW):
         if stage.is_crashed:
             return stage

@@ -9,7 +9,7 @@ from muster_core.model.events import AllocationReported, ApplicationAdded, NodeA
 from muster_core.model.specs import ApplicationSpec, AskSpec, PodProperties
 from tests.unit.builders import a_configuration, a_node, a_queue, an_allocation, an_application, an_ask
 from tests.unit.core.placement.affinity_clusters import HOST, term
-from tests.unit.core.scheduling.scene import Scene, notices, placed
+from tests.unit.core.scheduling.scenario import Scenario, notices, placed
 
 WEB = {NAMESPACE: "red", "kubernetes.io/label/app": "web"}
 ALONE = PodProperties(InterPodConstraints(apart=(term("web", HOST),)))
@@ -27,26 +27,26 @@ def placeholders(count: int) -> list[AskSpec]:
     return [replace(ask, facts=ALONE) for ask in asks]
 
 
-def a_scene(nodes: int) -> Scene:
-    scene = Scene(a_configuration(a_queue("a")))
-    scene.tell(*(NodeAdded(a_node(f"n{index}", labels={HOST: f"n{index}"})) for index in range(nodes)))
-    return scene
+def a_scenario(nodes: int) -> Scenario:
+    scenario = Scenario(a_configuration(a_queue("a")))
+    scenario.send(*(NodeAdded(a_node(f"n{index}", labels={HOST: f"n{index}"})) for index in range(nodes)))
+    return scenario
 
 
 def test_members_that_need_a_host_each_could_never_fit_on_fewer_hosts() -> None:
-    scene = a_scene(2)
-    scene.tell(ApplicationAdded(a_gang(3)))
-    [said] = notices(scene.ask(*placeholders(3)))
-    assert said == (
+    scenario = a_scenario(2)
+    scenario.send(ApplicationAdded(a_gang(3)))
+    [effects] = notices(scenario.ask(*placeholders(3)))
+    assert effects == (
         "even an empty cluster could not hold the gang: 1 of 3 members of task group workers would not fit: "
         "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules. It waits for nodes to be added"
     )
 
 
 def test_a_host_that_another_pod_keeps_them_off_now_may_be_free_some_day() -> None:
-    scene = a_scene(3)
-    scene.tell(AllocationReported(replace(an_allocation("b", "n0", foreign=True), tags=WEB, facts=ALONE)))
-    scene.tell(ApplicationAdded(a_gang(3)))
-    answer = scene.ask(*placeholders(3))
+    scenario = a_scenario(3)
+    scenario.send(AllocationReported(replace(an_allocation("b", "n0", foreign=True), tags=WEB, facts=ALONE)))
+    scenario.send(ApplicationAdded(a_gang(3)))
+    answer = scenario.ask(*placeholders(3))
     assert notices(answer) == []
     assert len(placed(answer)) < 3

@@ -13,198 +13,198 @@ from muster_core.model.events import ApplicationAdded, NodeAdded, NodeUpdated
 from muster_core.model.ids import AllocationKey, TaskGroup
 from muster_core.model.specs import Member
 from tests.unit.builders import SECOND, a_configuration, a_node, a_queue, an_application, an_ask, resources
-from tests.unit.core.scheduling.preemption_scene import confirm, victims
-from tests.unit.core.scheduling.scene import Scene, notices, placed, rejection, states, waits
+from tests.unit.core.scheduling.preemption_scenario import confirm, victims
+from tests.unit.core.scheduling.scenario import Scenario, notices, placed, rejection, states, waits
 
 
 def test_a_gang_that_fits_is_placed_in_one_answer_and_runs() -> None:
-    scene = Scene(a_configuration(a_queue("a")), nodes=2)
-    said = scene.gang(ApplicationAdded(an_application(gang=6)), 6)
-    assert len(placed(said)) == 6
-    assert states(said) == ["Accepted", "Running"]
-    assert len([effect for effect in said if isinstance(effect, AllocationResponse) and effect.new]) == 1
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=2)
+    effects = scenario.gang(ApplicationAdded(an_application(gang=6)), 6)
+    assert len(placed(effects)) == 6
+    assert states(effects) == ["Accepted", "Running"]
+    assert len([effect for effect in effects if isinstance(effect, AllocationResponse) and effect.new]) == 1
 
 
 def test_real_asks_are_ignored_until_all_placeholders_are_allocated() -> None:
-    scene = Scene(a_configuration(a_queue("a")), nodes=2)
-    scene.tell(ApplicationAdded(an_application(gang=3)))
-    early = scene.ask(an_ask("real", group="workers"), an_ask("app-p0", group="workers", placeholder=True))
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=2)
+    scenario.send(ApplicationAdded(an_application(gang=3)))
+    early = scenario.ask(an_ask("real", group="workers"), an_ask("app-p0", group="workers", placeholder=True))
     assert set(placed(early)) == {"app-p0"}
-    rest = scene.ask(*(an_ask(f"app-p{i}", group="workers", placeholder=True) for i in (1, 2)))
+    rest = scenario.ask(*(an_ask(f"app-p{i}", group="workers", placeholder=True) for i in (1, 2)))
     assert set(placed(rest)) == {"app-p1", "app-p2"}
     assert states(rest) == ["Running"]
-    assert scene.app().asks[AllocationKey("real")].replacement is not None
+    assert scenario.app().asks[AllocationKey("real")].replacement is not None
 
 
 def test_a_gang_in_a_fair_leaf_is_refused_with_the_property_to_change() -> None:
-    scene = Scene(a_configuration(a_queue("a", fair=True)), nodes=2)
-    reason = rejection(scene.tell(ApplicationAdded(an_application(gang=2))))
+    scenario = Scenario(a_configuration(a_queue("a", fair=True)), nodes=2)
+    reason = rejection(scenario.send(ApplicationAdded(an_application(gang=2))))
     assert "root.a" in reason
     assert "application.sort.policy" in reason
 
 
 def test_a_gang_over_the_quota_of_a_parent_is_refused_with_both_amounts() -> None:
-    scene = Scene(a_configuration(a_queue("p", a_queue("a"), vcore=3000)), nodes=2)
-    reason = rejection(scene.tell(ApplicationAdded(an_application(queue="root.p.a", gang=4))))
+    scenario = Scenario(a_configuration(a_queue("p", a_queue("a"), vcore=3000)), nodes=2)
+    reason = rejection(scenario.send(ApplicationAdded(an_application(queue="root.p.a", gang=4))))
     assert "root.p" in reason
     assert "requests cpu 4 in" in reason
     assert "of queue root.p is 3:" in reason
 
 
 def test_a_queue_made_on_demand_is_bounded_by_its_parent() -> None:
-    scene = Scene(a_configuration(), nodes=1)
-    assert rejection(scene.tell(ApplicationAdded(an_application(queue="", gang=4)))) == ""
-    assert scene.app().queue.path == "root.ns"
+    scenario = Scenario(a_configuration(), nodes=1)
+    assert rejection(scenario.send(ApplicationAdded(an_application(queue="", gang=4)))) == ""
+    assert scenario.app().queue.path == "root.ns"
 
 
 def test_a_gang_reserves_what_fits_in_the_headroom_of_its_queue_and_the_rest_later() -> None:
-    scene = Scene(a_configuration(a_queue("a", vcore=4000)), nodes=2)
-    scene.tell(ApplicationAdded(an_application("busy")))
-    scene.ask(*(an_ask(f"b{i}", app="busy") for i in range(2)))
-    said = scene.gang(ApplicationAdded(an_application("gang", gang=3)), 3)
-    assert placed(said).keys() == {"gang-p0", "gang-p1"}
-    state, reason = waits(said)["gang-p2"]
+    scenario = Scenario(a_configuration(a_queue("a", vcore=4000)), nodes=2)
+    scenario.send(ApplicationAdded(an_application("busy")))
+    scenario.ask(*(an_ask(f"b{i}", app="busy") for i in range(2)))
+    effects = scenario.gang(ApplicationAdded(an_application("gang", gang=3)), 3)
+    assert placed(effects).keys() == {"gang-p0", "gang-p1"}
+    state, reason = waits(effects)["gang-p2"]
     assert state == "SKIPPED"
     assert "root.a" in reason
-    freed = scene.release("b0", "busy")
+    freed = scenario.release("b0", "busy")
     assert set(placed(freed)) == {"gang-p2"}
 
 
 def test_an_application_that_has_not_started_does_not_overtake_a_gang_that_waits_for_quota() -> None:
-    scene = Scene(a_configuration(a_queue("a", vcore=4000)), nodes=2)
-    scene.tell(ApplicationAdded(an_application("busy")))
-    scene.ask(*(an_ask(f"b{i}", app="busy") for i in range(2)))
-    scene.gang(ApplicationAdded(an_application("gang", gang=2, each=resources(vcore=1500, pods=1))), 2)
-    assert scene.app("gang").gang.reserved["vcore"] == 1500
-    scene.tell(ApplicationAdded(an_application("late")))
-    late = scene.ask(an_ask("l0", app="late", vcore=500))
+    scenario = Scenario(a_configuration(a_queue("a", vcore=4000)), nodes=2)
+    scenario.send(ApplicationAdded(an_application("busy")))
+    scenario.ask(*(an_ask(f"b{i}", app="busy") for i in range(2)))
+    scenario.gang(ApplicationAdded(an_application("gang", gang=2, each=resources(vcore=1500, pods=1))), 2)
+    assert scenario.app("gang").gang.reserved["vcore"] == 1500
+    scenario.send(ApplicationAdded(an_application("late")))
+    late = scenario.ask(an_ask("l0", app="late", vcore=500))
     assert waits(late)["l0"][0] == "SKIPPED"
-    running = scene.ask(an_ask("b2", app="busy", vcore=500))
+    running = scenario.ask(an_ask("b2", app="busy", vcore=500))
     assert set(placed(running)) == {"b2"}, "an application that runs may grow"
 
 
 def test_a_starving_gang_pledges_before_running_applications_grow() -> None:
     timing = Timing(starvation_age_ns=60 * SECOND)
-    scene = Scene(a_configuration(a_queue("a", vcore=4000), timing=timing), nodes=2)
-    scene.tell(ApplicationAdded(an_application("busy")))
-    scene.ask(*(an_ask(f"b{i}", app="busy") for i in range(2)))
-    scene.gang(ApplicationAdded(an_application("gang", gang=2, each=resources(vcore=1500, pods=1))), 2)
-    scene.wait(61)
-    assert placed(scene.ask(an_ask("b2", app="busy", vcore=500))) == {}
-    assert placed(scene.release("b0", "busy")).keys() == {"gang-p1"}
+    scenario = Scenario(a_configuration(a_queue("a", vcore=4000), timing=timing), nodes=2)
+    scenario.send(ApplicationAdded(an_application("busy")))
+    scenario.ask(*(an_ask(f"b{i}", app="busy") for i in range(2)))
+    scenario.gang(ApplicationAdded(an_application("gang", gang=2, each=resources(vcore=1500, pods=1))), 2)
+    scenario.wait(61)
+    assert placed(scenario.ask(an_ask("b2", app="busy", vcore=500))) == {}
+    assert placed(scenario.release("b0", "busy")).keys() == {"gang-p1"}
 
 
 def test_pledged_head_room_is_not_given_to_anyone_else() -> None:
-    scene = Scene(a_configuration(a_queue("a", vcore=4000)), nodes=2)
-    scene.tell(ApplicationAdded(an_application("gang", gang=4)))
-    scene.ask(an_ask("gang-p0", app="gang", group="workers", placeholder=True))
-    scene.tell(ApplicationAdded(an_application("other")))
-    assert placed(scene.ask(an_ask("o", app="other"))) == {}
-    rest = scene.ask(*(an_ask(f"gang-p{i}", app="gang", group="workers", placeholder=True) for i in (1, 2, 3)))
+    scenario = Scenario(a_configuration(a_queue("a", vcore=4000)), nodes=2)
+    scenario.send(ApplicationAdded(an_application("gang", gang=4)))
+    scenario.ask(an_ask("gang-p0", app="gang", group="workers", placeholder=True))
+    scenario.send(ApplicationAdded(an_application("other")))
+    assert placed(scenario.ask(an_ask("o", app="other"))) == {}
+    rest = scenario.ask(*(an_ask(f"gang-p{i}", app="gang", group="workers", placeholder=True) for i in (1, 2, 3)))
     assert states(rest, "gang") == ["Running"]
 
 
 def test_any_number_of_gangs_hold_a_part_of_their_places() -> None:
-    scene = Scene(a_configuration(a_queue("a"), a_queue("b")), nodes=1, vcore=5000)
-    scene.add_full_node(vcore=30_000)
-    first = scene.gang(ApplicationAdded(an_application("one", gang=6, each=resources(vcore=3000, pods=1))), 2)
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=1, vcore=5000)
+    scenario.add_full_node(vcore=30_000)
+    first = scenario.gang(ApplicationAdded(an_application("one", gang=6, each=resources(vcore=3000, pods=1))), 2)
     assert len(placed(first)) == 1
-    second = scene.gang(ApplicationAdded(an_application("two", queue="root.b", gang=3)), 3)
+    second = scenario.gang(ApplicationAdded(an_application("two", queue="root.b", gang=3)), 3)
     assert len(placed(second)) == 2
 
 
 def test_two_gangs_competing_for_room_for_one_both_finish() -> None:
-    scene = Scene(a_configuration(a_queue("a")), nodes=1, vcore=4000)
-    scene.tell(ApplicationAdded(an_application("one", gang=4)), ApplicationAdded(an_application("two", gang=4)))
-    said = []
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=4000)
+    scenario.send(ApplicationAdded(an_application("one", gang=4)), ApplicationAdded(an_application("two", gang=4)))
+    effects = []
     for index in range(4):
         for app in ("one", "two"):
-            said += scene.ask(an_ask(f"{app}-p{index}", app=app, group="workers", placeholder=True))
-    assert victims(said) == {"two-p0", "two-p1"}, "the first gang takes over what the second one holds"
-    assert states(confirm(scene, said), "one") == ["Running"]
-    scene.ask(*(an_ask(f"two-again{index}", app="two", group="workers", placeholder=True) for index in range(2)))
-    last = [effect for index in range(4) for effect in scene.release(f"one-p{index}", "one")]
+            effects += scenario.ask(an_ask(f"{app}-p{index}", app=app, group="workers", placeholder=True))
+    assert victims(effects) == {"two-p0", "two-p1"}, "the first gang takes over what the second one holds"
+    assert states(confirm(scenario, effects), "one") == ["Running"]
+    scenario.ask(*(an_ask(f"two-again{index}", app="two", group="workers", placeholder=True) for index in range(2)))
+    last = [effect for index in range(4) for effect in scenario.release(f"one-p{index}", "one")]
     assert states(last, "two") == ["Running"]
 
 
 def test_a_gang_that_no_empty_cluster_could_hold_is_reported_once_and_reserves_nothing() -> None:
-    scene = Scene(a_configuration(a_queue("a")), nodes=1, vcore=4000)
-    said = scene.gang(ApplicationAdded(an_application(gang=6)), 6)
-    assert placed(said) == {}
-    assert {state for state, _ in waits(said).values()} == {"FAILED"}, "an autoscaler may help"
-    [notice] = notices(said)
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=4000)
+    effects = scenario.gang(ApplicationAdded(an_application(gang=6)), 6)
+    assert placed(effects) == {}
+    assert {state for state, _ in waits(effects).values()} == {"FAILED"}, "an autoscaler may help"
+    [notice] = notices(effects)
     assert "workers" in notice
     assert "Insufficient cpu" in notice
-    assert notices(scene.ask(an_ask("app-p6", group="workers", placeholder=True))) == []
+    assert notices(scenario.ask(an_ask("app-p6", group="workers", placeholder=True))) == []
 
 
 def test_a_gang_that_no_empty_cluster_could_hold_reserves_nothing_for_the_first_requests_that_arrive() -> None:
-    scene = Scene(a_configuration(a_queue("a")), nodes=1, vcore=4000)
-    scene.tell(ApplicationAdded(an_application(gang=6)))
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=4000)
+    scenario.send(ApplicationAdded(an_application(gang=6)))
     noted = []
     for index in range(6):
-        said = scene.ask(an_ask(f"p{index}", group="workers", placeholder=True))
-        noted += notices(said)
-        assert placed(said) == {}
-        assert waits(said)[f"p{index}"][0] == "FAILED", "an autoscaler may help"
+        effects = scenario.ask(an_ask(f"p{index}", group="workers", placeholder=True))
+        noted += notices(effects)
+        assert placed(effects) == {}
+        assert waits(effects)[f"p{index}"][0] == "FAILED", "an autoscaler may help"
     [notice] = noted
     assert "2 of 6 members of task group workers" in notice
-    assert states(scene.add_node("n1"), "app") == ["Accepted", "Running"] or scene.app().state == "Running"
+    assert states(scenario.add_node("n1"), "app") == ["Accepted", "Running"] or scenario.app().state == "Running"
 
 
 def test_a_gang_that_the_nodes_could_not_hold_reserves_what_its_queue_allows_once_they_could() -> None:
-    scene = Scene(a_configuration(a_queue("a", vcore=5000)), nodes=1, vcore=1000)
-    scene.tell(ApplicationAdded(an_application(gang=2, each=resources(vcore=2000, pods=1))))
+    scenario = Scenario(a_configuration(a_queue("a", vcore=5000)), nodes=1, vcore=1000)
+    scenario.send(ApplicationAdded(an_application(gang=2, each=resources(vcore=2000, pods=1))))
     asks = (an_ask(f"p{index}", group="workers", placeholder=True, vcore=3000) for index in range(2))
-    assert placed(scene.ask(*asks)) == {}, "with its sidecars it is larger than its queue"
-    assert list(placed(scene.tell(NodeUpdated(a_node("n0", 9000)))).values()) == ["n0"]
+    assert placed(scenario.ask(*asks)) == {}, "with its sidecars it is larger than its queue"
+    assert list(placed(scenario.send(NodeUpdated(a_node("n0", 9000)))).values()) == ["n0"]
 
 
 @pytest.mark.parametrize("first", ["small", "large"])
 def test_of_a_gang_with_a_task_group_that_fits_no_node_no_other_member_is_reserved(first: str) -> None:
-    scene = Scene(a_configuration(a_queue("a")), nodes=1, vcore=4000)
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=4000)
     small, large = resources(vcore=1000, pods=1), resources(vcore=5000, pods=1)
     members = (Member(TaskGroup("small"), 2, small), Member(TaskGroup("large"), 1, large))
     spec = replace(an_application(gang=1), members=members, placeholder_ask=small.times(2) + large)
-    scene.tell(ApplicationAdded(spec))
-    said = scene.ask(an_ask("p", group=first, placeholder=True, vcore=1000 if first == "small" else 5000))
-    assert placed(said) == {}
-    assert waits(said)["p"][0] == "FAILED"
-    assert scene.app().gang.searches
-    assert not scene.app().failures
+    scenario.send(ApplicationAdded(spec))
+    effects = scenario.ask(an_ask("p", group=first, placeholder=True, vcore=1000 if first == "small" else 5000))
+    assert placed(effects) == {}
+    assert waits(effects)["p"][0] == "FAILED"
+    assert scenario.app().gang.searches
+    assert not scenario.app().failures
 
 
 def test_a_gang_that_exceeds_the_nodes_ends_with_the_wait_timeout_and_not_before() -> None:
-    scene = Scene(a_configuration(a_queue("a")), nodes=1, vcore=4000)
-    scene.gang(ApplicationAdded(an_application(gang=6, timeout_s=10, wait_s=100)), 6)
-    assert states(scene.wait(99)) == []
-    assert states(scene.wait(2)) == ["Resuming", "Accepted"]
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=4000)
+    scenario.gang(ApplicationAdded(an_application(gang=6, timeout_s=10, wait_s=100)), 6)
+    assert states(scenario.wait(99)) == []
+    assert states(scenario.wait(2)) == ["Resuming", "Accepted"]
 
 
 def test_a_missing_member_is_reported_as_outstanding_with_the_nodes_reasons() -> None:
-    scene = Scene(a_configuration(a_queue("a")), nodes=1, vcore=4000)
-    scene.add_full_node()
-    said = waits(scene.gang(ApplicationAdded(an_application(gang=5)), 5))
-    assert [(state, "Insufficient cpu" in reason) for state, reason in said.values()] == [("FAILED", True)]
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=4000)
+    scenario.add_full_node()
+    effects = waits(scenario.gang(ApplicationAdded(an_application(gang=5)), 5))
+    assert [(state, "Insufficient cpu" in reason) for state, reason in effects.values()] == [("FAILED", True)]
 
 
 def test_gangs_that_share_no_node_do_not_delay_each_other() -> None:
-    scene = Scene(a_configuration(a_queue("a"), a_queue("b")))
-    scene.add_full_node("n-full")
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")))
+    scenario.add_full_node("n-full")
     hdd, ssd = (Constraints(node_selector=(("disk", kind),)) for kind in ("hdd", "ssd"))
-    scene.tell(
+    scenario.send(
         NodeAdded(a_node("n0", 2000, labels={"disk": "hdd"})), NodeAdded(a_node("n1", 1000, labels={"disk": "ssd"}))
     )
-    assert len(placed(scene.gang(ApplicationAdded(an_application("huge", gang=5)), 5, hdd))) == 2
-    said = scene.gang(ApplicationAdded(an_application("picky", queue="root.b", gang=2)), 2, ssd)
-    assert len(placed(said)) == 1
-    grown = scene.tell(NodeAdded(a_node("n2", 1000, labels={"disk": "ssd"})))
+    assert len(placed(scenario.gang(ApplicationAdded(an_application("huge", gang=5)), 5, hdd))) == 2
+    effects = scenario.gang(ApplicationAdded(an_application("picky", queue="root.b", gang=2)), 2, ssd)
+    assert len(placed(effects)) == 1
+    grown = scenario.send(NodeAdded(a_node("n2", 1000, labels={"disk": "ssd"})))
     assert states(grown, "picky") == ["Running"]
 
 
 def test_a_missing_member_that_is_called_off_lets_the_gang_run() -> None:
-    scene = Scene(a_configuration(a_queue("a")), nodes=1, vcore=2000)
-    scene.gang(ApplicationAdded(an_application(gang=2)), 3)
-    assert scene.app().state == "Accepted", "a placeholder ask is still pending"
-    assert states(scene.release_ask("app-p2")) == ["Running"]
-    assert resources(vcore=2000, pods=2) == scene.app().gang.reserved
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=2000)
+    scenario.gang(ApplicationAdded(an_application(gang=2)), 3)
+    assert scenario.app().state == "Accepted", "a placeholder ask is still pending"
+    assert states(scenario.release_ask("app-p2")) == ["Running"]
+    assert resources(vcore=2000, pods=2) == scenario.app().gang.reserved

@@ -44,10 +44,10 @@ from tests.unit.builders import (
     resources,
 )
 from tests.unit.core.scheduling.faults import FAULT, FaultAt, fault
-from tests.unit.core.scheduling.scene import Scene, notices, placed, refused_asks, releases
+from tests.unit.core.scheduling.scenario import Scenario, notices, placed, refused_asks, releases
 
 
-class TolerantScene(Scene):
+class TolerantScenario(Scenario):
     """One whose applications may raise; what is sound has to stay so. `failures`: the last that were reported."""
 
     failures: tuple[str, ...] = ()
@@ -63,104 +63,104 @@ def is_bad(_partition: Partition, app: Application, *_: object) -> bool:
     return app.id == "bad"
 
 
-def two_applications() -> TolerantScene:
-    scene = TolerantScene(a_configuration(a_queue("a"), a_queue("b")), nodes=2)
+def two_applications() -> TolerantScenario:
+    scenario = TolerantScenario(a_configuration(a_queue("a"), a_queue("b")), nodes=2)
     for name, queue in (("bad", "root.a"), ("next", "root.a"), ("other", "root.b")):
-        scene.tell(ApplicationAdded(an_application(name, queue=queue)))
-    return scene
+        scenario.send(ApplicationAdded(an_application(name, queue=queue)))
+    return scenario
 
 
 def test_an_application_whose_plan_raises_backs_off_and_all_others_are_placed_in_the_same_cycle() -> None:
-    scene = two_applications()
+    scenario = two_applications()
     with fault(pods, "plan_pods", is_bad):
-        said = scene.ask(an_ask("x", app="bad"), an_ask("y", app="next"), an_ask("z", app="other"))
-    assert set(placed(said)) == {"y", "z"}
-    [text] = notices(said)
+        effects = scenario.ask(an_ask("x", app="bad"), an_ask("y", app="next"), an_ask("z", app="other"))
+    assert set(placed(effects)) == {"y", "z"}
+    [text] = notices(effects)
     assert text.startswith("application bad is not scheduled because of an internal error: ZeroDivisionError")
     assert "retry in 1 s" in text
-    assert scene.failures == ("application bad",)
-    assert scene.app("bad").backoff_until_ns == scene.now_ns + SECOND
+    assert scenario.failures == ("application bad",)
+    assert scenario.app("bad").backoff_until_ns == scenario.now_ns + SECOND
 
 
 def test_the_back_off_doubles_up_to_its_bound_and_ends_with_the_first_attempt_that_does_not_raise() -> None:
-    scene = two_applications()
+    scenario = two_applications()
     delays = []
     with fault(pods, "plan_pods", is_bad):
-        scene.ask(an_ask("x", app="bad"))
+        scenario.ask(an_ask("x", app="bad"))
         for _ in range(12):
-            delays.append(scene.app("bad").backoff_until_ns - scene.now_ns)
-            assert placed(scene.ask(an_ask("w", app="bad"))) == {}, "a new ask does not cut the back-off short"
-            scene.wait(delays[-1] / SECOND)
+            delays.append(scenario.app("bad").backoff_until_ns - scenario.now_ns)
+            assert placed(scenario.ask(an_ask("w", app="bad"))) == {}, "a new ask does not cut the back-off short"
+            scenario.wait(delays[-1] / SECOND)
     assert delays[:4] == [SECOND, 2 * SECOND, 4 * SECOND, 8 * SECOND]
     assert max(delays) == delays[-1] == FAILURE_BACKOFF_MOST_NS
-    assert set(placed(scene.wait(FAILURE_BACKOFF_MOST_NS / SECOND))) == {"x", "w"}
-    assert scene.app("bad").failures == 0
+    assert set(placed(scenario.wait(FAILURE_BACKOFF_MOST_NS / SECOND))) == {"x", "w"}
+    assert scenario.app("bad").failures == 0
 
 
 def test_a_gang_whose_plan_raises_does_not_hold_back_those_behind_it() -> None:
-    scene = TolerantScene(a_configuration(a_queue("a", vcore=4000)), nodes=2)
-    scene.tell(ApplicationAdded(an_application("before", queue="root.a")))
-    scene.ask(an_ask("b", app="before"))
+    scenario = TolerantScenario(a_configuration(a_queue("a", vcore=4000)), nodes=2)
+    scenario.send(ApplicationAdded(an_application("before", queue="root.a")))
+    scenario.ask(an_ask("b", app="before"))
     large = an_application("bad", queue="root.a", gang=2, each=resources(vcore=2000, pods=1))
-    scene.gang(ApplicationAdded(large), 2)
-    assert scene.app("bad").blocks, "it waits for quota and blocks its leaf"
-    scene.tell(ApplicationAdded(an_application("small", queue="root.a")))
-    assert placed(scene.ask(an_ask("s", app="small", vcore=500))) == {}
-    scene.partition.requeue_one(scene.app("bad"))
+    scenario.gang(ApplicationAdded(large), 2)
+    assert scenario.app("bad").blocks, "it waits for quota and blocks its leaf"
+    scenario.send(ApplicationAdded(an_application("small", queue="root.a")))
+    assert placed(scenario.ask(an_ask("s", app="small", vcore=500))) == {}
+    scenario.partition.requeue_one(scenario.app("bad"))
     with fault(planning, "plan_gang", is_bad):
-        assert set(placed(scene.ask(an_ask("t", app="small", vcore=500)))) == {"s", "t"}
+        assert set(placed(scenario.ask(an_ask("t", app="small", vcore=500)))) == {"s", "t"}
 
 
 def test_changes_committed_before_a_partition_fails_are_still_reported() -> None:
-    scene = two_applications()
+    scenario = two_applications()
     with fault(cycle_module, "_watch", lambda *_: True):
-        said = scene.ask(an_ask("x", app="next"))
-        assert set(placed(said)) == {"x"}
-        assert scene.failures == (f"partition {PARTITION}",)
-        assert placed(scene.ask(an_ask("y", app="next"))) == {}, "the partition backs off"
-    assert set(placed(scene.wait(1))) == {"y"}
+        effects = scenario.ask(an_ask("x", app="next"))
+        assert set(placed(effects)) == {"x"}
+        assert scenario.failures == (f"partition {PARTITION}",)
+        assert placed(scenario.ask(an_ask("y", app="next"))) == {}, "the partition backs off"
+    assert set(placed(scenario.wait(1))) == {"y"}
 
 
 def test_a_partition_that_fails_does_not_stop_the_others() -> None:
     configuration = a_configuration(a_queue("a"))
     [config] = configuration.partitions
-    scene = TolerantScene(replace(configuration, partitions=(config, replace(config, name="second"))))
-    second = scene.scheduler_state.partitions[partition_id(RM, "second")]
-    for partition in (scene.partition, second):
-        scene.tell(
+    scenario = TolerantScenario(replace(configuration, partitions=(config, replace(config, name="second"))))
+    second = scenario.scheduler_state.partitions[partition_id(RM, "second")]
+    for partition in (scenario.partition, second):
+        scenario.send(
             NodeAdded(replace(a_node("n0", 4000), partition=partition.id)),
             ApplicationAdded(replace(an_application("app", queue="root.a"), partition=partition.id)),
         )
-    with fault(QueueAttempt, "take", lambda turn: turn.partition is scene.partition):
-        said = scene.ask(an_ask("x"), replace(an_ask("y"), partition=second.id))
-    assert set(placed(said)) == {"y"}
+    with fault(QueueAttempt, "take", lambda turn: turn.partition is scenario.partition):
+        effects = scenario.ask(an_ask("x"), replace(an_ask("y"), partition=second.id))
+    assert set(placed(effects)) == {"y"}
 
 
 def test_a_commit_that_raises_before_its_first_write_puts_its_application_into_back_off() -> None:
-    scene = two_applications()
+    scenario = two_applications()
     with fault(commit, "_check_placement", is_bad):
-        said = scene.ask(an_ask("x", app="bad"), an_ask("z", app="other"))
-    assert set(placed(said)) == {"z"}
-    assert scene.failures == ("application bad",)
-    assert "ZeroDivisionError" in notices(said)[0]
+        effects = scenario.ask(an_ask("x", app="bad"), an_ask("z", app="other"))
+    assert set(placed(effects)) == {"z"}
+    assert scenario.failures == ("application bad",)
+    assert "ZeroDivisionError" in notices(effects)[0]
 
 
 def test_a_commit_that_raises_half_way_ends_the_cycle_and_keeps_the_effects_of_the_others() -> None:
-    scene = two_applications()
+    scenario = two_applications()
     for ask in (an_ask("x", app="next"), an_ask("z", app="other")):
-        step(scene.scheduler_state, AskAdded(ask), scene.now_ns)
+        step(scenario.scheduler_state, AskAdded(ask), scenario.now_ns)
     with fault(ledger, "book", lambda _, app, __: app.id == "other", after=True), pytest.raises(InconsistentState):
-        cycle(scene.scheduler_state, scene.now_ns, lambda: True)
-    assert "x" in placed(scene.scheduler_state.outbox.drain())
+        cycle(scenario.scheduler_state, scenario.now_ns, lambda: True)
+    assert "x" in placed(scenario.scheduler_state.outbox.drain())
 
 
 def test_an_event_that_raises_halfway_has_reported_its_changes() -> None:
-    scene = two_applications()
-    scene.ask(an_ask("x", app="next"), an_ask("y", app="next"))
+    scenario = two_applications()
+    scenario.ask(an_ask("x", app="next"), an_ask("y", app="next"))
     with fault(ledger, "drop", lambda _, app, *__: len(app.allocations) == 1), pytest.raises(type(FAULT)):
-        step(scene.scheduler_state, ApplicationRemoved(PARTITION, ApplicationId("next")), scene.now_ns)
-    assert set(releases(scene.scheduler_state.outbox.drain())) == {"x"}
-    assert {one.spec.key for one in scene.app("next").allocations.values()} == {"y"}
+        step(scenario.scheduler_state, ApplicationRemoved(PARTITION, ApplicationId("next")), scenario.now_ns)
+    assert set(releases(scenario.scheduler_state.outbox.drain())) == {"x"}
+    assert {one.spec.key for one in scenario.app("next").allocations.values()} == {"y"}
 
 
 STEPS = [(applications, "_refusal"), (lifecycle, "accept"), (applications, "class_like")]
@@ -168,24 +168,24 @@ STEPS = [(applications, "_refusal"), (lifecycle, "accept"), (applications, "clas
 
 @pytest.mark.parametrize("owner, name", STEPS)
 def test_a_request_that_raises_is_rejected_with_the_error(owner: ModuleType, name: str) -> None:
-    scene = TolerantScene(a_configuration(a_queue("a")), nodes=1)
-    scene.tell(ApplicationAdded(an_application("app", queue="root.a")))
+    scenario = TolerantScenario(a_configuration(a_queue("a")), nodes=1)
+    scenario.send(ApplicationAdded(an_application("app", queue="root.a")))
     with fault(owner, name, lambda *_: True), pytest.raises(type(FAULT)):
-        step(scene.scheduler_state, AskAdded(an_ask("x")), scene.now_ns)
-    [(key, reason)] = refused_asks(scene.scheduler_state.outbox.drain()).items()
+        step(scenario.scheduler_state, AskAdded(an_ask("x")), scenario.now_ns)
+    [(key, reason)] = refused_asks(scenario.scheduler_state.outbox.drain()).items()
     assert key == "x"
     assert reason.startswith("internal error: ZeroDivisionError: an injected fault")
-    assert set(placed(scene.ask(an_ask("y")))) == {"y"}
-    assert set(placed(scene.ask(an_ask("x")))) == {"x"}
+    assert set(placed(scenario.ask(an_ask("y")))) == {"y"}
+    assert set(placed(scenario.ask(an_ask("x")))) == {"x"}
 
 
 def test_a_request_that_raises_once_it_waits_is_placed() -> None:
-    scene = TolerantScene(a_configuration(a_queue("a")), nodes=1)
-    scene.tell(ApplicationAdded(an_application("app", queue="root.a")))
+    scenario = TolerantScenario(a_configuration(a_queue("a")), nodes=1)
+    scenario.send(ApplicationAdded(an_application("app", queue="root.a")))
     with fault(ledger, "add_ask", lambda *_: True, after=True), pytest.raises(type(FAULT)):
-        step(scene.scheduler_state, AskAdded(an_ask("x")), scene.now_ns)
-    assert refused_asks(scene.scheduler_state.outbox.drain()) == {}
-    assert set(placed(cycle(scene.scheduler_state, scene.now_ns, lambda: True).effects)) == {"x"}
+        step(scenario.scheduler_state, AskAdded(an_ask("x")), scenario.now_ns)
+    assert refused_asks(scenario.scheduler_state.outbox.drain()) == {}
+    assert set(placed(cycle(scenario.scheduler_state, scenario.now_ns, lambda: True).effects)) == {"x"}
 
 
 @pytest.mark.parametrize("owner, name", [(selectors, "read"), (ledger, "book"), (lifecycle, "accept")])
@@ -194,17 +194,17 @@ def test_a_bound_pod_whose_report_raises_is_counted_or_rejected_with_the_error(
     owner: ModuleType, name: str, app: str
 ) -> None:
     """The resource manager then counts it on its node, or reports it again."""
-    scene = TolerantScene(a_configuration(a_queue("a")), nodes=1)
-    scene.tell(ApplicationAdded(an_application("app", queue="root.a")))
+    scenario = TolerantScenario(a_configuration(a_queue("a")), nodes=1)
+    scenario.send(ApplicationAdded(an_application("app", queue="root.a")))
     report = AllocationReported(an_allocation("x", "n0", app=app, foreign=not app))
-    said: list[Effect] = []
+    effects: list[Effect] = []
     with fault(owner, name, lambda *_: True):
         try:
-            step(scene.scheduler_state, report, scene.now_ns)
+            step(scenario.scheduler_state, report, scenario.now_ns)
         except type(FAULT):
-            said = scene.scheduler_state.outbox.drain()
-    counted = {one.key for one in scene.partition.foreign.values()} if not app else set(own_keys(scene))
-    rejected = {one.key: one.reason for effect in said for one in rejected_allocations(effect)}
+            effects = scenario.scheduler_state.outbox.drain()
+    counted = {one.key for one in scenario.partition.foreign.values()} if not app else set(own_keys(scenario))
+    rejected = {one.key: one.reason for effect in effects for one in rejected_allocations(effect)}
     assert counted ^ rejected.keys() == {"x"}
     assert all(reason.startswith("internal error: ZeroDivisionError") for reason in rejected.values())
 
@@ -220,26 +220,26 @@ def test_a_placeholder_whose_report_raises_anywhere_is_counted_once_after_the_ne
     report = AllocationReported(an_allocation("x", "n0", app="app", group="w", placeholder=True))
     outcomes: set[bool] = set()
     for number in count(1):
-        scene = TolerantScene(a_configuration(a_queue("a")), nodes=1)
+        scenario = TolerantScenario(a_configuration(a_queue("a")), nodes=1)
         for event in (gang, request) if is_pending else (gang,):
-            step(scene.scheduler_state, event, scene.now_ns)
+            step(scenario.scheduler_state, event, scenario.now_ns)
         injected = FaultAt(number, is_after)
         with injected.armed(), suppress(type(FAULT)):
-            step(scene.scheduler_state, report, scene.now_ns)
+            step(scenario.scheduler_state, report, scenario.now_ns)
         if injected.left:
             break
-        is_consistent = not invariants.check(scene.scheduler_state)
+        is_consistent = not invariants.check(scenario.scheduler_state)
         outcomes.add(is_consistent)
         if is_consistent:
-            step(scene.scheduler_state, report, scene.now_ns)
-            assert own_keys(scene) == ["x"], number
-            assert [one.count for one in scene.app("app").gang.groups.values()] == [1], number
-            assert scene.partition.nodes.allocated(NodeId("n0"))["vcore"] == 1000, number
+            step(scenario.scheduler_state, report, scenario.now_ns)
+            assert own_keys(scenario) == ["x"], number
+            assert [one.count for one in scenario.app("app").gang.groups.values()] == [1], number
+            assert scenario.partition.nodes.allocated(NodeId("n0"))["vcore"] == 1000, number
     assert outcomes == {False, True}
 
 
-def own_keys(scene: Scene) -> list[str]:
-    return [one.spec.key for one in scene.app("app").allocations.values()]
+def own_keys(scenario: Scenario) -> list[str]:
+    return [one.spec.key for one in scenario.app("app").allocations.values()]
 
 
 def rejected_allocations(effect: Effect) -> tuple[Rejection, ...]:
@@ -248,43 +248,43 @@ def rejected_allocations(effect: Effect) -> tuple[Rejection, ...]:
 
 def test_an_application_with_bound_pods_that_raises_is_rejected_with_the_error() -> None:
     """One without them gets no answer: its resource manager would fail its pods."""
-    scene = TolerantScene(a_configuration(a_queue("a")))
+    scenario = TolerantScenario(a_configuration(a_queue("a")))
     for forced in (True, False):
         spec = an_application("app", queue="root.a", forced=forced)
         with fault(applications, "choose_queue", lambda *_: True), pytest.raises(type(FAULT)):
-            step(scene.scheduler_state, ApplicationAdded(spec), scene.now_ns)
-        answers = [one for one in scene.scheduler_state.outbox.drain() if isinstance(one, ApplicationRejected)]
+            step(scenario.scheduler_state, ApplicationAdded(spec), scenario.now_ns)
+        answers = [one for one in scenario.scheduler_state.outbox.drain() if isinstance(one, ApplicationRejected)]
         assert ["internal error" in one.reason for one in answers] == [True] * forced
 
 
 def test_timers_that_fired_during_recovery_fire_again_separately() -> None:
     """One that raises then loses neither the others nor their effects."""
-    scene = Scene(a_configuration(a_queue("a")), nodes=1)
-    scene.tell(ManagerRegistered(RM, a_configuration(a_queue("a")), fenced=True))
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
+    scenario.send(ManagerRegistered(RM, a_configuration(a_queue("a")), fenced=True))
     for name in ("one", "two"):
         spec = an_application(name, queue="root.a", gang=2, style=GangStyle.HARD, wait_s=60)
-        scene.tell(ApplicationAdded(spec))
-    scene.wait(61)
-    said = step(scene.scheduler_state, RecoveryBarrierPassed(RM), scene.now_ns)
-    clocks = [effect.timer for effect in said if isinstance(effect, TimerSet)]
+        scenario.send(ApplicationAdded(spec))
+    scenario.wait(61)
+    effects = step(scenario.scheduler_state, RecoveryBarrierPassed(RM), scenario.now_ns)
+    clocks = [effect.timer for effect in effects if isinstance(effect, TimerSet)]
     assert [clock.application for clock in clocks if clock.kind is TimerKind.WAIT] == ["one", "two"]
 
 
 def test_a_soft_gang_in_as_few_racks_as_possible_is_placed_where_shares_do_not_add_up_exactly() -> None:
     """Rooms of 1/6, 1/6 and four times 1/6 are 1 in one order and a little less in another."""
-    scene = Scene(a_configuration(a_queue("a"), a_queue("b")))
-    scene.tell(*(NodeAdded(a_node(f"n{i}", 2000, labels={"rack": f"r{i}"})) for i in range(2)))
-    scene.add_full_node(vcore=8000)
-    scene.tell(ApplicationAdded(an_application("other", queue="root.b")))
-    scene.ask(an_ask("o0", app="other"), an_ask("o1", app="other"))
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")))
+    scenario.send(*(NodeAdded(a_node(f"n{i}", 2000, labels={"rack": f"r{i}"})) for i in range(2)))
+    scenario.add_full_node(vcore=8000)
+    scenario.send(ApplicationAdded(an_application("other", queue="root.b")))
+    scenario.ask(an_ask("o0", app="other"), an_ask("o1", app="other"))
     spec = replace(an_application("app", queue="root.a", gang=8), topology=Topology("rack", required=False))
-    scene.gang(ApplicationAdded(spec), 8)
-    assert len(scene.app().allocations) == 2
-    scene.tell(
+    scenario.gang(ApplicationAdded(spec), 8)
+    assert len(scenario.app().allocations) == 2
+    scenario.send(
         AllocationReleased(PARTITION, ApplicationId("other"), None, None, Termination.STOPPED_BY_RM),
         *(NodeAdded(a_node(f"m{i}", 1500, labels={"rack": f"s{i}"})) for i in range(4)),
         ApplicationAdded(an_application("small", queue="root.b")),
         AskAdded(an_ask("s0", app="small", vcore=100)),
     )
-    assert len(scene.app().allocations) == 8
-    assert len(scene.app("small").allocations) == 1
+    assert len(scenario.app().allocations) == 8
+    assert len(scenario.app("small").allocations) == 1

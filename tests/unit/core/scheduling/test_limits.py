@@ -18,31 +18,33 @@ from tests.unit.builders import (
     an_ask,
     resources,
 )
-from tests.unit.core.scheduling.scene import Scene, placed, releases, states, waits
+from tests.unit.core.scheduling.scenario import Scenario, placed, releases, states, waits
 
 _REFUSED = "User quota exceeded: user kim in queue root.a, requested cpu 1, available 500m of 2500m"
 _A = QueuePath("root.a")
 
 
-def submit(scene: Scene, name: str, *, user: str = "kim", groups: tuple[str, ...] = (), queue: str = "root.a") -> None:
-    scene.tell(ApplicationAdded(an_application(name, user=user, groups=groups, queue=queue)))
+def submit(
+    scenario: Scenario, name: str, *, user: str = "kim", groups: tuple[str, ...] = (), queue: str = "root.a"
+) -> None:
+    scenario.send(ApplicationAdded(an_application(name, user=user, groups=groups, queue=queue)))
 
 
-def want(scene: Scene, app: str, count: int, vcore: int = 1000) -> list[str]:
+def want(scenario: Scenario, app: str, count: int, vcore: int = 1000) -> list[str]:
     """Which of so many asks get a place at once."""
-    return sorted(placed(scene.ask(*(an_ask(f"{app}{index}", app=app, vcore=vcore) for index in range(count)))))
+    return sorted(placed(scenario.ask(*(an_ask(f"{app}{index}", app=app, vcore=vcore) for index in range(count)))))
 
 
-def users(scene: Scene) -> UserLedger:
-    return scene.partition.users
+def users(scenario: Scenario) -> UserLedger:
+    return scenario.partition.users
 
 
 def test_a_user_gets_no_more_than_the_limit_and_is_told_whose_it_is() -> None:
-    scene = Scene(a_configuration(a_queue("a", limits=(a_limit(users=("kim",), vcore=2500),))), nodes=4)
-    submit(scene, "x")
-    said = scene.ask(*(an_ask(f"x{index}", app="x") for index in range(3)))
-    assert placed(said).keys() == {"x0", "x1"}
-    assert waits(said) == {
+    scenario = Scenario(a_configuration(a_queue("a", limits=(a_limit(users=("kim",), vcore=2500),))), nodes=4)
+    submit(scenario, "x")
+    effects = scenario.ask(*(an_ask(f"x{index}", app="x") for index in range(3)))
+    assert placed(effects).keys() == {"x0", "x1"}
+    assert waits(effects) == {
         "x2": (
             "SKIPPED",
             _REFUSED,
@@ -51,157 +53,161 @@ def test_a_user_gets_no_more_than_the_limit_and_is_told_whose_it_is() -> None:
 
 
 def test_the_queues_own_maximum_is_told_in_other_words() -> None:
-    scene = Scene(a_configuration(a_queue("a", vcore=1000)), nodes=1)
-    submit(scene, "x")
-    said = scene.ask(an_ask("x0", app="x"), an_ask("x1", app="x"))
-    assert waits(said)["x1"][1].startswith("Queue quota exceeded: root.a, requested cpu 1, available 0 of 1")
+    scenario = Scenario(a_configuration(a_queue("a", vcore=1000)), nodes=1)
+    submit(scenario, "x")
+    effects = scenario.ask(an_ask("x0", app="x"), an_ask("x1", app="x"))
+    assert waits(effects)["x1"][1].startswith("Queue quota exceeded: root.a, requested cpu 1, available 0 of 1")
 
 
 def test_a_limit_counts_all_applications_of_the_user_below_the_queue_and_of_nobody_else() -> None:
     parent = a_queue("p", a_queue("a"), a_queue("b"), limits=(a_limit(users=("kim",), vcore=2000),))
-    scene = Scene(a_configuration(parent), nodes=4)
-    submit(scene, "x", queue="root.p.a")
-    submit(scene, "y", queue="root.p.b")
-    submit(scene, "z", queue="root.p.b", user="lee")
-    assert (want(scene, "x", 1), want(scene, "y", 2), want(scene, "z", 3)) == (["x0"], ["y0"], ["z0", "z1", "z2"])
+    scenario = Scenario(a_configuration(parent), nodes=4)
+    submit(scenario, "x", queue="root.p.a")
+    submit(scenario, "y", queue="root.p.b")
+    submit(scenario, "z", queue="root.p.b", user="lee")
+    assert (want(scenario, "x", 1), want(scenario, "y", 2), want(scenario, "z", 3)) == (
+        ["x0"],
+        ["y0"],
+        ["z0", "z1", "z2"],
+    )
 
 
 def test_what_a_user_gives_back_goes_to_what_waited_for_it_in_another_leaf() -> None:
     parent = a_queue("p", a_queue("a"), a_queue("b"), limits=(a_limit(users=("kim",), vcore=1000),))
-    scene = Scene(a_configuration(parent), nodes=4)
-    submit(scene, "x", queue="root.p.a")
-    submit(scene, "y", queue="root.p.b")
-    assert (want(scene, "x", 1), want(scene, "y", 1)) == (["x0"], [])
-    assert placed(scene.release("x0", "x")).keys() == {"y0"}
+    scenario = Scenario(a_configuration(parent), nodes=4)
+    submit(scenario, "x", queue="root.p.a")
+    submit(scenario, "y", queue="root.p.b")
+    assert (want(scenario, "x", 1), want(scenario, "y", 1)) == (["x0"], [])
+    assert placed(scenario.release("x0", "x")).keys() == {"y0"}
 
 
 def test_the_wildcard_is_a_limit_for_each_user_who_is_not_named() -> None:
     limits = (a_limit(users=("kim",), vcore=3000), a_limit(users=("*",), vcore=1000))
-    scene = Scene(a_configuration(a_queue("a", limits=limits)), nodes=4)
+    scenario = Scenario(a_configuration(a_queue("a", limits=limits)), nodes=4)
     for name, user in (("x", "kim"), ("y", "lee"), ("z", "max")):
-        submit(scene, name, user=user)
-    assert [len(want(scene, name, 4)) for name in ("x", "y", "z")] == [3, 1, 1]
+        submit(scenario, name, user=user)
+    assert [len(want(scenario, name, 4)) for name in ("x", "y", "z")] == [3, 1, 1]
 
 
 def test_the_tightest_limit_of_the_path_binds() -> None:
     leaf = a_queue("a", limits=(a_limit(users=("kim",), vcore=3000),))
-    scene = Scene(a_configuration(a_queue("p", leaf, limits=(a_limit(users=("*",), vcore=2000),))), nodes=4)
-    submit(scene, "x", queue="root.p.a")
-    assert len(want(scene, "x", 4)) == 2
+    scenario = Scenario(a_configuration(a_queue("p", leaf, limits=(a_limit(users=("*",), vcore=2000),))), nodes=4)
+    submit(scenario, "x", queue="root.p.a")
+    assert len(want(scenario, "x", 4)) == 2
 
 
 def test_a_resource_with_limit_0_is_forbidden_and_others_are_free() -> None:
-    scene = Scene(a_configuration(a_queue("a", limits=(a_limit(users=("kim",), vcore=0),))), nodes=1)
-    submit(scene, "x")
-    assert want(scene, "x", 1) == []
-    assert want(scene, "x", 1, vcore=0) == ["x0"]
+    scenario = Scenario(a_configuration(a_queue("a", limits=(a_limit(users=("kim",), vcore=0),))), nodes=1)
+    submit(scenario, "x")
+    assert want(scenario, "x", 1) == []
+    assert want(scenario, "x", 1, vcore=0) == ["x0"]
 
 
 def test_a_group_is_one_purse_for_all_its_members() -> None:
-    scene = Scene(a_configuration(a_queue("a", limits=(a_limit(groups=("dev",), vcore=2000),))), nodes=4)
-    submit(scene, "x", user="kim", groups=("dev",))
-    submit(scene, "y", user="lee", groups=("ops", "dev"))
-    submit(scene, "z", user="max", groups=("ops",))
-    assert [len(want(scene, name, 2)) for name in ("x", "y", "z")] == [2, 0, 2]
-    assert scene.app("z").group == ""
+    scenario = Scenario(a_configuration(a_queue("a", limits=(a_limit(groups=("dev",), vcore=2000),))), nodes=4)
+    submit(scenario, "x", user="kim", groups=("dev",))
+    submit(scenario, "y", user="lee", groups=("ops", "dev"))
+    submit(scenario, "z", user="max", groups=("ops",))
+    assert [len(want(scenario, name, 2)) for name in ("x", "y", "z")] == [2, 0, 2]
+    assert scenario.app("z").group == ""
 
 
 def test_the_wildcard_group_is_one_purse_for_everybody_else() -> None:
     limits = (a_limit(groups=("dev",), vcore=1000), a_limit(groups=("*",), vcore=2000))
-    scene = Scene(a_configuration(a_queue("a", limits=limits)), nodes=4)
-    submit(scene, "x", user="kim", groups=("dev",))
-    submit(scene, "y", user="lee", groups=("ops",))
-    submit(scene, "z", user="max")
-    assert [len(want(scene, name, 2)) for name in ("x", "y", "z")] == [1, 2, 0]
+    scenario = Scenario(a_configuration(a_queue("a", limits=limits)), nodes=4)
+    submit(scenario, "x", user="kim", groups=("dev",))
+    submit(scenario, "y", user="lee", groups=("ops",))
+    submit(scenario, "z", user="max")
+    assert [len(want(scenario, name, 2)) for name in ("x", "y", "z")] == [1, 2, 0]
 
 
 def test_the_group_is_the_first_that_the_nearest_queue_names_and_stays() -> None:
     leaf = a_queue("a", limits=(a_limit(groups=("ops",), vcore=9000), a_limit(groups=("dev",), vcore=9000)))
     above = a_queue("p", leaf, limits=(a_limit(groups=("qa",), vcore=9000),))
-    scene = Scene(a_configuration(above), nodes=4)
+    scenario = Scenario(a_configuration(above), nodes=4)
     for name, groups in (("x", ("qa", "dev", "ops")), ("y", ("qa",)), ("z", ("none",))):
-        submit(scene, name, groups=groups, queue="root.p.a")
-        want(scene, name, 1)
-    assert [scene.app(name).group for name in ("x", "y", "z")] == ["ops", "qa", ""]
-    scene.tell(ConfigurationReplaced(RM, a_configuration(a_queue("p", a_queue("a")))))
-    assert want(scene, "x", 2) == ["x1"]
-    assert scene.app("x").group == "ops"
-    assert users(scene).groups["ops"][QueuePath("root.p")].allocated["vcore"] == 2000
+        submit(scenario, name, groups=groups, queue="root.p.a")
+        want(scenario, name, 1)
+    assert [scenario.app(name).group for name in ("x", "y", "z")] == ["ops", "qa", ""]
+    scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("p", a_queue("a")))))
+    assert want(scenario, "x", 2) == ["x1"]
+    assert scenario.app("x").group == "ops"
+    assert users(scenario).groups["ops"][QueuePath("root.p")].allocated["vcore"] == 2000
 
 
 def test_user_and_group_both_bind() -> None:
     limits = (a_limit(users=("*",), vcore=1000), a_limit(groups=("dev",), vcore=1500))
-    scene = Scene(a_configuration(a_queue("a", limits=limits)), nodes=4)
-    submit(scene, "x", user="kim", groups=("dev",))
-    submit(scene, "y", user="lee", groups=("dev",))
-    assert (len(want(scene, "x", 2)), len(want(scene, "y", 2))) == (1, 0)
-    assert want(scene, "y", 3, vcore=500) == ["y0"]
+    scenario = Scenario(a_configuration(a_queue("a", limits=limits)), nodes=4)
+    submit(scenario, "x", user="kim", groups=("dev",))
+    submit(scenario, "y", user="lee", groups=("dev",))
+    assert (len(want(scenario, "x", 2)), len(want(scenario, "y", 2))) == (1, 0)
+    assert want(scenario, "y", 3, vcore=500) == ["y0"]
 
 
 def test_a_reload_gives_a_raised_limit_at_once_and_takes_nothing_for_a_lowered_one() -> None:
     def sized(vcore: int) -> ConfigurationReplaced:
         return ConfigurationReplaced(RM, a_configuration(a_queue("a", limits=(a_limit(users=("kim",), vcore=vcore),))))
 
-    scene = Scene(sized(1000).configuration, nodes=4)
-    submit(scene, "x")
-    assert want(scene, "x", 4) == ["x0"]
-    assert len(placed(scene.tell(sized(3000)))) == 2
-    assert releases(scene.tell(sized(1000))) == {}
-    assert placed(scene.release("x0", "x")) == {}
-    assert users(scene).of("kim", _A) == resources(vcore=2000, pods=2)
+    scenario = Scenario(sized(1000).configuration, nodes=4)
+    submit(scenario, "x")
+    assert want(scenario, "x", 4) == ["x0"]
+    assert len(placed(scenario.send(sized(3000)))) == 2
+    assert releases(scenario.send(sized(1000))) == {}
+    assert placed(scenario.release("x0", "x")) == {}
+    assert users(scenario).of("kim", _A) == resources(vcore=2000, pods=2)
 
 
 def test_usage_that_was_reported_counts_even_over_the_limit() -> None:
-    scene = Scene(a_configuration(a_queue("a", limits=(a_limit(users=("kim",), vcore=1000),))))
-    submit(scene, "x")
-    scene.add_node("n0", an_allocation("old", "n0", app="x", vcore=2500))
-    assert want(scene, "x", 1) == []
-    scene.release("old", "x")
-    assert users(scene).of("kim", _A) == resources(vcore=1000, pods=1)
+    scenario = Scenario(a_configuration(a_queue("a", limits=(a_limit(users=("kim",), vcore=1000),))))
+    submit(scenario, "x")
+    scenario.add_node("n0", an_allocation("old", "n0", app="x", vcore=2500))
+    assert want(scenario, "x", 1) == []
+    scenario.release("old", "x")
+    assert users(scenario).of("kim", _A) == resources(vcore=1000, pods=1)
 
 
 def test_accounts_end_with_what_they_count() -> None:
-    scene = Scene(a_configuration(a_queue("a", limits=(a_limit(groups=("dev",), vcore=9000),))), nodes=1)
-    submit(scene, "x", groups=("dev",))
-    want(scene, "x", 2)
-    assert users(scene).groups.keys() == {"dev"}
-    scene.tell(ApplicationRemoved(PARTITION, ApplicationId("x")))
-    assert (users(scene).users, users(scene).groups) == ({}, {})
+    scenario = Scenario(a_configuration(a_queue("a", limits=(a_limit(groups=("dev",), vcore=9000),))), nodes=1)
+    submit(scenario, "x", groups=("dev",))
+    want(scenario, "x", 2)
+    assert users(scenario).groups.keys() == {"dev"}
+    scenario.send(ApplicationRemoved(PARTITION, ApplicationId("x")))
+    assert (users(scenario).users, users(scenario).groups) == ({}, {})
 
 
 def test_an_ask_for_many_places_stops_at_the_limit_and_goes_on_as_they_end() -> None:
-    scene = Scene(a_configuration(a_queue("a", limits=(a_limit(users=("kim",), vcore=2000),))), nodes=4)
-    submit(scene, "x")
-    said = scene.ask(an_ask("many", app="x", count=3, timeout_s=30))
-    assert len(scene.app("x").allocations) == 2
-    assert waits(said)["many"][1].startswith("User quota exceeded: user kim")
-    assert set(releases(scene.wait(31)).values()) == {"TIMEOUT"}
-    assert placed(scene.release("many", "x", identity="many-0")).keys() == {"many"}
-    assert not scene.app("x").asks
+    scenario = Scenario(a_configuration(a_queue("a", limits=(a_limit(users=("kim",), vcore=2000),))), nodes=4)
+    submit(scenario, "x")
+    effects = scenario.ask(an_ask("many", app="x", count=3, timeout_s=30))
+    assert len(scenario.app("x").allocations) == 2
+    assert waits(effects)["many"][1].startswith("User quota exceeded: user kim")
+    assert set(releases(scenario.wait(31)).values()) == {"TIMEOUT"}
+    assert placed(scenario.release("many", "x", identity="many-0")).keys() == {"many"}
+    assert not scenario.app("x").asks
 
 
 def test_a_gang_reserves_what_its_user_has_left_before_others_of_the_user_take_it() -> None:
     limit = a_limit(users=("kim",), vcore=4000)
-    scene = Scene(a_configuration(a_queue("a"), a_queue("b"), limits=(limit,)), nodes=1, vcore=2000)
-    scene.add_full_node()
-    scene.gang(ApplicationAdded(an_application("gang", gang=4)), 4)
-    submit(scene, "x", queue="root.b")
-    assert scene.app("gang").gang.quota_reservation == resources(vcore=2000, pods=2)
-    scene.add_node("n1", vcore=1500)  # a member takes 1000 of it
-    said = scene.ask(an_ask("x0", app="x", vcore=500))
-    assert waits(said)["x0"][1].startswith(
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b"), limits=(limit,)), nodes=1, vcore=2000)
+    scenario.add_full_node()
+    scenario.gang(ApplicationAdded(an_application("gang", gang=4)), 4)
+    submit(scenario, "x", queue="root.b")
+    assert scenario.app("gang").gang.quota_reservation == resources(vcore=2000, pods=2)
+    scenario.add_node("n1", vcore=1500)  # a member takes 1000 of it
+    effects = scenario.ask(an_ask("x0", app="x", vcore=500))
+    assert waits(effects)["x0"][1].startswith(
         "User quota exceeded: user kim in queue root, requested cpu 500m, available 0 of 4"
     )
-    assert states(scene.add_node("n2", vcore=4000), "gang") == ["Running"]
+    assert states(scenario.add_node("n2", vcore=4000), "gang") == ["Running"]
 
 
 def test_two_gangs_of_one_user_both_finish_one_after_the_other() -> None:
     limit = a_limit(users=("kim",), vcore=3000)
     timing = Timing(starvation_age_ns=60 * SECOND)
-    scene = Scene(a_configuration(a_queue("a"), a_queue("b"), limits=(limit,), timing=timing), nodes=4)
-    scene.gang(ApplicationAdded(an_application("one", gang=2)), 2)
-    waiting = scene.gang(ApplicationAdded(an_application("two", gang=2, queue="root.b")), 2)
-    scene.wait(61)
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b"), limits=(limit,), timing=timing), nodes=4)
+    scenario.gang(ApplicationAdded(an_application("one", gang=2)), 2)
+    waiting = scenario.gang(ApplicationAdded(an_application("two", gang=2, queue="root.b")), 2)
+    scenario.wait(61)
     assert {why.partition(":")[0] for _, why in waits(waiting).values()} == {"User quota exceeded"}
-    freed = [effect for index in range(2) for effect in scene.release(f"one-p{index}", "one")]
+    freed = [effect for index in range(2) for effect in scenario.release(f"one-p{index}", "one")]
     assert states(freed, "two") == ["Running"]

@@ -16,7 +16,7 @@ from tests.unit.builders import (
     an_application,
     an_ask,
 )
-from tests.unit.core.scheduling.scene import Scene, placed, states, waits
+from tests.unit.core.scheduling.scenario import Scenario, placed, states, waits
 
 _MAY_RUN = (
     Detail.APP_CANNOTRUN_QUEUE,
@@ -26,143 +26,145 @@ _MAY_RUN = (
 )
 
 
-def start(scene: Scene, name: str, *, queue: str = "root.a", user: str = "kim", asks: int = 1) -> list[Effect]:
+def start(scenario: Scenario, name: str, *, queue: str = "root.a", user: str = "kim", asks: int = 1) -> list[Effect]:
     """Submit an application with asks."""
-    said = scene.tell(ApplicationAdded(an_application(name, queue=queue, user=user, groups=("dev",))))
-    return said + scene.ask(*(an_ask(f"{name}{index}", app=name) for index in range(asks)))
+    effects = scenario.send(ApplicationAdded(an_application(name, queue=queue, user=user, groups=("dev",))))
+    return effects + scenario.ask(*(an_ask(f"{name}{index}", app=name) for index in range(asks)))
 
 
-def running(scene: Scene, *paths: str) -> list[int]:
-    return [scene.partition.queues.by_path[QueuePath(path)].running for path in paths]
+def running(scenario: Scenario, *paths: str) -> list[int]:
+    return [scenario.partition.queues.by_path[QueuePath(path)].running for path in paths]
 
 
-def noted(scene: Scene) -> list[tuple[str, str]]:
+def noted(scenario: Scenario) -> list[tuple[str, str]]:
     """What was noted of who may run, since this was last asked: (application, detail)."""
-    found = [(e.subject, str(e.detail)) for e in scene.noted if e.detail in _MAY_RUN]
-    scene.noted.clear()
+    found = [(e.subject, str(e.detail)) for e in scenario.records if e.detail in _MAY_RUN]
+    scenario.records.clear()
     return found
 
 
 def test_an_application_more_than_the_queue_may_run_waits_in_accepted_and_is_told_why() -> None:
-    scene = Scene(a_configuration(a_queue("a", max_applications=1)), nodes=4)
-    start(scene, "x")
-    said = start(scene, "y", asks=2)
-    assert states(said, "y") == ["Accepted"]
+    scenario = Scenario(a_configuration(a_queue("a", max_applications=1)), nodes=4)
+    start(scenario, "x")
+    effects = start(scenario, "y", asks=2)
+    assert states(effects, "y") == ["Accepted"]
     reason = "queue root.a runs 1 application of at most 1"
-    assert waits(said) == {"y0": ("SKIPPED", reason), "y1": ("SKIPPED", reason)}
-    assert noted(scene) == [("y", "APP_CANNOTRUN_QUEUE")]
+    assert waits(effects) == {"y0": ("SKIPPED", reason), "y1": ("SKIPPED", reason)}
+    assert noted(scenario) == [("y", "APP_CANNOTRUN_QUEUE")]
 
 
 def test_who_may_not_run_is_noted_on_change_only() -> None:
-    scene = Scene(a_configuration(a_queue("a", max_applications=1)), nodes=4)
-    start(scene, "x")
-    start(scene, "y")
-    scene.ask(an_ask("more", app="y"))
-    scene.release("x0", "x")
-    assert noted(scene) == [("y", "APP_CANNOTRUN_QUEUE"), ("y", "APP_RUNNABLE_QUEUE")]
+    scenario = Scenario(a_configuration(a_queue("a", max_applications=1)), nodes=4)
+    start(scenario, "x")
+    start(scenario, "y")
+    scenario.ask(an_ask("more", app="y"))
+    scenario.release("x0", "x")
+    assert noted(scenario) == [("y", "APP_CANNOTRUN_QUEUE"), ("y", "APP_RUNNABLE_QUEUE")]
 
 
 def test_completing_gives_the_place_to_the_next() -> None:
-    scene = Scene(a_configuration(a_queue("a", max_applications=2)), nodes=4)
+    scenario = Scenario(a_configuration(a_queue("a", max_applications=2)), nodes=4)
     for name in ("x", "y", "z", "w"):
-        start(scene, name)
-    said = scene.release("y0", "y")
-    assert (states(said, "y"), states(said, "z"), states(said, "w")) == (["Completing"], ["Running"], [])
-    assert running(scene, "root.a", "root") == [2, 2]
+        start(scenario, name)
+    effects = scenario.release("y0", "y")
+    assert (states(effects, "y"), states(effects, "z"), states(effects, "w")) == (["Completing"], ["Running"], [])
+    assert running(scenario, "root.a", "root") == [2, 2]
 
 
 def test_an_application_that_runs_may_grow_although_the_queue_is_full_of_them() -> None:
-    scene = Scene(a_configuration(a_queue("a", max_applications=1)), nodes=4)
-    start(scene, "x")
-    start(scene, "y")
-    assert placed(scene.ask(an_ask("more", app="x"))).keys() == {"more"}
+    scenario = Scenario(a_configuration(a_queue("a", max_applications=1)), nodes=4)
+    start(scenario, "x")
+    start(scenario, "y")
+    assert placed(scenario.ask(an_ask("more", app="x"))).keys() == {"more"}
 
 
 def test_every_queue_of_the_path_counts() -> None:
     tree = a_queue("p", a_queue("a", max_applications=2), a_queue("b", max_applications=2), max_applications=3)
-    scene = Scene(a_configuration(tree), nodes=8)
+    scenario = Scenario(a_configuration(tree), nodes=8)
     for name, leaf in (("a0", "a"), ("a1", "a"), ("a2", "a"), ("b0", "b"), ("b1", "b")):
-        start(scene, name, queue=f"root.p.{leaf}")
-    assert running(scene, "root.p.a", "root.p.b", "root.p", "root") == [2, 1, 3, 3]
-    said = scene.release("b00", "b0")
-    assert [name for name in ("a2", "b1") if states(said, name) == ["Running"]] == ["b1"]
+        start(scenario, name, queue=f"root.p.{leaf}")
+    assert running(scenario, "root.p.a", "root.p.b", "root.p", "root") == [2, 1, 3, 3]
+    effects = scenario.release("b00", "b0")
+    assert [name for name in ("a2", "b1") if states(effects, name) == ["Running"]] == ["b1"]
 
 
 def test_a_gang_counts_from_when_it_starts_to_reserve() -> None:
-    scene = Scene(a_configuration(a_queue("a", max_applications=1)), nodes=1, vcore=500)
-    scene.gang(ApplicationAdded(an_application("gang", gang=2)), 2)
-    assert running(scene, "root.a") == [1]
-    said = start(scene, "y")
-    assert waits(said)["y0"][1].startswith("queue root.a runs 1")
-    scene.tell(ApplicationRemoved(PARTITION, ApplicationId("gang")))
-    assert placed(scene.add_node("n1", vcore=1000)).keys() == {"y0"}
+    scenario = Scenario(a_configuration(a_queue("a", max_applications=1)), nodes=1, vcore=500)
+    scenario.gang(ApplicationAdded(an_application("gang", gang=2)), 2)
+    assert running(scenario, "root.a") == [1]
+    effects = start(scenario, "y")
+    assert waits(effects)["y0"][1].startswith("queue root.a runs 1")
+    scenario.send(ApplicationRemoved(PARTITION, ApplicationId("gang")))
+    assert placed(scenario.add_node("n1", vcore=1000)).keys() == {"y0"}
 
 
 def test_a_gang_that_may_not_start_promises_nothing() -> None:
-    scene = Scene(a_configuration(a_queue("a", max_applications=1)), nodes=4)
-    start(scene, "x")
-    said = scene.gang(ApplicationAdded(an_application("gang", gang=2)), 2)
-    assert (placed(said), bool(scene.app("gang").gang.quota_reservation)) == ({}, False)
-    assert states(scene.release("x0", "x"), "gang") == ["Running"]
+    scenario = Scenario(a_configuration(a_queue("a", max_applications=1)), nodes=4)
+    start(scenario, "x")
+    effects = scenario.gang(ApplicationAdded(an_application("gang", gang=2)), 2)
+    assert (placed(effects), bool(scenario.app("gang").gang.quota_reservation)) == ({}, False)
+    assert states(scenario.release("x0", "x"), "gang") == ["Running"]
 
 
 def test_a_user_and_a_group_have_their_own_counts() -> None:
     limits = (a_limit(users=("kim",), applications=1), a_limit(groups=("dev",), applications=2))
-    scene = Scene(a_configuration(a_queue("a", limits=limits)), nodes=8)
-    start(scene, "k0", user="kim")
-    second = start(scene, "k1", user="kim")
-    start(scene, "l0", user="lee")
-    third = start(scene, "l1", user="lee")
+    scenario = Scenario(a_configuration(a_queue("a", limits=limits)), nodes=8)
+    start(scenario, "k0", user="kim")
+    second = start(scenario, "k1", user="kim")
+    start(scenario, "l0", user="lee")
+    third = start(scenario, "l1", user="lee")
     assert waits(second)["k10"][1] == "user kim in queue root.a runs 1 application of at most 1"
     assert waits(third)["l10"][1] == "group dev in queue root.a runs 2 applications of at most 2"
-    assert noted(scene) == [("k1", "APP_CANNOTRUN_QUOTA"), ("l1", "APP_CANNOTRUN_QUOTA")]
-    said = scene.release("k00", "k0")
-    assert states(said, "k1") == ["Running"]
-    assert noted(scene) == [("k1", "APP_RUNNABLE_QUOTA")]
+    assert noted(scenario) == [("k1", "APP_CANNOTRUN_QUOTA"), ("l1", "APP_CANNOTRUN_QUOTA")]
+    effects = scenario.release("k00", "k0")
+    assert states(effects, "k1") == ["Running"]
+    assert noted(scenario) == [("k1", "APP_RUNNABLE_QUOTA")]
 
 
 def test_a_reload_raises_and_lowers_the_count_without_ending_anything() -> None:
     def sized(count: int) -> ConfigurationReplaced:
         return ConfigurationReplaced(RM, a_configuration(a_queue("a", max_applications=count)))
 
-    scene = Scene(sized(1).configuration, nodes=8)
+    scenario = Scenario(sized(1).configuration, nodes=8)
     for name in ("x", "y", "z"):
-        start(scene, name)
-    assert states(scene.tell(sized(2)), "y") == ["Running"]
-    scene.tell(sized(1))
-    assert running(scene, "root.a") == [2]
-    assert states(scene.release("x0", "x"), "z") == []
-    assert states(scene.release("y0", "y"), "z") == ["Running"]
+        start(scenario, name)
+    assert states(scenario.send(sized(2)), "y") == ["Running"]
+    scenario.send(sized(1))
+    assert running(scenario, "root.a") == [2]
+    assert states(scenario.release("x0", "x"), "z") == []
+    assert states(scenario.release("y0", "y"), "z") == ["Running"]
 
 
 def test_of_gangs_that_reserve_nothing_yet_as_many_start_as_a_lowered_count_allows() -> None:
-    scene = Scene(a_configuration(a_queue("a", max_applications=3, vcore=90_000)))
-    scene.add_full_node(vcore=10_000)
+    scenario = Scenario(a_configuration(a_queue("a", max_applications=3, vcore=90_000)))
+    scenario.add_full_node(vcore=10_000)
     for name in ("x", "y", "z"):
-        scene.gang(ApplicationAdded(an_application(name, gang=2)), 2)
-    assert running(scene, "root.a") == [3]
-    scene.tell(ConfigurationReplaced(RM, a_configuration(a_queue("a", max_applications=1))))
-    said = scene.add_node("large", vcore=20_000) + scene.wait(30)
-    assert [name for name in ("x", "y", "z") if states(said, name) == ["Running"]] == ["x"]
-    assert states(scene.tell(ApplicationRemoved(PARTITION, ApplicationId("x"))) + scene.wait(30), "y") == ["Running"]
+        scenario.gang(ApplicationAdded(an_application(name, gang=2)), 2)
+    assert running(scenario, "root.a") == [3]
+    scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a", max_applications=1))))
+    effects = scenario.add_node("large", vcore=20_000) + scenario.wait(30)
+    assert [name for name in ("x", "y", "z") if states(effects, name) == ["Running"]] == ["x"]
+    assert states(scenario.send(ApplicationRemoved(PARTITION, ApplicationId("x"))) + scenario.wait(30), "y") == [
+        "Running"
+    ]
 
 
 def test_applications_that_had_pods_are_counted_when_they_are_told_anew() -> None:
-    scene = Scene(a_configuration(a_queue("a", max_applications=1)))
+    scenario = Scenario(a_configuration(a_queue("a", max_applications=1)))
     for name in ("x", "y"):
-        scene.tell(ApplicationAdded(an_application(name, forced=True)))
-    scene.add_node("n0", an_allocation("x0", "n0", app="x"), an_allocation("y0", "n0", app="y"))
-    assert running(scene, "root.a") == [2]
-    assert states(start(scene, "z"), "z") == ["Accepted"]
-    scene.release("x0", "x")
-    assert states(scene.release("y0", "y"), "z") == ["Running"]
+        scenario.send(ApplicationAdded(an_application(name, forced=True)))
+    scenario.add_node("n0", an_allocation("x0", "n0", app="x"), an_allocation("y0", "n0", app="y"))
+    assert running(scenario, "root.a") == [2]
+    assert states(start(scenario, "z"), "z") == ["Accepted"]
+    scenario.release("x0", "x")
+    assert states(scenario.release("y0", "y"), "z") == ["Running"]
 
 
 def test_an_application_with_a_run_time_limit_makes_room_when_it_is_over() -> None:
-    scene = Scene(a_configuration(a_queue("a", max_applications=1)), nodes=4)
-    scene.tell(ApplicationAdded(an_application("x", timeout_s=60)))
-    scene.ask(an_ask("x0", app="x"))
-    start(scene, "y")
-    assert states(scene.wait(61), "x") == ["Failing"]
-    assert states(scene.release("x0", "x"), "x") == ["Failed"]
-    assert scene.app("y").state == "Running"
+    scenario = Scenario(a_configuration(a_queue("a", max_applications=1)), nodes=4)
+    scenario.send(ApplicationAdded(an_application("x", timeout_s=60)))
+    scenario.ask(an_ask("x0", app="x"))
+    start(scenario, "y")
+    assert states(scenario.wait(61), "x") == ["Failing"]
+    assert states(scenario.release("x0", "x"), "x") == ["Failed"]
+    assert scenario.app("y").state == "Running"

@@ -32,8 +32,8 @@ from tests.unit.builders import (
     an_ask,
     resources,
 )
-from tests.unit.core.scheduling.scene import (
-    Scene,
+from tests.unit.core.scheduling.scenario import (
+    Scenario,
     notices,
     placed,
     refused_asks,
@@ -46,189 +46,189 @@ from tests.unit.core.scheduling.scene import (
 
 
 @pytest.fixture
-def scene() -> Scene:
-    scene = Scene(a_configuration(a_queue("a")), nodes=1)
-    scene.tell(ApplicationAdded(an_application()))
-    return scene
+def scenario() -> Scenario:
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
+    scenario.send(ApplicationAdded(an_application()))
+    return scenario
 
 
-def test_an_ask_with_a_known_key_replaces_the_one_that_waits(scene: Scene) -> None:
-    scene.ask(an_ask("r0", vcore=9000))
-    assert placed(scene.ask(an_ask("r0", vcore=500))) == {"r0": "n0"}
-    assert scene.app().pending == resources()
+def test_an_ask_with_a_known_key_replaces_the_one_that_waits(scenario: Scenario) -> None:
+    scenario.ask(an_ask("r0", vcore=9000))
+    assert placed(scenario.ask(an_ask("r0", vcore=500))) == {"r0": "n0"}
+    assert scenario.app().pending == resources()
 
 
-def test_an_ask_whose_key_is_allocated_is_refused(scene: Scene) -> None:
-    scene.ask(an_ask("r0"))
-    assert "allocated already" in refused_asks(scene.ask(an_ask("r0")))["r0"]
+def test_an_ask_whose_key_is_allocated_is_refused(scenario: Scenario) -> None:
+    scenario.ask(an_ask("r0"))
+    assert "allocated already" in refused_asks(scenario.ask(an_ask("r0")))["r0"]
 
 
-def test_an_ask_for_several_allocations_gets_that_many_with_different_ids(scene: Scene) -> None:
-    said = scene.ask(an_ask("many", count=3))
-    [answer] = [effect for effect in said if isinstance(effect, AllocationResponse)]
+def test_an_ask_for_several_allocations_gets_that_many_with_different_ids(scenario: Scenario) -> None:
+    effects = scenario.ask(an_ask("many", count=3))
+    [answer] = [effect for effect in effects if isinstance(effect, AllocationResponse)]
     assert [new.ask.key for new in answer.new] == ["many"] * 3
     assert [new.id for new in answer.new] == ["many-0", "many-1", "many-2"]
 
 
-def test_an_ask_for_several_allocations_waits_for_the_rest(scene: Scene) -> None:
-    said = scene.ask(an_ask("many", count=6))
-    assert len(next(e for e in said if isinstance(e, AllocationResponse)).new) == 4
-    assert scene.app().pending == resources(vcore=2000, pods=2)
-    more = scene.add_node("n1")
+def test_an_ask_for_several_allocations_waits_for_the_rest(scenario: Scenario) -> None:
+    effects = scenario.ask(an_ask("many", count=6))
+    assert len(next(e for e in effects if isinstance(e, AllocationResponse)).new) == 4
+    assert scenario.app().pending == resources(vcore=2000, pods=2)
+    more = scenario.add_node("n1")
     assert [new.id for e in more if isinstance(e, AllocationResponse) for new in e.new] == ["many-4", "many-5"]
 
 
-def test_a_release_without_id_releases_all_of_the_key_and_one_with_id_only_that(scene: Scene) -> None:
-    scene.ask(an_ask("many", count=3))
-    scene.release("many", identity="many-1")
-    assert set(scene.app().allocations) == {"many-0", "many-2"}
-    scene.release("many")
-    assert scene.app().allocations == {}
+def test_a_release_without_id_releases_all_of_the_key_and_one_with_id_only_that(scenario: Scenario) -> None:
+    scenario.ask(an_ask("many", count=3))
+    scenario.release("many", identity="many-1")
+    assert set(scenario.app().allocations) == {"many-0", "many-2"}
+    scenario.release("many")
+    assert scenario.app().allocations == {}
 
 
-def test_a_release_without_key_releases_all_of_the_application(scene: Scene) -> None:
-    scene.ask(an_ask("r0"), an_ask("r1"))
-    said = scene.tell(AllocationReleased(PARTITION, ApplicationId("app"), None, None, Termination.STOPPED_BY_RM))
-    assert releases(said) == {"r0": Termination.STOPPED_BY_RM, "r1": Termination.STOPPED_BY_RM}
+def test_a_release_without_key_releases_all_of_the_application(scenario: Scenario) -> None:
+    scenario.ask(an_ask("r0"), an_ask("r1"))
+    effects = scenario.send(AllocationReleased(PARTITION, ApplicationId("app"), None, None, Termination.STOPPED_BY_RM))
+    assert releases(effects) == {"r0": Termination.STOPPED_BY_RM, "r1": Termination.STOPPED_BY_RM}
 
 
-def test_an_ask_of_an_unknown_application_is_refused(scene: Scene) -> None:
-    assert "not known" in refused_asks(scene.ask(an_ask("r0", app="nobody")))["r0"]
+def test_an_ask_of_an_unknown_application_is_refused(scenario: Scenario) -> None:
+    assert "not known" in refused_asks(scenario.ask(an_ask("r0", app="nobody")))["r0"]
 
 
-def test_a_placeholder_ask_of_an_application_without_gang_is_refused(scene: Scene) -> None:
-    said = scene.ask(an_ask("p0", group="g", placeholder=True))
-    assert "placeholderAsk" in refused_asks(said)["p0"]
+def test_a_placeholder_ask_of_an_application_without_gang_is_refused(scenario: Scenario) -> None:
+    effects = scenario.ask(an_ask("p0", group="g", placeholder=True))
+    assert "placeholderAsk" in refused_asks(effects)["p0"]
 
 
 def test_a_queue_that_does_not_exist_falls_to_the_next_rule() -> None:
-    scene = Scene(a_configuration(a_queue("a")))
-    assert rejection(scene.tell(ApplicationAdded(an_application(queue="root.nowhere")))) == ""
-    assert scene.app().queue.path == "root.ns"
+    scenario = Scenario(a_configuration(a_queue("a")))
+    assert rejection(scenario.send(ApplicationAdded(an_application(queue="root.nowhere")))) == ""
+    assert scenario.app().queue.path == "root.ns"
 
 
-def test_nodes_are_accepted_once_and_unknown_ones_refused(scene: Scene) -> None:
-    assert [type(e) for e in scene.add_node("n1")] == [NodeAccepted]
-    [refused] = scene.add_node("n1")
+def test_nodes_are_accepted_once_and_unknown_ones_refused(scenario: Scenario) -> None:
+    assert [type(e) for e in scenario.add_node("n1")] == [NodeAccepted]
+    [refused] = scenario.add_node("n1")
     assert isinstance(refused, NodeRejected)
-    [unknown] = scene.tell(NodeUpdated(a_node("ghost")))
+    [unknown] = scenario.send(NodeUpdated(a_node("ghost")))
     assert isinstance(unknown, NodeRejected)
-    [not_draining] = scene.node("n1", NodeAction.OPEN)
+    [not_draining] = scenario.node("n1", NodeAction.OPEN)
     assert isinstance(not_draining, NodeRejected)
     assert "not draining" in not_draining.reason
 
 
-def test_a_drained_node_takes_nothing_until_it_is_opened(scene: Scene) -> None:
-    scene.node("n0", NodeAction.DRAIN)
-    assert placed(scene.ask(an_ask("r0"))) == {}
-    assert placed(scene.node("n0", NodeAction.OPEN)) == {"r0": "n0"}
+def test_a_drained_node_takes_nothing_until_it_is_opened(scenario: Scenario) -> None:
+    scenario.node("n0", NodeAction.DRAIN)
+    assert placed(scenario.ask(an_ask("r0"))) == {}
+    assert placed(scenario.node("n0", NodeAction.OPEN)) == {"r0": "n0"}
 
 
 def test_a_node_created_draining_waits_for_its_opening() -> None:
-    scene = Scene(a_configuration(a_queue("a")))
-    scene.tell(ApplicationAdded(an_application()))
-    scene.add_node("n0", draining=True)
-    assert placed(scene.ask(an_ask("r0"))) == {}
-    assert placed(scene.node("n0", NodeAction.OPEN)) == {"r0": "n0"}
+    scenario = Scenario(a_configuration(a_queue("a")))
+    scenario.send(ApplicationAdded(an_application()))
+    scenario.add_node("n0", draining=True)
+    assert placed(scenario.ask(an_ask("r0"))) == {}
+    assert placed(scenario.node("n0", NodeAction.OPEN)) == {"r0": "n0"}
 
 
-def test_growing_a_node_lets_what_waits_in_and_takes_the_no_back(scene: Scene) -> None:
-    assert waits(scene.ask(an_ask("r0", vcore=6000)))["r0"][0] == "FAILED"
-    grown = scene.tell(NodeUpdated(a_node("n0", 8000)))
+def test_growing_a_node_lets_what_waits_in_and_takes_the_no_back(scenario: Scenario) -> None:
+    assert waits(scenario.ask(an_ask("r0", vcore=6000)))["r0"][0] == "FAILED"
+    grown = scenario.send(NodeUpdated(a_node("n0", 8000)))
     assert placed(grown) == {"r0": "n0"}
     assert waits(grown)["r0"][0] == "SCHEDULED"
 
 
-def test_a_no_is_said_once_and_again_only_for_another_kind_of_reason(scene: Scene) -> None:
-    assert set(waits(scene.ask(an_ask("r0", vcore=6000)))) == {"r0"}
-    assert set(waits(scene.ask(an_ask("r1", vcore=6000)))) == {"r1"}
-    assert waits(scene.add_node("n1")) == {}
+def test_a_no_is_said_once_and_again_only_for_another_kind_of_reason(scenario: Scenario) -> None:
+    assert set(waits(scenario.ask(an_ask("r0", vcore=6000)))) == {"r0"}
+    assert set(waits(scenario.ask(an_ask("r1", vcore=6000)))) == {"r1"}
+    assert waits(scenario.add_node("n1")) == {}
 
 
-def test_a_removed_node_takes_its_allocations_with_it_and_says_so(scene: Scene) -> None:
-    scene.ask(an_ask("r0"))
-    said = scene.node("n0", NodeAction.DECOMMISSION)
-    assert releases(said) == {"r0": Termination.STOPPED_BY_RM}
-    assert states(said) == ["Completing"]
-    assert scene.add_node("n0") != []
+def test_a_removed_node_takes_its_allocations_with_it_and_says_so(scenario: Scenario) -> None:
+    scenario.ask(an_ask("r0"))
+    effects = scenario.node("n0", NodeAction.DECOMMISSION)
+    assert releases(effects) == {"r0": Termination.STOPPED_BY_RM}
+    assert states(effects) == ["Completing"]
+    assert scenario.add_node("n0") != []
 
 
 def test_a_gang_that_loses_a_placeholder_with_its_node_gets_it_back() -> None:
-    scene = Scene(a_configuration(a_queue("a")), nodes=2, vcore=2000)
-    scene.add_full_node()
-    scene.gang(ApplicationAdded(an_application(gang=6)), 6)
-    lost = releases(scene.node("n1", NodeAction.DECOMMISSION))
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=2, vcore=2000)
+    scenario.add_full_node()
+    scenario.gang(ApplicationAdded(an_application(gang=6)), 6)
+    lost = releases(scenario.node("n1", NodeAction.DECOMMISSION))
     assert len(lost) == 2
     asks = [an_ask(f"again-{i}", group="workers", placeholder=True) for i in range(2)]
-    scene.ask(*asks)
-    assert states(scene.add_node("n2", vcore=4000)) == ["Running"]
+    scenario.ask(*asks)
+    assert states(scenario.add_node("n2", vcore=4000)) == ["Running"]
 
 
 def test_foreign_allocations_take_room_on_their_node_and_nowhere_else() -> None:
-    scene = Scene(a_configuration(a_queue("a", vcore=4000)))
-    scene.add_node("n0", an_allocation("f", "n0", app="", vcore=3000, foreign=True))
-    scene.tell(ApplicationAdded(an_application()))
-    assert scene.partition.queues.root.allocated == resources()
-    assert placed(scene.ask(an_ask("r0", vcore=2000))) == {}
-    assert placed(scene.release("f", app="", identity="f-0")) == {"r0": "n0"}
+    scenario = Scenario(a_configuration(a_queue("a", vcore=4000)))
+    scenario.add_node("n0", an_allocation("f", "n0", app="", vcore=3000, foreign=True))
+    scenario.send(ApplicationAdded(an_application()))
+    assert scenario.partition.queues.root.allocated == resources()
+    assert placed(scenario.ask(an_ask("r0", vcore=2000))) == {}
+    assert placed(scenario.release("f", app="", identity="f-0")) == {"r0": "n0"}
 
 
-def test_registering_again_drops_everything_known(scene: Scene) -> None:
-    scene.ask(an_ask("r0"))
-    scene.tell(ManagerRegistered(RM, a_configuration(a_queue("a"))))
-    assert scene.partition.applications == {}
-    assert len(scene.partition.nodes) == 0
+def test_registering_again_drops_everything_known(scenario: Scenario) -> None:
+    scenario.ask(an_ask("r0"))
+    scenario.send(ManagerRegistered(RM, a_configuration(a_queue("a"))))
+    assert scenario.partition.applications == {}
+    assert len(scenario.partition.nodes) == 0
 
 
 def test_nothing_is_scheduled_before_the_fence() -> None:
-    scene = Scene(a_configuration(a_queue("a")))
-    scene.tell(ManagerRegistered(RM, a_configuration(a_queue("a")), fenced=True))
-    scene.add_node("n0")
-    scene.tell(ApplicationAdded(an_application()))
-    assert placed(scene.ask(an_ask("r0"))) == {}
-    assert placed(scene.tell(RecoveryBarrierPassed(RM))) == {"r0": "n0"}
+    scenario = Scenario(a_configuration(a_queue("a")))
+    scenario.send(ManagerRegistered(RM, a_configuration(a_queue("a")), fenced=True))
+    scenario.add_node("n0")
+    scenario.send(ApplicationAdded(an_application()))
+    assert placed(scenario.ask(an_ask("r0"))) == {}
+    assert placed(scenario.send(RecoveryBarrierPassed(RM))) == {"r0": "n0"}
 
 
-def test_a_lost_manager_is_paused_keeps_its_world_and_stops_after_its_time(scene: Scene) -> None:
-    scene.tell(ConnectionLost(RM))
-    assert scene.scheduler_state.managers[RM].state is ManagerState.PAUSED
-    assert placed(scene.ask(an_ask("r0"))) == {}
-    scene.wait(301)
-    assert scene.scheduler_state.managers[RM].state is ManagerState.STOPPED
-    assert scene.scheduler_state.partitions == {}
+def test_a_lost_manager_is_paused_keeps_its_world_and_stops_after_its_time(scenario: Scenario) -> None:
+    scenario.send(ConnectionLost(RM))
+    assert scenario.scheduler_state.managers[RM].state is ManagerState.PAUSED
+    assert placed(scenario.ask(an_ask("r0"))) == {}
+    scenario.wait(301)
+    assert scenario.scheduler_state.managers[RM].state is ManagerState.STOPPED
+    assert scenario.scheduler_state.partitions == {}
 
 
-def test_a_manager_that_came_back_is_not_stopped_by_the_old_clock(scene: Scene) -> None:
-    scene.tell(ConnectionLost(RM))
-    scene.tell(ManagerRegistered(RM, a_configuration(a_queue("a"))))
-    scene.wait(301)
-    assert scene.scheduler_state.managers[RM].state is ManagerState.RUNNING
+def test_a_manager_that_came_back_is_not_stopped_by_the_old_clock(scenario: Scenario) -> None:
+    scenario.send(ConnectionLost(RM))
+    scenario.send(ManagerRegistered(RM, a_configuration(a_queue("a"))))
+    scenario.wait(301)
+    assert scenario.scheduler_state.managers[RM].state is ManagerState.RUNNING
 
 
-def test_a_manager_that_leaves_is_stopped_at_once(scene: Scene) -> None:
-    scene.tell(ManagerLeft(RM))
-    assert scene.scheduler_state.managers[RM].state is ManagerState.STOPPED
-    assert step(scene.scheduler_state, ApplicationAdded(an_application()), 0) == []
+def test_a_manager_that_leaves_is_stopped_at_once(scenario: Scenario) -> None:
+    scenario.send(ManagerLeft(RM))
+    assert scenario.scheduler_state.managers[RM].state is ManagerState.STOPPED
+    assert step(scenario.scheduler_state, ApplicationAdded(an_application()), 0) == []
 
 
-def recovered(*existing_placeholders: str, real: str = "", allocated_s: int = 0) -> Scene:
+def recovered(*existing_placeholders: str, real: str = "", allocated_s: int = 0) -> Scenario:
     """A gang of 3 as a restart reports it: some of its pods are bound."""
-    scene = Scene(a_configuration(a_queue("a")))
-    scene.tell(ApplicationAdded(an_application(gang=3, timeout_s=60)))
+    scenario = Scenario(a_configuration(a_queue("a")))
+    scenario.send(ApplicationAdded(an_application(gang=3, timeout_s=60)))
     existing = [
         an_allocation(key, "n0", group="workers", placeholder=True, allocated_s=allocated_s)
         for key in existing_placeholders
     ]
     if real:
         existing.append(an_allocation(real, "n0", group="workers"))
-    scene.add_node("n0", *existing)
-    return scene
+    scenario.add_node("n0", *existing)
+    return scenario
 
 
 def test_recovered_placeholders_count_and_the_rest_is_reserved() -> None:
-    scene = recovered("p0", "p1")
-    assert scene.app().state == "Accepted"
-    assert states(scene.ask(an_ask("p2", group="workers", placeholder=True))) == ["Running"]
+    scenario = recovered("p0", "p1")
+    assert scenario.app().state == "Accepted"
+    assert states(scenario.ask(an_ask("p2", group="workers", placeholder=True))) == ["Running"]
 
 
 def test_a_gang_whose_placeholders_are_all_bound_runs_at_once() -> None:
@@ -236,73 +236,73 @@ def test_a_gang_whose_placeholders_are_all_bound_runs_at_once() -> None:
 
 
 def test_one_bound_real_member_means_that_the_gang_runs() -> None:
-    scene = recovered("p0", real="r1")
-    assert scene.app().state == "Running"
-    assert releases(scene.ask(an_ask("r0", group="workers"))) == {"p0": Termination.PLACEHOLDER_REPLACED}
-    late = scene.ask(an_ask("p9", group="workers", placeholder=True))
+    scenario = recovered("p0", real="r1")
+    assert scenario.app().state == "Running"
+    assert releases(scenario.ask(an_ask("r0", group="workers"))) == {"p0": Termination.PLACEHOLDER_REPLACED}
+    late = scenario.ask(an_ask("p9", group="workers", placeholder=True))
     assert released_asks(late) == {"p9": Termination.TIMEOUT}
 
 
 def test_the_placeholder_clock_goes_on_from_the_earliest_bound_placeholder() -> None:
-    scene = recovered("p0", "p1", allocated_s=960)
-    assert states(scene.wait(19)) == []
-    assert states(scene.wait(2)) == ["Resuming"]
+    scenario = recovered("p0", "p1", allocated_s=960)
+    assert states(scenario.wait(19)) == []
+    assert states(scenario.wait(2)) == ["Resuming"]
 
 
 def test_a_recovered_allocation_counts_even_over_the_quota() -> None:
-    scene = Scene(a_configuration(a_queue("a", vcore=1000)))
-    scene.tell(ApplicationAdded(an_application()))
-    scene.add_node("n0", an_allocation("r0", "n0", vcore=3000))
-    assert scene.partition.queues.root.allocated["vcore"] == 3000
-    assert placed(scene.ask(an_ask("r1", vcore=100))) == {}
+    scenario = Scenario(a_configuration(a_queue("a", vcore=1000)))
+    scenario.send(ApplicationAdded(an_application()))
+    scenario.add_node("n0", an_allocation("r0", "n0", vcore=3000))
+    assert scenario.partition.queues.root.allocated["vcore"] == 3000
+    assert placed(scenario.ask(an_ask("r1", vcore=100))) == {}
 
 
 def test_an_existing_allocation_of_an_unknown_application_is_refused() -> None:
-    scene = Scene(a_configuration(a_queue("a")))
-    said = scene.add_node("n0", an_allocation("r0", "n0", app="nobody"))
-    [answer] = [effect for effect in said if isinstance(effect, AllocationResponse)]
+    scenario = Scenario(a_configuration(a_queue("a")))
+    effects = scenario.add_node("n0", an_allocation("r0", "n0", app="nobody"))
+    [answer] = [effect for effect in effects if isinstance(effect, AllocationResponse)]
     assert [refusal.key for refusal in answer.rejected_allocations] == ["r0"]
 
 
 def test_a_reload_that_makes_a_waiting_gang_impossible_is_reported_once_and_the_gang_waits() -> None:
-    scene = Scene(a_configuration(a_queue("a", vcore=4000)))
-    scene.gang(ApplicationAdded(an_application(gang=4)), 4)
+    scenario = Scenario(a_configuration(a_queue("a", vcore=4000)))
+    scenario.gang(ApplicationAdded(an_application(gang=4)), 4)
     lower = ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=2000)))
-    said = scene.tell(lower)
-    assert states(said) == []
-    assert [text for text in notices(said) if "the maximum of queue root.a is 2:" in text]
-    assert notices(scene.tell(lower)) == []
+    effects = scenario.send(lower)
+    assert states(effects) == []
+    assert [text for text in notices(effects) if "the maximum of queue root.a is 2:" in text]
+    assert notices(scenario.send(lower)) == []
 
 
 def test_a_reload_raises_a_limit_for_what_waits() -> None:
-    scene = Scene(a_configuration(a_queue("a", vcore=1000)), nodes=1)
-    scene.tell(ApplicationAdded(an_application()))
-    assert placed(scene.ask(an_ask("r0", vcore=2000))) == {}
-    assert placed(scene.tell(ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=3000))))) == {"r0": "n0"}
+    scenario = Scenario(a_configuration(a_queue("a", vcore=1000)), nodes=1)
+    scenario.send(ApplicationAdded(an_application()))
+    assert placed(scenario.ask(an_ask("r0", vcore=2000))) == {}
+    assert placed(scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=3000))))) == {"r0": "n0"}
 
 
 def test_a_queue_that_is_no_longer_configured_drains_and_vanishes_when_empty() -> None:
-    scene = Scene(a_configuration(a_queue("a")), nodes=1)
-    scene.tell(ApplicationAdded(an_application()))
-    scene.ask(an_ask("r0"))
-    scene.tell(ConfigurationReplaced(RM, a_configuration(a_queue("b"))))
-    assert scene.app().queue.draining
-    scene.release("r0")
-    scene.wait(31)
-    assert set(scene.partition.queues.by_path) == {"root", "root.b"}
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
+    scenario.send(ApplicationAdded(an_application()))
+    scenario.ask(an_ask("r0"))
+    scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("b"))))
+    assert scenario.app().queue.draining
+    scenario.release("r0")
+    scenario.wait(31)
+    assert set(scenario.partition.queues.by_path) == {"root", "root.b"}
 
 
 def test_the_pass_stops_when_its_time_is_up_and_goes_on_where_it_was() -> None:
-    scene = Scene(a_configuration(a_queue("a"), a_queue("b")), nodes=8)
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=8)
     events = [ApplicationAdded(an_application("one")), ApplicationAdded(an_application("two", queue="root.b"))]
     for event in events:
-        step(scene.scheduler_state, event, scene.now_ns)
+        step(scenario.scheduler_state, event, scenario.now_ns)
     for app in ("one", "two"):
-        step(scene.scheduler_state, AskAdded(an_ask(f"{app}-0", app=app)), scene.now_ns)
+        step(scenario.scheduler_state, AskAdded(an_ask(f"{app}-0", app=app)), scenario.now_ns)
     turns = iter([False])
-    first = cycle(scene.scheduler_state, scene.now_ns, lambda: next(turns))
+    first = cycle(scenario.scheduler_state, scenario.now_ns, lambda: next(turns))
     assert first.more
     assert len(placed(first.effects)) == 1
-    second = cycle(scene.scheduler_state, scene.now_ns, lambda: True)
+    second = cycle(scenario.scheduler_state, scenario.now_ns, lambda: True)
     assert not second.more
     assert len(placed(second.effects)) == 1

@@ -9,7 +9,7 @@ from muster_core.model.events import ApplicationAdded, ConfigurationReplaced
 from muster_core.model.ids import Termination
 from muster_core.model.specs import NamespaceQuota
 from tests.unit.builders import RM, SECOND, a_configuration, a_limit, a_queue, an_allocation, an_application, an_ask
-from tests.unit.core.scheduling.preemption_scene import (
+from tests.unit.core.scheduling.preemption_scenario import (
     FENCE,
     a_daemon,
     cores,
@@ -20,51 +20,51 @@ from tests.unit.core.scheduling.preemption_scene import (
     submit,
     victims,
 )
-from tests.unit.core.scheduling.scene import Scene, placed, states, waits
+from tests.unit.core.scheduling.scenario import Scenario, placed, states, waits
 
 
 def test_no_queue_above_the_fence_falls_below_its_guarantee_for_a_victim_larger_than_the_ask() -> None:
     inner = a_queue("q", a_queue("small", guaranteed=2000), a_queue("large"), policies=FENCE)
-    scene = Scene(a_configuration(a_queue("p", inner, guaranteed=10_000)), nodes=1, vcore=10_000)
-    run(scene, "root.p.q.large", *[an_ask(f"l{index}", vcore=5000) for index in range(2)])
-    run(scene, "root.p.q.small", an_ask("s"))
-    assert settle(scene) == []
+    scenario = Scenario(a_configuration(a_queue("p", inner, guaranteed=10_000)), nodes=1, vcore=10_000)
+    run(scenario, "root.p.q.large", *[an_ask(f"l{index}", vcore=5000) for index in range(2)])
+    run(scenario, "root.p.q.small", an_ask("s"))
+    assert settle(scenario) == []
 
 
 def test_a_queue_that_falls_below_its_guarantee_while_another_takes_its_room_preempts() -> None:
     leaves = (a_queue("a", guaranteed=3000), a_queue("b", guaranteed=100_000), a_queue("c"))
-    scene = Scene(a_configuration(*leaves), nodes=1, vcore=6000)
-    run(scene, "root.a", *pods("a", 3))
-    run(scene, "root.b", *pods("b", 1))
-    run(scene, "root.c", *pods("c", 2))
-    run(scene, "root.a", an_ask("more"))
-    run(scene, "root.b", never(an_ask("first")))
-    said = scene.release("a0", app="a")
-    assert placed(said) == {"first": "n0"}
-    settle(scene)
-    assert cores(scene, "root.a", "root.b", "root.c") == [3, 2, 1]
+    scenario = Scenario(a_configuration(*leaves), nodes=1, vcore=6000)
+    run(scenario, "root.a", *pods("a", 3))
+    run(scenario, "root.b", *pods("b", 1))
+    run(scenario, "root.c", *pods("c", 2))
+    run(scenario, "root.a", an_ask("more"))
+    run(scenario, "root.b", never(an_ask("first")))
+    effects = scenario.release("a0", app="a")
+    assert placed(effects) == {"first": "n0"}
+    settle(scenario)
+    assert cores(scenario, "root.a", "root.b", "root.c") == [3, 2, 1]
 
 
 def test_a_leaf_holds_room_for_its_first_ask_again_when_the_time_of_the_first_hold_was_up() -> None:
     timing = Timing(reservation_delay_ns=2 * SECOND, reservation_timeout_ns=60 * SECOND)
-    scene = Scene(a_configuration(a_queue("a"), a_queue("b"), timing=timing), nodes=1)
-    run(scene, "root.b", *pods("b", 4))
-    run(scene, "root.a", an_ask("one", vcore=2000), an_ask("two", vcore=2000))
-    scene.wait(5)
-    assert [hold.key for hold in scene.partition.reservations.by_ask.values()] == ["one"]
-    said = scene.wait(60)
-    assert waits(said)["one"][0] == "RESERVED"
-    assert [hold.key for hold in scene.partition.reservations.by_ask.values()] == ["one"]
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b"), timing=timing), nodes=1)
+    run(scenario, "root.b", *pods("b", 4))
+    run(scenario, "root.a", an_ask("one", vcore=2000), an_ask("two", vcore=2000))
+    scenario.wait(5)
+    assert [hold.key for hold in scenario.partition.reservations.by_ask.values()] == ["one"]
+    effects = scenario.wait(60)
+    assert waits(effects)["one"][0] == "RESERVED"
+    assert [hold.key for hold in scenario.partition.reservations.by_ask.values()] == ["one"]
 
 
 def test_a_gang_that_waits_for_its_users_limit_keeps_nobody_else_from_starting() -> None:
     queue = a_queue("a", limits=(a_limit(users=("kim",), vcore=2000),))
-    scene = Scene(a_configuration(queue), nodes=1)
-    submit(scene, "first", "root.a")
-    scene.ask(an_ask("f", app="first"))
-    scene.gang(ApplicationAdded(an_application("gang", gang=2)), 2)
-    scene.tell(ApplicationAdded(an_application("other", user="bob")))
-    assert placed(scene.ask(an_ask("o", app="other"))) == {"o": "n0"}
+    scenario = Scenario(a_configuration(queue), nodes=1)
+    submit(scenario, "first", "root.a")
+    scenario.ask(an_ask("f", app="first"))
+    scenario.gang(ApplicationAdded(an_application("gang", gang=2)), 2)
+    scenario.send(ApplicationAdded(an_application("other", user="bob")))
+    assert placed(scenario.ask(an_ask("o", app="other"))) == {"o": "n0"}
 
 
 def test_nobody_goes_for_an_ask_that_its_users_limit_would_refuse_by_now() -> None:
@@ -72,29 +72,29 @@ def test_nobody_goes_for_an_ask_that_its_users_limit_would_refuse_by_now() -> No
         a_queue("a", guaranteed=4000, limits=(a_limit(users=("kim",), vcore=1000),)),
         a_queue("b"),
     )
-    scene = Scene(a_configuration(*leaves), nodes=1)
-    run(scene, "root.b", *pods("b", 4))
-    run(scene, "root.a", an_ask("one", vcore=1000))
-    scene.tell(ApplicationAdded(an_application("late")))
-    scene.wait(20)
-    scene.add_node("n1", vcore=500)
-    scene.ask(an_ask("small", app="late", vcore=500))
-    assert settle(scene) == []
+    scenario = Scenario(a_configuration(*leaves), nodes=1)
+    run(scenario, "root.b", *pods("b", 4))
+    run(scenario, "root.a", an_ask("one", vcore=1000))
+    scenario.send(ApplicationAdded(an_application("late")))
+    scenario.wait(20)
+    scenario.add_node("n1", vcore=500)
+    scenario.ask(an_ask("small", app="late", vcore=500))
+    assert settle(scenario) == []
 
 
 def test_nobody_goes_for_a_daemons_pod_whose_queue_is_full_by_now() -> None:
-    scene = Scene(a_configuration(a_queue("a", vcore=2000), a_queue("b")), nodes=1)
-    run(scene, "root.b", *pods("b", 4))
-    run(scene, "root.a", a_daemon("d", "n0", vcore=2000, priority=-1))
-    scene.add_node("n1", vcore=1000)
-    submit(scene, "late", "root.a")
-    assert placed(scene.ask(an_ask("other", app="late"))) == {"other": "n1"}
-    submit(scene, "low", "root.b")
+    scenario = Scenario(a_configuration(a_queue("a", vcore=2000), a_queue("b")), nodes=1)
+    run(scenario, "root.b", *pods("b", 4))
+    run(scenario, "root.a", a_daemon("d", "n0", vcore=2000, priority=-1))
+    scenario.add_node("n1", vcore=1000)
+    submit(scenario, "late", "root.a")
+    assert placed(scenario.ask(an_ask("other", app="late"))) == {"other": "n1"}
+    submit(scenario, "low", "root.b")
     for index in range(2):
-        scene.ask(an_ask(f"prey{index}", app="low", priority=-2))
-        scene.release(f"b{index}", app="b")
-    assert cores(scene, "root.b") == [4]
-    assert settle(scene, 60) == []
+        scenario.ask(an_ask(f"prey{index}", app="low", priority=-2))
+        scenario.release(f"b{index}", app="b")
+    assert cores(scenario, "root.b") == [4]
+    assert settle(scenario, 60) == []
 
 
 def test_a_shorter_delay_of_preemption_is_in_force_at_once() -> None:
@@ -102,97 +102,99 @@ def test_a_shorter_delay_of_preemption_is_in_force_at_once() -> None:
         waiting = QueuePolicies(preemption_delay_ns=delay_s * SECOND)
         return a_configuration(a_queue("a", guaranteed=2000, policies=waiting), a_queue("b"))
 
-    scene = Scene(queues(3600), nodes=1)
-    run(scene, "root.b", *pods("b", 4))
-    run(scene, "root.a", an_ask("one"))
-    scene.wait(60)
-    scene.tell(ConfigurationReplaced(RM, queues(30)))
-    assert len(victims(scene.wait(1))) == 1
+    scenario = Scenario(queues(3600), nodes=1)
+    run(scenario, "root.b", *pods("b", 4))
+    run(scenario, "root.a", an_ask("one"))
+    scenario.wait(60)
+    scenario.send(ConfigurationReplaced(RM, queues(30)))
+    assert len(victims(scenario.wait(1))) == 1
 
 
 def test_asks_of_many_classes_do_not_let_a_turn_run_ahead_of_another_queue() -> None:
-    scene = Scene(a_configuration(a_queue("a"), a_queue("b")), nodes=0)
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=0)
     for name in "ab":
-        submit(scene, name, f"root.{name}")
+        submit(scenario, name, f"root.{name}")
     asks = [an_ask(f"{name}{index}", app=name, priority=0, vcore=100 + index) for index in range(40) for name in "ab"]
-    scene.ask(*asks)
-    scene.add_node("n0", vcore=2000)
-    used = [leaf.allocated["vcore"] for leaf in scene.partition.queues.leaves()]
+    scenario.ask(*asks)
+    scenario.add_node("n0", vcore=2000)
+    used = [leaf.allocated["vcore"] for leaf in scenario.partition.queues.leaves()]
     assert abs(used[0] - used[1]) <= 200
 
 
 def test_a_queue_that_falls_below_its_guarantee_without_a_turn_of_its_own_preempts() -> None:
     leaves = (a_queue("a", guaranteed=2000), a_queue("b", guaranteed=100_000), a_queue("c"))
-    scene = Scene(a_configuration(*leaves), nodes=1, vcore=2000)
-    run(scene, "root.a", an_ask("a0"))
-    run(scene, "root.c", an_ask("c0"))
-    scene.add_node("n1", vcore=3000)
-    run(scene, "root.a", an_ask("a1"))
-    run(scene, "root.b", an_ask("b0"))
-    run(scene, "root.c", an_ask("c1"))
-    run(scene, "root.a", an_ask("more"))
-    scene.wait(10)
-    assert [hold.node for hold in scene.partition.reservations.by_ask.values()] == ["n0"]
-    run(scene, "root.b", never(an_ask("first")))
-    assert placed(scene.release("a1", app="a")) == {"first": "n1"}
-    settle(scene)
-    assert cores(scene, "root.a", "root.b", "root.c") == [2, 2, 1]
+    scenario = Scenario(a_configuration(*leaves), nodes=1, vcore=2000)
+    run(scenario, "root.a", an_ask("a0"))
+    run(scenario, "root.c", an_ask("c0"))
+    scenario.add_node("n1", vcore=3000)
+    run(scenario, "root.a", an_ask("a1"))
+    run(scenario, "root.b", an_ask("b0"))
+    run(scenario, "root.c", an_ask("c1"))
+    run(scenario, "root.a", an_ask("more"))
+    scenario.wait(10)
+    assert [hold.node for hold in scenario.partition.reservations.by_ask.values()] == ["n0"]
+    run(scenario, "root.b", never(an_ask("first")))
+    assert placed(scenario.release("a1", app="a")) == {"first": "n1"}
+    settle(scenario)
+    assert cores(scenario, "root.a", "root.b", "root.c") == [2, 2, 1]
 
 
 def test_two_gangs_of_which_one_may_not_start_leave_the_other_its_turn() -> None:
-    scene = Scene(a_configuration(a_queue("a", max_applications=1)), nodes=1)
-    scene.gang(ApplicationAdded(an_application("one", gang=3, timeout_s=60)), 2)
-    scene.gang(ApplicationAdded(an_application("two", gang=3)), 3)
-    said = scene.wait(70)
-    assert states(said, "one")[:1] == ["Resuming"]
+    scenario = Scenario(a_configuration(a_queue("a", max_applications=1)), nodes=1)
+    scenario.gang(ApplicationAdded(an_application("one", gang=3, timeout_s=60)), 2)
+    scenario.gang(ApplicationAdded(an_application("two", gang=3)), 3)
+    effects = scenario.wait(70)
+    assert states(effects, "one")[:1] == ["Resuming"]
     for index in range(2):
-        scene.release(f"one-p{index}", app="one", why=Termination.TIMEOUT)
-    assert scene.app("two").state == "Running"
+        scenario.release(f"one-p{index}", app="one", why=Termination.TIMEOUT)
+    assert scenario.app("two").state == "Running"
 
 
 def test_a_reload_that_makes_a_leaf_fair_leaves_the_reservation_of_its_gang_alone() -> None:
-    scene = Scene(a_configuration(a_queue("a"), a_queue("b")), nodes=2)
-    run(scene, "root.b", *pods("b", 6))
-    scene.gang(ApplicationAdded(an_application("gang", gang=4)), 4)
-    scene.wait(10)
-    said = scene.tell(ConfigurationReplaced(RM, a_configuration(a_queue("a", fair=True), a_queue("b"))))
-    assert states(said, "gang") == []
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=2)
+    run(scenario, "root.b", *pods("b", 6))
+    scenario.gang(ApplicationAdded(an_application("gang", gang=4)), 4)
+    scenario.wait(10)
+    effects = scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a", fair=True), a_queue("b"))))
+    assert states(effects, "gang") == []
     for key in ("b0", "b1"):
-        scene.release(key, app="b")
-    assert scene.app("gang").state == "Running"
+        scenario.release(key, app="b")
+    assert scenario.app("gang").state == "Running"
 
 
 def test_a_user_over_the_limit_after_a_restart_starts_nothing_and_goes_on_as_soon_as_it_may() -> None:
     limits = (a_limit(users=("kim",), vcore=2000, applications=1),)
-    scene = Scene(a_configuration(a_queue("a", limits=limits)))
-    scene.tell(ApplicationAdded(an_application("old", forced=True)), ApplicationAdded(an_application("new")))
-    scene.add_node("n0", an_allocation("x", "n0", app="old"), an_allocation("y", "n0", app="old"))
-    assert placed(scene.ask(an_ask("z", app="new"))) == {}
-    scene.release("x", app="old")
-    said = scene.release("y", app="old")
-    assert placed(said) == {"z": "n0"}
+    scenario = Scenario(a_configuration(a_queue("a", limits=limits)))
+    scenario.send(ApplicationAdded(an_application("old", forced=True)), ApplicationAdded(an_application("new")))
+    scenario.add_node("n0", an_allocation("x", "n0", app="old"), an_allocation("y", "n0", app="old"))
+    assert placed(scenario.ask(an_ask("z", app="new"))) == {}
+    scenario.release("x", app="old")
+    effects = scenario.release("y", app="old")
+    assert placed(effects) == {"z": "n0"}
 
 
 def test_preempted_placeholders_of_a_gang_whose_reservation_is_over_do_not_keep_its_pods_waiting() -> None:
-    scene = Scene(a_configuration(a_queue("a", guaranteed=4000), a_queue("b")), nodes=1)
-    scene.gang(ApplicationAdded(an_application("gang", gang=4, queue="root.b")), 4)
-    assert scene.app("gang").state == "Running"
-    run(scene, "root.a", *pods("a", 2))
-    settle(scene, 60)
-    assert cores(scene, "root.a") == [2]
-    scene.ask(*(an_ask(f"m{index}", app="gang", group="workers") for index in range(4)))
+    scenario = Scenario(a_configuration(a_queue("a", guaranteed=4000), a_queue("b")), nodes=1)
+    scenario.gang(ApplicationAdded(an_application("gang", gang=4, queue="root.b")), 4)
+    assert scenario.app("gang").state == "Running"
+    run(scenario, "root.a", *pods("a", 2))
+    settle(scenario, 60)
+    assert cores(scenario, "root.a") == [2]
+    scenario.ask(*(an_ask(f"m{index}", app="gang", group="workers") for index in range(4)))
     for key in ("gang-p0", "gang-p1", "gang-p2", "gang-p3"):
-        scene.release(key, app="gang", why=Termination.PLACEHOLDER_REPLACED)
-    assert cores(scene, "root.b") == [2]
-    scene.add_node("n1")
-    assert cores(scene, "root.b") == [4]
+        scenario.release(key, app="gang", why=Termination.PLACEHOLDER_REPLACED)
+    assert cores(scenario, "root.b") == [2]
+    scenario.add_node("n1")
+    assert cores(scenario, "root.b") == [4]
 
 
 def test_a_namespace_that_raises_its_guarantee_and_count_lets_those_start_that_waited() -> None:
-    scene = Scene(a_configuration(), nodes=1)
+    scenario = Scenario(a_configuration(), nodes=1)
     few, many = NamespaceQuota(max_applications=1), NamespaceQuota(max_applications=2)
-    scene.tell(ApplicationAdded(replace(an_application("one", queue=""), quota=few)))
-    scene.ask(an_ask("x", app="one"))
-    scene.tell(ApplicationAdded(replace(an_application("two", queue=""), quota=few)))
-    assert placed(scene.ask(an_ask("y", app="two"))) == {}
-    assert placed(scene.tell(ApplicationAdded(replace(an_application("three", queue=""), quota=many)))) == {"y": "n0"}
+    scenario.send(ApplicationAdded(replace(an_application("one", queue=""), quota=few)))
+    scenario.ask(an_ask("x", app="one"))
+    scenario.send(ApplicationAdded(replace(an_application("two", queue=""), quota=few)))
+    assert placed(scenario.ask(an_ask("y", app="two"))) == {}
+    assert placed(scenario.send(ApplicationAdded(replace(an_application("three", queue=""), quota=many)))) == {
+        "y": "n0"
+    }

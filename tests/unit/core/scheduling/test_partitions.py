@@ -17,7 +17,7 @@ from muster_core.model.events import (
 )
 from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, Termination, partition_id
 from tests.unit.builders import RM, SECOND, a_node, an_application, an_ask
-from tests.unit.core.scheduling.scene import Scene, placed, rejection, releases, states
+from tests.unit.core.scheduling.scenario import Scenario, placed, rejection, releases, states
 
 GPU = partition_id(RM, "gpu")
 
@@ -28,14 +28,14 @@ def configured(*names: str) -> Configuration:
     return Configuration(tuple(PartitionConfig(name, root) for name in names))
 
 
-def running() -> Scene:
+def running() -> Scenario:
     """Two partitions; in `gpu` a node and an application with one allocation."""
-    scene = Scene(configured("default"), nodes=1)
-    scene.tell(ConfigurationReplaced(RM, configured("default", "gpu")))
-    scene.tell(NodeAdded(replace(a_node("g0"), partition=GPU)))
-    scene.tell(ApplicationAdded(replace(an_application("far"), partition=GPU)))
-    assert placed(scene.tell(AskAdded(replace(an_ask("r", app="far"), partition=GPU)))) == {"r": "g0"}
-    return scene
+    scenario = Scenario(configured("default"), nodes=1)
+    scenario.send(ConfigurationReplaced(RM, configured("default", "gpu")))
+    scenario.send(NodeAdded(replace(a_node("g0"), partition=GPU)))
+    scenario.send(ApplicationAdded(replace(an_application("far"), partition=GPU)))
+    assert placed(scenario.send(AskAdded(replace(an_ask("r", app="far"), partition=GPU)))) == {"r": "g0"}
+    return scenario
 
 
 def confirmed() -> AllocationReleased:
@@ -43,65 +43,65 @@ def confirmed() -> AllocationReleased:
 
 
 def test_a_partition_that_is_no_longer_configured_fails_what_runs_there_and_takes_nothing() -> None:
-    scene = running()
-    scene.tell(ApplicationAdded(an_application("near")))
-    said = scene.tell(ConfigurationReplaced(RM, configured("default")))
-    assert releases(said) == {"r": Termination.TIMEOUT}
-    assert states(said, "far") == ["Failing"]
-    assert states(said, "near") == []
-    assert scene.scheduler_state.partitions[GPU].is_closing
-    refused = scene.tell(ApplicationAdded(replace(an_application("new"), partition=GPU)))
+    scenario = running()
+    scenario.send(ApplicationAdded(an_application("near")))
+    effects = scenario.send(ConfigurationReplaced(RM, configured("default")))
+    assert releases(effects) == {"r": Termination.TIMEOUT}
+    assert states(effects, "far") == ["Failing"]
+    assert states(effects, "near") == []
+    assert scenario.scheduler_state.partitions[GPU].is_closing
+    refused = scenario.send(ApplicationAdded(replace(an_application("new"), partition=GPU)))
     assert rejection(refused) == f"partition {GPU} is being removed"
-    [node] = scene.tell(NodeAdded(replace(a_node("g1"), partition=GPU)))
+    [node] = scenario.send(NodeAdded(replace(a_node("g1"), partition=GPU)))
     assert isinstance(node, NodeRejected)
-    assert states(scene.tell(confirmed()), "far") == ["Failed"]
+    assert states(scenario.send(confirmed()), "far") == ["Failed"]
 
 
 def test_a_closed_partition_is_gone_with_its_last_application_and_node() -> None:
-    scene = running()
-    scene.tell(ConfigurationReplaced(RM, configured("default")))
-    scene.tell(confirmed())
-    assert GPU in scene.scheduler_state.partitions
-    scene.tell(NodeActionReported(GPU, NodeId("g0"), NodeAction.DECOMMISSION))
-    assert GPU not in scene.scheduler_state.partitions
+    scenario = running()
+    scenario.send(ConfigurationReplaced(RM, configured("default")))
+    scenario.send(confirmed())
+    assert GPU in scenario.scheduler_state.partitions
+    scenario.send(NodeActionReported(GPU, NodeId("g0"), NodeAction.DECOMMISSION))
+    assert GPU not in scenario.scheduler_state.partitions
 
 
 def test_what_is_new_for_a_partition_that_is_gone_is_refused_and_the_rest_has_no_effect() -> None:
-    scene = Scene(configured("default", "gpu"))
-    scene.tell(ConfigurationReplaced(RM, configured("default")))
-    assert GPU not in scene.scheduler_state.partitions
+    scenario = Scenario(configured("default", "gpu"))
+    scenario.send(ConfigurationReplaced(RM, configured("default")))
+    assert GPU not in scenario.scheduler_state.partitions
     why = f"partition {GPU} is not configured any more"
-    [app] = scene.tell(ApplicationAdded(replace(an_application("new"), partition=GPU)))
+    [app] = scenario.send(ApplicationAdded(replace(an_application("new"), partition=GPU)))
     assert app == ApplicationRejected(RM, ApplicationId("new"), why)
     for event in (NodeAdded(replace(a_node("g0"), partition=GPU)), NodeUpdated(replace(a_node("g0"), partition=GPU))):
-        assert scene.tell(event) == [NodeRejected(RM, NodeId("g0"), why)]
-    [answer] = scene.tell(AskAdded(replace(an_ask("r"), partition=GPU)))
+        assert scenario.send(event) == [NodeRejected(RM, NodeId("g0"), why)]
+    [answer] = scenario.send(AskAdded(replace(an_ask("r"), partition=GPU)))
     assert isinstance(answer, AllocationResponse)
     assert [refused.reason for refused in answer.rejected_asks] == [why]
-    assert scene.tell(ApplicationRemoved(GPU, ApplicationId("far"))) == []
-    assert scene.scheduler_state.ignored == {"event for a partition that does not exist": 1}
+    assert scenario.send(ApplicationRemoved(GPU, ApplicationId("far"))) == []
+    assert scenario.scheduler_state.ignored == {"event for a partition that does not exist": 1}
 
 
 def test_a_partition_that_is_configured_again_while_it_closes_is_open() -> None:
-    scene = running()
-    scene.tell(ConfigurationReplaced(RM, configured("default")))
-    scene.tell(ConfigurationReplaced(RM, configured("default", "gpu")))
-    assert states(scene.tell(confirmed()), "far") == ["Failed"]
-    assert rejection(scene.tell(ApplicationAdded(replace(an_application("new"), partition=GPU)))) == ""
-    assert placed(scene.tell(AskAdded(replace(an_ask("s", app="new"), partition=GPU)))) == {"s": "g0"}
+    scenario = running()
+    scenario.send(ConfigurationReplaced(RM, configured("default")))
+    scenario.send(ConfigurationReplaced(RM, configured("default", "gpu")))
+    assert states(scenario.send(confirmed()), "far") == ["Failed"]
+    assert rejection(scenario.send(ApplicationAdded(replace(an_application("new"), partition=GPU)))) == ""
+    assert placed(scenario.send(AskAdded(replace(an_ask("s", app="new"), partition=GPU)))) == {"s": "g0"}
 
 
 def test_a_partition_that_waits_to_be_closed_is_closed_once() -> None:
-    scene = running()
-    scene.tell(ConfigurationReplaced(RM, configured("default")))
-    assert scene.tell(ConfigurationReplaced(RM, configured("default"))) == []
+    scenario = running()
+    scenario.send(ConfigurationReplaced(RM, configured("default")))
+    assert scenario.send(ConfigurationReplaced(RM, configured("default"))) == []
 
 
 def test_a_partition_says_since_when_it_is_open_or_closing() -> None:
-    scene = running()
-    moments = [scene.scheduler_state.partitions[GPU].since_ns]
+    scenario = running()
+    moments = [scenario.scheduler_state.partitions[GPU].since_ns]
     for names in (("default",), ("default",), ("default", "gpu"), ("default", "gpu")):
-        scene.now_ns += SECOND
-        scene.tell(ConfigurationReplaced(RM, configured(*names)))
-        moments.append(scene.scheduler_state.partitions[GPU].since_ns)
+        scenario.now_ns += SECOND
+        scenario.send(ConfigurationReplaced(RM, configured(*names)))
+        moments.append(scenario.scheduler_state.partitions[GPU].since_ns)
     assert [(moment - moments[0]) // SECOND for moment in moments] == [0, 1, 1, 3, 3]

@@ -27,309 +27,309 @@ from tests.unit.builders import (
     an_ask,
     resources,
 )
-from tests.unit.core.scheduling.scene import Scene, notices, placed, released_asks, releases, states, waits
+from tests.unit.core.scheduling.scenario import Scenario, notices, placed, released_asks, releases, states, waits
 
 REPLACED = Termination.PLACEHOLDER_REPLACED
 SSD = Constraints(node_selector=(("disk", "ssd"),))
 
 
-def running(members: int = 2, timing: Timing | None = None, vcore: int = 2000, nodes: int = 1) -> Scene:
+def running(members: int = 2, timing: Timing | None = None, vcore: int = 2000, nodes: int = 1) -> Scenario:
     """A gang of 1-core members that has all its places, on full nodes."""
-    scene = Scene(a_configuration(a_queue("a"), timing=timing), nodes=nodes, vcore=vcore)
-    scene.gang(ApplicationAdded(an_application(gang=members)), members)
-    assert scene.app().state == "Running"
-    return scene
+    scenario = Scenario(a_configuration(a_queue("a"), timing=timing), nodes=nodes, vcore=vcore)
+    scenario.gang(ApplicationAdded(an_application(gang=members)), members)
+    assert scenario.app().state == "Running"
+    return scenario
 
 
-def swap_key(scene: Scene, key: str) -> str:
+def swap_key(scenario: Scenario, key: str) -> str:
     """The placeholder (key) that the real ask `key` waits for."""
-    ask = next(ask for ask in scene.app().asks.values() if ask.spec.key == key)
+    ask = next(ask for ask in scenario.app().asks.values() if ask.spec.key == key)
     assert ask.replacement is not None
-    return scene.app().allocations[ask.replacement.placeholder].spec.key
+    return scenario.app().allocations[ask.replacement.placeholder].spec.key
 
 
 def test_the_placeholder_is_told_to_go_and_nothing_is_allocated_before_it_has() -> None:
-    scene = running()
-    asked = scene.ask(an_ask("r0", group="workers"))
+    scenario = running()
+    asked = scenario.ask(an_ask("r0", group="workers"))
     assert releases(asked) == {"app-p0": REPLACED}
     assert placed(asked) == {}
-    assert placed(scene.release("app-p0", why=REPLACED)) == {"r0": "n0"}
+    assert placed(scenario.release("app-p0", why=REPLACED)) == {"r0": "n0"}
 
 
 def test_the_core_does_not_echo_the_confirmation_of_its_own_release() -> None:
-    scene = running()
-    scene.ask(an_ask("r0", group="workers"))
-    assert releases(scene.release("app-p0", why=REPLACED)) == {}
+    scenario = running()
+    scenario.ask(an_ask("r0", group="workers"))
+    assert releases(scenario.release("app-p0", why=REPLACED)) == {}
 
 
 def test_a_duplicate_confirmation_is_ignored_and_counted() -> None:
-    scene = running()
-    scene.ask(an_ask("r0", group="workers"))
-    scene.release("app-p0", why=REPLACED)
-    assert scene.release("app-p0", why=REPLACED) == []
-    assert scene.scheduler_state.ignored == {"release of an unknown allocation": 1}
+    scenario = running()
+    scenario.ask(an_ask("r0", group="workers"))
+    scenario.release("app-p0", why=REPLACED)
+    assert scenario.release("app-p0", why=REPLACED) == []
+    assert scenario.scheduler_state.ignored == {"release of an unknown allocation": 1}
 
 
 def test_a_parked_ask_does_not_keep_others_from_being_placed() -> None:
-    scene = running(vcore=3000)
-    scene.ask(an_ask("r0", group="workers"))
-    assert placed(scene.ask(an_ask("extra"))) == {"extra": "n0"}
+    scenario = running(vcore=3000)
+    scenario.ask(an_ask("r0", group="workers"))
+    assert placed(scenario.ask(an_ask("extra"))) == {"extra": "n0"}
 
 
 def test_a_smaller_real_pod_gives_the_difference_back() -> None:
-    scene = running()
-    scene.ask(an_ask("r0", group="workers", vcore=400))
-    scene.release("app-p0", why=REPLACED)
-    assert scene.partition.queues.root.allocated == resources(vcore=1400, pods=2)
-    assert placed(scene.ask(an_ask("filler", vcore=600))) == {"filler": "n0"}
+    scenario = running()
+    scenario.ask(an_ask("r0", group="workers", vcore=400))
+    scenario.release("app-p0", why=REPLACED)
+    assert scenario.partition.queues.root.allocated == resources(vcore=1400, pods=2)
+    assert placed(scenario.ask(an_ask("filler", vcore=600))) == {"filler": "n0"}
 
 
 def test_a_larger_real_pod_gives_up_one_placeholder_and_is_scheduled_as_usual() -> None:
-    scene = running(vcore=2000)
-    scene.tell(NodeAdded(a_node("big", 4000)))
-    said = scene.ask(an_ask("r0", group="workers", vcore=1500))
-    assert releases(said) == {"app-p0": Termination.TIMEOUT}
-    assert placed(said) == {"r0": "big"}
-    assert any("more than its placeholder" in notice for notice in notices(said))
-    assert releases(scene.ask(an_ask("r1", group="workers"))) == {"app-p1": REPLACED}, "the other one stays"
+    scenario = running(vcore=2000)
+    scenario.send(NodeAdded(a_node("big", 4000)))
+    effects = scenario.ask(an_ask("r0", group="workers", vcore=1500))
+    assert releases(effects) == {"app-p0": Termination.TIMEOUT}
+    assert placed(effects) == {"r0": "big"}
+    assert any("more than its placeholder" in notice for notice in notices(effects))
+    assert releases(scenario.ask(an_ask("r1", group="workers"))) == {"app-p1": REPLACED}, "the other one stays"
 
 
 def test_more_real_pods_than_placeholders_are_scheduled_as_usual() -> None:
-    scene = running(vcore=3000)
-    said = scene.ask(*(an_ask(f"r{i}", group="workers") for i in range(3)))
-    assert len(releases(said)) == 2
-    assert placed(said) == {"r2": "n0"}
+    scenario = running(vcore=3000)
+    effects = scenario.ask(*(an_ask(f"r{i}", group="workers") for i in range(3)))
+    assert len(releases(effects)) == 2
+    assert placed(effects) == {"r2": "n0"}
 
 
 def test_a_real_pod_of_an_unknown_group_is_an_ordinary_ask() -> None:
-    scene = running(vcore=3000)
-    said = scene.ask(an_ask("r0", group="nobody"))
-    assert releases(said) == {}
-    assert placed(said) == {"r0": "n0"}
+    scenario = running(vcore=3000)
+    effects = scenario.ask(an_ask("r0", group="nobody"))
+    assert releases(effects) == {}
+    assert placed(effects) == {"r0": "n0"}
 
 
 def test_a_real_pod_that_may_not_run_on_the_placeholders_node_gets_another_before_the_release() -> None:
-    scene = running()
-    scene.tell(NodeAdded(a_node("n-ssd", 1000, labels={"disk": "ssd"})))
-    said = scene.ask(an_ask("r0", group="workers", constraints=SSD))
-    assert releases(said) == {"app-p0": REPLACED}
-    assert scene.partition.nodes.available(NodeId("n-ssd"))["vcore"] == 0, "the room is held"
-    assert scene.partition.queues.root.allocated["vcore"] == 2000, "and not counted twice"
-    assert placed(scene.release("app-p0", why=REPLACED)) == {"r0": "n-ssd"}
+    scenario = running()
+    scenario.send(NodeAdded(a_node("n-ssd", 1000, labels={"disk": "ssd"})))
+    effects = scenario.ask(an_ask("r0", group="workers", constraints=SSD))
+    assert releases(effects) == {"app-p0": REPLACED}
+    assert scenario.partition.nodes.available(NodeId("n-ssd"))["vcore"] == 0, "the room is held"
+    assert scenario.partition.queues.root.allocated["vcore"] == 2000, "and not counted twice"
+    assert placed(scenario.release("app-p0", why=REPLACED)) == {"r0": "n-ssd"}
 
 
 def test_a_real_pod_that_may_run_nowhere_is_unschedulable_and_its_placeholder_stays() -> None:
-    scene = running()
-    said = scene.ask(an_ask("r0", group="workers", constraints=SSD))
-    assert releases(said) == {}
-    assert waits(said)["r0"][0] == "FAILED"
-    assert "node affinity/selector" in waits(said)["r0"][1]
-    scene.tell(NodeAdded(a_node("n-ssd", 1000, labels={"disk": "ssd"})))
-    assert scene.app().asks[an_ask("r0").key].replacement is not None
+    scenario = running()
+    effects = scenario.ask(an_ask("r0", group="workers", constraints=SSD))
+    assert releases(effects) == {}
+    assert waits(effects)["r0"][0] == "FAILED"
+    assert "node affinity/selector" in waits(effects)["r0"][1]
+    scenario.send(NodeAdded(a_node("n-ssd", 1000, labels={"disk": "ssd"})))
+    assert scenario.app().asks[an_ask("r0").key].replacement is not None
 
 
 def test_the_swap_happens_on_a_full_node() -> None:
-    scene = running(members=2, vcore=2000)
-    assert scene.partition.nodes.available(NodeId("n0"))["vcore"] == 0
-    said = scene.ask(an_ask("r0", group="workers"), an_ask("r1", group="workers"))
-    assert releases(said) == {"app-p0": REPLACED, "app-p1": REPLACED}
-    both = {**placed(scene.release("app-p1", why=REPLACED)), **placed(scene.release("app-p0", why=REPLACED))}
+    scenario = running(members=2, vcore=2000)
+    assert scenario.partition.nodes.available(NodeId("n0"))["vcore"] == 0
+    effects = scenario.ask(an_ask("r0", group="workers"), an_ask("r1", group="workers"))
+    assert releases(effects) == {"app-p0": REPLACED, "app-p1": REPLACED}
+    both = {**placed(scenario.release("app-p1", why=REPLACED)), **placed(scenario.release("app-p0", why=REPLACED))}
     assert both == {"r0": "n0", "r1": "n0"}
 
 
 def test_a_placeholder_that_dies_by_itself_counts_as_confirmed() -> None:
-    scene = running()
-    scene.ask(an_ask("r0", group="workers"))
-    said = scene.release("app-p0", why=Termination.STOPPED_BY_RM)
-    assert placed(said) == {"r0": "n0"}
-    assert releases(said) == {"app-p0": Termination.STOPPED_BY_RM}, "STOPPED_BY_RM is always confirmed"
+    scenario = running()
+    scenario.ask(an_ask("r0", group="workers"))
+    effects = scenario.release("app-p0", why=Termination.STOPPED_BY_RM)
+    assert placed(effects) == {"r0": "n0"}
+    assert releases(effects) == {"app-p0": Termination.STOPPED_BY_RM}, "STOPPED_BY_RM is always confirmed"
 
 
 def test_a_cancelled_real_ask_lets_its_placeholder_simply_go() -> None:
-    scene = running()
-    scene.ask(an_ask("r0", group="workers"))
-    assert released_asks(scene.release_ask("r0")) == {"r0": Termination.STOPPED_BY_RM}
-    assert placed(scene.release("app-p0", why=REPLACED)) == {}
-    assert scene.partition.nodes.available(NodeId("n0"))["vcore"] == 1000
+    scenario = running()
+    scenario.ask(an_ask("r0", group="workers"))
+    assert released_asks(scenario.release_ask("r0")) == {"r0": Termination.STOPPED_BY_RM}
+    assert placed(scenario.release("app-p0", why=REPLACED)) == {}
+    assert scenario.partition.nodes.available(NodeId("n0"))["vcore"] == 1000
 
 
 def test_a_cancelled_ask_gives_the_room_held_on_another_node_back() -> None:
-    scene = running()
-    scene.tell(NodeAdded(a_node("n-ssd", 1000, labels={"disk": "ssd"})))
-    scene.ask(an_ask("r0", group="workers", constraints=SSD))
-    scene.release_ask("r0")
-    assert scene.partition.nodes.available(NodeId("n-ssd"))["vcore"] == 1000
+    scenario = running()
+    scenario.send(NodeAdded(a_node("n-ssd", 1000, labels={"disk": "ssd"})))
+    scenario.ask(an_ask("r0", group="workers", constraints=SSD))
+    scenario.release_ask("r0")
+    assert scenario.partition.nodes.available(NodeId("n-ssd"))["vcore"] == 1000
 
 
 def test_an_unconfirmed_release_ends_with_the_ask_scheduled_as_usual() -> None:
-    scene = running(timing=Timing(release_timeout_ns=30 * SECOND), vcore=3000)
-    scene.ask(an_ask("r0", group="workers"))
-    said = scene.wait(31)
-    assert placed(said) == {"r0": "n0"}
-    assert any("in time" in notice for notice in notices(said))
-    scene.release("app-p0", why=REPLACED)
-    assert scene.partition.queues.root.allocated["vcore"] == 2000
+    scenario = running(timing=Timing(release_timeout_ns=30 * SECOND), vcore=3000)
+    scenario.ask(an_ask("r0", group="workers"))
+    effects = scenario.wait(31)
+    assert placed(effects) == {"r0": "n0"}
+    assert any("in time" in notice for notice in notices(effects))
+    scenario.release("app-p0", why=REPLACED)
+    assert scenario.partition.queues.root.allocated["vcore"] == 2000
 
 
 def test_a_placeholder_being_released_is_not_chosen_again() -> None:
-    scene = running(vcore=2000)
-    scene.ask(an_ask("r0", group="workers"))
-    scene.ask(an_ask("r1", group="workers"))
-    assert {swap_key(scene, "r0"), swap_key(scene, "r1")} == {"app-p0", "app-p1"}
+    scenario = running(vcore=2000)
+    scenario.ask(an_ask("r0", group="workers"))
+    scenario.ask(an_ask("r1", group="workers"))
+    assert {swap_key(scenario, "r0"), swap_key(scenario, "r1")} == {"app-p0", "app-p1"}
 
 
 def test_a_node_that_goes_during_a_same_node_swap_lets_the_ask_be_scheduled_as_usual() -> None:
-    scene = running(members=2, vcore=2000)
-    scene.ask(an_ask("r0", group="workers"))
-    assert placed(scene.node("n0", NodeAction.DECOMMISSION)) == {}
-    assert placed(scene.add_node("n1")) == {"r0": "n1"}
+    scenario = running(members=2, vcore=2000)
+    scenario.ask(an_ask("r0", group="workers"))
+    assert placed(scenario.node("n0", NodeAction.DECOMMISSION)) == {}
+    assert placed(scenario.add_node("n1")) == {"r0": "n1"}
 
 
 def test_a_swap_to_another_node_goes_on_when_the_placeholders_node_goes() -> None:
-    scene = running()
-    scene.tell(NodeAdded(a_node("n-ssd", 1000, labels={"disk": "ssd"})))
-    scene.ask(an_ask("r0", group="workers", constraints=SSD))
-    assert placed(scene.node("n0", NodeAction.DECOMMISSION)) == {"r0": "n-ssd"}
+    scenario = running()
+    scenario.send(NodeAdded(a_node("n-ssd", 1000, labels={"disk": "ssd"})))
+    scenario.ask(an_ask("r0", group="workers", constraints=SSD))
+    assert placed(scenario.node("n0", NodeAction.DECOMMISSION)) == {"r0": "n-ssd"}
 
 
 def test_a_swap_whose_target_node_goes_waits_for_another() -> None:
-    scene = running()
-    scene.tell(NodeAdded(a_node("n-ssd", 1000, labels={"disk": "ssd"})))
-    scene.ask(an_ask("r0", group="workers", constraints=SSD))
-    scene.node("n-ssd", NodeAction.DECOMMISSION)
-    assert placed(scene.release("app-p0", why=REPLACED)) == {}
-    scene.tell(NodeAdded(a_node("n-new", 1000, labels={"disk": "ssd"})))
-    assert {a.node for a in scene.app().allocations.values()} == {"n0", "n-new"}
+    scenario = running()
+    scenario.send(NodeAdded(a_node("n-ssd", 1000, labels={"disk": "ssd"})))
+    scenario.ask(an_ask("r0", group="workers", constraints=SSD))
+    scenario.node("n-ssd", NodeAction.DECOMMISSION)
+    assert placed(scenario.release("app-p0", why=REPLACED)) == {}
+    scenario.send(NodeAdded(a_node("n-new", 1000, labels={"disk": "ssd"})))
+    assert {a.node for a in scenario.app().allocations.values()} == {"n0", "n-new"}
 
 
 def test_a_drained_node_keeps_its_placeholders_but_takes_no_real_pod() -> None:
-    scene = running(members=2, vcore=2000)
-    scene.node("n0", NodeAction.DRAIN)
-    scene.tell(NodeAdded(a_node("n1", 1000)))
-    scene.ask(an_ask("r0", group="workers"))
-    assert placed(scene.release("app-p0", why=REPLACED)) == {"r0": "n1"}
+    scenario = running(members=2, vcore=2000)
+    scenario.node("n0", NodeAction.DRAIN)
+    scenario.send(NodeAdded(a_node("n1", 1000)))
+    scenario.ask(an_ask("r0", group="workers"))
+    assert placed(scenario.release("app-p0", why=REPLACED)) == {"r0": "n1"}
 
 
 def test_two_task_groups_swap_within_their_own() -> None:
-    scene = Scene(a_configuration(a_queue("a")), nodes=2)
-    scene.tell(ApplicationAdded(an_application(gang=3)))
-    scene.ask(
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=2)
+    scenario.send(ApplicationAdded(an_application(gang=3)))
+    scenario.ask(
         an_ask("d", group="driver", placeholder=True),
         an_ask("e0", group="executor", placeholder=True),
         an_ask("e1", group="executor", placeholder=True),
     )
-    assert releases(scene.ask(an_ask("rd", group="driver"))) == {"d": REPLACED}
-    assert releases(scene.ask(an_ask("re", group="executor"))) == {"e0": REPLACED}
+    assert releases(scenario.ask(an_ask("rd", group="driver"))) == {"d": REPLACED}
+    assert releases(scenario.ask(an_ask("re", group="executor"))) == {"e0": REPLACED}
 
 
 def test_the_first_swap_does_not_change_the_state_and_counts_stay_for_people() -> None:
-    scene = running()
-    scene.ask(an_ask("r0", group="workers"))
-    assert states(scene.release("app-p0", why=REPLACED)) == []
-    counts = scene.app().gang.groups[an_ask("x", group="workers").group]
+    scenario = running()
+    scenario.ask(an_ask("r0", group="workers"))
+    assert states(scenario.release("app-p0", why=REPLACED)) == []
+    counts = scenario.app().gang.groups[an_ask("x", group="workers").group]
     assert (counts.count, counts.replaced, counts.timed_out) == (2, 1, 0)
 
 
 def test_a_swap_goes_on_in_a_queue_whose_maximum_was_lowered_under_it() -> None:
-    scene = running(members=2)
-    scene.ask(an_ask("r0", group="workers"))
-    scene.tell(ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=1500))))
-    assert placed(scene.release("app-p0", why=REPLACED)) == {"r0": "n0"}
+    scenario = running(members=2)
+    scenario.ask(an_ask("r0", group="workers"))
+    scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=1500))))
+    assert placed(scenario.release("app-p0", why=REPLACED)) == {"r0": "n0"}
 
 
 def test_a_real_ask_for_several_places_swaps_them_one_after_the_other() -> None:
-    scene = running()
-    scene.ask(an_ask("r", group="workers", count=2))
-    swapped = scene.release("app-p0", why=REPLACED)
+    scenario = running()
+    scenario.ask(an_ask("r", group="workers", count=2))
+    swapped = scenario.release("app-p0", why=REPLACED)
     assert releases(swapped) == {"app-p1": REPLACED}
-    scene.release("app-p1", why=REPLACED)
-    assert set(scene.app().allocations) == {"r-0", "r-1"}
+    scenario.release("app-p1", why=REPLACED)
+    assert set(scenario.app().allocations) == {"r-0", "r-1"}
 
 
 def test_an_ask_replaced_while_parked_looks_for_another_placeholder() -> None:
-    scene = running()
-    scene.ask(an_ask("r0", group="workers"))
-    assert releases(scene.ask(an_ask("r0", group="workers", vcore=500))) == {"app-p1": REPLACED}
-    assert placed(scene.release("app-p0", why=REPLACED)) == {}
-    assert placed(scene.release("app-p1", why=REPLACED)) == {"r0": "n0"}
+    scenario = running()
+    scenario.ask(an_ask("r0", group="workers"))
+    assert releases(scenario.ask(an_ask("r0", group="workers", vcore=500))) == {"app-p1": REPLACED}
+    assert placed(scenario.release("app-p0", why=REPLACED)) == {}
+    assert placed(scenario.release("app-p1", why=REPLACED)) == {"r0": "n0"}
 
 
 def test_a_parked_ask_that_is_reported_as_bound_leaves_its_swap() -> None:
-    scene = running()
-    scene.ask(an_ask("r0", group="workers"))
-    scene.add_node("n1")
-    assert placed(scene.tell(AllocationReported(an_allocation("r0", "n1", group="workers")))) == {}
-    assert placed(scene.release("app-p0", why=REPLACED)) == {}
-    assert scene.app().allocated == resources(vcore=1000, pods=1)
+    scenario = running()
+    scenario.ask(an_ask("r0", group="workers"))
+    scenario.add_node("n1")
+    assert placed(scenario.send(AllocationReported(an_allocation("r0", "n1", group="workers")))) == {}
+    assert placed(scenario.release("app-p0", why=REPLACED)) == {}
+    assert scenario.app().allocated == resources(vcore=1000, pods=1)
 
 
 def test_a_release_of_the_whole_application_lets_a_parked_ask_have_its_place() -> None:
-    scene = running()
-    scene.ask(an_ask("r0", group="workers"))
+    scenario = running()
+    scenario.ask(an_ask("r0", group="workers"))
     everything = AllocationReleased(PARTITION, ApplicationId("app"), None, None, Termination.STOPPED_BY_RM)
-    said = scene.tell(everything)
-    assert set(releases(said)) == {"app-p0", "app-p1"}
-    assert placed(said) == {"r0": "n0"}
+    effects = scenario.send(everything)
+    assert set(releases(effects)) == {"app-p0", "app-p1"}
+    assert placed(effects) == {"r0": "n0"}
 
 
 def test_a_real_pod_that_may_run_on_one_node_only_goes_there_and_not_where_its_placeholder_is() -> None:
-    scene = Scene(a_configuration(a_queue("a")), nodes=2)
-    scene.gang(ApplicationAdded(an_application(gang=1)), 1)
-    [placeholder] = scene.app().allocations.values()
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=2)
+    scenario.gang(ApplicationAdded(an_application(gang=1)), 1)
+    [placeholder] = scenario.app().allocations.values()
     other = NodeId("n1" if placeholder.node == "n0" else "n0")
-    scene.ask(replace(an_ask("r0", group="workers"), required_node=other))
-    assert placed(scene.release("app-p0", why=REPLACED)) == {"r0": other}
+    scenario.ask(replace(an_ask("r0", group="workers"), required_node=other))
+    assert placed(scenario.release("app-p0", why=REPLACED)) == {"r0": other}
 
 
 def test_an_application_that_fails_gives_the_room_held_on_another_node_back() -> None:
-    scene = Scene(a_configuration(a_queue("a")), nodes=1, vcore=1000)
-    scene.tell(ApplicationAdded(an_application(timeout_s=60, forced=True)))
-    scene.tell(AllocationReported(an_allocation("p0", "n0", group="workers", placeholder=True)))
-    scene.tell(NodeAdded(a_node("n-ssd", 2000, labels={"disk": "ssd"})))
-    scene.ask(an_ask("other", constraints=SSD), an_ask("r0", group="workers", constraints=SSD))
-    assert scene.partition.nodes.available(NodeId("n-ssd"))["vcore"] == 0
-    assert states(scene.wait(61)) == ["Failing"]
-    assert scene.partition.nodes.available(NodeId("n-ssd"))["vcore"] == 1000
-    scene.release("other", why=Termination.TIMEOUT)
-    assert states(scene.release("p0", why=REPLACED)) == ["Failed"]
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=1000)
+    scenario.send(ApplicationAdded(an_application(timeout_s=60, forced=True)))
+    scenario.send(AllocationReported(an_allocation("p0", "n0", group="workers", placeholder=True)))
+    scenario.send(NodeAdded(a_node("n-ssd", 2000, labels={"disk": "ssd"})))
+    scenario.ask(an_ask("other", constraints=SSD), an_ask("r0", group="workers", constraints=SSD))
+    assert scenario.partition.nodes.available(NodeId("n-ssd"))["vcore"] == 0
+    assert states(scenario.wait(61)) == ["Failing"]
+    assert scenario.partition.nodes.available(NodeId("n-ssd"))["vcore"] == 1000
+    scenario.release("other", why=Termination.TIMEOUT)
+    assert states(scenario.release("p0", why=REPLACED)) == ["Failed"]
 
 
 def test_a_release_of_all_allocations_confirms_no_replacement() -> None:
-    scene = running()
-    scene.ask(an_ask("r0", group="workers"))
-    scene.node("n0", NodeAction.DRAIN)
-    said = scene.tell(AllocationReleased(PARTITION, ApplicationId("app"), None, None, Termination.STOPPED_BY_RM))
-    assert placed(said) == {}
-    assert not scene.app().allocations
-    assert releases(scene.release_ask("r0")) == {}
-    assert not scene.app().asks
+    scenario = running()
+    scenario.ask(an_ask("r0", group="workers"))
+    scenario.node("n0", NodeAction.DRAIN)
+    effects = scenario.send(AllocationReleased(PARTITION, ApplicationId("app"), None, None, Termination.STOPPED_BY_RM))
+    assert placed(effects) == {}
+    assert not scenario.app().allocations
+    assert releases(scenario.release_ask("r0")) == {}
+    assert not scenario.app().asks
 
 
-def placeholders_counted(scene: Scene) -> int:
-    return sum(group.count for group in scene.app().gang.groups.values())
+def placeholders_counted(scenario: Scenario) -> int:
+    return sum(group.count for group in scenario.app().gang.groups.values())
 
 
 def test_a_placeholder_that_is_asked_for_again_is_counted_once() -> None:
-    scene = Scene(a_configuration(a_queue("a")))
-    scene.tell(ApplicationAdded(an_application(gang=2)))
+    scenario = Scenario(a_configuration(a_queue("a")))
+    scenario.send(ApplicationAdded(an_application(gang=2)))
     for priority in range(4):
-        scene.ask(an_ask("p0", group="workers", placeholder=True, priority=priority))
-    assert placeholders_counted(scene) == 1
+        scenario.ask(an_ask("p0", group="workers", placeholder=True, priority=priority))
+    assert placeholders_counted(scenario) == 1
 
 
 def test_a_placeholder_that_is_bound_while_it_waits_is_counted_once() -> None:
-    scene = Scene(a_configuration(a_queue("a")))
-    scene.tell(ApplicationAdded(an_application(gang=2)))
-    scene.ask(an_ask("p0", group="workers", placeholder=True))
-    scene.tell(NodeAdded(a_node("n0", 4000), draining=True))
-    scene.tell(AllocationReported(an_allocation("p0", "n0", group="workers", placeholder=True)))
-    assert placeholders_counted(scene) == 1
+    scenario = Scenario(a_configuration(a_queue("a")))
+    scenario.send(ApplicationAdded(an_application(gang=2)))
+    scenario.ask(an_ask("p0", group="workers", placeholder=True))
+    scenario.send(NodeAdded(a_node("n0", 4000), draining=True))
+    scenario.send(AllocationReported(an_allocation("p0", "n0", group="workers", placeholder=True)))
+    assert placeholders_counted(scenario) == 1
 
 
 def test_a_lost_placeholder_that_is_made_again_is_counted_once() -> None:
-    scene = Scene(a_configuration(a_queue("a")), nodes=1, vcore=1000)
-    scene.add_full_node()
-    scene.gang(ApplicationAdded(an_application(gang=2)), 2)
-    scene.release("app-p0")
-    scene.ask(an_ask("again", group="workers", placeholder=True))
-    assert placeholders_counted(scene) == 2
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=1000)
+    scenario.add_full_node()
+    scenario.gang(ApplicationAdded(an_application(gang=2)), 2)
+    scenario.release("app-p0")
+    scenario.ask(an_ask("again", group="workers", placeholder=True))
+    assert placeholders_counted(scenario) == 2

@@ -6,121 +6,123 @@ from muster_core.model.constraints import PlacementConstraint, Target
 from muster_core.model.events import ApplicationAdded, AskAdded, NodeAdded
 from muster_core.model.ids import NodeId, Termination
 from tests.unit.builders import a_configuration, a_node, a_queue, an_affinity, an_allocation, an_application, an_ask
-from tests.unit.core.scheduling.scene import Scene, placed, refused_asks, releases, waits
+from tests.unit.core.scheduling.scenario import Scenario, placed, refused_asks, releases, waits
 
 ALONE = an_affinity("role", "web", scope="hostname", most=1)
 NEAR_DB = an_affinity("role", "db", scope="hostname", least=1)
 WEB, DB = {"role": "web"}, {"role": "db"}
 
 
-def a_scene(nodes: int = 2) -> Scene:
-    scene = Scene(a_configuration(a_queue("a")), nodes)
-    scene.tell(ApplicationAdded(an_application()))
-    return scene
+def a_scenario(nodes: int = 2) -> Scenario:
+    scenario = Scenario(a_configuration(a_queue("a")), nodes)
+    scenario.send(ApplicationAdded(an_application()))
+    return scenario
 
 
 def test_no_more_than_allowed_share_a_node_and_the_next_comes_when_one_goes() -> None:
-    scene = a_scene()
-    said = scene.ask(*(an_ask(f"w{i}", tags=WEB, placement=ALONE) for i in range(3)))
-    assert placed(said) == {"w0": "n0", "w1": "n1"}
-    state, reason = waits(said)["w2"]
+    scenario = a_scenario()
+    effects = scenario.ask(*(an_ask(f"w{i}", tags=WEB, placement=ALONE) for i in range(3)))
+    assert placed(effects) == {"w0": "n0", "w1": "n1"}
+    state, reason = waits(effects)["w2"]
     assert state == "FAILED"
     assert reason == ("0/2 nodes are available: 2 node(s) had as many allocations as the placement constraint allows.")
-    assert placed(scene.release("w1")) == {"w2": "n1"}
+    assert placed(scenario.release("w1")) == {"w2": "n1"}
 
 
 def test_allocations_of_before_the_first_constraint_count_and_so_do_those_reported() -> None:
-    scene = a_scene(1)
-    scene.ask(an_ask("old", tags=WEB))
-    scene.tell(NodeAdded(a_node("n1"), existing=(replace(an_allocation("found", "n1"), tags=WEB),)))
-    assert placed(scene.ask(an_ask("w", tags=WEB, placement=ALONE))) == {}
-    assert placed(scene.add_node("n2")) == {"w": "n2"}
+    scenario = a_scenario(1)
+    scenario.ask(an_ask("old", tags=WEB))
+    scenario.send(NodeAdded(a_node("n1"), existing=(replace(an_allocation("found", "n1"), tags=WEB),)))
+    assert placed(scenario.ask(an_ask("w", tags=WEB, placement=ALONE))) == {}
+    assert placed(scenario.add_node("n2")) == {"w": "n2"}
 
 
 def test_an_ask_that_needs_another_beside_it_waits_until_that_comes() -> None:
-    scene = a_scene()
-    said = scene.ask(an_ask("w", placement=NEAR_DB))
-    assert "had too few allocations" in waits(said)["w"][1]
+    scenario = a_scenario()
+    effects = scenario.ask(an_ask("w", placement=NEAR_DB))
+    assert "had too few allocations" in waits(effects)["w"][1]
     # Of another application, and placed in the same pass: the waiting one is tried again at once.
-    scene.tell(ApplicationAdded(an_application("other")))
-    said = scene.ask(an_ask("d", app="other", tags=DB))
-    assert placed(said)["w"] == placed(said)["d"]
+    scenario.send(ApplicationAdded(an_application("other")))
+    effects = scenario.ask(an_ask("d", app="other", tags=DB))
+    assert placed(effects)["w"] == placed(effects)["d"]
 
 
 def test_an_ask_finds_the_one_it_needs_among_the_later_asks_of_its_own_application() -> None:
-    scene = a_scene()
-    said = scene.ask(an_ask("w", priority=10, placement=NEAR_DB), an_ask("d", tags=DB))
-    assert placed(said)["w"] == placed(said)["d"]
+    scenario = a_scenario()
+    effects = scenario.ask(an_ask("w", priority=10, placement=NEAR_DB), an_ask("d", tags=DB))
+    assert placed(effects)["w"] == placed(effects)["d"]
 
 
 def test_members_of_a_gang_keep_apart_and_the_last_waits_for_a_node_of_its_own() -> None:
-    scene = Scene(a_configuration(a_queue("a")), 2)
+    scenario = Scenario(a_configuration(a_queue("a")), 2)
     gang = ApplicationAdded(an_application(gang=3))
     asks = (an_ask(f"p{i}", group="workers", placeholder=True, tags=WEB, placement=ALONE) for i in range(3))
-    said = scene.tell(gang, *(AskAdded(ask) for ask in asks))
-    assert len(placed(said)) == 2  # the only gang may hold a part of its places
-    assert placed(scene.add_node("n9")) == {"p2": "n9"}
+    effects = scenario.send(gang, *(AskAdded(ask) for ask in asks))
+    assert len(placed(effects)) == 2  # the only gang may hold a part of its places
+    assert placed(scenario.add_node("n9")) == {"p2": "n9"}
 
 
 def test_a_real_member_takes_over_from_its_placeholder_although_that_counts_like_itself() -> None:
-    scene = Scene(a_configuration(a_queue("a")), 2)
+    scenario = Scenario(a_configuration(a_queue("a")), 2)
     holders = [an_ask(f"p{i}", group="workers", placeholder=True, tags=WEB, placement=ALONE) for i in range(2)]
-    scene.tell(ApplicationAdded(an_application(gang=2)), *(AskAdded(ask) for ask in holders))
-    said = scene.ask(*(an_ask(f"r{i}", group="workers", tags=WEB, placement=ALONE) for i in range(2)))
-    assert releases(said) == {"p0": Termination.PLACEHOLDER_REPLACED, "p1": Termination.PLACEHOLDER_REPLACED}
-    assert placed(scene.release("p0", why=Termination.PLACEHOLDER_REPLACED)) == {"r0": "n0"}
-    assert placed(scene.release("p1", why=Termination.PLACEHOLDER_REPLACED)) == {"r1": "n1"}
+    scenario.send(ApplicationAdded(an_application(gang=2)), *(AskAdded(ask) for ask in holders))
+    effects = scenario.ask(*(an_ask(f"r{i}", group="workers", tags=WEB, placement=ALONE) for i in range(2)))
+    assert releases(effects) == {"p0": Termination.PLACEHOLDER_REPLACED, "p1": Termination.PLACEHOLDER_REPLACED}
+    assert placed(scenario.release("p0", why=Termination.PLACEHOLDER_REPLACED)) == {"r0": "n0"}
+    assert placed(scenario.release("p1", why=Termination.PLACEHOLDER_REPLACED)) == {"r1": "n1"}
 
 
 def test_a_real_member_that_may_not_run_beside_another_gives_its_placeholder_up_for_another_node() -> None:
-    scene = Scene(a_configuration(a_queue("a"), a_queue("b")), 2)
-    scene.tell(ApplicationAdded(an_application("other", queue="root.b")))
-    scene.tell(ApplicationAdded(an_application(gang=1)), AskAdded(an_ask("p", group="workers", placeholder=True)))
-    here = scene.app().allocations
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), 2)
+    scenario.send(ApplicationAdded(an_application("other", queue="root.b")))
+    scenario.send(ApplicationAdded(an_application(gang=1)), AskAdded(an_ask("p", group="workers", placeholder=True)))
+    here = scenario.app().allocations
     [holder] = here.values()
-    scene.ask(an_ask("db", app="other", tags=DB, placement=PlacementConstraint((Target("hostname", values=("n0",)),))))
+    scenario.ask(
+        an_ask("db", app="other", tags=DB, placement=PlacementConstraint((Target("hostname", values=("n0",)),)))
+    )
     assert holder.node == "n0"
     apart = an_affinity("role", "db", scope="hostname", most=0)
-    said = scene.ask(an_ask("r", group="workers", placement=apart))
-    assert releases(said) == {"p": Termination.PLACEHOLDER_REPLACED}
-    assert placed(scene.release("p", why=Termination.PLACEHOLDER_REPLACED)) == {"r": "n1"}
+    effects = scenario.ask(an_ask("r", group="workers", placement=apart))
+    assert releases(effects) == {"p": Termination.PLACEHOLDER_REPLACED}
+    assert placed(scenario.release("p", why=Termination.PLACEHOLDER_REPLACED)) == {"r": "n1"}
 
 
 def test_two_members_of_one_plan_never_take_places_that_exclude_each_other() -> None:
-    scene = Scene(a_configuration(a_queue("a")), 2)
+    scenario = Scenario(a_configuration(a_queue("a")), 2)
     holders = [an_ask(f"p{i}", group="workers", placeholder=True, vcore=500) for i in range(2)]
     pin = PlacementConstraint((Target("hostname", values=("n0",)),))
-    scene.tell(
+    scenario.send(
         ApplicationAdded(an_application(gang=2, each=holders[0].resources)),
         *(AskAdded(replace(ask, placement=pin)) for ask in holders),
     )
-    said = scene.ask(*(an_ask(f"r{i}", group="workers", vcore=500, tags=WEB, placement=ALONE) for i in range(2)))
-    assert set(releases(said)) == {"p0", "p1"}
-    assert scene.partition.targets.keys() == {NodeId("n1")}
+    effects = scenario.ask(*(an_ask(f"r{i}", group="workers", vcore=500, tags=WEB, placement=ALONE) for i in range(2)))
+    assert set(releases(effects)) == {"p0", "p1"}
+    assert scenario.partition.targets.keys() == {NodeId("n1")}
 
 
 def test_a_swap_that_is_given_up_is_counted_no_more() -> None:
-    scene = Scene(a_configuration(a_queue("a")), 1)
+    scenario = Scenario(a_configuration(a_queue("a")), 1)
     holder = an_ask("p", group="workers", placeholder=True, tags=WEB, placement=ALONE)
-    scene.tell(ApplicationAdded(an_application(gang=1)), AskAdded(holder))
-    scene.ask(an_ask("r", group="workers", tags=WEB, placement=ALONE))
-    scene.release_ask("r")
-    assert placed(scene.ask(an_ask("late", tags=WEB, placement=ALONE))) == {}
-    assert placed(scene.release("p", why=Termination.PLACEHOLDER_REPLACED)) == {"late": "n0"}
+    scenario.send(ApplicationAdded(an_application(gang=1)), AskAdded(holder))
+    scenario.ask(an_ask("r", group="workers", tags=WEB, placement=ALONE))
+    scenario.release_ask("r")
+    assert placed(scenario.ask(an_ask("late", tags=WEB, placement=ALONE))) == {}
+    assert placed(scenario.release("p", why=Termination.PLACEHOLDER_REPLACED)) == {"late": "n0"}
 
 
 def test_constraints_may_read_any_number_of_different_tags() -> None:
-    scene = a_scene(1)
+    scenario = a_scenario(1)
     read = [an_ask(f"w{i}", placement=an_affinity(f"key{i}", "x", most=1)) for i in range(1100)]
-    assert refused_asks(scene.ask(*read)) == {}
+    assert refused_asks(scenario.ask(*read)) == {}
 
 
 def test_asks_that_waited_before_the_first_constraint_are_told_apart_from_then_on() -> None:
-    scene = a_scene(0)
-    scene.ask(an_ask("before", tags=WEB, priority=5), an_ask("other", priority=5))
-    assert len(scene.app().waiting) == 1
-    scene.ask(an_ask("after", tags=WEB, placement=ALONE))
-    assert len(scene.app().waiting) == 3
+    scenario = a_scenario(0)
+    scenario.ask(an_ask("before", tags=WEB, priority=5), an_ask("other", priority=5))
+    assert len(scenario.app().waiting) == 1
+    scenario.ask(an_ask("after", tags=WEB, placement=ALONE))
+    assert len(scenario.app().waiting) == 3
     # All in one plan: the one that waited is counted where it goes.
-    assert placed(scene.add_node("n1")) == {"before": "n1", "other": "n1"}
-    assert placed(scene.add_node("n2")) == {"after": "n2"}
+    assert placed(scenario.add_node("n1")) == {"before": "n1", "other": "n1"}
+    assert placed(scenario.add_node("n2")) == {"after": "n2"}

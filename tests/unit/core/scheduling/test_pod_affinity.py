@@ -24,7 +24,7 @@ from muster_core.model.specs import NO_PROPERTIES, AllocationSpec, AskSpec, Node
 from muster_core.model.storage import NamespaceLabels
 from tests.unit.builders import PARTITION, a_configuration, a_node, a_queue, an_allocation, an_application, an_ask
 from tests.unit.core.placement.affinity_clusters import HOST, ZONE, among, term
-from tests.unit.core.scheduling.scene import Scene, placed, releases, waits
+from tests.unit.core.scheduling.scenario import Scenario, placed, releases, waits
 
 #: Pods of namespaces with the label team=one.
 TEAM = among("team", "one")
@@ -59,12 +59,12 @@ def in_zone(name: str, zone: str) -> NodeSpec:
     return a_node(name, labels={HOST: name} | ({ZONE: zone} if zone else {}))
 
 
-def a_scene(*zones: str) -> Scene:
+def a_scenario(*zones: str) -> Scenario:
     """n0, n1, ... in these zones, an application, and a namespace with a label."""
-    scene = Scene(a_configuration(a_queue("a")))
-    scene.tell(*(NodeAdded(in_zone(f"n{index}", zone)) for index, zone in enumerate(zones)))
-    scene.tell(ApplicationAdded(an_application()), namespace(team="one"))
-    return scene
+    scenario = Scenario(a_configuration(a_queue("a")))
+    scenario.send(*(NodeAdded(in_zone(f"n{index}", zone)) for index, zone in enumerate(zones)))
+    scenario.send(ApplicationAdded(an_application()), namespace(team="one"))
+    return scenario
 
 
 def namespace(**labels: str) -> ClusterObjectsReported:
@@ -89,34 +89,34 @@ CACHE_IN_TEAM = term("cache", namespaces=(), of=TEAM)
     ],
 )
 def test_an_ask_that_needs_another_near_is_placed_when_one_is_there(event: Event, node: str) -> None:
-    scene = a_scene("a", "b")
-    said = scene.ask(pod("w", "cache", near(WEB_IN_TEAM)))
-    assert waits(said)["w"][1] == "0/2 nodes are available: 2 node(s) didn't match pod affinity rules."
-    assert placed(scene.tell(event))["w"] == node
+    scenario = a_scenario("a", "b")
+    effects = scenario.ask(pod("w", "cache", near(WEB_IN_TEAM)))
+    assert waits(effects)["w"][1] == "0/2 nodes are available: 2 node(s) didn't match pod affinity rules."
+    assert placed(scenario.send(event))["w"] == node
 
 
 def test_one_that_is_there_becomes_what_an_ask_needs_when_its_labels_its_node_or_its_namespace_change() -> None:
     for foreign in (False, True):
-        scene = a_scene("a", "")
-        scene.tell(AllocationReported(running("db", foreign=foreign)))
-        assert placed(scene.ask(pod("w", "cache", near(WEB_IN_TEAM)))) == {}
-        assert placed(scene.tell(AllocationReported(running("web", foreign=foreign)))) == {"w": "n0"}
-    scene = a_scene("", "a")
-    scene.tell(AllocationReported(running("web")))
-    assert placed(scene.ask(pod("w", "cache", near(WEB_IN_TEAM)))) == {}
-    assert placed(scene.tell(NodeUpdated(in_zone("n0", "b")))) == {"w": "n0"}
-    scene = a_scene("a", "b")
-    scene.tell(AllocationReported(running("web")), namespace(team="two"))
-    assert placed(scene.ask(pod("w", "cache", near(WEB_IN_TEAM)))) == {}
-    assert placed(scene.tell(namespace(team="one"))) == {"w": "n0"}
+        scenario = a_scenario("a", "")
+        scenario.send(AllocationReported(running("db", foreign=foreign)))
+        assert placed(scenario.ask(pod("w", "cache", near(WEB_IN_TEAM)))) == {}
+        assert placed(scenario.send(AllocationReported(running("web", foreign=foreign)))) == {"w": "n0"}
+    scenario = a_scenario("", "a")
+    scenario.send(AllocationReported(running("web")))
+    assert placed(scenario.ask(pod("w", "cache", near(WEB_IN_TEAM)))) == {}
+    assert placed(scenario.send(NodeUpdated(in_zone("n0", "b")))) == {"w": "n0"}
+    scenario = a_scenario("a", "b")
+    scenario.send(AllocationReported(running("web")), namespace(team="two"))
+    assert placed(scenario.ask(pod("w", "cache", near(WEB_IN_TEAM)))) == {}
+    assert placed(scenario.send(namespace(team="one"))) == {"w": "n0"}
 
 
 def test_a_series_whose_zone_is_full_begins_anew_elsewhere_when_the_last_of_it_is_gone() -> None:
-    scene = a_scene("a", "b")
-    scene.tell(AllocationReported(running("web")))
-    scene.tell(*(AllocationReported(an_allocation(f"full{index}", "n0")) for index in range(4)))
-    assert placed(scene.ask(pod("w", "web", near(term())))) == {}
-    assert placed(scene.tell(gone())) == {"w": "n1"}
+    scenario = a_scenario("a", "b")
+    scenario.send(AllocationReported(running("web")))
+    scenario.send(*(AllocationReported(an_allocation(f"full{index}", "n0")) for index in range(4)))
+    assert placed(scenario.ask(pod("w", "web", near(term())))) == {}
+    assert placed(scenario.send(gone())) == {"w": "n1"}
 
 
 OWN = running("web"), pod("w", "cache", apart(WEB_IN_TEAM))
@@ -145,30 +145,32 @@ def test_an_ask_that_is_kept_away_is_placed_when_nothing_does_any_more(
     event: Event,
     node: str,
 ) -> None:
-    scene = a_scene("a", "a")
-    scene.tell(AllocationReported(replace(there, foreign=foreign)))
-    scene.tell(AllocationReported(an_allocation("full", "n0", vcore=3000)))
-    said = scene.ask(waiting)
-    assert "anti-affinity rules" in waits(said)["w"][1]
+    scenario = a_scenario("a", "a")
+    scenario.send(AllocationReported(replace(there, foreign=foreign)))
+    scenario.send(AllocationReported(an_allocation("full", "n0", vcore=3000)))
+    effects = scenario.ask(waiting)
+    assert "anti-affinity rules" in waits(effects)["w"][1]
     if isinstance(event, AllocationReported):
         event = AllocationReported(replace(event.spec, foreign=foreign))
-    assert placed(scene.tell(event)) == {"w": node}
+    assert placed(scenario.send(event)) == {"w": node}
 
 
 def test_asks_of_one_pass_see_each_other_whichever_of_them_has_the_terms() -> None:
-    scene = a_scene("a", "a", "b")
-    said = scene.ask(pod("w", "web", apart(term("cache"))), pod("c", "cache"), pod("d", "cache", near(term("cache"))))
-    assert placed(said) == {"w": "n0", "c": "n2", "d": "n2"}
+    scenario = a_scenario("a", "a", "b")
+    effects = scenario.ask(
+        pod("w", "web", apart(term("cache"))), pod("c", "cache"), pod("d", "cache", near(term("cache")))
+    )
+    assert placed(effects) == {"w": "n0", "c": "n2", "d": "n2"}
 
 
 def test_a_gang_keeps_apart_from_the_pods_of_others_and_its_members_from_each_other() -> None:
-    scene = a_scene("a", "b", "c")
-    scene.tell(AllocationReported(running("db", node="n1")))
+    scenario = a_scenario("a", "b", "c")
+    scenario.send(AllocationReported(running("db", node="n1")))
     lonely = apart(term("web", topology=HOST), term("db", topology=HOST))
     members = (pod(f"p{index}", "web", lonely, "workers", placeholder=True) for index in range(2))
-    scene.tell(ApplicationAdded(an_application("gang", gang=2)))
-    said = scene.ask(*(replace(member, application=ApplicationId("gang")) for member in members))
-    assert placed(said) == {"p0": "n0", "p1": "n2"}
+    scenario.send(ApplicationAdded(an_application("gang", gang=2)))
+    effects = scenario.ask(*(replace(member, application=ApplicationId("gang")) for member in members))
+    assert placed(effects) == {"p0": "n0", "p1": "n2"}
 
 
 def in_gang(ask: AskSpec) -> AskSpec:
@@ -186,20 +188,22 @@ def in_gang(ask: AskSpec) -> AskSpec:
 def test_a_real_pod_gives_its_placeholder_up_where_it_may_not_be_beside_another(
     there: AllocationSpec, real: AskSpec
 ) -> None:
-    scene = a_scene("a", "b")
-    scene.tell(ApplicationAdded(an_application("gang", gang=1)))
-    assert placed(scene.ask(in_gang(pod("p", "holder", group="workers", placeholder=True)))) == {"p": "n0"}
-    scene.tell(AllocationReported(there))
-    said = scene.ask(in_gang(real))
-    assert releases(said) == {"p": Termination.PLACEHOLDER_REPLACED}
-    assert placed(scene.release("p", "gang", Termination.PLACEHOLDER_REPLACED)) == {"r": "n1"}
+    scenario = a_scenario("a", "b")
+    scenario.send(ApplicationAdded(an_application("gang", gang=1)))
+    assert placed(scenario.ask(in_gang(pod("p", "holder", group="workers", placeholder=True)))) == {"p": "n0"}
+    scenario.send(AllocationReported(there))
+    effects = scenario.ask(in_gang(real))
+    assert releases(effects) == {"p": Termination.PLACEHOLDER_REPLACED}
+    assert placed(scenario.release("p", "gang", Termination.PLACEHOLDER_REPLACED)) == {"r": "n1"}
 
 
 def test_a_real_pod_with_terms_takes_over_where_its_placeholder_had_the_same() -> None:
-    scene = a_scene("a")
+    scenario = a_scenario("a")
     lonely = apart(term("web", topology=HOST))
-    scene.tell(ApplicationAdded(an_application("gang", gang=1)))
-    assert placed(scene.ask(in_gang(pod("p", "web", lonely, "workers", placeholder=True)))) == {"p": "n0"}
-    assert releases(scene.ask(in_gang(pod("r", "web", lonely, "workers")))) == {"p": Termination.PLACEHOLDER_REPLACED}
-    assert placed(scene.release("p", "gang", Termination.PLACEHOLDER_REPLACED)) == {"r": "n0"}
-    assert placed(scene.ask(pod("late", "web", lonely))) == {}
+    scenario.send(ApplicationAdded(an_application("gang", gang=1)))
+    assert placed(scenario.ask(in_gang(pod("p", "web", lonely, "workers", placeholder=True)))) == {"p": "n0"}
+    assert releases(scenario.ask(in_gang(pod("r", "web", lonely, "workers")))) == {
+        "p": Termination.PLACEHOLDER_REPLACED
+    }
+    assert placed(scenario.release("p", "gang", Termination.PLACEHOLDER_REPLACED)) == {"r": "n0"}
+    assert placed(scenario.ask(pod("late", "web", lonely))) == {}

@@ -6,7 +6,7 @@ import pytest
 
 from muster_core.model.config import QueuePolicies
 from tests.unit.builders import a_configuration, a_queue, an_ask
-from tests.unit.core.scheduling.preemption_scene import (
+from tests.unit.core.scheduling.preemption_scenario import (
     DISABLED,
     FENCE,
     confirm,
@@ -20,24 +20,24 @@ from tests.unit.core.scheduling.preemption_scene import (
     victims,
     with_preemption,
 )
-from tests.unit.core.scheduling.scene import Scene, placed, waits
+from tests.unit.core.scheduling.scenario import Scenario, placed, waits
 
 
-def two_queues(left: int = 10, right: int = 2) -> Scene:
+def two_queues(left: int = 10, right: int = 2) -> Scenario:
     """Two leaves with 5 guaranteed each, below a parent with 12."""
     both = a_queue("p", a_queue("a", guaranteed=5000), a_queue("b", guaranteed=5000), vcore=12_000)
-    scene = Scene(a_configuration(both), nodes=1, vcore=100_000)
-    run(scene, "root.p.a", *pods("a", left))
-    run(scene, "root.p.b", *pods("b", right))
-    return scene
+    scenario = Scenario(a_configuration(both), nodes=1, vcore=100_000)
+    run(scenario, "root.p.a", *pods("a", left))
+    run(scenario, "root.p.b", *pods("b", right))
+    return scenario
 
 
 def test_two_queues_of_five_under_twelve_go_from_10_2_to_7_5() -> None:
-    scene = two_queues()
-    assert cores(scene, "root.p.a", "root.p.b") == [10, 2]
-    run(scene, "root.p.b", *pods("more", 3))
-    settle(scene)
-    assert cores(scene, "root.p.a", "root.p.b") == [7, 5]
+    scenario = two_queues()
+    assert cores(scenario, "root.p.a", "root.p.b") == [10, 2]
+    run(scenario, "root.p.b", *pods("more", 3))
+    settle(scenario)
+    assert cores(scenario, "root.p.a", "root.p.b") == [7, 5]
 
 
 def test_a_queue_that_opted_out_is_spared_8_8_0_becomes_5_8_3() -> None:
@@ -46,12 +46,12 @@ def test_a_queue_that_opted_out_is_spared_8_8_0_becomes_5_8_3() -> None:
         a_queue("b", guaranteed=5000, policies=DISABLED),
         a_queue("c", guaranteed=3000),
     )
-    scene = Scene(a_configuration(a_queue("p", *leaves, vcore=16_000)), nodes=1, vcore=100_000)
-    run(scene, "root.p.a", *pods("a", 8))
-    run(scene, "root.p.b", *pods("b", 8))
-    run(scene, "root.p.c", *pods("c", 3))
-    settle(scene)
-    assert cores(scene, "root.p.a", "root.p.b", "root.p.c") == [5, 8, 3]
+    scenario = Scenario(a_configuration(a_queue("p", *leaves, vcore=16_000)), nodes=1, vcore=100_000)
+    run(scenario, "root.p.a", *pods("a", 8))
+    run(scenario, "root.p.b", *pods("b", 8))
+    run(scenario, "root.p.c", *pods("c", 3))
+    settle(scenario)
+    assert cores(scenario, "root.p.a", "root.p.b", "root.p.c") == [5, 8, 3]
 
 
 def test_offsets_let_only_the_higher_queue_take_0_18_0_becomes_6_12_0() -> None:
@@ -60,12 +60,12 @@ def test_offsets_let_only_the_higher_queue_take_0_18_0_becomes_6_12_0() -> None:
         a_queue("usual", guaranteed=6000),
         a_queue("low", guaranteed=6000, policies=offset(-100)),
     )
-    scene = Scene(a_configuration(a_queue("p", *leaves, vcore=18_000)), nodes=1, vcore=100_000)
-    run(scene, "root.p.usual", *pods("u", 18))
-    run(scene, "root.p.high", *pods("h", 9))
-    run(scene, "root.p.low", *pods("l", 9))
-    settle(scene)
-    assert cores(scene, "root.p.high", "root.p.usual", "root.p.low") == [6, 12, 0]
+    scenario = Scenario(a_configuration(a_queue("p", *leaves, vcore=18_000)), nodes=1, vcore=100_000)
+    run(scenario, "root.p.usual", *pods("u", 18))
+    run(scenario, "root.p.high", *pods("h", 9))
+    run(scenario, "root.p.low", *pods("l", 9))
+    settle(scenario)
+    assert cores(scenario, "root.p.high", "root.p.usual", "root.p.low") == [6, 12, 0]
 
 
 def test_an_unfenced_system_queue_takes_from_fenced_tenants_and_they_not_from_each_other() -> None:
@@ -74,147 +74,147 @@ def test_an_unfenced_system_queue_takes_from_fenced_tenants_and_they_not_from_ea
         a_queue("two", a_queue("y", guaranteed=10_000), guaranteed=10_000, policies=FENCE),
     )
     tree = a_queue("p", *tenants, a_queue("system", guaranteed=10_000), vcore=30_000)
-    scene = Scene(a_configuration(tree), nodes=1, vcore=100_000)
-    run(scene, "root.p.one.x", *pods("x", 15))
-    run(scene, "root.p.two.y", *pods("y", 15))
-    run(scene, "root.p.system", *pods("s", 12))
-    settle(scene)
-    assert cores(scene, "root.p.one.x", "root.p.two.y", "root.p.system") == [10, 10, 10]
+    scenario = Scenario(a_configuration(tree), nodes=1, vcore=100_000)
+    run(scenario, "root.p.one.x", *pods("x", 15))
+    run(scenario, "root.p.two.y", *pods("y", 15))
+    run(scenario, "root.p.system", *pods("s", 12))
+    settle(scenario)
+    assert cores(scenario, "root.p.one.x", "root.p.two.y", "root.p.system") == [10, 10, 10]
 
 
 def test_law_1_policies_are_suggestions_an_ask_that_nobody_can_make_room_for_waits() -> None:
-    scene = two_queues(5, 4)
-    run(scene, "root.p.b", an_ask("large", vcore=4000))
-    assert settle(scene) == []
+    scenario = two_queues(5, 4)
+    run(scenario, "root.p.b", an_ask("large", vcore=4000))
+    assert settle(scenario) == []
 
 
 def test_law_2_no_queue_is_pushed_below_its_guarantee_not_even_higher_up() -> None:
     left = a_queue("left", a_queue("a"), a_queue("b"), guaranteed=8000)
     tree = a_queue("p", left, a_queue("c", guaranteed=6000), vcore=10_000)
-    scene = Scene(a_configuration(tree), nodes=1, vcore=100_000)
-    run(scene, "root.p.left.a", *pods("a", 5))
-    run(scene, "root.p.left.b", *pods("b", 5))
-    run(scene, "root.p.c", *pods("c", 6))
-    settle(scene)
-    assert sum(cores(scene, "root.p.left.a", "root.p.left.b")) == 8
-    assert cores(scene, "root.p.c") == [2]
+    scenario = Scenario(a_configuration(tree), nodes=1, vcore=100_000)
+    run(scenario, "root.p.left.a", *pods("a", 5))
+    run(scenario, "root.p.left.b", *pods("b", 5))
+    run(scenario, "root.p.c", *pods("c", 6))
+    settle(scenario)
+    assert sum(cores(scenario, "root.p.left.a", "root.p.left.b")) == 8
+    assert cores(scenario, "root.p.c") == [2]
 
 
 def test_law_3_nothing_is_taken_from_the_same_application_or_queue() -> None:
-    scene = Scene(a_configuration(a_queue("a", guaranteed=9000), a_queue("b")), nodes=1, vcore=4000)
-    run(scene, "root.a", *pods("a", 4))
-    run(scene, "root.a", *pods("high", 2, priority=10))
-    submit(scene, "other", "root.a")
-    scene.ask(an_ask("o", app="other", priority=10))
-    assert settle(scene) == []
+    scenario = Scenario(a_configuration(a_queue("a", guaranteed=9000), a_queue("b")), nodes=1, vcore=4000)
+    run(scenario, "root.a", *pods("a", 4))
+    run(scenario, "root.a", *pods("high", 2, priority=10))
+    submit(scenario, "other", "root.a")
+    scenario.ask(an_ask("o", app="other", priority=10))
+    assert settle(scenario) == []
 
 
 def test_law_4_only_a_queue_below_its_guarantee_may_take() -> None:
-    scene = two_queues(7, 5)
-    run(scene, "root.p.b", an_ask("sixth"))
-    assert settle(scene) == []
-    ask = scene.app("b").asks[an_ask("sixth").key]
+    scenario = two_queues(7, 5)
+    run(scenario, "root.p.b", an_ask("sixth"))
+    assert settle(scenario) == []
+    ask = scenario.app("b").asks[an_ask("sixth").key]
     assert ask.attempts is None, "it is not even tried"
 
 
 def test_law_5_only_a_queue_over_its_guarantee_may_lose() -> None:
     leaves = (a_queue("a", guaranteed=4000), a_queue("b", guaranteed=2000), a_queue("c", guaranteed=4000))
-    scene = Scene(a_configuration(a_queue("p", *leaves, vcore=8000)), nodes=1, vcore=100_000)
-    run(scene, "root.p.a", *pods("a", 4))
-    run(scene, "root.p.b", *pods("b", 4))
-    run(scene, "root.p.c", *pods("c", 4))
-    assert set(settle(scene)) <= {"b0", "b1", "b2", "b3"}
-    assert cores(scene, "root.p.a", "root.p.b", "root.p.c") == [4, 2, 2]
+    scenario = Scenario(a_configuration(a_queue("p", *leaves, vcore=8000)), nodes=1, vcore=100_000)
+    run(scenario, "root.p.a", *pods("a", 4))
+    run(scenario, "root.p.b", *pods("b", 4))
+    run(scenario, "root.p.c", *pods("c", 4))
+    assert set(settle(scenario)) <= {"b0", "b1", "b2", "b3"}
+    assert cores(scenario, "root.p.a", "root.p.b", "root.p.c") == [4, 2, 2]
 
 
 @pytest.mark.parametrize("priority, gone", [(5, 0), (10, 3), (11, 3)])
 def test_law_6_victims_have_at_most_the_priority_of_who_takes(priority: int, gone: int) -> None:
-    scene = two_queues(0, 2)
-    run(scene, "root.p.a", *pods("a", 10, priority=10))
-    run(scene, "root.p.b", *pods("more", 3, priority=priority))
-    assert len(settle(scene)) == gone
+    scenario = two_queues(0, 2)
+    run(scenario, "root.p.a", *pods("a", 10, priority=10))
+    run(scenario, "root.p.b", *pods("more", 3, priority=priority))
+    assert len(settle(scenario)) == gone
 
 
 def test_law_7_nothing_outside_the_fence_is_taken() -> None:
     fenced = a_queue("t", a_queue("a", guaranteed=4000), a_queue("b", guaranteed=1000), policies=FENCE)
-    scene = Scene(a_configuration(fenced, a_queue("out")), nodes=1, vcore=10_000)
-    run(scene, "root.out", *pods("o", 8))
-    run(scene, "root.t.b", *pods("b", 2))
-    run(scene, "root.t.a", *pods("a", 4))
-    assert settle(scene) == ["b1"]
-    assert cores(scene, "root.out", "root.t.a", "root.t.b") == [8, 1, 1]
+    scenario = Scenario(a_configuration(fenced, a_queue("out")), nodes=1, vcore=10_000)
+    run(scenario, "root.out", *pods("o", 8))
+    run(scenario, "root.t.b", *pods("b", 2))
+    run(scenario, "root.t.a", *pods("a", 4))
+    assert settle(scenario) == ["b1"]
+    assert cores(scenario, "root.out", "root.t.a", "root.t.b") == [8, 1, 1]
 
 
 def test_a_leaf_that_is_a_fence_takes_from_nobody() -> None:
     lone = a_queue("a", guaranteed=4000, policies=FENCE)
-    scene = Scene(a_configuration(lone, a_queue("b")), nodes=1, vcore=4000)
-    run(scene, "root.b", *pods("b", 4))
-    run(scene, "root.a", *pods("a", 1))
-    assert settle(scene) == []
+    scenario = Scenario(a_configuration(lone, a_queue("b")), nodes=1, vcore=4000)
+    run(scenario, "root.b", *pods("b", 4))
+    run(scenario, "root.a", *pods("a", 1))
+    assert settle(scenario) == []
 
 
 def test_a_full_queue_is_the_fence_of_those_below_it() -> None:
     full = a_queue("t", a_queue("a", guaranteed=4000), a_queue("b"), vcore=4000)
-    scene = Scene(a_configuration(full, a_queue("out")), nodes=1, vcore=8000)
-    run(scene, "root.out", *pods("o", 4))
-    run(scene, "root.t.b", *pods("b", 4))
-    run(scene, "root.t.a", *pods("a", 2))
-    assert set(settle(scene)) == {"b2", "b3"}
+    scenario = Scenario(a_configuration(full, a_queue("out")), nodes=1, vcore=8000)
+    run(scenario, "root.out", *pods("o", 4))
+    run(scenario, "root.t.b", *pods("b", 4))
+    run(scenario, "root.t.a", *pods("a", 2))
+    assert set(settle(scenario)) == {"b2", "b3"}
 
 
 def test_a_priority_fence_shows_its_offset_and_not_what_is_inside() -> None:
     tree = a_queue("p", a_queue("a", guaranteed=2000), a_queue("b", policies=offset(5, fence=True)), vcore=4000)
-    scene = Scene(a_configuration(tree), nodes=1, vcore=100_000)
-    run(scene, "root.p.b", *pods("b", 4, priority=1000))
-    run(scene, "root.p.a", an_ask("small", priority=4))
-    assert settle(scene) == []
-    run(scene, "root.p.a", an_ask("equal", priority=5))
-    assert len(settle(scene)) == 1
+    scenario = Scenario(a_configuration(tree), nodes=1, vcore=100_000)
+    run(scenario, "root.p.b", *pods("b", 4, priority=1000))
+    run(scenario, "root.p.a", an_ask("small", priority=4))
+    assert settle(scenario) == []
+    run(scenario, "root.p.a", an_ask("equal", priority=5))
+    assert len(settle(scenario)) == 1
 
 
 def test_an_ask_waits_for_its_queues_delay_and_is_tried_without_a_poll() -> None:
     patient = QueuePolicies(preemption_delay_ns=100 * 1_000_000_000)
-    scene = Scene(a_configuration(a_queue("a", guaranteed=2000, policies=patient), a_queue("b")), nodes=1)
-    run(scene, "root.b", *pods("b", 4))
-    run(scene, "root.a", *pods("a", 1))
-    assert victims(scene.wait(99)) == set()
-    assert victims(scene.wait(2)) == {"b3"}
+    scenario = Scenario(a_configuration(a_queue("a", guaranteed=2000, policies=patient), a_queue("b")), nodes=1)
+    run(scenario, "root.b", *pods("b", 4))
+    run(scenario, "root.a", *pods("a", 1))
+    assert victims(scenario.wait(99)) == set()
+    assert victims(scenario.wait(2)) == {"b3"}
 
 
 def test_nobody_goes_where_preemption_is_off_or_the_pod_says_never() -> None:
     queues = (a_queue("a", guaranteed=2000), a_queue("b"))
-    off = Scene(with_preemption(*queues, by_guarantee=False), nodes=1)
-    on = Scene(with_preemption(*queues), nodes=1)
-    for scene, pod in ((off, an_ask("x")), (on, never(an_ask("x")))):
-        run(scene, "root.b", *pods("b", 4))
-        run(scene, "root.a", pod)
-        assert settle(scene) == []
+    off = Scenario(with_preemption(*queues, by_guarantee=False), nodes=1)
+    on = Scenario(with_preemption(*queues), nodes=1)
+    for scenario, pod in ((off, an_ask("x")), (on, never(an_ask("x")))):
+        run(scenario, "root.b", *pods("b", 4))
+        run(scenario, "root.a", pod)
+        assert settle(scenario) == []
 
 
 def test_the_room_that_victims_leave_is_for_the_one_who_made_it() -> None:
-    scene = Scene(a_configuration(a_queue("a", guaranteed=2000), a_queue("b")), nodes=1)
-    run(scene, "root.b", *pods("b", 4))
-    run(scene, "root.a", an_ask("wide", vcore=2000))
-    said = scene.wait(31)
-    assert victims(said) == {"b2", "b3"}
-    assert waits(said)["wide"][0] == "RESERVED"
-    run(scene, "root.b", *pods("again", 2))
-    assert placed(scene.release("b2", app="b")) == {}, "the first room is held"
-    assert placed(scene.release("b3", app="b")) == {"wide": "n0"}
+    scenario = Scenario(a_configuration(a_queue("a", guaranteed=2000), a_queue("b")), nodes=1)
+    run(scenario, "root.b", *pods("b", 4))
+    run(scenario, "root.a", an_ask("wide", vcore=2000))
+    effects = scenario.wait(31)
+    assert victims(effects) == {"b2", "b3"}
+    assert waits(effects)["wide"][0] == "RESERVED"
+    run(scenario, "root.b", *pods("again", 2))
+    assert placed(scenario.release("b2", app="b")) == {}, "the first room is held"
+    assert placed(scenario.release("b3", app="b")) == {"wide": "n0"}
 
 
 def test_head_room_that_victims_leave_is_for_the_one_who_made_it() -> None:
-    scene = two_queues()
-    run(scene, "root.p.b", an_ask("mine"))
-    said = scene.wait(31)
-    run(scene, "root.p.a", an_ask("theirs"))
-    assert placed(confirm(scene, said)) == {"mine": "n0"}
+    scenario = two_queues()
+    run(scenario, "root.p.b", an_ask("mine"))
+    effects = scenario.wait(31)
+    run(scenario, "root.p.a", an_ask("theirs"))
+    assert placed(confirm(scenario, effects)) == {"mine": "n0"}
 
 
 def test_an_ask_is_tried_once_while_its_victims_are_on_their_way() -> None:
-    scene = Scene(a_configuration(a_queue("a", guaranteed=2000), a_queue("b")), nodes=1)
-    run(scene, "root.b", *pods("b", 4))
-    run(scene, "root.a", an_ask("x"))
-    assert len(victims(scene.wait(31))) == 1
-    assert victims(scene.wait(80)) == set()
-    assert scene.app("a").asks[an_ask("x").key].triggered
+    scenario = Scenario(a_configuration(a_queue("a", guaranteed=2000), a_queue("b")), nodes=1)
+    run(scenario, "root.b", *pods("b", 4))
+    run(scenario, "root.a", an_ask("x"))
+    assert len(victims(scenario.wait(31))) == 1
+    assert victims(scenario.wait(80)) == set()
+    assert scenario.app("a").asks[an_ask("x").key].triggered

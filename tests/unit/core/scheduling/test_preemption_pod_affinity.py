@@ -12,8 +12,8 @@ from muster_core.model.ids import AllocationKey, NodeId
 from muster_core.model.specs import NO_PROPERTIES, AskSpec, HostPort, PodProperties
 from tests.unit.builders import a_configuration, a_queue, an_ask
 from tests.unit.core.placement.affinity_clusters import HOST, term
-from tests.unit.core.scheduling.preemption_scene import confirm, pods, run, victims
-from tests.unit.core.scheduling.scene import Scene, placed
+from tests.unit.core.scheduling.preemption_scenario import confirm, pods, run, victims
+from tests.unit.core.scheduling.scenario import Scenario, placed
 from tests.unit.core.scheduling.test_pod_affinity import in_zone, tags
 
 APART = PodProperties(InterPodConstraints(apart=(term("db", topology=HOST),)))
@@ -30,21 +30,21 @@ def other(key: str, app: str, facts: PodProperties = NO_PROPERTIES, **more: int)
     return replace(web(key, facts, **more), tags=tags(app))
 
 
-def contest(*there: AskSpec) -> Scene:
+def contest(*there: AskSpec) -> Scenario:
     """One node of 4 cores with these pods of a queue that is promised nothing, beside one with a guarantee."""
     queues = a_queue("p", a_queue("a", guaranteed=4000), a_queue("b"))
-    scene = Scene(a_configuration(queues))
-    scene.tell(NodeAdded(in_zone("n0", "a")))
+    scenario = Scenario(a_configuration(queues))
+    scenario.send(NodeAdded(in_zone("n0", "a")))
     # The first look at tags, so that all are counted.
-    assert len(placed(run(scene, "root.p.b", *there))) == len(there)
-    return scene
+    assert len(placed(run(scenario, "root.p.b", *there))) == len(there)
+    return scenario
 
 
-def after(scene: Scene, ask: AskSpec) -> tuple[set[str], dict[str, str]]:
+def after(scenario: Scenario, ask: AskSpec) -> tuple[set[str], dict[str, str]]:
     """Who goes for the ask of the other queue, and where that has its place once they are gone."""
-    assert placed(run(scene, "root.p.a", ask)) == {}
-    said = scene.wait(60)
-    return victims(said), placed(confirm(scene, said))
+    assert placed(run(scenario, "root.p.a", ask)) == {}
+    effects = scenario.wait(60)
+    return victims(effects), placed(confirm(scenario, effects))
 
 
 @pytest.mark.parametrize(
@@ -57,46 +57,46 @@ def after(scene: Scene, ask: AskSpec) -> tuple[set[str], dict[str, str]]:
     ids=["own anti-affinity", "anti-affinity of the one that is there", "a host port"],
 )
 def test_only_the_one_in_the_way_goes_although_there_is_room(there: AskSpec, ask: AskSpec) -> None:
-    scene = contest(other("b0", "cache"), there, other("b2", "cache"))
-    assert after(scene, ask) == ({"b1"}, {"x": "n0"})
+    scenario = contest(other("b0", "cache"), there, other("b2", "cache"))
+    assert after(scenario, ask) == ({"b1"}, {"x": "n0"})
 
 
 def test_those_who_make_room_go_beside_the_one_in_the_way() -> None:
-    scene = contest(other("b0", "db"), other("b1", "cache"), other("b2", "cache"), other("b3", "cache"))
-    gone, place = after(scene, web("x", APART, vcore=2000))
+    scenario = contest(other("b0", "db"), other("b1", "cache"), other("b2", "cache"), other("b3", "cache"))
+    gone, place = after(scenario, web("x", APART, vcore=2000))
     assert "b0" in gone
     assert (len(gone), place) == (2, {"x": "n0"})
 
 
 def test_nobody_goes_for_want_of_company() -> None:
-    scene = contest(*pods("b", 4))
-    assert after(scene, web("x", NEAR)) == (set(), {})
+    scenario = contest(*pods("b", 4))
+    assert after(scenario, web("x", NEAR)) == (set(), {})
 
 
 def test_the_one_that_the_pod_has_to_be_near_stays_and_another_makes_room() -> None:
     # Of the same size and priority the younger would go first.
-    scene = contest(other("b0", "cache"), other("b1", "cache"), other("b2", "cache"), other("b3", "db"))
-    gone, place = after(scene, web("x", NEAR))
+    scenario = contest(other("b0", "cache"), other("b1", "cache"), other("b2", "cache"), other("b3", "db"))
+    gone, place = after(scenario, web("x", NEAR))
     assert (len(gone), place) == (1, {"x": "n0"})
     assert "b3" not in gone
 
 
 def test_a_pod_of_higher_priority_is_not_cleared_away() -> None:
-    scene = contest(other("b0", "db", priority=10))
-    assert after(scene, web("x", APART)) == (set(), {})
+    scenario = contest(other("b0", "db", priority=10))
+    assert after(scenario, web("x", APART)) == (set(), {})
 
 
 def test_members_of_a_daemon_set_clear_their_node_too() -> None:
-    scene = contest(other("b0", "cache"), other("b1", "cache", PORT))
+    scenario = contest(other("b0", "cache"), other("b1", "cache", PORT))
     ask = replace(web("x", PORT), required_node=NodeId("n0"))
-    assert after(scene, ask) == ({"b1"}, {"x": "n0"})
+    assert after(scenario, ask) == ({"b1"}, {"x": "n0"})
 
 
 def test_two_that_are_apart_from_each_other_do_not_share_what_was_made_free_for_both() -> None:
-    scene = contest(*(other(f"b{index}", "cache") for index in range(4)))
+    scenario = contest(*(other(f"b{index}", "cache") for index in range(4)))
     lonely = PodProperties(InterPodConstraints(apart=(term("web", topology=HOST),)))
-    run(scene, "root.p.a", web("x", lonely), web("y", lonely))
-    said = scene.wait(120)
-    assert len(victims(said)) == 1
-    assert placed(confirm(scene, said)) == {"x": "n0"}
-    assert AllocationKey("y") in scene.app("a").asks
+    run(scenario, "root.p.a", web("x", lonely), web("y", lonely))
+    effects = scenario.wait(120)
+    assert len(victims(effects)) == 1
+    assert placed(confirm(scenario, effects)) == {"x": "n0"}
+    assert AllocationKey("y") in scenario.app("a").asks

@@ -10,109 +10,111 @@ from muster_core.model.events import ApplicationAdded, AskAdded, ConfigurationRe
 from muster_core.model.limits import PREEMPTION_SEARCHES_IN_VAIN
 from muster_core.preemption.planning import NO_HELP
 from tests.unit.builders import RM, a_limit, a_queue, an_allocation, an_application, an_ask
-from tests.unit.core.scheduling.preemption_scene import pods, run, settle, victims, with_preemption
-from tests.unit.core.scheduling.scene import Scene
+from tests.unit.core.scheduling.preemption_scenario import pods, run, settle, victims, with_preemption
+from tests.unit.core.scheduling.scenario import Scenario
 
 INTERVAL_S = 15
 
 
-def crowded(waiting: int, *, priority: int = 9, sizes: int = 1, guaranteed: int = 3000) -> Scene:
+def crowded(waiting: int, *, priority: int = 9, sizes: int = 1, guaranteed: int = 3000) -> Scenario:
     """Leaf b fills the node with pods of this priority; as many applications wait in leaf a, of so many sizes."""
-    scene = Scene(with_preemption(a_queue("a", guaranteed=guaranteed), a_queue("b"), a_queue("c")), nodes=1)
-    run(scene, "root.b", *(replace(pod, priority=priority) for pod in pods("b", 4)))
+    scenario = Scenario(with_preemption(a_queue("a", guaranteed=guaranteed), a_queue("b"), a_queue("c")), nodes=1)
+    run(scenario, "root.b", *(replace(pod, priority=priority) for pod in pods("b", 4)))
     events: list[Event] = []
     for index in range(waiting):
         events.append(ApplicationAdded(an_application(f"w{index}", queue="root.a")))
         events.append(AskAdded(an_ask(f"w{index}", app=f"w{index}", vcore=1000 + index % sizes)))
-    scene.tell(*events)
-    return scene
+    scenario.send(*events)
+    return scenario
 
 
-def searches(scene: Scene) -> int:
+def searches(scenario: Scenario) -> int:
     """How often victims were searched for."""
-    asks = (ask for app in scene.partition.applications.values() for ask in app.asks.values())
+    asks = (ask for app in scenario.partition.applications.values() for ask in app.asks.values())
     return sum(times for ask in asks for times, _ in (ask.attempts or {}).values())
 
 
-def change(scene: Scene, name: str) -> None:
+def change(scenario: Scenario, name: str) -> None:
     """Something starts elsewhere that helps nobody."""
-    run(scene, "root.c", an_ask(name, vcore=0, priority=9))
+    run(scenario, "root.c", an_ask(name, vcore=0, priority=9))
 
 
-def is_timed(scene: Scene) -> bool:
-    return any(one.timer.kind is TimerKind.PREEMPTION for _, _, one in scene.timers)
+def is_timed(scenario: Scenario) -> bool:
+    return any(one.timer.kind is TimerKind.PREEMPTION for _, _, one in scenario.timers)
 
 
 def test_equal_asks_of_many_applications_are_searched_for_once_while_nothing_changes() -> None:
-    scene = crowded(300)
-    scene.wait(3600)
-    assert searches(scene) == 1
-    assert not is_timed(scene), "no clock runs while nothing changes"
+    scenario = crowded(300)
+    scenario.wait(3600)
+    assert searches(scenario) == 1
+    assert not is_timed(scenario), "no clock runs while nothing changes"
 
 
 def test_after_a_change_they_are_searched_for_once_in_an_interval() -> None:
-    scene = crowded(30)
+    scenario = crowded(30)
     for step in range(90):
-        scene.wait(3)
-        change(scene, f"c{step}")
-    assert 4 <= searches(scene) <= 7, "after 30 s, 15 s, 30 s, and then each minute"
+        scenario.wait(3)
+        change(scenario, f"c{step}")
+    assert 4 <= searches(scenario) <= 7, "after 30 s, 15 s, 30 s, and then each minute"
 
 
 def test_a_pod_that_may_be_taken_is_found_when_it_starts() -> None:
-    scene = crowded(1, guaranteed=4000)
-    scene.wait(300)
-    assert searches(scene) == 1
-    scene.add_node("n1", vcore=500)
-    run(scene, "root.c", an_ask("small", vcore=500))
-    assert victims(scene.wait(60)) == set(), "it frees too little"
-    run(scene, "root.a", an_ask("half", vcore=500))
-    assert victims(scene.wait(60)) == {"small"}
+    scenario = crowded(1, guaranteed=4000)
+    scenario.wait(300)
+    assert searches(scenario) == 1
+    scenario.add_node("n1", vcore=500)
+    run(scenario, "root.c", an_ask("small", vcore=500))
+    assert victims(scenario.wait(60)) == set(), "it frees too little"
+    run(scenario, "root.a", an_ask("half", vcore=500))
+    assert victims(scenario.wait(60)) == {"small"}
 
 
 @pytest.mark.parametrize("what", ["guarantee", "priority"])
 def test_a_configuration_that_gives_a_right_is_noticed(what: str) -> None:
-    scene = crowded(1, priority=0 if what == "guarantee" else 9, guaranteed=500)
-    scene.wait(300)
-    assert victims(scene.wait(60)) == set()
+    scenario = crowded(1, priority=0 if what == "guarantee" else 9, guaranteed=500)
+    scenario.wait(300)
+    assert victims(scenario.wait(60)) == set()
     a = a_queue("a", guaranteed=3000)
     if what == "priority":
         a = replace(a, policies=replace(a.policies, priority_offset=100))
-    scene.tell(ConfigurationReplaced(RM, with_preemption(a, a_queue("b"), a_queue("c"))))
-    assert len(victims(scene.wait(60))) == 1
+    scenario.send(ConfigurationReplaced(RM, with_preemption(a, a_queue("b"), a_queue("c"))))
+    assert len(victims(scenario.wait(60))) == 1
 
 
 def test_an_ask_of_another_class_is_searched_for_by_itself() -> None:
-    scene = crowded(10)
-    scene.wait(300)
-    run(scene, "root.a", an_ask("important", priority=9))
-    assert len(victims(scene.wait(60))) == 1
+    scenario = crowded(10)
+    scenario.wait(300)
+    run(scenario, "root.a", an_ask("important", priority=9))
+    assert len(victims(scenario.wait(60))) == 1
 
 
 def test_asks_of_many_classes_are_searched_for_in_turns_a_bounded_number_in_an_interval() -> None:
     count = PREEMPTION_SEARCHES_IN_VAIN + 50
-    scene = crowded(count, sizes=count)
-    scene.wait(31)
-    assert searches(scene) == PREEMPTION_SEARCHES_IN_VAIN
-    scene.wait(3 * INTERVAL_S)
-    tried = [ask for app in scene.partition.applications.values() for ask in app.asks.values() if ask.attempts]
+    scenario = crowded(count, sizes=count)
+    scenario.wait(31)
+    assert searches(scenario) == PREEMPTION_SEARCHES_IN_VAIN
+    scenario.wait(3 * INTERVAL_S)
+    tried = [ask for app in scenario.partition.applications.values() for ask in app.asks.values() if ask.attempts]
     assert len(tried) == count, "all of them had their turn"
-    assert searches(scene) == count
+    assert searches(scenario) == count
     assert {words for ask in tried for words in ask.attempts or {}} == {NO_HELP}
 
 
 def test_all_that_have_a_right_get_their_room_one_after_the_other() -> None:
-    scene = crowded(10, priority=0)
-    assert sorted(settle(scene)) == ["b1", "b2", "b3"]
+    scenario = crowded(10, priority=0)
+    assert sorted(settle(scenario)) == ["b1", "b2", "b3"]
 
 
 def test_a_users_limit_does_not_block_the_same_pod_of_another_user() -> None:
     limits = (a_limit(users=("kim",), vcore=1000),)
     queues = (a_queue("a", guaranteed=3000, limits=limits), a_queue("b"))
-    scene = Scene(with_preemption(*queues), nodes=1)
-    run(scene, "root.b", *pods("b", 4))
+    scenario = Scenario(with_preemption(*queues), nodes=1)
+    run(scenario, "root.b", *pods("b", 4))
     for user in ("kim", "lee"):
-        scene.tell(ApplicationAdded(an_application(user, queue="root.a", user=user)), AskAdded(an_ask(user, app=user)))
-    scene.tell(ApplicationAdded(an_application("found", queue="root.a", user="kim")))
-    scene.add_node("n1", an_allocation("found", "n1", app="found"), vcore=1000)
-    assert len(victims(scene.wait(60))) == 1
-    assert [ask.triggered for app in ("kim", "lee") for ask in scene.app(app).asks.values()] == [False, True]
+        scenario.send(
+            ApplicationAdded(an_application(user, queue="root.a", user=user)), AskAdded(an_ask(user, app=user))
+        )
+    scenario.send(ApplicationAdded(an_application("found", queue="root.a", user="kim")))
+    scenario.add_node("n1", an_allocation("found", "n1", app="found"), vcore=1000)
+    assert len(victims(scenario.wait(60))) == 1
+    assert [ask.triggered for app in ("kim", "lee") for ask in scenario.app(app).asks.values()] == [False, True]

@@ -10,7 +10,7 @@ from muster_core.model.constraints import Constraints
 from muster_core.model.events import ApplicationAdded, NodeAdded
 from muster_core.model.specs import AskSpec
 from tests.unit.builders import a_configuration, a_node, a_queue, an_application, an_ask
-from tests.unit.core.scheduling.preemption_scene import (
+from tests.unit.core.scheduling.preemption_scenario import (
     a_daemon,
     confirm,
     cores,
@@ -24,15 +24,15 @@ from tests.unit.core.scheduling.preemption_scene import (
     submit,
     victims,
 )
-from tests.unit.core.scheduling.scene import Scene, notices, placed, releases, waits
+from tests.unit.core.scheduling.scenario import Scenario, notices, placed, releases, waits
 
 _SSD = Constraints(node_selector=(("disk", "ssd"),))
 
 
-def two(nodes: int = 1, vcore: int = 4000, guaranteed: int = 4000) -> Scene:
+def two(nodes: int = 1, vcore: int = 4000, guaranteed: int = 4000) -> Scenario:
     """root.a with a guarantee, root.b with none."""
     queues = a_configuration(a_queue("a", guaranteed=guaranteed), a_queue("b"))
-    return Scene(queues, nodes=nodes, vcore=vcore)
+    return Scenario(queues, nodes=nodes, vcore=vcore)
 
 
 @pytest.mark.parametrize(
@@ -45,193 +45,195 @@ def two(nodes: int = 1, vcore: int = 4000, guaranteed: int = 4000) -> Scene:
     ],
 )
 def test_victims_go_by_opt_out_then_originator_then_priority_then_size(spared: AskSpec, taken: AskSpec) -> None:
-    scene = two(vcore=(spared.resources["vcore"] + taken.resources["vcore"]))
-    run(scene, "root.b", taken, spared)
-    run(scene, "root.a", an_ask("x", priority=10))
-    assert settle(scene) == ["taken"]
+    scenario = two(vcore=(spared.resources["vcore"] + taken.resources["vcore"]))
+    run(scenario, "root.b", taken, spared)
+    run(scenario, "root.a", an_ask("x", priority=10))
+    assert settle(scenario) == ["taken"]
 
 
 def test_of_equal_victims_the_youngest_goes() -> None:
-    scene = two(vcore=2000)
-    run(scene, "root.b", an_ask("old"))
-    scene.wait(1)
-    run(scene, "root.b", an_ask("young"))
-    run(scene, "root.a", an_ask("x"))
-    assert settle(scene) == ["young"]
+    scenario = two(vcore=2000)
+    run(scenario, "root.b", an_ask("old"))
+    scenario.wait(1)
+    run(scenario, "root.b", an_ask("young"))
+    run(scenario, "root.a", an_ask("x"))
+    assert settle(scenario) == ["young"]
 
 
 def test_the_last_resort_is_not_safe() -> None:
-    scene = two(vcore=1000)
-    run(scene, "root.b", opted_out(first_pod(an_ask("only"))))
-    run(scene, "root.a", an_ask("x"))
-    assert settle(scene) == ["only"]
+    scenario = two(vcore=1000)
+    run(scenario, "root.b", opted_out(first_pod(an_ask("only"))))
+    run(scenario, "root.a", an_ask("x"))
+    assert settle(scenario) == ["only"]
 
 
 def test_no_more_go_than_are_needed() -> None:
-    scene = two(vcore=5000)
-    run(scene, "root.b", an_ask("wide", vcore=3000), *pods("b", 2))
-    run(scene, "root.a", an_ask("x", vcore=3000))
-    assert settle(scene) == ["wide"], "with it the small ones, that come first, need not go"
+    scenario = two(vcore=5000)
+    run(scenario, "root.b", an_ask("wide", vcore=3000), *pods("b", 2))
+    run(scenario, "root.a", an_ask("x", vcore=3000))
+    assert settle(scenario) == ["wide"], "with it the small ones, that come first, need not go"
 
 
 def test_the_node_whose_victims_are_the_least_loss_is_taken() -> None:
-    scene = two()
-    scene.tell(NodeAdded(a_node("n9", 4000, labels={"disk": "ssd"})))
+    scenario = two()
+    scenario.send(NodeAdded(a_node("n9", 4000, labels={"disk": "ssd"})))
     low = (an_ask(f"low{index}", priority=1, constraints=_SSD) for index in range(4))
-    run(scene, "root.b", *low, *pods("high", 4, priority=5))
-    run(scene, "root.a", an_ask("x", vcore=2000, priority=9))
-    assert all(key.startswith("low") for key in settle(scene))
-    assert cores(scene, "root.a") == [2]
+    run(scenario, "root.b", *low, *pods("high", 4, priority=5))
+    run(scenario, "root.a", an_ask("x", vcore=2000, priority=9))
+    assert all(key.startswith("low") for key in settle(scenario))
+    assert cores(scenario, "root.a") == [2]
 
 
 def test_a_node_that_a_filter_refuses_is_not_emptied() -> None:
-    scene = two()
-    scene.add_node("n1")
-    run(scene, "root.b", *pods("b", 8))
-    run(scene, "root.a", an_ask("x", constraints=_SSD))
-    assert settle(scene) == []
-    assert list(scene.app("a").asks[an_ask("x").key].attempts or {}) == ["Preemption does not help"]
+    scenario = two()
+    scenario.add_node("n1")
+    run(scenario, "root.b", *pods("b", 8))
+    run(scenario, "root.a", an_ask("x", constraints=_SSD))
+    assert settle(scenario) == []
+    assert list(scenario.app("a").asks[an_ask("x").key].attempts or {}) == ["Preemption does not help"]
 
 
 def test_only_the_node_that_passes_the_filters_is_emptied() -> None:
-    scene = two()
-    scene.tell(NodeAdded(a_node("ssd", 4000, labels={"disk": "ssd"})))
-    run(scene, "root.b", *pods("b", 8))
-    run(scene, "root.a", an_ask("x", constraints=_SSD))
-    [key] = settle(scene)
-    assert scene.app("a").allocations[next(iter(scene.app("a").allocations))].node == "ssd"
+    scenario = two()
+    scenario.send(NodeAdded(a_node("ssd", 4000, labels={"disk": "ssd"})))
+    run(scenario, "root.b", *pods("b", 8))
+    run(scenario, "root.a", an_ask("x", constraints=_SSD))
+    [key] = settle(scenario)
+    assert scenario.app("a").allocations[next(iter(scenario.app("a").allocations))].node == "ssd"
     assert key.startswith("b")
 
 
 # -- gangs ----------------------------------------------------------------------
 
 
-def a_gang(scene: Scene, name: str, members: int, queue: str = "root.b") -> None:
+def a_gang(scenario: Scenario, name: str, members: int, queue: str = "root.b") -> None:
     """A gang whose places are all taken by its placeholders."""
-    scene.gang(ApplicationAdded(an_application(name, queue=queue, gang=members)), members)
+    scenario.gang(ApplicationAdded(an_application(name, queue=queue, gang=members)), members)
 
 
 def test_a_pod_outside_gangs_goes_before_a_younger_member() -> None:
-    scene = two()
-    run(scene, "root.b", an_ask("alone"))
-    scene.wait(1)
-    a_gang(scene, "gang", 3)
-    run(scene, "root.a", an_ask("x"))
-    assert settle(scene) == ["alone"]
+    scenario = two()
+    run(scenario, "root.b", an_ask("alone"))
+    scenario.wait(1)
+    a_gang(scenario, "gang", 3)
+    run(scenario, "root.a", an_ask("x"))
+    assert settle(scenario) == ["alone"]
 
 
 def test_a_second_loss_is_taken_from_the_gang_that_lost_already() -> None:
-    scene = two(vcore=6000)
-    a_gang(scene, "one", 3)
-    a_gang(scene, "two", 3)
-    run(scene, "root.a", an_ask("x"))
-    [first] = settle(scene)
-    run(scene, "root.a", an_ask("y"))
-    [second] = settle(scene)
+    scenario = two(vcore=6000)
+    a_gang(scenario, "one", 3)
+    a_gang(scenario, "two", 3)
+    run(scenario, "root.a", an_ask("x"))
+    [first] = settle(scenario)
+    run(scenario, "root.a", an_ask("y"))
+    [second] = settle(scenario)
     assert first[:3] == second[:3]
 
 
 def test_several_losses_take_the_smallest_gang_whole_before_they_break_another() -> None:
-    scene = two(vcore=6000)
-    a_gang(scene, "large", 4)
-    a_gang(scene, "small", 2)
-    run(scene, "root.a", an_ask("x", vcore=2000))
-    assert set(settle(scene)) == {"small-p0", "small-p1"}
+    scenario = two(vcore=6000)
+    a_gang(scenario, "large", 4)
+    a_gang(scenario, "small", 2)
+    run(scenario, "root.a", an_ask("x", vcore=2000))
+    assert set(settle(scenario)) == {"small-p0", "small-p1"}
 
 
 def test_a_member_beyond_the_gangs_minimum_goes_as_if_it_were_alone() -> None:
-    scene = two(vcore=5000)
-    a_gang(scene, "gang", 3)
-    scene.ask(an_ask("fourth", app="gang", group="workers"), an_ask("fifth", app="gang"))
-    for key in [key for key, _ in releases(scene.wait(0)).items()]:
-        scene.release(key, app="gang")
-    run(scene, "root.a", an_ask("x"))
-    assert set(settle(scene)) <= {"fourth", "fifth"}
+    scenario = two(vcore=5000)
+    a_gang(scenario, "gang", 3)
+    scenario.ask(an_ask("fourth", app="gang", group="workers"), an_ask("fifth", app="gang"))
+    for key in [key for key, _ in releases(scenario.wait(0)).items()]:
+        scenario.release(key, app="gang")
+    run(scenario, "root.a", an_ask("x"))
+    assert set(settle(scenario)) <= {"fourth", "fifth"}
 
 
 def test_a_gang_preempts_for_all_it_lacks_at_once() -> None:
-    scene = two(nodes=2)
-    run(scene, "root.b", *pods("b", 8))
-    a_gang(scene, "gang", 3, queue="root.a")
-    said = scene.wait(31)
-    assert len(victims(said)) == 3
-    assert cores(scene, "root.a") == [0]
-    confirm(scene, said)
-    assert cores(scene, "root.a", "root.b") == [3, 5]
+    scenario = two(nodes=2)
+    run(scenario, "root.b", *pods("b", 8))
+    a_gang(scenario, "gang", 3, queue="root.a")
+    effects = scenario.wait(31)
+    assert len(victims(effects)) == 3
+    assert cores(scenario, "root.a") == [0]
+    confirm(scenario, effects)
+    assert cores(scenario, "root.a", "root.b") == [3, 5]
 
 
 def test_a_gang_that_cannot_have_all_its_places_preempts_for_none() -> None:
-    scene = two(guaranteed=2000)
-    run(scene, "root.b", *pods("b", 4))
-    a_gang(scene, "gang", 3, queue="root.a")
-    assert settle(scene) == []
+    scenario = two(guaranteed=2000)
+    run(scenario, "root.b", *pods("b", 4))
+    a_gang(scenario, "gang", 3, queue="root.a")
+    assert settle(scenario) == []
 
 
 def test_a_preempted_placeholder_of_a_gang_that_reserves_is_lacking_again() -> None:
-    scene = two(vcore=3000)
-    scene.add_full_node()
-    a_gang(scene, "gang", 4)
-    assert scene.app("gang").gang.reserved["vcore"] == 3000
-    run(scene, "root.a", an_ask("x"))
-    said = scene.wait(35)
-    assert len(victims(said)) == 1
-    assert scene.app("gang").gang.reserved["vcore"] == 2000
-    assert placed(confirm(scene, said)) == {"x": "n0"}
-    assert scene.app("gang").state == "Accepted"
+    scenario = two(vcore=3000)
+    scenario.add_full_node()
+    a_gang(scenario, "gang", 4)
+    assert scenario.app("gang").gang.reserved["vcore"] == 3000
+    run(scenario, "root.a", an_ask("x"))
+    effects = scenario.wait(35)
+    assert len(victims(effects)) == 1
+    assert scenario.app("gang").gang.reserved["vcore"] == 2000
+    assert placed(confirm(scenario, effects)) == {"x": "n0"}
+    assert scenario.app("gang").state == "Accepted"
 
 
 def test_a_placeholder_that_is_being_replaced_is_no_candidate() -> None:
-    scene = two(vcore=1000)
-    a_gang(scene, "gang", 1)
-    scene.ask(an_ask("real", app="gang", group="workers"))
-    run(scene, "root.a", an_ask("x"))
-    assert victims(scene.wait(60)) == set()
+    scenario = two(vcore=1000)
+    a_gang(scenario, "gang", 1)
+    scenario.ask(an_ask("real", app="gang", group="workers"))
+    run(scenario, "root.a", an_ask("x"))
+    assert victims(scenario.wait(60)) == set()
 
 
 # -- one node only --------------------------------------------------------------
 
 
 def test_a_daemons_pod_takes_from_its_node_at_once_whatever_the_guarantees_are() -> None:
-    scene = two(nodes=2)
-    run(scene, "root.a", *pods("a", 4))
-    run(scene, "root.b", *pods("b", 4))
-    said = run(scene, "root.b", an_ask("more"))
-    submit(scene, "daemons", "root.b")
-    said = scene.ask(replace(a_daemon("d", "n0"), application=an_application("daemons").id))
-    said += scene.wait(1)
-    [gone] = victims(said)
-    where = {allocation.spec.key: allocation.node for app in "ab" for allocation in scene.app(app).allocations.values()}
+    scenario = two(nodes=2)
+    run(scenario, "root.a", *pods("a", 4))
+    run(scenario, "root.b", *pods("b", 4))
+    effects = run(scenario, "root.b", an_ask("more"))
+    submit(scenario, "daemons", "root.b")
+    effects = scenario.ask(replace(a_daemon("d", "n0"), application=an_application("daemons").id))
+    effects += scenario.wait(1)
+    [gone] = victims(effects)
+    where = {
+        allocation.spec.key: allocation.node for app in "ab" for allocation in scenario.app(app).allocations.values()
+    }
     assert where[an_ask(gone).key] == "n0"
-    assert placed(confirm(scene, said)) == {"d": "n0"}
+    assert placed(confirm(scenario, effects)) == {"d": "n0"}
 
 
 def test_on_a_daemons_node_regular_pods_go_first_then_opted_out_ones_then_originators() -> None:
-    scene = two(vcore=3000)
-    run(scene, "root.b", first_pod(an_ask("first")), opted_out(an_ask("kept")), an_ask("regular", priority=3))
-    submit(scene, "daemons", "root.b")
+    scenario = two(vcore=3000)
+    run(scenario, "root.b", first_pod(an_ask("first")), opted_out(an_ask("kept")), an_ask("regular", priority=3))
+    submit(scenario, "daemons", "root.b")
     gone = []
     for index in range(3):
-        scene.ask(replace(a_daemon(f"d{index}", "n0", priority=5), application=an_application("daemons").id))
-        gone += settle(scene, 20)
+        scenario.ask(replace(a_daemon(f"d{index}", "n0", priority=5), application=an_application("daemons").id))
+        gone += settle(scenario, 20)
     assert gone == ["regular", "kept", "first"]
 
 
 def test_a_daemons_pod_that_nobody_can_make_room_for_is_said_once() -> None:
-    scene = two()
-    run(scene, "root.b", *pods("b", 4, priority=7))
-    submit(scene, "daemons", "root.a")
-    scene.ask(replace(a_daemon("d", "n0"), application=an_application("daemons").id))
-    said = [notice for notice in notices(scene.wait(100)) if "required node" in notice]
-    assert said == ["No fit on required node, preemption does not help"]
+    scenario = two()
+    run(scenario, "root.b", *pods("b", 4, priority=7))
+    submit(scenario, "daemons", "root.a")
+    scenario.ask(replace(a_daemon("d", "n0"), application=an_application("daemons").id))
+    effects = [notice for notice in notices(scenario.wait(100)) if "required node" in notice]
+    assert effects == ["No fit on required node, preemption does not help"]
 
 
 def test_daemons_pods_are_never_taken_and_one_that_says_never_takes_nobody() -> None:
-    scene = two()
-    run(scene, "root.b", *(a_daemon(f"b{index}", "n0") for index in range(4)))
-    run(scene, "root.a", an_ask("x", priority=9))
-    submit(scene, "daemons", "root.a")
-    scene.ask(replace(a_daemon("d", "n0", priority=9), application=an_application("daemons").id))
-    assert settle(scene) == []
+    scenario = two()
+    run(scenario, "root.b", *(a_daemon(f"b{index}", "n0") for index in range(4)))
+    run(scenario, "root.a", an_ask("x", priority=9))
+    submit(scenario, "daemons", "root.a")
+    scenario.ask(replace(a_daemon("d", "n0", priority=9), application=an_application("daemons").id))
+    assert settle(scenario) == []
     other = two()
     run(other, "root.b", *pods("b", 4))
     submit(other, "daemons", "root.a")
@@ -240,20 +242,20 @@ def test_daemons_pods_are_never_taken_and_one_that_says_never_takes_nobody() -> 
 
 
 def test_what_others_hold_on_a_daemons_node_gives_way() -> None:
-    scene = two(guaranteed=0)
-    run(scene, "root.b", *pods("b", 4))
-    run(scene, "root.a", an_ask("wide", vcore=2000))
-    scene.wait(3)
-    assert ("a", "wide") in scene.partition.reservations.by_ask
-    submit(scene, "daemons", "root.b")
-    said = scene.ask(replace(a_daemon("d", "n0"), application=an_application("daemons").id)) + scene.wait(1)
-    assert ("a", "wide") not in scene.partition.reservations.by_ask
-    assert waits(said)["d"][0] == "RESERVED"
+    scenario = two(guaranteed=0)
+    run(scenario, "root.b", *pods("b", 4))
+    run(scenario, "root.a", an_ask("wide", vcore=2000))
+    scenario.wait(3)
+    assert ("a", "wide") in scenario.partition.reservations.by_ask
+    submit(scenario, "daemons", "root.b")
+    effects = scenario.ask(replace(a_daemon("d", "n0"), application=an_application("daemons").id)) + scenario.wait(1)
+    assert ("a", "wide") not in scenario.partition.reservations.by_ask
+    assert waits(effects)["d"][0] == "RESERVED"
 
 
 def test_an_offset_is_part_of_a_victims_priority() -> None:
     tree = a_queue("p", a_queue("a", guaranteed=2000), a_queue("b", policies=offset(5)), vcore=2000)
-    scene = Scene(a_configuration(tree), nodes=1)
-    run(scene, "root.p.b", *pods("b", 2))
-    run(scene, "root.p.a", an_ask("equal", priority=4))
-    assert settle(scene) == []
+    scenario = Scenario(a_configuration(tree), nodes=1)
+    run(scenario, "root.p.b", *pods("b", 2))
+    run(scenario, "root.p.a", an_ask("equal", priority=4))
+    assert settle(scenario) == []

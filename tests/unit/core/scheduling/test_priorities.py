@@ -12,7 +12,7 @@ from muster_core.model.ids import QueuePath
 from muster_core.scheduling.cycle import cycle
 from muster_core.scheduling.step import step
 from tests.unit.builders import RM, a_configuration, a_node, a_queue, an_application, an_ask
-from tests.unit.core.scheduling.scene import Scene, placed
+from tests.unit.core.scheduling.scenario import Scenario, placed
 
 _HIGHEST = 2**31 - 1
 
@@ -22,65 +22,65 @@ def offset(name: str, amount: int, *children: QueueConfig, fence: bool = False) 
     return a_queue(name, *children, policies=QueuePolicies(priority=policy, priority_offset=amount))
 
 
-def shown(scene: Scene, path: str) -> int | None:
-    return scene.partition.queues.by_path[QueuePath(path)].shown
+def shown(scenario: Scenario, path: str) -> int | None:
+    return scenario.partition.queues.by_path[QueuePath(path)].shown
 
 
-def order(scene: Scene, places: int) -> list[str]:
+def order(scenario: Scenario, places: int) -> list[str]:
     """Who gets the places that come one by one."""
-    said: list[str] = []
+    effects: list[str] = []
     for number in range(places):
-        said += placed(scene.add_node(f"one{number}", vcore=1000))
-    return said
+        effects += placed(scenario.add_node(f"one{number}", vcore=1000))
+    return effects
 
 
-def wanting(scene: Scene, queue: str, name: str, *priorities: int) -> None:
-    scene.tell(ApplicationAdded(an_application(name, queue=queue)))
-    scene.ask(*(an_ask(f"{name}{index}", app=name, priority=one) for index, one in enumerate(priorities)))
+def wanting(scenario: Scenario, queue: str, name: str, *priorities: int) -> None:
+    scenario.send(ApplicationAdded(an_application(name, queue=queue)))
+    scenario.ask(*(an_ask(f"{name}{index}", app=name, priority=one) for index, one in enumerate(priorities)))
 
 
 def test_asks_of_an_application_go_by_priority_then_age() -> None:
-    scene = Scene(a_configuration(a_queue("a")))
-    wanting(scene, "root.a", "x", 0, 5, 0, 5, -3)
-    assert order(scene, 5) == ["x1", "x3", "x0", "x2", "x4"]
+    scenario = Scenario(a_configuration(a_queue("a")))
+    wanting(scenario, "root.a", "x", 0, 5, 0, 5, -3)
+    assert order(scenario, 5) == ["x1", "x3", "x0", "x2", "x4"]
 
 
 def test_the_application_with_the_highest_waiting_ask_goes_first_and_only_for_as_long() -> None:
-    scene = Scene(a_configuration(a_queue("a")))
-    wanting(scene, "root.a", "early", 0, 0)
-    wanting(scene, "root.a", "late", 7, 0)
-    assert order(scene, 4) == ["late0", "early0", "early1", "late1"]
+    scenario = Scenario(a_configuration(a_queue("a")))
+    wanting(scenario, "root.a", "early", 0, 0)
+    wanting(scenario, "root.a", "late", 7, 0)
+    assert order(scenario, 4) == ["late0", "early0", "early1", "late1"]
 
 
 def test_without_priority_the_policy_goes_first_and_priority_breaks_its_ties() -> None:
     policies = QueuePolicies(sorts_by_priority=False)
-    scene = Scene(a_configuration(a_queue("a", policies=policies)))
+    scenario = Scenario(a_configuration(a_queue("a", policies=policies)))
     for name, priority, created_s in (("late", 9, 3), ("low", 0, 2), ("high", 1, 2)):
-        scene.tell(ApplicationAdded(an_application(name, created_s=created_s)))
-        scene.ask(an_ask(name, app=name, priority=priority))
-    assert order(scene, 3) == ["high", "low", "late"]
+        scenario.send(ApplicationAdded(an_application(name, created_s=created_s)))
+        scenario.ask(an_ask(name, app=name, priority=priority))
+    assert order(scenario, 3) == ["high", "low", "late"]
 
 
 def test_a_leaf_shows_the_highest_that_waits_and_forgets_it_when_it_is_placed_or_called_off() -> None:
-    scene = Scene(a_configuration(a_queue("p", a_queue("a"))))
-    wanting(scene, "root.p.a", "x", 3, 8)
-    wanting(scene, "root.p.a", "y", 5)
-    seen = [shown(scene, "root.p")]
-    scene.release_ask("x1", "x")
-    seen.append(shown(scene, "root.p"))
-    scene.add_node("n", vcore=1000)
-    seen.append(shown(scene, "root.p"))
-    scene.add_node("m", vcore=1000)
-    seen.append(shown(scene, "root.p"))
+    scenario = Scenario(a_configuration(a_queue("p", a_queue("a"))))
+    wanting(scenario, "root.p.a", "x", 3, 8)
+    wanting(scenario, "root.p.a", "y", 5)
+    seen = [shown(scenario, "root.p")]
+    scenario.release_ask("x1", "x")
+    seen.append(shown(scenario, "root.p"))
+    scenario.add_node("n", vcore=1000)
+    seen.append(shown(scenario, "root.p"))
+    scenario.add_node("m", vcore=1000)
+    seen.append(shown(scenario, "root.p"))
     assert seen == [8, 5, 3, None]
 
 
 def test_offsets_add_up_along_the_path_within_32_bits() -> None:
     tree = offset("p", 100, offset("a", 20), offset("b", -5), offset("c", _HIGHEST))
-    scene = Scene(a_configuration(tree, offset("low", -_HIGHEST)))
+    scenario = Scenario(a_configuration(tree, offset("low", -_HIGHEST)))
     for queue, name in (("root.p.a", "x"), ("root.p.b", "y"), ("root.p.c", "z"), ("root.low", "w")):
-        wanting(scene, queue, name, -10 if name == "w" else 10)
-    leaves = {path: shown(scene, path) for path in ("root.p.a", "root.p.b", "root.p.c", "root.p", "root.low")}
+        wanting(scenario, queue, name, -10 if name == "w" else 10)
+    leaves = {path: shown(scenario, path) for path in ("root.p.a", "root.p.b", "root.p.c", "root.p", "root.low")}
     assert leaves == {
         "root.p.a": 30,
         "root.p.b": 5,
@@ -91,28 +91,28 @@ def test_offsets_add_up_along_the_path_within_32_bits() -> None:
 
 
 def test_a_fence_shows_nothing_but_its_offset() -> None:
-    scene = Scene(a_configuration(offset("p", 4, offset("a", 50), fence=True), offset("q", 0, fence=True)))
-    wanting(scene, "root.p.a", "x", 1000)
-    wanting(scene, "root.q", "y", 1000)
-    assert (shown(scene, "root.p.a"), shown(scene, "root.p"), shown(scene, "root.q")) == (1050, 4, 0)
+    scenario = Scenario(a_configuration(offset("p", 4, offset("a", 50), fence=True), offset("q", 0, fence=True)))
+    wanting(scenario, "root.p.a", "x", 1000)
+    wanting(scenario, "root.q", "y", 1000)
+    assert (shown(scenario, "root.p.a"), shown(scenario, "root.p"), shown(scenario, "root.q")) == (1050, 4, 0)
 
 
 def test_tenants_behind_fences_share_whatever_priorities_they_give_themselves() -> None:
     tenants = [offset(name, 0, a_queue("x"), fence=True) for name in ("a", "b")]
-    scene = Scene(a_configuration(*tenants, a_queue("system")))
-    wanting(scene, "root.a.x", "loud", *([1000] * 4))
-    wanting(scene, "root.b.x", "meek", *([0] * 4))
-    wanting(scene, "root.system", "sys", 1)
-    said = order(scene, 5)
-    assert said[0] == "sys0"
-    assert sorted(said[1:]) == ["loud0", "loud1", "meek0", "meek1"]
+    scenario = Scenario(a_configuration(*tenants, a_queue("system")))
+    wanting(scenario, "root.a.x", "loud", *([1000] * 4))
+    wanting(scenario, "root.b.x", "meek", *([0] * 4))
+    wanting(scenario, "root.system", "sys", 1)
+    effects = order(scenario, 5)
+    assert effects[0] == "sys0"
+    assert sorted(effects[1:]) == ["loud0", "loud1", "meek0", "meek1"]
 
 
 def test_the_documented_offsets_put_high_before_normal_before_low() -> None:
-    scene = Scene(a_configuration(offset("high", 100), offset("normal", 0), offset("low", -100)))
+    scenario = Scenario(a_configuration(offset("high", 100), offset("normal", 0), offset("low", -100)))
     for queue in ("low", "normal", "high"):
-        wanting(scene, f"root.{queue}", queue, 0, 0)
-    assert order(scene, 6) == ["high0", "high1", "normal0", "normal1", "low0", "low1"]
+        wanting(scenario, f"root.{queue}", queue, 0, 0)
+    assert order(scenario, 6) == ["high0", "high1", "normal0", "normal1", "low0", "low1"]
 
 
 def test_a_walk_of_eleven_places_goes_by_priority_then_share_then_need() -> None:
@@ -121,12 +121,12 @@ def test_a_walk_of_eleven_places_goes_by_priority_then_share_then_need() -> None
         offset("batch", 0, offset("etl", 10), offset("adhoc", 0)),
         offset("online", 5, offset("web", 0), offset("jobs", -20, fence=True)),
     )
-    scene = Scene(a_configuration(*tree))
-    wanting(scene, "root.batch.etl", "etl", 2, 0, 0)
-    wanting(scene, "root.batch.adhoc", "adhoc", 11, 1, 1)
-    wanting(scene, "root.online.web", "web", 6, 6, 0)
-    wanting(scene, "root.online.jobs", "jobs", 99, 0)
-    assert order(scene, 11) == [
+    scenario = Scenario(a_configuration(*tree))
+    wanting(scenario, "root.batch.etl", "etl", 2, 0, 0)
+    wanting(scenario, "root.batch.adhoc", "adhoc", 11, 1, 1)
+    wanting(scenario, "root.online.web", "web", 6, 6, 0)
+    wanting(scenario, "root.online.jobs", "jobs", 99, 0)
+    assert order(scenario, 11) == [
         "etl0",  # 12, 11
         "web0",  # 11, 11: online has less
         "adhoc0",  # 11, 11: as much, and batch waits for more
@@ -143,36 +143,36 @@ def test_a_walk_of_eleven_places_goes_by_priority_then_share_then_need() -> None
 
 def test_a_parent_may_put_shares_before_priorities() -> None:
     parent = a_queue("p", a_queue("a"), a_queue("b"), policies=QueuePolicies(sorts_by_priority=False))
-    scene = Scene(a_configuration(parent))
-    wanting(scene, "root.p.a", "x", 9, 9, 9)
-    wanting(scene, "root.p.b", "y", 0, 0, 0)
-    assert order(scene, 6) == ["x0", "y0", "x1", "y1", "x2", "y2"]
+    scenario = Scenario(a_configuration(parent))
+    wanting(scenario, "root.p.a", "x", 9, 9, 9)
+    wanting(scenario, "root.p.b", "y", 0, 0, 0)
+    assert order(scenario, 6) == ["x0", "y0", "x1", "y1", "x2", "y2"]
 
 
 def test_a_reload_of_offsets_turns_the_order_round() -> None:
-    scene = Scene(a_configuration(offset("a", 10), offset("b", 0)))
-    wanting(scene, "root.a", "x", 0, 0)
-    wanting(scene, "root.b", "y", 0, 0)
-    assert order(scene, 1) == ["x0"]
-    scene.tell(ConfigurationReplaced(RM, a_configuration(offset("a", -10), offset("b", 0))))
-    assert placed(scene.add_node("after", vcore=2000)).keys() == {"y0", "y1"}
+    scenario = Scenario(a_configuration(offset("a", 10), offset("b", 0)))
+    wanting(scenario, "root.a", "x", 0, 0)
+    wanting(scenario, "root.b", "y", 0, 0)
+    assert order(scenario, 1) == ["x0"]
+    scenario.send(ConfigurationReplaced(RM, a_configuration(offset("a", -10), offset("b", 0))))
+    assert placed(scenario.add_node("after", vcore=2000)).keys() == {"y0", "y1"}
 
 
 @pytest.mark.parametrize("fair", [False, True])
 def test_equal_applications_go_in_the_order_of_their_submission(*, fair: bool) -> None:
-    scene = Scene(a_configuration(a_queue("a", fair=fair)))
+    scenario = Scenario(a_configuration(a_queue("a", fair=fair)))
     for name in ("c", "a", "b"):
-        scene.tell(ApplicationAdded(replace(an_application(name), created_ns=1)))
-        scene.ask(an_ask(name, app=name))
-    assert order(scene, 3) == ["c", "a", "b"]
+        scenario.send(ApplicationAdded(replace(an_application(name), created_ns=1)))
+        scenario.ask(an_ask(name, app=name))
+    assert order(scenario, 3) == ["c", "a", "b"]
 
 
 def test_a_fair_leaf_serves_the_application_with_the_least_first() -> None:
-    scene = Scene(a_configuration(a_queue("a", policies=QueuePolicies(order=ApplicationOrder.FAIR))))
+    scenario = Scenario(a_configuration(a_queue("a", policies=QueuePolicies(order=ApplicationOrder.FAIR))))
     for name in ("x", "y"):
-        step(scene.scheduler_state, ApplicationAdded(an_application(name)), scene.now_ns)
+        step(scenario.scheduler_state, ApplicationAdded(an_application(name)), scenario.now_ns)
         for index in range(6):
-            step(scene.scheduler_state, AskAdded(an_ask(f"{name}{index}", app=name)), scene.now_ns)
-    step(scene.scheduler_state, NodeAdded(a_node("n", 6000)), scene.now_ns)
-    said = placed(cycle(scene.scheduler_state, scene.now_ns, lambda: True).effects)
-    assert sum(key.startswith("x") for key in said) == 3
+            step(scenario.scheduler_state, AskAdded(an_ask(f"{name}{index}", app=name)), scenario.now_ns)
+    step(scenario.scheduler_state, NodeAdded(a_node("n", 6000)), scenario.now_ns)
+    effects = placed(cycle(scenario.scheduler_state, scenario.now_ns, lambda: True).effects)
+    assert sum(key.startswith("x") for key in effects) == 3

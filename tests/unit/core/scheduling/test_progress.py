@@ -30,7 +30,7 @@ from muster_core.state import ordering
 from muster_core.state.scheduler_state import SchedulerState
 from muster_core.state.scheduling_queue import MembersDoNotFit
 from tests.unit.builders import PARTITION, RM, SECOND, a_configuration, a_node, a_queue, an_application, an_ask
-from tests.unit.core.scheduling.scene import Scene, placed
+from tests.unit.core.scheduling.scenario import Scenario, placed
 
 OTHER = partition_id(RM, "other")
 #: Key computations that one attempt may cost: one per level for the first and for its rival, as the queue moves, and a
@@ -65,23 +65,23 @@ class Counted:
         return self.calls[ordering.queue_key.__code__] + self.calls[ordering.application_key.__code__]
 
 
-def waiting(scene: Scene, count: int, leaves: int) -> None:
+def waiting(scenario: Scenario, count: int, leaves: int) -> None:
     """So many applications of one pod wait, dealt out to the leaves."""
     for index in range(count):
         name = f"w{index}"
         spec = an_application(name, queue=f"root.q{index % leaves}")
-        step(scene.scheduler_state, ApplicationAdded(spec), scene.now_ns)
-        step(scene.scheduler_state, AskAdded(an_ask(name, app=name)), scene.now_ns)
+        step(scenario.scheduler_state, ApplicationAdded(spec), scenario.now_ns)
+        step(scenario.scheduler_state, AskAdded(an_ask(name, app=name)), scenario.now_ns)
 
 
-def crowd(count: int, leaves: int, order: ApplicationOrder = ApplicationOrder.FIFO) -> Scene:
+def crowd(count: int, leaves: int, order: ApplicationOrder = ApplicationOrder.FIFO) -> Scenario:
     """A cluster with room for all of them."""
     policies = QueuePolicies(order=order)
     queues = [replace(a_queue(f"q{index}"), policies=policies) for index in range(leaves)]
-    scene = Scene(a_configuration(*queues))
-    scene.tell(NodeAdded(a_node("n", 10_000_000, pods=100_000)))
-    waiting(scene, count, leaves)
-    return scene
+    scenario = Scenario(a_configuration(*queues))
+    scenario.send(NodeAdded(a_node("n", 10_000_000, pods=100_000)))
+    waiting(scenario, count, leaves)
+    return scenario
 
 
 def two_partitions() -> SchedulerState:
@@ -144,127 +144,127 @@ def test_a_partition_that_always_has_work_does_not_keep_another_one_waiting() ->
 
 @pytest.mark.parametrize("leaves", [1, 40, 400])
 def test_a_cycle_without_time_places_one_however_many_leaves_wait(leaves: int) -> None:
-    scene = crowd(400, leaves)
+    scenario = crowd(400, leaves)
     for _ in range(5):
-        assert len(placed(cycle(scene.scheduler_state, scene.now_ns, never).effects)) == 1
+        assert len(placed(cycle(scenario.scheduler_state, scenario.now_ns, never).effects)) == 1
 
 
 @pytest.mark.parametrize("order", list(ApplicationOrder))
 @pytest.mark.parametrize("leaves", [1, 1000])
 def test_an_attempt_computes_few_keys_however_many_wait(leaves: int, order: ApplicationOrder) -> None:
-    scene = crowd(1000, leaves, order)
+    scenario = crowd(1000, leaves, order)
     for _ in range(50):  # what moved while they came is taken in step by step
-        cycle(scene.scheduler_state, scene.now_ns, never)
+        cycle(scenario.scheduler_state, scenario.now_ns, never)
     with Counted() as counted:
         for _ in range(20):
-            assert len(placed(cycle(scene.scheduler_state, scene.now_ns, never).effects)) == 1
+            assert len(placed(cycle(scenario.scheduler_state, scenario.now_ns, never).effects)) == 1
     assert counted.keys <= 20 * MOST_KEYS
 
 
 @pytest.mark.parametrize("leaves", [1, 300])
 def test_a_freed_place_costs_few_keys_however_many_wait_for_it(leaves: int) -> None:
-    scene = Scene(a_configuration(a_queue("busy"), *(a_queue(f"q{index}") for index in range(leaves))), nodes=1)
-    scene.tell(ApplicationAdded(an_application("busy", queue="root.busy")))
-    scene.ask(*(an_ask(f"b{index}", app="busy") for index in range(4)))
-    waiting(scene, 300, leaves)
-    scene.tell()
+    scenario = Scenario(a_configuration(a_queue("busy"), *(a_queue(f"q{index}") for index in range(leaves))), nodes=1)
+    scenario.send(ApplicationAdded(an_application("busy", queue="root.busy")))
+    scenario.ask(*(an_ask(f"b{index}", app="busy") for index in range(4)))
+    waiting(scenario, 300, leaves)
+    scenario.send()
     busy = ApplicationId("busy")
     with Counted() as counted:
         for index in range(4):
             key = AllocationKey(f"b{index}")
             step(
-                scene.scheduler_state,
+                scenario.scheduler_state,
                 AllocationReleased(PARTITION, busy, key, None, Termination.STOPPED_BY_RM),
-                scene.now_ns,
+                scenario.now_ns,
             )
-            assert len(placed(cycle(scene.scheduler_state, scene.now_ns, lambda: True).effects)) == 1
+            assert len(placed(cycle(scenario.scheduler_state, scenario.now_ns, lambda: True).effects)) == 1
     assert counted.keys <= 4 * MOST_KEYS + 300 * 2  # the first opening takes in once what moved before
 
 
 def test_a_reload_requeues_a_part_in_each_cycle_and_the_first_application_is_still_tried_first() -> None:
-    scene = Scene(a_configuration(*(a_queue(f"q{number:03}") for number in range(200))))
+    scenario = Scenario(a_configuration(*(a_queue(f"q{number:03}") for number in range(200))))
     for number in range(400):
         name = f"app{number}"
         step(
-            scene.scheduler_state,
+            scenario.scheduler_state,
             ApplicationAdded(an_application(name, queue=f"root.q{number % 200:03}")),
-            scene.now_ns,
+            scenario.now_ns,
         )
-        step(scene.scheduler_state, AskAdded(an_ask(f"p{number}", app=name, priority=number == 0)), scene.now_ns)
-    scene.tell()
-    step(scene.scheduler_state, NodeAdded(a_node("n0", 1000)), scene.now_ns)
-    scene.partition.requeue_all()
-    scheduling = scene.partition.scheduling
-    cycles, said = 0, []
+        step(scenario.scheduler_state, AskAdded(an_ask(f"p{number}", app=name, priority=number == 0)), scenario.now_ns)
+    scenario.send()
+    step(scenario.scheduler_state, NodeAdded(a_node("n0", 1000)), scenario.now_ns)
+    scenario.partition.requeue_all()
+    scheduling = scenario.partition.scheduling
+    cycles, effects = 0, []
     while scheduling.is_due:
         before = len(scheduling.requeued)
-        result = cycle(scene.scheduler_state, scene.now_ns, never)
+        result = cycle(scenario.scheduler_state, scenario.now_ns, never)
         assert len(scheduling.requeued) - before <= 64
-        said += result.effects
+        effects += result.effects
         cycles += 1
     assert cycles >= 400 // 64
-    assert placed(said) == {"p0": "n0"}
+    assert placed(effects) == {"p0": "n0"}
 
 
 def test_many_lines_of_one_application_look_up_their_own_queues_and_not_all_that_moved() -> None:
-    scene = Scene(a_configuration(*(a_queue(f"q{number}") for number in range(200))))
-    waiting(scene, 200, 200)
-    scene.tell()
-    for app in scene.partition.applications.values():
-        scene.partition.scheduling.mark_unschedulable(app, [MembersDoNotFit(app.id)])
-    step(scene.scheduler_state, NodeAdded(a_node("n0", 1)), scene.now_ns)
+    scenario = Scenario(a_configuration(*(a_queue(f"q{number}") for number in range(200))))
+    waiting(scenario, 200, 200)
+    scenario.send()
+    for app in scenario.partition.applications.values():
+        scenario.partition.scheduling.mark_unschedulable(app, [MembersDoNotFit(app.id)])
+    step(scenario.scheduler_state, NodeAdded(a_node("n0", 1)), scenario.now_ns)
     with Counted() as counted:
-        cycle(scene.scheduler_state, scene.now_ns, never)
+        cycle(scenario.scheduler_state, scenario.now_ns, never)
     assert counted.calls[parent_path.__code__] <= 3 * 200
 
 
 def test_many_classes_that_a_new_node_may_hold_are_counted_when_they_are_next() -> None:
     """Each of them waits for another amount: an attempt looks at its own class and at no other."""
-    scene = Scene(a_configuration(a_queue("q0")), nodes=1, vcore=1)
+    scenario = Scenario(a_configuration(a_queue("q0")), nodes=1, vcore=1)
     for index in range(200):
         name = f"w{index}"
-        step(scene.scheduler_state, ApplicationAdded(an_application(name, queue="root.q0")), scene.now_ns)
-        step(scene.scheduler_state, AskAdded(an_ask(name, app=name, vcore=1000 + index)), scene.now_ns)
-    scene.tell()
-    step(scene.scheduler_state, NodeAdded(a_node("big", 10_000_000, pods=1000)), scene.now_ns)
+        step(scenario.scheduler_state, ApplicationAdded(an_application(name, queue="root.q0")), scenario.now_ns)
+        step(scenario.scheduler_state, AskAdded(an_ask(name, app=name, vcore=1000 + index)), scenario.now_ns)
+    scenario.send()
+    step(scenario.scheduler_state, NodeAdded(a_node("big", 10_000_000, pods=1000)), scenario.now_ns)
     with Counted() as counted:
         for _ in range(20):
-            assert len(placed(cycle(scene.scheduler_state, scene.now_ns, never).effects)) == 1
+            assert len(placed(cycle(scenario.scheduler_state, scenario.now_ns, never).effects)) == 1
     assert counted.calls[requeue._count_again.__code__] == 20  # counts work, not results
 
 
 def test_a_plan_whose_time_is_up_continues_in_the_next_cycle_and_other_leaves_go_on() -> None:
-    scene = Scene(a_configuration(a_queue("q0"), a_queue("q1")), nodes=1)
-    step(scene.scheduler_state, ApplicationAdded(an_application("many", queue="root.q0")), scene.now_ns)
-    step(scene.scheduler_state, ApplicationAdded(an_application("behind", queue="root.q0")), scene.now_ns)
+    scenario = Scenario(a_configuration(a_queue("q0"), a_queue("q1")), nodes=1)
+    step(scenario.scheduler_state, ApplicationAdded(an_application("many", queue="root.q0")), scenario.now_ns)
+    step(scenario.scheduler_state, ApplicationAdded(an_application("behind", queue="root.q0")), scenario.now_ns)
     for index in range(12):
-        step(scene.scheduler_state, AskAdded(an_ask(f"m{index}", app="many", vcore=9000 + index)), scene.now_ns)
-    step(scene.scheduler_state, AskAdded(an_ask("behind", app="behind")), scene.now_ns)
+        step(scenario.scheduler_state, AskAdded(an_ask(f"m{index}", app="many", vcore=9000 + index)), scenario.now_ns)
+    step(scenario.scheduler_state, AskAdded(an_ask("behind", app="behind")), scenario.now_ns)
     waiting_after: list[int] = []
-    said: list[str] = []
+    effects: list[str] = []
     for _ in range(3):
-        said += placed(cycle(scene.scheduler_state, scene.now_ns, never).effects)
-        waiting_after.append(scene.app("many").unplanned)
+        effects += placed(cycle(scenario.scheduler_state, scenario.now_ns, never).effects)
+        waiting_after.append(scenario.app("many").unplanned)
     assert waiting_after == [11, 10, 9]
-    assert said == []
-    step(scene.scheduler_state, ApplicationAdded(an_application("other", queue="root.q1")), scene.now_ns)
-    step(scene.scheduler_state, AskAdded(an_ask("other", app="other")), scene.now_ns)
-    assert list(placed(cycle(scene.scheduler_state, scene.now_ns, lambda: True).effects)) == ["other"]
-    assert scene.app("many").unplanned == 9 - LOOKS_PER_ATTEMPT
-    while (result := cycle(scene.scheduler_state, scene.now_ns, never)).more:
-        said += placed(result.effects)
-    assert [*said, *placed(result.effects)] == ["behind"]
-    assert scene.app("many").unplanned == 0
+    assert effects == []
+    step(scenario.scheduler_state, ApplicationAdded(an_application("other", queue="root.q1")), scenario.now_ns)
+    step(scenario.scheduler_state, AskAdded(an_ask("other", app="other")), scenario.now_ns)
+    assert list(placed(cycle(scenario.scheduler_state, scenario.now_ns, lambda: True).effects)) == ["other"]
+    assert scenario.app("many").unplanned == 9 - LOOKS_PER_ATTEMPT
+    while (result := cycle(scenario.scheduler_state, scenario.now_ns, never)).more:
+        effects += placed(result.effects)
+    assert [*effects, *placed(result.effects)] == ["behind"]
+    assert scenario.app("many").unplanned == 0
 
 
 def test_a_plan_that_is_made_void_three_times_runs_to_its_end() -> None:
-    scene = Scene(a_configuration(a_queue("q0")), nodes=1)
-    step(scene.scheduler_state, ApplicationAdded(an_application("many", queue="root.q0")), scene.now_ns)
+    scenario = Scenario(a_configuration(a_queue("q0")), nodes=1)
+    step(scenario.scheduler_state, ApplicationAdded(an_application("many", queue="root.q0")), scenario.now_ns)
     for index in range(12):
-        step(scene.scheduler_state, AskAdded(an_ask(f"m{index}", app="many", vcore=9000 + index)), scene.now_ns)
+        step(scenario.scheduler_state, AskAdded(an_ask(f"m{index}", app="many", vcore=9000 + index)), scenario.now_ns)
     cycles = 1
-    while cycle(scene.scheduler_state, scene.now_ns, attempts(3)).more:
-        scene.partition.unschedulable_classes.clear()  # as when what all of them depend on changed
+    while cycle(scenario.scheduler_state, scenario.now_ns, attempts(3)).more:
+        scenario.partition.unschedulable_classes.clear()  # as when what all of them depend on changed
         cycles += 1
     assert cycles == MOST_RESTARTS + 2
 
@@ -275,30 +275,30 @@ def test_leaves_are_served_in_the_order_that_a_full_sort_of_their_keys_gives(see
     random = Random(seed)
     leaves = 20
     queues = [a_queue(f"q{index}", guaranteed=random.choice((0, 2000, 5000))) for index in range(leaves)]
-    scene = Scene(a_configuration(*queues), nodes=3)
+    scenario = Scenario(a_configuration(*queues), nodes=3)
     running: list[str] = []
     for number in range(120):
         name = f"w{number}"
         step(
-            scene.scheduler_state,
+            scenario.scheduler_state,
             ApplicationAdded(an_application(name, queue=f"root.q{random.randrange(leaves)}")),
             SECOND,
         )
-        step(scene.scheduler_state, AskAdded(an_ask(name, app=name, vcore=random.choice((500, 1000, 3000)))), SECOND)
+        step(scenario.scheduler_state, AskAdded(an_ask(name, app=name, vcore=random.choice((500, 1000, 3000)))), SECOND)
         if running and random.random() < 0.3:
             gone = running.pop(random.randrange(len(running)))
             why = Termination.STOPPED_BY_RM
             step(
-                scene.scheduler_state,
+                scenario.scheduler_state,
                 AllocationReleased(PARTITION, ApplicationId(gone), AllocationKey(gone), None, why),
                 SECOND,
             )
         if random.random() < 0.2:
-            step(scene.scheduler_state, NodeAdded(a_node(f"more{number}")), SECOND)
-        partition = scene.partition
+            step(scenario.scheduler_state, NodeAdded(a_node(f"more{number}")), SECOND)
+        partition = scenario.partition
         leaf = partition.scheduling.next_leaf()
         active = [path for path in partition.scheduling.active.orders if partition.queues.by_path[path].is_leaf]
         keys = {path: (ordering.queue_key(partition, partition.queues.by_path[path]), path) for path in active}
         assert leaf is not None
         assert leaf.path == min(keys, key=keys.__getitem__)
-        running += placed(cycle(scene.scheduler_state, SECOND, never).effects)
+        running += placed(cycle(scenario.scheduler_state, SECOND, never).effects)

@@ -12,7 +12,7 @@ from muster_core.model.resources import Limit
 from muster_core.model.states import QueueState
 from muster_core.state.queues import QueueTree, new_tree
 from tests.unit.builders import PARTITION, RM, a_configuration, an_application, an_ask
-from tests.unit.core.scheduling.scene import Scene, placed, rejection
+from tests.unit.core.scheduling.scenario import Scenario, placed, rejection
 
 
 def _leaf(name: str, vcore: int = 9000) -> QueueConfig:
@@ -52,17 +52,17 @@ def shape(tree: QueueTree) -> dict[str, tuple[object, ...]]:
     }
 
 
-def _submit(scene: Scene, name: str, path: str, *, demand: bool) -> bool:
+def _submit(scenario: Scenario, name: str, path: str, *, demand: bool) -> bool:
     """Whether it got a queue; it asks for a place there."""
     tags = {"namespace": path} if demand else {}
     spec = replace(an_application(name, queue="" if demand else path), tags=tags)
-    if rejection(scene.tell(ApplicationAdded(spec))):
+    if rejection(scenario.send(ApplicationAdded(spec))):
         return False
-    queue = scene.app(name).queue
+    queue = scenario.app(name).queue
     assert queue.is_leaf
     assert queue.state is QueueState.ACTIVE
-    got = placed(scene.ask(an_ask(f"{name}-r", app=name)))
-    assert bool(got) == all(above.max.allows(above.allocated + scene.app(name).pending) for above in queue.path_up())
+    got = placed(scenario.ask(an_ask(f"{name}-r", app=name)))
+    assert bool(got) == all(above.max.allows(above.allocated + scenario.app(name).pending) for above in queue.path_up())
     return True
 
 
@@ -71,19 +71,19 @@ def _submit(scene: Scene, name: str, path: str, *, demand: bool) -> bool:
 def test_when_all_has_ended_the_tree_is_that_of_a_fresh_start(
     first: tuple[QueueConfig, ...], steps: list[tuple[str, int]]
 ) -> None:
-    scene = Scene(a_configuration(*first), nodes=1, vcore=100_000)
+    scenario = Scenario(a_configuration(*first), nodes=1, vcore=100_000)
     last = first
     alive: list[str] = []
     for number, (kind, value) in enumerate(steps):
         if kind == "reload":
             last = FORESTS[value]
-            scene.tell(ConfigurationReplaced(RM, a_configuration(*last)))
+            scenario.send(ConfigurationReplaced(RM, a_configuration(*last)))
         elif kind == "end" and alive:
-            scene.tell(ApplicationRemoved(PARTITION, ApplicationId(alive.pop(value % len(alive)))))
-        elif kind != "end" and _submit(scene, f"app{number}", PATHS[value % len(PATHS)], demand=kind == "demand"):
+            scenario.send(ApplicationRemoved(PARTITION, ApplicationId(alive.pop(value % len(alive)))))
+        elif kind != "end" and _submit(scenario, f"app{number}", PATHS[value % len(PATHS)], demand=kind == "demand"):
             alive.append(f"app{number}")
-        assert set(scene.partition.applications) == set(alive)
+        assert set(scenario.partition.applications) == set(alive)
     for name in alive:
-        scene.tell(ApplicationRemoved(PARTITION, ApplicationId(name)))
+        scenario.send(ApplicationRemoved(PARTITION, ApplicationId(name)))
     [partition] = a_configuration(*last).partitions
-    assert shape(scene.partition.queues) == shape(new_tree(partition.root))
+    assert shape(scenario.partition.queues) == shape(new_tree(partition.root))

@@ -22,43 +22,43 @@ from muster_core.model.specs import GangStyle
 from muster_core.model.states import QueueState
 from muster_core.state.queues import Queue
 from tests.unit.builders import RM, a_configuration, a_queue, an_application, an_ask
-from tests.unit.core.scheduling.scene import Scene, notices, placed, rejection, releases, states
+from tests.unit.core.scheduling.scenario import Scenario, notices, placed, rejection, releases, states
 
 
-def reload(scene: Scene, *queues: QueueConfig) -> list[Effect]:
-    return scene.tell(ConfigurationReplaced(RM, a_configuration(*queues)))
+def reload(scenario: Scenario, *queues: QueueConfig) -> list[Effect]:
+    return scenario.send(ConfigurationReplaced(RM, a_configuration(*queues)))
 
 
-def running(scene: Scene, name: str, queue: str) -> None:
+def running(scenario: Scenario, name: str, queue: str) -> None:
     """An application with one allocation, `<name>-r`."""
-    assert rejection(scene.tell(ApplicationAdded(an_application(name, queue=queue)))) == ""
-    assert placed(scene.ask(an_ask(f"{name}-r", app=name, vcore=1000))) != {}
+    assert rejection(scenario.send(ApplicationAdded(an_application(name, queue=queue)))) == ""
+    assert placed(scenario.ask(an_ask(f"{name}-r", app=name, vcore=1000))) != {}
 
 
-def end(scene: Scene, name: str) -> None:
+def end(scenario: Scenario, name: str) -> None:
     """The application's last allocation goes, and its completing time passes."""
-    scene.release(f"{name}-r", name)
-    assert states(scene.wait(60), name) == ["Completed"]
+    scenario.release(f"{name}-r", name)
+    assert states(scenario.wait(60), name) == ["Completed"]
 
 
-def queue(scene: Scene, path: str) -> Queue:
-    return scene.partition.queues.by_path[QueuePath(path)]
+def queue(scenario: Scenario, path: str) -> Queue:
+    return scenario.partition.queues.by_path[QueuePath(path)]
 
 
-def paths(scene: Scene) -> set[str]:
-    return {str(path) for path in scene.partition.queues.by_path} - {"root"}
+def paths(scenario: Scenario) -> set[str]:
+    return {str(path) for path in scenario.partition.queues.by_path} - {"root"}
 
 
-def submit(scene: Scene, name: str, to: str) -> str:
+def submit(scenario: Scenario, name: str, to: str) -> str:
     """The reason why an application without a namespace is refused; empty = it is not."""
-    return rejection(scene.tell(ApplicationAdded(replace(an_application(name, queue=to), tags={}))))
+    return rejection(scenario.send(ApplicationAdded(replace(an_application(name, queue=to), tags={}))))
 
 
 # -- settings --------------------------------------------------------------------
 
 
 def test_every_setting_of_a_queue_that_stays_is_replaced() -> None:
-    scene = Scene(a_configuration(a_queue("a", vcore=1000)))
+    scenario = Scenario(a_configuration(a_queue("a", vcore=1000)))
     new = QueueConfig(
         "a",
         max=Limit({"vcore": 3000}),
@@ -70,18 +70,18 @@ def test_every_setting_of_a_queue_that_stays_is_replaced() -> None:
         admin_acl=AccessList(groups=frozenset({"ops"})),
         limits=(QuotaLimit(users=("kim",), max_applications=1),),
     )
-    reload(scene, new)
-    found = queue(scene, "root.a")
+    reload(scenario, new)
+    found = queue(scenario, "root.a")
     assert (found.max, found.guaranteed, found.max_applications) == (new.max, new.guaranteed, 7)
     assert (found.properties, found.policies, found.limits) == (new.properties, new.policies, new.limits)
     assert (found.submit_acl, found.admin_acl) == (new.submit_acl, new.admin_acl)
 
 
 def test_changed_amounts_are_noted_and_equal_ones_are_not() -> None:
-    scene = Scene(a_configuration(a_queue("a", vcore=1000), a_queue("b", vcore=1000)))
-    scene.noted.clear()
-    reload(scene, a_queue("a", vcore=2000, guaranteed=500), a_queue("b", vcore=1000))
-    noted = [(note.subject, note.detail, note.resource) for note in scene.noted if note.about is Notice.QUEUE]
+    scenario = Scenario(a_configuration(a_queue("a", vcore=1000), a_queue("b", vcore=1000)))
+    scenario.records.clear()
+    reload(scenario, a_queue("a", vcore=2000, guaranteed=500), a_queue("b", vcore=1000))
+    noted = [(note.subject, note.detail, note.resource) for note in scenario.records if note.about is Notice.QUEUE]
     assert noted == [
         ("root.a", Detail.QUEUE_MAX, Resources({"vcore": 2000})),
         ("root.a", Detail.QUEUE_GUARANTEED, Resources({"vcore": 500})),
@@ -89,162 +89,164 @@ def test_changed_amounts_are_noted_and_equal_ones_are_not() -> None:
 
 
 def test_access_that_was_taken_away_counts_for_the_next_application_only() -> None:
-    scene = Scene(a_configuration(a_queue("a")), nodes=1)
-    running(scene, "one", "root.a")
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
+    running(scenario, "one", "root.a")
     closed = a_configuration(a_queue("a"))
     [partition] = closed.partitions
     root = replace(partition.root, submit_acl=DENY_ALL)
-    scene.tell(ConfigurationReplaced(RM, Configuration((replace(partition, root=root),))))
-    assert "may not submit" in submit(scene, "two", "root.a")
-    assert placed(scene.ask(an_ask("one-s", app="one"))) == {"one-s": "n0"}
+    scenario.send(ConfigurationReplaced(RM, Configuration((replace(partition, root=root),))))
+    assert "may not submit" in submit(scenario, "two", "root.a")
+    assert placed(scenario.ask(an_ask("one-s", app="one"))) == {"one-s": "n0"}
 
 
 def test_a_lower_maximum_stops_what_is_new_and_leaves_what_runs() -> None:
-    scene = Scene(a_configuration(a_queue("a", vcore=3000)), nodes=1)
-    running(scene, "one", "root.a")
-    scene.ask(an_ask("one-s", app="one"))
-    assert releases(reload(scene, a_queue("a", vcore=1000))) == {}
-    assert placed(scene.ask(an_ask("one-t", app="one"))) == {}
-    assert placed(reload(scene, a_queue("a", vcore=3000))) == {"one-t": "n0"}
+    scenario = Scenario(a_configuration(a_queue("a", vcore=3000)), nodes=1)
+    running(scenario, "one", "root.a")
+    scenario.ask(an_ask("one-s", app="one"))
+    assert releases(reload(scenario, a_queue("a", vcore=1000))) == {}
+    assert placed(scenario.ask(an_ask("one-t", app="one"))) == {}
+    assert placed(reload(scenario, a_queue("a", vcore=3000))) == {"one-t": "n0"}
 
 
 @pytest.mark.parametrize("style", list(GangStyle))
 def test_a_reload_that_is_taken_back_in_time_does_no_harm_to_a_waiting_gang(style: GangStyle) -> None:
-    scene = Scene(a_configuration(a_queue("p", a_queue("a"), vcore=4000)))
-    scene.gang(ApplicationAdded(an_application("g", queue="root.p.a", gang=3, style=style, timeout_s=60)), 3)
-    assert states(reload(scene, a_queue("p", a_queue("a"), vcore=2000)), "g") == []
-    scene.wait(59)
-    assert states(reload(scene, a_queue("p", a_queue("a"), vcore=4000)), "g") == []
-    assert states(scene.wait(3600), "g") == []
-    assert states(scene.add_node("n0"), "g") == ["Running"]
+    scenario = Scenario(a_configuration(a_queue("p", a_queue("a"), vcore=4000)))
+    scenario.gang(ApplicationAdded(an_application("g", queue="root.p.a", gang=3, style=style, timeout_s=60)), 3)
+    assert states(reload(scenario, a_queue("p", a_queue("a"), vcore=2000)), "g") == []
+    scenario.wait(59)
+    assert states(reload(scenario, a_queue("p", a_queue("a"), vcore=4000)), "g") == []
+    assert states(scenario.wait(3600), "g") == []
+    assert states(scenario.add_node("n0"), "g") == ["Running"]
 
 
 def test_a_gang_that_stays_impossible_ends_with_its_timer_as_its_style_says() -> None:
-    scene = Scene(a_configuration(a_queue("p", a_queue("a"), vcore=4000)), nodes=1)
-    scene.add_full_node()
-    scene.gang(ApplicationAdded(an_application("g", queue="root.p.a", gang=3, timeout_s=60)), 3)
-    assert scene.app("g").state == "Running"
+    scenario = Scenario(a_configuration(a_queue("p", a_queue("a"), vcore=4000)), nodes=1)
+    scenario.add_full_node()
+    scenario.gang(ApplicationAdded(an_application("g", queue="root.p.a", gang=3, timeout_s=60)), 3)
+    assert scenario.app("g").state == "Running"
     waiting = an_application("h", queue="root.p.a", gang=3, timeout_s=60, style=GangStyle.HARD)
-    scene.gang(ApplicationAdded(waiting), 3)
-    reload(scene, a_queue("p", a_queue("a"), vcore=2000))
-    assert states(scene.wait(59), "h") == []
-    assert states(scene.wait(2), "h") == ["Failing"]
+    scenario.gang(ApplicationAdded(waiting), 3)
+    reload(scenario, a_queue("p", a_queue("a"), vcore=2000))
+    assert states(scenario.wait(59), "h") == []
+    assert states(scenario.wait(2), "h") == ["Failing"]
 
 
 def test_the_same_configuration_again_changes_nothing() -> None:
     queues = (a_queue("p", a_queue("a", vcore=1000)), a_queue("b", guaranteed=10))
-    scene = Scene(a_configuration(*queues), nodes=1)
-    running(scene, "one", "root.p.a")
-    running(scene, "two", "root.ns")
-    before = {path: (item.state, item.is_leaf, item.managed) for path, item in scene.partition.queues.by_path.items()}
-    scene.noted.clear()
-    assert reload(scene, *queues) == []
-    after = {path: (item.state, item.is_leaf, item.managed) for path, item in scene.partition.queues.by_path.items()}
+    scenario = Scenario(a_configuration(*queues), nodes=1)
+    running(scenario, "one", "root.p.a")
+    running(scenario, "two", "root.ns")
+    before = {
+        path: (item.state, item.is_leaf, item.managed) for path, item in scenario.partition.queues.by_path.items()
+    }
+    scenario.records.clear()
+    assert reload(scenario, *queues) == []
+    after = {path: (item.state, item.is_leaf, item.managed) for path, item in scenario.partition.queues.by_path.items()}
     assert after == before
-    assert scene.noted == []
+    assert scenario.records == []
 
 
 # -- queues that come and go -----------------------------------------------------
 
 
 def test_a_new_queue_takes_applications_at_once() -> None:
-    scene = Scene(a_configuration(a_queue("p", a_queue("a"))))
-    reload(scene, a_queue("p", a_queue("a"), a_queue("b", a_queue("c"))))
-    assert submit(scene, "one", "root.p.b.c") == ""
-    made = [note.subject for note in scene.noted if note.change is Change.ADD and note.detail is Detail.NONE]
+    scenario = Scenario(a_configuration(a_queue("p", a_queue("a"))))
+    reload(scenario, a_queue("p", a_queue("a"), a_queue("b", a_queue("c"))))
+    assert submit(scenario, "one", "root.p.b.c") == ""
+    made = [note.subject for note in scenario.records if note.change is Change.ADD and note.detail is Detail.NONE]
     assert made[-2:] == ["root.p.b", "root.p.b.c"]
 
 
 def test_an_empty_queue_that_is_gone_from_the_configuration_is_gone_at_once() -> None:
-    scene = Scene(a_configuration(a_queue("p", a_queue("a"), a_queue("b")), a_queue("c")))
-    reload(scene, a_queue("c"))
-    assert paths(scene) == {"root.c"}
+    scenario = Scenario(a_configuration(a_queue("p", a_queue("a"), a_queue("b")), a_queue("c")))
+    reload(scenario, a_queue("c"))
+    assert paths(scenario) == {"root.c"}
 
 
 def test_a_removed_queue_drains_and_goes_with_its_last_application() -> None:
-    scene = Scene(a_configuration(a_queue("p", a_queue("a"), a_queue("b"))), nodes=1)
-    running(scene, "one", "root.p.a")
-    reload(scene, a_queue("c"))
-    assert paths(scene) == {"root.c", "root.p", "root.p.a"}
-    assert queue(scene, "root.p").state is queue(scene, "root.p.a").state is QueueState.DRAINING
-    assert placed(scene.ask(an_ask("one-s", app="one"))) == {"one-s": "n0"}
-    assert "queue root.p.a is draining" in submit(scene, "two", "root.p.a")
-    scene.release("one-s", "one")
-    end(scene, "one")
-    assert paths(scene) == {"root.c"}
+    scenario = Scenario(a_configuration(a_queue("p", a_queue("a"), a_queue("b"))), nodes=1)
+    running(scenario, "one", "root.p.a")
+    reload(scenario, a_queue("c"))
+    assert paths(scenario) == {"root.c", "root.p", "root.p.a"}
+    assert queue(scenario, "root.p").state is queue(scenario, "root.p.a").state is QueueState.DRAINING
+    assert placed(scenario.ask(an_ask("one-s", app="one"))) == {"one-s": "n0"}
+    assert "queue root.p.a is draining" in submit(scenario, "two", "root.p.a")
+    scenario.release("one-s", "one")
+    end(scenario, "one")
+    assert paths(scenario) == {"root.c"}
 
 
 def test_a_draining_queue_that_is_configured_again_is_active() -> None:
-    scene = Scene(a_configuration(a_queue("p", a_queue("a"))), nodes=1)
-    running(scene, "one", "root.p.a")
-    reload(scene)
-    reload(scene, a_queue("p", a_queue("a"), a_queue("b")))
-    assert paths(scene) == {"root.p", "root.p.a", "root.p.b"}
-    assert submit(scene, "two", "root.p.a") == ""
-    end(scene, "one")
-    assert queue(scene, "root.p.a").state is QueueState.ACTIVE
+    scenario = Scenario(a_configuration(a_queue("p", a_queue("a"))), nodes=1)
+    running(scenario, "one", "root.p.a")
+    reload(scenario)
+    reload(scenario, a_queue("p", a_queue("a"), a_queue("b")))
+    assert paths(scenario) == {"root.p", "root.p.a", "root.p.b"}
+    assert submit(scenario, "two", "root.p.a") == ""
+    end(scenario, "one")
+    assert queue(scenario, "root.p.a").state is QueueState.ACTIVE
 
 
 # -- leaf and parent -------------------------------------------------------------
 
 
 def test_an_empty_leaf_becomes_a_parent_and_back_at_once() -> None:
-    scene = Scene(a_configuration(a_queue("a")))
-    reload(scene, a_queue("a", a_queue("b")))
-    assert submit(scene, "one", "root.a.b") == ""
-    scene = Scene(a_configuration(a_queue("a", a_queue("b"))))
-    reload(scene, a_queue("a"))
-    assert paths(scene) == {"root.a"}
-    assert submit(scene, "one", "root.a") == ""
+    scenario = Scenario(a_configuration(a_queue("a")))
+    reload(scenario, a_queue("a", a_queue("b")))
+    assert submit(scenario, "one", "root.a.b") == ""
+    scenario = Scenario(a_configuration(a_queue("a", a_queue("b"))))
+    reload(scenario, a_queue("a"))
+    assert paths(scenario) == {"root.a"}
+    assert submit(scenario, "one", "root.a") == ""
 
 
 def test_a_leaf_with_applications_becomes_a_parent_when_they_are_gone() -> None:
-    scene = Scene(a_configuration(a_queue("a", vcore=3000)), nodes=1)
-    running(scene, "one", "root.a")
-    said = reload(scene, a_queue("a", a_queue("b", a_queue("c")), vcore=2000))
-    assert "becomes a parent queue when its applications (1 now) have ended" in notices(said)[0]
-    assert queue(scene, "root.a").state is QueueState.STOPPED
-    assert queue(scene, "root.a").max == Limit({"vcore": 2000})
-    assert "is stopped" in submit(scene, "two", "root.a")
-    assert submit(scene, "two", "root.a.b.c") != ""
-    assert placed(scene.ask(an_ask("one-s", app="one"))) == {"one-s": "n0"}
-    scene.release("one-s", "one")
-    end(scene, "one")
-    assert paths(scene) == {"root.a", "root.a.b", "root.a.b.c"}
-    assert queue(scene, "root.a").state is QueueState.ACTIVE
-    assert submit(scene, "two", "root.a.b.c") == ""
+    scenario = Scenario(a_configuration(a_queue("a", vcore=3000)), nodes=1)
+    running(scenario, "one", "root.a")
+    effects = reload(scenario, a_queue("a", a_queue("b", a_queue("c")), vcore=2000))
+    assert "becomes a parent queue when its applications (1 now) have ended" in notices(effects)[0]
+    assert queue(scenario, "root.a").state is QueueState.STOPPED
+    assert queue(scenario, "root.a").max == Limit({"vcore": 2000})
+    assert "is stopped" in submit(scenario, "two", "root.a")
+    assert submit(scenario, "two", "root.a.b.c") != ""
+    assert placed(scenario.ask(an_ask("one-s", app="one"))) == {"one-s": "n0"}
+    scenario.release("one-s", "one")
+    end(scenario, "one")
+    assert paths(scenario) == {"root.a", "root.a.b", "root.a.b.c"}
+    assert queue(scenario, "root.a").state is QueueState.ACTIVE
+    assert submit(scenario, "two", "root.a.b.c") == ""
 
 
 @pytest.mark.parametrize("last", ["leaf", "gone"])
 def test_a_stopped_leaf_follows_the_newest_configuration(last: str) -> None:
-    scene = Scene(a_configuration(a_queue("a")), nodes=1)
-    running(scene, "one", "root.a")
-    reload(scene, a_queue("a", a_queue("b")))
-    reload(scene, *([a_queue("a")] if last == "leaf" else []))
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
+    running(scenario, "one", "root.a")
+    reload(scenario, a_queue("a", a_queue("b")))
+    reload(scenario, *([a_queue("a")] if last == "leaf" else []))
     if last == "leaf":
-        assert submit(scene, "two", "root.a") == ""
+        assert submit(scenario, "two", "root.a") == ""
     else:
-        assert "draining" in submit(scene, "two", "root.a")
-        end(scene, "one")
-        assert paths(scene) == set()
+        assert "draining" in submit(scenario, "two", "root.a")
+        end(scenario, "one")
+        assert paths(scenario) == set()
 
 
 def test_a_parent_becomes_a_leaf_when_what_is_below_it_is_gone() -> None:
-    scene = Scene(a_configuration(a_queue("a", a_queue("b"), a_queue("c"))), nodes=1)
-    running(scene, "one", "root.a.b")
-    said = reload(scene, a_queue("a"))
-    assert "becomes a leaf when the queues below it (1 now) are removed" in notices(said)[0]
-    assert paths(scene) == {"root.a", "root.a.b"}
-    assert "is a parent queue" in submit(scene, "two", "root.a")
-    end(scene, "one")
-    assert paths(scene) == {"root.a"}
-    assert submit(scene, "two", "root.a") == ""
+    scenario = Scenario(a_configuration(a_queue("a", a_queue("b"), a_queue("c"))), nodes=1)
+    running(scenario, "one", "root.a.b")
+    effects = reload(scenario, a_queue("a"))
+    assert "becomes a leaf when the queues below it (1 now) are removed" in notices(effects)[0]
+    assert paths(scenario) == {"root.a", "root.a.b"}
+    assert "is a parent queue" in submit(scenario, "two", "root.a")
+    end(scenario, "one")
+    assert paths(scenario) == {"root.a"}
+    assert submit(scenario, "two", "root.a") == ""
 
 
 def test_a_change_of_kind_is_noted() -> None:
-    scene = Scene(a_configuration(a_queue("a")))
-    reload(scene, a_queue("a", a_queue("b")))
-    assert [note.subject for note in scene.noted if note.detail is Detail.QUEUE_TYPE] == ["root.a"]
+    scenario = Scenario(a_configuration(a_queue("a")))
+    reload(scenario, a_queue("a", a_queue("b")))
+    assert [note.subject for note in scenario.records if note.detail is Detail.QUEUE_TYPE] == ["root.a"]
 
 
 # -- queues made on demand -------------------------------------------------------
@@ -254,61 +256,61 @@ def parent(name: str, *children: QueueConfig) -> QueueConfig:
     return replace(a_queue(name, *children), parent=True)
 
 
-def on_demand(scene: Scene, name: str, path: str) -> None:
+def on_demand(scenario: Scenario, name: str, path: str) -> None:
     """A running application in a queue that a rule made for its namespace tag."""
     spec = replace(an_application(name, queue=""), tags={"namespace": path})
-    scene.tell(ApplicationAdded(spec))
-    assert placed(scene.ask(an_ask(f"{name}-r", app=name))) != {}
-    assert not queue(scene, path).managed
+    scenario.send(ApplicationAdded(spec))
+    assert placed(scenario.ask(an_ask(f"{name}-r", app=name))) != {}
+    assert not queue(scenario, path).managed
 
 
 def test_a_queue_on_demand_stays_as_it_is_beside_a_reload() -> None:
-    scene = Scene(a_configuration(parent("p")), nodes=1)
-    on_demand(scene, "one", "root.p.d")
-    reload(scene, parent("p"), a_queue("other"))
-    assert queue(scene, "root.p.d").state is QueueState.ACTIVE
+    scenario = Scenario(a_configuration(parent("p")), nodes=1)
+    on_demand(scenario, "one", "root.p.d")
+    reload(scenario, parent("p"), a_queue("other"))
+    assert queue(scenario, "root.p.d").state is QueueState.ACTIVE
 
 
 def test_a_queue_on_demand_drains_with_its_parent_and_opens_again_with_it() -> None:
-    scene = Scene(a_configuration(parent("p")), nodes=1)
-    on_demand(scene, "one", "root.p.e.d")
-    reload(scene)
-    assert queue(scene, "root.p.e.d").state is QueueState.DRAINING
-    assert "draining" in submit(scene, "two", "root.p.e.d")
-    reload(scene, parent("p"))
-    assert queue(scene, "root.p.e.d").state is QueueState.ACTIVE
-    assert submit(scene, "two", "root.p.e.d") == ""
-    end(scene, "one")
-    assert paths(scene) == {"root.p", "root.p.e", "root.p.e.d"}
+    scenario = Scenario(a_configuration(parent("p")), nodes=1)
+    on_demand(scenario, "one", "root.p.e.d")
+    reload(scenario)
+    assert queue(scenario, "root.p.e.d").state is QueueState.DRAINING
+    assert "draining" in submit(scenario, "two", "root.p.e.d")
+    reload(scenario, parent("p"))
+    assert queue(scenario, "root.p.e.d").state is QueueState.ACTIVE
+    assert submit(scenario, "two", "root.p.e.d") == ""
+    end(scenario, "one")
+    assert paths(scenario) == {"root.p", "root.p.e", "root.p.e.d"}
 
 
 def test_a_queue_on_demand_under_a_removed_parent_goes_with_it_when_it_is_empty() -> None:
-    scene = Scene(a_configuration(parent("p")), nodes=1)
-    on_demand(scene, "one", "root.p.d")
-    reload(scene)
-    end(scene, "one")
-    assert paths(scene) == set()
+    scenario = Scenario(a_configuration(parent("p")), nodes=1)
+    on_demand(scenario, "one", "root.p.d")
+    reload(scenario)
+    end(scenario, "one")
+    assert paths(scenario) == set()
 
 
 def test_a_queue_on_demand_that_is_configured_is_managed_and_stays_when_it_is_empty() -> None:
-    scene = Scene(a_configuration(parent("p")), nodes=1)
-    on_demand(scene, "one", "root.p.d")
-    reload(scene, parent("p", a_queue("d", vcore=3000)))
-    assert queue(scene, "root.p.d").managed
-    assert queue(scene, "root.p.d").max == Limit({"vcore": 3000})
-    end(scene, "one")
-    assert paths(scene) == {"root.p", "root.p.d"}
+    scenario = Scenario(a_configuration(parent("p")), nodes=1)
+    on_demand(scenario, "one", "root.p.d")
+    reload(scenario, parent("p", a_queue("d", vcore=3000)))
+    assert queue(scenario, "root.p.d").managed
+    assert queue(scenario, "root.p.d").max == Limit({"vcore": 3000})
+    end(scenario, "one")
+    assert paths(scenario) == {"root.p", "root.p.d"}
 
 
 def test_a_queue_on_demand_below_one_that_becomes_a_leaf_drains() -> None:
-    scene = Scene(a_configuration(parent("p")), nodes=1)
-    on_demand(scene, "one", "root.p.d")
-    reload(scene, a_queue("p"))
-    assert "becomes a leaf when it is empty" in submit_tag(scene, "two", "root.p.x")
-    end(scene, "one")
-    assert queue(scene, "root.p").is_leaf
+    scenario = Scenario(a_configuration(parent("p")), nodes=1)
+    on_demand(scenario, "one", "root.p.d")
+    reload(scenario, a_queue("p"))
+    assert "becomes a leaf when it is empty" in submit_tag(scenario, "two", "root.p.x")
+    end(scenario, "one")
+    assert queue(scenario, "root.p").is_leaf
 
 
-def submit_tag(scene: Scene, name: str, path: str) -> str:
+def submit_tag(scenario: Scenario, name: str, path: str) -> str:
     spec = replace(an_application(name, queue=""), tags={"namespace": path})
-    return rejection(scene.tell(ApplicationAdded(spec)))
+    return rejection(scenario.send(ApplicationAdded(spec)))

@@ -10,7 +10,7 @@ from muster_core.model.events import AllocationReported, ApplicationAdded, Confi
 from muster_core.model.ids import Termination
 from muster_core.model.limits import ALLOCATIONS_PER_QUOTA_PREEMPTION
 from tests.unit.builders import RM, SECOND, a_node, a_queue, an_allocation, an_application, an_ask
-from tests.unit.core.scheduling.preemption_scene import (
+from tests.unit.core.scheduling.preemption_scenario import (
     a_daemon,
     confirm,
     cores,
@@ -22,7 +22,7 @@ from tests.unit.core.scheduling.preemption_scene import (
     victims,
     with_preemption,
 )
-from tests.unit.core.scheduling.scene import Scene, releases
+from tests.unit.core.scheduling.scenario import Scenario, releases
 
 
 def after(seconds: int) -> QueuePolicies:
@@ -33,72 +33,72 @@ def a(vcore: int | None, delay_s: int = 60, guaranteed: int = 0) -> QueueConfig:
     return a_queue("a", vcore=vcore, guaranteed=guaranteed, policies=after(delay_s))
 
 
-def reload(scene: Scene, *queues: QueueConfig, on: bool = True) -> None:
-    scene.tell(ConfigurationReplaced(RM, with_preemption(*queues, by_quota=on)))
+def reload(scenario: Scenario, *queues: QueueConfig, on: bool = True) -> None:
+    scenario.send(ConfigurationReplaced(RM, with_preemption(*queues, by_quota=on)))
 
 
-def running(*queues: QueueConfig, count: int = 6) -> Scene:
+def running(*queues: QueueConfig, count: int = 6) -> Scenario:
     """`count` pods of 1 core in root.a, without a maximum."""
-    scene = Scene(with_preemption(*(queues or (a(None),)), by_quota=True), nodes=1, vcore=100_000)
-    run(scene, "root.a", *pods("x", count))
-    return scene
+    scenario = Scenario(with_preemption(*(queues or (a(None),)), by_quota=True), nodes=1, vcore=100_000)
+    run(scenario, "root.a", *pods("x", count))
+    return scenario
 
 
 def test_a_maximum_lowered_below_usage_is_enforced_after_the_delay_youngest_first() -> None:
-    scene = running()
-    reload(scene, a(4000))
-    assert victims(scene.wait(59)) == set()
-    assert victims(scene.wait(2)) == {"x4", "x5"}
+    scenario = running()
+    reload(scenario, a(4000))
+    assert victims(scenario.wait(59)) == set()
+    assert victims(scenario.wait(2)) == {"x4", "x5"}
 
 
 def test_a_longer_delay_moves_the_start_and_a_further_lowering_does_not() -> None:
-    scene = running()
-    reload(scene, a(4000))
-    scene.wait(50)
-    reload(scene, a(3000))
-    reload(scene, a(3000, delay_s=100))
-    assert victims(scene.wait(49)) == set()
-    assert victims(scene.wait(2)) == {"x3", "x4", "x5"}
+    scenario = running()
+    reload(scenario, a(4000))
+    scenario.wait(50)
+    reload(scenario, a(3000))
+    reload(scenario, a(3000, delay_s=100))
+    assert victims(scenario.wait(49)) == set()
+    assert victims(scenario.wait(2)) == {"x3", "x4", "x5"}
 
 
 def test_a_maximum_that_is_enough_again_or_gone_takes_the_start_back() -> None:
     for enough in (6000, None):
-        scene = running()
-        reload(scene, a(4000))
-        scene.wait(30)
-        reload(scene, a(enough))
-        assert victims(scene.wait(500)) == set()
+        scenario = running()
+        reload(scenario, a(4000))
+        scenario.wait(30)
+        reload(scenario, a(enough))
+        assert victims(scenario.wait(500)) == set()
 
 
 def test_a_delay_that_comes_while_the_queue_is_over_starts_then() -> None:
-    scene = running()
-    reload(scene, a(4000, delay_s=0))
-    assert victims(scene.wait(500)) == set()
-    reload(scene, a(4000, delay_s=10))
-    assert victims(scene.wait(11)) == {"x4", "x5"}
+    scenario = running()
+    reload(scenario, a(4000, delay_s=0))
+    assert victims(scenario.wait(500)) == set()
+    reload(scenario, a(4000, delay_s=10))
+    assert victims(scenario.wait(11)) == {"x4", "x5"}
 
 
 def test_nothing_goes_where_quota_preemption_is_off() -> None:
-    scene = running()
-    reload(scene, a(4000), on=False)
-    assert victims(scene.wait(500)) == set()
-    reload(scene, a(4000))
-    assert len(victims(scene.wait(61))) == 2, "switching it on starts it"
+    scenario = running()
+    reload(scenario, a(4000), on=False)
+    assert victims(scenario.wait(500)) == set()
+    reload(scenario, a(4000))
+    assert len(victims(scenario.wait(61))) == 2, "switching it on starts it"
 
 
 def test_an_allocation_that_is_reported_beyond_the_maximum_starts_it() -> None:
-    scene = Scene(with_preemption(a(2000), by_quota=True))
-    submit(scene, "a", "root.a")
+    scenario = Scenario(with_preemption(a(2000), by_quota=True))
+    submit(scenario, "a", "root.a")
     existing = tuple(an_allocation(f"x{index}", "n0", app="a") for index in range(3))
-    scene.tell(NodeAdded(a_node("n0", 9000), existing=existing))
-    assert victims(scene.wait(59)) == set()
-    assert victims(scene.wait(2)) == {"x2"}
+    scenario.send(NodeAdded(a_node("n0", 9000), existing=existing))
+    assert victims(scenario.wait(59)) == set()
+    assert victims(scenario.wait(2)) == {"x2"}
 
 
 def test_no_queue_falls_below_its_guarantee() -> None:
-    scene = running(a(None, guaranteed=5000))
-    reload(scene, a(1000, guaranteed=5000))
-    assert len(victims(scene.wait(61))) == 1
+    scenario = running(a(None, guaranteed=5000))
+    reload(scenario, a(1000, guaranteed=5000))
+    assert len(victims(scenario.wait(61))) == 1
 
 
 def test_a_parent_deals_what_is_over_to_its_children_by_what_they_use_beyond_their_guarantees() -> None:
@@ -106,75 +106,75 @@ def test_a_parent_deals_what_is_over_to_its_children_by_what_they_use_beyond_the
         leaves = (a_queue("a", guaranteed=2000), a_queue("b"), a_queue("c", guaranteed=4000))
         return a_queue("p", *leaves, vcore=vcore, policies=after(60))
 
-    scene = Scene(with_preemption(tree(None), by_quota=True), nodes=1, vcore=100_000)
+    scenario = Scenario(with_preemption(tree(None), by_quota=True), nodes=1, vcore=100_000)
     for leaf, count in (("a", 8), ("b", 3), ("c", 4)):
-        run(scene, f"root.p.{leaf}", *pods(leaf, count))
-    reload(scene, tree(12_000))
-    said = scene.wait(61)
-    assert len(victims(said)) == 3
-    assert cores(scene, "root.p.a", "root.p.b", "root.p.c") == [6, 2, 4]
+        run(scenario, f"root.p.{leaf}", *pods(leaf, count))
+    reload(scenario, tree(12_000))
+    effects = scenario.wait(61)
+    assert len(victims(effects)) == 3
+    assert cores(scenario, "root.p.a", "root.p.b", "root.p.c") == [6, 2, 4]
 
 
 def test_originators_and_opted_out_pods_go_last_and_daemons_never() -> None:
-    scene = Scene(with_preemption(a(None), by_quota=True), nodes=1, vcore=100_000)
+    scenario = Scenario(with_preemption(a(None), by_quota=True), nodes=1, vcore=100_000)
     first, kept, young = first_pod(an_ask("first")), opted_out(an_ask("kept")), an_ask("young")
-    run(scene, "root.a", young, kept, first, a_daemon("daemon", "n0"))
+    run(scenario, "root.a", young, kept, first, a_daemon("daemon", "n0"))
     for most, gone in ((3000, {"young"}), (2000, {"kept"}), (0, {"first"})):
-        reload(scene, a(most))
-        said = scene.wait(61)
-        assert victims(said) == gone
-        confirm(scene, said)
+        reload(scenario, a(most))
+        effects = scenario.wait(61)
+        assert victims(effects) == gone
+        confirm(scenario, effects)
 
 
 def test_a_victim_larger_than_what_is_over_goes_if_nothing_smaller_does() -> None:
-    scene = Scene(with_preemption(a(None), by_quota=True), nodes=1, vcore=100_000)
-    run(scene, "root.a", an_ask("wide", vcore=4000))
-    reload(scene, a(3000))
-    assert victims(scene.wait(61)) == {"wide"}
+    scenario = Scenario(with_preemption(a(None), by_quota=True), nodes=1, vcore=100_000)
+    run(scenario, "root.a", an_ask("wide", vcore=4000))
+    reload(scenario, a(3000))
+    assert victims(scenario.wait(61)) == {"wide"}
 
 
 def test_a_queue_still_over_when_its_victims_are_gone_is_looked_at_again() -> None:
-    scene = running()
-    reload(scene, a(5000))
-    scene.wait(61)
-    reload(scene, a(3000))
-    assert len(victims(scene.wait(61))) == 2
+    scenario = running()
+    reload(scenario, a(5000))
+    scenario.wait(61)
+    reload(scenario, a(3000))
+    assert len(victims(scenario.wait(61))) == 2
 
 
 def test_the_start_and_the_run_are_there_for_people() -> None:
-    scene = running()
-    now_ns = scene.now_ns
-    reload(scene, a(4000))
-    queue = scene.app("a").queue
+    scenario = running()
+    now_ns = scenario.now_ns
+    reload(scenario, a(4000))
+    queue = scenario.app("a").queue
     assert (queue.quota_at_ns, queue.quota_running) == (now_ns + 60 * SECOND, 0)
-    said = scene.wait(61)
+    effects = scenario.wait(61)
     assert queue.quota_running
     assert queue.preempting["vcore"] == 2000
-    confirm(scene, said)
+    confirm(scenario, effects)
     assert not queue.quota_running
 
 
 def test_a_bounded_number_of_allocations_is_preempted_at_a_time_until_the_queue_is_within_its_maximum() -> None:
     count = 2 * ALLOCATIONS_PER_QUOTA_PREEMPTION + 500
-    scene = Scene(with_preemption(a(None), by_quota=True))
-    scene.tell(NodeAdded(a_node("n0", 10_000_000, pods=10_000)))
-    run(scene, "root.a", *pods("x", count))
-    reload(scene, a(100_000))
-    gone = victims(scene.wait(61))
+    scenario = Scenario(with_preemption(a(None), by_quota=True))
+    scenario.send(NodeAdded(a_node("n0", 10_000_000, pods=10_000)))
+    run(scenario, "root.a", *pods("x", count))
+    reload(scenario, a(100_000))
+    gone = victims(scenario.wait(61))
     assert gone == {f"x{index}" for index in range(100, count)}, "all but the oldest"
     assert (
-        max(len(one.victims) for one in scene.partition.preemptions.running.values())
+        max(len(one.victims) for one in scenario.partition.preemptions.running.values())
         <= ALLOCATIONS_PER_QUOTA_PREEMPTION
     )
 
 
 def test_a_pod_whose_only_large_placeholder_is_preempted_gives_a_smaller_one_up() -> None:
-    scene = Scene(with_preemption(a(None), by_quota=True), nodes=1)
-    scene.tell(ApplicationAdded(an_application(gang=2)))
+    scenario = Scenario(with_preemption(a(None), by_quota=True), nodes=1)
+    scenario.send(ApplicationAdded(an_application(gang=2)))
     for index, vcore in enumerate((2000, 1000)):
         spec = an_allocation(f"p{index}", "n0", vcore=vcore, group="workers", placeholder=True)
-        scene.tell(AllocationReported(replace(spec, allow_preempt_self=not index)))
+        scenario.send(AllocationReported(replace(spec, allow_preempt_self=not index)))
     ssd = Constraints(node_selector=(("disk", "ssd"),))
-    assert releases(scene.ask(an_ask("r0", group="workers", vcore=1500, constraints=ssd))) == {}
-    reload(scene, a(1000))
-    assert releases(scene.wait(61)) == {"p0": Termination.PREEMPTED_BY_SCHEDULER, "p1": Termination.TIMEOUT}
+    assert releases(scenario.ask(an_ask("r0", group="workers", vcore=1500, constraints=ssd))) == {}
+    reload(scenario, a(1000))
+    assert releases(scenario.wait(61)) == {"p0": Termination.PREEMPTED_BY_SCHEDULER, "p1": Termination.TIMEOUT}

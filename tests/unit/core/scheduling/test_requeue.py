@@ -17,31 +17,31 @@ from muster_core.model.specs import GangPlacement
 from muster_core.scheduling.cycle import Step, cycle
 from muster_core.scheduling.step import step
 from tests.unit.builders import PARTITION, a_configuration, a_limit, a_node, a_queue, an_application, an_ask
-from tests.unit.core.scheduling.scene import Scene, placed
+from tests.unit.core.scheduling.scenario import Scenario, placed
 
 _LEAVES = 8
 _SSD = Constraints(node_selector=(("disk", "ssd"),))
 
 
-def crowd(*queues: QueueConfig, nodes: int = 4, constraints: Constraints = ANYWHERE) -> Scene:
+def crowd(*queues: QueueConfig, nodes: int = 4, constraints: Constraints = ANYWHERE) -> Scenario:
     """16 cores of one application; in each of eight leaves five applications of as many users wait for one core."""
     leaves = queues or tuple(a_queue(f"q{index}") for index in range(_LEAVES))
-    scene = Scene(a_configuration(*leaves), nodes=nodes)
-    scene.tell(ApplicationAdded(an_application("busy", queue="root.q0")))
-    scene.ask(*(an_ask(f"b{index}", app="busy") for index in range(16)))
+    scenario = Scenario(a_configuration(*leaves), nodes=nodes)
+    scenario.send(ApplicationAdded(an_application("busy", queue="root.q0")))
+    scenario.ask(*(an_ask(f"b{index}", app="busy") for index in range(16)))
     for index in range(_LEAVES * 5):
         name = f"app{index}"
         spec = an_application(name, queue=f"root.q{index % _LEAVES}", user=f"user{index // _LEAVES}")
-        scene.tell(ApplicationAdded(spec), AskAdded(an_ask(name, app=name, constraints=constraints)))
-    return scene
+        scenario.send(ApplicationAdded(spec), AskAdded(an_ask(name, app=name, constraints=constraints)))
+    return scenario
 
 
-def tried(scene: Scene, *events: Event) -> tuple[int, int]:
+def tried(scenario: Scenario, *events: Event) -> tuple[int, int]:
     """How many applications were tried after the events, and how many asks got a place."""
-    said = [effect for event in events for effect in step(scene.scheduler_state, event, scene.now_ns)]
+    effects = [effect for event in events for effect in step(scenario.scheduler_state, event, scenario.now_ns)]
     steps: list[Step] = []
-    said += cycle(scene.scheduler_state, scene.now_ns, lambda: True, steps.append).effects
-    return steps.count(Step.NODE), len(placed(said))
+    effects += cycle(scenario.scheduler_state, scenario.now_ns, lambda: True, steps.append).effects
+    return steps.count(Step.NODE), len(placed(effects))
 
 
 def gone(key: str) -> AllocationReleased:
@@ -57,49 +57,49 @@ def test_a_place_too_small_for_anybody_wakes_nobody() -> None:
 
 
 def test_a_node_that_those_who_wait_may_not_use_wakes_nobody() -> None:
-    scene = crowd(constraints=_SSD)
-    assert tried(scene, NodeAdded(a_node("disk"))) == (0, 0)
-    assert tried(scene, NodeUpdated(a_node("disk", 1000, labels={"disk": "ssd"}))) == (1, 1)
+    scenario = crowd(constraints=_SSD)
+    assert tried(scenario, NodeAdded(a_node("disk"))) == (0, 0)
+    assert tried(scenario, NodeUpdated(a_node("disk", 1000, labels={"disk": "ssd"}))) == (1, 1)
 
 
 def test_a_new_ask_is_tried_alone_and_a_known_no_is_not_looked_for_again() -> None:
-    scene = crowd()
-    assert tried(scene, AskAdded(an_ask("more", app="app7"))) == (1, 0)
-    assert tried(scene, AskAdded(an_ask("tiny", app="app7", vcore=0))) == (1, 1)
+    scenario = crowd()
+    assert tried(scenario, AskAdded(an_ask("more", app="app7"))) == (1, 0)
+    assert tried(scenario, AskAdded(an_ask("tiny", app="app7", vcore=0))) == (1, 1)
 
 
 def test_room_in_a_queue_at_its_maximum_is_tried_by_one_more_than_it_holds() -> None:
     leaves = [a_queue(f"q{index}", vcore=0) for index in range(1, _LEAVES)]
-    scene = crowd(a_queue("q0", vcore=16_000), *leaves, nodes=8)
-    assert tried(scene, gone("b0")) == (2, 1)
-    assert tried(scene, gone("b1"), gone("b2")) == (3, 2)
+    scenario = crowd(a_queue("q0", vcore=16_000), *leaves, nodes=8)
+    assert tried(scenario, gone("b0")) == (2, 1)
+    assert tried(scenario, gone("b1"), gone("b2")) == (3, 2)
 
 
 def test_a_user_who_gives_back_wakes_none_of_the_others() -> None:
     leaves = [a_queue(f"q{index}") for index in range(_LEAVES)]
-    scene = Scene(a_configuration(*leaves, limits=(a_limit(users=("*",), vcore=1000),)), nodes=8)
+    scenario = Scenario(a_configuration(*leaves, limits=(a_limit(users=("*",), vcore=1000),)), nodes=8)
     for index in range(_LEAVES * 2):
         name = f"app{index}"
         spec = an_application(name, queue=f"root.q{index % _LEAVES}", user=f"user{index % 4}")
-        scene.tell(ApplicationAdded(spec), AskAdded(an_ask(name, app=name)))
-    running = [app for app in scene.partition.applications.values() if app.allocations]
+        scenario.send(ApplicationAdded(spec), AskAdded(an_ask(name, app=name)))
+    running = [app for app in scenario.partition.applications.values() if app.allocations]
     [first] = [app.id for app in running if app.spec.user == "user2"]
     event = AllocationReleased(PARTITION, first, AllocationKey(first), None, Termination.STOPPED_BY_RM)
-    assert tried(scene, event) == (2, 1)  # the second of the user finds the room taken
+    assert tried(scenario, event) == (2, 1)  # the second of the user finds the room taken
 
 
 def test_an_atomic_gang_is_tried_when_all_of_it_may_fit_and_not_before() -> None:
-    scene = Scene(a_configuration(a_queue("a"), a_queue("b")), nodes=2)
-    scene.tell(ApplicationAdded(an_application("busy", queue="root.a")))
-    scene.ask(*(an_ask(f"b{index}", app="busy") for index in range(8)))
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=2)
+    scenario.send(ApplicationAdded(an_application("busy", queue="root.a")))
+    scenario.ask(*(an_ask(f"b{index}", app="busy") for index in range(8)))
     for name in ("one", "two"):
-        scene.gang(ApplicationAdded(an_application(name, gang=3, placement=GangPlacement.ATOMIC)), 3)
-    assert tried(scene, gone("b0")) == (0, 0)
-    assert tried(scene, gone("b1")) == (0, 0)
-    assert tried(scene, gone("b2")) == (1, 3)
+        scenario.gang(ApplicationAdded(an_application(name, gang=3, placement=GangPlacement.ATOMIC)), 3)
+    assert tried(scenario, gone("b0")) == (0, 0)
+    assert tried(scenario, gone("b1")) == (0, 0)
+    assert tried(scenario, gone("b2")) == (1, 3)
 
 
 def test_more_than_a_few_nodes_at_once_are_one_growth() -> None:
-    scene = crowd()
+    scenario = crowd()
     nodes = [NodeAdded(a_node(f"new{index}", 1000)) for index in range(60)]
-    assert tried(scene, *nodes)[1] == _LEAVES * 5
+    assert tried(scenario, *nodes)[1] == _LEAVES * 5

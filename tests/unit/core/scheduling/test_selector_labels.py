@@ -26,7 +26,7 @@ from muster_core.scheduling.step import step
 from muster_core.state.affinity import SelectorLabels
 from tests.unit.builders import PARTITION, a_configuration, a_node, a_queue, an_application, an_ask
 from tests.unit.core.placement.affinity_clusters import HOST
-from tests.unit.core.scheduling.scene import Scene, placed, refused_asks
+from tests.unit.core.scheduling.scenario import Scenario, placed, refused_asks
 
 #: More labels than a namespace may have read before all of its labels are kept, and than are kept unread.
 MANY = limits.SELECTOR_LABELS_PER_NAMESPACE + limits.IDLE_SELECTOR_LABELS + 10
@@ -63,154 +63,156 @@ def pod(
     return replace(an_ask(key, app=app, vcore=1, tags=tags), facts=facts, namespace=namespace)
 
 
-def a_scene(*apps: str, nodes: int = 2) -> Scene:
-    scene = Scene(a_configuration(a_queue("a")))
+def a_scenario(*apps: str, nodes: int = 2) -> Scenario:
+    scenario = Scenario(a_configuration(a_queue("a")))
     for number in range(nodes):
-        scene.add_node(f"n{number}", vcore=400_000)
+        scenario.add_node(f"n{number}", vcore=400_000)
         spec = replace(a_node(f"n{number}", 400_000, 10_000), labels={HOST: f"n{number}"})
-        scene.partition.nodes.update(spec)
+        scenario.partition.nodes.update(spec)
     for app in apps or ("app",):
-        scene.tell(ApplicationAdded(an_application(app)))
-    return scene
+        scenario.send(ApplicationAdded(an_application(app)))
+    return scenario
 
 
-def tell(scene: Scene, asks: Iterable[AskSpec]) -> None:
+def send(scenario: Scenario, asks: Iterable[AskSpec]) -> None:
     """Without a look at every sentence after each."""
     for ask in asks:
-        assert refused_asks(step(scene.scheduler_state, AskAdded(ask), scene.now_ns)) == {}
-    scene.tell()
+        assert refused_asks(step(scenario.scheduler_state, AskAdded(ask), scenario.now_ns)) == {}
+    scenario.send()
 
 
-def labels(scene: Scene) -> SelectorLabels:
-    return scene.partition.nodes.pods_on_nodes.tags.labels
+def labels(scenario: Scenario) -> SelectorLabels:
+    return scenario.partition.nodes.pods_on_nodes.tags.labels
 
 
 def test_a_label_is_kept_while_a_selector_reads_it_and_dropped_with_other_unused_labels() -> None:
-    scene = a_scene("reader", "other")
-    tell(scene, (pod(f"r{i}", app="reader", facts=apart(f"l{i}")) for i in range(MANY)))
-    assert len(labels(scene).readers()) == MANY
-    scene.tell(ApplicationRemoved(PARTITION, ApplicationId("reader")))
-    assert labels(scene).readers() == {}
-    assert labels(scene).unread([("red", label("l0"))]) == [("red", label("l0"))]
+    scenario = a_scenario("reader", "other")
+    send(scenario, (pod(f"r{i}", app="reader", facts=apart(f"l{i}")) for i in range(MANY)))
+    assert len(labels(scenario).readers()) == MANY
+    scenario.send(ApplicationRemoved(PARTITION, ApplicationId("reader")))
+    assert labels(scenario).readers() == {}
+    assert labels(scenario).unread([("red", label("l0"))]) == [("red", label("l0"))]
 
 
 def test_a_tenant_with_many_selectors_blocks_no_pod_of_another_tenant() -> None:
-    scene = a_scene("evil", "good")
-    tell(scene, (pod(f"e{i}", app="evil", facts=apart(f"l{i}")) for i in range(1100)))
-    said = scene.ask(*(pod(f"g{i}", "web", app="good", namespace="blue", facts=apart("web", "blue")) for i in range(3)))
-    assert sorted(placed(said)) == ["g0", "g1"]
-    assert set(placed(said).values()) == {"n0", "n1"}
+    scenario = a_scenario("evil", "good")
+    send(scenario, (pod(f"e{i}", app="evil", facts=apart(f"l{i}")) for i in range(1100)))
+    effects = scenario.ask(
+        *(pod(f"g{i}", "web", app="good", namespace="blue", facts=apart("web", "blue")) for i in range(3))
+    )
+    assert sorted(placed(effects)) == ["g0", "g1"]
+    assert set(placed(effects).values()) == {"n0", "n1"}
 
 
 def test_selectors_of_a_namespace_put_no_pods_of_another_in_classes_of_their_own() -> None:
-    scene = a_scene("evil", "good", nodes=0)
-    scene.ask(*(pod(f"g{i}", "index", app="good", namespace="blue", value=str(i)) for i in range(5)))
-    scene.ask(pod("e", app="evil", facts=apart("index")))
-    assert len(scene.app("good").waiting) == 1
-    scene.ask(pod("e2", app="evil", facts=apart("index", anywhere=True)))
-    assert len(scene.app("good").waiting) == 5
-    scene.tell(ApplicationRemoved(PARTITION, ApplicationId("evil")))
-    assert labels(scene).readers() == {}
+    scenario = a_scenario("evil", "good", nodes=0)
+    scenario.ask(*(pod(f"g{i}", "index", app="good", namespace="blue", value=str(i)) for i in range(5)))
+    scenario.ask(pod("e", app="evil", facts=apart("index")))
+    assert len(scenario.app("good").waiting) == 1
+    scenario.ask(pod("e2", app="evil", facts=apart("index", anywhere=True)))
+    assert len(scenario.app("good").waiting) == 5
+    scenario.send(ApplicationRemoved(PARTITION, ApplicationId("evil")))
+    assert labels(scenario).readers() == {}
 
 
 @pytest.mark.parametrize("anywhere", [False, True])
 def test_where_very_many_labels_are_read_all_are_kept_and_selectors_mean_the_same_pods(*, anywhere: bool) -> None:
-    scene = a_scene("there", "reader")
-    tell(scene, (pod(f"t{i}", f"l{i}", app="there") for i in range(MANY)))
-    at: dict[str, str] = {one.spec.key: one.node for one in scene.app("there").allocations.values()}
+    scenario = a_scenario("there", "reader")
+    send(scenario, (pod(f"t{i}", f"l{i}", app="there") for i in range(MANY)))
+    at: dict[str, str] = {one.spec.key: one.node for one in scenario.app("there").allocations.values()}
     assert len(at) == MANY
     reading = [pod(f"r{i}", app="reader", facts=apart(f"l{i}", anywhere=anywhere)) for i in range(MANY)]
-    tell(scene, reading)
-    assert labels(scene).keeps_all("red")
-    nodes: dict[str, str] = {one.spec.key: one.node for one in scene.app("reader").allocations.values()}
+    send(scenario, reading)
+    assert labels(scenario).keeps_all("red")
+    nodes: dict[str, str] = {one.spec.key: one.node for one in scenario.app("reader").allocations.values()}
     assert {key for key, node in nodes.items() if at["t" + key[1:]] == node} == set()
     assert len(nodes) == MANY
     # And the other way about: who comes is kept away by those that are there.
-    late = scene.ask(pod("late", "l3", app="there"))
+    late = scenario.ask(pod("late", "l3", app="there"))
     assert placed(late)["late"] != nodes["r3"]
-    scene.tell(ApplicationRemoved(PARTITION, ApplicationId("reader")))
-    assert not labels(scene).keeps_all("red")
-    assert len(scene.app("there").allocations) == MANY + 1
+    scenario.send(ApplicationRemoved(PARTITION, ApplicationId("reader")))
+    assert not labels(scenario).keeps_all("red")
+    assert len(scenario.app("there").allocations) == MANY + 1
 
 
 def test_an_ask_that_is_updated_with_other_labels_is_counted_once() -> None:
-    scene = a_scene(nodes=0)
-    scene.ask(pod("a", "web"), pod("b", facts=apart("web")))
-    scene.ask(pod("a", "web", "other"), pod("b", "more", facts=apart("db")))
-    assert labels(scene).readers() == {("red", label("db")): 1}
+    scenario = a_scenario(nodes=0)
+    scenario.ask(pod("a", "web"), pod("b", facts=apart("web")))
+    scenario.ask(pod("a", "web", "other"), pod("b", "more", facts=apart("db")))
+    assert labels(scenario).readers() == {("red", label("db")): 1}
 
 
 def test_spread_and_what_a_gangs_members_want_near_them_read_labels_too() -> None:
-    scene = a_scene(nodes=0)
+    scenario = a_scenario(nodes=0)
     spread = PodProperties(
         InterPodConstraints(
             spread=(TopologySpreadConstraint(HOST, 1, (Target(label("web"), TargetOperator.EXIST),), "red"),)
         )
     )
-    scene.ask(pod("a", facts=spread))
+    scenario.ask(pod("a", facts=spread))
     near = PodProperties(
         InterPodConstraints(near=(PodTerm(HOST, (Target(label("cache"), TargetOperator.EXIST),), ("red",)),))
     )
     gang = an_application("gang", gang=2)
     [member] = gang.members
     members: tuple[Member, ...] = (replace(member, facts=near),)
-    scene.tell(ApplicationAdded(replace(gang, members=members)))
-    assert labels(scene).readers() == {("red", label("web")): 1, ("red", label("cache")): 1}
-    scene.tell(ApplicationRemoved(PARTITION, ApplicationId("gang")))
-    assert labels(scene).readers() == {("red", label("web")): 1}
+    scenario.send(ApplicationAdded(replace(gang, members=members)))
+    assert labels(scenario).readers() == {("red", label("web")): 1, ("red", label("cache")): 1}
+    scenario.send(ApplicationRemoved(PARTITION, ApplicationId("gang")))
+    assert labels(scenario).readers() == {("red", label("web")): 1}
 
 
 def test_values_without_waiting_selectors_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "IDLE_SELECTOR_VALUES", 100)
-    scene = a_scene("first", nodes=0)
+    scenario = a_scenario("first", nodes=0)
 
     def waiting(app: str, number: int) -> AskSpec:
         selector = (Target(label("app"), values=(f"{app}-{number}",)),)
         facts = PodProperties(InterPodConstraints(near=(PodTerm(HOST, selector, ("red",)),)))
         return pod(f"{app}-{number}", app=app, facts=facts)
 
-    tags = scene.partition.nodes.pods_on_nodes.tags
+    tags = scenario.partition.nodes.pods_on_nodes.tags
     for app in ("first", "second", "third", "fourth"):
-        scene.tell(ApplicationAdded(an_application(app)))
-        tell(scene, (waiting(app, number) for number in range(limits.IDLE_SELECTOR_VALUES)))
+        scenario.send(ApplicationAdded(an_application(app)))
+        send(scenario, (waiting(app, number) for number in range(limits.IDLE_SELECTOR_VALUES)))
         assert tags.is_wanted(tags.project({NAMESPACE: "red", label("app"): f"{app}-7"}))
-        scene.tell(ApplicationRemoved(PARTITION, ApplicationId(app)))
+        scenario.send(ApplicationRemoved(PARTITION, ApplicationId(app)))
     assert not tags.is_wanted(tags.project({NAMESPACE: "red", label("app"): "first-7"}))
 
 
 def test_labels_of_selectors_for_all_namespaces_are_kept_once_and_not_once_for_each_namespace() -> None:
-    scene = a_scene("there", "reader", nodes=0)
+    scenario = a_scenario("there", "reader", nodes=0)
     asks = [pod(f"r{i}", app="reader", facts=reading(*(f"l{i}-{n}" for n in range(250)), among=())) for i in range(12)]
     others = [pod(f"t{i}", app="there", namespace=f"ns{i}") for i in range(200)]
     tracemalloc.start()
     try:
-        tell(scene, asks + others)
+        send(scenario, asks + others)
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert len(labels(scene).readers()) == 3000
+    assert len(labels(scenario).readers()) == 3000
     assert held < 8 * 2**20, f"{held / 2**20:.0f} MiB for 3,000 labels and 200 namespaces"
 
 
 def test_a_namespace_whose_selectors_read_too_many_labels_has_new_requests_refused_and_no_other_has() -> None:
-    scene = a_scene("evil", "good", nodes=0)
+    scenario = a_scenario("evil", "good", nodes=0)
     most = limits.SELECTOR_LABELS_PER_READING_NAMESPACE
-    tell(scene, [pod("e", app="evil", facts=reading(*(f"l{n}" for n in range(most)), among=()))])
+    send(scenario, [pod("e", app="evil", facts=reading(*(f"l{n}" for n in range(most)), among=()))])
     more = pod("more", app="evil", facts=reading("another", among=()))
-    reason = refused_asks(step(scene.scheduler_state, AskAdded(more), scene.now_ns))["more"]
+    reason = refused_asks(step(scenario.scheduler_state, AskAdded(more), scenario.now_ns))["more"]
     assert f"the limit is {most}: use fewer labels in selectors" in reason
-    tell(scene, [pod("same", app="evil", facts=reading("l0", among=()))])
-    tell(scene, [pod("g", app="good", namespace="blue", facts=reading("another", "l0", namespace="blue"))])
-    scene.tell(ApplicationRemoved(PARTITION, ApplicationId("evil")))
-    assert labels(scene).charged() == {"blue": 2}
+    send(scenario, [pod("same", app="evil", facts=reading("l0", among=()))])
+    send(scenario, [pod("g", app="good", namespace="blue", facts=reading("another", "l0", namespace="blue"))])
+    scenario.send(ApplicationRemoved(PARTITION, ApplicationId("evil")))
+    assert labels(scenario).charged() == {"blue": 2}
 
 
 def test_the_last_pod_without_any_tag_is_forgotten_after_the_last_one_with_a_tag() -> None:
     """Pods without a tag have no namespace either, as pods with tags of which none is a namespace."""
-    scene = a_scene("reader", "other")
-    scene.ask(pod("r", app="reader", facts=apart("l")))
-    scene.ask(an_ask("bare", app="other", vcore=1), an_ask("tagged", app="other", vcore=1, tags={"role": "x"}))
+    scenario = a_scenario("reader", "other")
+    scenario.ask(pod("r", app="reader", facts=apart("l")))
+    scenario.ask(an_ask("bare", app="other", vcore=1), an_ask("tagged", app="other", vcore=1, tags={"role": "x"}))
     for key in ("tagged", "bare"):
-        scene.release(key, app="other")
-    assert scene.app("other").allocations == {}
-    assert labels(scene).pods() == {("red", ApplicationId("reader")): 1}
+        scenario.release(key, app="other")
+    assert scenario.app("other").allocations == {}
+    assert labels(scenario).pods() == {("red", ApplicationId("reader")): 1}

@@ -37,22 +37,22 @@ from tests.unit.builders import (
     an_ask,
     resources,
 )
-from tests.unit.core.scheduling.preemption_scene import confirm, offset, pods, run, victims, with_preemption
-from tests.unit.core.scheduling.scene import Scene, placed, states, waits
+from tests.unit.core.scheduling.preemption_scenario import confirm, offset, pods, run, victims, with_preemption
+from tests.unit.core.scheduling.scenario import Scenario, placed, states, waits
 
 TWO = a_configuration(a_queue("a"), a_queue("b"))
 
 
-def contested(configuration: Configuration = TWO, *, later: int = 3, of: int = 5) -> Scene:
+def contested(configuration: Configuration = TWO, *, later: int = 3, of: int = 5) -> Scenario:
     """One node of 4 cores, of which the gang `later` of leaf b holds a part; another node is full."""
-    scene = Scene(configuration, nodes=1)
-    scene.add_full_node(vcore=10_000)
-    add(scene, "later", later, of=of, queue="root.b", created_s=20)
-    return scene
+    scenario = Scenario(configuration, nodes=1)
+    scenario.add_full_node(vcore=10_000)
+    add(scenario, "later", later, of=of, queue="root.b", created_s=20)
+    return scenario
 
 
 def add(  # long: each has a default
-    scene: Scene,
+    scenario: Scenario,
     name: str,
     members: int,
     *,
@@ -78,60 +78,60 @@ def add(  # long: each has a default
     )
     added = ApplicationAdded(spec)
     if placement is GangPlacement.DIRECT:
-        return scene.tell(added)
+        return scenario.send(added)
     vcore = spec.members[0].resources["vcore"]
     asks = [
         an_ask(f"{name}-p{index}", app=name, vcore=vcore, group="workers", placeholder=True, priority=priority)
         for index in range(members)
     ]
-    return [*scene.tell(added), *scene.ask(*asks)]
+    return [*scenario.send(added), *scenario.ask(*asks)]
 
 
-def cores(scene: Scene, name: str) -> int:
+def cores(scenario: Scenario, name: str) -> int:
     """What the gang reserves."""
-    return scene.app(name).gang.reserved["vcore"] // 1000
+    return scenario.app(name).gang.reserved["vcore"] // 1000
 
 
 @pytest.mark.parametrize("placement", list(GangPlacement))
 def test_the_first_gang_takes_over_no_more_than_it_lacks(placement: GangPlacement) -> None:
-    scene = contested()
-    said = add(scene, "first", 3, placement=placement)
-    assert victims(said) == {"later-p1", "later-p2"} or len(victims(said)) == 2
-    assert cores(scene, "later") == 1
-    assert states(confirm(scene, said), "first") == ["Running"]
+    scenario = contested()
+    effects = add(scenario, "first", 3, placement=placement)
+    assert victims(effects) == {"later-p1", "later-p2"} or len(victims(effects)) == 2
+    assert cores(scenario, "later") == 1
+    assert states(confirm(scenario, effects), "first") == ["Running"]
 
 
 def test_a_gang_takes_nothing_if_it_could_not_have_all_it_lacks_by_that() -> None:
-    scene = contested()
-    said = add(scene, "first", 5)
-    assert victims(said) == set()
-    assert (cores(scene, "first"), cores(scene, "later")) == (1, 3)
+    scenario = contested()
+    effects = add(scenario, "first", 5)
+    assert victims(effects) == set()
+    assert (cores(scenario, "first"), cores(scenario, "later")) == (1, 3)
 
 
 def test_a_later_gang_takes_nothing_from_the_first_one() -> None:
-    scene = contested()
-    assert victims(add(scene, "last", 3, created_s=30)) == set()
-    assert cores(scene, "later") == 3
+    scenario = contested()
+    assert victims(add(scenario, "last", 3, created_s=30)) == set()
+    assert cores(scenario, "later") == 3
 
 
 def test_a_higher_priority_goes_before_an_earlier_creation() -> None:
-    scene = contested()
-    assert len(victims(add(scene, "urgent", 3, created_s=30, priority=5))) == 2
+    scenario = contested()
+    assert len(victims(add(scenario, "urgent", 3, created_s=30, priority=5))) == 2
 
 
 def test_the_priority_counts_as_root_sees_it() -> None:
     lifted = a_configuration(a_queue("a"), a_queue("b", policies=offset(10)))
-    scene = contested(lifted)
-    assert victims(add(scene, "urgent", 3, priority=5)) == set()
+    scenario = contested(lifted)
+    assert victims(add(scenario, "urgent", 3, priority=5)) == set()
     fenced = a_configuration(a_queue("a", policies=offset(0, fence=True)), a_queue("b"))
-    scene = contested(fenced)
-    assert victims(add(scene, "urgent", 3, created_s=30, priority=5)) == set()
+    scenario = contested(fenced)
+    assert victims(add(scenario, "urgent", 3, created_s=30, priority=5)) == set()
 
 
 def test_nothing_is_taken_from_a_complete_gang() -> None:
-    scene = contested(later=3, of=3)
-    assert scene.app("later").state == "Running"
-    assert victims(add(scene, "first", 3, priority=100)) == set()
+    scenario = contested(later=3, of=3)
+    assert scenario.app("later").state == "Running"
+    assert victims(add(scenario, "first", 3, priority=100)) == set()
 
 
 def test_no_queue_falls_below_its_guarantee_by_a_take_over() -> None:
@@ -142,335 +142,341 @@ def test_no_queue_falls_below_its_guarantee_by_a_take_over() -> None:
 
 
 def test_the_last_key_loses_first_and_as_few_gangs_as_possible() -> None:
-    scene = Scene(a_configuration(a_queue("a"), *(a_queue(name) for name in "bcd")), nodes=1, vcore=6000)
-    scene.add_full_node(vcore=20_000)
+    scenario = Scenario(a_configuration(a_queue("a"), *(a_queue(name) for name in "bcd")), nodes=1, vcore=6000)
+    scenario.add_full_node(vcore=20_000)
     for position, name in enumerate("bcd"):
-        add(scene, name, 2, of=9, queue=f"root.{name}", created_s=20 + position)
-    assert victims(add(scene, "first", 2)) == {"d-p0", "d-p1"}
+        add(scenario, name, 2, of=9, queue=f"root.{name}", created_s=20 + position)
+    assert victims(add(scenario, "first", 2)) == {"d-p0", "d-p1"}
 
 
 def test_what_is_taken_over_is_reserved_for_the_gang_and_the_loser_is_not_planned_before_it_has_it() -> None:
-    scene = contested()
-    said = add(scene, "first", 4)
-    assert len(victims(said)) == 3
-    scene.tell(ApplicationAdded(an_application("thief", queue="root.b")))
+    scenario = contested()
+    effects = add(scenario, "first", 4)
+    assert len(victims(effects)) == 3
+    scenario.send(ApplicationAdded(an_application("thief", queue="root.b")))
     done: list[Effect] = []
-    for index, key in enumerate(sorted(victims(said))):
-        assert placed(scene.ask(an_ask(f"t{index}", app="thief", vcore=500))) == {}
-        told = scene.ask(an_ask(f"again{index}", app="later", group="workers", placeholder=True))
+    for index, key in enumerate(sorted(victims(effects))):
+        assert placed(scenario.ask(an_ask(f"t{index}", app="thief", vcore=500))) == {}
+        told = scenario.ask(an_ask(f"again{index}", app="later", group="workers", placeholder=True))
         assert "queued behind gang first" in waits(told)[f"again{index}"][1]
-        done = scene.release(key, app="later")
+        done = scenario.release(key, app="later")
     assert {key for key in placed(done) if key.startswith("first")} == {f"first-p{index}" for index in range(1, 4)}
-    assert not scene.app("later").gang.lost_to
+    assert not scenario.app("later").gang.lost_to
 
 
 def test_quota_of_a_queue_and_a_limit_of_a_user_can_be_taken_over() -> None:
     shared = a_queue("p", a_queue("a"), a_queue("b"), vcore=5000)
     limited = a_queue("p", a_queue("a"), a_queue("b"), limits=(a_limit(users=("*",), vcore=5000),))
     for parent in (shared, limited):
-        scene = Scene(a_configuration(parent), nodes=1, vcore=20_000)
-        run(scene, "root.p.b", *pods("x", 1))
-        add(scene, "later", 3, of=5, queue="root.p.b", created_s=20)
-        said = add(scene, "first", 4, queue="root.p.a", timeout_s=60)
-        assert len(victims(said)) == 3
-        assert states(confirm(scene, said), "first") == ["Running"]
+        scenario = Scenario(a_configuration(parent), nodes=1, vcore=20_000)
+        run(scenario, "root.p.b", *pods("x", 1))
+        add(scenario, "later", 3, of=5, queue="root.p.b", created_s=20)
+        effects = add(scenario, "first", 4, queue="root.p.a", timeout_s=60)
+        assert len(victims(effects)) == 3
+        assert states(confirm(scenario, effects), "first") == ["Running"]
 
 
 def test_a_quota_reservation_without_placeholders_can_be_taken_over() -> None:
     parent = a_queue("p", a_queue("a"), a_queue("b"), vcore=5000)
-    scene = Scene(a_configuration(parent), nodes=1, vcore=20_000)
-    add(scene, "later", 1, of=5, queue="root.p.b", created_s=20)
-    assert scene.app("later").gang.granted
-    said = add(scene, "first", 4, queue="root.p.a")
-    assert (victims(said), states(said, "first")) == (set(), ["Accepted", "Running"])
-    assert (cores(scene, "later"), scene.app("later").gang.granted) == (1, False)
+    scenario = Scenario(a_configuration(parent), nodes=1, vcore=20_000)
+    add(scenario, "later", 1, of=5, queue="root.p.b", created_s=20)
+    assert scenario.app("later").gang.granted
+    effects = add(scenario, "first", 4, queue="root.p.a")
+    assert (victims(effects), states(effects, "first")) == (set(), ["Accepted", "Running"])
+    assert (cores(scenario, "later"), scenario.app("later").gang.granted) == (1, False)
 
 
 def test_a_slot_of_max_applications_can_be_taken_over() -> None:
     parent = a_queue("p", a_queue("a"), a_queue("b"), max_applications=1)
-    scene = Scene(a_configuration(parent), nodes=1, vcore=20_000)
-    add(scene, "later", 3, of=5, queue="root.p.b", created_s=20)
-    said = add(scene, "first", 2, queue="root.p.a")
-    assert len(victims(said)) == 3, "a gang that leaves its slot keeps nothing"
-    assert states(confirm(scene, said), "first") == ["Running"]
+    scenario = Scenario(a_configuration(parent), nodes=1, vcore=20_000)
+    add(scenario, "later", 3, of=5, queue="root.p.b", created_s=20)
+    effects = add(scenario, "first", 2, queue="root.p.a")
+    assert len(victims(effects)) == 3, "a gang that leaves its slot keeps nothing"
+    assert states(confirm(scenario, effects), "first") == ["Running"]
 
 
-def with_one_slot(nodes: int = 1) -> tuple[Scene, list[Effect]]:
+def with_one_slot(nodes: int = 1) -> tuple[Scenario, list[Effect]]:
     """The gang `first` takes over the only slot, which `later` has with three placeholders."""
     parent = a_queue("p", a_queue("a"), a_queue("b"), max_applications=1)
-    scene = Scene(a_configuration(parent), nodes=nodes, vcore=20_000)
-    add(scene, "later", 3, of=5, queue="root.p.b", created_s=20)
-    return scene, add(scene, "first", 2, queue="root.p.a")
+    scenario = Scenario(a_configuration(parent), nodes=nodes, vcore=20_000)
+    add(scenario, "later", 3, of=5, queue="root.p.b", created_s=20)
+    return scenario, add(scenario, "first", 2, queue="root.p.a")
 
 
 def test_a_gang_that_takes_over_a_slot_starts_when_the_other_has_gone_however_late_that_is() -> None:
-    scene, said = with_one_slot()
-    scene.wait(200)
-    assert cores(scene, "first") == 0
-    assert scene.app("later").allocations
-    assert states(confirm(scene, said), "first") == ["Running"]
+    scenario, effects = with_one_slot()
+    scenario.wait(200)
+    assert cores(scenario, "first") == 0
+    assert scenario.app("later").allocations
+    assert states(confirm(scenario, effects), "first") == ["Running"]
 
 
 def test_a_gang_whose_take_over_of_a_slot_ends_with_a_node_starts_when_the_other_has_gone() -> None:
-    scene, said = with_one_slot(nodes=2)
-    [taken_over] = scene.partition.contention.open.values()
-    scene.node(next(iter(taken_over.nodes)), NodeAction.DRAIN)
-    scene.wait(30)
-    assert cores(scene, "first") == 0
-    assert states(confirm(scene, said) + scene.wait(30), "first") == ["Running"]
+    scenario, effects = with_one_slot(nodes=2)
+    [taken_over] = scenario.partition.contention.open.values()
+    scenario.node(next(iter(taken_over.nodes)), NodeAction.DRAIN)
+    scenario.wait(30)
+    assert cores(scenario, "first") == 0
+    assert states(confirm(scenario, effects) + scenario.wait(30), "first") == ["Running"]
 
 
 def test_the_room_that_a_later_gang_has_reserved_on_a_node_can_be_taken_over() -> None:
-    scene = Scene(TWO, nodes=1)
-    scene.add_full_node(vcore=40_000)
-    run(scene, "root.b", *pods("x", 3))
-    add(scene, "later", 2, queue="root.b", created_s=20, each=resources(vcore=3000, pods=1))
-    scene.wait(5)
-    assert scene.partition.reservations
-    assert states(add(scene, "first", 1), "first") == ["Accepted", "Running"]
+    scenario = Scenario(TWO, nodes=1)
+    scenario.add_full_node(vcore=40_000)
+    run(scenario, "root.b", *pods("x", 3))
+    add(scenario, "later", 2, queue="root.b", created_s=20, each=resources(vcore=3000, pods=1))
+    scenario.wait(5)
+    assert scenario.partition.reservations
+    assert states(add(scenario, "first", 1), "first") == ["Accepted", "Running"]
 
 
 def test_a_failed_take_over_is_tried_again_after_a_growing_time_and_only_if_something_changed() -> None:
-    scene = contested()
-    add(scene, "first", 6)
-    gang = scene.app("first").gang
-    scene.wait(10)  # a node is reserved for it meanwhile
+    scenario = contested()
+    add(scenario, "first", 6)
+    gang = scenario.app("first").gang
+    scenario.wait(10)  # a node is reserved for it meanwhile
     failures = gang.takeover_failures
     assert failures
-    scene.wait(600)
+    scenario.wait(600)
     assert gang.takeover_failures == failures, "nothing changed"
     for index in range(40):
-        scene.add_full_node(f"more{index}", vcore=10)
-        scene.wait(0.5)
+        scenario.add_full_node(f"more{index}", vcore=10)
+        scenario.wait(0.5)
     assert failures < gang.takeover_failures < failures + 8
-    timers = [clock for *_, clock in scene.timers if clock.timer.kind is TimerKind.TAKE_OVER]
+    timers = [clock for *_, clock in scenario.timers if clock.timer.kind is TimerKind.TAKE_OVER]
     assert len(timers) <= 1
 
 
 def test_a_gang_without_a_takeover_candidate_takes_over_from_a_later_gang_that_arrives() -> None:
-    scene = Scene(TWO, nodes=1)
-    run(scene, "root.b", *pods("x", 4))
-    add(scene, "first", 3, placement=GangPlacement.ATOMIC)
-    add(scene, "later", 4, queue="root.b", created_s=20)
-    assert placed(scene.release("x0", app="b")).keys() == {"later-p0"}
-    assert placed(scene.release("x1", app="b")).keys() == {"later-p1"}
-    said = scene.release("x2", app="b")
-    said += scene.wait(60)
-    assert victims(said) == {"later-p0", "later-p1", "later-p2"} or len(victims(said)) >= 2
-    assert states(confirm(scene, said), "first") == ["Running"]
+    scenario = Scenario(TWO, nodes=1)
+    run(scenario, "root.b", *pods("x", 4))
+    add(scenario, "first", 3, placement=GangPlacement.ATOMIC)
+    add(scenario, "later", 4, queue="root.b", created_s=20)
+    assert placed(scenario.release("x0", app="b")).keys() == {"later-p0"}
+    assert placed(scenario.release("x1", app="b")).keys() == {"later-p1"}
+    effects = scenario.release("x2", app="b")
+    effects += scenario.wait(60)
+    assert victims(effects) == {"later-p0", "later-p1", "later-p2"} or len(victims(effects)) >= 2
+    assert states(confirm(scenario, effects), "first") == ["Running"]
 
 
 def test_placeholders_that_are_not_confirmed_as_gone_end_the_take_over_and_it_is_planned_again() -> None:
-    scene = contested()
-    said = add(scene, "first", 3)
-    assert len(victims(said)) == 2
-    scene.wait(121)
-    assert not scene.partition.contention.open
-    assert not scene.app("later").gang.lost_to
-    assert cores(scene, "first") == 1
+    scenario = contested()
+    effects = add(scenario, "first", 3)
+    assert len(victims(effects)) == 2
+    scenario.wait(121)
+    assert not scenario.partition.contention.open
+    assert not scenario.app("later").gang.lost_to
+    assert cores(scenario, "first") == 1
 
 
 def test_a_node_that_drains_ends_the_take_over() -> None:
-    scene = contested()
-    said = add(scene, "first", 3)
-    scene.node("n0", NodeAction.DRAIN)
-    assert not scene.partition.contention.open
-    assert scene.partition.nodes.node_reserved(next(iter(scene.partition.nodes))) == NOTHING
-    assert states(confirm(scene, said), "first") == []
+    scenario = contested()
+    effects = add(scenario, "first", 3)
+    scenario.node("n0", NodeAction.DRAIN)
+    assert not scenario.partition.contention.open
+    assert scenario.partition.nodes.node_reserved(next(iter(scenario.partition.nodes))) == NOTHING
+    assert states(confirm(scenario, effects), "first") == []
 
 
 @pytest.mark.parametrize("who", ["first", "later"])
 def test_a_gang_that_ends_during_a_take_over_leaves_nothing_reserved(who: str) -> None:
-    scene = contested()
-    said = add(scene, "first", 3)
-    assert victims(said)
-    done = scene.tell(ApplicationRemoved(scene.partition.id, ApplicationId(who)))
+    scenario = contested()
+    effects = add(scenario, "first", 3)
+    assert victims(effects)
+    done = scenario.send(ApplicationRemoved(scenario.partition.id, ApplicationId(who)))
     if who == "first":
-        assert not scene.partition.contention.open
-        confirm(scene, said)
-        assert cores(scene, "later") >= 1
+        assert not scenario.partition.contention.open
+        confirm(scenario, effects)
+        assert cores(scenario, "later") >= 1
     else:
         assert states(done, "first") == ["Running"]
-    assert all(not scene.partition.nodes.node_reserved(node) for node in scene.partition.nodes)
+    assert all(not scenario.partition.nodes.node_reserved(node) for node in scenario.partition.nodes)
 
 
 def test_a_gang_whose_requests_are_called_off_during_a_take_over_leaves_nothing_reserved() -> None:
-    scene = contested()
-    said = add(scene, "first", 3)
-    assert len(victims(said)) == 2
-    told = scene.ask(an_ask("again", app="later", group="workers", placeholder=True))
+    scenario = contested()
+    effects = add(scenario, "first", 3)
+    assert len(victims(effects)) == 2
+    told = scenario.ask(an_ask("again", app="later", group="workers", placeholder=True))
     assert "queued behind gang first" in waits(told)["again"][1]
-    scene.tell(AskReleased(PARTITION, ApplicationId("first"), None, Termination.STOPPED_BY_RM))
-    assert not scene.partition.contention.open
-    assert not scene.app("later").gang.lost_to
-    confirm(scene, said)
-    assert not any(scene.partition.nodes.node_reserved(node) for node in scene.partition.nodes)
-    assert scene.app("later").gang.reserved["vcore"] >= 2000, "the freed room is free for the later gang"
+    scenario.send(AskReleased(PARTITION, ApplicationId("first"), None, Termination.STOPPED_BY_RM))
+    assert not scenario.partition.contention.open
+    assert not scenario.app("later").gang.lost_to
+    confirm(scenario, effects)
+    assert not any(scenario.partition.nodes.node_reserved(node) for node in scenario.partition.nodes)
+    assert scenario.app("later").gang.reserved["vcore"] >= 2000, "the freed room is free for the later gang"
 
 
 def test_the_timer_of_a_gang_runs_from_the_take_over_on() -> None:
-    scene = contested(later=4)
-    said = add(scene, "first", 3, timeout_s=50)
-    assert len(victims(said)) == 3
-    assert not scene.app("first").gang.reserved
-    assert states(scene.wait(49), "first") == []
-    assert states(scene.wait(2), "first") == ["Resuming", "Accepted"]
-    assert not scene.partition.contention.open
+    scenario = contested(later=4)
+    effects = add(scenario, "first", 3, timeout_s=50)
+    assert len(victims(effects)) == 3
+    assert not scenario.app("first").gang.reserved
+    assert states(scenario.wait(49), "first") == []
+    assert states(scenario.wait(2), "first") == ["Resuming", "Accepted"]
+    assert not scenario.partition.contention.open
 
 
 def test_the_key_of_a_gang_is_fixed_with_its_first_request() -> None:
-    scene = contested()
-    key = scene.app("later").gang.key
-    scene.ask(replace(an_ask("later-p9", app="later", group="workers", placeholder=True, priority=9)))
-    assert scene.app("later").gang.key == key
+    scenario = contested()
+    key = scenario.app("later").gang.key
+    scenario.ask(replace(an_ask("later-p9", app="later", group="workers", placeholder=True, priority=9)))
+    assert scenario.app("later").gang.key == key
 
 
 # -- what is promised to a gang that takes over goes to no other -------------------
 
 
-def promised() -> Scene:
+def promised() -> Scenario:
     """A gang takes over three cores of n0, one of which is free already; the preemption is switched on."""
-    scene = contested(with_preemption(a_queue("a", guaranteed=9000), a_queue("b"), a_queue("c", guaranteed=9000)))
-    scene.add_node("n1", vcore=1000)
-    run(scene, "root.b", *pods("x", 1))
-    said = add(scene, "first", 4)
-    assert len(victims(said)) == 3
-    key = min(victims(said))
-    assert placed(scene.release(key, app="later")) == {}
-    assert scene.partition.nodes.available(NodeId("n0"))["vcore"] == 1000
-    return scene
+    scenario = contested(with_preemption(a_queue("a", guaranteed=9000), a_queue("b"), a_queue("c", guaranteed=9000)))
+    scenario.add_node("n1", vcore=1000)
+    run(scenario, "root.b", *pods("x", 1))
+    effects = add(scenario, "first", 4)
+    assert len(victims(effects)) == 3
+    key = min(victims(effects))
+    assert placed(scenario.release(key, app="later")) == {}
+    assert scenario.partition.nodes.available(NodeId("n0"))["vcore"] == 1000
+    return scenario
 
 
-def refuses(scene: Scene, decision: Decision) -> None:
-    node_reserved = scene.partition.nodes.node_reserved(NodeId("n0"))
+def refuses(scenario: Scenario, decision: Decision) -> None:
+    node_reserved = scenario.partition.nodes.node_reserved(NodeId("n0"))
     with pytest.raises(BrokenDecision, match="node n0 has"):
-        commit(scene.partition, decision, scene.now_ns)
-    assert scene.partition.nodes.node_reserved(NodeId("n0")) == node_reserved
-    scene.tell()
+        commit(scenario.partition, decision, scenario.now_ns)
+    assert scenario.partition.nodes.node_reserved(NodeId("n0")) == node_reserved
+    scenario.send()
 
 
 def test_a_placement_leaves_alone_what_is_promised_to_a_gang_that_takes_over() -> None:
-    scene = promised()
-    assert placed(run(scene, "root.c", an_ask("t"))) == {}
+    scenario = promised()
+    assert placed(run(scenario, "root.c", an_ask("t"))) == {}
     place = (AllocationKey("t"), NodeId("n0"))
-    refuses(scene, Placement(PARTITION, ApplicationId("c"), (place,)))
+    refuses(scenario, Placement(PARTITION, ApplicationId("c"), (place,)))
 
 
 def test_a_replacement_on_another_node_leaves_alone_what_is_promised_to_a_gang_that_takes_over() -> None:
-    scene = promised()
-    scene.add_node("n2", vcore=1000)
-    scene.tell(ApplicationAdded(an_application("small", queue="root.c", gang=1)))
-    assert placed(scene.ask(an_ask("ph", app="small", group="workers", placeholder=True))) == {"ph": "n2"}
-    [placeholder] = scene.app("small").allocations
+    scenario = promised()
+    scenario.add_node("n2", vcore=1000)
+    scenario.send(ApplicationAdded(an_application("small", queue="root.c", gang=1)))
+    assert placed(scenario.ask(an_ask("ph", app="small", group="workers", placeholder=True))) == {"ph": "n2"}
+    [placeholder] = scenario.app("small").allocations
     elsewhere = Constraints(node_selector=(("only", "here"),))
-    scene.ask(replace(an_ask("real", app="small", group="workers"), constraints=elsewhere))
+    scenario.ask(replace(an_ask("real", app="small", group="workers"), constraints=elsewhere))
     key, node = AllocationKey("real"), NodeId("n0")
-    refuses(scene, PlaceholderReplacement(PARTITION, ApplicationId("small"), key, placeholder, node, same_node=False))
+    refuses(
+        scenario, PlaceholderReplacement(PARTITION, ApplicationId("small"), key, placeholder, node, same_node=False)
+    )
 
 
 def test_a_preemption_leaves_alone_what_is_promised_to_a_gang_that_takes_over() -> None:
-    scene = promised()
-    [mine] = scene.app("b").allocations.values()
+    scenario = promised()
+    [mine] = scenario.app("b").allocations.values()
     assert mine.node == "n1"
-    run(scene, "root.c", an_ask("t", vcore=500))
+    run(scenario, "root.c", an_ask("t", vcore=500))
     places = ((AllocationKey("t"), NodeId("n0")),)
-    refuses(scene, Preemption(PARTITION, ApplicationId("c"), places, ((ApplicationId("b"), mine.id),)))
+    refuses(scenario, Preemption(PARTITION, ApplicationId("c"), places, ((ApplicationId("b"), mine.id),)))
 
 
 # -- the work of a plan --------------------------------------------------------------
 
 
-def many_losers(count: int = 12) -> Scene:
+def many_losers(count: int = 12) -> Scenario:
     """Gangs of leaf b hold three cores each of nodes that the first gang wants."""
-    scene = Scene(a_configuration(a_queue("a"), a_queue("b"), a_queue("c")), nodes=count, vcore=3000)
-    scene.add_full_node(vcore=900_000)
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("b"), a_queue("c")), nodes=count, vcore=3000)
+    scenario.add_full_node(vcore=900_000)
     for number in range(count):
-        add(scene, f"later{number:02}", 3, of=9, queue="root.b", created_s=20 + number)
-    return scene
+        add(scenario, f"later{number:02}", 3, of=9, queue="root.b", created_s=20 + number)
+    return scenario
 
 
-def submit_first(scene: Scene, members: int) -> None:
+def submit_first(scenario: Scenario, members: int) -> None:
     """Without a cycle: the tests make these themselves."""
-    step(scene.scheduler_state, ApplicationAdded(an_application("first", gang=members, created_s=10)), scene.now_ns)
+    step(
+        scenario.scheduler_state, ApplicationAdded(an_application("first", gang=members, created_s=10)), scenario.now_ns
+    )
     for index in range(members):
         ask = an_ask(f"first-p{index}", app="first", group="workers", placeholder=True)
-        step(scene.scheduler_state, AskAdded(ask), scene.now_ns)
+        step(scenario.scheduler_state, AskAdded(ask), scenario.now_ns)
 
 
-def a_short_cycle(scene: Scene) -> CycleResult:
+def a_short_cycle(scenario: Scenario) -> CycleResult:
     """One whose time is up at once."""
-    return cycle(scene.scheduler_state, scene.now_ns, lambda: False)
+    return cycle(scenario.scheduler_state, scenario.now_ns, lambda: False)
 
 
 def test_the_plan_of_a_take_over_whose_time_is_up_continues_in_the_next_cycle_and_other_leaves_go_on() -> None:
-    scene = many_losers()
-    submit_first(scene, 30)
-    said: list[Effect] = []
+    scenario = many_losers()
+    submit_first(scenario, 30)
+    effects: list[Effect] = []
     cycles = placed_at = 0
     more = True
     while more and cycles < 100:
         if cycles == 3:
-            assert scene.partition.contention.planning
-            step(scene.scheduler_state, ApplicationAdded(an_application("other", queue="root.c")), scene.now_ns)
-            step(scene.scheduler_state, NodeAdded(a_node("free", 500)), scene.now_ns)
-            step(scene.scheduler_state, AskAdded(an_ask("pod", app="other", vcore=500)), scene.now_ns)
-        result = a_short_cycle(scene)
-        said += result.effects
+            assert scenario.partition.contention.planning
+            step(scenario.scheduler_state, ApplicationAdded(an_application("other", queue="root.c")), scenario.now_ns)
+            step(scenario.scheduler_state, NodeAdded(a_node("free", 500)), scenario.now_ns)
+            step(scenario.scheduler_state, AskAdded(an_ask("pod", app="other", vcore=500)), scenario.now_ns)
+        result = a_short_cycle(scenario)
+        effects += result.effects
         cycles, more = cycles + 1, result.more
         if placed(result.effects).keys() == {"pod"}:
             placed_at = cycles
-    assert len(victims(said)) == 30
+    assert len(victims(effects)) == 30
     assert cycles > 5
     assert 3 <= placed_at < cycles
-    assert scene.partition.contention.planning == {}
+    assert scenario.partition.contention.planning == {}
 
 
 def test_the_plan_of_a_take_over_that_is_made_void_three_times_runs_to_its_end() -> None:
-    scene = many_losers()
-    submit_first(scene, 30)
+    scenario = many_losers()
+    submit_first(scenario, 30)
     for number in range(3):
         for _ in range(2):
-            assert a_short_cycle(scene).more
-        step(scene.scheduler_state, NodeAdded(a_node(f"new{number}", 1, labels={"new": str(number)})), scene.now_ns)
-    assert not scene.partition.contention.open
-    a_short_cycle(scene)
-    a_short_cycle(scene)
-    assert scene.partition.contention.open.keys() == {"first"}
+            assert a_short_cycle(scenario).more
+        step(
+            scenario.scheduler_state, NodeAdded(a_node(f"new{number}", 1, labels={"new": str(number)})), scenario.now_ns
+        )
+    assert not scenario.partition.contention.open
+    a_short_cycle(scenario)
+    a_short_cycle(scenario)
+    assert scenario.partition.contention.open.keys() == {"first"}
 
 
 def test_a_take_over_whose_victim_went_while_it_was_planned_is_planned_again() -> None:
-    scene = many_losers()
-    submit_first(scene, 30)
-    while not scene.partition.contention.planning:
-        assert a_short_cycle(scene).more
+    scenario = many_losers()
+    submit_first(scenario, 30)
+    while not scenario.partition.contention.planning:
+        assert a_short_cycle(scenario).more
     for _ in range(3):
-        a_short_cycle(scene)
+        a_short_cycle(scenario)
     for number in range(12):
         event = ApplicationRemoved(PARTITION, ApplicationId(f"later{number:02}"))
         if number % 4 == 0:
-            step(scene.scheduler_state, event, scene.now_ns)
-    while a_short_cycle(scene).more:
+            step(scenario.scheduler_state, event, scenario.now_ns)
+    while a_short_cycle(scenario).more:
         pass
-    scene.tell()
-    assert scene.partition.void_decisions == 0
-    assert scene.app("first").gang.reserved["vcore"] >= 9000
+    scenario.send()
+    assert scenario.partition.void_decisions == 0
+    assert scenario.app("first").gang.reserved["vcore"] >= 9000
 
 
 def test_a_takeover_does_not_withdraw_the_granted_reservation_of_a_third_gang_while_its_victims_are_released() -> None:
     """The victims count towards the parent's maximum, and so does the quota reserved for the gang that gets theirs."""
     queues = a_queue("p", *(a_queue(name) for name in "abc"), vcore=7000)
-    scene = Scene(a_configuration(queues), nodes=1)
-    scene.add_full_node(vcore=10_000)
+    scenario = Scenario(a_configuration(queues), nodes=1)
+    scenario.add_full_node(vcore=10_000)
     special = Constraints(node_selector=(("kind", "special"),))
     room_for_one = replace(a_node("n1", 2000), labels={"kind": "special"})
     taken = an_allocation("foreign", "n1", vcore=1000, foreign=True)
-    scene.tell(NodeAdded(room_for_one, existing=(taken,)))
-    scene.gang(ApplicationAdded(an_application("third", queue="root.p.c", gang=2, created_s=5)), 2, special)
-    add(scene, "later", 3, of=5, queue="root.p.b", created_s=20)
-    assert scene.app("third").gang.granted
-    assert len(scene.app("later").allocations) == 3
-    said = add(scene, "first", 4, queue="root.p.a", placement=GangPlacement.ATOMIC)
-    assert len(victims(said)) == 3
-    said += scene.tell(NodeAdded(replace(a_node("n2", 1000), labels={"kind": "special"})))
-    assert states(said, "third") == ["Running"]
-    assert states(confirm(scene, said), "first") == ["Running"]
+    scenario.send(NodeAdded(room_for_one, existing=(taken,)))
+    scenario.gang(ApplicationAdded(an_application("third", queue="root.p.c", gang=2, created_s=5)), 2, special)
+    add(scenario, "later", 3, of=5, queue="root.p.b", created_s=20)
+    assert scenario.app("third").gang.granted
+    assert len(scenario.app("later").allocations) == 3
+    effects = add(scenario, "first", 4, queue="root.p.a", placement=GangPlacement.ATOMIC)
+    assert len(victims(effects)) == 3
+    effects += scenario.send(NodeAdded(replace(a_node("n2", 1000), labels={"kind": "special"})))
+    assert states(effects, "third") == ["Running"]
+    assert states(confirm(scenario, effects), "first") == ["Running"]

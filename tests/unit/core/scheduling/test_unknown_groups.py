@@ -31,7 +31,7 @@ from tests.unit.builders import (
     an_ask,
     resources,
 )
-from tests.unit.core.scheduling.scene import Scene, notices, placed, refused_asks, rejection, waits
+from tests.unit.core.scheduling.scenario import Scenario, notices, placed, refused_asks, rejection, waits
 
 WHY = "ldap does not answer"
 
@@ -73,24 +73,26 @@ READERS = {
 
 @pytest.mark.parametrize("configuration", READERS.values(), ids=READERS)
 def test_an_application_waits_where_a_rule_a_list_or_a_limit_reads_groups(configuration: Configuration) -> None:
-    scene = Scene(configuration, nodes=1)
-    said = scene.tell(ApplicationAdded(unknown()))
-    assert not is_accepted(said)
-    assert rejection(said) == ""
-    [told] = notices(said)
+    scenario = Scenario(configuration, nodes=1)
+    effects = scenario.send(ApplicationAdded(unknown()))
+    assert not is_accepted(effects)
+    assert rejection(effects) == ""
+    [told] = notices(effects)
     assert "waiting for the groups of user kim (ldap does not answer): " in told
-    assert "not accepted yet" in refused_asks(scene.ask(an_ask("p")))["p"]
-    assert not scene.partition.applications
+    assert "not accepted yet" in refused_asks(scenario.ask(an_ask("p")))["p"]
+    assert not scenario.partition.applications
 
 
 def test_once_the_groups_are_known_the_application_is_placed_by_them() -> None:
-    scene = Scene(READERS["a deny rule"], nodes=1)
-    scene.tell(ApplicationAdded(unknown("good", user="ann")), ApplicationAdded(unknown("bad")))
-    assert is_accepted(scene.tell(GroupsResolved(PARTITION, "ann", ("dev",))))
-    assert placed(scene.ask(an_ask("p", app="good"))) == {"p": "n0"}
-    assert "its filter excludes user kim" in rejection(scene.tell(GroupsResolved(PARTITION, "kim", ("contractors",))))
-    assert not scene.partition.undecided
-    assert not scene.partition.unresolved
+    scenario = Scenario(READERS["a deny rule"], nodes=1)
+    scenario.send(ApplicationAdded(unknown("good", user="ann")), ApplicationAdded(unknown("bad")))
+    assert is_accepted(scenario.send(GroupsResolved(PARTITION, "ann", ("dev",))))
+    assert placed(scenario.ask(an_ask("p", app="good"))) == {"p": "n0"}
+    assert "its filter excludes user kim" in rejection(
+        scenario.send(GroupsResolved(PARTITION, "kim", ("contractors",)))
+    )
+    assert not scenario.partition.undecided
+    assert not scenario.partition.unresolved
 
 
 @pytest.mark.parametrize(
@@ -103,61 +105,63 @@ def test_once_the_groups_are_known_the_application_is_placed_by_them() -> None:
     ],
 )
 def test_an_application_goes_on_where_its_groups_decide_nothing(configuration: Configuration) -> None:
-    scene = Scene(configuration, nodes=1)
-    assert is_accepted(scene.tell(ApplicationAdded(unknown())))
-    assert placed(scene.ask(an_ask("p"))) == {"p": "n0"}
+    scenario = Scenario(configuration, nodes=1)
+    assert is_accepted(scenario.send(ApplicationAdded(unknown())))
+    assert placed(scenario.ask(an_ask("p"))) == {"p": "n0"}
 
 
 def test_the_limit_of_the_group_holds_once_the_groups_are_known() -> None:
-    scene = Scene(limited("dev", "*"), nodes=1)
-    scene.tell(ApplicationAdded(unknown()), GroupsResolved(PARTITION, "kim", ("dev",)))
-    said = scene.ask(an_ask("p0"), an_ask("p1"))
-    assert placed(said) == {"p0": "n0"}
-    assert scene.app().group == "dev"
+    scenario = Scenario(limited("dev", "*"), nodes=1)
+    scenario.send(ApplicationAdded(unknown()), GroupsResolved(PARTITION, "kim", ("dev",)))
+    effects = scenario.ask(an_ask("p0"), an_ask("p1"))
+    assert placed(effects) == {"p0": "n0"}
+    assert scenario.app().group == "dev"
 
 
 def test_a_running_application_is_counted_in_its_queue_and_its_new_requests_wait() -> None:
-    scene = Scene(limited("dev", "*"), nodes=1)
-    scene.tell(ApplicationAdded(unknown(forced=True)), AllocationReported(an_allocation("old", "n0", vcore=500)))
-    leaf = scene.partition.queues.by_path[scene.app().queue.path]
+    scenario = Scenario(limited("dev", "*"), nodes=1)
+    scenario.send(ApplicationAdded(unknown(forced=True)), AllocationReported(an_allocation("old", "n0", vcore=500)))
+    leaf = scenario.partition.queues.by_path[scenario.app().queue.path]
     assert (leaf.path, leaf.allocated) == ("root.a", resources(vcore=500, pods=1))
-    [(state, reason)] = waits(scene.ask(an_ask("new", vcore=500))).values()
+    [(state, reason)] = waits(scenario.ask(an_ask("new", vcore=500))).values()
     assert state == "SKIPPED"
     assert "queue root.a has a limit for group dev" in reason
-    said = scene.tell(GroupsResolved(PARTITION, "kim", ("dev",)))
-    assert placed(said) == {"new": "n0"}
-    used = scene.partition.users.groups["dev"][leaf.path].allocated
+    effects = scenario.send(GroupsResolved(PARTITION, "kim", ("dev",)))
+    assert placed(effects) == {"new": "n0"}
+    used = scenario.partition.users.groups["dev"][leaf.path].allocated
     assert used == resources(vcore=1000, pods=2)
-    assert "*" not in scene.partition.users.groups
+    assert "*" not in scenario.partition.users.groups
 
 
 def test_a_running_application_moves_from_the_maximum_of_one_group_to_that_of_another() -> None:
     """An application that waits for the first maximum starts, and one of the other group waits."""
     one_each = tuple(a_limit(groups=(group,), applications=1) for group in ("*", "dev"))
-    scene = Scene(a_configuration(a_queue("a", limits=one_each)), nodes=1)
-    scene.tell(ApplicationAdded(unknown("old", forced=True)), AllocationReported(an_allocation("o", "n0", app="old")))
-    scene.tell(
+    scenario = Scenario(a_configuration(a_queue("a", limits=one_each)), nodes=1)
+    scenario.send(
+        ApplicationAdded(unknown("old", forced=True)), AllocationReported(an_allocation("o", "n0", app="old"))
+    )
+    scenario.send(
         ApplicationAdded(an_application("other", user="lee")),
         ApplicationAdded(replace(an_application("same", user="pat"), groups=("dev",))),
     )
-    assert placed(scene.ask(an_ask("x", app="other"))) == {}
-    assert placed(scene.tell(GroupsResolved(PARTITION, "kim", ("dev",)))) == {"x": "n0"}
-    leaf = scene.app("old").queue.path
-    assert {name: accounts[leaf].running for name, accounts in scene.partition.users.groups.items()} == {
+    assert placed(scenario.ask(an_ask("x", app="other"))) == {}
+    assert placed(scenario.send(GroupsResolved(PARTITION, "kim", ("dev",)))) == {"x": "n0"}
+    leaf = scenario.app("old").queue.path
+    assert {name: accounts[leaf].running for name, accounts in scenario.partition.users.groups.items()} == {
         "*": 1,
         "dev": 1,
     }
-    assert placed(scene.ask(an_ask("y", app="same"))) == {}
-    assert placed(scene.release("o", app="old")) == {"y": "n0"}, "a Completing application does not count"
+    assert placed(scenario.ask(an_ask("y", app="same"))) == {}
+    assert placed(scenario.release("o", app="old")) == {"y": "n0"}, "a Completing application does not count"
 
 
 def test_a_running_application_that_no_rule_can_place_is_counted_in_the_recovery_queue_and_waits() -> None:
-    scene = Scene(READERS["an access list"], nodes=1)
-    scene.tell(ApplicationAdded(unknown(forced=True)), AllocationReported(an_allocation("old", "n0")))
-    assert scene.app().queue.path == RECOVERY
-    assert not placed(scene.ask(an_ask("new")))
-    scene.wait(3600)
-    assert scene.app().pending != NOTHING
+    scenario = Scenario(READERS["an access list"], nodes=1)
+    scenario.send(ApplicationAdded(unknown(forced=True)), AllocationReported(an_allocation("old", "n0")))
+    assert scenario.app().queue.path == RECOVERY
+    assert not placed(scenario.ask(an_ask("new")))
+    scenario.wait(3600)
+    assert scenario.app().pending != NOTHING
 
 
 def test_once_the_groups_are_known_it_moves_to_its_queue_and_counts_for_its_group() -> None:
@@ -165,69 +169,71 @@ def test_once_the_groups_are_known_it_moves_to_its_queue_and_counts_for_its_grou
     [partition] = whole.partitions
     leaf = replace(partition.root.children[0], limits=(a_limit(groups=("dev",), vcore=2000),))
     placed_by_groups = replace(partition, root=replace(partition.root, children=(leaf,)))
-    scene = Scene(replace(whole, partitions=(placed_by_groups,)), nodes=1)
-    scene.tell(ApplicationAdded(unknown(forced=True)), AllocationReported(an_allocation("old", "n0")))
-    assert not placed(scene.ask(an_ask("new"), an_ask("more")))
-    assert placed(scene.tell(GroupsResolved(PARTITION, "kim", ("dev",)))) == {"new": "n0"}
-    assert scene.app().queue.path == "root.a"
-    assert scene.partition.users.groups["dev"][scene.app().queue.path].allocated == resources(vcore=2000, pods=2)
+    scenario = Scenario(replace(whole, partitions=(placed_by_groups,)), nodes=1)
+    scenario.send(ApplicationAdded(unknown(forced=True)), AllocationReported(an_allocation("old", "n0")))
+    assert not placed(scenario.ask(an_ask("new"), an_ask("more")))
+    assert placed(scenario.send(GroupsResolved(PARTITION, "kim", ("dev",)))) == {"new": "n0"}
+    assert scenario.app().queue.path == "root.a"
+    assert scenario.partition.users.groups["dev"][scenario.app().queue.path].allocated == resources(vcore=2000, pods=2)
 
 
 def test_placeholders_of_a_running_gang_are_still_replaced() -> None:
-    scene = Scene(limited("dev"), nodes=1)
+    scenario = Scenario(limited("dev"), nodes=1)
     gang = replace(an_application(gang=1, forced=True), groups_unknown=WHY)
-    scene.tell(ApplicationAdded(gang), AllocationReported(an_allocation("ph", "n0", group="workers", placeholder=True)))
-    said = scene.ask(an_ask("real", group="workers"))
-    assert scene.app().asks[an_ask("real").key].replacement is not None
-    assert not placed(said)
-    assert placed(scene.release("ph")) == {"real": "n0"}
+    scenario.send(
+        ApplicationAdded(gang), AllocationReported(an_allocation("ph", "n0", group="workers", placeholder=True))
+    )
+    effects = scenario.ask(an_ask("real", group="workers"))
+    assert scenario.app().asks[an_ask("real").key].replacement is not None
+    assert not placed(effects)
+    assert placed(scenario.release("ph")) == {"real": "n0"}
 
 
 def test_a_reload_that_reads_no_groups_lets_everything_go_on_and_one_that_does_makes_it_wait() -> None:
-    scene = Scene(limited("dev"), nodes=1)
-    scene.tell(ApplicationAdded(unknown("new")), ApplicationAdded(unknown("old", forced=True)))
-    assert is_accepted(scene.tell(ConfigurationReplaced(RM, a_configuration(a_queue("a")))))
-    assert placed(scene.ask(an_ask("n", app="new"), an_ask("o", app="old"))) == {"n": "n0", "o": "n0"}
-    scene.tell(ConfigurationReplaced(RM, limited("dev")))
-    assert not placed(scene.ask(an_ask("n2", app="new")))
+    scenario = Scenario(limited("dev"), nodes=1)
+    scenario.send(ApplicationAdded(unknown("new")), ApplicationAdded(unknown("old", forced=True)))
+    assert is_accepted(scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a")))))
+    assert placed(scenario.ask(an_ask("n", app="new"), an_ask("o", app="old"))) == {"n": "n0", "o": "n0"}
+    scenario.send(ConfigurationReplaced(RM, limited("dev")))
+    assert not placed(scenario.ask(an_ask("n2", app="new")))
 
 
 def test_an_application_that_is_removed_or_replaced_while_it_waits_is_forgotten() -> None:
-    scene = Scene(limited("dev"), nodes=1)
-    scene.tell(ApplicationAdded(unknown()), ApplicationRemoved(PARTITION, ApplicationId("app")))
-    assert not is_accepted(scene.tell(GroupsResolved(PARTITION, "kim", ("dev",))))
-    scene.tell(ApplicationAdded(unknown()))
-    assert is_accepted(scene.tell(ApplicationAdded(an_application(groups=("dev",)))))
-    assert not scene.partition.unresolved
+    scenario = Scenario(limited("dev"), nodes=1)
+    scenario.send(ApplicationAdded(unknown()), ApplicationRemoved(PARTITION, ApplicationId("app")))
+    assert not is_accepted(scenario.send(GroupsResolved(PARTITION, "kim", ("dev",))))
+    scenario.send(ApplicationAdded(unknown()))
+    assert is_accepted(scenario.send(ApplicationAdded(an_application(groups=("dev",)))))
+    assert not scenario.partition.unresolved
 
 
 def test_no_more_than_a_fixed_number_of_applications_waits() -> None:
-    scene = Scene(limited("dev"))
+    scenario = Scenario(limited("dev"))
     for number in range(limits.UNDECIDED_APPLICATIONS):
-        step(scene.scheduler_state, ApplicationAdded(unknown(f"a{number}")), scene.now_ns)
-    said = scene.tell(ApplicationAdded(unknown("late")))
-    assert f"the limit of {limits.UNDECIDED_APPLICATIONS} applications" in rejection(said)
+        step(scenario.scheduler_state, ApplicationAdded(unknown(f"a{number}")), scenario.now_ns)
+    effects = scenario.send(ApplicationAdded(unknown("late")))
+    assert f"the limit of {limits.UNDECIDED_APPLICATIONS} applications" in rejection(effects)
 
 
 def test_a_partition_that_is_removed_rejects_what_waits() -> None:
-    scene = Scene(limited("dev"))
-    scene.tell(ApplicationAdded(unknown()))
+    scenario = Scenario(limited("dev"))
+    scenario.send(ApplicationAdded(unknown()))
     other = replace(limited("dev").partitions[0], name="other")
-    said = scene.tell(ConfigurationReplaced(RM, Configuration((other,))))
-    assert "is being removed" in rejection(said)
+    effects = scenario.send(ConfigurationReplaced(RM, Configuration((other,))))
+    assert "is being removed" in rejection(effects)
 
 
 def test_the_groups_of_many_users_walk_over_the_waiting_applications_once() -> None:
-    scene = Scene(limited("dev"), nodes=2)
+    scenario = Scenario(limited("dev"), nodes=2)
     users = [f"user{number}" for number in range(5)]
     for user in users:
         bound = replace(an_allocation(f"{user}-old", "n0", vcore=1), application=ApplicationId(user))
-        scene.tell(ApplicationAdded(unknown(user, user=user, forced=True)), AllocationReported(bound))
-    scene.tell(ApplicationAdded(an_application("other", user="lee")))
-    scene.ask(an_ask("waits", app="other", vcore=50_000))
-    scheduling, other = scene.partition.scheduling, ApplicationId("other")
+        scenario.send(ApplicationAdded(unknown(user, user=user, forced=True)), AllocationReported(bound))
+    scenario.send(ApplicationAdded(an_application("other", user="lee")))
+    scenario.ask(an_ask("waits", app="other", vcore=50_000))
+    scheduling, other = scenario.partition.scheduling, ApplicationId("other")
     for user in users:
-        step(scene.scheduler_state, GroupsResolved(PARTITION, user, ("dev",)), scene.now_ns)
+        step(scenario.scheduler_state, GroupsResolved(PARTITION, user, ("dev",)), scenario.now_ns)
         assert other not in scheduling.requeued
     scheduling.requeue_some()
     assert other in scheduling.requeued

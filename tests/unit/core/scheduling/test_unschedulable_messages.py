@@ -7,7 +7,7 @@ from muster_core.model.effects import Effect
 from muster_core.model.events import ApplicationAdded
 from muster_core.model.records import EventRecorded, Notice
 from tests.unit.builders import a_configuration, a_queue, an_application, an_ask
-from tests.unit.core.scheduling.scene import Scene, placed, waits
+from tests.unit.core.scheduling.scenario import Scenario, placed, waits
 
 
 def short_of(effects: list[Effect]) -> list[str]:
@@ -23,24 +23,24 @@ def test_reasons_stand_in_the_order_of_kube_scheduler() -> None:
 
 
 def test_who_waits_behind_a_gang_is_told_its_name_and_calls_for_no_node() -> None:
-    scene = Scene(a_configuration(a_queue("a", vcore=3000)), nodes=4)
-    scene.tell(ApplicationAdded(an_application("busy")))
-    assert len(placed(scene.ask(an_ask("b0", app="busy")))) == 1
-    scene.gang(ApplicationAdded(an_application("first", gang=3)), 3)
-    scene.tell(ApplicationAdded(an_application("second")))
-    said = scene.ask(an_ask("s0", app="second"))
-    assert waits(said) == {"s0": ("SKIPPED", "queued behind gang first in queue root.a, which is waiting for quota")}
+    scenario = Scenario(a_configuration(a_queue("a", vcore=3000)), nodes=4)
+    scenario.send(ApplicationAdded(an_application("busy")))
+    assert len(placed(scenario.ask(an_ask("b0", app="busy")))) == 1
+    scenario.gang(ApplicationAdded(an_application("first", gang=3)), 3)
+    scenario.send(ApplicationAdded(an_application("second")))
+    effects = scenario.ask(an_ask("s0", app="second"))
+    assert waits(effects) == {"s0": ("SKIPPED", "queued behind gang first in queue root.a, which is waiting for quota")}
 
 
 def test_a_gang_that_no_cluster_of_these_nodes_could_hold_is_short_of_nodes_for_a_task_group() -> None:
-    scene = Scene(a_configuration(a_queue("a")), nodes=1, vcore=2000)
-    assert short_of(scene.gang(ApplicationAdded(an_application(gang=3)), 3)) == ["workers"]
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=2000)
+    assert short_of(scenario.gang(ApplicationAdded(an_application(gang=3)), 3)) == ["workers"]
 
 
 def test_a_gang_that_a_quota_holds_back_as_well_is_not_short_of_nodes() -> None:
-    scene = Scene(a_configuration(a_queue("a", vcore=3000)), nodes=1, vcore=2000)
-    scene.tell(ApplicationAdded(an_application("busy")))
-    assert len(placed(scene.ask(an_ask("b0", app="busy")))) == 1
-    said = scene.gang(ApplicationAdded(an_application("gang", gang=3)), 3)
-    assert short_of(said) == [""]
-    assert {state for state, _ in waits(said).values()} == {"SKIPPED"}
+    scenario = Scenario(a_configuration(a_queue("a", vcore=3000)), nodes=1, vcore=2000)
+    scenario.send(ApplicationAdded(an_application("busy")))
+    assert len(placed(scenario.ask(an_ask("b0", app="busy")))) == 1
+    effects = scenario.gang(ApplicationAdded(an_application("gang", gang=3)), 3)
+    assert short_of(effects) == [""]
+    assert {state for state, _ in waits(effects).values()} == {"SKIPPED"}

@@ -46,26 +46,26 @@ from tests.unit.core.placement.volumes.storage_clusters import (
     on,
     using,
 )
-from tests.unit.core.scheduling.scene import Scene, placed, releases, waits
+from tests.unit.core.scheduling.scenario import Scenario, placed, releases, waits
 
 REPLACED = Termination.PLACEHOLDER_REPLACED
 ON_N1 = on(HOST, "n1")
 
 
-def tell(scene: Scene, *facts: StorageFact) -> list[Effect]:
-    return scene.tell(ClusterObjectsReported(PARTITION, facts))
+def send(scenario: Scenario, *facts: StorageFact) -> list[Effect]:
+    return scenario.send(ClusterObjectsReported(PARTITION, facts))
 
 
-def scene_with(*facts: StorageFact, nodes: int = 2) -> Scene:
+def scenario_with(*facts: StorageFact, nodes: int = 2) -> Scenario:
     """Nodes n0, n1 …, each its own hostname; an application without a gang."""
-    scene = Scene(a_configuration(a_queue("a")))
+    scenario = Scenario(a_configuration(a_queue("a")))
     for number in range(nodes):
-        scene.add_node(f"n{number}")
-        spec = scene.partition.nodes.record(NodeId(f"n{number}")).spec
-        scene.tell(NodeUpdated(replace(spec, labels={HOST: spec.id})))
-    tell(scene, LATE, MADE, *facts)
-    scene.tell(ApplicationAdded(an_application()))
-    return scene
+        scenario.add_node(f"n{number}")
+        spec = scenario.partition.nodes.record(NodeId(f"n{number}")).spec
+        scenario.send(NodeUpdated(replace(spec, labels={HOST: spec.id})))
+    send(scenario, LATE, MADE, *facts)
+    scenario.send(ApplicationAdded(an_application()))
+    return scenario
 
 
 def mounting(key: str, *claims: str, group: str = "", volumes: Volumes | None = None) -> AskSpec:
@@ -78,100 +78,100 @@ def chosen(effects: list[Effect]) -> dict[str, dict[str, str]]:
     return {new.ask.key: dict(new.volumes) for answer in answers for new in answer.new if new.volumes}
 
 
-def storage(scene: Scene) -> Storage:
-    return scene.partition.nodes.pods_on_nodes.attachments.storage
+def storage(scenario: Scenario) -> Storage:
+    return scenario.partition.nodes.pods_on_nodes.attachments.storage
 
 
 def test_an_allocation_says_what_its_claims_get_and_nothing_where_all_are_bound() -> None:
-    scene = scene_with(a_claim("free"), a_volume("v"), a_claim("made", of="made"), *bound("bound", a_volume("w")))
-    said = scene.ask(mounting("a", "free", "made", "bound"), mounting("b", "bound"))
-    assert set(placed(said)) == {"a", "b"}
-    assert chosen(said) == {"a": {"ns/free": "v", "ns/made": ""}}
+    scenario = scenario_with(a_claim("free"), a_volume("v"), a_claim("made", of="made"), *bound("bound", a_volume("w")))
+    effects = scenario.ask(mounting("a", "free", "made", "bound"), mounting("b", "bound"))
+    assert set(placed(effects)) == {"a", "b"}
+    assert chosen(effects) == {"a": {"ns/free": "v", "ns/made": ""}}
 
 
 def test_two_pods_do_not_get_one_volume_and_the_second_waits_until_the_first_is_gone() -> None:
-    scene = scene_with(a_claim("a"), a_claim("b"), a_volume("v", affinity=ON_N1))
-    said = scene.ask(mounting("a", "a"), mounting("b", "b"))
-    assert chosen(said) == {"a": {"ns/a": "v"}}
-    assert waits(said)["b"][1].endswith("2 node(s) didn't find available persistent volumes to bind.")
-    assert chosen(scene.release("a")) == {"b": {"ns/b": "v"}}
+    scenario = scenario_with(a_claim("a"), a_claim("b"), a_volume("v", affinity=ON_N1))
+    effects = scenario.ask(mounting("a", "a"), mounting("b", "b"))
+    assert chosen(effects) == {"a": {"ns/a": "v"}}
+    assert waits(effects)["b"][1].endswith("2 node(s) didn't find available persistent volumes to bind.")
+    assert chosen(scenario.release("a")) == {"b": {"ns/b": "v"}}
 
 
 def test_what_is_assumed_is_settled_when_the_claim_is_bound() -> None:
-    scene = scene_with(a_claim("a"), a_volume("v"))
-    scene.ask(mounting("a", "a"))
-    assert set(storage(scene).assumed) == {"ns/a"}
+    scenario = scenario_with(a_claim("a"), a_volume("v"))
+    scenario.ask(mounting("a", "a"))
+    assert set(storage(scenario).assumed) == {"ns/a"}
     claim, volume = bound("a", a_volume("v"))
-    tell(scene, volume)
-    assert set(storage(scene).assumed) == {"ns/a"}
-    tell(scene, claim)
-    assert (storage(scene).assumed, storage(scene).taken) == ({}, {})
+    send(scenario, volume)
+    assert set(storage(scenario).assumed) == {"ns/a"}
+    send(scenario, claim)
+    assert (storage(scenario).assumed, storage(scenario).taken) == ({}, {})
 
 
 def test_a_volume_is_kept_until_it_says_itself_that_it_is_bound() -> None:
-    scene = scene_with(a_claim("a"), a_claim("b"), a_volume("v"))
-    scene.ask(mounting("a", "a"), mounting("b", "b"))
+    scenario = scenario_with(a_claim("a"), a_claim("b"), a_volume("v"))
+    scenario.ask(mounting("a", "a"), mounting("b", "b"))
     claim, volume = bound("a", a_volume("v"))
-    assert placed(tell(scene, claim)) == {}, "the two are told by different watches"
-    assert chosen(scene.ask(mounting("d", "a"))) == {}
-    tell(scene, volume)
-    assert (storage(scene).assumed, storage(scene).taken) == ({}, {})
+    assert placed(send(scenario, claim)) == {}, "the two are told by different watches"
+    assert chosen(scenario.ask(mounting("d", "a"))) == {}
+    send(scenario, volume)
+    assert (storage(scenario).assumed, storage(scenario).taken) == ({}, {})
 
 
 @pytest.mark.parametrize("fact", [ObjectGone(ObjectKind.CLAIM, "ns/a"), bound("a", a_volume("other"))[0]])
 def test_a_volume_is_free_again_when_the_claim_it_was_kept_for_is_gone_or_got_another(fact: StorageFact) -> None:
-    scene = scene_with(a_claim("a"), a_claim("b"), a_volume("v"))
-    assert chosen(scene.ask(mounting("a", "a"), mounting("b", "b"))) == {"a": {"ns/a": "v"}}
-    assert chosen(tell(scene, fact)) == {"b": {"ns/b": "v"}}
+    scenario = scenario_with(a_claim("a"), a_claim("b"), a_volume("v"))
+    assert chosen(scenario.ask(mounting("a", "a"), mounting("b", "b"))) == {"a": {"ns/a": "v"}}
+    assert chosen(send(scenario, fact)) == {"b": {"ns/b": "v"}}
 
 
 def test_who_shares_a_claim_says_the_same_choice_and_keeps_it_when_the_first_goes() -> None:
-    scene = scene_with(a_claim("c", of="made"))
-    said = scene.ask(mounting("a", "c"), mounting("b", "c"))
-    assert chosen(said) == {"a": {"ns/c": ""}, "b": {"ns/c": ""}}
-    assert len(set(placed(said).values())) == 1
-    scene.release("a")
-    again = scene.ask(mounting("d", "c"))
-    assert placed(again) == {"d": placed(said)["b"]}
-    scene.release("b")
-    scene.release("d")
-    assert storage(scene).assumed == {}
+    scenario = scenario_with(a_claim("c", of="made"))
+    effects = scenario.ask(mounting("a", "c"), mounting("b", "c"))
+    assert chosen(effects) == {"a": {"ns/c": ""}, "b": {"ns/c": ""}}
+    assert len(set(placed(effects).values())) == 1
+    scenario.release("a")
+    again = scenario.ask(mounting("d", "c"))
+    assert placed(again) == {"d": placed(effects)["b"]}
+    scenario.release("b")
+    scenario.release("d")
+    assert storage(scenario).assumed == {}
 
 
 @pytest.mark.parametrize("volume", ["gone", "taken", "named"])
 def test_a_decision_whose_volume_is_not_free_any_more_is_broken_before_it_is_begun(volume: str) -> None:
-    scene = scene_with(a_claim("a"), a_claim("c"), a_volume("taken"), nodes=1)
-    scene.ask(mounting("a", "a"), replace(mounting("b", "c"), max_allocations=1, avoid=frozenset({NodeId("n0")})))
-    tell(scene, a_volume("named", reference=ClaimReference("ns/z")))
-    decision = Placement(PARTITION, scene.app().id, ((AllocationKey("b"), NodeId("n0")),), (("ns/c", volume),))
+    scenario = scenario_with(a_claim("a"), a_claim("c"), a_volume("taken"), nodes=1)
+    scenario.ask(mounting("a", "a"), replace(mounting("b", "c"), max_allocations=1, avoid=frozenset({NodeId("n0")})))
+    send(scenario, a_volume("named", reference=ClaimReference("ns/z")))
+    decision = Placement(PARTITION, scenario.app().id, ((AllocationKey("b"), NodeId("n0")),), (("ns/c", volume),))
     with pytest.raises(BrokenDecision, match=f"volume {volume} is not free for claim ns/c"):
-        commit(scene.partition, decision, scene.now_ns)
-    assert invariants.check(scene.scheduler_state) == []
+        commit(scenario.partition, decision, scenario.now_ns)
+    assert invariants.check(scenario.scheduler_state) == []
 
 
 def test_a_node_that_goes_takes_the_choice_with_it() -> None:
-    scene = scene_with(a_claim("c", of="made"))
-    node = placed(scene.ask(mounting("a", "c")))["a"]
-    scene.node(node, NodeAction.DECOMMISSION)
-    other = placed(scene.ask(mounting("b", "c")))["b"]
+    scenario = scenario_with(a_claim("c", of="made"))
+    node = placed(scenario.ask(mounting("a", "c")))["a"]
+    scenario.node(node, NodeAction.DECOMMISSION)
+    other = placed(scenario.ask(mounting("b", "c")))["b"]
     assert other != node
-    assert storage(scene).assumed["ns/c"].node == other
+    assert storage(scenario).assumed["ns/c"].node == other
 
 
 def test_a_pod_that_is_told_anew_keeps_its_choice() -> None:
-    scene = scene_with(a_claim("c"), a_volume("v"))
-    node = placed(scene.ask(mounting("a", "c")))["a"]
+    scenario = scenario_with(a_claim("c"), a_volume("v"))
+    node = placed(scenario.ask(mounting("a", "c")))["a"]
     told = replace(an_allocation("a", node, vcore=1000), facts=PodProperties(volumes=using("c", "d")))
-    scene.tell(AllocationReported(told))
-    assert storage(scene).choice(["ns/c"]) == (("ns/c", "v"),)
+    scenario.send(AllocationReported(told))
+    assert storage(scenario).choice(["ns/c"]) == (("ns/c", "v"),)
 
 
 def test_an_ask_waits_for_its_claim_with_kube_schedulers_words_and_goes_when_it_comes() -> None:
-    scene = scene_with(a_volume("v"))
-    assert waits(scene.ask(mounting("a", "c")))["a"][1] == (
+    scenario = scenario_with(a_volume("v"))
+    assert waits(scenario.ask(mounting("a", "c")))["a"][1] == (
         '0/2 nodes are available: persistentvolumeclaim "c" not found.'
     )
-    assert chosen(tell(scene, a_claim("c"))) == {"a": {"ns/c": "v"}}
+    assert chosen(send(scenario, a_claim("c"))) == {"a": {"ns/c": "v"}}
 
 
 def test_whatever_a_claim_waits_for_wakes_its_pod() -> None:
@@ -182,82 +182,84 @@ def test_whatever_a_claim_waits_for_wakes_its_pod() -> None:
         ((a_claim("c", of="made"), ObjectGone(ObjectKind.CLASS, "made")), (MADE,)),
         ((a_claim("c"), a_volume("v", 1, affinity=on(HOST, "n9"))), (a_volume("v", affinity=ON_N1),)),
     ):
-        scene = scene_with(*facts)
-        assert placed(scene.ask(mounting("a", "c"))) == {}
-        assert list(placed(tell(scene, *wakes))) == ["a"]
+        scenario = scenario_with(*facts)
+        assert placed(scenario.ask(mounting("a", "c"))) == {}
+        assert list(placed(send(scenario, *wakes))) == ["a"]
 
 
 def test_a_fact_about_another_claim_wakes_nobody() -> None:
-    scene = scene_with(a_claim("c"))
-    scene.ask(mounting("a", "c"))
-    assert tell(scene, a_claim("d")) == []
-    assert scene.partition.unschedulable_classes.get(next(iter(scene.app().waiting))) is not None
+    scenario = scenario_with(a_claim("c"))
+    scenario.ask(mounting("a", "c"))
+    assert send(scenario, a_claim("d")) == []
+    assert scenario.partition.unschedulable_classes.get(next(iter(scenario.app().waiting))) is not None
 
 
 def test_a_pod_that_goes_and_a_node_that_attaches_more_wake_who_waits_for_room_for_volumes() -> None:
-    scene = scene_with(*bound("a", a_volume("v")), *bound("b", a_volume("w")), *bound("c", a_volume("x")), nodes=0)
+    scenario = scenario_with(
+        *bound("a", a_volume("v")), *bound("b", a_volume("w")), *bound("c", a_volume("x")), nodes=0
+    )
     spec = replace(attaching("n0", 1), partition=PARTITION)
-    scene.add_node("n0")
-    scene.tell(NodeUpdated(spec))
-    said = scene.ask(mounting("a", "a"), mounting("b", "b"), mounting("c", "c"))
-    assert list(placed(said)) == ["a"]
-    assert waits(said)["b"][1].endswith("1 node(s) exceed max volume count.")
-    assert list(placed(scene.release("a"))) == ["b"]
-    assert list(placed(scene.tell(NodeUpdated(replace(attaching("n0", 2), partition=PARTITION))))) == ["c"]
+    scenario.add_node("n0")
+    scenario.send(NodeUpdated(spec))
+    effects = scenario.ask(mounting("a", "a"), mounting("b", "b"), mounting("c", "c"))
+    assert list(placed(effects)) == ["a"]
+    assert waits(effects)["b"][1].endswith("1 node(s) exceed max volume count.")
+    assert list(placed(scenario.release("a"))) == ["b"]
+    assert list(placed(scenario.send(NodeUpdated(replace(attaching("n0", 2), partition=PARTITION))))) == ["c"]
 
 
 def test_a_disk_that_is_let_go_wakes_who_waits_for_it() -> None:
-    scene = scene_with(nodes=1)
+    scenario = scenario_with(nodes=1)
     disk = a_disk("gce", "x")
-    assert list(placed(scene.ask(mounting("a", volumes=disk), mounting("b", volumes=disk)))) == ["a"]
-    assert list(placed(scene.release("a"))) == ["b"]
+    assert list(placed(scenario.ask(mounting("a", volumes=disk), mounting("b", volumes=disk)))) == ["a"]
+    assert list(placed(scenario.release("a"))) == ["b"]
 
 
 def test_volumes_of_what_runs_already_are_in_use() -> None:
     claim, volume = bound("c", a_volume("v"), modes=("ReadWriteOncePod",))
-    scene = scene_with(claim, volume)
-    scene.tell(AllocationReported(replace(an_allocation("old", "n0"), facts=PodProperties(volumes=using("c")))))
-    assert placed(scene.ask(mounting("a", "c"))) == {}
-    assert list(placed(scene.release("old"))) == ["a"]
+    scenario = scenario_with(claim, volume)
+    scenario.send(AllocationReported(replace(an_allocation("old", "n0"), facts=PodProperties(volumes=using("c")))))
+    assert placed(scenario.ask(mounting("a", "c"))) == {}
+    assert list(placed(scenario.release("old"))) == ["a"]
 
 
 def test_members_of_a_gang_with_claims_get_a_volume_each() -> None:
-    scene = scene_with(a_claim("a"), a_claim("b"), a_volume("v", affinity=on(HOST, "n0")))
-    tell(scene, a_volume("w", affinity=ON_N1))
-    scene.tell(ApplicationAdded(an_application("gang", gang=2)))
+    scenario = scenario_with(a_claim("a"), a_claim("b"), a_volume("v", affinity=on(HOST, "n0")))
+    send(scenario, a_volume("w", affinity=ON_N1))
+    scenario.send(ApplicationAdded(an_application("gang", gang=2)))
     members = [
         replace(
             an_ask(f"p{name}", app="gang", group="workers", placeholder=True), facts=PodProperties(volumes=using(name))
         )
         for name in "ab"
     ]
-    said = [effect for member in members for effect in scene.ask(member)]
-    assert chosen(said) == {"pa": {"ns/a": "v"}, "pb": {"ns/b": "w"}}
-    assert placed(said) == {"pa": "n0", "pb": "n1"}
+    effects = [effect for member in members for effect in scenario.ask(member)]
+    assert chosen(effects) == {"pa": {"ns/a": "v"}, "pb": {"ns/b": "w"}}
+    assert placed(effects) == {"pa": "n0", "pb": "n1"}
 
 
-def swapping(scene: Scene) -> list[Effect]:
+def swapping(scenario: Scenario) -> list[Effect]:
     """A gang of two has its placeholders; a real member with claim c comes."""
-    scene.gang(ApplicationAdded(an_application("gang", gang=2)), 2)
-    return scene.ask(replace(mounting("r", "c", group="workers"), application=scene.app("gang").id))
+    scenario.gang(ApplicationAdded(an_application("gang", gang=2)), 2)
+    return scenario.ask(replace(mounting("r", "c", group="workers"), application=scenario.app("gang").id))
 
 
 def test_a_swap_goes_where_the_volume_is_and_says_the_choice_when_it_is_confirmed() -> None:
-    scene = scene_with(a_claim("c"), a_claim("d"), a_volume("v", affinity=ON_N1))
-    said = swapping(scene)
-    (placeholder,) = releases(said)
-    assert chosen(said) == {}
-    assert placed(scene.ask(mounting("d", "d"))) == {}, "the volume is kept for the swap"
-    done = scene.release(placeholder, app="gang", why=REPLACED)
+    scenario = scenario_with(a_claim("c"), a_claim("d"), a_volume("v", affinity=ON_N1))
+    effects = swapping(scenario)
+    (placeholder,) = releases(effects)
+    assert chosen(effects) == {}
+    assert placed(scenario.ask(mounting("d", "d"))) == {}, "the volume is kept for the swap"
+    done = scenario.release(placeholder, app="gang", why=REPLACED)
     assert (placed(done), chosen(done)) == ({"r": "n1"}, {"r": {"ns/c": "v"}})
-    assert storage(scene).choice(["ns/c"]) == (("ns/c", "v"),)
+    assert storage(scenario).choice(["ns/c"]) == (("ns/c", "v"),)
 
 
 def test_a_swap_that_is_called_off_gives_its_volume_back() -> None:
-    scene = scene_with(a_claim("c"), a_claim("d"), a_volume("v", affinity=ON_N1))
-    swapping(scene)
-    scene.ask(mounting("d", "d"))
-    assert chosen(scene.release_ask("r", app="gang")) == {"d": {"ns/d": "v"}}
+    scenario = scenario_with(a_claim("c"), a_claim("d"), a_volume("v", affinity=ON_N1))
+    swapping(scenario)
+    scenario.ask(mounting("d", "d"))
+    assert chosen(scenario.release_ask("r", app="gang")) == {"d": {"ns/d": "v"}}
 
 
 @pytest.mark.parametrize("fact", [ObjectGone(ObjectKind.CLAIM, "ns/c"), bound("c", a_volume("other"))[0]])
@@ -265,20 +267,24 @@ def test_a_swap_that_is_called_off_gives_its_volume_back() -> None:
 def test_a_claim_that_is_gone_or_got_another_volume_while_its_pod_was_asked_about_is_kept_none(
     fact: StorageFact, group: str
 ) -> None:
-    scene = scene_with(a_claim("c"), a_volume("v", affinity=ON_N1))
-    scene.gang(ApplicationAdded(an_application("gang", gang=2)), 2)
-    scene.tell(CallbacksDeclared(RM, places=True, victims=False))
-    said = scene.ask(replace(mounting("r", "c", group=group), application=scene.app("gang" if group else "app").id))
-    [question] = [effect for effect in said if isinstance(effect, PlacementsProposed)]
-    tell(scene, fact)
-    scene.tell(PlacementsEvaluated(RM, question.number, ("",)))
-    assert (storage(scene).assumed, storage(scene).taken) == ({}, {})
+    scenario = scenario_with(a_claim("c"), a_volume("v", affinity=ON_N1))
+    scenario.gang(ApplicationAdded(an_application("gang", gang=2)), 2)
+    scenario.send(CallbacksDeclared(RM, places=True, victims=False))
+    effects = scenario.ask(
+        replace(mounting("r", "c", group=group), application=scenario.app("gang" if group else "app").id)
+    )
+    [question] = [effect for effect in effects if isinstance(effect, PlacementsProposed)]
+    send(scenario, fact)
+    scenario.send(PlacementsEvaluated(RM, question.number, ("",)))
+    assert (storage(scenario).assumed, storage(scenario).taken) == ({}, {})
 
 
 def test_many_requests_with_a_claim_each_are_refused_by_one_look_at_the_nodes() -> None:
-    scene = scene_with(*(a_claim(f"c{number}", of="made") for number in range(30)))
-    scene.ask(*(replace(mounting(f"p{number}", f"c{number}"), resources=resources(vcore=9000)) for number in range(30)))
-    refusals = list(scene.app().refusals.values())
+    scenario = scenario_with(*(a_claim(f"c{number}", of="made") for number in range(30)))
+    scenario.ask(
+        *(replace(mounting(f"p{number}", f"c{number}"), resources=resources(vcore=9000)) for number in range(30))
+    )
+    refusals = list(scenario.app().refusals.values())
     assert len(refusals) == 30
     assert len({id(why) for why in refusals}) == 1
     assert "Insufficient cpu" in refusals[0].text()
@@ -286,7 +292,7 @@ def test_many_requests_with_a_claim_each_are_refused_by_one_look_at_the_nodes() 
 
 def test_each_of_many_requests_goes_where_its_own_volume_is() -> None:
     volumes = [bound(f"c{number}", a_volume(f"v{number}", affinity=on(HOST, f"n{number % 3}"))) for number in range(9)]
-    scene = scene_with(*(fact for pair in volumes for fact in pair), nodes=3)
-    scene.ask(*(mounting(f"p{number}", f"c{number}") for number in range(9)))
-    nodes = {one.spec.key: one.node for one in scene.app().allocations.values()}
+    scenario = scenario_with(*(fact for pair in volumes for fact in pair), nodes=3)
+    scenario.ask(*(mounting(f"p{number}", f"c{number}") for number in range(9)))
+    nodes = {one.spec.key: one.node for one in scenario.app().allocations.values()}
     assert nodes == {f"p{number}": f"n{number % 3}" for number in range(9)}

@@ -17,7 +17,7 @@ from muster_core.si.values import memoized
 from muster_si import keys
 from tests.unit.builders import a_configuration, a_node, a_queue, an_allocation, an_application, an_ask
 from tests.unit.core import messages
-from tests.unit.core.scheduling.scene import Scene, placed
+from tests.unit.core.scheduling.scenario import Scenario, placed
 
 HUGE = 2**62
 MANY_TAGS = {f"{keys.TAG_POD_LABEL_PREFIX}l{number}": "x" for number in range(limits.TAGS_PER_ITEM + 1)}
@@ -61,9 +61,9 @@ def test_a_pod_that_runs_counts_without_the_constraints_that_are_too_large_or_ma
         assert event.spec.facts is NO_PROPERTIES
         assert event.spec.foreign
         assert event.spec.resources["vcore"] == 1000
-        [said] = intake.answers
-        assert isinstance(said, EventRecorded)
-        assert "constraints are ignored, resources count" in said.message
+        [effects] = intake.answers
+        assert isinstance(effects, EventRecorded)
+        assert "constraints are ignored, resources count" in effects.message
 
 
 def test_a_node_and_a_pod_that_are_there_count_as_having_the_most_that_may_be() -> None:
@@ -101,11 +101,11 @@ def test_asks_beyond_the_most_of_one_message_are_refused_and_those_before_are_ta
 
 
 def test_many_of_the_largest_pods_on_one_node_add_up() -> None:
-    scene = Scene(a_configuration(a_queue("a")), nodes=1)
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     amount = Resources({"vcore": limits.QUANTITY})
     pods = [replace(an_allocation(f"f{number}", "n0", foreign=True), resources=amount) for number in range(60)]
-    scene.tell(*(AllocationReported(replace(pod, application=ApplicationId(""))) for pod in pods))
-    assert scene.partition.nodes.available(a_node("n0").id)["vcore"] == 4000 - 60 * limits.QUANTITY
+    scenario.send(*(AllocationReported(replace(pod, application=ApplicationId(""))) for pod in pods))
+    assert scenario.partition.nodes.available(a_node("n0").id)["vcore"] == 4000 - 60 * limits.QUANTITY
 
 
 def test_long_texts_are_not_cached_and_short_ones_are() -> None:
@@ -187,10 +187,10 @@ def test_an_application_with_bound_pods_is_accepted_without_a_definition_that_is
 
 
 def test_bound_placeholders_of_an_application_without_its_definition_count() -> None:
-    scene = Scene(a_configuration(a_queue("a")), nodes=1)
-    scene.tell(ApplicationAdded(replace(an_application(forced=True), tags={})))
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
+    scenario.send(ApplicationAdded(replace(an_application(forced=True), tags={})))
     bound = an_allocation("ph", "n0", group="workers", placeholder=True), an_allocation("real", "n0")
-    scene.tell(*(AllocationReported(one) for one in bound))
-    assert scene.partition.nodes.available(a_node("n0").id)["vcore"] == 2000
-    assert placed(scene.ask(an_ask("more"))) == {"more": "n0"}
-    assert scene.app().state == "Running"
+    scenario.send(*(AllocationReported(one) for one in bound))
+    assert scenario.partition.nodes.available(a_node("n0").id)["vcore"] == 2000
+    assert placed(scenario.ask(an_ask("more"))) == {"more": "n0"}
+    assert scenario.app().state == "Running"

@@ -79,10 +79,10 @@ def test_what_is_wrong_with_its_own_is_found_in_one_that_is_like_another() -> No
 
 def test_every_ask_is_answered_as_if_it_was_the_first() -> None:
     specs = read(*OTHERS)
-    assert said(specs) == said([replace(spec, common={}) for spec in specs])
+    assert effects(specs) == effects([replace(spec, common={}) for spec in specs])
 
 
-def said(specs: list[AskSpec]) -> list[si_pb2.Allocation]:
+def effects(specs: list[AskSpec]) -> list[si_pb2.Allocation]:
     news = [
         NewAllocation(spec, AllocationId(f"{spec.key}-0"), NodeId("n1"), (("ns/claim", "volume"),) if odd % 3 else ())
         for odd, spec in enumerate(specs)

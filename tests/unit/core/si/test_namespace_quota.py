@@ -56,9 +56,9 @@ def test_what_the_namespace_says_is_read(tags: Mapping[str, str], quota: Namespa
 def test_one_bad_value_leaves_the_tag_out_and_says_so(tag: str, text: str) -> None:
     quota, odd = read_namespace_quota({tag: text, APPS: "3"}, AmountReader())
     assert quota == NamespaceQuota(max_applications=3)
-    [said] = odd
-    assert said.startswith(tag)
-    assert len(said) <= 300
+    [effects] = odd
+    assert effects.startswith(tag)
+    assert len(effects) <= 300
 
 
 @pytest.mark.parametrize("text", ["-1", "1.5", "many", "9" * 30, "٣"])

@@ -19,8 +19,8 @@ def test_every_detail_of_the_interface_has_a_row_with_its_number() -> None:
 
 
 def test_what_the_core_can_say_has_a_test_and_the_rest_a_reason() -> None:
-    said = {detail.value for detail in Detail} - {"DETAILS_NONE"}
-    assert {row["name"] for row in ROWS if "test" in row} == said
+    effects = {detail.value for detail in Detail} - {"DETAILS_NONE"}
+    assert {row["name"] for row in ROWS if "test" in row} == effects
     assert [row["name"] for row in ROWS if "test" not in row and not row.get("differs")] == []
 
 

@@ -118,10 +118,10 @@ def test_every_termination_has_its_type(termination: Termination) -> None:
 def test_every_scheduling_state_has_its_number(state: SchedulingState) -> None:
     changes = [SchedulingStateChanged(messages.RM, APP, KEY, state, "why", kind) for kind in (ReasonKind.QUOTA, None)]
     callback = si_callbacks.scheduling_states(changes)
-    [said, _] = callback.schedulingStates.states
+    [state_change, _] = callback.schedulingStates.states
     assert list(callback.schedulingStates.reasonKinds) == ["quota", ""]
-    assert said.SchedulingState.Name(said.state) == state.value
-    assert (said.applicationID, said.allocationKey, said.reason) == ("app-1", "pod-1", "why")
+    assert state_change.SchedulingState.Name(state_change.state) == state.value
+    assert (state_change.applicationID, state_change.allocationKey, state_change.reason) == ("app-1", "pod-1", "why")
 
 
 @pytest.mark.parametrize("about", list(Notice))

@@ -11,7 +11,7 @@ from muster_core.scheduling import invariants
 from muster_core.state.ordering import Key
 from muster_core.state.scheduling_queue import ApplicationHeap, NoNodeFits
 from tests.unit.builders import a_configuration, a_queue, an_application, an_ask
-from tests.unit.core.scheduling.scene import Scene
+from tests.unit.core.scheduling.scenario import Scenario
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -68,22 +68,22 @@ def test_keys_of_an_older_epoch_are_renewed_a_few_at_each_use() -> None:
 
 def test_an_application_that_is_first_in_no_open_line_any_more_is_not_active() -> None:
     """It is second in another open line, and is tried when it is first there."""
-    scene = Scene(a_configuration(a_queue("a"), a_queue("c")), nodes=1, vcore=100)
+    scenario = Scenario(a_configuration(a_queue("a"), a_queue("c")), nodes=1, vcore=100)
     asks = {"first": ("root.a", 1000), "second": ("root.a", 2000), "other": ("root.c", 3000)}
     for name, (leaf, vcore) in asks.items():
-        scene.tell(ApplicationAdded(an_application(name, queue=leaf)))
-        scene.ask(an_ask(name, app=name, vcore=vcore))
-    queue, kinds = scene.partition.scheduling, {name: next(iter(scene.app(name).waiting)) for name in asks}
+        scenario.send(ApplicationAdded(an_application(name, queue=leaf)))
+        scenario.ask(an_ask(name, app=name, vcore=vcore))
+    queue, kinds = scenario.partition.scheduling, {name: next(iter(scenario.app(name).waiting)) for name in asks}
     shared, own = NoNodeFits(kinds["first"], 1), NoNodeFits(kinds["other"], 1)
-    queue.mark_unschedulable(scene.app("first"), [shared])
-    queue.mark_unschedulable(scene.app("second"), [shared, own])
-    queue.mark_unschedulable(scene.app("other"), [own])
+    queue.mark_unschedulable(scenario.app("first"), [shared])
+    queue.mark_unschedulable(scenario.app("second"), [shared, own])
+    queue.mark_unschedulable(scenario.app("other"), [own])
     queue.open(queue.blocking_reasons.line(shared))
     queue.open(queue.blocking_reasons.line(own))
     assert queue.next_leaf() is not None
-    assert queue.active.has(scene.app("second"))
-    queue.dequeue(scene.app("other"))
-    queue.mark_unschedulable(scene.app("other"), [own])
-    assert not queue.active.has(scene.app("second"))
-    assert queue.active.has(scene.app("first"))
-    assert invariants.check(scene.scheduler_state) == []
+    assert queue.active.has(scenario.app("second"))
+    queue.dequeue(scenario.app("other"))
+    queue.mark_unschedulable(scenario.app("other"), [own])
+    assert not queue.active.has(scenario.app("second"))
+    assert queue.active.has(scenario.app("first"))
+    assert invariants.check(scenario.scheduler_state) == []

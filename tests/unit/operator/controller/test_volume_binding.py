@@ -33,7 +33,7 @@ FREE_DISK = ClaimVolume(POD, DATA, "disk", undo=True)
 UNSELECT_N1 = SelectNode(POD, DATA, NodeName("n1"), undo=True)
 
 
-def scene(*facts: ClusterEvent) -> Driver:
+def a_driver(*facts: ClusterEvent) -> Driver:
     """A pod that waits, two nodes, an unbound claim, a free disk, and whatever else is there."""
     driver = live()
     for name in ("n1", "n2"):
@@ -64,7 +64,7 @@ def note_of(out: Outcome) -> str:
 
 
 def test_a_chosen_volume_is_claimed_and_the_pod_is_bound_when_the_claim_is() -> None:
-    driver = scene()
+    driver = a_driver()
     assert given(driver, "disk") == [CLAIM_DISK]
     assert orders(driver.result(done(CLAIM_DISK))) == []
     assert orders(driver.fact(volume_seen(claim="data"))) == []
@@ -74,7 +74,7 @@ def test_a_chosen_volume_is_claimed_and_the_pod_is_bound_when_the_claim_is() -> 
 
 
 def test_a_claim_without_a_volume_gets_the_node_and_the_pod_is_bound_when_a_volume_was_made() -> None:
-    driver = scene()
+    driver = a_driver()
     assert given(driver, "") == [SELECT_N1]
     assert orders(driver.fact(claim_seen(selected="n1"))) == []
     assert orders(driver.result(done(SELECT_N1))) == []
@@ -84,19 +84,19 @@ def test_a_claim_without_a_volume_gets_the_node_and_the_pod_is_bound_when_a_volu
 
 def test_a_volume_that_is_heard_of_after_its_claim_is_waited_for() -> None:
     """Both come on streams of their own; whether the node reaches the volume is known only then."""
-    driver = scene()
+    driver = a_driver()
     given(driver, "")
     assert orders(driver.fact(claim_seen(volume="made", selected="n1"))) == []
     assert orders(driver.fact(volume_seen("made", claim="data", node="n1", phase="Bound"))) == [BIND]
 
 
 def test_a_pod_whose_claims_are_all_bound_costs_no_write_but_its_bind() -> None:
-    driver = scene(claim_seen(volume="disk"))
+    driver = a_driver(claim_seen(volume="disk"))
     assert orders(driver.allocated("uid-w0")) == [BIND]
 
 
 def test_all_claims_of_a_pod_are_written_at_once_and_the_last_one_lets_it_go() -> None:
-    driver = scene(claim_seen("more"), volume_seen("other"))
+    driver = a_driver(claim_seen("more"), volume_seen("other"))
     out = driver.allocated("uid-w0", volumes={"dev/data": "disk", "dev/more": "other"})
     assert [command.volume for command in orders(out) if isinstance(command, ClaimVolume)] == ["disk", "other"]
     driver.fact(volume_seen("other", claim="more", phase="Bound"))
@@ -107,7 +107,7 @@ def test_all_claims_of_a_pod_are_written_at_once_and_the_last_one_lets_it_go() -
 
 def test_what_a_restart_finds_written_already_is_written_as_it_is_and_waited_for() -> None:
     """The write is looked at before it is done; a claim that has its node needs none."""
-    driver = scene(claim_seen(selected="n1"))
+    driver = a_driver(claim_seen(selected="n1"))
     given(driver, "")
     assert orders(driver.fact(volume_seen("made", claim="data", node="n1", phase="Bound"))) == []
     assert orders(driver.fact(claim_seen(volume="made", selected="n1"))) == [BIND]
@@ -142,7 +142,7 @@ FAILURES = {
 def test_what_can_never_be_bound_there_gives_the_node_back_and_tells_the_pod_why(
     fact: ClusterEvent, volume: str, why: str, undone: list[Command]
 ) -> None:
-    driver = scene()
+    driver = a_driver()
     given(driver, volume)
     out = driver.fact(fact)
     assert asked_again(out) == "n1"
@@ -153,7 +153,7 @@ def test_what_can_never_be_bound_there_gives_the_node_back_and_tells_the_pod_why
 
 
 def test_a_provisioner_that_gives_up_takes_the_node_off_the_claim_and_the_pod_goes_elsewhere() -> None:
-    driver = scene()
+    driver = a_driver()
     given(driver, "")
     driver.fact(claim_seen(selected="n1"))
     out = driver.fact(claim_seen())
@@ -164,7 +164,7 @@ def test_a_provisioner_that_gives_up_takes_the_node_off_the_claim_and_the_pod_go
 
 def test_a_node_that_the_watch_never_shows_on_the_claim_was_removed_by_the_provisioner() -> None:
     """The watch may show only the newest state of a claim that is changed twice at once."""
-    driver = scene()
+    driver = a_driver()
     given(driver, "")
     before, after = (claim_seen(resourceVersion=version) for version in ("6", "8"))
     driver.result(CommandSucceeded(SELECT_N1, version=7))
@@ -174,7 +174,7 @@ def test_a_node_that_the_watch_never_shows_on_the_claim_was_removed_by_the_provi
 
 
 def test_a_claim_that_lost_its_volume_again_gives_the_node_back() -> None:
-    driver = scene()
+    driver = a_driver()
     given(driver, "disk")
     driver.fact(volume_seen(claim="data"))
     out = driver.fact(volume_seen())
@@ -183,14 +183,14 @@ def test_a_claim_that_lost_its_volume_again_gives_the_node_back() -> None:
 
 
 def test_an_older_state_that_is_heard_after_the_write_is_no_failure() -> None:
-    driver = scene()
+    driver = a_driver()
     given(driver, "disk")
     driver.result(done(CLAIM_DISK))
     assert not driver.fact(volume_seen(phase="Available", capacity={"storage": "1Gi"})).commands
 
 
 def test_a_claim_that_was_bound_to_a_volume_beyond_reach_gives_the_node_back() -> None:
-    driver = scene(volume_seen("far", claim="data", node="n2", phase="Bound"))
+    driver = a_driver(volume_seen("far", claim="data", node="n2", phase="Bound"))
     given(driver, "")
     out = driver.fact(claim_seen(volume="far", selected="n1"))
     assert asked_again(out) == "n1"
@@ -199,7 +199,7 @@ def test_a_claim_that_was_bound_to_a_volume_beyond_reach_gives_the_node_back() -
 
 
 def test_a_write_that_is_refused_gives_the_node_back() -> None:
-    driver = scene()
+    driver = a_driver()
     given(driver, "disk")
     out = driver.result(refused(CLAIM_DISK, 409, 'persistentvolume "disk" was taken by claim dev/other'))
     assert asked_again(out) == "n1"
@@ -207,7 +207,7 @@ def test_a_write_that_is_refused_gives_the_node_back() -> None:
 
 
 def test_a_write_that_nobody_answers_is_sent_again_and_given_up_after_three() -> None:
-    driver = scene()
+    driver = a_driver()
     given(driver, "disk")
     for _ in range(2):
         assert orders(driver.result(CommandUnanswered(CLAIM_DISK))) == [CLAIM_DISK]
@@ -215,7 +215,7 @@ def test_a_write_that_nobody_answers_is_sent_again_and_given_up_after_three() ->
 
 
 def test_claims_that_are_not_bound_in_time_cost_the_pod_its_node() -> None:
-    driver = scene()
+    driver = a_driver()
     given(driver, "")
     driver.fact(claim_seen(selected="n1"))
     assert not driver.wait(599).news
@@ -226,7 +226,7 @@ def test_claims_that_are_not_bound_in_time_cost_the_pod_its_node() -> None:
 
 
 def test_a_pod_that_is_bound_in_time_hears_nothing_of_the_time_out() -> None:
-    driver = scene()
+    driver = a_driver()
     given(driver, "disk")
     driver.fact(volume_seen(claim="data", phase="Bound"))
     driver.fact(claim_seen(volume="disk"))
@@ -235,7 +235,7 @@ def test_a_pod_that_is_bound_in_time_hears_nothing_of_the_time_out() -> None:
 
 
 def test_a_pod_that_goes_takes_back_what_it_began() -> None:
-    driver = scene()
+    driver = a_driver()
     given(driver, "disk")
     driver.fact(volume_seen(claim="data"))
     out = driver.gone("w0")
@@ -246,7 +246,7 @@ def test_a_pod_that_goes_takes_back_what_it_began() -> None:
 
 def test_a_pod_that_goes_leaves_what_another_one_waits_for() -> None:
     """Two pods of one node may share a claim: what is written for one is there for the other."""
-    driver = scene()
+    driver = a_driver()
     driver.see(a_pod("w1", app="job"))
     given(driver, "")
     driver.allocated("uid-w1", volumes={"dev/data": ""})
@@ -258,7 +258,7 @@ def test_a_pod_that_goes_leaves_what_another_one_waits_for() -> None:
 
 def test_a_node_that_goes_sends_the_pod_elsewhere_at_once() -> None:
     """The core has dropped the allocation with the node: there is nothing to give back."""
-    driver = scene()
+    driver = a_driver()
     given(driver, "")
     out = driver.fact(NodeGone(NodeName("n1")))
     assert orders(out) == [UNSELECT_N1]
@@ -267,7 +267,7 @@ def test_a_node_that_goes_sends_the_pod_elsewhere_at_once() -> None:
 
 
 def test_an_answer_to_what_was_taken_back_is_nobodys_business() -> None:
-    driver = scene()
+    driver = a_driver()
     given(driver, "disk")
     driver.fact(volume_seen(claim="other"))
     driver.fact(volume_seen("second"))
@@ -277,7 +277,7 @@ def test_an_answer_to_what_was_taken_back_is_nobodys_business() -> None:
 
 
 def test_a_pod_that_somebody_else_binds_there_waits_for_nothing_more() -> None:
-    driver = scene()
+    driver = a_driver()
     given(driver, "disk")
     assert orders(driver.see(a_pod("w0", app="job", nodeName="n1"))) == []
     assert driver.ledger.storage.waiting == {}

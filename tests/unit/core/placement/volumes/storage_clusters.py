@@ -81,15 +81,15 @@ def attaching(name: str, most: int | None, *attached: str) -> NodeSpec:
 class Stored:
     """Nodes, storage and pods. A node is given as a name, which is also its hostname, or as a spec."""
 
-    def __init__(self, *nodes: str | NodeSpec, told: tuple[StorageFact, ...] = ()) -> None:
+    def __init__(self, *nodes: str | NodeSpec, objects: tuple[StorageFact, ...] = ()) -> None:
         specs = (a_node(node, labels={HOST: node}) if isinstance(node, str) else node for node in nodes)
         self.table = a_table(*specs)
-        self.tell(LATE, MADE, *told)
+        self.send(LATE, MADE, *objects)
 
-    def tell(self, *facts: StorageFact) -> None:
+    def send(self, *facts: StorageFact) -> None:
         attachments = self.table.pods_on_nodes.attachments
         for fact in facts:
-            attachments.resolved(attachments.storage.tell(fact))
+            attachments.resolved(attachments.storage.update(fact))
 
     def put(self, node: str, volumes: Volumes, count: int = 1) -> None:
         """Put `count` pods with these volumes on the node."""

@@ -44,7 +44,7 @@ FAST = (Target("tier", TargetOperator.IN, ("fast",)),)
     ],
 )
 def test_a_claim_that_no_node_can_help_is_said_of_the_pod(claim: Claim, reason: str) -> None:
-    stored = Stored("n1", "n2", told=(claim, StorageClass("now", "maker"), a_volume("v")))
+    stored = Stored("n1", "n2", objects=(claim, StorageClass("now", "maker"), a_volume("v")))
     assert stored.text(using("c")) == f"0/2 nodes are available: {reason}."
     assert stored.free(using("c")) == ""
 
@@ -53,14 +53,14 @@ def test_a_claim_of_an_ephemeral_volume_is_waited_for_and_has_to_be_the_pods_own
     stored, mine = Stored("n1"), using("p-v", ephemeral=(("ns/p-v", "uid-p"),), pod="ns/p")
     missing = 'waiting for ephemeral volume controller to create the persistentvolumeclaim "p-v"'
     assert stored.text(mine) == f"0/1 nodes are available: {missing}."
-    stored.tell(a_claim("p-v", of="made", owner="uid-q"))
+    stored.send(a_claim("p-v", of="made", owner="uid-q"))
     assert "PVC ns/p-v was not created for pod ns/p (pod is not owner)" in stored.text(mine)
-    stored.tell(a_claim("p-v", of="made", owner="uid-p"))
+    stored.send(a_claim("p-v", of="made", owner="uid-p"))
     assert stored.free(mine) == "n1"
 
 
 def test_the_first_claim_that_cannot_be_used_is_named() -> None:
-    stored = Stored("n1", told=(a_claim("a", of="made"), a_claim("b", deleting=True), a_claim("c", phase="Lost")))
+    stored = Stored("n1", objects=(a_claim("a", of="made"), a_claim("b", deleting=True), a_claim("c", phase="Lost")))
     assert 'persistentvolumeclaim "b" is being deleted' in stored.text(using("a", "b", "c"))
 
 
@@ -79,20 +79,20 @@ def test_the_first_claim_that_cannot_be_used_is_named() -> None:
     ],
 )
 def test_a_bound_volume_is_reached_from_the_nodes_that_its_affinity_names(affinity: Any, free: str) -> None:
-    stored = Stored("n1", "n2", told=bound("c", a_volume("v", affinity=affinity)))
+    stored = Stored("n1", "n2", objects=bound("c", a_volume("v", affinity=affinity)))
     assert stored.free(using("c")) == free
     assert {why for reasons in stored.why(using("c")).values() for why in reasons} <= {NOT_REACHED}
 
 
 def test_every_bound_volume_has_to_be_reached() -> None:
     one, other = bound("a", a_volume("v", affinity=on(HOST, "n1"))), bound("b", a_volume("w", affinity=on(HOST, "n2")))
-    stored = Stored("n1", "n2", told=(*one, *other))
+    stored = Stored("n1", "n2", objects=(*one, *other))
     assert stored.why(using("a", "b")) == {"n1": [NOT_REACHED], "n2": [NOT_REACHED]}
 
 
 def test_a_volume_of_the_pods_own_that_is_gone_is_said_of_nodes() -> None:
-    stored = Stored("n1", "n2", told=bound("p-v", a_volume("v"), owner="uid-p"))
-    stored.tell(ObjectGone(ObjectKind.VOLUME, "v"))
+    stored = Stored("n1", "n2", objects=bound("p-v", a_volume("v"), owner="uid-p"))
+    stored.send(ObjectGone(ObjectKind.VOLUME, "v"))
     mine = using("p-v", ephemeral=(("ns/p-v", "uid-p"),), pod="ns/p")
     assert stored.text(mine) == f"0/2 nodes are available: 2 {GONE}."
 
@@ -100,7 +100,7 @@ def test_a_volume_of_the_pods_own_that_is_gone_is_said_of_nodes() -> None:
 def test_a_volume_that_a_csi_driver_took_over_is_reached_by_the_drivers_labels_where_it_is() -> None:
     volume = a_volume("v", affinity=on(ZONE, "a"), migrated=MigratedVolume("plugin", on("driver/zone", "a")))
     nodes = (a_node(name, labels={ZONE: "a"}) for name in ("n1", "n2", "n3"))
-    stored = Stored(*nodes, told=bound("c", volume))
+    stored = Stored(*nodes, objects=bound("c", volume))
     taken_over = NodeStorage({}, migrated=("other", "plugin"))
     stored.table.update(replace(a_node("n1", labels={ZONE: "a"}), storage=taken_over))
     stored.table.update(replace(a_node("n2", labels={"driver/zone": "a"}), storage=taken_over))
@@ -110,7 +110,7 @@ def test_a_volume_that_a_csi_driver_took_over_is_reached_by_the_drivers_labels_w
 
 
 def test_a_node_that_changes_its_labels_reaches_other_volumes() -> None:
-    stored = Stored("n1", told=bound("c", a_volume("v", affinity=on(ZONE, "a"))))
+    stored = Stored("n1", objects=bound("c", a_volume("v", affinity=on(ZONE, "a"))))
     assert stored.free(using("c")) == ""
     stored.table.update(a_node("n1", labels={ZONE: "a"}))
     assert stored.free(using("c")) == "n1"
@@ -118,7 +118,7 @@ def test_a_node_that_changes_its_labels_reaches_other_volumes() -> None:
 
 def test_a_node_may_be_refused_for_what_is_bound_and_for_what_is_not() -> None:
     claim, volume = bound("a", a_volume("v", affinity=on(HOST, "n2")))
-    stored = Stored("n1", "n2", told=(claim, volume, a_claim("b")))
+    stored = Stored("n1", "n2", objects=(claim, volume, a_claim("b")))
     assert stored.why(using("a", "b")) == {"n1": [NOT_REACHED, NONE_FREE], "n2": [NONE_FREE]}
     assert stored.text(using("a", "b")) == f"0/2 nodes are available: 1 {NOT_REACHED}, 2 {NONE_FREE}."
 
@@ -130,7 +130,7 @@ def test_filters_are_asked_in_kube_schedulers_order() -> None:
     full = replace(attaching("n1", 0), labels={ZONE: "b"})
     far = a_node("n2", labels={ZONE: "b"})
     wrong = a_node("n3", labels={ZONE: "b", "disk": "ssd"})
-    stored = Stored(full, far, wrong, told=(claim, volume))
+    stored = Stored(full, far, wrong, objects=(claim, volume))
     assert stored.why(using("c")) == {
         "n1": ["node(s) exceed max volume count"],
         "n2": [NOT_REACHED],

@@ -63,10 +63,10 @@ def test_requests_of_one_kind_have_the_same_nodes_and_the_same_reasons(
     claims: list[tuple[str, str]], free: int
 ) -> None:
     names = [f"c{number}" for number in range(len(claims))]
-    told = [fact for name, (state, node) in zip(names, claims, strict=True) for fact in facts_of(name, state, node)]
-    told += [a_volume(f"free{number}", affinity=on(HOST, _NODES[number])) for number in range(free)]
+    objects = [fact for name, (state, node) in zip(names, claims, strict=True) for fact in facts_of(name, state, node)]
+    objects += [a_volume(f"free{number}", affinity=on(HOST, _NODES[number])) for number in range(free)]
     nodes = [replace(attaching(node, number), labels={HOST: node}) for number, node in enumerate(_NODES)]
-    stored = Stored(*nodes, told=tuple(told))
+    stored = Stored(*nodes, objects=tuple(objects))
     for name, (state, node) in zip(names, claims, strict=True):
         if state in ("shared", "one"):
             stored.put(node, using(name))
@@ -86,11 +86,11 @@ def test_requests_of_one_kind_have_the_same_nodes_and_the_same_reasons(
 
 
 def test_claims_that_ask_for_the_same_or_lie_in_the_same_place_are_of_one_kind() -> None:
-    told: list[StorageFact] = [a_claim("a"), a_claim("b"), a_claim("large", 2), a_claim("made", of="made")]
+    objects: list[StorageFact] = [a_claim("a"), a_claim("b"), a_claim("large", 2), a_claim("made", of="made")]
     for name, node in (("x", "n1"), ("y", "n1"), ("z", "n2")):
-        told_of_it: tuple[StorageFact, ...] = bound(name, a_volume(f"v-{name}", affinity=on(HOST, node)))
-        told += told_of_it
-    stored = Stored("n1", "n2", told=tuple(told))
+        changes: tuple[StorageFact, ...] = bound(name, a_volume(f"v-{name}", affinity=on(HOST, node)))
+        objects += changes
+    stored = Stored("n1", "n2", objects=tuple(objects))
     snapshot = stored.snapshot()
     kinds = {
         name: claim_independent_class(snapshot, a_class(using(name)))
@@ -104,7 +104,7 @@ def test_claims_that_ask_for_the_same_or_lie_in_the_same_place_are_of_one_kind()
 
 def test_a_claim_or_volume_in_use_has_no_kind() -> None:
     twice = replace(a_volume("w"), handle=VolumeHandle(DRIVER, "v"))
-    stored = Stored("n1", told=(*bound("a", a_volume("v")), *bound("b", twice), a_claim("free"), a_claim("gone")))
+    stored = Stored("n1", objects=(*bound("a", a_volume("v")), *bound("b", twice), a_claim("free"), a_claim("gone")))
     stored.put("n1", using("a"))
     snapshot = stored.snapshot()
     assert claim_independent_class(snapshot, a_class(using("a"))) is None

@@ -57,26 +57,26 @@ FAST = (Target("tier", TargetOperator.IN, ("fast",)),)
     ],
 )
 def test_a_claim_takes_a_volume_that_meets_it(volume: dict[str, Any], claim: dict[str, Any], *, fits: bool) -> None:
-    stored = Stored("n1", told=(a_volume("v", **volume), a_claim("c", **claim)))
+    stored = Stored("n1", objects=(a_volume("v", **volume), a_claim("c", **claim)))
     assert stored.why(using("c")) == ({} if fits else {"n1": [NONE_FREE]})
 
 
 def test_the_smallest_that_is_large_enough_is_chosen_and_of_equals_the_first_by_name() -> None:
     volumes = (a_volume("a", 5), a_volume("c", 3), a_volume("b", 3), a_volume("d", 1))
-    stored = Stored("n1", told=(*volumes, a_claim("c", 2)))
+    stored = Stored("n1", objects=(*volumes, a_claim("c", 2)))
     assert stored.choice(using("c")) == ("n1", {"c": "b"})
 
 
 def test_the_volume_that_names_the_claim_goes_before_a_smaller_one_and_keeps_others_from_it() -> None:
     own = a_volume("own", 9, reference=ClaimReference("ns/c"))
-    stored = Stored("n1", "n2", told=(own, a_volume("small"), a_claim("c")))
+    stored = Stored("n1", "n2", objects=(own, a_volume("small"), a_claim("c")))
     assert stored.choice(using("c")) == ("n1", {"c": "own"})
-    stored.tell(replace(own, affinity=on(HOST, "n2")))
+    stored.send(replace(own, affinity=on(HOST, "n2")))
     assert stored.free(using("c")) == "n2"
 
 
 def test_a_volume_comes_and_goes_and_changes() -> None:
-    stored, volume = Stored("n1", "n2", told=(a_claim("c"),)), a_volume("v", affinity=on(HOST, "n1"))
+    stored, volume = Stored("n1", "n2", objects=(a_claim("c"),)), a_volume("v", affinity=on(HOST, "n1"))
     for fact, free in (
         (volume, "n1"),
         (replace(volume, affinity=on(HOST, "n2")), "n2"),
@@ -88,29 +88,29 @@ def test_a_volume_comes_and_goes_and_changes() -> None:
         (volume, "n1"),
         (ObjectGone(ObjectKind.VOLUME, "v"), ""),
     ):
-        stored.tell(fact)
+        stored.send(fact)
         assert stored.free(using("c")) == free
 
 
 def test_claims_of_one_pod_do_not_take_one_volume() -> None:
-    stored = Stored("n1", "n2", told=(a_claim("a"), a_claim("b")))
-    stored.tell(*(a_volume(name, affinity=on(HOST, node)) for name, node in (("v", "n1"), ("w", "n2"), ("x", "n2"))))
+    stored = Stored("n1", "n2", objects=(a_claim("a"), a_claim("b")))
+    stored.send(*(a_volume(name, affinity=on(HOST, node)) for name, node in (("v", "n1"), ("w", "n2"), ("x", "n2"))))
     assert stored.free(using("a", "b")) == "n2"
     assert stored.choice(using("b", "a")) == ("n2", {"b": "w", "a": "x"})
 
 
 def test_the_claim_that_asks_for_least_goes_first() -> None:
-    stored = Stored("n1", told=(a_claim("large", 3), a_claim("small", 1), a_volume("v", 2), a_volume("w", 3)))
+    stored = Stored("n1", objects=(a_claim("large", 3), a_claim("small", 1), a_volume("v", 2), a_volume("w", 3)))
     assert stored.choice(using("large", "small")) == ("n1", {"large": "w", "small": "v"})
-    stored.tell(ObjectGone(ObjectKind.VOLUME, "v"))
+    stored.send(ObjectGone(ObjectKind.VOLUME, "v"))
     assert stored.free(using("large", "small")) == ""
 
 
 def test_claims_that_ask_for_different_things_of_one_class_leave_each_others_volumes_alone() -> None:
     fast = (("tier", "fast"),)
-    stored = Stored("n1", "n2", told=(a_claim("any"), a_claim("fast", 2, selector=FAST)))
-    stored.tell(a_volume("v", 2, labels=fast, affinity=on(HOST, "n1")))
-    stored.tell(
+    stored = Stored("n1", "n2", objects=(a_claim("any"), a_claim("fast", 2, selector=FAST)))
+    stored.send(a_volume("v", 2, labels=fast, affinity=on(HOST, "n1")))
+    stored.send(
         *(a_volume(name, 2, labels=labels, affinity=on(HOST, "n2")) for name, labels in (("w", ()), ("x", fast)))
     )
     assert stored.why(using("any", "fast")) == {"n1": [NONE_FREE]}
@@ -118,15 +118,15 @@ def test_claims_that_ask_for_different_things_of_one_class_leave_each_others_vol
 
 
 def test_pods_of_one_plan_do_not_take_one_volume() -> None:
-    stored = Stored("n1", "n2", told=(a_claim("a"), a_claim("b"), a_claim("c")))
-    stored.tell(a_volume("v", affinity=on(HOST, "n1")), a_volume("w", affinity=on(HOST, "n2")))
+    stored = Stored("n1", "n2", objects=(a_claim("a"), a_claim("b"), a_claim("c")))
+    stored.send(a_volume("v", affinity=on(HOST, "n1")), a_volume("w", affinity=on(HOST, "n2")))
     snapshot = stored.snapshot()
     chosen = [stored.choice(using(name), snapshot) for name in "abc"]
     assert chosen == [("n1", {"a": "v"}), ("n2", {"b": "w"}), ("", {})]
 
 
 def test_a_fork_of_a_plan_takes_nothing_of_it() -> None:
-    stored = Stored("n1", told=(a_claim("a"), a_claim("b"), a_volume("v")))
+    stored = Stored("n1", objects=(a_claim("a"), a_claim("b"), a_volume("v")))
     snapshot = stored.snapshot()
     fork = snapshot.fork()
     assert stored.place(fork, using("a")) == "n1"
@@ -137,17 +137,17 @@ def test_a_fork_of_a_plan_takes_nothing_of_it() -> None:
 
 
 def test_who_shares_a_claim_goes_where_the_first_ones_volume_is_reached() -> None:
-    stored = Stored("n1", "n2", "n3", told=(a_claim("c"), a_volume("v", affinity=on(HOST, "n2", "n3"))))
-    stored.tell(a_volume("w", 2, affinity=on(HOST, "n1")))
+    stored = Stored("n1", "n2", "n3", objects=(a_claim("c"), a_volume("v", affinity=on(HOST, "n2", "n3"))))
+    stored.send(a_volume("w", 2, affinity=on(HOST, "n1")))
     snapshot = stored.snapshot()
     assert stored.choice(using("c"), snapshot) == ("n1", {"c": "w"})
     assert stored.free(using("c"), snapshot) == "n1"
-    stored.tell(ObjectGone(ObjectKind.VOLUME, "w"))
+    stored.send(ObjectGone(ObjectKind.VOLUME, "w"))
     assert sorted(stored.place(stored.snapshot(), using("c"), 4).split()) == ["n2", "n2", "n3", "n3"]
 
 
 def test_what_is_assumed_for_one_claim_is_not_free_for_another_until_it_is_forgotten() -> None:
-    stored = Stored("n1", told=(a_claim("a"), a_claim("b"), a_volume("v")))
+    stored = Stored("n1", objects=(a_claim("a"), a_claim("b"), a_volume("v")))
     stored.put("n1", using("a"))
     stored.assume("n1", a="v")
     assert stored.free(using("b")) == ""
@@ -163,7 +163,7 @@ def test_free_volumes_of_many_nodes_are_found_as_one_by_one() -> None:
     local = [a_volume(f"l{name}", 1 + int(name[1:]) % 3, affinity=on(HOST, name)) for name in names[::2]]
     zonal: list[Volume] = [a_volume("z", 2, affinity=on(ZONE, "a"))]
     claims = (a_claim("one", 2), a_claim("other", 2), a_claim("third", 2, selector=FAST))
-    stored = Stored(*nodes, told=(*local, *zonal, *claims))
+    stored = Stored(*nodes, objects=(*local, *zonal, *claims))
     large = {
         volume.affinity[0].expressions[0].values[0] for volume in local if volume.affinity and volume.capacity > GIB
     }

@@ -28,7 +28,7 @@ def facts(*names: str) -> tuple[Claim | Volume, ...]:
 
 
 def test_a_node_takes_no_more_volumes_than_it_attaches() -> None:
-    stored = Stored(attaching("n1", 2), attaching("n2", 1), told=facts("1", "2", "3"))
+    stored = Stored(attaching("n1", 2), attaching("n2", 1), objects=facts("1", "2", "3"))
     stored.put("n1", using("c1"))
     stored.put("n2", using("c2"))
     assert stored.why(using("c3")) == {"n2": [FULL]}
@@ -36,13 +36,13 @@ def test_a_node_takes_no_more_volumes_than_it_attaches() -> None:
 
 @pytest.mark.parametrize("spec", [a_node("n1"), attaching("n1", None)])
 def test_a_node_without_a_known_limit_has_none(spec: NodeSpec) -> None:
-    stored = Stored(spec, told=facts("1", "2"))
+    stored = Stored(spec, objects=facts("1", "2"))
     stored.put("n1", using("c1"))
     assert stored.free(using("c2")) == "n1"
 
 
 def test_a_volume_that_pods_share_counts_once() -> None:
-    stored = Stored(attaching("n1", 1), attaching("n2", 0), told=facts("1"))
+    stored = Stored(attaching("n1", 1), attaching("n2", 0), objects=facts("1"))
     stored.put("n1", using("c1"), 2)
     assert stored.free(using("c1")) == "n1"
 
@@ -50,26 +50,26 @@ def test_a_volume_that_pods_share_counts_once() -> None:
 def test_two_claims_of_one_handle_are_one_volume() -> None:
     (one, first), (two, second) = bound("c1", a_volume("v1")), bound("c2", a_volume("v2"))
     same = replace(second, handle=first.handle)
-    stored = Stored(attaching("n1", 1), told=(one, two, first, same))
+    stored = Stored(attaching("n1", 1), objects=(one, two, first, same))
     stored.put("n1", using("c1"))
     assert stored.free(using("c2")) == "n1"
     assert stored.free(using("c1", "c2")) == "n1"
 
 
 def test_what_is_attached_without_a_pod_counts_and_what_has_one_counts_once() -> None:
-    stored = Stored(attaching("n1", 2, "v1", "old"), attaching("n2", 3, "v1", "old"), told=facts("1", "2"))
+    stored = Stored(attaching("n1", 2, "v1", "old"), attaching("n2", 3, "v1", "old"), objects=facts("1", "2"))
     stored.put("n1", using("c1"))
     stored.put("n2", using("c1"))
     assert stored.free(using("c2")) == "n2"
 
 
 def test_a_volume_of_the_pod_that_is_attached_for_nobody_counts_twice() -> None:
-    stored = Stored(attaching("n1", 1, "v1"), attaching("n2", 2, "v1"), told=facts("1"))
+    stored = Stored(attaching("n1", 1, "v1"), attaching("n2", 2, "v1"), objects=facts("1"))
     assert stored.free(using("c1")) == "n2"
 
 
 def test_a_claim_without_a_volume_counts_for_the_driver_of_its_class() -> None:
-    stored = Stored(attaching("n1", 1), attaching("n2", 2), told=(a_claim("a", of="made"), a_claim("b", of="made")))
+    stored = Stored(attaching("n1", 1), attaching("n2", 2), objects=(a_claim("a", of="made"), a_claim("b", of="made")))
     stored.put("n1", using("a"))
     stored.put("n2", using("a"))
     assert stored.free(using("b")) == "n2"
@@ -77,7 +77,7 @@ def test_a_claim_without_a_volume_counts_for_the_driver_of_its_class() -> None:
 
 def test_what_is_not_attached_by_csi_does_not_count() -> None:
     claim, volume = bound("c1", a_volume("v1", handle=None))
-    stored = Stored(attaching("n1", 0), told=(claim, volume))
+    stored = Stored(attaching("n1", 0), objects=(claim, volume))
     assert stored.free(using("c1")) == "n1"
 
 
@@ -90,17 +90,17 @@ def test_volumes_of_the_pod_itself_count() -> None:
 
 
 def test_a_claim_that_gets_known_counts_for_the_pods_that_are_there() -> None:
-    stored = Stored(attaching("n1", 1), told=facts("1"))
+    stored = Stored(attaching("n1", 1), objects=facts("1"))
     stored.put("n1", using("c2"))
     assert stored.free(using("c1")) == "n1"
-    stored.tell(*facts("2"))
+    stored.send(*facts("2"))
     assert stored.free(using("c1")) == ""
-    stored.tell(ObjectGone(ObjectKind.CLAIM, "ns/c2"))
+    stored.send(ObjectGone(ObjectKind.CLAIM, "ns/c2"))
     assert stored.free(using("c1")) == "n1"
 
 
 def test_a_node_that_attaches_more_is_free_again() -> None:
-    stored = Stored(attaching("n1", 1), told=facts("1", "2"))
+    stored = Stored(attaching("n1", 1), objects=facts("1", "2"))
     stored.put("n1", using("c1"))
     assert stored.free(using("c2")) == ""
     stored.table.update(attaching("n1", 2))
@@ -108,7 +108,7 @@ def test_a_node_that_attaches_more_is_free_again() -> None:
 
 
 def test_members_of_one_plan_count() -> None:
-    stored = Stored(attaching("n1", 1), attaching("n2", 1), told=facts("1", "2", "3"))
+    stored = Stored(attaching("n1", 1), attaching("n2", 1), objects=facts("1", "2", "3"))
     snapshot = stored.snapshot()
     places = [stored.place(snapshot, using(name)) for name in ("c1", "c2", "c3")]
     assert places == ["n1", "n2", ""]
@@ -116,5 +116,5 @@ def test_members_of_one_plan_count() -> None:
 
 
 def test_members_that_share_a_volume_go_to_one_full_node_together() -> None:
-    stored = Stored(attaching("n1", 1), attaching("n2", 0), told=facts("1"))
+    stored = Stored(attaching("n1", 1), attaching("n2", 0), objects=facts("1"))
     assert stored.place(stored.snapshot(), using("c1"), 3) == "n1 n1 n1"

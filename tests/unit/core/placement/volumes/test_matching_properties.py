@@ -72,12 +72,12 @@ def test_rows_and_choices_are_those_of_a_loop_over_everything(
     nodes = (a_node(name, labels={HOST: name, ZONE: "a" if name < "n3" else "b"}) for name in _NODES)
     named = [replace(claim, name=f"ns/c{number}") for number, claim in enumerate(claims)]
     known = {f"v{number}": replace(volume, name=f"v{number}") for number, volume in enumerate(volumes)}
-    stored = Stored(*nodes, told=(*known.values(), *named))
+    stored = Stored(*nodes, objects=(*known.values(), *named))
     assumptions = Assumptions(stored.table.pods_on_nodes.attachments.storage)
     assert len(Matching(stored.table, assumptions, named).rows()) == len(named)  # from here on pools are kept
     for number, volume in later:
         known[f"v{number}"] = replace(volume, name=f"v{number}")
-        stored.tell(known[f"v{number}"])
+        stored.send(known[f"v{number}"])
     for number in taken:
         if f"v{number}" in known and known[f"v{number}"].reference is None:
             stored.assume("n1", **{f"somebody{number}": f"v{number}"})

@@ -36,7 +36,7 @@ FAST = (Target("tier", TargetOperator.IN, ("fast",)),)
 
 
 def test_a_volume_is_made_where_none_is_free_if_the_class_makes_any() -> None:
-    stored = Stored("n1", "n2", told=(a_claim("c", of="made"), a_volume("v", of="made", affinity=on(HOST, "n2"))))
+    stored = Stored("n1", "n2", objects=(a_claim("c", of="made"), a_volume("v", of="made", affinity=on(HOST, "n2"))))
     assert stored.free(using("c")) == "n1 n2"
     snapshot = stored.snapshot()
     assert stored.choice(using("c"), snapshot) == ("n1", {"c": ""})
@@ -54,7 +54,7 @@ def test_a_volume_is_made_where_none_is_free_if_the_class_makes_any() -> None:
 )
 def test_a_class_makes_volumes_for_its_topologies_alone(topologies: Any, free: str) -> None:
     nodes = (a_node("n1", labels={ZONE: "a"}), a_node("n2", labels={ZONE: "b"}), a_node("n3"))
-    stored = Stored(*nodes, told=(a_claim("c", of="made"), replace(MADE, topologies=topologies)))
+    stored = Stored(*nodes, objects=(a_claim("c", of="made"), replace(MADE, topologies=topologies)))
     assert stored.free(using("c")) == free
     assert {why for reasons in stored.why(using("c")).values() for why in reasons} <= {NONE_FREE}
 
@@ -78,13 +78,13 @@ def test_a_driver_that_tells_its_capacity_makes_what_fits_into_it(
     capacity: dict[str, Any], *, tells: bool, fits: bool
 ) -> None:
     pool = StorageCapacity(**{"name": "ns/pool", "storage_class": "made", "nodes": (), **capacity})
-    stored = Stored("n1", told=(a_claim("c", of="made"), StorageDriver(MADE.provisioner, tells), pool))
+    stored = Stored("n1", objects=(a_claim("c", of="made"), StorageDriver(MADE.provisioner, tells), pool))
     assert stored.why(using("c")) == ({} if fits else {"n1": [NO_SPACE]})
 
 
 def test_capacity_and_driver_may_change_and_go() -> None:
     pool = StorageCapacity("ns/pool", "made", (), GIB)
-    stored = Stored("n1", told=(a_claim("c", of="made"), StorageDriver(MADE.provisioner, tells_capacity=True)))
+    stored = Stored("n1", objects=(a_claim("c", of="made"), StorageDriver(MADE.provisioner, tells_capacity=True)))
     for fact, free in (
         (pool, "n1"),
         (replace(pool, limit=1), ""),
@@ -93,27 +93,27 @@ def test_capacity_and_driver_may_change_and_go() -> None:
         (ObjectGone(ObjectKind.DRIVER, MADE.provisioner), "n1"),
         (ObjectGone(ObjectKind.CLASS, "made"), ""),
     ):
-        stored.tell(fact)
+        stored.send(fact)
         assert stored.free(using("c")) == free
 
 
 def test_a_claim_whose_node_was_chosen_stays_there_and_takes_no_free_volume() -> None:
     claim = a_claim("c", of="made", selected_node=NodeId("n2"))
-    stored = Stored("n1", "n2", told=(claim, a_volume("v", of="made")))
+    stored = Stored("n1", "n2", objects=(claim, a_volume("v", of="made")))
     assert stored.why(using("c")) == {"n1": [NONE_FREE]}
     assert stored.choice(using("c")) == ("n2", {"c": ""})
-    stored.tell(replace(claim, selected_node=NodeId("n9")))
+    stored.send(replace(claim, selected_node=NodeId("n9")))
     assert stored.free(using("c")) == ""
 
 
 def test_who_shares_a_claim_that_is_made_goes_to_the_first_ones_node() -> None:
-    stored = Stored("n1", "n2", told=(a_claim("c", of="made"),))
+    stored = Stored("n1", "n2", objects=(a_claim("c", of="made"),))
     assert stored.place(stored.snapshot(), using("c"), 3) == "n1 n1 n1"
 
 
 def test_the_first_claim_that_cannot_be_made_tells_why() -> None:
-    told = (a_claim("little", of="made"), a_claim("much", 2), StorageDriver(MADE.provisioner, tells_capacity=True))
-    stored = Stored("n1", told=told)
+    objects = (a_claim("little", of="made"), a_claim("much", 2), StorageDriver(MADE.provisioner, tells_capacity=True))
+    stored = Stored("n1", objects=objects)
     assert stored.why(using("much", "little")) == {"n1": [NO_SPACE]}
-    stored.tell(a_claim("little", 3, of="made"))
+    stored.send(a_claim("little", 3, of="made"))
     assert stored.why(using("much", "little")) == {"n1": [NONE_FREE]}

@@ -54,7 +54,7 @@ def test_members_of_one_plan_do_not_share_a_disk() -> None:
 
 def test_a_claim_for_one_pod_keeps_others_from_every_node_while_it_is_used() -> None:
     claim, volume = bound("c", a_volume("v", access_modes=("ReadWriteOncePod",)), modes=("ReadWriteOncePod",))
-    stored = Stored("n1", "n2", told=(claim, volume))
+    stored = Stored("n1", "n2", objects=(claim, volume))
     assert stored.free(using("c")) == "n1 n2"
     stored.put("n1", using("c"))
     assert stored.why(using("c")) == {"n1": [IN_USE], "n2": [IN_USE]}
@@ -64,13 +64,13 @@ def test_a_claim_for_one_pod_keeps_others_from_every_node_while_it_is_used() -> 
 
 def test_a_node_with_the_disk_counts_as_that_although_a_claim_is_in_use_too() -> None:
     claim, volume = bound("c", a_volume("v"), modes=("ReadWriteOncePod",))
-    stored = Stored("n1", "n2", told=(claim, volume))
+    stored = Stored("n1", "n2", objects=(claim, volume))
     both = replace(a_disk("gce", "x"), claims=("ns/c",))
     stored.put("n1", both)
     assert stored.why(both) == {"n1": [DISK], "n2": [IN_USE]}
 
 
 def test_a_claim_that_is_not_there_is_named() -> None:
-    stored = Stored("n1", "n2", told=(a_claim("c"),))
+    stored = Stored("n1", "n2", objects=(a_claim("c"),))
     assert stored.text(using("c", "d")) == '0/2 nodes are available: persistentvolumeclaim "d" not found.'
     assert stored.free(using("c", "d")) == ""

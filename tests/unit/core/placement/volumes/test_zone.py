@@ -16,7 +16,7 @@ CONFLICT = "node(s) had no available volume zone"
 def stored(volume_labels: dict[str, str], **nodes: dict[str, str]) -> Stored:
     """A claim c of a volume with labels, and nodes with theirs."""
     volume = a_volume("v", labels=tuple(sorted(volume_labels.items())))
-    return Stored(*(a_node(name, labels=labels) for name, labels in nodes.items()), told=bound("c", volume))
+    return Stored(*(a_node(name, labels=labels) for name, labels in nodes.items()), objects=bound("c", volume))
 
 
 def test_a_node_of_another_zone_is_refused_and_one_without_any_is_not() -> None:
@@ -47,12 +47,12 @@ def test_each_label_of_the_volume_names_the_nodes_value(
 
 def test_a_volume_that_is_not_there_keeps_the_pod_from_every_node() -> None:
     found = stored({ZONE: "a"}, n1={ZONE: "a"}, n2={})
-    found.tell(ObjectGone(ObjectKind.VOLUME, "v"))
+    found.send(ObjectGone(ObjectKind.VOLUME, "v"))
     assert found.text(using("c")) == '0/2 nodes are available: persistentvolume "v" not found.'
     assert found.free(using("c")) == ""
 
 
 def test_zones_do_not_count_for_a_volume_of_the_pods_own() -> None:
     volume = a_volume("v", labels=((ZONE, "a"),))
-    found = Stored(a_node("n1", labels={ZONE: "b"}), told=bound("p-c", volume, owner="uid-p"))
+    found = Stored(a_node("n1", labels={ZONE: "b"}), objects=bound("p-c", volume, owner="uid-p"))
     assert found.free(using("p-c", ephemeral=(("ns/p-c", "uid-p"),), pod="ns/p")) == "n1"

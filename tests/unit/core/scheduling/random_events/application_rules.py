@@ -87,14 +87,14 @@ class Applications(Ground):
             spec = _with_others(spec, number)
             real = (an_ask(f"{name}r{index}", app=name, group="workers") for index in range(min(members, asked)))
             asks = [AskAdded(ask) for ask in real]
-        self.tell(ApplicationAdded(spec), *asks)
+        self.send(ApplicationAdded(spec), *asks)
 
     @precondition(lambda self: self.unresolved())
     @rule(data=st.data(), groups=st.sampled_from([("dev",), ()]))
     def resolve_groups(self, data: st.DataObject, groups: tuple[str, ...]) -> None:
         """Resolve the groups of a user."""
         user = data.draw(st.sampled_from(self.unresolved()))
-        self.tell(GroupsResolved(PARTITION, user, groups))
+        self.send(GroupsResolved(PARTITION, user, groups))
 
     @precondition(lambda self: self.apps())
     @rule(data=st.data(), vcore=st.sampled_from([None, 0, 2_000, 9_000]), count=st.sampled_from([None, 0, 1]))
@@ -102,7 +102,7 @@ class Applications(Ground):
         """Change the quota annotations of an application's namespace."""
         quota = NamespaceQuota(None if vcore is None else Limit({"vcore": vcore}), None, count)
         spec = self.one_of(data, self.apps()).spec
-        self.tell(ApplicationAdded(replace(spec, quota=quota, is_renewal=True)))
+        self.send(ApplicationAdded(replace(spec, quota=quota, is_renewal=True)))
 
     @precondition(lambda self: self.apps())
     @rule(data=st.data(), asks=st.booleans())
@@ -110,14 +110,14 @@ class Applications(Ground):
         """Release without a key: all asks or allocations of the application."""
         app = self.one_of(data, self.apps())
         if asks:
-            self.tell(AskReleased(PARTITION, app.id, None, _STOPPED))
+            self.send(AskReleased(PARTITION, app.id, None, _STOPPED))
         else:
-            self.tell(AllocationReleased(PARTITION, app.id, None, None, _STOPPED))
+            self.send(AllocationReleased(PARTITION, app.id, None, None, _STOPPED))
 
     @precondition(lambda self: len(self.apps()) > 4)
     @rule(data=st.data())
     def remove(self, data: st.DataObject) -> None:
-        self.tell(ApplicationRemoved(PARTITION, self.one_of(data, self.apps()).id))
+        self.send(ApplicationRemoved(PARTITION, self.one_of(data, self.apps()).id))
 
     @precondition(lambda self: len(self.sites) > 1)
     @rule(data=st.data())

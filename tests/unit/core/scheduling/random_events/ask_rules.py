@@ -99,7 +99,7 @@ class Asks(Ground):
         app = self.one_of(data, [app for app in self.apps() if app.gang.live])
         constraints = SSD if ssd else ANYWHERE
         ask = an_ask(self.new_name("m"), app=app.id, vcore=vcore, group="workers", constraints=constraints)
-        self.tell(AskAdded(data.draw(_dressed(ask))))
+        self.send(AskAdded(data.draw(_dressed(ask))))
 
     @precondition(lambda self: self.apps())
     @rule(
@@ -119,7 +119,7 @@ class Asks(Ground):
         constraints = SSD if ssd else ANYWHERE
         key = f"r{self.site.number % 5}"
         ask = an_ask(key, app=app.id, vcore=vcore, group=group, count=count, constraints=constraints)
-        self.tell(AskAdded(data.draw(_dressed(replace(ask, timeout_ns=timeout_s * SECOND)))))
+        self.send(AskAdded(data.draw(_dressed(replace(ask, timeout_ns=timeout_s * SECOND)))))
 
     @precondition(lambda self: self.apps())
     @rule(data=st.data(), vcore=st.sampled_from([1000, 1000, 2000]), count=st.integers(2, 6))
@@ -127,7 +127,7 @@ class Asks(Ground):
         """Send asks of single pods, with which queues compete."""
         app = self.one_of(data, self.apps())
         asks = (an_ask(self.new_name("s"), app=app.id, vcore=vcore) for _ in range(count))
-        self.tell(*(AskAdded(ask) for ask in asks))
+        self.send(*(AskAdded(ask) for ask in asks))
 
     @precondition(lambda self: self.apps() and self.nodes())
     @rule(data=st.data(), vcore=st.sampled_from([1000, 2000]), priority=st.sampled_from([0, 5]), tolerant=st.booleans())
@@ -136,7 +136,7 @@ class Asks(Ground):
         app, node = self.one_of(data, self.apps()), data.draw(st.sampled_from([*self.nodes(), "gone"]))
         ask = an_ask(self.new_name("d"), app=app.id, vcore=vcore, priority=priority)
         constraints = made_for(node) if tolerant else ANYWHERE
-        self.tell(AskAdded(replace(ask, required_node=NodeId(node), constraints=constraints)))
+        self.send(AskAdded(replace(ask, required_node=NodeId(node), constraints=constraints)))
 
     @precondition(lambda self: any(app.is_reserving for app in self.apps()))
     @rule(data=st.data(), count=st.integers(1, 5))
@@ -149,7 +149,7 @@ class Asks(Ground):
             ask = an_ask(key, app=app.id, group="workers", placeholder=True, tags=ROLES[count % 3])
             facts = COMPANIES[self.site.number % len(COMPANIES)]
             asks.append(AskAdded(replace(ask, placement=placement, facts=facts)))
-        self.tell(*asks)
+        self.send(*asks)
 
     @precondition(lambda self: self.nodes() and any(app.spec.is_gang for app in self.apps()))
     @rule(data=st.data(), vcore=st.sampled_from([300, 1000, 1500]), seconds=st.sampled_from([0, 0, 50, 500]))
@@ -158,15 +158,15 @@ class Asks(Ground):
         app = self.one_of(data, [app for app in self.apps() if app.spec.is_gang])
         node, key = data.draw(st.sampled_from(self.nodes())), self.new_name("b")
         spec = an_allocation(key, node, app=app.id, vcore=vcore, group=data.draw(st.sampled_from(["workers", "other"])))
-        self.tell(AllocationReported(replace(spec, allocated_ns=self.stage.now_ns - seconds * SECOND)))
-        self.books.find(self.partition, app.id, spec.id)
+        self.send(AllocationReported(replace(spec, allocated_ns=self.stage.now_ns - seconds * SECOND)))
+        self.manager_state.find(self.partition, app.id, spec.id)
 
     @precondition(lambda self: any(app.asks for app in self.apps()))
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
         app = self.one_of(data, [app for app in self.apps() if app.asks])
         key = data.draw(st.sampled_from(sorted(app.asks)))
-        self.tell(AskReleased(PARTITION, app.id, key, Termination.STOPPED_BY_RM))
+        self.send(AskReleased(PARTITION, app.id, key, Termination.STOPPED_BY_RM))
 
     @precondition(lambda self: any(app.allocations for app in self.apps()))
     @rule(data=st.data(), vcore=st.sampled_from([0, 300, 1000, 2500, 7000]), role=st.sampled_from(ROLES))
@@ -177,5 +177,5 @@ class Asks(Ground):
         node = data.draw(st.sampled_from([known.node] * 9 + list(self.nodes())))
         spec = an_allocation(known.spec.key, node, app=app.id, vcore=vcore, identity=known.id)
         facts = data.draw(st.sampled_from((known.spec.facts, known.spec.facts, *COMPANIES)))
-        self.tell(AllocationReported(replace(spec, tags=role, facts=facts)))
-        self.books.revise(app.id, known)
+        self.send(AllocationReported(replace(spec, tags=role, facts=facts)))
+        self.manager_state.revise(app.id, known)

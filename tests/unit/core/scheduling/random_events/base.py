@@ -24,7 +24,7 @@ from muster_core.state.scheduler_state import Partition
 from tests.unit.builders import RM, a_node
 from tests.unit.core.scheduling.random_events.budgets import Budget, Real
 from tests.unit.core.scheduling.random_events.configurations import configurations, with_many_queues
-from tests.unit.core.scheduling.random_events.manager_state import Books
+from tests.unit.core.scheduling.random_events.manager_state import ManagerState
 from tests.unit.core.scheduling.random_events.simulated_core import Stage, Tally
 
 _OTHER = RmId("other")
@@ -50,11 +50,11 @@ class Site:
 
     rm: RmId
     name: str
-    books: Books = field(init=False)
+    manager_state: ManagerState = field(init=False)
     number: int = 0
 
     def __post_init__(self) -> None:
-        self.books = Books(self.id)
+        self.manager_state = ManagerState(self.id)
 
     @property
     def prefix(self) -> str:
@@ -90,10 +90,10 @@ class Ground(RuleBasedStateMachine):
         self.sites = [Site(*place) for place in _PLACES[:sites]]
         for rm in dict.fromkeys(site.rm for site in self.sites):
             self.configurations[rm] = self.configuration_of(data, self.names_of(rm))
-            self.stage.tell(ManagerRegistered(rm, self.configurations[rm]))
+            self.stage.send(ManagerRegistered(rm, self.configurations[rm]))
         for site in self.sites:
             self.site = site
-            self.tell(NodeAdded(a_node("first", 4000)), NodeAdded(a_node("second", 2000, labels={"disk": "ssd"})))
+            self.send(NodeAdded(a_node("first", 4000)), NodeAdded(a_node("second", 2000, labels={"disk": "ssd"})))
 
     def teardown(self) -> None:
         """Replay all events."""
@@ -114,8 +114,8 @@ class Ground(RuleBasedStateMachine):
         return self.stage.scheduler_state.partitions[self.site.id]
 
     @property
-    def books(self) -> Books:
-        return self.site.books
+    def manager_state(self) -> ManagerState:
+        return self.site.manager_state
 
     def configuration_of(self, data: st.DataObject, names: tuple[str, ...]) -> Configuration:
         """Draw a configuration with the number of queues of the profile."""
@@ -131,8 +131,8 @@ class Ground(RuleBasedStateMachine):
         """Clear the resource managers' state of closed partitions."""
         for site in self.sites:
             if site.id not in self.stage.scheduler_state.partitions:
-                site.books.given.clear()
-                site.books.owed.clear()
+                site.manager_state.held.clear()
+                site.manager_state.unconfirmed.clear()
 
     def names_of(self, rm: RmId) -> tuple[str, ...]:
         return tuple(site.name for site in self.sites if site.rm == rm)
@@ -161,18 +161,18 @@ class Ground(RuleBasedStateMachine):
         self.site.number += 1
         return f"{self.site.prefix}{prefix}{self.site.number}"
 
-    def tell(self, *events: Event) -> list[Effect]:
+    def send(self, *events: Event) -> list[Effect]:
         """Send events of the builders for this site."""
-        return self.hear(self.stage.tell(*(_of_site(event, self.site) for event in events)))
+        return self.receive(self.stage.send(*(_of_site(event, self.site) for event in events)))
 
     def wait(self, seconds: float) -> None:
-        self.hear(self.stage.wait(seconds))
+        self.receive(self.stage.wait(seconds))
 
-    def hear(self, said: list[Effect]) -> list[Effect]:
+    def receive(self, effects: list[Effect]) -> list[Effect]:
         """Pass the effects to every site. A site ignores those of other partitions."""
         for site in self.sites:
-            site.books.hear(said)
-        return said
+            site.manager_state.receive(effects)
+        return effects
 
 
 def _of_site(event: Event, site: Site) -> Event:

@@ -37,7 +37,7 @@ class Contention(Ground):
         """One queue uses or reserves the free resources. Another one, possibly below its guarantee, requests them."""
         first, second = self.new_name("rich"), self.new_name("poor")
         direct = GangPlacement.DIRECT
-        self.tell(
+        self.send(
             ApplicationAdded(
                 an_application(first, queue=rich, user="user0", groups=("dev",), gang=held, placement=direct)
             ),
@@ -52,7 +52,7 @@ class Contention(Ground):
         spec = an_application(second, queue=poor, gang=members, user="user0", groups=("dev",))
         if is_direct:
             spec, asks = replace(spec, gang_placement=direct), asks[members:]
-        self.tell(ApplicationAdded(spec), *(AskAdded(ask) for ask in asks))
+        self.send(ApplicationAdded(spec), *(AskAdded(ask) for ask in asks))
         self.wait(4)
 
     @precondition(lambda self: self.apps() and not self.partition.is_closing)
@@ -65,7 +65,7 @@ class Contention(Ground):
             replace(one, quota_preemption=True, root=_shrunk(one.root, vcore, delay_s)) for one in old.partitions
         )
         self.configurations[rm] = Configuration(shrunk, old.timing)
-        self.tell(ConfigurationReplaced(rm, self.configurations[rm]))
+        self.send(ConfigurationReplaced(rm, self.configurations[rm]))
         self.wait(seconds)
 
 

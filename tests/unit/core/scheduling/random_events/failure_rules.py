@@ -22,7 +22,7 @@ from muster_core.model.states import ApplicationState
 from tests.unit.builders import PARTITION
 from tests.unit.core.scheduling.faults import FaultAt
 from tests.unit.core.scheduling.random_events.base import Ground
-from tests.unit.core.scheduling.random_events.replica import Given, Replica
+from tests.unit.core.scheduling.random_events.replica import HeldAllocation, Replica
 
 
 class Failures(Ground):
@@ -36,20 +36,20 @@ class Failures(Ground):
 
     def recover(self) -> None:
         """Register all resource managers again and replay their state."""
-        known = self.stage.start_anew()
+        known = self.stage.discard_state()
         before = self.site
         for rm in dict.fromkeys(site.rm for site in self.sites):
-            self.stage.tell(ManagerRegistered(rm, self.configurations[rm], fenced=True))
+            self.stage.send(ManagerRegistered(rm, self.configurations[rm], fenced=True))
             mine = [site for site in self.sites if site.rm == rm]
             for self.site in mine:
                 if self.site.id in self.stage.scheduler_state.partitions and self.site.id in known:
                     self._send_again(known[self.site.id])
-            self.hear(self.stage.tell(RecoveryBarrierPassed(rm)))
+            self.receive(self.stage.send(RecoveryBarrierPassed(rm)))
             for self.site in mine:
                 if self.site.id in self.stage.scheduler_state.partitions and self.site.id in known:
                     replica = known[self.site.id]
                     open_nodes = [node for node in replica.nodes if node not in replica.draining]
-                    self.tell(*(NodeActionReported(PARTITION, node, NodeAction.OPEN) for node in open_nodes))
+                    self.send(*(NodeActionReported(PARTITION, node, NodeAction.OPEN) for node in open_nodes))
         self.site = before
         self.forget_closed()
 
@@ -59,34 +59,34 @@ class Failures(Ground):
             for name, spec in replica.applications.items()
             if replica.states[name] is not ApplicationState.FAILING
         }
-        self.books.given.clear()
-        self.tell(*(ApplicationAdded(replace(spec, forced=True)) for spec in apps.values()))
+        self.manager_state.held.clear()
+        self.send(*(ApplicationAdded(replace(spec, forced=True)) for spec in apps.values()))
         undecided = (ApplicationAdded(spec) for spec in replica.sent.values())
         for node, spec in replica.nodes.items():
             own = [
-                _existing(place[1], given)
-                for place, given in replica.allocations.items()
-                if given.node == node and place[0] in apps
+                _existing(place[1], held)
+                for place, held in replica.allocations.items()
+                if held.node == node and place[0] in apps
             ]
             foreign = [one for one in replica.foreign.values() if one.node == node]
-            self.tell(NodeAdded(spec, draining=True, existing=(*own, *foreign)))
+            self.send(NodeAdded(spec, draining=True, existing=(*own, *foreign)))
         for name, identity in replica.allocations:
-            self.books.find(self.partition, name, identity)
-        self.tell(*undecided)
+            self.manager_state.find(self.partition, name, identity)
+        self.send(*undecided)
         for (name, _), pending in replica.asks.items():
             if name in apps:
-                self.tell(AskAdded(replace(pending.spec, max_allocations=max(pending.left))))
+                self.send(AskAdded(replace(pending.spec, max_allocations=max(pending.left))))
 
 
-def _existing(identity: AllocationId, given: Given) -> AllocationSpec:
-    spec = given.spec
+def _existing(identity: AllocationId, held: HeldAllocation) -> AllocationSpec:
+    spec = held.spec
     return AllocationSpec(
         spec.partition,
         spec.application,
-        given.key,
+        held.key,
         identity,
-        given.node,
-        given.resources,
+        held.node,
+        held.resources,
         spec.group,
         spec.placeholder,
         originator=spec.originator,

@@ -41,7 +41,7 @@ class Managers(Ground):
         rm = self.site.rm
         names = self.names_of(rm)
         self.configurations[rm] = self.configuration_of(data, names if keeps else names[:1])
-        self.tell(ConfigurationReplaced(rm, self.configurations[rm]))
+        self.send(ConfigurationReplaced(rm, self.configurations[rm]))
         self.forget_closed()
 
     @precondition(lambda self: len(self.apps()) > 2 and not self.partition.is_closing)
@@ -60,19 +60,19 @@ class Managers(Ground):
             if (scheduler_state := self.stage.scheduler_state.partitions.get(site.id)) is not None
         }
         if lost_s is not None:
-            self.tell(ConnectionLost(rm))
+            self.send(ConnectionLost(rm))
             self.wait(lost_s)
         for site in mine:
             if site.id in old:
-                self._remember(site.books.partition, old[site.id])
-                site.books.owed = site.books.owed if data.draw(st.booleans()) else []
-        self.stage.tell(ManagerRegistered(rm, self.configurations[rm], fenced=True))
+                self._remember(site.manager_state.partition, old[site.id])
+                site.manager_state.unconfirmed = site.manager_state.unconfirmed if data.draw(st.booleans()) else []
+        self.stage.send(ManagerRegistered(rm, self.configurations[rm], fenced=True))
         self.forget_closed()
         for site in mine:
             self.site = site
             if self.site.id in self.stage.scheduler_state.partitions and self.site.id in old:
                 self._tell_all(old[self.site.id])
-        self.tell(RecoveryBarrierPassed(rm))
+        self.send(RecoveryBarrierPassed(rm))
         for site in mine:
             self.site = site
             if self.site.id in self.stage.scheduler_state.partitions and self.site.id in old:
@@ -81,30 +81,32 @@ class Managers(Ground):
 
     def _remember(self, identity: PartitionId, old: Partition) -> None:
         """Prepare the state to replay: allocations being released still exist; failed applications are left out."""
-        books = next(site.books for site in self.sites if site.id == identity)
-        for owed in books.owed:
-            owner = old.applications.get(owed.application)
-            if owner is not None and (going := owner.allocations.get(owed.id)) is not None:
-                books.given[owed.application, owed.id] = NewAllocation(going.spec, owed.id, going.node)
+        manager_state = next(site.manager_state for site in self.sites if site.id == identity)
+        for unconfirmed in manager_state.unconfirmed:
+            owner = old.applications.get(unconfirmed.application)
+            if owner is not None and (going := owner.allocations.get(unconfirmed.id)) is not None:
+                manager_state.held[unconfirmed.application, unconfirmed.id] = NewAllocation(
+                    going.spec, unconfirmed.id, going.node
+                )
         known = {app.id for app in _live(old)}
-        books.given = {place: new for place, new in books.given.items() if place[0] in known}
+        manager_state.held = {place: new for place, new in manager_state.held.items() if place[0] in known}
 
     def _tell_all(self, old: Partition) -> None:
         apps = _live(old)
-        self.tell(*(ApplicationAdded(replace(app.spec, forced=True)) for app in apps))
+        self.send(*(ApplicationAdded(replace(app.spec, forced=True)) for app in apps))
         for node in list(old.nodes):
-            existing = [_as_existing(old, new) for new in self.books.given.values() if new.node == node]
+            existing = [_as_existing(old, new) for new in self.manager_state.held.values() if new.node == node]
             existing += [spec for spec in old.foreign.values() if spec.node == node]
-            self.tell(NodeAdded(old.nodes.record(node).spec, draining=True, existing=tuple(existing)))
+            self.send(NodeAdded(old.nodes.record(node).spec, draining=True, existing=tuple(existing)))
         self._same_as({app.id: app for app in apps})
         for app in apps:
             asks = (ask.spec for ask in app.asks.values() if ask.spec.key not in app.ids and not ask.spec.is_virtual)
-            self.tell(*(AskAdded(replace(ask, max_allocations=app.asks[ask.key].left)) for ask in asks))
+            self.send(*(AskAdded(replace(ask, max_allocations=app.asks[ask.key].left)) for ask in asks))
 
     def _open_nodes(self, old: Partition) -> None:
         for node in list(old.nodes):
             if old.nodes.record(node).state is NodeState.SCHEDULABLE:
-                self.tell(NodeActionReported(PARTITION, node, NodeAction.OPEN))
+                self.send(NodeActionReported(PARTITION, node, NodeAction.OPEN))
 
     def _same_as(self, known: dict[ApplicationId, Application]) -> None:
         """Assert that the recovered state has the allocations of the old one, except for virtual placeholders."""

@@ -15,7 +15,7 @@ Place = tuple[ApplicationId, AllocationId]
 
 
 @dataclass(frozen=True, slots=True)
-class Owed:
+class UnconfirmedRelease:
     """A requested release that is not confirmed."""
 
     application: ApplicationId
@@ -25,47 +25,47 @@ class Owed:
 
 
 @dataclass(slots=True)
-class Books:
-    """The state of one partition. `given` has the allocations without a requested release."""
+class ManagerState:
+    """The state of one partition. `held` has the allocations without a requested release."""
 
     partition: PartitionId
-    given: dict[Place, NewAllocation] = field(default_factory=dict)
-    owed: list[Owed] = field(default_factory=list)
+    held: dict[Place, NewAllocation] = field(default_factory=dict)
+    unconfirmed: list[UnconfirmedRelease] = field(default_factory=list)
 
-    def hear(self, said: Iterable[Effect]) -> None:
+    def receive(self, effects: Iterable[Effect]) -> None:
         """Store new allocations and requested releases."""
-        for answer in said:
+        for answer in effects:
             if isinstance(answer, AllocationResponse):
                 self._receive(answer)
 
     def _receive(self, answer: AllocationResponse) -> None:
-        told = [one.key for one in answer.released_asks] + [one.key for one in answer.rejected_asks]
-        assert not any(map(uses_virtual_placeholders, told)), f"somebody is told of {told}"
+        released = [one.key for one in answer.released_asks] + [one.key for one in answer.rejected_asks]
+        assert not any(map(uses_virtual_placeholders, released)), f"virtual placeholders are reported: {released}"
         for one in answer.released:
-            assert not uses_virtual_placeholders(one.key), f"{one.key} is to go, of which nobody was told"
+            assert not uses_virtual_placeholders(one.key), f"{one.key} is released and was never reported"
             if one.partition == self.partition:
-                self.given.pop((one.application, one.id), None)
+                self.held.pop((one.application, one.id), None)
                 if one.termination is not Termination.STOPPED_BY_RM:
-                    self.owed.append(Owed(one.application, one.key, one.id, one.termination))
+                    self.unconfirmed.append(UnconfirmedRelease(one.application, one.key, one.id, one.termination))
         for new in answer.new:
-            assert not new.ask.is_virtual, f"{new.ask.key} has no pod, and is given"
+            assert not new.ask.is_virtual, f"{new.ask.key} has no pod and is allocated"
             if new.ask.partition == self.partition:
                 place = (new.ask.application, new.id)
-                assert place not in self.given, f"{place} is given twice"
-                self.given[place] = new
+                assert place not in self.held, f"{place} is allocated twice"
+                self.held[place] = new
 
     def revise(self, app: ApplicationId, known: Allocation) -> None:
         """Store new values of an allocation, whose pod changed."""
         place = (app, known.id)
-        if place in self.given:
-            self.given[place] = replace(self.given[place], ask=known.spec)
+        if place in self.held:
+            self.held[place] = replace(self.held[place], ask=known.spec)
 
     def find(self, partition: Partition, app: ApplicationId, identity: AllocationId) -> None:
         """Store a reported allocation, if the core accepted it and did not release it at once."""
         owner = partition.applications.get(app)
         known = owner.allocations.get(identity) if owner is not None else None
         if known is not None and known.releasing is None:
-            self.given[app, identity] = NewAllocation(known.spec, identity, known.node)
+            self.held[app, identity] = NewAllocation(known.spec, identity, known.node)
 
     def agree_with(self, partition: Partition) -> None:
         """Assert that core and resource manager have the same allocations, except for virtual placeholders."""
@@ -75,7 +75,7 @@ class Books:
             for allocation in app.allocations.values()
             if allocation.releasing is None and not allocation.spec.is_virtual
         }
-        assert held == self.given.keys(), f"{self.partition}: {held ^ self.given.keys()} is known to one side only"
+        assert held == self.held.keys(), f"{self.partition}: {held ^ self.held.keys()} is known to one side only"
 
 
 def uses_virtual_placeholders(key: AllocationKey) -> bool:

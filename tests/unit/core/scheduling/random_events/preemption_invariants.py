@@ -18,17 +18,17 @@ from muster_core.state.reservations import RunningPreemption
 from muster_core.state.scheduler_state import Partition, SchedulerState
 
 
-def check(scheduler_state: SchedulerState, said: Iterable[Effect]) -> None:
+def check(scheduler_state: SchedulerState, effects: Iterable[Effect]) -> None:
     """Assert that every newly released victim is allowed."""
-    for answer in said:
+    for answer in effects:
         for one in answer.released if isinstance(answer, AllocationResponse) else ():
             if one.termination is Termination.PREEMPTED_BY_SCHEDULER:
                 _check_victim(scheduler_state.partitions[one.partition], one)
 
 
-def _check_victim(partition: Partition, told: Release) -> None:
-    owner = partition.applications[told.application]
-    victim = owner.allocations[told.id]
+def _check_victim(partition: Partition, release: Release) -> None:
+    owner = partition.applications[release.application]
+    victim = owner.allocations[release.id]
     running = partition.preemptions.running[victim.preemption]
     assert not victim.spec.required_node, "a DaemonSet's pod is nobody's victim"
     if running.is_quota:

@@ -35,7 +35,7 @@ def _in_use(partition: Partition, queue: Queue) -> tuple[int, int]:
     return len(started), queue.running - len(takers)
 
 
-def check(scheduler_state: SchedulerState, said: Iterable[Effect], before: Running) -> None:
+def check(scheduler_state: SchedulerState, effects: Iterable[Effect], before: Running) -> None:
     """Assert that the new allocations of a cycle are within all limits."""
     for (identity, path), counts in before.items():
         partition = scheduler_state.partitions[identity]
@@ -43,7 +43,7 @@ def check(scheduler_state: SchedulerState, said: Iterable[Effect], before: Runni
         if queue is not None:
             for now, count in zip(_in_use(partition, queue), counts, strict=True):
                 assert now <= max(count, queue.max_applications), f"{path} starts more than it may"
-    for answer in said:
+    for answer in effects:
         for new in answer.new if isinstance(answer, AllocationResponse) else ():
             partition = scheduler_state.partitions[new.ask.partition]
             owner = partition.applications.get(new.ask.application)

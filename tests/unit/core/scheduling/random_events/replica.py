@@ -67,7 +67,7 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class HeldAllocation:
     """An allocation of a request, or a reported one. `releasing`: the core requested its release."""
 
     key: AllocationKey
@@ -87,7 +87,7 @@ class Replica:  # long: one method for each kind of event and effect
     states: dict[ApplicationId, ApplicationState] = field(default_factory=dict)
     asks: dict[AskName, Pending] = field(default_factory=dict)
     ask_states: dict[AskName, SchedulingState] = field(default_factory=dict)
-    allocations: dict[Place, Given] = field(default_factory=dict)
+    allocations: dict[Place, HeldAllocation] = field(default_factory=dict)
     foreign: dict[AllocationId, AllocationSpec] = field(default_factory=dict)
     nodes: dict[NodeId, NodeSpec] = field(default_factory=dict)
     draining: set[NodeId] = field(default_factory=set)
@@ -161,15 +161,15 @@ class Replica:  # long: one method for each kind of event and effect
             known = self.allocations.get(place)
             if known is None:
                 self._forget_ask(name)
-                self.allocations[place] = Given(spec.key, spec.node, spec.resources, spec)
+                self.allocations[place] = HeldAllocation(spec.key, spec.node, spec.resources, spec)
             else:
                 self.allocations[place] = replace(known, resources=spec.resources)
 
     def _end(self, event: AllocationReleased) -> None:
         """Remove ended allocations. Those that the resource manager reports itself need no answer."""
         for app, identity in list(self.allocations):
-            given = self.allocations[app, identity]
-            is_meant = event.id in (None, identity) and (event.id is not None or event.key in (None, given.key))
+            held = self.allocations[app, identity]
+            is_meant = event.id in (None, identity) and (event.id is not None or event.key in (None, held.key))
             if app == event.application and is_meant:
                 del self.allocations[app, identity]
         if event.application:
@@ -216,9 +216,9 @@ class Replica:  # long: one method for each kind of event and effect
         for new in answer.new:
             if new.ask.partition == self.partition:
                 place, name = (new.ask.application, new.id), (new.ask.application, new.ask.key)
-                assert place not in self.allocations, f"{place} is given twice"
-                assert name in self.asks, f"{place} is given for a request that is not pending"
-                self.allocations[place] = Given(new.ask.key, new.node, new.ask.resources, new.ask)
+                assert place not in self.allocations, f"{place} is allocated twice"
+                assert name in self.asks, f"{place} is allocated for a request that is not pending"
+                self.allocations[place] = HeldAllocation(new.ask.key, new.node, new.ask.resources, new.ask)
                 self._count(name)
 
     def _count(self, name: AskName) -> None:

@@ -71,14 +71,14 @@ class Scale(Ground):
                 )
                 for number in range(min(members, _ASKED) if kind is not GangPlacement.DIRECT else 0)
             )
-            self.tell(ApplicationAdded(spec), *(AskAdded(ask) for ask in asks))
+            self.send(ApplicationAdded(spec), *(AskAdded(ask) for ask in asks))
 
     @precondition(lambda self: self.apps() and len(self.nodes()) < 8)
     @rule(pods=st.sampled_from([300, 20_000]))
     def add_large_node(self, pods: int) -> None:
         """Add a node with room for thousands of members."""
         name = self.new_name("large")
-        self.tell(NodeAdded(a_node(name, 8_000, pods=pods, labels={"host": name})))
+        self.send(NodeAdded(a_node(name, 8_000, pods=pods, labels={"host": name})))
 
     @precondition(lambda self: self.apps() and self.nodes())
     @rule(
@@ -93,7 +93,7 @@ class Scale(Ground):
             an_ask(self.new_name("t"), app=app.id, vcore=vcore, priority=priority, constraints=TOLERANT)
             for _ in range(count)
         )
-        self.tell(
+        self.send(
             NodeActionReported(PARTITION, node, NodeAction.DRAIN),
             NodeUpdated(replace(spec, cordoned=True)),
             *(AskAdded(ask) for ask in asks),
@@ -109,4 +109,4 @@ class Scale(Ground):
             name, leaf = self.new_name("many"), (first + 7 * number) % self.profile.queues
             events.append(ApplicationAdded(an_application(name, queue=f"root.many.q{leaf}", user=f"user{number % 2}")))
             events += [AskAdded(an_ask(f"{name}-{index}", app=name, vcore=20)) for index in range(pods)]
-        self.tell(*events)
+        self.send(*events)

@@ -45,9 +45,9 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Recorded:
     """One event, or one cycle with its number of continuations, and its effects. `fault`: the injected fault, if any.
-    `anew`: the state was discarded afterwards.
+    `is_discarded`: the state was discarded afterwards.
     """
 
     now_ns: int
@@ -55,13 +55,13 @@ class Told:
     granted: int
     effects: list[Effect]
     fault: FaultAt
-    anew: bool = False
+    is_discarded: bool = False
 
 
 @dataclass(slots=True)
 class Stage:  # long: everything that the loop of the core does, and its checks
     """A simulated core. `budget`: of each cycle; cycles repeat until nothing is left to do. `fault`: raised in the next
-    cycles or timers. `is_crashed`: the state was inconsistent afterwards; `start_anew` must follow before more events.
+    cycles or timers. `is_crashed`: the state was inconsistent afterwards; `discard_state` has to follow.
     """
 
     tally: Tally
@@ -70,40 +70,40 @@ class Stage:  # long: everything that the loop of the core does, and its checks
     budget: Budget = FREE
     fault: FaultAt = field(default_factory=lambda: FaultAt(0))
     is_crashed: bool = False
-    told: list[Told] = field(default_factory=list)
+    log: list[Recorded] = field(default_factory=list)
     timers: list[tuple[int, int, TimerSet]] = field(default_factory=list)
     #: The state of the resource managers.
     replicas: dict[PartitionId, Replica] = field(default_factory=dict)
     _order: count[int] = field(default_factory=count)
     _unchecked: int = 0
 
-    def tell(self, *events: Event) -> list[Effect]:
+    def send(self, *events: Event) -> list[Effect]:
         """Process the events, then schedule until nothing is left to do. Returns all effects."""
-        said: list[Effect] = []
+        effects: list[Effect] = []
         for event in events:
             if not self.is_crashed:
-                said += self._step(event)
-        return said + self._schedule()
+                effects += self._step(event)
+        return effects + self._schedule()
 
     def wait(self, seconds: float) -> list[Effect]:
         """Advance the time. Timers fire when they are due."""
         end_ns = self.now_ns + int(seconds * SECOND)
-        said: list[Effect] = []
+        effects: list[Effect] = []
         while self.timers and self.timers[0][0] <= end_ns and not self.is_crashed:
             at_ns, _, timer = heapq.heappop(self.timers)
             self.now_ns = max(self.now_ns, at_ns)
-            said += self.tell(TimerFired(timer.timer))
+            effects += self.send(TimerFired(timer.timer))
         self.now_ns = end_ns
-        return said
+        return effects
 
-    def start_anew(self) -> dict[PartitionId, Replica]:
+    def discard_state(self) -> dict[PartitionId, Replica]:
         """Discard the state, as the core's loop does. Returns the replicas of the resource managers."""
         known, self.replicas = self.replicas, {}
         self.scheduler_state = SchedulerState()
         self.timers.clear()
         self.fault = FaultAt(0)
         self.is_crashed = False
-        self.told.append(replace(self.told[-1], event=None, effects=[], anew=True))
+        self.log.append(replace(self.log[-1], event=None, effects=[], is_discarded=True))
         self.tally.crashes += 1
         return known
 
@@ -118,43 +118,43 @@ class Stage:  # long: everything that the loop of the core does, and its checks
         armed = replace(self.fault)
         effects, failure = _stepped(self.scheduler_state, event, self.now_ns, self.fault)
         self.tally.events += 1
-        told = Told(self.now_ns, event, 0, effects, armed)
-        self._keep(told)
+        recorded = Recorded(self.now_ns, event, 0, effects, armed)
+        self._keep(recorded)
         self._replicate(event, effects)
-        self._judge(failure)
+        self._check_failure(failure)
         if failure is None:
             preemption_invariants.check(self.scheduler_state, effects)
         return effects
 
     def _schedule(self) -> list[Effect]:
-        said: list[Effect] = []
+        effects: list[Effect] = []
         for number in count():
             if self.is_crashed:
-                return said
+                return effects
             is_large = not self.is_small
             is_last = is_large and number >= _LARGE_CYCLES
-            effects, more = self._cycle(FREE if is_last else self.budget)
-            said += effects
+            decided, more = self._cycle(FREE if is_last else self.budget)
+            effects += decided
             if not more:
-                return said
+                return effects
             assert number < _CYCLES, f"{number} cycles had something left to do and no event between them"
-        return said
+        return effects
 
     def _cycle(self, budget: Budget) -> tuple[list[Effect], bool]:
-        leave, armed = budget.begin(), replace(self.fault)
+        cycle_budget, armed = budget.begin(), replace(self.fault)
         before = quota_invariants.running(self.scheduler_state)
-        effects, more, failure = _cycled(self.scheduler_state, self.now_ns, leave, self.fault)
+        effects, more, failure = _cycled(self.scheduler_state, self.now_ns, cycle_budget, self.fault)
         self.tally.cycles += 1
-        self._keep(Told(self.now_ns, None, leave.granted, effects, armed))
+        self._keep(Recorded(self.now_ns, None, cycle_budget.granted, effects, armed))
         self._replicate(None, effects)
-        self._judge(failure)
+        self._check_failure(failure)
         if not self.is_crashed:
             quota_invariants.check(self.scheduler_state, effects, before)
         return effects, more
 
-    def _keep(self, told: Told) -> None:
-        self.told.append(told)
-        for effect in told.effects:
+    def _keep(self, recorded: Recorded) -> None:
+        self.log.append(recorded)
+        for effect in recorded.effects:
             if isinstance(effect, TimerSet):
                 heapq.heappush(self.timers, (effect.at_ns, next(self._order), effect))
 
@@ -183,7 +183,7 @@ class Stage:  # long: everything that the loop of the core does, and its checks
 
     # -- checks ----------------------------------------------------------------------
 
-    def _judge(self, failure: Exception | None) -> None:
+    def _check_failure(self, failure: Exception | None) -> None:
         """Check after every event and cycle. After an injected exception the state must be consistent or discarded."""
         failures = [one.error for one in self.scheduler_state.outbox.take_failures()]
         errors = [error for error in (*failures, failure) if error is not None]
@@ -197,10 +197,10 @@ class Stage:  # long: everything that the loop of the core does, and its checks
         if errors and broken:
             self.is_crashed = True
             return
-        assert not isinstance(failure, InconsistentState), "the state was given up and is sound"
+        assert not isinstance(failure, InconsistentState), "the state was discarded although it is consistent"
         assert not broken, broken
         void = [partition.id for partition in self.scheduler_state.partitions.values() if partition.void_decisions]
-        assert not void, f"a decision did not hold in {void}: {self.told[-1].effects}"
+        assert not void, f"an invalid decision in {void}: {self.log[-1].effects}"
 
     def check(self) -> None:
         """Check now, for any size of the state."""
@@ -245,16 +245,18 @@ class Stage:  # long: everything that the loop of the core does, and its checks
     def do_over(self) -> None:
         """Assert that a new state with the same events has the same effects."""
         scheduler_state = SchedulerState()
-        for told in self.told:
-            if told.anew:
+        for recorded in self.log:
+            if recorded.is_discarded:
                 scheduler_state = SchedulerState()
                 continue
-            fault = replace(told.fault)
-            if told.event is not None:
-                effects, _ = _stepped(scheduler_state, told.event, told.now_ns, fault)
+            fault = replace(recorded.fault)
+            if recorded.event is not None:
+                effects, _ = _stepped(scheduler_state, recorded.event, recorded.now_ns, fault)
             else:
-                effects, _, _ = _cycled(scheduler_state, told.now_ns, CycleBudget(granting(told.granted)), fault)
-            assert effects == told.effects, f"{told.event or 'a cycle'} came out otherwise when it was done over"
+                effects, _, _ = _cycled(
+                    scheduler_state, recorded.now_ns, CycleBudget(granting(recorded.granted)), fault
+                )
+            assert effects == recorded.effects, f"{recorded.event or 'a cycle'} had other effects when it was done over"
             scheduler_state.outbox.take_failures()
 
     def do_over_from_file(self) -> None:
@@ -266,15 +268,15 @@ class Stage:  # long: everything that the loop of the core does, and its checks
         """Return the events as a journal of the core."""
         file = io.BytesIO()
         journal = Journal(file)
-        for told in self.told:
-            if told.anew:
+        for recorded in self.log:
+            if recorded.is_discarded:
                 journal.recovery_started()
-            elif told.event is not None:
-                journal.stepped(told.now_ns, told.event, told.effects)
+            elif recorded.event is not None:
+                journal.stepped(recorded.now_ns, recorded.event, recorded.effects)
             else:
-                leave = CycleBudget(lambda: True)
-                leave.granted = told.granted
-                journal.cycled(told.now_ns, leave, told.effects)
+                cycle_budget = CycleBudget(lambda: True)
+                cycle_budget.granted = recorded.granted
+                journal.cycled(recorded.now_ns, cycle_budget, recorded.effects)
         return file.getvalue()
 
 
@@ -294,11 +296,11 @@ def _stepped(
 
 
 def _cycled(
-    scheduler_state: SchedulerState, now_ns: int, leave: CycleBudget, fault: FaultAt
+    scheduler_state: SchedulerState, now_ns: int, cycle_budget: CycleBudget, fault: FaultAt
 ) -> tuple[list[Effect], bool, Exception | None]:
     try:
         with fault.armed():
-            result = cycle(scheduler_state, now_ns, leave)
+            result = cycle(scheduler_state, now_ns, cycle_budget)
     except Exception as failure:  # noqa: BLE001 - checked by the caller
         result = CycleResult(scheduler_state.outbox.drain())
         return result.effects, False, failure

@@ -33,7 +33,7 @@ class RandomEvents(Applications, Asks, Contention, Failures, Managers, Nodes, Sc
         partition = self.stage.scheduler_state.partitions.get(self.site.id)
         if partition is None or not invariants.is_open(self.stage.scheduler_state, partition, self.stage.now_ns):
             return
-        self.books.agree_with(partition)
+        self.manager_state.agree_with(partition)
         if not self.is_due():
             return
         invariants.every_no_is_a_no(partition)

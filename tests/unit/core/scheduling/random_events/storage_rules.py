@@ -84,7 +84,7 @@ class Stored(Ground):
     )
     def tell_of_storage(self, facts: list[StorageFact]) -> None:
         """Send new and changed storage facts in any order."""
-        self.tell(ClusterObjectsReported(PARTITION, tuple(facts)))
+        self.send(ClusterObjectsReported(PARTITION, tuple(facts)))
 
     @precondition(lambda self: self.nodes())
     @rule(data=st.data(), most=st.sampled_from([0, 1, 2, None]), attached=st.sampled_from([(), ("u",), ("old", "own")]))
@@ -92,14 +92,14 @@ class Stored(Ground):
         """Change attach limit and attached volumes of a node, possibly above the limit."""
         spec = self.partition.nodes.record(NodeId(data.draw(st.sampled_from(self.nodes())))).spec
         storage = NodeStorage({"driver": most}, tuple(VolumeHandle("driver", one) for one in attached))
-        self.tell(NodeUpdated(replace(spec, storage=storage)))
+        self.send(NodeUpdated(replace(spec, storage=storage)))
 
     @rule()
     def tell_all_of_storage(self) -> None:
         """Send the storage facts that a pod with claims needs to be placed."""
         volumes = (Volume(name, 3, storage_class="late", phase=AVAILABLE) for name in _VOLUMES)
         claims = (Claim(name, request=1, demand=ClaimDemand("late")) for name in _CLAIMS)
-        self.tell(
+        self.send(
             ClusterObjectsReported(
                 PARTITION, (StorageClass("late", "maker", "driver", delayed=True), *volumes, *claims)
             )

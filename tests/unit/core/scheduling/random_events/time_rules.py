@@ -10,35 +10,39 @@ from muster_core.model.ids import AllocationKey, Termination
 from tests.unit.builders import PARTITION
 from tests.unit.core.scheduling.random_events.base import Ground
 from tests.unit.core.scheduling.random_events.budgets import Counted, MadeUp
-from tests.unit.core.scheduling.random_events.manager_state import Owed
+from tests.unit.core.scheduling.random_events.manager_state import UnconfirmedRelease
 
 
 class Time(Ground):
     """Rules of time."""
 
-    @precondition(lambda self: self.books.owed)
+    @precondition(lambda self: self.manager_state.unconfirmed)
     @rule(data=st.data(), twice=st.booleans(), by_itself=st.booleans())
     def confirm(self, data: st.DataObject, *, twice: bool, by_itself: bool) -> None:
-        index = data.draw(st.integers(0, len(self.books.owed) - 1))
-        self._confirm(self.books.owed.pop(index), 1 + twice, by_itself=by_itself)
+        index = data.draw(st.integers(0, len(self.manager_state.unconfirmed) - 1))
+        self._confirm(self.manager_state.unconfirmed.pop(index), 1 + twice, by_itself=by_itself)
 
-    @precondition(lambda self: self.books.owed)
+    @precondition(lambda self: self.manager_state.unconfirmed)
     @rule()
     def confirm_all(self) -> None:
-        while self.books.owed:
-            self._confirm(self.books.owed.pop(0), 1, by_itself=False)
+        while self.manager_state.unconfirmed:
+            self._confirm(self.manager_state.unconfirmed.pop(0), 1, by_itself=False)
 
-    def _confirm(self, owed: Owed, times: int, *, by_itself: bool) -> None:
-        why = Termination.STOPPED_BY_RM if by_itself else owed.termination
-        self.books.given.pop((owed.application, owed.id), None)  # reported again since, and ends all the same
-        self.tell(*[AllocationReleased(PARTITION, owed.application, owed.key, owed.id, why)] * times)
+    def _confirm(self, unconfirmed: UnconfirmedRelease, times: int, *, by_itself: bool) -> None:
+        why = Termination.STOPPED_BY_RM if by_itself else unconfirmed.termination
+        self.manager_state.held.pop(
+            (unconfirmed.application, unconfirmed.id), None
+        )  # reported again since, and ends all the same
+        self.send(
+            *[AllocationReleased(PARTITION, unconfirmed.application, unconfirmed.key, unconfirmed.id, why)] * times
+        )
 
-    @precondition(lambda self: self.books.given)
+    @precondition(lambda self: self.manager_state.held)
     @rule(data=st.data())
     def lose(self, data: st.DataObject) -> None:
-        app, identity = data.draw(st.sampled_from(sorted(self.books.given)))
+        app, identity = data.draw(st.sampled_from(sorted(self.manager_state.held)))
         key = AllocationKey(identity.rpartition("-")[0])
-        self.tell(AllocationReleased(PARTITION, app, key, identity, Termination.STOPPED_BY_RM))
+        self.send(AllocationReleased(PARTITION, app, key, identity, Termination.STOPPED_BY_RM))
 
     @precondition(lambda self: self.apps() and self.stage.timers)
     @rule(seconds=st.sampled_from([1, 1, 1, 3, 15, 45, 300]))

@@ -11,7 +11,7 @@ from muster_core.model.events import ApplicationAdded
 from muster_core.model.ids import ApplicationId, NodeId, Termination
 from muster_core.model.specs import AskSpec
 from tests.unit.builders import a_configuration, an_application, an_ask
-from tests.unit.core.scheduling.scene import Scene, releases
+from tests.unit.core.scheduling.scenario import Scenario, releases
 
 PREEMPTED = Termination.PREEMPTED_BY_SCHEDULER
 FENCE = QueuePolicies(preemption=PreemptionPolicy.FENCE)
@@ -22,16 +22,16 @@ def offset(amount: int, *, fence: bool = False) -> QueuePolicies:
     return QueuePolicies(priority_offset=amount, priority=PriorityPolicy.FENCE if fence else PriorityPolicy.DEFAULT)
 
 
-def submit(scene: Scene, app: str, queue: str) -> None:
-    scene.tell(ApplicationAdded(an_application(app, queue=queue)))
+def submit(scenario: Scenario, app: str, queue: str) -> None:
+    scenario.send(ApplicationAdded(an_application(app, queue=queue)))
 
 
-def run(scene: Scene, queue: str, *pods: AskSpec) -> list[Effect]:
+def run(scenario: Scenario, queue: str, *pods: AskSpec) -> list[Effect]:
     """Send asks of an application named like its leaf queue, and submit the application if it does not exist."""
     name = queue.rpartition(".")[2]
-    if ApplicationId(name) not in scene.partition.applications:
-        submit(scene, name, queue)
-    return scene.ask(*(replace(pod, application=ApplicationId(name)) for pod in pods))
+    if ApplicationId(name) not in scenario.partition.applications:
+        submit(scenario, name, queue)
+    return scenario.ask(*(replace(pod, application=ApplicationId(name)) for pod in pods))
 
 
 def pods(prefix: str, count: int, **more: int) -> list[AskSpec]:
@@ -56,37 +56,37 @@ def never(ask: AskSpec) -> AskSpec:
     return replace(ask, allow_preempt_other=False)
 
 
-def victims(said: list[Effect]) -> set[str]:
-    return {key for key, why in releases(said).items() if why is PREEMPTED}
+def victims(effects: list[Effect]) -> set[str]:
+    return {key for key, why in releases(effects).items() if why is PREEMPTED}
 
 
-def confirm(scene: Scene, said: list[Effect]) -> list[Effect]:
+def confirm(scenario: Scenario, effects: list[Effect]) -> list[Effect]:
     """Confirm the release of every victim."""
     owners: dict[str, str] = {
         allocation.spec.key: app.id
-        for app in scene.partition.applications.values()
+        for app in scenario.partition.applications.values()
         for allocation in app.allocations.values()
     }
     answer: list[Effect] = []
-    for key in sorted(victims(said)):
-        answer += scene.release(key, app=owners[key], why=PREEMPTED)
+    for key in sorted(victims(effects)):
+        answer += scenario.release(key, app=owners[key], why=PREEMPTED)
     return answer
 
 
-def settle(scene: Scene, seconds: int = 120) -> list[str]:
+def settle(scenario: Scenario, seconds: int = 120) -> list[str]:
     """Let time pass and confirm each victim at once. Returns the victims' keys."""
     gone: list[str] = []
     for _ in range(seconds):
-        said = scene.wait(1)
-        gone += sorted(victims(said))
-        confirm(scene, said)
+        effects = scenario.wait(1)
+        gone += sorted(victims(effects))
+        confirm(scenario, effects)
     return gone
 
 
-def cores(scene: Scene, *leaves: str) -> list[int]:
+def cores(scenario: Scenario, *leaves: str) -> list[int]:
     """Return the allocated cores of each leaf without allocations being released."""
     used: Counter[str] = Counter()
-    for app in scene.partition.applications.values():
+    for app in scenario.partition.applications.values():
         for allocation in app.allocations.values():
             if allocation.releasing is None:
                 used[app.queue.path] += allocation.spec.resources["vcore"] // 1000

@@ -43,7 +43,7 @@ from tests.unit.builders import PARTITION, RM, SECOND, a_node, an_allocation, an
 _MANY = 50
 
 
-class Scene:
+class Scenario:
     """Sends events, runs the cycle after each, and stores the effects."""
 
     def __init__(self, configuration: Configuration, nodes: int = 0, vcore: int = 4000) -> None:
@@ -52,10 +52,10 @@ class Scene:
         self.timers: list[tuple[int, int, TimerSet]] = []
         self.order = count()
         #: Effects for observers (event records and metrics) since the start.
-        self.noted: list[EventRecorded] = []
-        self.tell(ManagerRegistered(RM, configuration))
+        self.records: list[EventRecorded] = []
+        self.send(ManagerRegistered(RM, configuration))
         for index in range(nodes):
-            self.tell(NodeAdded(a_node(f"n{index}", vcore)))
+            self.send(NodeAdded(a_node(f"n{index}", vcore)))
 
     @property
     def partition(self) -> Partition:
@@ -64,25 +64,25 @@ class Scene:
     def app(self, name: str = "app") -> Application:
         return self.partition.applications[ApplicationId(name)]
 
-    def tell(self, *events: Event) -> list[Effect]:
+    def send(self, *events: Event) -> list[Effect]:
         """Step every event and run one complete cycle. Checks the state after each event, or after the last of many.
 
-        Returns the effects for the resource manager. Effects for observers are in `noted`.
+        Returns the effects for the resource manager. Effects for observers are in `records`.
         """
-        said: list[Effect] = []
+        effects: list[Effect] = []
         left = deque(events)
         while left:
-            effects = step(self.scheduler_state, left.popleft(), self.now_ns)
-            said += effects
-            left += [TimerFired(one.timer) for one in self._set(effects)]  # before the cycle, as in the loop
+            stepped = step(self.scheduler_state, left.popleft(), self.now_ns)
+            effects += stepped
+            left += [TimerFired(one.timer) for one in self._set(stepped)]  # before the cycle, as in the loop
             if len(events) < _MANY:
                 self._check()
-        effects = cycle(self.scheduler_state, self.now_ns, lambda: True).effects
+        decided = cycle(self.scheduler_state, self.now_ns, lambda: True).effects
         self._check()
-        for timer in self._set(effects):
+        for timer in self._set(decided):
             heapq.heappush(self.timers, (timer.at_ns, next(self.order), timer))
-        said += effects
-        return [effect for effect in said if not self._is_noted(effect) and not _is_looking_again(effect)]
+        effects += decided
+        return [effect for effect in effects if not self._is_noted(effect) and not _is_looking_again(effect)]
 
     def _set(self, effects: list[Effect]) -> list[TimerSet]:
         """Set the timers of these effects. Returns those that are due."""
@@ -98,22 +98,22 @@ class Scene:
         """Store effects for observers. Messages to users are also returned."""
         if not isinstance(effect, EventRecorded | AskRecorded | AllocationsRecorded):
             return False
-        self.noted += records_of(effect)
+        self.records += records_of(effect)
         return not (isinstance(effect, EventRecorded) and effect.is_for_people)
 
     def wait(self, seconds: float) -> list[Effect]:
         """Advance the time. Timers fire when they are due."""
         end_ns = self.now_ns + int(seconds * SECOND)
-        said: list[Effect] = []
+        effects: list[Effect] = []
         while self.timers and self.timers[0][0] <= end_ns:
             at_ns, _, timer = heapq.heappop(self.timers)
             self.now_ns = max(self.now_ns, at_ns)
-            said += self.tell(TimerFired(timer.timer))
+            effects += self.send(TimerFired(timer.timer))
         self.now_ns = end_ns
-        return said
+        return effects
 
     def ask(self, *asks: AskSpec) -> list[Effect]:
-        return self.tell(*(AskAdded(ask) for ask in asks))
+        return self.send(*(AskAdded(ask) for ask in asks))
 
     def gang(self, spec_event: ApplicationAdded, members: int, constraints: Constraints = ANYWHERE) -> list[Effect]:
         """Submit a gang and all its placeholder asks p0, p1, … (prefixed by its name)."""
@@ -123,24 +123,24 @@ class Scene:
             an_ask(f"{name}-p{i}", app=name, vcore=each, group="workers", placeholder=True, constraints=constraints)
             for i in range(members)
         )
-        return self.tell(spec_event, *(AskAdded(ask) for ask in asks))
+        return self.send(spec_event, *(AskAdded(ask) for ask in asks))
 
     def release(
         self, key: str, app: str = "app", why: Termination = Termination.STOPPED_BY_RM, identity: str | None = None
     ) -> list[Effect]:
         """Report that an allocation has ended."""
         which = AllocationId(identity) if identity else None
-        return self.tell(AllocationReleased(PARTITION, ApplicationId(app), AllocationKey(key), which, why))
+        return self.send(AllocationReleased(PARTITION, ApplicationId(app), AllocationKey(key), which, why))
 
     def release_ask(self, key: str, app: str = "app") -> list[Effect]:
         termination = Termination.STOPPED_BY_RM
-        return self.tell(AskReleased(PARTITION, ApplicationId(app), AllocationKey(key), termination))
+        return self.send(AskReleased(PARTITION, ApplicationId(app), AllocationKey(key), termination))
 
     def node(self, name: str, action: NodeAction) -> list[Effect]:
-        return self.tell(NodeActionReported(PARTITION, NodeId(name), action))
+        return self.send(NodeActionReported(PARTITION, NodeId(name), action))
 
     def add_node(self, name: str, *existing: AllocationSpec, vcore: int = 4000, draining: bool = False) -> list[Effect]:
-        return self.tell(NodeAdded(a_node(name, vcore), draining=draining, existing=existing))
+        return self.send(NodeAdded(a_node(name, vcore), draining=draining, existing=existing))
 
     def add_full_node(self, name: str = "full", vcore: int = 4000) -> list[Effect]:
         """Add a node that a foreign pod fills, so that an empty cluster could hold more than the current one."""
