@@ -54,7 +54,7 @@ def tables() -> dict[str, str]:
         "## Condition reasons": CONDITIONS_HEAD + "".join(conditions()),
         "## Condition messages": TEXTS_HEAD + "".join(texts(messages)),
         "## Reasons of failed pods": FAILURES_HEAD + "".join(failures()),
-        "## Reasons from the core": TEXTS_HEAD + "".join(texts(of_core)),
+        "## Messages from the core": TEXTS_HEAD + "".join(texts(of_core)),
         "## Problems in messages": TEXTS_HEAD + "".join(texts(problems)),
         "## Alerts": ALERTS_HEAD + "".join(alerts()),
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 from heapq import nsmallest
 from typing import Final
 
+from muster_core.model import messages
 from muster_core.model.effects import NodeRecommended
 from muster_core.model.ids import NodeId
 from muster_core.model.resources import NOTHING
@@ -40,9 +41,9 @@ def bind_failed(partition: Partition, spec: AskSpec, now_ns: int) -> None:
         if all(key != spec.key for _, key in refused):
             refused.append((now_ns, spec.key))
         if len(refused) >= REFUSALS:
-            text = f"{len(refused)} pods could not be bound to it within {WINDOW_NS // 60_000_000_000} minutes"
+            text = messages.check_node(len(refused), WINDOW_NS // 60_000_000_000)
             refused.clear()
-            partition.outbox.put(NodeRecommended(partition.rm, node, f"{text}: check the node", NOTHING))
+            partition.outbox.put(NodeRecommended(partition.rm, node, text, NOTHING))
 
 
 def node_to_empty(partition: Partition, now_ns: int) -> None:
@@ -57,7 +58,7 @@ def node_to_empty(partition: Partition, now_ns: int) -> None:
     for node in nsmallest(_MOST_NODES, partition.placed, key=lambda name: (len(partition.placed[name]), name)):
         movable = _movable(partition, node)
         if movable and _fit_elsewhere(partition, node, movable):
-            text = f"it could be emptied: its {len(movable)} allocations would fit on the other nodes"
+            text = messages.node_can_be_emptied(len(movable))
             partition.outbox.put(NodeRecommended(partition.rm, node, text, NOTHING))
             return
 

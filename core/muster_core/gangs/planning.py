@@ -172,7 +172,7 @@ def about(app: Application, kind: AskClass, more: int, where: str = "") -> str:
     if app.spec.uses_virtual_placeholders:  # members that already run on a node count as well
         there = known[0] - wanted(app, kind, sys.maxsize) + more
     total = max([*known, there + 1])
-    return f"{there} of {total} members of task group {kind.group} fit{where}"
+    return messages.members_fit(there, total, kind.group, where)
 
 
 def within(domain: str) -> str:
@@ -283,7 +283,7 @@ def _refuse(app: Application, counts: dict[AskClass, int], answer: Shortage, all
     kind = kinds[answer.demand]
     allocation_plan.blocking_reasons.append(NoNodeFits(kind, counts[kind]) if answer.alone else MembersDoNotFit(app.id))
     room = answer.count - answer.missing
-    where = within(answer.domain) or ("" if answer.alone else " together with the others")
+    where = within(answer.domain) or ("" if answer.alone else messages.TOGETHER)
     details = about(app, kind, room, where)
     for index, other in enumerate(kinds):
         known = room if answer.alone and index == answer.demand else None

@@ -1,4 +1,4 @@
-"""Reasons that users read in conditions, events, REST and `muster explain`, each worded by one function.
+"""Messages that users read in conditions, events, REST and `muster explain`, each worded by one function.
 
 The first paragraph of a docstring says what the message means, the second one what to do. Quantities are in
 Kubernetes units.
@@ -160,3 +160,254 @@ def preempted_pods_not_released(count: int) -> str:
     Check the nodes, the finalizers and the termination grace periods of these pods.
     """
     return f"{count} preempted allocations did not terminate in time: preemption cancelled"
+
+
+def members_fit(there: int, total: int, group: str, where: str) -> str:
+    """Not all members of a task group fit. The reasons of the nodes follow.
+
+    Free resources or add nodes for the missing members, by the reasons of the nodes.
+    """
+    return f"{there} of {total} members of task group {group} fit{where}"
+
+
+#: End of `members_fit` for a task group that fits by itself.
+TOGETHER: Final = " together with the others"
+
+
+def node_reserved(node: str) -> str:
+    """A node is reserved for the pod, but its resources are not free yet.
+
+    Wait until pods on the node end.
+    """
+    return f"node {node} is reserved for it until enough resources are free there"
+
+
+def quota_fits_again(reason: str) -> str:
+    """The quota does not block the request any more, but another reason does.
+
+    Follow the reason.
+    """
+    return f"the request fits the quota again; {reason}"
+
+
+def same_for_others(reason: str, others: int) -> str:
+    """Other requests of the application wait for the same reason.
+
+    Follow the reason.
+    """
+    return f"{reason} (and {others} more requests like it)"
+
+
+def gang_timed_out() -> str:
+    """The placeholder timeout of a gang expired.
+
+    Set a longer `placeholderTimeoutInSeconds`, or look why it waited: `muster explain`.
+    """
+    return "the placeholder timeout expired before all members were reserved"
+
+
+def gang_wait_timed_out() -> str:
+    """A gang without any reservation waited until the timeout of its parameter `gangWaitTimeoutInSeconds`.
+
+    Set a longer timeout, or look why it waited: `muster explain`.
+    """
+    return "the gang wait timeout expired without a reservation"
+
+
+def application_timed_out() -> str:
+    """The application ran longer than its execution timeout.
+
+    Set a longer timeout.
+    """
+    return "the application exceeded its execution timeout"
+
+
+def preempted_for_queue(queue: str) -> str:
+    """The pod was preempted for a request of the queue that the message names.
+
+    See the guarantees and priorities of both queues.
+    """
+    return f"preempted for a request of queue {queue}"
+
+
+def preempted_over_maximum(queue: str) -> str:
+    """The pod was preempted because its queue uses more than its maximum.
+
+    Raise the maximum of the queue.
+    """
+    return f"preempted because queue {queue} uses more than its maximum"
+
+
+def preemption_without_right() -> str:
+    """Preemption is not allowed: the queue is at its guarantee, or the others are. As in YuniKorn.
+
+    Set a guarantee on the queue of the request.
+    """
+    return "Preemption queue guarantees check failed"
+
+
+def preemption_without_help() -> str:
+    """Preemption would not free enough resources. As in YuniKorn.
+
+    Free resources on suitable nodes, or add nodes.
+    """
+    return "Preemption does not help"
+
+
+def preemption_falls_short() -> str:
+    """Preemption would free resources, but not enough. As in YuniKorn.
+
+    Free resources on suitable nodes, or add nodes.
+    """
+    return "Preemption helped but short of resources"
+
+
+def preemption_exhausted() -> str:
+    """The search for pods to preempt ended at its limit. It is repeated. As in YuniKorn."""
+    return "Preemption max attempts exhausted"
+
+
+def preemption_on_node_without_help() -> str:
+    """A pod must run on one node, as those of a DaemonSet, and preemption there does not help. As in YuniKorn.
+
+    Free resources on the node.
+    """
+    return "No fit on required node, preemption does not help"
+
+
+def not_placed(results: str) -> str:
+    """No placement rule gives the application a queue. The message has the result of each rule.
+
+    Name a queue that exists, or change the rules.
+    """
+    fix = "name a leaf queue that queues.yaml has and that you may submit to, or let a rule create it (create: true)"
+    return f"{NOT_PLACED} ({results}); {fix}"
+
+
+#: Beginning of `not_placed`.
+NOT_PLACED: Final = "application rejected: no placement rule matched"
+
+
+def no_task_groups() -> str:
+    """The gang has the placement `Direct`, but its task groups were not sent.
+
+    Use `Reserve`.
+    """
+    return "gangPlacement is Direct, but no task groups were sent: the core cannot reserve resources for them"
+
+
+def unknown_groups(user: str, problem: str) -> str:
+    """The groups of a user cannot be looked up.
+
+    Restore the group directory.
+    """
+    return f"groups of user {user} are unknown: {problem}"
+
+
+def waiting_for_groups(user: str, problem: str, setting: str) -> str:
+    """The groups of the user are unknown, and the setting that the message names needs them.
+
+    Restore the group directory.
+    """
+    return f"waiting for the groups of user {user} ({problem}): {setting}"
+
+
+def too_many_wait_for_groups(reason: str, most: int) -> str:
+    """The groups of the user are unknown, and too many applications wait for groups.
+
+    Restore the group directory, and create the pods again.
+    """
+    return f"{reason}; the limit of {most} applications that wait for groups is reached"
+
+
+def queue_missing(queue: str) -> str:
+    """The application was recovered, but its queue was removed from the configuration.
+
+    Add the queue.
+    """
+    return f"queue {queue} does not exist"
+
+
+def waiting_for_queue() -> str:
+    """The application was recovered, and is being moved to a queue."""
+    return "waiting for a queue"
+
+
+def not_scheduled(subject: str, error: str, seconds: int) -> str:
+    """Scheduling of an application or partition raised an error. It is tried again after a pause.
+
+    Report it with the log of the core.
+    """
+    return (
+        f"{subject} is not scheduled because of an internal error: {error}; retry in {seconds} s; report this error "
+        "with the core's log"
+    )
+
+
+def internal_error(error: str) -> str:
+    """The core failed on a request, which is rejected.
+
+    Report it with the log of the core.
+    """
+    return f"internal error: {error}; report it with the core's log"
+
+
+def application_exists(app: str, state: str) -> str:
+    """An application of that ID exists already.
+
+    Use another application ID, or wait until the application has ended.
+    """
+    return f"application {app} exists already, its state is {state}"
+
+
+def application_ends(app: str, state: str) -> str:
+    """The application has ended or failed, and accepts no requests.
+
+    Create the pod with another application ID.
+    """
+    return f"application {app} is {state}"
+
+
+def no_placeholder_ask(app: str) -> str:
+    """A placeholder was requested for an application that is no gang."""
+    return f"application {app} has no placeholderAsk, so it accepts no placeholders"
+
+
+def constraints_ignored(problem: str) -> str:
+    """The constraints of a bound pod are invalid. Its resources count.
+
+    Fix what the message names before the pod is created again.
+    """
+    return f"constraints are ignored, resources count: {problem}"
+
+
+def definition_ignored(problem: str) -> str:
+    """The definition of an application with bound pods is invalid. Its pods count.
+
+    Fix what the message names before the pods are created again.
+    """
+    return f"the definition is ignored, bound pods count: {problem}"
+
+
+def namespace_quota_ignored(problem: str) -> str:
+    """A part of the quota of a namespace is invalid and ignored.
+
+    Fix the annotation of the namespace.
+    """
+    return f"the namespace's quota is left out: {problem}"
+
+
+def check_node(failures: int, minutes: int) -> str:
+    """Bindings to a node failed repeatedly.
+
+    Check the node.
+    """
+    return f"{failures} pods could not be bound to it within {minutes} minutes: check the node"
+
+
+def node_can_be_emptied(allocations: int) -> str:
+    """All pods of a node would fit on other nodes.
+
+    Drain the node if you want to remove it.
+    """
+    return f"it could be emptied: its {allocations} allocations would fit on the other nodes"

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
+from muster_core.model import messages
 from muster_core.model.decisions import Preemption, QuotaPreemption
 from muster_core.model.ids import AllocationKey, NodeId, QueuePath
 from muster_core.model.limits import ALLOCATIONS_PER_QUOTA_PREEMPTION, MEMBERS_PER_PREEMPTION
@@ -45,10 +46,10 @@ from muster_core.state.scheduler_state import Partition
 from muster_core.state.snapshot import RequestShape, Snapshot, shape_of
 
 #: Texts of YuniKorn's allocation log.
-NO_RIGHT: Final = "Preemption queue guarantees check failed"
-NO_HELP: Final = "Preemption does not help"
-TOO_SHORT: Final = "Preemption helped but short of resources"
-EXHAUSTED: Final = "Preemption max attempts exhausted"
+NO_RIGHT: Final = messages.preemption_without_right()
+NO_HELP: Final = messages.preemption_without_help()
+TOO_SHORT: Final = messages.preemption_falls_short()
+EXHAUSTED: Final = messages.preemption_exhausted()
 
 #: Nodes that one attempt evaluates, and the minimum per member of a gang.
 _MOST_NODES: Final = 24
@@ -294,7 +295,7 @@ def positive(amounts: Resources) -> Resources:
 
 
 #: Text of YuniKorn's allocation log.
-NO_HELP_ON_NODE: Final = "No fit on required node, preemption does not help"
+NO_HELP_ON_NODE: Final = messages.preemption_on_node_without_help()
 
 
 def plan_for_required_node(partition: Partition, app: Application, ask: Ask, now_ns: int) -> Preemption | str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from muster_core.model import config
+from muster_core.model import config, messages
 from muster_core.model.config import PlacementRule, RuleFilter
 from muster_core.model.ids import RECOVERY, ROOT, QueuePath, child_path, parent_path
 from muster_core.model.specs import ApplicationSpec
@@ -45,12 +45,6 @@ def _matches(found: RuleFilter, user: str, groups: Sequence[str] | None) -> bool
 def _is_in(expression: str, name: str) -> bool:
     return bool(expression) and config.matches(expression, name)
 
-
-NOT_PLACED: Final = "application rejected: no placement rule matched"
-
-_FIX: Final = (
-    "name a leaf queue that queues.yaml has and that you may submit to, or let a rule create it (create: true)"
-)
 
 _FALLBACK: Final = child_path(ROOT, "default")
 _QUALIFIED: Final = f"{ROOT}."
@@ -106,7 +100,7 @@ def choose_queue(
         if isinstance(fallback, Chosen | GroupsNeeded):
             return fallback
         whys.append(f"fallback: {fallback.why}")
-    return f"{NOT_PLACED} ({'; '.join(whys)}); {_FIX}"
+    return messages.not_placed("; ".join(whys))
 
 
 def recovery_queue(tree: QueueTree) -> Chosen:

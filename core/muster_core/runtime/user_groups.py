@@ -23,7 +23,7 @@ from typing import Final
 
 import structlog
 
-from muster_core.model import limits
+from muster_core.model import limits, messages
 from muster_core.model.config import GroupResolver
 from muster_core.model.events import ApplicationAdded, Event, GroupsResolved
 from muster_core.model.ids import PartitionId, RmId
@@ -271,7 +271,7 @@ def _key(event: ApplicationAdded, resolvers: Mapping[PartitionId, GroupResolver]
 
 def _problem(rm: RmId, event: ApplicationAdded, problem: str) -> EventRecorded:
     spec = event.spec
-    message = f"groups of user {spec.user} are unknown: {problem}"
+    message = messages.unknown_groups(spec.user, problem)
     return EventRecorded(rm, Notice.APPLICATION, spec.id, message, app_name=spec.shown_as)
 
 

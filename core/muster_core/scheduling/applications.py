@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from muster_core.model import limits
+from muster_core.model import limits, messages
 from muster_core.model.config import QueueConfig
 from muster_core.model.constraints import Tags
 from muster_core.model.effects import (
@@ -165,7 +165,7 @@ def _wake(partition: Partition, app: Application, spec: AskSpec, now_ns: int) ->
 
 def _refusal(app: Application, spec: AskSpec) -> str:
     if app.state in _ENDING:
-        return f"application {app.name} is {app.state}"
+        return messages.application_ends(app.name, app.state)
     if app.spec.uses_virtual_placeholders and is_virtual_key(app.id, spec.key):
         return f"ask {spec.key} is the scheduler's own"
     if spec.key in app.ids:
@@ -173,7 +173,7 @@ def _refusal(app: Application, spec: AskSpec) -> str:
     if not spec.placeholder:
         return ""
     if not app.spec.is_gang:
-        return f"application {app.name} has no placeholderAsk, so it accepts no placeholders"
+        return messages.no_placeholder_ask(app.name)
     return ""
 
 
@@ -223,9 +223,7 @@ def _add_application(partition: Partition, spec: ApplicationSpec, now_ns: int) -
     elif partition.is_closing:
         _reject_application(partition, spec, now_ns, f"partition {partition.id} is being removed")
     elif known is not None:
-        _reject_application(
-            partition, spec, now_ns, f"application {spec.name} exists already, its state is {known.state}"
-        )
+        _reject_application(partition, spec, now_ns, messages.application_exists(spec.name, known.state))
     else:
         if undecided is not None:
             _forget_undecided(partition, undecided)
@@ -284,7 +282,7 @@ def _put_off(partition: Partition, spec: ApplicationSpec, reader: str, now_ns: i
             partition,
             spec,
             now_ns,
-            f"{reason}; the limit of {limits.UNDECIDED_APPLICATIONS} applications that wait for groups is reached",
+            messages.too_many_wait_for_groups(reason, limits.UNDECIDED_APPLICATIONS),
         )
         return
     partition.undecided[spec.id] = spec

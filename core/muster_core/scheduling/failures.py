@@ -7,7 +7,9 @@ The callers catch the exception (`model.errors.caught`). Nothing here is called 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
+from muster_core.model import messages
 from muster_core.model.effects import TimerSet
 from muster_core.model.errors import CommitFailed, InconsistentState
 from muster_core.model.events import Timer, TimerKind
@@ -17,6 +19,8 @@ from muster_core.model.records import Notice
 from muster_core.scheduling import invariants, lifecycle, requeue
 from muster_core.state.applications import Application
 from muster_core.state.scheduler_state import Failure, Partition, SchedulerState
+
+_SECOND_NS: Final = 1_000_000_000
 
 
 def application_failed(partition: Partition, app: Application, error: Exception, now_ns: int) -> None:
@@ -30,8 +34,8 @@ def application_failed(partition: Partition, app: Application, error: Exception,
     delay_ns = _delay_ns(app.failures)
     app.backoff_until_ns = now_ns + delay_ns
     lifecycle.set_timer(partition, app, TimerKind.BACKOFF, app.sequence, app.backoff_until_ns)
-    text = f"application {app.id} is not scheduled because of an internal error: {_text(error)}"
-    partition.note(Notice.APPLICATION, app.id, message=f"{text}; {_retry(delay_ns)}")
+    message = messages.not_scheduled(f"application {app.id}", _text(error), delay_ns // _SECOND_NS)
+    partition.note(Notice.APPLICATION, app.id, message=message)
     app.unplanned = app.restarts = 0
     requeue.set_blocking(partition, app, blocks=False)
     partition.dequeue_one(app)
@@ -50,8 +54,8 @@ def partition_failed(partition: Partition, error: Exception, now_ns: int) -> Non
     timer = Timer(TimerKind.PARTITION_BACKOFF, partition.rm, partition.id, nobody, no_key, partition.failures)
     partition.outbox.put(TimerSet(timer, partition.backoff_until_ns))
     partition.outbox.failures.append(Failure(f"partition {partition.id}", error))
-    text = f"partition {partition.id} is not scheduled because of an internal error: {_text(error)}; {_retry(delay_ns)}"
-    partition.note(Notice.QUEUE, partition.queues.root.path, message=text)
+    message = messages.not_scheduled(f"partition {partition.id}", _text(error), delay_ns // _SECOND_NS)
+    partition.note(Notice.QUEUE, partition.queues.root.path, message=message)
     _check(partition)
 
 
@@ -71,7 +75,7 @@ def attempt_timer(scheduler_state: SchedulerState, timer: Timer, now_ns: int, ac
 
 def describe(error: Exception) -> str:
     """Returns the error as a reason for a rejection."""
-    return f"internal error: {_text(error)}; report it with the core's log"
+    return messages.internal_error(_text(error))
 
 
 def _check(partition: Partition) -> None:
@@ -92,7 +96,3 @@ def _delay_ns(failures: int) -> int:
 def _text(error: Exception) -> str:
     cause = error.__cause__ if isinstance(error, CommitFailed) and error.__cause__ is not None else error
     return f"{type(cause).__name__}: {cause}"[:MESSAGE_CHARACTERS]
-
-
-def _retry(delay_ns: int) -> str:
-    return f"retry in {delay_ns // 1_000_000_000} s; report this error with the core's log"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from muster_core.model import messages
 from muster_core.model.effects import AskRelease, SchedulingState, SchedulingStateChanged
 from muster_core.model.events import TimerKind
 from muster_core.model.ids import (
@@ -29,9 +30,6 @@ from muster_core.state.applications import Allocation, Application, Ask, lacking
 from muster_core.state.request_classes import class_of
 from muster_core.state.scheduler_state import Partition, ResponseBuilder
 
-#: Rejection of a Direct gang without task groups.
-UNKNOWN_MEMBERS = "gangPlacement is Direct, but no task groups were sent: the core cannot reserve resources for them"
-
 
 def sum_member_asks(spec: ApplicationSpec) -> ApplicationSpec:
     """Sets the placeholderAsk of a Direct gang to the sum of its members."""
@@ -45,7 +43,7 @@ def direct_gang_refusal(spec: ApplicationSpec) -> str:
     """Returns why a Direct gang cannot be accepted; empty = it can."""
     if not spec.uses_virtual_placeholders:
         return ""
-    return "" if spec.members else UNKNOWN_MEMBERS
+    return "" if spec.members else messages.no_task_groups()
 
 
 def ask_virtual_placeholders(partition: Partition, app: Application, now_ns: int) -> None:
@@ -320,7 +318,7 @@ def time_out(partition: Partition, app: Application, now_ns: int) -> None:
         if app.gang.is_early and not app.gang.impossible and _all_asked(app):
             _stop_timer(app)  # the timer was for missing requests, which have arrived
             return
-        why = app.gang.impossible or "the placeholder timeout expired before all members were reserved"
+        why = app.gang.impossible or messages.gang_timed_out()
         give_up(partition, app, now_ns, why)
     elif app.state in (ApplicationState.RUNNING, ApplicationState.COMPLETING):
         release_placeholders(partition, app, "unused placeholder", now_ns)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from muster_core.model import limits
+from muster_core.model import limits, messages
 from muster_core.model.effects import ApplicationSummarized, ApplicationUpdated, TimerSet
 from muster_core.model.events import Timer, TimerKind
 from muster_core.model.ids import RECOVERY, ROOT, AllocationKey, ApplicationId, QueuePath, parent_path
@@ -113,7 +113,7 @@ def unresolved_reason(spec: ApplicationSpec, found: str) -> str:
     """
     if not found:
         return ""
-    return f"waiting for the groups of user {spec.user} ({spec.groups_unknown}): {found}"
+    return messages.waiting_for_groups(spec.user, spec.groups_unknown, found)
 
 
 def note_unresolved(partition: Partition, spec: ApplicationSpec) -> None:
@@ -332,9 +332,9 @@ def _reason(partition: Partition, app: Application) -> str:
         return groups
     named = app.spec.queue
     if named and partition.queues.get(QueuePath(named.lower())) is None:
-        return f"queue {named} does not exist"
+        return messages.queue_missing(named)
     chosen = _choice(partition, app)
-    return chosen if isinstance(chosen, str) else "waiting for a queue"
+    return chosen if isinstance(chosen, str) else messages.waiting_for_queue()
 
 
 def _choice(partition: Partition, app: Application) -> Chosen | GroupsNeeded | str:

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+from muster_core.model import messages
 from muster_core.model.config import QuotaLimit
 from muster_core.model.decisions import ReasonKind, UnschedulableReason
 from muster_core.model.errors import BrokenDecision
@@ -161,10 +162,11 @@ def refused(partition: Partition, asks: Sequence[Ask], why: UnschedulableReason)
     oldest = asks[-1]
     if why.kind is ReasonKind.QUEUE_ORDER or oldest.spec.placeholder:
         return
-    had_no_quota = oldest.reported_kind in _QUOTAS and why.kind not in _QUOTAS
-    fits = "the request fits the quota again; " if had_no_quota else ""
-    more = f" (and {len(asks) - 1} more requests like it)" if len(asks) > 1 else ""
-    message = f"{fits}{why.text()}{more}"
+    message = why.text()
+    if oldest.reported_kind in _QUOTAS and why.kind not in _QUOTAS:
+        message = messages.quota_fits_again(message)
+    if len(asks) > 1:
+        message = messages.same_for_others(message, len(asks) - 1)
     partition.note(Notice.REQUEST, oldest.spec.key, reference=oldest.spec.application, message=message)
 
 

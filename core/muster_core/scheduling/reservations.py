@@ -6,6 +6,7 @@ fit next to the reservation.
 
 from __future__ import annotations
 
+from muster_core.model import messages
 from muster_core.model.decisions import NodeReservationDecision, ReasonKind
 from muster_core.model.effects import SchedulingState, SchedulingStateChanged, TimerSet
 from muster_core.model.errors import BrokenDecision
@@ -131,6 +132,6 @@ def _report_reservation(partition: Partition, app: Application, ask: Ask, node: 
     ask.reported_kind = ReasonKind.RESERVED
     if ask.spec.is_virtual:  # one of many members: reported for the task group when all are reserved
         return
-    text = f"node {node} is reserved for it until enough resources are free there"
+    text = messages.node_reserved(node)
     state = SchedulingState.RESERVED
     partition.outbox.state(SchedulingStateChanged(partition.rm, app.id, ask.spec.key, state, text, ReasonKind.RESERVED))

@@ -166,7 +166,7 @@ def _wait(partition: Partition, app: Application, now_ns: int) -> None:
     if app.gang.is_paused or app.gang.lost_to or app.id in partition.contention.open:
         lifecycle.set_wait_timer(partition, app, now_ns)
     else:
-        gangs.give_up(partition, app, now_ns, "the gang wait timeout expired without a reservation")
+        gangs.give_up(partition, app, now_ns, messages.gang_wait_timed_out())
 
 
 def _complete(partition: Partition, app: Application, now_ns: int) -> None:
@@ -181,7 +181,7 @@ def _complete(partition: Partition, app: Application, now_ns: int) -> None:
 
 def _run_time(partition: Partition, app: Application, now_ns: int) -> None:
     if app.state is ApplicationState.RUNNING and now_ns >= app.started_ns + app.spec.timeout_ns:
-        gangs.fail(partition, app, now_ns, "the application exceeded its execution timeout")
+        gangs.fail(partition, app, now_ns, messages.application_timed_out())
 
 
 def _allocation_run_time(partition: Partition, app: Application, timer: Timer, now_ns: int) -> None:

@@ -67,7 +67,7 @@ def preempt(partition: Partition, app: Application, decision: Preemption, now_ns
         _remember(partition, leaf, other, now_ns)
     keys = tuple((app.id, ask.spec.key) for ask, _ in asks)
     running = RunningPreemption(partition.next_number(), leaf, keys, dict.fromkeys(decision.victims), now_ns)
-    notify_victims(partition, running, victims, f"preempted for a request of queue {leaf}", now_ns)
+    notify_victims(partition, running, victims, messages.preempted_for_queue(leaf), now_ns)
     for ask, node in asks:
         reservations.put(partition, app, ask, node, now_ns, preemption=running.number)
         ask.preemption, ask.triggered = running.number, True
@@ -91,9 +91,7 @@ def enforce(partition: Partition, decision: QuotaPreemption, now_ns: int) -> Non
     number = partition.next_number()
     running = RunningPreemption(number, queue.path, (), dict.fromkeys(decision.victims), now_ns, is_quota=True)
     queue.quota_running = number
-    notify_victims(
-        partition, running, victims, f"preempted because queue {queue.path} uses more than its maximum", now_ns
-    )
+    notify_victims(partition, running, victims, messages.preempted_over_maximum(queue.path), now_ns)
     release_allocations(partition, victims, now_ns)
 
 

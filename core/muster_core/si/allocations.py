@@ -13,7 +13,7 @@ from typing import Final
 
 import orjson
 
-from muster_core.model import limits
+from muster_core.model import limits, messages
 from muster_core.model.effects import AllocationResponse, AskRelease, Effect, NewAllocation, Rejection, Release
 from muster_core.model.events import AllocationReleased, AllocationReported, AskAdded, AskReleased, Event
 from muster_core.model.ids import (
@@ -275,7 +275,7 @@ class AllocationDecoder:
             return tags, pod_tags.read_properties(tags)
         except InvalidField as unfit:
             key, app = allocation.allocationKey[:NAME_LIMIT], allocation.applicationID[:NAME_LIMIT]
-            text = f"constraints are ignored, resources count: {unfit}"
+            text = messages.constraints_ignored(str(unfit))
             intake.answers.append(EventRecorded(self._rm, Notice.REQUEST, key, text, app))
         return {
             tag: found[tag] for tag in _COUNTED_TAGS if tag in found and len(found[tag]) <= NAME_LIMIT

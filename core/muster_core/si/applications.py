@@ -7,7 +7,7 @@ from typing import Final
 
 from google.protobuf import json_format
 
-from muster_core.model import limits
+from muster_core.model import limits, messages
 from muster_core.model.effects import ApplicationAccepted, ApplicationRejected, ApplicationUpdated
 from muster_core.model.events import ApplicationAdded, ApplicationRemoved
 from muster_core.model.ids import RmId
@@ -128,7 +128,7 @@ class ApplicationDecoder:
             if new.tags.get(keys.APP_TAG_CREATE_FORCE, "").lower() != "true":
                 raise
             spec = self._defined(_identity_of(new), intake)
-            text = f"the definition is ignored, bound pods count: {unfit}"
+            text = messages.definition_ignored(str(unfit))
             intake.answers.append(EventRecorded(self._rm, Notice.APPLICATION, spec.id, text, app_name=_name(new)))
             return spec
 
@@ -193,7 +193,7 @@ def _style_warning(rm: RmId, new: si_pb2.AddApplicationRequest) -> EventRecorded
 
 def _quota_warnings(rm: RmId, new: si_pb2.AddApplicationRequest, odd: list[str]) -> list[EventRecorded]:
     """Warns about the ignored parts of a namespace's quota."""
-    said = (f"the namespace's quota is left out: {why}" for why in odd)
+    said = (messages.namespace_quota_ignored(why) for why in odd)
     return [EventRecorded(rm, Notice.APPLICATION, new.applicationID, text, app_name=_name(new)) for text in said]
 
 

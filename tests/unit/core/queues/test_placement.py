@@ -4,9 +4,10 @@ import pytest
 
 from muster_core.model.config import ALLOW_ALL, PlacementRule, QueueConfig
 from muster_core.model.ids import RECOVERY, QueuePath
+from muster_core.model.messages import NOT_PLACED
 from muster_core.model.specs import ApplicationSpec
 from muster_core.model.states import QueueState
-from muster_core.queues.placement_rules import NOT_PLACED, Chosen, choose_queue
+from muster_core.queues.placement_rules import Chosen, choose_queue
 from muster_core.state.queues import QueueTree, new_tree
 from tests.unit.builders import a_queue, an_application
 
