@@ -263,7 +263,10 @@ def preemption_falls_short() -> str:
 
 
 def preemption_exhausted() -> str:
-    """The search for pods to preempt ended at its limit. It is repeated. As in YuniKorn."""
+    """The application has more waiting requests than one preemption may serve. As in YuniKorn.
+
+    Free resources on suitable nodes, or add nodes.
+    """
     return "Preemption max attempts exhausted"
 
 
