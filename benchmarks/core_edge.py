@@ -24,7 +24,7 @@ from benchmarks.core_placement import APPLICATIONS, timed
 from benchmarks.figures import Figure, Options
 from muster_core.model.ids import RmId
 from muster_core.runtime.service import Scheduler
-from muster_core.si.session import Decoder
+from muster_core.runtime.sessions import Decoder
 from muster_si import keys, muster_pb2, si_pb2
 
 RM: Final = "benchmark"

@@ -28,10 +28,10 @@ from muster_core.model.resources import Resources
 from muster_core.model.specs import ApplicationSpec, AskSpec
 from muster_core.rest.server import RestServer, RestSettings
 from muster_core.runtime.log_level import LogLevel
+from muster_core.runtime.loop import QueuedMessage
 from muster_core.runtime.service import Scheduler
 from muster_core.scheduling.cycle import cycle
 from muster_core.scheduling.step import step
-from muster_core.si.session import QueuedMessage
 from muster_core.state.scheduler_state import SchedulerState
 from muster_si.log_lines import LogFormat
 

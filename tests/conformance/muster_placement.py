@@ -27,13 +27,13 @@ from muster_core.placement import node_search
 from muster_core.placement.filters import node_properties
 from muster_core.placement.plugins import SCORES
 from muster_core.placement.scores import node_properties as scores_node_properties
+from muster_core.runtime.sessions import Decoder
 from muster_core.scheduling.step import step
 from muster_core.si import allocations as si_allocations
 from muster_core.si import applications as si_applications
 from muster_core.si import nodes as si_nodes
 from muster_core.si import storage
 from muster_core.si.allocations import Intake
-from muster_core.si.session import Decoder
 from muster_core.state.columns import FloatColumn
 from muster_core.state.request_classes import AskClass
 from muster_core.state.scheduler_state import Partition, SchedulerState

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +16,10 @@ from prometheus_client.registry import Collector
 
 from muster_core.metrics.counters import Metrics
 from muster_core.metrics.text_format import PAUSE, counter, gauge, word
-from muster_core.model.ids import QueuePath, RmId
+from muster_core.model.ids import QueuePath
 from muster_core.model.states import ApplicationState
 from muster_core.placement.autoscaling import outstanding_by_leaf
 from muster_core.si.events import EventStore, PushFilter
-from muster_core.si.session import EventQueue, Session
 from muster_core.state.applications import Application, lacking
 from muster_core.state.nodes import Columns
 from muster_core.state.queues import Queue
@@ -322,15 +321,24 @@ def _preemptions(partitions: list[Partition]) -> Iterator[Metric]:
     yield counter("muster_core_preemption_thrashing_total", "Pauses of preemption between two queues.", [({}, stopped)])
 
 
+class Backlog(Protocol):
+    """The messages that wait for the scheduler task."""
+
+    def __len__(self) -> int: ...
+
+    def oldest_s(self) -> float:
+        """Returns the waiting time of the oldest message in seconds; 0 = empty."""
+
+
 @dataclass(frozen=True, slots=True)
 class CollectorSources:
     """Objects that the collector reads. `scheduler_state` is a function, because a rebuild replaces the state."""
 
     scheduler_state: Callable[[], SchedulerState]
-    mailbox: EventQueue
+    mailbox: Backlog
     events: EventStore
     pushes: PushFilter
-    sessions: Mapping[RmId, Session]
+    open_sessions: Callable[[], int]
     metrics: Metrics
 
 
@@ -379,8 +387,7 @@ class StateCollector(Collector):
         yield gauge("muster_core_mailbox_depth", "Messages that wait for the scheduler task.", [({}, len(mailbox))])
         lag = "Age of the oldest message that waits for the scheduler task."
         yield gauge("muster_core_mailbox_lag_seconds", lag, [({}, mailbox.oldest_s())])
-        is_open = sum(session.is_open for session in owners.sessions.values())
-        yield gauge("muster_core_sessions", "Resource managers with an open session.", [({}, is_open)])
+        yield gauge("muster_core_sessions", "Resource managers with an open session.", [({}, owners.open_sessions())])
         if owners.metrics.healthy is not None:
             meaning = "1 = the last health checks passed."
             yield gauge("muster_core_healthy", meaning, [({}, float(owners.metrics.healthy))])

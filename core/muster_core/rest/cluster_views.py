@@ -14,7 +14,7 @@ from muster_core.model.states import NodeState
 from muster_core.placement import autoscaling
 from muster_core.rest import schemas
 from muster_core.rest.application_views import allocation, amounts, percents
-from muster_core.si.session import Session
+from muster_core.runtime.sessions import Session
 from muster_core.state.scheduler_state import Partition
 from muster_si import keys
 

@@ -27,8 +27,8 @@ from muster_core.rest.application_views import amounts
 from muster_core.rest.requests import RequestContext, RestContext
 from muster_core.rest.responses import RestFailure, array, bad_request, not_found, write
 from muster_core.rest.schemas import Shape, encode
+from muster_core.runtime.sessions import Session, state_dump
 from muster_core.scheduling import invariants
-from muster_core.si.session import Session, state_dump
 from muster_core.state.scheduler_state import Partition, SchedulerState
 from muster_si.errors import SessionLost
 

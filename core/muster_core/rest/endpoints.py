@@ -25,8 +25,8 @@ from muster_core.rest.requests import RequestContext, RestContext
 from muster_core.rest.responses import JSON_TYPE, Pieces, RestFailure, array, bad_request, not_found, one, write
 from muster_core.rest.schemas import Config, ValidationInfo
 from muster_core.runtime.log_level import LevelControl, LogLevel
+from muster_core.runtime.sessions import Session
 from muster_core.si.events import Batch, Record, TooManyStreams, as_json
-from muster_core.si.session import Session
 from muster_core.state.applications import Application
 
 _STATES: Final = ("active", "rejected", "completed")

@@ -1,5 +1,5 @@
-"""The process of the core: the scheduler task, its service, timers, the journal and user group lookups.
+"""The process of the core: the scheduler task, its service, sessions, timers, the journal and user group lookups.
 
-Read ``service`` (messages in), ``loop`` (the scheduler task), ``dispatch`` (effects out), then ``user_groups``,
+Read ``service`` (messages in), ``loop`` (the scheduler task), ``sessions`` (effects out), then ``user_groups``,
 ``journal``.
 """

@@ -28,7 +28,7 @@ _SUBSYSTEMS: Final = {
     "muster_core.runtime.loop": "core.scheduler",
     "muster_core.metrics": "core.metrics",
     "muster_core.runtime.diagnostics": "core.diagnostics",
-    "muster_core.runtime.dispatch": "core.scheduler",
+    "muster_core.runtime.sessions": "core.scheduler",
     "muster_core.rest": "core.rest",
     "muster_core.runtime.service": "core.rmproxy",
     "muster_si.transport": "core.rpc",

@@ -1,6 +1,6 @@
 """The scheduler task: the only task that owns the scheduler state.
 
-It reads events from its mailbox, fires timers, runs cycles and passes the effects to `dispatch`. Cycles are spaced by
+It reads events from its mailbox, fires timers, runs cycles and passes the effects to `sessions`. Cycles are spaced by
 `CyclePacing`. It is not thread-safe, and no other task changes the state. An exception in one event or application is
 logged and counted, and the task continues. Long-lived objects are frozen so that garbage collection does not pause the
 task.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -28,19 +29,75 @@ from muster_core.model.events import (
     TimerFired,
     TimerKind,
 )
-from muster_core.runtime.dispatch import Dispatcher, Supervisor
 from muster_core.runtime.journal import Journal
+from muster_core.runtime.sessions import Dispatcher, MessageKind, RecoveryBarrier, Session, Supervisor
 from muster_core.scheduling import invariants
 from muster_core.scheduling.cycle import CycleBudget, CycleResult, cycle
 from muster_core.scheduling.step import step
 from muster_core.si import callbacks
-from muster_core.si.session import EventQueue, QueuedMessage, Session
 from muster_core.state.scheduler_state import SchedulerState
 
 _log = structlog.get_logger(__name__)
 
 #: Longest sleep, so that a corrected wall clock is noticed.
 _LONGEST_SLEEP_S: Final = 600.0
+
+
+@dataclass(slots=True, eq=False)
+class QueuedMessage:
+    """One message, taken apart. `kind`: which stream it counts on; None = none.
+
+    Mail of a session that is over by the time it is read is not read.
+    """
+
+    events: Sequence[Event]
+    session: Session | None = None
+    answers: Sequence[Effect] = ()
+    kind: MessageKind | None = None
+    fence: RecoveryBarrier | None = None
+    #: Time of arrival, set by the event queue.
+    posted_s: float = 0.0
+
+
+class EventQueue:
+    """Bounded queue of messages for the scheduler task.
+
+    `news` is set when there may be something to read or to check.
+    """
+
+    def __init__(self, capacity: int, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.clock = clock
+        self.news = asyncio.Event()
+        self._capacity = capacity
+        self._queued: deque[QueuedMessage] = deque()
+        self._room = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._queued)
+
+    def oldest_s(self) -> float:
+        """Returns the waiting time of the oldest message in seconds; 0 = empty."""
+        return self.clock() - self._queued[0].posted_s if self._queued else 0.0
+
+    async def put(self, queued: QueuedMessage) -> None:
+        """Adds a message. Waits while the queue is full."""
+        while len(self._queued) >= self._capacity:
+            self._room.clear()
+            await self._room.wait()
+        self.post(queued)
+
+    def post(self, queued: QueuedMessage) -> None:
+        """Adds a message that must not wait: the end of a session."""
+        queued.posted_s = self.clock()
+        self._queued.append(queued)
+        self.news.set()
+
+    def take(self) -> QueuedMessage | None:
+        """Returns the oldest message, or None."""
+        if not self._queued:
+            return None
+        self._room.set()
+        return self._queued.popleft()
 
 
 class SteadyClock:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 
 import structlog
 
-from muster_core.config.load import validate
+from muster_core.config.load import Loaded, load, validate
 from muster_core.metrics.collector import CollectorSources, StateCollector
 from muster_core.metrics.counters import Metrics
+from muster_core.model.config import GroupResolver
+from muster_core.model.errors import ConfigurationError
 from muster_core.model.events import (
     ApplicationAdded,
     CallbacksDeclared,
@@ -33,6 +35,7 @@ from muster_core.model.ids import (
     AllocationId,
     ApplicationId,
     NodeId,
+    PartitionId,
     RmId,
     Termination,
     partition_id,
@@ -42,22 +45,20 @@ from muster_core.model.records import EventRecorded, Notice
 from muster_core.model.states import NodeState
 from muster_core.placement.autoscaling import outstanding
 from muster_core.placement.filters.hooks import HOOKS
-from muster_core.runtime.dispatch import Dispatcher, Supervisor
 from muster_core.runtime.journal import Journal
-from muster_core.runtime.loop import Loop, LoopSettings
+from muster_core.runtime.loop import Loop, LoopSettings, QueuedMessage
+from muster_core.runtime.sessions import Decoder, Dispatcher, MessageKind, RecoveryBarrier, Session, Supervisor
 from muster_core.runtime.user_groups import GroupRetries, Groups
 from muster_core.si import callbacks, storage, values
-from muster_core.si import session as si_session
 from muster_core.si.allocations import Intake, resource, termination_type
 from muster_core.si.events import EventStore
 from muster_core.si.pod_tags import AmountReader, Partitions
-from muster_core.si.session import Decoder, MessageKind, QueuedMessage, RecoveryBarrier, Session
 from muster_core.si.values import NAME_LIMIT, InvalidField
 from muster_core.state.applications import Allocation, Application
 from muster_core.state.nodes import NodeRecord
 from muster_core.state.scheduler_state import Partition, SchedulerState
 from muster_si import keys, muster_pb2, si_pb2
-from muster_si.api import ResourceManagerCallback
+from muster_si.api import SI_VERSION, ResourceManagerCallback
 from muster_si.errors import RefusalCode, Refused, SessionLost
 
 _log = structlog.get_logger(__name__)
@@ -163,6 +164,78 @@ def _report(report: muster_pb2.UtilizationReport, partitions: Partitions, amount
 _REPORTS_AT_ONCE: Final = 256
 
 
+#: policyGroup of a registration that names none (service.policyGroup).
+_POLICY_GROUP: Final = "queues"
+
+
+def _checked_rm_id(name: str) -> RmId:
+    """Returns the rmID, which is required."""
+    if not name:
+        raise Refused(RefusalCode.INVALID_ARGUMENT, "rmID is missing")
+    if len(name) > NAME_LIMIT:
+        raise Refused(RefusalCode.INVALID_ARGUMENT, f"rmID is longer than {NAME_LIMIT} characters")
+    return RmId(name)
+
+
+def _require_version(version: str) -> None:
+    """Requires the same major version. Raises Refused with both versions otherwise."""
+    if version.partition(".")[0].removeprefix("v") != SI_VERSION.partition(".")[0]:
+        said = f"the resource manager speaks version {version[:32]!r} of the Scheduler Interface"
+        raise Refused(RefusalCode.FAILED_PRECONDITION, f"{said}, this scheduler {SI_VERSION!r}")
+
+
+def _config_text(policy_group: str, config: str, extra: Mapping[str, str]) -> str:
+    """Returns the text of queues.yaml: from `config`, or from the extra keys under the name of the policy group."""
+    if len(policy_group) > NAME_LIMIT:
+        raise Refused(RefusalCode.INVALID_ARGUMENT, f"policyGroup is longer than {NAME_LIMIT} characters")
+    return config or extra.get(_file_of(policy_group), "")
+
+
+def _file_of(policy_group: str) -> str:
+    return f"{policy_group or _POLICY_GROUP}.yaml"
+
+
+def _configuration(text: str, extra: Mapping[str, str], policy_group: str) -> Loaded:
+    """Loads the configuration from the text and the extra keys."""
+    if HOOKS.utilization is None and extra.get(keys.EXTRA_UTILIZATION, "").lower() == "true":
+        raise _unsupported(f"utilization reports, which {keys.EXTRA_UTILIZATION} announces")
+    try:
+        return load(text, extra, _file_of(policy_group))
+    except ConfigurationError as error:
+        raise Refused(RefusalCode.INVALID_ARGUMENT, f"config: {error}") from error
+
+
+def _unsupported(feature: str) -> Refused:
+    """Returns the answer to a call that uses a feature which is not installed."""
+    return Refused(RefusalCode.FAILED_PRECONDITION, f"this scheduler runs without {feature}")
+
+
+def _require_queues(loaded: Loaded, policy_group: str) -> None:
+    """Reject an empty configuration, which would remove all active quotas, limits and access lists."""
+    if loaded.is_default:
+        what = f"{_file_of(policy_group)} is empty or missing"
+        fix = "the active configuration stays; restore the file, or restart the core to use the default queues"
+        raise Refused(RefusalCode.INVALID_ARGUMENT, f"config: {what}; {fix}")
+
+
+def _partition_names(loaded: Loaded) -> list[str]:
+    """Returns the names of its partitions without the resource manager."""
+    return [partition.name for partition in loaded.configuration.partitions]
+
+
+def _resolvers(rm: RmId, loaded: Loaded) -> dict[PartitionId, GroupResolver]:
+    """Returns the source of users' groups by partition."""
+    return {partition_id(rm, found.name): found.resolver for found in loaded.configuration.partitions}
+
+
+def _warnings(rm: RmId, loaded: Loaded) -> list[EventRecorded]:
+    """Returns the warnings of the configuration as event records."""
+    found = list(loaded.warnings)
+    if loaded.configuration.timing.empty_node_interval_ns and HOOKS.recommendations is None:
+        found.append(f"{keys.EXTRA_EMPTY_NODE_INTERVAL} has no effect: this scheduler runs without recommendations")
+    return [EventRecorded(rm, Notice.QUEUE, "root", warning) for warning in found]
+
+
 class Scheduler:  # long: one method for each call of the interface
     """One core: its scheduler task and its sessions. Nothing is processed before `run`.
 
@@ -190,7 +263,7 @@ class Scheduler:  # long: one method for each call of the interface
             mailbox=loop.mailbox,
             events=self.events,
             pushes=dispatcher.pushes,
-            sessions=dispatcher.sessions,
+            open_sessions=lambda: sum(session.is_open for session in dispatcher.sessions.values()),
             metrics=self.metrics,
         )
         self.metrics.registry.register(StateCollector(owners))
@@ -201,14 +274,14 @@ class Scheduler:  # long: one method for each call of the interface
         self, request: si_pb2.RegisterResourceManagerRequest, callback: ResourceManagerCallback
     ) -> si_pb2.RegisterResourceManagerResponse:
         """Opens a session. An older session of the same rmID ends, and its state is discarded. Raises Refused."""
-        rm = si_session.rm_id(request.rmID)
-        si_session.require_version(request.version)
+        rm = _checked_rm_id(request.rmID)
+        _require_version(request.version)
         extra = dict(request.extraConfig)
-        text = si_session.text_of(request.policyGroup, request.config, extra)
-        loaded = si_session.configuration_of(text, extra, request.policyGroup)
-        decoder = Decoder(rm, si_session.partition_names(loaded))
+        text = _config_text(request.policyGroup, request.config, extra)
+        loaded = _configuration(text, extra, request.policyGroup)
+        decoder = Decoder(rm, _partition_names(loaded))
         session = Session(rm, callback, decoder, dict(request.buildInfo), extra, text)
-        session.resolvers = si_session.resolvers(rm, loaded)
+        session.resolvers = _resolvers(rm, loaded)
         session.has_queues = not loaded.is_default
         _replace(self.dispatcher.sessions, session)
         self.dispatcher.pushes.forget(rm)
@@ -216,7 +289,7 @@ class Scheduler:  # long: one method for each call of the interface
         _log.info("resource manager registered", rm=rm, version=request.version, build=dict(request.buildInfo))
         fenced = extra.get(keys.EXTRA_FENCE, "").lower() == "true"
         event = ManagerRegistered(rm, loaded.configuration, fenced=fenced)
-        await self.loop.mailbox.put(QueuedMessage([event], session, si_session.warnings(rm, loaded)))
+        await self.loop.mailbox.put(QueuedMessage([event], session, _warnings(rm, loaded)))
         return si_pb2.RegisterResourceManagerResponse()
 
     async def update_allocation(self, request: si_pb2.AllocationRequest) -> None:
@@ -249,22 +322,22 @@ class Scheduler:  # long: one method for each call of the interface
         extra = dict(request.extraConfig)
         async with session.turn:
             try:
-                text = si_session.text_of(request.policyGroup, request.config, extra)
+                text = _config_text(request.policyGroup, request.config, extra)
                 # In a thread, because parsing thousands of queues would block the event loop for too long.
-                loaded = await asyncio.to_thread(si_session.configuration_of, text, extra, request.policyGroup)
+                loaded = await asyncio.to_thread(_configuration, text, extra, request.policyGroup)
                 if session.has_queues:
-                    si_session.require_queues(loaded, request.policyGroup)
+                    _require_queues(loaded, request.policyGroup)
             except Refused as refused:
                 await _keep_configuration(self.loop, session, refused)
                 raise
             session.require_open()
             session.config_text, session.extra_config = text, extra
             session.has_queues = not loaded.is_default
-            session.resolvers = si_session.resolvers(session.rm, loaded)
-            session.decoder.partitions.know(si_session.partition_names(loaded))
+            session.resolvers = _resolvers(session.rm, loaded)
+            session.decoder.partitions.know(_partition_names(loaded))
             self.dispatcher.configure(loaded.settings)
             event = ConfigurationReplaced(session.rm, loaded.configuration)
-            await self.loop.mailbox.put(QueuedMessage([event], session, si_session.warnings(session.rm, loaded)))
+            await self.loop.mailbox.put(QueuedMessage([event], session, _warnings(session.rm, loaded)))
             self.group_retries.watch(session)
         _log.info("configuration replaced", rm=session.rm, checksum=loaded.configuration.checksum)
 
@@ -272,7 +345,7 @@ class Scheduler:  # long: one method for each call of the interface
         """Receives reports of used resources, and returns the invalid ones. Raises Refused, SessionLost."""
         session = self._session(request.rmID)
         if HOOKS.utilization is None:
-            raise si_session.unsupported("utilization reports")
+            raise _unsupported("utilization reports")
         taken, rejected = read_utilization(request.reports, session.decoder.partitions)
         for start in range(0, len(taken), _REPORTS_AT_ONCE):
             await self.loop.mailbox.put(QueuedMessage(taken[start : start + _REPORTS_AT_ONCE], session))
@@ -366,7 +439,7 @@ class Scheduler:  # long: one method for each call of the interface
         self.loop.close()
 
     def _session(self, rm_id: str) -> Session:
-        session = self.dispatcher.sessions.get(si_session.rm_id(rm_id))
+        session = self.dispatcher.sessions.get(_checked_rm_id(rm_id))
         if session is None:
             raise Refused(RefusalCode.FAILED_PRECONDITION, f"resource manager {rm_id!r} is not registered")
         session.require_open()
@@ -384,7 +457,7 @@ def _known_partition(scheduler_state: SchedulerState, session: Session, name: st
 def _require_callbacks(wanted: muster_pb2.Attendance) -> None:
     """Raises Refused if predicate callbacks are wanted and not installed."""
     if HOOKS.predicate_callbacks is None and (wanted.predicates or wanted.preemptionPredicates):
-        raise si_session.unsupported("predicate callbacks")
+        raise _unsupported("predicate callbacks")
 
 
 async def _pass(loop: Loop, session: Session, request: muster_pb2.FenceRequest, *, recovers: bool) -> None:

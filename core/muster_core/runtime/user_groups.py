@@ -28,8 +28,9 @@ from muster_core.model.config import GroupResolver
 from muster_core.model.events import ApplicationAdded, Event, GroupsResolved
 from muster_core.model.ids import PartitionId, RmId
 from muster_core.model.records import EventRecorded, Notice
+from muster_core.runtime.loop import EventQueue, QueuedMessage
+from muster_core.runtime.sessions import Session
 from muster_core.scheduling import lifecycle
-from muster_core.si.session import EventQueue, QueuedMessage, Session
 from muster_core.state.scheduler_state import Partition, SchedulerState
 
 _log = structlog.get_logger(__name__)

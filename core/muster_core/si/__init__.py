@@ -1,5 +1,5 @@
-"""Messages of the Scheduler Interface: to events, from effects, sessions and event records.
+"""Messages of the Scheduler Interface: to events and from effects; event records.
 
-Read ``allocations`` with ``pod_tags`` and ``values``, then ``applications``, ``nodes``, ``storage`` and ``callbacks``;
-``session`` and ``events``.
+Read ``allocations`` with ``pod_tags`` and ``values``, then ``applications``, ``nodes``, ``storage``, ``callbacks`` and
+``events``.
 """

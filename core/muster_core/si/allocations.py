@@ -1,6 +1,6 @@
 """Requests, allocations and releases: from messages of the Scheduler Interface to events, and back.
 
-`runtime/service` calls `AllocationDecoder.read` for each message, and `runtime/dispatch` calls `allocation_response`
+`runtime/service` calls `AllocationDecoder.read` for each message, and `runtime/sessions` calls `allocation_response`
 for each decision. A request that resembles an earlier one shares most of its values, in both directions.
 """
 

@@ -33,7 +33,7 @@ from muster_core.model.events import (
 from muster_core.model.ids import partition_id
 from muster_core.model.records import EventRecorded
 from muster_core.runtime import service
-from muster_core.runtime.dispatch import TimerHeap
+from muster_core.runtime.sessions import Decoder, TimerHeap
 from muster_core.scheduling import invariants
 from muster_core.scheduling.cycle import cycle
 from muster_core.scheduling.step import step
@@ -44,7 +44,6 @@ from muster_core.si import events as si_events
 from muster_core.si import nodes as si_nodes
 from muster_core.si import storage
 from muster_core.si.allocations import Intake
-from muster_core.si.session import Decoder
 from muster_core.state.applications import Application
 from muster_core.state.scheduler_state import Partition, SchedulerState
 from muster_operator.controller.reconciliation import compare

@@ -8,8 +8,8 @@ from muster_core.model.effects import AllocationResponse, NewAllocation, Release
 from muster_core.model.events import AllocationReleased, AskAdded, NodeAdded
 from muster_core.model.ids import AllocationId, ApplicationId, NodeId, RmId, Termination
 from muster_core.model.resources import Resources
+from muster_core.runtime.sessions import Decoder
 from muster_core.si import allocations as si_allocations
-from muster_core.si.session import Decoder
 from muster_operator.model import core_requests
 from muster_operator.model.core_requests import AllocationSpec, AskSpec, TerminationType
 from muster_operator.model.core_responses import AllocationResponse as CoreResponsesAllocationResponse

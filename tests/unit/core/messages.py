@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from muster_core.model.ids import RmId
-from muster_core.si.session import Decoder
+from muster_core.runtime.sessions import Decoder
 from muster_si import si_pb2
 
 RM = RmId("rm-1")

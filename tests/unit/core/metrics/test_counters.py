@@ -20,8 +20,8 @@ from muster_core.model.effects import (
 )
 from muster_core.model.events import ApplicationAdded, NodeAction, NodeActionReported
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, Termination
+from muster_core.runtime.loop import EventQueue, QueuedMessage
 from muster_core.scheduling.cycle import Step
-from muster_core.si.session import EventQueue, QueuedMessage
 from tests.unit.builders import PARTITION, RM, an_application, an_ask
 
 APP, KEY = ApplicationId("app"), AllocationKey("k")

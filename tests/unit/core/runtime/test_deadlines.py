@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from muster_core.model.effects import TimerSet
 from muster_core.model.events import Timer, TimerFired, TimerKind
 from muster_core.model.ids import AllocationKey, ApplicationId, PartitionId
-from muster_core.runtime.dispatch import TimerHeap
+from muster_core.runtime.sessions import TimerHeap
 from tests.unit.core.messages import RM
 
 

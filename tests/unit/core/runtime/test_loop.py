@@ -10,9 +10,8 @@ from muster_core.model.events import Event
 from muster_core.model.ids import RmId
 from muster_core.model.resources import Resources
 from muster_core.model.states import ManagerState
-from muster_core.runtime.loop import LoopSettings
+from muster_core.runtime.loop import LoopSettings, QueuedMessage
 from muster_core.runtime.service import Scheduler
-from muster_core.si.session import QueuedMessage
 from muster_si import keys, muster_pb2, si_pb2
 from muster_si.errors import RefusalCode, Refused, SessionLost
 from tests.unit.core import messages

@@ -9,9 +9,8 @@ from muster_core.model.events import NodeAdded
 from muster_core.model.ids import NodeId, partition_id
 from muster_core.model.limits import LONGEST_STALL_S
 from muster_core.model.specs import NodeSpec
-from muster_core.runtime.loop import LoopSettings, SteadyClock
+from muster_core.runtime.loop import LoopSettings, QueuedMessage, SteadyClock
 from muster_core.runtime.service import Scheduler
-from muster_core.si.session import QueuedMessage
 from muster_si import si_pb2
 from muster_si.errors import SessionLost
 from tests.unit.builders import resources

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from muster_core.model.ids import RmId
+from muster_core.runtime.loop import EventQueue
+from muster_core.runtime.sessions import Decoder, Session
 from muster_core.runtime.user_groups import GroupRetries, Groups
-from muster_core.si.session import Decoder, EventQueue, Session
 from muster_core.state.scheduler_state import SchedulerState
 from tests.unit.core.conftest import Notebook
 

@@ -1,14 +1,17 @@
-"""Dispatches effects to sessions, timers and the event store.
+"""Sessions of resource managers, and the dispatch of effects to sessions, timers and the event store.
 
 The scheduler task calls `Dispatcher.carry` with the effects of each event and cycle. The supervisor catches exceptions
-on the way.
+on the way. A message of an earlier session is never delivered to a later one.
 """
 
 from __future__ import annotations
 
+import asyncio
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
 from itertools import count, groupby
 from typing import Final, TypeVar, cast
@@ -18,6 +21,7 @@ import structlog
 
 from muster_core.config.settings import DEFAULT_SETTINGS, CoreSettings
 from muster_core.metrics.counters import Metrics
+from muster_core.model.config import GroupResolver
 from muster_core.model.effects import (
     AllocationResponse,
     ApplicationAccepted,
@@ -34,21 +38,143 @@ from muster_core.model.effects import (
     VictimsProposed,
 )
 from muster_core.model.events import TimerFired
-from muster_core.model.ids import RmId
+from muster_core.model.ids import PartitionId, RmId
 from muster_core.model.records import AllocationsRecorded, AskRecorded, EventRecorded, Recorded
 from muster_core.si import callbacks
-from muster_core.si.allocations import allocation_response
-from muster_core.si.applications import ApplicationNews, application_response
+from muster_core.si.allocations import AllocationDecoder, allocation_response
+from muster_core.si.applications import ApplicationDecoder, ApplicationNews, application_response
 from muster_core.si.events import EventStore, PushFilter, event_record, is_pushed
-from muster_core.si.nodes import NodeNews, node_recommendations, node_response
-from muster_core.si.session import Session
-from muster_si import si_pb2
+from muster_core.si.nodes import NodeDecoder, NodeNews, node_recommendations, node_response
+from muster_core.si.pod_tags import Partitions
+from muster_si import muster_pb2, si_pb2
+from muster_si.api import ResourceManagerCallback
+from muster_si.errors import SessionLost
 from muster_si.words import words
 
 _log = structlog.get_logger(__name__)
 _diagnostics = structlog.get_logger("muster_core.runtime.diagnostics")
 T = TypeVar("T")
 C = TypeVar("C")
+
+
+class MessageKind(Enum):
+    """The three streams. Order holds within a stream, never across streams (docs/internals/semantics.md, rule 19)."""
+
+    APPLICATION = "application"
+    NODE = "node"
+    ALLOCATION = "allocation"
+
+
+class Decoder:
+    """Decodes the messages of one resource manager."""
+
+    def __init__(self, rm: RmId, partitions: Iterable[str]) -> None:
+        self.partitions = Partitions(rm, partitions)
+        self.allocations = AllocationDecoder(rm, self.partitions)
+        self.applications = ApplicationDecoder(rm, self.partitions)
+        self.nodes = NodeDecoder(rm, self.partitions, self.allocations)
+
+
+@dataclass(slots=True, eq=False)
+class RecoveryBarrier:
+    """Waits until as many messages of each kind were taken in as the resource manager counted.
+
+    `recovers`: it ends a recovery; else a caller only waits for the end.
+    """
+
+    counts: Mapping[MessageKind, int]
+    passed: asyncio.Future[None]
+    recovers: bool = True
+
+    def open(self) -> None:
+        """Lets the waiting caller continue."""
+        if not self.passed.done():
+            self.passed.set_result(None)
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One session of a resource manager. `ended`: why it ended, or empty. `taken`: messages that were processed."""
+
+    rm: RmId
+    callback: ResourceManagerCallback
+    decoder: Decoder
+    build_info: Mapping[str, str]
+    extra_config: Mapping[str, str]
+    config_text: str = ""
+    #: `config_text` is not empty, so the default queues are not active.
+    has_queues: bool = False
+    ended: str = ""
+    #: The world has heard of it: what was decided before is not for it.
+    is_in_force: bool = False
+    taken: dict[MessageKind, int] = field(default_factory=lambda: dict.fromkeys(MessageKind, 0))
+    #: Number of sent items about allocations and applications (`muster_si.words`).
+    words: int = 0
+    fences: list[RecoveryBarrier] = field(default_factory=list)
+    #: Source of users' groups by partition, for applications that name none.
+    resolvers: Mapping[PartitionId, GroupResolver] = field(default_factory=dict)
+    #: Keeps messages of applications in order while groups are looked up.
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    #: Declared predicate callbacks; none until the callback stream is open.
+    attendance: muster_pb2.Attendance = field(default_factory=muster_pb2.Attendance)
+    #: Requested state dumps by ID of the request.
+    questions: dict[int, asyncio.Future[muster_pb2.StateDumpAnswer]] = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether messages are still accepted."""
+        return not self.ended
+
+    def require_open(self) -> None:
+        """Raises SessionLost if the session has ended."""
+        if self.ended:
+            raise SessionLost(self.ended)
+
+    def end(self, reason: str) -> None:
+        """Ends the session. Every caller that waits for something of this session receives SessionLost."""
+        if self.ended:
+            return
+        self.ended = reason
+        waiting: list[asyncio.Future[None] | asyncio.Future[muster_pb2.StateDumpAnswer]] = [
+            *(fence.passed for fence in self.fences),
+            *self.questions.values(),
+        ]
+        self.fences.clear()
+        self.questions.clear()
+        for future in waiting:
+            if not future.done():
+                future.set_exception(SessionLost(reason))
+
+    def take_passed_fences(self) -> list[RecoveryBarrier]:
+        """Returns the recovery barriers whose counts are reached; each is returned once."""
+        passed = [
+            fence for fence in self.fences if all(self.taken[kind] >= count for kind, count in fence.counts.items())
+        ]
+        if passed:
+            self.fences = [fence for fence in self.fences if fence not in passed]
+        return passed
+
+
+_numbers = count(1)
+
+
+async def state_dump(session: Session, deadline_s: float) -> str:
+    """The resource manager's own state as one JSON document (GetStateDump).
+    Raises SessionLost, TimeoutError, and LookupError where it has none to give.
+    """
+    session.require_open()
+    if not session.attendance.stateDump:
+        raise LookupError("the resource manager does not declare a state dump")
+    number = next(_numbers)
+    asked = session.questions[number] = asyncio.get_running_loop().create_future()
+    session.callback.call_back(callbacks.state_dump_question(number))
+    try:
+        answer = await asyncio.wait_for(asked, deadline_s)
+    finally:
+        session.questions.pop(number, None)
+    if answer.error:
+        raise LookupError(answer.error)
+    return str(answer.json)
 
 
 class Supervisor:
