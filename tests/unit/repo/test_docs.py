@@ -9,6 +9,12 @@ COMMAND = re.compile(r"(?:`|^\s*(?:\$ )?)(?:[A-Z_]+=\S+ )*make ([a-z0-9-]+)", re
 TARGET = re.compile(r"^([a-z0-9-]+):", re.MULTILINE)
 HELPED = re.compile(r"^([a-z0-9-]+):.*## \S", re.MULTILINE)
 LINK = re.compile(r"(?:\]\(|<img src=\")(?!https?://|mailto:|#)([^)#\s\"]+)")
+ANCHOR = re.compile(r"\]\((?!https?://|mailto:)([^)#\s\"]*)#([^)\s\"]+)\)")
+HEADING = re.compile(r"^#{1,6} (.+?) *$", re.MULTILINE)
+LABEL = re.compile(r"\[([^]]*)\]\([^)]*\)")
+FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+PAGE_WORDS = 2_500
+GUIDE_WORDS = 35_000
 CITATION = re.compile(r"\bsemantics (\d+)")
 RULE = re.compile(r"^(\d+)\. \*\*", re.MULTILINE)
 ADR = re.compile(r"(\d{4})-[a-z0-9-]+\.md")
@@ -42,6 +48,53 @@ def test_every_link_in_the_documents_leads_to_a_file() -> None:
         for link in LINK.findall(path.read_text())
         if not (path.parent / link).exists()
     ] == []
+
+
+def anchors(page: Path) -> set[str]:
+    """Anchors of the headings of a page, as GitHub names them."""
+    headings = HEADING.findall(FENCED.sub("", page.read_text()))
+    slugs = [
+        re.sub(r"[^\w\- ]", "", LABEL.sub(r"\1", heading).lower()).strip().replace(" ", "-") for heading in headings
+    ]
+    return {slug if not before else f"{slug}-{before}" for slug, before in numbered(slugs)}
+
+
+def numbered(slugs: list[str]) -> list[tuple[str, int]]:
+    """Every slug with how often it occurred before."""
+    return [(slug, slugs[:position].count(slug)) for position, slug in enumerate(slugs)]
+
+
+def test_every_link_to_a_heading_leads_to_one() -> None:
+    links = [
+        (path, file, anchor)
+        for path in files(".md")
+        for file, anchor in ANCHOR.findall(FENCED.sub("", path.read_text()))
+    ]
+    assert [
+        f"{name(path)}: {file}#{anchor}"
+        for path, file, anchor in links
+        if (target := (path.parent / file if file else path)).exists() and anchor not in anchors(target)
+    ] == []
+    assert len(links) > 50
+
+
+def test_no_page_is_too_long_to_read_at_once() -> None:
+    """References, internals and results of measurements are looked up and not read."""
+    long = {"docs/reference", "docs/internals", "benchmarks"}
+    assert [
+        f"{name(path)}: {words} words, at most {PAGE_WORDS}"
+        for path in files(".md")
+        if not any(name(path).startswith(folder) for folder in long)
+        if (words := len(path.read_text().split())) > PAGE_WORDS
+    ] == []
+
+
+def test_the_guides_have_half_of_the_words_that_they_once_had() -> None:
+    """README, examples, and the pages of start, concepts, operate and migration."""
+    folders = ("README.md", "examples/", "docs/start/", "docs/concepts/", "docs/operate/", "docs/migration/")
+    pages = [path for path in files(".md") if name(path).startswith(folders)]
+    assert len(pages) > 30
+    assert sum(len(path.read_text().split()) for path in pages) <= GUIDE_WORDS
 
 
 def test_every_cited_rule_is_written_down() -> None:
