@@ -138,6 +138,9 @@ APP_TAG_APPLICATION_ID: Final = "muster/application-id"
 #: "true": the application exists already. The message only updates the quota tags of
 #: its namespace, and has no answer.
 APP_TAG_RENEWAL: Final = "muster/namespace-changed"
+#: With APP_TAG_RENEWAL: why the resource manager gives up the gang. The core then fails
+#: an application that still reserves, as after a timeout of a Hard gang.
+APP_TAG_GIVEN_UP: Final = "muster/gang-given-up"
 
 #: JSON object {"key": node label, "required": bool}: pack the gang into as few
 #: values of the label as possible (topologyKey of schedulingPolicyParameters).

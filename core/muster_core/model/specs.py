@@ -224,8 +224,10 @@ class ApplicationSpec:
     namespace: str = ""
     #: ID that users see, if it differs from `id`. Not unique.
     shown_as: str = ""
-    #: Update of an existing application with the present quota of its namespace. Only `quota` is read.
+    #: Update of an existing application with the present quota of its namespace. Only `quota` and `given_up` are read.
     is_renewal: bool = False
+    #: Why the resource manager gives up the gang; empty = it does not.
+    given_up: str = ""
 
     @property
     def name(self) -> str:

@@ -220,6 +220,8 @@ def _add_application(partition: Partition, spec: ApplicationSpec, now_ns: int) -
             partition.undecided[spec.id] = replace(undecided, quota=spec.quota)
         elif known is not None:
             _renew(partition, known, spec, now_ns)
+            if spec.given_up and known.is_reserving:
+                gangs.fail(partition, known, now_ns, spec.given_up)
     elif partition.is_closing:
         _reject_application(partition, spec, now_ns, f"partition {partition.id} is being removed")
     elif known is not None:

@@ -158,6 +158,7 @@ class ApplicationDecoder:
             namespace=tags.get(keys.APP_TAG_NAMESPACE, ""),
             shown_as=values.bounded(tags.get(keys.APP_TAG_APPLICATION_ID, ""), keys.APP_TAG_APPLICATION_ID),
             is_renewal=tags.get(keys.APP_TAG_RENEWAL) == "true",
+            given_up=tags.get(keys.APP_TAG_GIVEN_UP, ""),
         )
         if ask and new.gangSchedulingStyle not in _STYLES:
             intake.answers.append(_style_warning(self._rm, new))

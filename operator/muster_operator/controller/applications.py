@@ -13,7 +13,7 @@ from typing import Final
 
 from muster_operator.controller import placeholders, rejections, reporting, state, tasks, trust
 from muster_operator.controller.state import Application, Deadline, Ledger, Phase, Task, TimerKind, set_timer
-from muster_operator.controller.tasks import application_spec, can_announce, renewal_spec
+from muster_operator.controller.tasks import application_spec, can_announce, given_up_spec, renewal_spec
 from muster_operator.model import messages, names, problems
 from muster_operator.model.cluster_events import Namespace
 from muster_operator.model.commands import MarkResumed, Outcome, SetCondition
@@ -493,6 +493,7 @@ def give_up_gang(ledger: Ledger, out: Outcome, app: Application, now: float, pro
     reporting.post(out, app.originator.ref, messages.placeholders_impossible(problem))
     app.is_our_end = True
     if app.gang.style == keys.STYLE_HARD:
+        out.news.append(ApplicationSubmitted(given_up_spec(ledger, app, problem)))
         fail(ledger, out, app, now, messages.application_failed(problem))
         return
     mark_resumed(ledger, out, app)
@@ -553,10 +554,9 @@ def settle(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
             _forget(ledger, out, app, now)
         case AppState.FAILING if app.is_over or app.is_our_end:
             step(app, AppEvent.FAILED)
-            if app.is_our_end:
-                app.is_over = True
+            if app.is_our_end and not app.is_over:
                 out.news.append(ApplicationRemoved(app.id))
-                app.is_our_end = False
+            app.is_over, app.is_our_end = True, False
             settle(ledger, out, app, now)
         case AppState.FAILED | AppState.REJECTED if not app.members:
             _forget(ledger, out, app, now)

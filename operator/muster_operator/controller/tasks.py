@@ -228,6 +228,12 @@ def renewal_spec(ledger: Ledger, app: Application) -> ApplicationSpec:
     return replace(spec, tags={**spec.tags, keys.APP_TAG_RENEWAL: "true"})
 
 
+def given_up_spec(ledger: Ledger, app: Application, why: str) -> ApplicationSpec:
+    """Like `renewal_spec`. The core fails the application, whose gang is given up, so that it is shown as Failed."""
+    spec = renewal_spec(ledger, app)
+    return replace(spec, tags={**spec.tags, keys.APP_TAG_GIVEN_UP: why[: limits.REASON_CHARACTERS]})
+
+
 def wait_for_volumes(ledger: Ledger, task: Task, volume_wait: VolumeWait) -> None:
     """Registers the pod for changes of these claims and volumes."""
     task.volume_wait = volume_wait
