@@ -132,6 +132,19 @@ class GroupResolver(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class GroupsAnswer:
+    """Result of looking up the groups of a user.
+
+    `problem`: why there are no groups; empty = the lookup succeeded. `is_silent`: the directory did not respond, so
+    that lookups of other users would fail too.
+    """
+
+    groups: tuple[str, ...] = ()
+    problem: str = ""
+    is_silent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class QuotaLimit:
     """One entry of `limits`: what each of the users and groups may use of a queue with its subtree.
 

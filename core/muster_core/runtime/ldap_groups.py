@@ -20,7 +20,7 @@ from ldap3.core.exceptions import LDAPException, LDAPInvalidDnError
 from ldap3.utils.conv import escape_filter_chars
 from ldap3.utils.dn import parse_dn
 
-from muster_core.runtime.user_groups import GroupsAnswer
+from muster_core.model.config import GroupsAnswer
 from muster_core.si.values import NAME_LIMIT
 
 #: Timeout of the connection and of each response.

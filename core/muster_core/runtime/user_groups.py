@@ -24,7 +24,7 @@ from typing import Final
 import structlog
 
 from muster_core.model import limits, messages
-from muster_core.model.config import GroupResolver
+from muster_core.model.config import GroupResolver, GroupsAnswer
 from muster_core.model.events import ApplicationAdded, Event, GroupsResolved
 from muster_core.model.ids import PartitionId, RmId
 from muster_core.model.records import EventRecorded, Notice
@@ -34,19 +34,6 @@ from muster_core.scheduling import lifecycle
 from muster_core.state.scheduler_state import Partition, SchedulerState
 
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class GroupsAnswer:
-    """Result of a lookup.
-
-    `problem`: why there are no groups; empty = the lookup succeeded. `is_silent`: the directory did not respond, so
-    that lookups of other users would fail too.
-    """
-
-    groups: tuple[str, ...] = ()
-    problem: str = ""
-    is_silent: bool = False
 
 
 Directory = Callable[[str], GroupsAnswer]

@@ -5,11 +5,11 @@ import threading
 
 import pytest
 
-from muster_core.model.config import GroupResolver
+from muster_core.model.config import GroupResolver, GroupsAnswer
 from muster_core.model.ids import ApplicationId, partition_id
 from muster_core.runtime.loop import LoopSettings
 from muster_core.runtime.service import Scheduler
-from muster_core.runtime.user_groups import Groups, GroupsAnswer
+from muster_core.runtime.user_groups import Groups
 from muster_si import keys, muster_pb2, si_pb2
 from muster_si.errors import Refused
 from tests.unit.core import messages

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from muster_core.model.config import GroupResolver
+from muster_core.model.config import GroupResolver, GroupsAnswer
 from muster_core.model.events import ApplicationAdded, ApplicationRemoved, Event
 from muster_core.model.ids import ApplicationId
 from muster_core.runtime.user_groups import (
@@ -19,7 +19,6 @@ from muster_core.runtime.user_groups import (
     Cache,
     Directory,
     Groups,
-    GroupsAnswer,
     directories,
     of_system,
 )
