@@ -125,10 +125,10 @@ def read_manifest(written: str) -> Raw | None:
 def _entries(data: dict[str, document.Data], key: str) -> dict[str, str]:
     found = data.get(key) or {}
     if not isinstance(found, dict):
-        raise ConfigurationError(key, "the value", "is not a mapping", "write one entry per line")
+        raise ConfigurationError(key, None, "is not a mapping", "write one entry per line")
     for name, value in found.items():
         if not isinstance(value, str | None):
-            raise ConfigurationError(f"{key}.{name}", "the value", "is not text", "write it after |, indented")
+            raise ConfigurationError(f"{key}.{name}", None, "is not text", "write it after |, indented")
     return {name: value for name, value in found.items() if isinstance(value, str)}
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 import yaml
 
+from muster_core.model import messages
 from muster_core.model.errors import ConfigurationError, shown
 from muster_si.keys import CPU
 
@@ -76,16 +77,16 @@ def read(text: str, lines: dict[str, int] | None = None) -> Data:
     """Parses the text; None for an empty one. Fills `lines` with the line of each path. Raises ConfigurationError."""
     if len(text) > MOST_CHARACTERS:
         raise ConfigurationError(
-            TOP, f"{len(text)} characters", "is too long", f"keep it below {MOST_CHARACTERS} characters"
+            TOP, None, f"has {len(text)} characters, more than {MOST_CHARACTERS}", "remove unused queues or comments"
         )
     try:
         text.encode()
         _check_depth(text)
         root = yaml.compose(text, Loader=yaml.CBaseLoader)
     except yaml.YAMLError as error:
-        raise ConfigurationError(TOP, _where(error), "is not YAML", "correct the line it names") from error
+        raise ConfigurationError(TOP, None, f"is not YAML: {_where(error)}", "correct the syntax") from error
     except UnicodeEncodeError as error:
-        raise ConfigurationError(TOP, f"character {error.start}", "is not text", "write it in UTF-8") from error
+        raise ConfigurationError(TOP, None, f"is not UTF-8 at character {error.start}", "save it as UTF-8") from error
     return None if root is None else _Builder({} if lines is None else lines).build(root, "")
 
 
@@ -112,7 +113,7 @@ def _check_depth(text: str) -> None:
             if depth > MOST_DEPTH:
                 line = event.start_mark.line + 1 if event.start_mark else 0
                 raise ConfigurationError(
-                    TOP, f"line {line}", "is nested too deeply", f"keep it within {MOST_DEPTH} levels"
+                    TOP, None, f"is nested too deeply in line {line}", f"use at most {MOST_DEPTH} levels"
                 )
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
@@ -121,7 +122,7 @@ def _check_depth(text: str) -> None:
 def _where(error: yaml.YAMLError) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
         return f"line {error.problem_mark.line + 1}: {error.problem}"
-    return str(error)
+    return " ".join(str(error).split())
 
 
 def _scalar(node: yaml.Node) -> str | None:
@@ -171,12 +172,12 @@ class _Builder:
         merged: list[yaml.Node] = []
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
-                raise ConfigurationError(path or TOP, "a key", "is not text", "use plain words as keys")
+                raise ConfigurationError(path or TOP, None, "has a key that is not text", "use plain words as keys")
             key = str(key_node.value)
             spot = below(path, key)
             if key in found or (key == _MERGE and merged):
                 self._lines[spot] = _line(key_node)
-                raise ConfigurationError(spot, key, "is there twice", "keep one of the two")
+                raise ConfigurationError(spot, key, "is a duplicate key", "keep one of the two")
             self._note(spot, key_node)
             if key == _MERGE and not key_node.style:
                 merged = _merged(value_node, spot)
@@ -190,7 +191,7 @@ class _Builder:
 
 def _too_large() -> ConfigurationError:
     return ConfigurationError(
-        TOP, "an alias", "makes the document too large", "replace it with its content, or remove it"
+        TOP, None, "is too large because of its aliases", "replace them with their content, or remove them"
     )
 
 
@@ -203,7 +204,7 @@ def _merged(node: yaml.Node, path: str) -> list[yaml.Node]:
     nodes = list(node.value) if isinstance(node, yaml.SequenceNode) else [node]
     for other in nodes:
         if not isinstance(other, yaml.MappingNode):
-            raise ConfigurationError(path, "<<", "merges what is not a mapping", "name a mapping, as in <<: *name")
+            raise ConfigurationError(path, "<<", "merges a value that is not a mapping", "name a mapping: <<: *name")
     return nodes
 
 
@@ -236,7 +237,7 @@ def quantity(resource: str, text: str, path: str) -> int:
     else:
         raise ConfigurationError(path, text, f"has an unknown suffix {suffix!r}", _fix(resource))
     if len(digits) > _MOST_DIGITS or int(digits) * factor > _LARGEST:
-        raise ConfigurationError(path, text, "is too large for 64 bits", "write less, or leave it out for no bound")
+        raise ConfigurationError(path, text, "is too large for 64 bits", "lower it, or remove it for no limit")
     return int(digits) * factor
 
 
@@ -246,11 +247,11 @@ def amounts(texts: Mapping[str, str] | None, path: str) -> dict[str, int]:
 
 
 def as_written(resource: str, amount: int) -> str:
-    """Formats an amount of the model as in queues.yaml."""
-    return f"{amount}m" if resource == CPU else str(amount)
+    """Formats an amount of the model as a Kubernetes quantity."""
+    return messages.quantity(resource, amount)
 
 
 def _fix(resource: str) -> str:
     if resource == CPU:
-        return "write whole cores (10) or thousandths of a core (500m)"
-    return "write a whole number, with one of k M G T P E or Ki Mi Gi Ti Pi Ei if you like (512Mi)"
+        return "write cores (10) or millicores (500m)"
+    return "write a whole number, optionally with a suffix k M G T P E or Ki Mi Gi Ti Pi Ei (512Mi)"

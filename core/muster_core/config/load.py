@@ -34,9 +34,7 @@ def partitions(form: FileForm, notes: Findings, extra: Mapping[str, str]) -> tup
     `extra`: the other keys of the ConfigMaps. Some of them allow values that are rejected by default.
     """
     if not form.partitions:
-        notes.wrong(
-            ConfigurationError("partitions", "an empty list", "has no partition", "add one with the name default")
-        )
+        notes.wrong(ConfigurationError("partitions", None, "is empty", "add a partition with the name default"))
     found: dict[str, PartitionConfig] = {}
     for index, entry in enumerate(form.partitions):
         path = below("partitions", index)
@@ -71,14 +69,14 @@ def _partition(form: PartitionForm, path: str, notes: Findings, extra: Mapping[s
 
 def _resolver(name: str, path: str, extra: Mapping[str, str]) -> GroupResolver:
     if name not in _RESOLVERS:
-        raise ConfigurationError(path, name, "is not a resolver", "write ldap or os, or leave it out")
+        raise ConfigurationError(path, name, "is not a group resolver", "write ldap or os, or remove it")
     resolver = _RESOLVERS[name]
     if resolver is GroupResolver.TEST and not _allows(extra, keys.EXTRA_TEST_GROUPS):
         raise ConfigurationError(
             path,
             name,
             "is for tests only: it puts every user into the group testgroup",
-            "write ldap or os, or leave it out",
+            "write ldap or os, or remove it",
         )
     return resolver
 
@@ -91,7 +89,7 @@ def _node_sort(form: NodeSortForm, path: str, extra: Mapping[str, str]) -> NodeS
     order = _ORDERS.get(form.type.lower())
     if order is None:
         raise ConfigurationError(
-            below(path, "type"), form.type, "is not an order of nodes", f"choose one of {', '.join(NodeOrder)}"
+            below(path, "type"), form.type, "is not a node sort policy", f"choose one of {', '.join(NodeOrder)}"
         )
     if order is NodeOrder.UTILIZATION and not _allows(extra, keys.EXTRA_UTILIZATION):
         raise ConfigurationError(

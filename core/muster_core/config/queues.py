@@ -60,7 +60,7 @@ def _names(text: str, form: re.Pattern[str], path: str, notes: Findings) -> froz
         if form.fullmatch(name):
             found.add(name)
         elif name == _EVERYBODY:
-            notes.odd(path, "'*' together with other names has no effect, write it alone to match all")
+            notes.odd(path, "'*' with other names has no effect; write it alone to match all users or groups")
         else:
             notes.odd(path, f"{name[:80]!r} is not a valid name in an access list and is ignored")
     return frozenset(found)
@@ -108,23 +108,23 @@ def _span(least: int) -> Callable[[str], object]:
 
 #: Per property: the field of QueuePolicies, its parser, and the end of the warning about an invalid value.
 _READERS: Final[Mapping[str, tuple[str, Callable[[str], object], str]]] = {
-    _SORT: ("order", _one_of(_ORDERS), "neither fifo nor fair"),
+    _SORT: ("order", _one_of(_ORDERS), "not fifo or fair"),
     "application.sort.priority": (
         "sorts_by_priority",
         _one_of({"enabled": True, "disabled": False}),
-        "neither enabled nor disabled",
+        "not enabled or disabled",
     ),
-    _PRIORITY: ("priority", _one_of({policy.value: policy for policy in PriorityPolicy}), "neither default nor fence"),
-    _OFFSET: ("priority_offset", _number(-_MOST_OFFSET - 1, _MOST_OFFSET), "no whole number of 32 bits"),
+    _PRIORITY: ("priority", _one_of({policy.value: policy for policy in PriorityPolicy}), "not default or fence"),
+    _OFFSET: ("priority_offset", _number(-_MOST_OFFSET - 1, _MOST_OFFSET), "not a whole number of 32 bits"),
     _PREEMPTION: (
         "preemption",
         _one_of({policy.value: policy for policy in PreemptionPolicy}),
-        "none of default, fence, disabled",
+        "not default, fence or disabled",
     ),
-    "preemption.delay": ("preemption_delay_ns", _span(1), "no duration longer than 0"),
-    _QUOTA_DELAY: ("quota_preemption_delay_ns", _span(0), "no duration"),
-    "application.unschedasks.backoff": ("backoff_after", _number(0, _MOST_COUNT), "no whole number of 0 or more"),
-    "application.unschedasks.backoff.delay": ("backoff_delay_ns", _span(1), "no duration longer than 0"),
+    "preemption.delay": ("preemption_delay_ns", _span(1), "not a duration longer than 0"),
+    _QUOTA_DELAY: ("quota_preemption_delay_ns", _span(0), "not a duration"),
+    "application.unschedasks.backoff": ("backoff_after", _number(0, _MOST_COUNT), "not a whole number of 0 or more"),
+    "application.unschedasks.backoff.delay": ("backoff_delay_ns", _span(1), "not a duration longer than 0"),
 }
 
 
@@ -168,7 +168,7 @@ def check(properties: Mapping[str, str], path: str, notes: Findings) -> None:
         if key not in _READERS:
             notes.odd(below(path, key), "is not a known property and has no effect")
         elif _value(key, text) is None:
-            notes.odd(below(path, key), f"{text[:80]!r} is {_READERS[key][2]}, the default is used")
+            notes.odd(below(path, key), f"{text[:80]!r} is {_READERS[key][2]}; the default is used")
 
 
 def check_root(properties: Mapping[str, str], path: str, notes: Findings) -> None:
@@ -181,7 +181,7 @@ def check_root(properties: Mapping[str, str], path: str, notes: Findings) -> Non
 def check_on_demand(properties: Mapping[str, str], path: str, notes: Findings) -> None:
     """Adds warnings about properties that have no effect in a template."""
     if _QUOTA_DELAY in properties:
-        notes.odd(below(path, _QUOTA_DELAY), "has no effect on queues that are made on demand")
+        notes.odd(below(path, _QUOTA_DELAY), "has no effect on queues that are created on demand")
 
 
 def _value(key: str, text: str) -> object:
@@ -197,14 +197,14 @@ def template(form: TemplateForm, path: str, notes: Findings) -> ChildTemplate | 
     most = Limit(amounts(form.resources.max, below(path, "resources.max")))
     guaranteed = Resources(amounts(form.resources.guaranteed, below(path, "resources.guaranteed")))
     if not (most or guaranteed or form.maxapplications or form.properties):
-        notes.odd(path, "is empty and counts as absent")
+        notes.odd(path, "is empty and is ignored")
         return None
     for name in most.excess(guaranteed):
         raise ConfigurationError(
             below(path, f"resources.guaranteed.{name}"),
             as_written(name, guaranteed[name]),
-            "is more than the max of the template",
-            "guarantee less or raise the max",
+            "exceeds the max of the template",
+            "lower guaranteed, or raise max",
         )
     spot = below(path, "properties")
     check(form.properties, spot, notes)
@@ -257,7 +257,7 @@ def root(forms: Sequence[QueueForm], limit_forms: Sequence[LimitForm], path: str
 
 def _check_root(form: QueueForm, limit_forms: Sequence[LimitForm], path: str, spot: str) -> None:
     if form.parent is False:
-        raise ConfigurationError(below(spot, "parent"), "false", "is not possible for root", "leave it out")
+        raise ConfigurationError(below(spot, "parent"), "false", "is not possible for root", "remove it")
     if form.resources.max or form.resources.guaranteed:
         raise ConfigurationError(
             below(spot, "resources"),
@@ -267,7 +267,7 @@ def _check_root(form: QueueForm, limit_forms: Sequence[LimitForm], path: str, sp
         )
     if limit_forms and form.limits and list(limit_forms) != form.limits:
         raise ConfigurationError(
-            below(path, "limits"), "the limits", "differ from those of root", "keep one of the two lists"
+            below(path, "limits"), None, "differs from the limits of root", "keep one of the two lists"
         )
 
 
@@ -303,7 +303,7 @@ def _queue(form: QueueForm, path: str, above: ParentQueue, notes: Findings) -> Q
     name = queue_name(form.name, below(path, "name"))
     if form.parent is False and form.queues:
         raise ConfigurationError(
-            below(path, "parent"), "false", "contradicts the queues below it", "leave it out or write true"
+            below(path, "parent"), "false", "is not possible for a queue with children", "remove it, or write true"
         )
     own_max, guaranteed = quotas.resources(form, path, above.bound.max, notes)
     most = quotas.applications(form, path, above.bound.max_applications, notes)

@@ -25,22 +25,22 @@ def resources(form: QueueForm, path: str, above: Limit, notes: Findings) -> tupl
     own_max = Limit(amounts(form.resources.max, below(spot, "max")))
     guaranteed = Resources(amounts(form.resources.guaranteed, below(spot, "guaranteed")))
     if own_max.get(_MISTAKEN) is not None:
-        notes.odd(below(below(spot, "max"), _MISTAKEN), f"has no effect, {_MISTAKEN} is called {CPU} here")
+        notes.odd(below(below(spot, "max"), _MISTAKEN), f"has no effect: the name of CPU in queues.yaml is {CPU}")
     for name, bound in own_max.items():
         over = above.get(name)
         if over is not None and bound > over:
             raise ConfigurationError(
                 below(below(spot, "max"), name),
                 (form.resources.max or {})[name],
-                f"is more than the {as_written(name, over)} of a queue above it",
-                "write at most that",
+                f"exceeds the max of a parent queue, {as_written(name, over)}",
+                "lower it, or raise the max of the parent",
             )
     for name in above.narrowed(own_max).excess(guaranteed):
         raise ConfigurationError(
             below(below(spot, "guaranteed"), name),
             (form.resources.guaranteed or {})[name],
-            "is more than the max of the queue or of one above it",
-            "guarantee less or raise the max",
+            "exceeds the max of the queue or of a parent queue",
+            "lower guaranteed, or raise max",
         )
     return own_max, guaranteed
 
@@ -53,10 +53,10 @@ def applications(form: QueueForm, path: str, above: int, notes: Findings) -> int
     spot, most = below(path, "maxapplications"), form.maxapplications
     if above and not most:
         raise ConfigurationError(
-            spot, "nothing" if most is None else "0", "is required below a queue that has it", f"write 1 to {above}"
+            spot, None if most is None else "0", "must be set because a parent queue sets it", f"write 1 to {above}"
         )
     if above and most and most > above:
-        raise ConfigurationError(spot, str(most), f"is more than the {above} of the queue above", "write at most that")
+        raise ConfigurationError(spot, str(most), f"exceeds the maximum of the parent queue, {above}", "lower it")
     if most == 0:
         notes.odd(spot, "0 means unlimited")
     return most or 0
@@ -73,9 +73,9 @@ def check_children(children: Sequence[QueueConfig], guaranteed: Resources, most:
             raise ConfigurationError(
                 path,
                 f"{as_written(name, total[name])} of {name}",
-                f"is the sum of the guarantees, more than the {what} of the parent "
+                f"is the sum of the guarantees of the children and exceeds the {what} of the parent "
                 f"({as_written(name, bound.get(name) or 0)})",
-                f"guarantee less in the children or raise the {what}",
+                f"lower the guarantees, or raise the {what}",
             )
 
 
@@ -139,7 +139,7 @@ def limits(
         spot = below(path, index)
         with notes.collecting():
             limit = _limit(form, spot)
-            _check_within(form, LimitBound(limit.max, limit.max_applications), queue, "the queue", spot)
+            _check_within(form, LimitBound(limit.max, limit.max_applications), queue, "maximum of the queue", spot)
             users.add(form, form.users, spot)
             groups.add(form, form.groups, spot)
             found.append(limit)
@@ -148,15 +148,13 @@ def limits(
 
 def _limit(form: LimitForm, path: str) -> QuotaLimit:
     if not form.users and not form.groups:
-        raise ConfigurationError(
-            path, "the limit", "names no user or group", "name users or groups, or '*' for everybody"
-        )
+        raise ConfigurationError(path, None, "names no user or group", "name users or groups, or '*' for all")
     spot = below(path, "maxresources")
     bounds = amounts(form.maxresources, spot)
     if not form.maxapplications and not bounds:
-        raise ConfigurationError(path, "the limit", "sets no limit", "add maxapplications or maxresources")
+        raise ConfigurationError(path, None, "sets no limit", "add maxapplications or maxresources")
     if bounds and not any(bounds.values()):
-        raise ConfigurationError(spot, "0", "is the limit of every resource", "set one resource above 0")
+        raise ConfigurationError(spot, "0", "is the maximum of every resource", "set at least one resource above 0")
     return QuotaLimit(
         users=tuple(form.users),
         groups=tuple(form.groups),
@@ -166,13 +164,13 @@ def _limit(form: LimitForm, path: str) -> QuotaLimit:
     )
 
 
-def _check_within(form: LimitForm, wanted: LimitBound, most: LimitBound, whose: str, path: str) -> None:
+def _check_within(form: LimitForm, wanted: LimitBound, most: LimitBound, maximum: str, path: str) -> None:
     if most.max_applications and wanted.max_applications > most.max_applications:
         raise ConfigurationError(
             below(path, "maxapplications"),
             str(form.maxapplications),
-            f"is more than the {most.max_applications} of {whose}",
-            "write at most that",
+            f"exceeds the {maximum}, {most.max_applications}",
+            "lower it",
         )
     for name, amount in wanted.max.items():
         over = most.max.get(name)
@@ -180,8 +178,8 @@ def _check_within(form: LimitForm, wanted: LimitBound, most: LimitBound, whose: 
             raise ConfigurationError(
                 below(below(path, "maxresources"), name),
                 (form.maxresources or {})[name],
-                f"is more than the {as_written(name, over)} of {whose}",
-                "write at most that",
+                f"exceeds the {maximum}, {as_written(name, over)}",
+                "lower it",
             )
 
 
@@ -200,7 +198,7 @@ class _Names:
         for index, name in enumerate(names):
             self._check(name, names, below(below(path, self._key), index))
             above = self._above.get(name) or self._above.get(_EVERYBODY) or UNBOUND
-            _check_within(form, bound, above, f"{name!r} in a queue above", path)
+            _check_within(form, bound, above, f"limit of {name!r} in a parent queue", path)
             self._seen[name] = bound.narrowed(above)
 
     def ceilings(self) -> Mapping[str, LimitBound]:
@@ -209,13 +207,13 @@ class _Names:
 
     def _check(self, name: str, names: Sequence[str], spot: str) -> None:
         if name == _EVERYBODY and len(names) > 1:
-            raise ConfigurationError(spot, name, "is used together with other names", "give it an entry of its own")
+            raise ConfigurationError(spot, name, "is combined with other names", "use a separate entry")
         if name != _EVERYBODY and not self._form.fullmatch(name):
             raise ConfigurationError(
                 spot, name, "is not a user or group name", "use letters, digits and _ . : -, a letter first"
             )
         if name in self._seen:
-            raise ConfigurationError(spot, name, "is limited twice in one queue", "keep one of the two")
+            raise ConfigurationError(spot, name, "has two limits in the same queue", "keep one of the two")
         if _EVERYBODY in self._seen:
             raise ConfigurationError(spot, name, "comes after '*'", "move the entry of '*' to the end")
         if name == _EVERYBODY and self._key == "groups" and not self._seen:

@@ -42,10 +42,10 @@ def _entries(
         if not is_name(entry):
             notes.odd(below(path, index), f"{entry[:80]!r} is not a {kind} name and is ignored")
         elif entry in names:
-            notes.odd(below(path, index), f"{entry!r} is there twice")
+            notes.odd(below(path, index), f"{entry!r} is listed twice")
         names |= {entry} if is_name(entry) else set()
     if entries and not names:
-        raise ConfigurationError(path, ", ".join(entries), f"has no valid {kind} name", "name one, or leave it out")
+        raise ConfigurationError(path, ", ".join(entries), f"has no valid {kind} name", "name one, or remove it")
     return frozenset(names), ""
 
 
@@ -53,11 +53,14 @@ def _only(entry: str, is_name: Callable[[str], bool], kind: str, path: str) -> t
     if _SPECIAL.isdisjoint(entry):
         if not is_name(entry):
             raise ConfigurationError(
-                path, entry, f"is neither a {kind} name nor an expression", "write a name, or one such as ^dev-"
+                path,
+                entry,
+                f"is neither a {kind} name nor a regular expression",
+                "write a name, or an expression: ^dev-",
             )
         return frozenset({entry}), ""
     if why := problem(entry):
-        raise ConfigurationError(path, entry, f"is not an expression: {why}", "write one of RE2, such as ^dev-")
+        raise ConfigurationError(path, entry, f"is not a regular expression: {why}", "use RE2 syntax, such as ^dev-")
     return frozenset(), entry
 
 
@@ -88,7 +91,7 @@ def _rule(form: RuleForm, path: str, notes: Findings) -> PlacementRule:
     parent = None if form.parent is None else _rule(form.parent, below(path, "parent"), notes)
     if name == _FIXED and parent is not None and value.startswith(_QUALIFIED):
         raise ConfigurationError(
-            below(path, "value"), form.value, "starts at root and has a parent rule too", "drop the one or the other"
+            below(path, "value"), form.value, "starts at root and has a parent rule too", "remove one of the two"
         )
     who = None if form.filter is None else rule_filter(form.filter, below(path, "filter"), notes)
     return PlacementRule(name, create=form.create, value=value, parent=parent, filter=who)

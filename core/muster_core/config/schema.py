@@ -250,7 +250,7 @@ def _said(finding: ErrorDetails) -> ConfigurationError:
         return ConfigurationError(path, str(place[-1]), "is not a known key", f"known here: {known}")
     context = finding.get("ctx", {})
     rule, fix = _WORDS.get(kind, (str(context.get("rule", finding["msg"])), str(context.get("fix", "correct it"))))
-    value = found if isinstance(found, str) and kind != "missing" else _kind(kind, found)
+    value = found if isinstance(found, str) and kind != "missing" else None
     return ConfigurationError(path or TOP, value, rule, fix)
 
 
@@ -268,10 +268,3 @@ def _forms_in(annotation: object) -> Iterator[type[Form]]:
         yield annotation
     for part in get_args(annotation):
         yield from _forms_in(part)
-
-
-def _kind(error: str, found: object) -> str:
-    """Returns the kind of a value that is not a scalar."""
-    if error == "missing" or found is None:
-        return "nothing"
-    return "a list" if isinstance(found, list) else "a mapping"

@@ -82,14 +82,15 @@ class DuplicateSubject(CoreError):
 
 
 class ConfigurationError(CoreError):
-    """`value` at `path` of a configuration violates `rule`; `fix` is the remedy.
+    """`value` at `path` of a configuration violates `rule`; `fix` is the remedy. None: the rule is about the path.
 
     `file`: name of the file and line; empty = a setting, and `path` is its key.
     """
 
-    def __init__(self, path: str, value: str, rule: str, fix: str, file: str = "") -> None:
+    def __init__(self, path: str, value: str | None, rule: str, fix: str, file: str = "") -> None:
         where = shown(f"{file}: {path}" if file else path, _LONGEST_PATH)
-        super().__init__(f"{where}: '{shown(value, _LONGEST_SHOWN)}' {shown(rule, _LONGEST_PATH)}; {fix}")
+        subject = where if value is None else f"{where}: '{shown(value, _LONGEST_SHOWN)}'"
+        super().__init__(f"{subject} {shown(rule, _LONGEST_PATH)}; {fix}")
         self.path = path
         self.value = value
         self.rule = rule

@@ -218,7 +218,7 @@ def _usable(
         return _NoMatch(blocking_reason)
     is_allowed = may_submit(queue, application.user, _known_groups(application))
     if is_allowed is None:
-        return GroupsNeeded(f"an access list of queue {path} or of a queue above it names groups")
+        return GroupsNeeded(f"an access list of queue {path} or of a parent queue names groups")
     if not is_allowed:
         return _NoMatch(f"user {application.user} may not submit to queue {path}")
     return Chosen(path, tuple(reversed(missing)))

@@ -109,6 +109,6 @@ class BadSetting(ConfigurationRejected):
     """The value of a setting is invalid."""
 
     def __init__(self, key: str, value: str, fix: str) -> None:
-        super().__init__(key, f"setting {key} = {value!r} is wrong: {fix}")
+        super().__init__(key, f"setting {key}: invalid value {value!r}: {fix}")
         self.value = value
         self.fix = fix

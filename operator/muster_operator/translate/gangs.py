@@ -306,7 +306,7 @@ def _groups(text: str) -> tuple[TaskGroup, ...]:
     seen: set[str] = set()
     for index, group in enumerate(groups):
         if group.name in seen:
-            raise BadInputError(f"{_FIELD}[{index}].name", f'"{group.name}" is there twice', "name every group once")
+            raise BadInputError(f"{_FIELD}[{index}].name", f'"{group.name}" is a duplicate name', "use unique names")
         seen.add(group.name)
     return groups
 

@@ -186,7 +186,7 @@ class WebhookOptions:
         if self.service and self.url:
             raise StartupRefused("--webhook-service and --webhook-url exclude each other")
         if self.url and (urlsplit(self.url).scheme != "https" or not urlsplit(self.url).hostname):
-            raise StartupRefused(f"--webhook-url {self.url} is wrong: write https://host:port")
+            raise StartupRefused(f"--webhook-url {self.url} is invalid: use https://host:port")
         if (self.certificate is None) != (self.key is None):
             raise StartupRefused("--webhook-cert and --webhook-key go together")
         if self.authority is not None and self.certificate is None:

@@ -64,7 +64,7 @@ def test_what_is_odd_is_told_beside_the_values(tmp_path: Path) -> None:
 def test_a_value_that_would_be_refused_ends_with_1_and_its_line(tmp_path: Path) -> None:
     result = show("-f", a_file(tmp_path, "muster-configs", "gang.waitTimeout: soon"))
     assert result.exit_code == 1
-    assert "gang.waitTimeout = 'soon' is wrong" in result.stderr
+    assert "setting gang.waitTimeout: invalid value 'soon'" in result.stderr
 
 
 def test_a_file_that_is_no_config_map_ends_with_2(tmp_path: Path) -> None:

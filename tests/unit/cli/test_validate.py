@@ -79,7 +79,7 @@ def test_a_file_that_cannot_be_read_is_told_from_one_that_is_refused(text: str |
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "q.yaml"
     path.write_bytes(b"partitions: \xff\n")
-    assert run(path, None).stdout.startswith(f"{path}: the file: 'character 12' is not text")
+    assert run(path, None).stdout.startswith(f"{path}: the file is not UTF-8 at character 12")
 
 
 def indented(text: str) -> str:
@@ -97,9 +97,9 @@ def test_a_config_map_is_judged_with_its_settings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "entries, said",
     [
-        ("  service.expiry: soon", "setting service.expiry = 'soon' is wrong"),
-        ("  queues.yaml: {partitions: []}", "data.queues.yaml: 'the value' is not text"),
-        ("  - a", "data: 'the value' is not a mapping"),
+        ("  service.expiry: soon", "setting service.expiry: invalid value 'soon'"),
+        ("  queues.yaml: {partitions: []}", "data.queues.yaml is not text"),
+        ("  - a", "data is not a mapping"),
     ],
 )
 def test_a_config_map_that_the_operator_would_refuse_is_refused(entries: str, said: str, tmp_path: Path) -> None:

@@ -39,6 +39,6 @@ def test_entries_that_are_no_names_or_come_twice_are_left_out_with_a_word() -> N
     assert found == RuleFilter(users=frozenset({"ann"}), groups=frozenset({"devs"}))
     assert effects == (
         f"{PATH}.users[1]: '^b' is not a user name and is ignored",
-        f"{PATH}.users[2]: 'ann' is there twice",
+        f"{PATH}.users[2]: 'ann' is listed twice",
         f"{PATH}.groups[0]: 'a/b' is not a group name and is ignored",
     )

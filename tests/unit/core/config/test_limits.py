@@ -71,19 +71,19 @@ def test_a_limit_within_that_of_a_queue_above_is_accepted(above: str, below: str
             "{users: [ann], maxresources: {vcore: 2}}",
             "{users: [ann], maxresources: {vcore: 2001m}}",
             "maxresources.vcore",
-            "is more than the 2000m of 'ann' in a queue above",
+            "exceeds the limit of 'ann' in a parent queue, 2",
         ),
         (
             "{users: ['*'], maxapplications: 2}",
             "{users: [ann], maxapplications: 3}",
             "maxapplications",
-            "is more than the 2 of 'ann' in a queue above",
+            "exceeds the limit of 'ann' in a parent queue, 2",
         ),
         (
             "{groups: [devs], maxapplications: 9}, {groups: ['*'], maxapplications: 2}",
             "{groups: [ops], maxapplications: 3}",
             "maxapplications",
-            "is more than the 2 of 'ops' in a queue above",
+            "exceeds the limit of 'ops' in a parent queue, 2",
         ),
     ],
 )
@@ -105,15 +105,15 @@ def test_a_limit_is_held_against_every_queue_above_through_ones_without_limits()
               queues: [{name: c, queues: [{name: d, limits: [{users: [ann], maxresources: {vcore: 6}}]}]}]
         """
     )
-    with pytest.raises(ConfigurationError, match="is more than the 5000m of 'ann'"):
+    with pytest.raises(ConfigurationError, match="exceeds the limit of 'ann' in a parent queue, 5"):
         load(text, {})
-    with pytest.raises(ConfigurationError, match="is more than the 7 of 'ann'"):
+    with pytest.raises(ConfigurationError, match="exceeds the limit of 'ann' in a parent queue, 7"):
         load(text.replace("{vcore: 6}", "{memory: 8}"), {})
 
 
 def test_the_limits_of_a_partition_bind_those_of_its_queues() -> None:
     text = "partitions: [{" + ONE + ", queues: [{name: a, limits: [{users: [ann], maxapplications: 2}]}]}]"
-    with pytest.raises(ConfigurationError, match="is more than the 1 of 'ann'"):
+    with pytest.raises(ConfigurationError, match="exceeds the limit of 'ann' in a parent queue, 1"):
         load(text, {})
-    with pytest.raises(ConfigurationError, match="is more than the 1 of 'ann'"):
+    with pytest.raises(ConfigurationError, match="exceeds the limit of 'ann' in a parent queue, 1"):
         load(text.replace("queues: [{", "queues: [{name: root, queues: [{").replace("}]}]}]", "}]}]}]}]"), {})

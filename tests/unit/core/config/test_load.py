@@ -132,7 +132,7 @@ partitions:
     assert child(loaded.configuration.partitions[0].root, "a").policies.order is ApplicationOrder.FIFO
     path = "partitions[0].queues[0].properties"
     assert loaded.warnings == (
-        f"{path}.application.sort.policy: 'lifo' is neither fifo nor fair, the default is used",
+        f"{path}.application.sort.policy: 'lifo' is not fifo or fair; the default is used",
         f"{path}.colour: is not a known property and has no effect",
     )
 
@@ -146,7 +146,7 @@ def test_a_maximum_of_nothing_forbids_and_zero_applications_are_unlimited_with_a
 
 def test_a_bound_on_cpu_is_told_to_be_none() -> None:
     loaded = load("partitions: [{queues: [{name: a, resources: {max: {cpu: 1}}}]}]", {})
-    assert loaded.warnings == ("partitions[0].queues[0].resources.max.cpu: has no effect, cpu is called vcore here",)
+    assert loaded.warnings == ("partitions[0].queues[0].resources.max.cpu: has no effect: the name of CPU in queues.yaml is vcore",)
 
 
 def test_guarantees_of_children_may_add_up_to_their_parents() -> None:

@@ -112,26 +112,26 @@ def test_root_hands_down_what_has_no_effect_on_itself() -> None:
 @pytest.mark.parametrize(
     "key, text, what",
     [
-        ("application.sort.policy", "lifo", "neither fifo nor fair"),
-        ("application.sort.priority", "yes", "neither enabled nor disabled"),
-        ("priority.policy", "wall", "neither default nor fence"),
-        ("priority.offset", "1.5", "no whole number of 32 bits"),
-        ("priority.offset", "2147483648", "no whole number of 32 bits"),
-        ("preemption.policy", "off", "none of default, fence, disabled"),
-        ("preemption.delay", "0s", "no duration longer than 0"),
-        ("preemption.delay", "-1s", "no duration longer than 0"),
-        ("preemption.delay", "30", "no duration longer than 0"),
-        ("quota.preemption.delay", "soon", "no duration"),
-        ("application.unschedasks.backoff", "-1", "no whole number of 0 or more"),
-        ("application.unschedasks.backoff", "18446744073709551616", "no whole number of 0 or more"),
-        ("application.unschedasks.backoff.delay", "0s", "no duration longer than 0"),
+        ("application.sort.policy", "lifo", "not fifo or fair"),
+        ("application.sort.priority", "yes", "not enabled or disabled"),
+        ("priority.policy", "wall", "not default or fence"),
+        ("priority.offset", "1.5", "not a whole number of 32 bits"),
+        ("priority.offset", "2147483648", "not a whole number of 32 bits"),
+        ("preemption.policy", "off", "not default, fence or disabled"),
+        ("preemption.delay", "0s", "not a duration longer than 0"),
+        ("preemption.delay", "-1s", "not a duration longer than 0"),
+        ("preemption.delay", "30", "not a duration longer than 0"),
+        ("quota.preemption.delay", "soon", "not a duration"),
+        ("application.unschedasks.backoff", "-1", "not a whole number of 0 or more"),
+        ("application.unschedasks.backoff", "18446744073709551616", "not a whole number of 0 or more"),
+        ("application.unschedasks.backoff.delay", "0s", "not a duration longer than 0"),
     ],
 )
 def test_a_value_that_means_nothing_is_told_and_the_default_used(key: str, text: str, what: str) -> None:
     loaded = load(a_file(f"- {{name: a, properties: {{{key}: '{text}'}}}}"), {})
     assert child(loaded.configuration.partitions[0].root, "a").policies == QueuePolicies()
     path = f"partitions[0].queues[0].properties.{key}"
-    assert loaded.warnings == (f"{path}: {text!r} is {what}, the default is used",)
+    assert loaded.warnings == (f"{path}: {text!r} is {what}; the default is used",)
 
 
 @pytest.mark.parametrize("text, offset", [("2147483647", 2**31 - 1), ("-2147483648", -(2**31)), ("+5", 5)])

@@ -47,35 +47,35 @@ def refusal(text: str) -> ConfigurationError:
 
 
 @pytest.mark.parametrize(
-    "text, value, rule",
+    "text, rule",
     [
-        ("x: " + "[" * 200, "line 1", "is nested too deeply"),
-        (" " * (MOST_CHARACTERS + 1), f"{MOST_CHARACTERS + 1} characters", "is too long"),
-        ("a: \udcff", "character 3", "is not text"),
-        ("a: \0", "control characters are not allowed", "is not YAML"),
+        ("x: " + "[" * 200, "is nested too deeply in line 1"),
+        (" " * (MOST_CHARACTERS + 1), f"has {MOST_CHARACTERS + 1} characters, more than {MOST_CHARACTERS}"),
+        ("a: \udcff", "is not UTF-8 at character 3"),
+        ("a: \0", "is not YAML: unacceptable character #x0000: control characters are not allowed"),
     ],
 )
-def test_a_text_that_no_parser_should_see_is_refused(text: str, value: str, rule: str) -> None:
+def test_a_text_that_no_parser_should_see_is_refused(text: str, rule: str) -> None:
     error = refusal(text)
-    assert (error.path, error.rule) == ("the file", rule)
-    assert value in error.value
+    assert (error.path, error.value) == ("the file", None)
+    assert error.rule.startswith(rule)
 
 
 def test_aliases_that_blow_the_text_up_are_refused() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 10)]
-    assert refusal("\n".join(lines)).rule == "makes the document too large"
+    assert refusal("\n".join(lines)).rule == "is too large because of its aliases"
 
 
 def test_a_long_key_under_many_aliases_is_refused() -> None:
     text = f"a: &a\n  ? {'k' * 100_000}\n  : v\nb: [{', '.join(['*a'] * 1_000)}]"
-    assert refusal(text).rule == "makes the document too large"
+    assert refusal(text).rule == "is too large because of its aliases"
 
 
 def test_merges_that_blow_the_text_up_are_refused() -> None:
     lines = ["a0: &a0 {k: v}"]
     lines += [f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 10)}]}}" for i in range(1, 10)]
-    assert refusal("\n".join(lines)).rule == "makes the document too large"
+    assert refusal("\n".join(lines)).rule == "is too large because of its aliases"
 
 
 def test_a_fault_does_not_hide_the_others_nor_make_new_ones() -> None:

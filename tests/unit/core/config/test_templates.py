@@ -41,7 +41,7 @@ def test_the_nearest_template_upwards_holds_and_an_own_one_replaces_all_of_it() 
 
 def test_an_empty_template_counts_as_absent_with_a_word() -> None:
     path = "partitions[0].queues[0].queues[2].childtemplate"
-    assert load(a_file(TREE), {}).warnings == (f"{path}: is empty and counts as absent",)
+    assert load(a_file(TREE), {}).warnings == (f"{path}: is empty and is ignored",)
 
 
 def test_no_template_anywhere_is_none() -> None:
@@ -65,7 +65,7 @@ def test_what_a_template_cannot_do_is_told() -> None:
     assert loaded.warnings == (
         "partitions[0].queues[0].childtemplate: has no effect on a leaf",
         f"{path}.colour: is not a known property and has no effect",
-        f"{path}.quota.preemption.delay: has no effect on queues that are made on demand",
+        f"{path}.quota.preemption.delay: has no effect on queues that are created on demand",
     )
     template = child(loaded.configuration.partitions[0].root, "b").template
     assert template is not None

@@ -129,7 +129,7 @@ async def test_hot_refresh_that_was_switched_off_stays_off() -> None:
 
 @pytest.mark.parametrize(
     "data,said",
-    [({"log.level": "loud"}, "log.level = 'loud'"), ({"queues.yaml": "bad"}, "the core says no")],
+    [({"log.level": "loud"}, "setting log.level: invalid value 'loud'"), ({"queues.yaml": "bad"}, "the core says no")],
 )
 async def test_a_refused_configuration_is_a_warning_on_the_config_map(data: dict[str, str], said: str) -> None:
     async with an_author(
@@ -198,7 +198,7 @@ async def test_another_placement_of_gangs_counts_at_once_and_a_wrong_one_does_no
         settings = author.link.configuration.settings
         assert (settings.gang_placement, settings.placeholder_image) == (Placement.DIRECT, "pause:1")
         [event] = await author.writes({"gang.placement": "direct", "service.placeholderImage": "pause:1"})
-        assert "gang.placement = 'direct' is wrong: Write Reserve, Atomic or Direct." in event.note
+        assert "setting gang.placement: invalid value 'direct': Write Reserve, Atomic or Direct." in event.note
         assert author.link.configuration.settings.gang_placement is Placement.DIRECT
         assert author.facts == [PlacementChosen(Placement.DIRECT)]
 
@@ -217,7 +217,7 @@ async def test_an_end_at_the_start_is_told_on_the_config_map_at_fault() -> None:
         await session.close()
     [body] = [seen.body for seen in server.seen if seen.method == "POST"]
     assert body["regarding"]["name"] == "muster-configs"
-    assert body["note"] == "Muster cannot start: setting a = 'x' is wrong: write b"
+    assert body["note"] == "Muster cannot start: setting a: invalid value 'x': write b"
 
 
 async def test_an_end_that_cannot_be_told_is_no_other_error() -> None:

@@ -150,7 +150,7 @@ def test_a_group_that_cannot_be_is_named_with_its_field(changes: dict[str, Any],
 
 
 def test_two_groups_of_one_name_are_refused() -> None:
-    assert problem(json.dumps([a_group("g"), a_group("g")])).startswith('task-groups[1].name: "g" is there twice')
+    assert problem(json.dumps([a_group("g"), a_group("g")])).startswith('task-groups[1].name: "g" is a duplicate name')
 
 
 def test_every_problem_ends_in_a_fix() -> None:
