@@ -60,7 +60,7 @@ def _names(text: str, form: re.Pattern[str], path: str, notes: Findings) -> froz
         if form.fullmatch(name):
             found.add(name)
         elif name == _EVERYBODY:
-            notes.odd(path, "'*' with other names has no effect; write it alone to match all users or groups")
+            notes.odd(path, "'*' with other names has no effect; write it alone to match all")
         else:
             notes.odd(path, f"{name[:80]!r} is not a valid name in an access list and is ignored")
     return frozenset(found)

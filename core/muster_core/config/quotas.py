@@ -25,7 +25,7 @@ def resources(form: QueueForm, path: str, above: Limit, notes: Findings) -> tupl
     own_max = Limit(amounts(form.resources.max, below(spot, "max")))
     guaranteed = Resources(amounts(form.resources.guaranteed, below(spot, "guaranteed")))
     if own_max.get(_MISTAKEN) is not None:
-        notes.odd(below(below(spot, "max"), _MISTAKEN), f"has no effect: the name of CPU in queues.yaml is {CPU}")
+        notes.odd(below(below(spot, "max"), _MISTAKEN), f"has no effect; use {CPU} for CPU")
     for name, bound in own_max.items():
         over = above.get(name)
         if over is not None and bound > over:

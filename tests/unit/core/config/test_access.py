@@ -46,11 +46,11 @@ def test_a_list_is_users_then_groups(text: str, found: AccessList) -> None:
         ("a:b,ann", users("ann"), "here.users: 'a:b' is not a valid name in an access list and is ignored"),
         (" a.b", DENY_ALL, "here.groups: 'a.b' is not a valid name in an access list and is ignored"),
         ("$", DENY_ALL, "here.users: '$' is not a valid name in an access list and is ignored"),
-        ("*,ann", users("ann"), "here.users: '*' with other names has no effect; write it alone to match all users or groups"),
+        ("*,ann", users("ann"), "here.users: '*' with other names has no effect; write it alone to match all"),
         (
             "ann *",
             users("ann"),
-            "here.groups: '*' with other names has no effect; write it alone to match all users or groups",
+            "here.groups: '*' with other names has no effect; write it alone to match all",
         ),
     ],
 )

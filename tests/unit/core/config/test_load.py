@@ -146,7 +146,7 @@ def test_a_maximum_of_nothing_forbids_and_zero_applications_are_unlimited_with_a
 
 def test_a_bound_on_cpu_is_told_to_be_none() -> None:
     loaded = load("partitions: [{queues: [{name: a, resources: {max: {cpu: 1}}}]}]", {})
-    assert loaded.warnings == ("partitions[0].queues[0].resources.max.cpu: has no effect: the name of CPU in queues.yaml is vcore",)
+    assert loaded.warnings == ("partitions[0].queues[0].resources.max.cpu: has no effect; use vcore for CPU",)
 
 
 def test_guarantees_of_children_may_add_up_to_their_parents() -> None:
