@@ -7,11 +7,11 @@ from dataclasses import replace
 from muster_core.model.effects import AllocationResponse, Rejection, Release
 from muster_core.model.events import AllocationReleased
 from muster_core.model.ids import AllocationId, AllocationKey, NodeId, Termination, allocation_id, is_virtual_key
-from muster_core.model.records import Detail, Notice
+from muster_core.model.records import Change, Detail, Notice
 from muster_core.model.specs import AllocationSpec, AskSpec
 from muster_core.model.states import ApplicationState
 from muster_core.placement.replacement import TOO_LARGE
-from muster_core.scheduling import commit, failures, gangs, ledger, lifecycle, preemption, records, requeue, selectors
+from muster_core.scheduling import commit, failures, gangs, ledger, lifecycle, preemption, requeue, selectors
 from muster_core.state.applications import Allocation, Application, GroupCount, lacking
 from muster_core.state.scheduler_state import Partition, SchedulerState
 
@@ -200,7 +200,7 @@ def _enter(partition: Partition, app: Application, spec: AllocationSpec, now_ns:
         group.count += 1
     selectors.join(partition, ask)
     ledger.count_in(partition, app, ask, 1)
-    records.places_came(partition, app, (allocation,), asked=False)
+    partition.note_allocations(app, (allocation,), Change.ADD, Detail.APP_ALLOC)
     partition.nodes.take(spec.node, ask.resources)
     ledger.tolerate(app, ask.resources)
     requeue.path_shrank(partition, app)

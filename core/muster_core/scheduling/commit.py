@@ -24,13 +24,13 @@ from muster_core.model.effects import NewAllocation, Release, SchedulingState, S
 from muster_core.model.errors import BrokenDecision, CommitFailed
 from muster_core.model.events import TimerKind
 from muster_core.model.ids import AllocationKey, NodeId, Termination
-from muster_core.model.records import Notice
+from muster_core.model.records import Change, Detail, Notice
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import NO_PROPERTIES, AskSpec
 from muster_core.model.states import ApplicationState
 from muster_core.model.storage import NO_CHOICE, Choice
 from muster_core.placement.filters import node_properties
-from muster_core.scheduling import gangs, ledger, lifecycle, records, requeue, reservations, victims
+from muster_core.scheduling import gangs, ledger, lifecycle, requeue, reservations, victims
 from muster_core.state.applications import Allocation, Application, Ask, lacking
 from muster_core.state.request_classes import AskClass
 from muster_core.state.scheduler_state import Partition, ResponseBuilder
@@ -124,7 +124,7 @@ def _place(partition: Partition, app: Application, decision: Placement, now_ns: 
         ledger.count_in(partition, app, spec, count)
         ledger.count_pending(partition, app, spec.resources, -count)
     ledger.note_waiting(partition, app)
-    records.places_came(partition, app, batch.made, asked=True)
+    partition.note_allocations(app, batch.made, Change.ADD, Detail.APP_ALLOC, asked=True)
     _after_placement(partition, app, now_ns)
 
 
@@ -324,7 +324,7 @@ def _take_over(
     ledger.book(partition, app, allocation)
     volumes = ledger.assume(partition, ask.spec, replacement.node, dict(replacement.volumes))
     answer.new.append(NewAllocation(ask.spec, allocation.id, allocation.node, volumes))
-    records.places_came(partition, app, (allocation,), asked=True)
+    partition.note_allocations(app, (allocation,), Change.ADD, Detail.APP_ALLOC, asked=True)
     app.mark_releasing(placeholder, Termination.PLACEHOLDER_REPLACED, now_ns)
     ledger.hand_over(partition, app, placeholder, allocation, now_ns)
     ledger.count_pending(partition, app, ask.spec.resources, -1)
@@ -366,7 +366,7 @@ def confirm_replacement(partition: Partition, app: Application, placeholder: All
     ledger.count_in(partition, app, ask.spec, 1)
     volumes = ledger.assumed(partition, ask.spec)
     answer.new.append(NewAllocation(ask.spec, allocation.id, allocation.node, volumes))
-    records.places_came(partition, app, (allocation,), asked=True)
+    partition.note_allocations(app, (allocation,), Change.ADD, Detail.APP_ALLOC, asked=True)
     # The placeholder is removed last. Otherwise a queue above a lowered maximum would be within it for a moment.
     ledger.drop(partition, app, placeholder, now_ns)
     if ask.spec.timeout_ns:

@@ -141,7 +141,7 @@ def add_ask(partition: Partition, app: Application, ask: Ask) -> None:
         group = app.gang.groups.setdefault(ask.spec.group, GroupCount(ask.spec.resources))
         group.count += ask.left
         requeue.fix_key(app, ask.spec.priority)
-    records.ask_came(partition, app, ask.spec)
+    partition.note_ask(app, ask.spec, Change.ADD, Detail.APP_REQUEST)
     if is_first:  # the indices depend on the classes of the application only
         note_waiting(partition, app)
     partition.requeue_one(app)
@@ -152,14 +152,15 @@ def remove_ask(
 ) -> None:
     """Removes a request, pending or in a replacement, with all allocations it still wants.
 
-    `why` is for the event record. `repeated`: it is requested or reported again, so that its placeholders count again.
+    `why` is for the event record: REQUEST_CANCEL, REQUEST_TIMEOUT, or APP_REQUEST if another request replaced it.
+    `repeated`: it is requested or reported again, so that its placeholders count again.
     """
     unreserve(partition, (app.id, ask.spec.key))
     app.remove_ask(ask)
     if repeated:  # with the request, so that no exception comes between the two
         uncount_placeholder(app, ask.spec, ask.left)
     selectors.part(partition, ask.spec)
-    records.ask_left(partition, app, ask.spec, why)
+    partition.note_ask(app, ask.spec, Change.REMOVE, why)
     count_pending(partition, app, ask.spec.resources, -ask.left)
     note_waiting(partition, app)
 

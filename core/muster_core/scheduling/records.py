@@ -1,7 +1,7 @@
 """Event records of changes to applications, requests and allocations.
 
-The other modules of `scheduling` call it at each change. Records of requests and allocations are created only while
-event tracking is enabled.
+The other modules of `scheduling` call it at each change, or a method of `Partition` such as `note_ask`. Records of
+requests and allocations are created only while event tracking is enabled.
 
 Differs: an allocation is also recorded on its queue (QUEUE_ALLOC), and the end of its request too (REQUEST_ALLOC);
 YuniKorn defines numbers for both and never sends them.
@@ -15,7 +15,7 @@ that a node is ready.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -24,7 +24,7 @@ from muster_core.model.config import QuotaLimit
 from muster_core.model.decisions import ReasonKind, UnschedulableReason
 from muster_core.model.errors import BrokenDecision
 from muster_core.model.ids import NodeId, QueuePath, Termination
-from muster_core.model.records import AllocationsRecorded, AskRecorded, Change, Detail, Notice
+from muster_core.model.records import Change, Detail, Notice
 from muster_core.model.resources import Resources
 from muster_core.model.specs import AskSpec
 from muster_core.model.states import ApplicationState
@@ -79,7 +79,7 @@ def app_moved(partition: Partition, app: Application, message: str = "") -> None
 def app_left(partition: Partition, app: Application) -> None:
     """Records that an application was removed from its queue and partition."""
     if app.linked:
-        _link(partition, app, Change.REMOVE)
+        partition.note_group(app, Change.REMOVE)
     partition.note(Notice.APPLICATION, app.id, change=Change.REMOVE, app_name=app.spec.shown_as)
     queue_left(partition, app)
 
@@ -90,34 +90,10 @@ def queue_left(partition: Partition, app: Application) -> None:
     partition.note(Notice.QUEUE, queue, change=gone, detail=Detail.QUEUE_APP, reference=app.id, app_name=name)
 
 
-def ask_came(partition: Partition, app: Application, ask: AskSpec) -> None:
-    """Records a new pending request."""
-    if partition.tracking:
-        partition.outbox.note(AskRecorded(partition.rm, ask, Change.ADD, Detail.APP_REQUEST, app.spec.shown_as))
-
-
-def ask_left(partition: Partition, app: Application, ask: AskSpec, why: Detail) -> None:
-    """Records that a request ended without allocation.
-
-    `why` is REQUEST_CANCEL, REQUEST_TIMEOUT, or APP_REQUEST if another request replaced it.
-    """
-    if partition.tracking:
-        partition.outbox.note(AskRecorded(partition.rm, ask, Change.REMOVE, why, app.spec.shown_as))
-
-
-def places_came(partition: Partition, app: Application, places: Iterable[Allocation], *, asked: bool) -> None:
-    """Records allocations of one application that were created together. `asked`: each ended a request."""
-    if partition.tracking:
-        if app.group and not app.linked:
-            _link(partition, app, Change.SET)
-        partition.outbox.note(_places(partition, app, places, Change.ADD, Detail.APP_ALLOC, asked=asked))
-
-
 def place_left(partition: Partition, app: Application, place: Allocation, *, node_removed: bool) -> None:
     """Records the end of an allocation, with the termination type or the removal of its node."""
-    if partition.tracking:
-        why = Detail.ALLOC_NODEREMOVED if node_removed else _GOING[place.releasing]
-        partition.outbox.note(_places(partition, app, (place,), Change.REMOVE, why, asked=False))
+    why = Detail.ALLOC_NODEREMOVED if node_removed else _GOING[place.releasing]
+    partition.note_allocations(app, (place,), Change.REMOVE, why)
 
 
 def group_changed(partition: Partition, app: Application, before: str) -> None:
@@ -127,30 +103,7 @@ def group_changed(partition: Partition, app: Application, before: str) -> None:
         partition.note(Notice.USER_GROUP, before, change=Change.REMOVE, detail=detail, reference=app.id)
     app.linked = False
     if app.group:
-        _link(partition, app, Change.SET)
-
-
-def _link(partition: Partition, app: Application, change: Change) -> None:
-    """Records that the application counts for its group: from its first allocation until it is removed."""
-    app.linked = change is Change.SET
-    detail, name = Detail.UG_APP_LINK, app.spec.shown_as
-    partition.note(Notice.USER_GROUP, app.group or "", change=change, detail=detail, reference=app.id, app_name=name)
-
-
-def _places(
-    partition: Partition,
-    app: Application,
-    places: Iterable[Allocation],
-    change: Change,
-    detail: Detail,
-    *,
-    asked: bool,
-) -> AllocationsRecorded:
-    found = tuple([(place.spec.key, place.node, place.spec.resources) for place in places])
-    spec, group = app.spec, app.group or ""
-    return AllocationsRecorded(
-        partition.rm, app.id, spec.user, group, app.queue.path, change, detail, found, asked, spec.shown_as
-    )
+        partition.note_group(app, Change.SET)
 
 
 def refused(partition: Partition, asks: Sequence[Ask], why: UnschedulableReason) -> None:

@@ -6,6 +6,7 @@ Only `scheduling` writes it; plans, REST and metrics read it.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,9 +21,9 @@ from muster_core.model.effects import (
 )
 from muster_core.model.events import Timer
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, PartitionId, QueuePath, RmId
-from muster_core.model.records import Change, Detail, EventRecorded, Notice, Recorded
+from muster_core.model.records import AllocationsRecorded, AskRecorded, Change, Detail, EventRecorded, Notice, Recorded
 from muster_core.model.resources import NOTHING, Resources
-from muster_core.model.specs import AllocationSpec, ApplicationSpec
+from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec
 from muster_core.model.states import ApplicationState, ManagerState
 from muster_core.state.applications import Allocation, Application
 from muster_core.state.nodes import NodeTable
@@ -237,6 +238,38 @@ class Partition:
             self.outbox.note(
                 EventRecorded(self.rm, about, subject, message, reference, change, detail, resource, app_name)
             )
+
+    def note_ask(self, app: Application, ask: AskSpec, change: Change, detail: Detail) -> None:
+        """Adds an event record of a new request, or of one that ended without allocation."""
+        if self.tracking:
+            self.outbox.note(AskRecorded(self.rm, ask, change, detail, app.spec.shown_as))
+
+    def note_allocations(
+        self,
+        app: Application,
+        allocations: Iterable[Allocation],
+        change: Change,
+        detail: Detail,
+        *,
+        asked: bool = False,
+    ) -> None:
+        """Adds an event record of allocations that were created or ended together. `asked`: each ended a request.
+
+        The first ones link the application to its group.
+        """
+        if not self.tracking:
+            return
+        if change is Change.ADD and app.group and not app.linked:
+            self.note_group(app, Change.SET)
+        found = tuple([(one.spec.key, one.node, one.spec.resources) for one in allocations])
+        user, group, queue, name = app.spec.user, app.group or "", app.queue.path, app.spec.shown_as
+        self.outbox.note(AllocationsRecorded(self.rm, app.id, user, group, queue, change, detail, found, asked, name))
+
+    def note_group(self, app: Application, change: Change) -> None:
+        """Adds an event record: the application counts for its group, from its first allocation until it is removed."""
+        app.linked = change is Change.SET
+        detail, name = Detail.UG_APP_LINK, app.spec.shown_as
+        self.note(Notice.USER_GROUP, app.group or "", change=change, detail=detail, reference=app.id, app_name=name)
 
     def next_number(self) -> int:
         """Returns a number that is unique in this partition: orders submissions and identifies timers."""
