@@ -37,14 +37,14 @@ def command(target: Target, *, output: Format = Output.TABLE) -> None:
     """
     now = target.cluster.server_time()
     found = show(
-        lambda: [asdict(finding) for finding in findings(Installation(target, now))], printers.findings, output
+        lambda: [asdict(finding) for finding in findings(DiagnosedInstallation(target, now))], printers.findings, output
     )
     if any(finding["level"] == Level.PROBLEM for finding in found):
         raise typer.Exit(PROBLEM)
 
 
 @dataclass(frozen=True)
-class Installation:
+class DiagnosedInstallation:
     """What the checks need, read once. `now`: the time of the API server. Every attribute raises Unreachable."""
 
     target: Target
@@ -84,7 +84,7 @@ class Installation:
         return checks.webhook_endpoints(item for kind in _CONFIGURATIONS for item in self.cluster.list(prefix + kind))
 
 
-def findings(installation: Installation) -> Iterator[Finding]:
+def findings(installation: DiagnosedInstallation) -> Iterator[Finding]:
     """The findings of all checks. A check without permission to read is `unknown`."""
     for check, run in _CHECKS:
         try:
@@ -93,18 +93,18 @@ def findings(installation: Installation) -> Iterator[Finding]:
             yield checks.unknown(check, error)
 
 
-def _core(installation: Installation) -> Iterator[Finding]:
+def _core(installation: DiagnosedInstallation) -> Iterator[Finding]:
     try:
         yield from checks.check_core(read_status(installation.target.rest))
     except Unreachable as error:
         yield checks.core_unreachable(str(error))
 
 
-def _leader(installation: Installation) -> Iterator[Finding]:
+def _leader(installation: DiagnosedInstallation) -> Iterator[Finding]:
     return checks.check_leases(installation.leases, installation.home, installation.now)
 
 
-def _workloads(installation: Installation) -> Iterator[Finding]:
+def _workloads(installation: DiagnosedInstallation) -> Iterator[Finding]:
     try:
         apps = installation.target.rest.applications("rejected")
     except Unreachable:
@@ -114,7 +114,7 @@ def _workloads(installation: Installation) -> Iterator[Finding]:
     return checks.check_pods(pods, installation.names, rejected)
 
 
-def _placeholders(installation: Installation) -> Iterator[Finding]:
+def _placeholders(installation: DiagnosedInstallation) -> Iterator[Finding]:
     from muster import placeholders  # noqa: PLC0415  # loads the operator; --help does not need it
 
     pods = installation.cluster.list("/api/v1/pods", fieldSelector=placeholders.LIVING)
@@ -122,7 +122,7 @@ def _placeholders(installation: Installation) -> Iterator[Finding]:
     return placeholders.check_placeholders(placeholders.survey(pods, installation.names, keys))
 
 
-def _webhooks(installation: Installation) -> Iterator[Finding]:
+def _webhooks(installation: DiagnosedInstallation) -> Iterator[Finding]:
     services = {webhook.service for webhook in installation.webhooks if webhook.service is not None}
     endpoints = {service: _slices(installation.cluster, *service) for service in services}
     return checks.check_webhooks(installation.webhooks, endpoints, installation.now)
@@ -137,7 +137,7 @@ def _slices(cluster: Cluster, namespace: str, service: str) -> Iterable[Json] | 
     return list(cluster.list(path, labelSelector=f"kubernetes.io/service-name={service}"))
 
 
-def _permissions(installation: Installation) -> Iterator[Finding]:
+def _permissions(installation: DiagnosedInstallation) -> Iterator[Finding]:
     accounts = (str((pod.get("spec") or {}).get("serviceAccountName") or "") for pod in installation.pods)
     account = next(filter(None, accounts), DEFAULT_ACCOUNT)
     ours = (
@@ -152,14 +152,14 @@ def _permissions(installation: Installation) -> Iterator[Finding]:
     return permissions.check_permissions(f"{installation.home}/{account}", missing, len(needed))
 
 
-def _is_allowed(installation: Installation, permission: permissions.Permission, account: str) -> bool:
+def _is_allowed(installation: DiagnosedInstallation, permission: permissions.Permission, account: str) -> bool:
     answer = installation.cluster.create(
         permissions.REVIEWS, permissions.review(permission, installation.home, account)
     )
     return bool((answer.get("status") or {}).get("allowed"))
 
 
-def _other_schedulers(installation: Installation) -> Iterator[Finding]:
+def _other_schedulers(installation: DiagnosedInstallation) -> Iterator[Finding]:
     deployments = installation.cluster.list(
         "/apis/apps/v1/deployments", fieldSelector=f"metadata.name={checks.YUNIKORN_DEPLOYMENT}"
     )
@@ -167,7 +167,7 @@ def _other_schedulers(installation: Installation) -> Iterator[Finding]:
     return checks.check_other_schedulers(deployments, pods, installation.names)
 
 
-_CHECKS: Final[tuple[tuple[str, Callable[[Installation], Iterator[Finding]]], ...]] = (
+_CHECKS: Final[tuple[tuple[str, Callable[[DiagnosedInstallation], Iterator[Finding]]], ...]] = (
     (checks.CORE, _core),
     (checks.LEADER, _leader),
     (checks.SCHEDULER_NAME, _workloads),

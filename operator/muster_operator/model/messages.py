@@ -22,7 +22,7 @@ P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True)
-class EventKind:
+class EventTemplate:
     """Everything of an event except its text and its object.
 
     ``importance``: full buffers drop the least important events first. ``pod_reason``: ``status.reason`` of pods that
@@ -41,7 +41,7 @@ class EventKind:
 class Note:
     """An event without its object."""
 
-    kind: EventKind
+    kind: EventTemplate
     text: str
 
     def about(self, namespace: str, name: str, uid: str, series: str = "") -> PostEvent:
@@ -56,7 +56,7 @@ class Note:
 class EventText(Generic[P]):
     """One text of an event. A call with the values of the text returns the note."""
 
-    kind: EventKind
+    kind: EventTemplate
     text: Callable[P, str] = field(repr=False)
 
     def __call__(self, *values: P.args, **named: P.kwargs) -> Note:
@@ -76,7 +76,7 @@ def _event(
     """Adds an event to the catalogue. The default importance is that of its type."""
     by_type = Importance.PROBLEM if event_type is EventType.WARNING else Importance.RESULT
     chosen = by_type if importance is None else importance
-    kind = EventKind(reason, event_type, subject, action or reason, chosen, pod_reason or reason)
+    kind = EventTemplate(reason, event_type, subject, action or reason, chosen, pod_reason or reason)
     return lambda text: EventText(kind, text)
 
 

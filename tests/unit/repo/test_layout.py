@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sysconfig
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,16 @@ def test_no_module_or_folder_has_a_name_that_says_nothing() -> None:
 
 def test_every_module_says_what_it_is_for() -> None:
     assert [name(path) for path in modules() if not ast.get_docstring(parsed(path))] == []
+
+
+@pytest.mark.parametrize("folder", PRODUCT)
+def test_two_public_classes_of_a_package_never_share_a_name(folder: str) -> None:
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for path in modules(folder):
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].append(name(path))
+    assert {word: places for word, places in found.items() if len(places) > 1} == {}
 
 
 def test_the_layers_import_downward_only() -> None:
