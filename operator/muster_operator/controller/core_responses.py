@@ -135,7 +135,7 @@ def _bind(ledger: Ledger, out: Outcome, result: Result, command: BindPod, now: f
             task.binds += 1
             out.commands.append(command)
         case CommandUnanswered():
-            _bind_failed(ledger, out, task, now, "the API server did not answer")
+            _bind_failed(ledger, out, task, now, problems.no_answer())
         case CommandFailed(status=status) if status == _GONE:
             return  # the watch will show that the pod is gone
         case CommandFailed(message=message):

@@ -10,7 +10,7 @@ from muster_operator.controller.applications import ANSWERED
 from muster_operator.controller.state import Ledger
 from muster_operator.controller.tasks import allocation_of
 from muster_operator.controller.volume_binding import as_reported
-from muster_operator.model import messages
+from muster_operator.model import messages, problems
 from muster_operator.model.commands import Outcome
 from muster_operator.model.core_requests import (
     AllocationReported,
@@ -128,11 +128,11 @@ def node_gone(ledger: Ledger, out: Outcome, name: NodeName, now: float) -> None:
         task.held = False
         state.recount(task)
         if task.volume_wait is not None:
-            volume_binding.fail_binding(ledger, out, task, now, f"node {name} was deleted")
+            volume_binding.fail_binding(ledger, out, task, now, problems.node_deleted(name))
             continue
         tasks.await_node(ledger, uid, name)
         if task.pod.membership.placeholder:
-            tasks.kill(ledger, out, task, now, f"node {name} was deleted")
+            tasks.kill(ledger, out, task, now, problems.node_deleted(name))
     for by_node, allocations in (
         (ledger.foreign_by_node, ledger.foreign),
         (ledger.untracked_by_node, ledger.untracked_pods),

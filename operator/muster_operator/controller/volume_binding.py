@@ -18,7 +18,7 @@ import orjson
 
 from muster_operator.controller import rejections, reporting, tasks
 from muster_operator.controller.state import Deadline, Ledger, Step, StepState, Task, TimerKind, VolumeWait, set_timer
-from muster_operator.model import messages
+from muster_operator.model import messages, problems
 from muster_operator.model.cluster_events import (
     AttachmentGone,
     AttachmentSeen,
@@ -126,7 +126,7 @@ def too_late(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
         return
     states = ((key, _state(ledger, task, step)) for key, step in task.volume_wait.steps.items())
     waiting = ", ".join(key for key, state in states if state is not _BOUND)
-    fail_binding(ledger, out, task, now, f"not bound within {ledger.settings.volume_bind_s:g} s: {waiting}")
+    fail_binding(ledger, out, task, now, problems.not_bound_in_time(ledger.settings.volume_bind_s, waiting))
 
 
 def binding_answered(ledger: Ledger, out: Outcome, result: Result, command: StorageCommand, now: float) -> None:
@@ -144,7 +144,7 @@ def binding_answered(ledger: Ledger, out: Outcome, result: Result, command: Stor
             step.tries += 1
             out.commands.append(command)
         case CommandUnanswered():
-            fail_binding(ledger, out, task, now, "the API server did not answer")
+            fail_binding(ledger, out, task, now, problems.no_answer())
         case CommandFailed(message=message):
             fail_binding(ledger, out, task, now, message)
 
@@ -178,9 +178,9 @@ def _state(ledger: Ledger, task: Task, step: Step) -> str | None:
     """Returns _BOUND, _NOT_YET, or the reason why the claim cannot be bound on the node."""
     claim = ledger.storage.claims.get(step.claim.key)
     if claim is None or claim.ref.uid != step.claim.uid:
-        return f'persistentvolumeclaim "{step.claim.name}" no longer exists'
+        return problems.claim_gone(step.claim.name)
     if claim.is_going:
-        return f'persistentvolumeclaim "{step.claim.name}" is being deleted'
+        return problems.claim_going(step.claim.name)
     if claim.is_bound:
         return _state_of_bound(ledger, task, claim)
     return _state_of_chosen(ledger, step) if step.volume else _state_of_provisioned(task, step, claim)
@@ -192,18 +192,18 @@ def _state_of_bound(ledger: Ledger, task: Task, claim: Claim) -> str | None:
     if volume is None or node is None:
         return _NOT_YET
     if not reaches(node, volume):
-        return f'pv "{volume.name}" node affinity doesn\'t match node "{node.name}"'
+        return problems.volume_unreachable(volume.name, node.name)
     return _BOUND
 
 
 def _state_of_chosen(ledger: Ledger, step: Step) -> str:
     volume = ledger.storage.volumes.get(step.volume)
     if volume is None or volume.is_going:
-        return f'persistentvolume "{step.volume}" no longer exists'
+        return problems.volume_gone(step.volume)
     if volume.claim is None:
-        return f'ClaimRef got reset for pv "{volume.name}"' if step.state is StepState.SEEN else _NOT_YET
+        return problems.volume_released(volume.name) if step.state is StepState.SEEN else _NOT_YET
     if volume.claim.key != step.claim.key or volume.claim.uid not in {"", step.claim.uid}:
-        return f'persistentvolume "{volume.name}" was taken by claim {volume.claim.key}'
+        return problems.volume_taken(volume.name, volume.claim.key)
     if volume.claim.uid:
         step.state = StepState.SEEN
     return _NOT_YET
@@ -213,10 +213,10 @@ def _state_of_provisioned(task: Task, step: Step, claim: Claim) -> str:
     if claim.selected_node == task.node:
         step.state = StepState.SEEN
     elif claim.selected_node:
-        return f'persistentvolumeclaim "{claim.ref.name}" is provisioned for node {claim.selected_node}'
+        return problems.provisioned_elsewhere(claim.ref.name, claim.selected_node)
     elif step.state is StepState.SEEN or 0 < step.version < claim.version:
         # The watch may show only the state after the provisioner has removed the node.
-        return f'provisioning failed for PVC "{claim.ref.name}"'
+        return problems.provisioning_failed(claim.ref.name)
     return _NOT_YET
 
 

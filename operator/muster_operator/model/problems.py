@@ -1,4 +1,4 @@
-"""Problems of labels, annotations and placeholders, each worded by one function.
+"""Problems of labels, annotations, volumes and placeholders, each worded by one function.
 
 Events insert these texts (``model/messages.py``). The first paragraph of a docstring says when the text is written, the
 second one what to do. An invalid field has its problem and fix in ``BadInputError``.
@@ -105,6 +105,87 @@ def user_annotation_ignored(problem: str, user: str) -> str:
         f"annotation {names.ANNOTATION_USER_INFO} is ignored, {problem}; the application is that of {user}, "
         'write for example {"user": "ann", "groups": ["dev"]}'
     )
+
+
+def not_sent(error: str) -> str:
+    """The operator cannot send the pod or node to the core.
+
+    Report it with the operator's log.
+    """
+    return f"internal error: {error}; see the operator's log and report it"
+
+
+def no_answer() -> str:
+    """The API server did not answer a write, which was repeated.
+
+    Check the load of the API server, and proxies in front of it.
+    """
+    return "the API server did not answer"
+
+
+# -- volumes: as in kube-scheduler, where it has the problem ----------------------------------------------------------
+
+
+def not_bound_in_time(seconds: float, claims: str) -> str:
+    """The claims were not bound within `service.volumeBindTimeout`.
+
+    Check the log of the provisioner, or set a longer timeout.
+    """
+    return f"not bound within {seconds:g} s: {claims}"
+
+
+def node_deleted(node: str) -> str:
+    """The node was deleted before the volumes were bound."""
+    return f"node {node} was deleted"
+
+
+def claim_gone(claim: str) -> str:
+    """The claim was deleted.
+
+    Create the claim again.
+    """
+    return f'persistentvolumeclaim "{claim}" no longer exists'
+
+
+def claim_going(claim: str) -> str:
+    """The claim is being deleted.
+
+    Create the claim again.
+    """
+    return f'persistentvolumeclaim "{claim}" is being deleted'
+
+
+def volume_gone(volume: str) -> str:
+    """The volume was deleted. The core chooses another one."""
+    return f'persistentvolume "{volume}" no longer exists'
+
+
+def volume_released(volume: str) -> str:
+    """Another client reset the claim of the volume. The core chooses again."""
+    return f'ClaimRef got reset for pv "{volume}"'
+
+
+def volume_taken(volume: str, claim: str) -> str:
+    """Another claim was bound to the volume. The core chooses another one."""
+    return f'persistentvolume "{volume}" was taken by claim {claim}'
+
+
+def volume_unreachable(volume: str, node: str) -> str:
+    """The claim was bound to a volume that the node cannot access. The core chooses another node."""
+    return f'pv "{volume}" node affinity doesn\'t match node "{node}"'
+
+
+def provisioned_elsewhere(claim: str, node: str) -> str:
+    """Another pod selected a node for the claim. The core chooses that node."""
+    return f'persistentvolumeclaim "{claim}" is provisioned for node {node}'
+
+
+def provisioning_failed(claim: str) -> str:
+    """The provisioner could not create a volume. The core chooses another node.
+
+    Check the log of the provisioner.
+    """
+    return f'provisioning failed for PVC "{claim}"'
 
 
 # -- gangs ------------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Final
 import structlog
 from msgspec import structs
 
+from muster_operator.model import problems
 from muster_operator.model.core_requests import (
     AllocationReleased,
     AllocationReported,
@@ -62,7 +63,7 @@ class Salvage:
         for poorer in self._poorer(batch, item):
             if self._error(batch, poorer) is None:
                 return poorer
-        self._refuse(item, f"internal error: {type(error).__name__}; see the operator's log and report it", error)
+        self._refuse(item, problems.not_sent(type(error).__name__), error)
         return None
 
     def _error(self, batch: Batch, item: CoreRequest) -> Exception | None:

@@ -22,6 +22,8 @@ EVENTS = {key: one.text for key, one in event_texts().items()}
 TEXTS = {key: text for module in (messages, problems, of_core) for key, text in functions(module).items()}
 #: Commands and values with the reason of a condition or of a failed pod.
 OF_CONDITIONS = {"Condition", "FailPod", "MarkDisrupted", "SetCondition"}
+#: Functions of the operator whose text becomes a part of an event.
+REPORTING = re.compile(r"messages\.\w+|(applications\.)?give_up_gang|(volume_binding\.)?fail_binding|_bind_failed")
 #: Reads the conditions of pods.
 READERS = "operator/muster_operator/translate"
 TABLE = re.compile(r"^\| `(\w+)`", re.MULTILINE)
@@ -63,7 +65,7 @@ def test_no_caller_composes_the_text_of_an_event() -> None:
     assert [
         f"{name(path)}:{call.lineno}"
         for path, call in calls("operator")
-        if ast.unparse(call.func).startswith("messages.") and any(map(composed, [*call.args, *call.keywords]))
+        if REPORTING.fullmatch(ast.unparse(call.func)) and any(map(composed, [*call.args, *call.keywords]))
     ] == []
 
 
