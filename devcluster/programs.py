@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ KUBERNETES_VERSION = "v1.36.1"
 
 _STAMP = "k8s.io/component-base/version"
 _MAJOR, _MINOR, _ = KUBERNETES_VERSION.lstrip("v").split(".")
+KUBERNETES_MINOR = f"{_MAJOR}.{_MINOR}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,8 @@ _FOR_KUBERNETES = "-s -w " + " ".join(
 HELM = Program("helm", "install", "helm.sh/helm/v3/cmd/helm", _FOR_KUBERNETES)
 KUBECONFORM = Program("kubeconform", "install", "github.com/yannh/kubeconform/cmd/kubeconform", _FOR_KUBERNETES)
 
+SETUP_ENVTEST = Program("setup-envtest", "envtest", "sigs.k8s.io/controller-runtime/tools/setup-envtest")
+
 ACTIONLINT = Program("actionlint", "workflows", "github.com/rhysd/actionlint/cmd/actionlint")
 
 CONTROL_PLANE = (ETCD, APISERVER, CONTROLLERS, KWOK)
@@ -63,7 +67,7 @@ INSTALLERS = (KUBECTL, HELM, KUBECONFORM)
 TESTED_WITH = (*CONTROL_PLANE, CONFORMANCE, *INSTALLERS, ACTIONLINT)
 """The programs of the tests: a cluster, kube-scheduler's plugins, the installers, and a linter of workflows."""
 
-ALL = (*CONTROL_PLANE, CONFORMANCE, SCHEDULER, *INSTALLERS, ACTIONLINT)
+ALL = (*CONTROL_PLANE, CONFORMANCE, SCHEDULER, *INSTALLERS, ACTIONLINT, SETUP_ENVTEST)
 
 
 def cache_root() -> Path:
@@ -82,6 +86,15 @@ def family_hash(family: str, modules: Path = MODULES) -> str:
         if program.family == family:
             digest.update(f"{program.name}\0{program.package}\0{program.ldflags}\0".encode())
     return digest.hexdigest()[:12]
+
+
+def pinned_version(program: Program) -> str:
+    """Return the version of the program in ``go.mod``, without the v; empty for a program of this repository."""
+    for line in (MODULES / program.family / "go.mod").read_text().splitlines():
+        pin = re.fullmatch(r"\s*(\S+) v(\d+\.\d+\.\d+)\b.*", line)
+        if pin and f"{program.package}/".startswith(f"{pin[1]}/"):
+            return pin[2]
+    return ""
 
 
 def cached_path(program: Program) -> Path:

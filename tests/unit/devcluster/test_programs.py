@@ -1,10 +1,14 @@
 """A cached program is found again, and a changed pin never finds an old one."""
 
+import io
+import os
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from devcluster import binaries, programs
+from devcluster import binaries, envtest, programs
+from devcluster.build import progress
 
 
 def copy_of(modules: Path, into: Path) -> Path:
@@ -55,3 +59,83 @@ def test_the_assets_of_envtest_come_before_our_own(tmp_path: Path, monkeypatch: 
     assert binaries.find(programs.ETCD) == assets / "etcd"
     assert binaries.find(programs.KWOK) == own
     assert binaries.find(programs.CONTROLLERS) is None
+
+
+def script(folder: Path, name: str, text: str) -> Path:
+    """A program of that name that runs these lines of shell."""
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def console(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Console:
+    """An empty cache, no program on PATH but those of a test, and where messages go."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'path'}:/bin:/usr/bin")
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    return Console(file=io.StringIO(), width=200)
+
+
+def printed(console: Console) -> list[str]:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("offset, verdict", [(0, "used"), (-1, "not used")])
+def test_a_program_on_path_is_used_if_its_minor_version_is_the_pinned_one(
+    offset: int, verdict: str, tmp_path: Path, console: Console
+) -> None:
+    major, minor, _ = programs.pinned_version(programs.APISERVER).split(".")
+    version = f"{major}.{int(minor) + offset}.99"
+    path = script(tmp_path / "path", "kube-apiserver", f"echo Kubernetes v{version}")
+    assert binaries.find(programs.APISERVER, console) == (path if verdict == "used" else None)
+    pinned = programs.pinned_version(programs.APISERVER)
+    assert printed(console) == [f"{path} has version {version}, not {pinned}: {verdict}"]
+    assert binaries.find(programs.APISERVER, console, exact=True) is None
+
+
+def test_assets_of_another_version_are_used_and_reported(
+    tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = script(tmp_path / "assets", "etcd", "echo etcd Version: 3.1.4")
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(path.parent))
+    assert binaries.find(programs.ETCD, console, exact=True) == path
+    assert printed(console) == [f"{path} has version 3.1.4, not {programs.pinned_version(programs.ETCD)}: used"]
+
+
+def test_the_archive_of_envtest_comes_before_path_and_after_the_cache(tmp_path: Path, console: Console) -> None:
+    minor = programs.KUBERNETES_MINOR
+    script(tmp_path / "path", "etcd", f"echo {programs.pinned_version(programs.ETCD)}")
+    lines = f'for patch in 2 10; do mkdir -p "$4/k8s/{minor}.$patch-x"; touch "$4/k8s/{minor}.$patch-x/etcd"; done'
+    script(tmp_path / "path", "setup-envtest", lines)
+    (index := tmp_path / "index.yaml").touch()
+    envtest.fetch(lambda: Path(os.devnull), console, index.as_uri())
+    assert printed(console) == ["downloading etcd and kube-apiserver with setup-envtest"]
+    newest = tmp_path / "cache" / "muster" / "devcluster" / "envtest" / "k8s" / f"{minor}.10-x" / "etcd"
+    assert binaries.find(programs.ETCD) == newest
+    own = programs.cached_path(programs.ETCD)
+    own.parent.mkdir(parents=True)
+    assert script(own.parent, own.name, "") == binaries.find(programs.ETCD)
+
+
+def test_an_archive_that_cannot_be_downloaded_is_one_line(tmp_path: Path, console: Console) -> None:
+    def unused() -> Path:
+        raise AssertionError("setup-envtest is built although nothing can be downloaded")
+
+    envtest.fetch(unused, console, (tmp_path / "missing").as_uri())
+    (index := tmp_path / "index.yaml").touch()
+    script(tmp_path / "path", "setup-envtest", "echo first >&2; echo unable to find a version >&2; exit 1")
+    envtest.fetch(unused, console, index.as_uri())
+    unreachable, _, failed = printed(console)
+    assert "is not usable" in unreachable
+    assert failed == "setup-envtest is not usable (unable to find a version): etcd and kube-apiserver are built instead"
+
+
+def test_the_progress_of_a_build_has_an_estimate_once_there_is_something_to_estimate_from() -> None:
+    assert progress(7, 0, 3.0) == "7 packages compiled, 3 s"
+    assert progress(9, 100, 20.0) == "9 of 100 packages compiled, 20 s"
+    assert progress(20, 100, 60.0) == "20 of 100 packages compiled, 60 s, about 4 min left"
+    assert progress(90, 100, 90.0) == "90 of 100 packages compiled, 90 s, less than 1 min left"
