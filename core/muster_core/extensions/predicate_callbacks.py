@@ -162,7 +162,7 @@ def _placements_evaluated(scheduler_state: SchedulerState, event: PlacementsEval
     """Commits the accepted placements, and avoids the refused nodes for a while."""
     found = _close(scheduler_state, event.rm, event.number)
     if found is None:
-        scheduler_state.ignore("answer to a question that is not open")
+        scheduler_state.ignore("response to an unknown request")
         return
     partition, inquiry = found
     asked = list(_places(inquiry))
@@ -187,7 +187,7 @@ def _victims_evaluated(scheduler_state: SchedulerState, event: VictimsEvaluated,
     """
     found = _close(scheduler_state, event.rm, event.number)
     if found is None:
-        scheduler_state.ignore("answer to a question that is not open")
+        scheduler_state.ignore("response to an unknown request")
         return
     partition, inquiry = found
     place = inquiry.questions.pop(event.number)

@@ -132,7 +132,7 @@ def _answer(
 ) -> GroupsAnswer:
     found = [entry for entry in entries if entry.get("type") == "searchResEntry"]
     if not found:
-        return GroupsAnswer(problem=f"the LDAP server knows no user {user!r} ({_said(result)})")
+        return GroupsAnswer(problem=f"the LDAP server has no user {user!r} ({_said(result)})")
     names = (group_name(value) for entry in found for value in _values(entry, settings.group_attribute))
     fit = (name for name in names if 0 < len(name) <= NAME_LIMIT)
     return GroupsAnswer(tuple(dict.fromkeys(fit))[:_MOST_GROUPS])

@@ -180,7 +180,7 @@ def _checked_rm_id(name: str) -> RmId:
 def _require_version(version: str) -> None:
     """Requires the same major version. Raises Refused with both versions otherwise."""
     if version.partition(".")[0].removeprefix("v") != SI_VERSION.partition(".")[0]:
-        said = f"the resource manager speaks version {version[:32]!r} of the Scheduler Interface"
+        said = f"the resource manager uses version {version[:32]!r} of the Scheduler Interface"
         raise Refused(RefusalCode.FAILED_PRECONDITION, f"{said}, this scheduler {SI_VERSION!r}")
 
 

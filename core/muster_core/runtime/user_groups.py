@@ -84,7 +84,7 @@ def of_system(user: str) -> GroupsAnswer:
         entry = pwd.getpwnam(user)
         numbers = os.getgrouplist(user, entry.pw_gid)
     except (KeyError, ValueError):
-        return GroupsAnswer(problem=f"the operating system knows no user {user!r}")
+        return GroupsAnswer(problem=f"the operating system has no user {user!r}")
     except OSError as error:
         return GroupsAnswer(problem=f"the user database of the operating system: {error.strerror}", is_silent=True)
     names = (_name(number) for number in dict.fromkeys((entry.pw_gid, *numbers)))

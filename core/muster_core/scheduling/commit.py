@@ -231,7 +231,7 @@ def _counts(app: Application, decision: Placement) -> dict[Resources, dict[NodeI
         ask = app.asks.get(key)
         given[key] = now = given.get(key, 0) + 1
         if ask is None or ask.replacement is not None or ask.left < now:
-            raise BrokenDecision("placement", f"ask {key} does not wait for that many places")
+            raise BrokenDecision("placement", f"ask {key} does not have that many pending allocations")
         if ask.spec.resources is not resources:
             resources = ask.spec.resources
             counts = wanted.setdefault(resources, {})

@@ -53,21 +53,21 @@ def _permanent(partition: Partition) -> Iterator[str]:
     for node in partition.nodes:
         known, found = partition.nodes.permanent(node), Resources(counted.get(node, Counter()))
         if known != found:
-            yield f"node {node}: what is never freed is kept as {known}, counted as {found}"
+            yield f"node {node}: resources that are never freed are {known}, counted {found}"
 
 
 def _hold(partition: Partition, hold: NodeReservation) -> Iterator[str]:
     app = partition.applications.get(hold.application)
     ask = app.asks.get(hold.key) if app is not None else None
     if ask is None or ask.replacement is not None or ask.spec.resources != hold.resources:
-        yield f"room is held for ask {hold.key}, which does not wait for it"
+        yield f"resources are reserved for ask {hold.key}, which is not pending"
     if hold.node not in partition.nodes:
-        yield f"room is held for ask {hold.key} on node {hold.node}, which does not exist"
+        yield f"resources are reserved for ask {hold.key} on node {hold.node}, which does not exist"
     index = partition.reservations
     if hold.ask not in index.by_node.get(hold.node, {}) or hold.key not in index.by_application.get(
         hold.application, {}
     ):
-        yield f"the hold of ask {hold.key} is missing in an index"
+        yield f"the reservation of ask {hold.key} is missing in an index"
 
 
 def _asks(partition: Partition) -> Iterator[str]:
@@ -90,12 +90,12 @@ def _held(partition: Partition, holds: list[NodeReservation]) -> Iterator[str]:
     for node in partition.nodes:
         counted = Resources(held.get(node, Counter()))
         if partition.nodes.node_reserved(node) != counted:
-            yield f"node {node}: held is kept as {partition.nodes.node_reserved(node)}, counted as {counted}"
+            yield f"node {node}: reserved resources are {partition.nodes.node_reserved(node)}, counted {counted}"
         if others[node] > 1:
-            yield f"node {node} has {others[node]} ordinary holds, it may have one"
+            yield f"node {node} has {others[node]} ordinary reservations, at most 1 is allowed"
     indexed = sum(map(len, partition.reservations.by_node.values()))
     if not indexed == sum(map(len, partition.reservations.by_application.values())) == len(holds):
-        yield "an index of holds has more than there are"
+        yield "an index has more reservations than exist"
 
 
 def _queues(partition: Partition, holds: list[NodeReservation]) -> Iterator[str]:
@@ -115,13 +115,13 @@ def _queues(partition: Partition, holds: list[NodeReservation]) -> Iterator[str]
     ordinary = Counter(partition.applications[hold.application].queue.path for hold in holds if not hold.preempted)
     for path, queue in partition.queues.by_path.items():
         if queue.node_reservations != ordinary[path]:
-            yield f"queue {path}: {queue.node_reservations} node reservations are kept, {ordinary[path]} counted"
+            yield f"queue {path}: {queue.node_reservations} node reservations are recorded, {ordinary[path]} counted"
         for name, kept, counted in (
             ("node_reserved", queue.node_reserved, Resources(node_reserved.get(path, Counter()))),
             ("preempting", queue.preempting, Resources(going.get(path, Counter()))),
         ):
             if kept != counted:
-                yield f"queue {path}: {name} is kept as {kept}, counted as {counted}"
+                yield f"queue {path}: {name} is recorded as {kept}, counted as {counted}"
 
 
 def _count(partition: Partition, sums: dict[QueuePath, Counter[str]], name: ApplicationId, amount: Resources) -> None:
@@ -149,9 +149,9 @@ def check_storage(partition: Partition, there: Iterable[tuple[int, Volumes]]) ->
     claims = Counter((claim, row) for row, volumes in used for claim in set(volumes.claims))
     disks = Counter((disk, row) for row, volumes in used for disk in set(volumes.disks))
     if claims != _flat(attachments.claims):
-        yield f"claims in use are kept as {attachments.claims}, counted as {dict(claims)}"
+        yield f"claims in use are recorded as {attachments.claims}, counted as {dict(claims)}"
     if disks != _flat(attachments.disks):
-        yield f"disks in use are kept as {attachments.disks}, counted as {dict(disks)}"
+        yield f"disks in use are recorded as {attachments.disks}, counted as {dict(disks)}"
     yield from _attached(partition, used)
     yield from _assumed(attachments.storage, attachments.claims)
     yield from _pools(attachments.storage)
@@ -173,7 +173,7 @@ def _attached(partition: Partition, used: list[tuple[int, Volumes]]) -> Iterator
         row, told = nodes.rows.row(node), nodes.record(node).spec.storage
         mine = by_pods.get(row, set())
         if mine != attachments.on(row):
-            yield f"node {node}: volumes of pods are kept as {attachments.on(row)}, counted as {mine}"
+            yield f"node {node}: volumes of pods are recorded as {attachments.on(row)}, counted as {mine}"
         for driver, count in Counter(one.driver for one in mine.union(told.attached if told else ())).items():
             kept = int(attachments.used(driver, nodes.rows.size)[row])
             if kept != count:
@@ -190,9 +190,9 @@ def _assumed(storage: Storage, in_use: Iterable[str]) -> Iterator[str]:
         if claim not in users or is_done:
             yield f"claim {claim} is to get {assumed}, and no request waits for that"
         if assumed.volume and storage.taken.get(assumed.volume) != claim:
-            yield f"claim {claim} is to get {assumed.volume}, which is kept for {storage.taken.get(assumed.volume)}"
+            yield f"claim {claim} is assigned {assumed.volume}, reserved for {storage.taken.get(assumed.volume)}"
     if len(storage.taken) != sum(bool(assumed.volume) for assumed in storage.assumed.values()):
-        yield f"volumes are kept for claims that do not get them: {storage.taken}"
+        yield f"volumes are reserved for claims without an assignment: {storage.taken}"
 
 
 def _pools(storage: Storage) -> Iterator[str]:
@@ -204,7 +204,7 @@ def _pools(storage: Storage) -> Iterator[str]:
             if volume.reference is None and name not in storage.taken
         }
         if free != set(pool.members()):
-            yield f"free volumes for {demand} are kept as {sorted(pool.members())}, counted as {sorted(free)}"
+            yield f"free volumes for {demand} are recorded as {sorted(pool.members())}, counted as {sorted(free)}"
 
 
 def check_labels(partition: Partition) -> Iterator[str]:
@@ -219,9 +219,9 @@ def check_labels(partition: Partition) -> Iterator[str]:
     if sum(labels.charged().values()) < len(readers):
         yield f"{len(readers)} labels are read, {labels.charged()} are charged to namespaces"
     if dict(readers) != labels.readers():
-        yield f"readers of labels are kept as {labels.readers()}, counted as {dict(readers)}"
+        yield f"readers of labels are recorded as {labels.readers()}, counted as {dict(readers)}"
     if labels.is_on and dict(pods) != labels.pods():
-        yield f"pods of namespaces are kept as {labels.pods()}, counted as {dict(pods)}"
+        yield f"pods of namespaces are recorded as {labels.pods()}, counted as {dict(pods)}"
 
 
 def _there(partition: Partition) -> Iterator[tuple[ApplicationId, AskSpec | AllocationSpec]]:
@@ -277,7 +277,7 @@ def _application(partition: Partition, app: Application) -> Iterator[str]:
     for ask in app.asks.values():
         pending.update(dict(ask.spec.resources.times(ask.left).items()))
         if ask.left < 1:
-            yield f"ask {ask.spec.key} wants nothing any more"
+            yield f"ask {ask.spec.key} has no pending count"
     for name, found, kept in (
         ("allocated", real, app.allocated),
         ("placeholders", held, app.gang.allocated),
@@ -285,7 +285,7 @@ def _application(partition: Partition, app: Application) -> Iterator[str]:
         ("pending", pending, app.pending),
     ):
         if Resources(found) != kept:
-            yield f"application {app.id}: {name} is kept as {kept}, counted as {Resources(found)}"
+            yield f"application {app.id}: {name} is recorded as {kept}, counted as {Resources(found)}"
     if app.state not in _LIVE:
         yield f"application {app.id} is {app.state} and still there"
     if app.id not in app.queue.applications or partition.queues.get(app.queue.path) is not app.queue:
@@ -311,7 +311,7 @@ def _links(app: Application) -> Iterator[str]:
         if ask.replacement is not None:
             placeholder = app.allocations.get(ask.replacement.placeholder)
             if placeholder is None or placeholder.replaced_by != ask.spec.key or placeholder.releasing is None:
-                yield f"ask {ask.spec.key} waits for placeholder {ask.replacement.placeholder}, which does not know it"
+                yield f"ask {ask.spec.key} replaces {ask.replacement.placeholder}, which does not refer to it"
     for allocation in app.allocations.values():
         replaced_by = app.asks.get(allocation.replaced_by) if allocation.replaced_by else None
         if allocation.replaced_by and (replaced_by is None or replaced_by.replacement is None):
@@ -331,12 +331,12 @@ def _gang(partition: Partition, app: Application) -> Iterator[str]:
         return
     live = [identity for group in app.gang.live.values() for identity in group]
     if app.spec.is_whole and any(identity not in app.gang.recovered for identity in live):
-        yield f"gang {app.id} holds a part of its places and wants all or none"
+        yield f"gang {app.id} has a part of its reservations and needs all or none"
     is_holding = app.id in partition.contention.holding
     if (app.gang.reserved or app.gang.quota_reservation) and not is_holding:
-        yield f"gang {app.id} holds reservations and is missing in the contention state"
+        yield f"gang {app.id} has reservations and is missing in the contention state"
     if is_holding and not (app.gang.allocated or app.gang.quota_reservation):
-        yield f"gang {app.id} holds nothing and is there in the contention state"
+        yield f"gang {app.id} has no reservations and is in the contention state"
     if app.id in partition.contention.open and not app.placeholder_asks:
         yield f"gang {app.id} takes over reservations and has no waiting request"
 
@@ -358,23 +358,23 @@ def _virtual_placeholders(app: Application) -> Iterator[str]:
     held = [one for one in app.allocations.values() if one.spec.is_virtual]
     if not app.spec.uses_virtual_placeholders:
         if asked or held:
-            yield f"application {app.id} has places without pods"
+            yield f"application {app.id} has virtual placeholders"
         return
     if asked and held:
-        yield f"gang {app.id} holds a part of its places"
+        yield f"gang {app.id} has a part of its reservations"
     if bool(asked) != app.is_reserving:
-        yield f"gang {app.id} {'asks for places and does not reserve' if asked else 'reserves and asks for no places'}"
+        yield f"gang {app.id} {'has requests but does not reserve' if asked else 'reserves but has no requests'}"
     if app.is_reserving and app.state is ApplicationState.RUNNING and not app.gang.timer:
-        yield f"gang {app.id} runs and waits for its places without an end"
+        yield f"gang {app.id} runs and waits for reservations without a timeout"
     if any(one.releasing is not None or one.replaced_by is not None for one in held):
-        yield f"gang {app.id}: a place without a pod waits for a message that is never sent"
+        yield f"gang {app.id}: a virtual placeholder waits for a message that is never sent"
     if held and (app.state not in _HOLDING or app.ending):
-        yield f"gang {app.id} is {app.state} and holds places"
+        yield f"gang {app.id} is {app.state} and has reservations"
     counts = Counter(one.spec.group for one in held)
     for ask in asked:
         counts[ask.spec.group] += ask.left
     if any(counts[member.group] > member.count for member in app.spec.members):
-        yield f"gang {app.id} wants or holds more places than it has members"
+        yield f"gang {app.id} has more requests or reservations than members"
 
 
 def _queue_sums(partition: Partition) -> Iterator[str]:
@@ -398,7 +398,7 @@ def _queue_sums(partition: Partition) -> Iterator[str]:
             ("requested_quota", queue.requested_quota, requested_quota.get(path, NOTHING)),
         ):
             if kept != counted:
-                yield f"queue {path}: {name} is kept as {kept}, counted as {counted}"
+                yield f"queue {path}: {name} is recorded as {kept}, counted as {counted}"
             yield from _negative(f"queue {path}: {name}", kept)
         over = queue.max.excess(queue.allocated)
         if over != queue.tolerated:
@@ -410,7 +410,7 @@ def _tree(partition: Partition) -> Iterator[str]:
     for path, queue in partition.queues.by_path.items():
         below = {child_path(path, name): child for name, child in queue.children.items()}
         if any(partition.queues.get(name) is not child or child.parent is not queue for name, child in below.items()):
-            yield f"queue {path} has a queue below it that the index does not know"
+            yield f"queue {path} has a child queue that is missing in the index"
         if queue.children if queue.is_leaf else queue.applications:
             yield f"queue {path} is a {'leaf with queues below it' if queue.is_leaf else 'parent with applications'}"
         if queue.parent is not None and queue.is_empty and (queue.draining or not queue.managed or queue.wanted):
@@ -445,7 +445,7 @@ def _users(partition: Partition) -> Iterator[str]:
             if getattr(one, name) != getattr(other, name):
                 yield f"{holder}: {name} is kept as {getattr(one, name)}, counted as {getattr(other, name)}"
         if holder in kept and one.is_idle:
-            yield f"{holder} has an account that says nothing"
+            yield f"{holder} has an empty account"
 
 
 def _holders(app: Application) -> Iterator[LimitSubject]:
@@ -523,7 +523,7 @@ def _lines(partition: Partition) -> Iterator[str]:
                 if queue.parent is not None:
                     wanted.setdefault(queue.parent.path, set()).add(queue.path)
         if {path: set(order) for path, order in line.orders.items()} != wanted:
-            yield f"a line of the scheduling queue has {line.orders.keys()}, wanted {wanted}"
+            yield f"a scheduling queue has {line.orders.keys()}, expected {wanted}"
         if line.is_open and not line.heads and not scheduling.is_headless(line):
             yield "a line is open and none of its applications is active"
         if line.heads and not line.is_open:
@@ -546,13 +546,13 @@ def _nodes(partition: Partition) -> Iterator[str]:
     for node in partition.nodes:
         kept = partition.nodes.allocated(node)
         if kept != used.get(node, NOTHING):
-            yield f"node {node}: allocated is kept as {kept}, counted as {used.get(node, NOTHING)}"
+            yield f"node {node}: allocated is recorded as {kept}, counted as {used.get(node, NOTHING)}"
 
 
 def _indices(partition: Partition) -> Iterator[str]:
     for app in partition.applications.values():
         if bool(app.waiting) != (app.id in app.queue.waiting):
-            yield f"application {app.id}: the queue's index of who waits is wrong"
+            yield f"application {app.id}: the queue's index of pending applications is wrong"
         if any(app.id not in app.queue.classes.get(kind, {}) for kind in app.waiting):
             yield f"application {app.id}: a class is missing in the queue's index of waiting classes"
         for allocation in app.allocations.values():
@@ -562,7 +562,7 @@ def _indices(partition: Partition) -> Iterator[str]:
     yield from _occupants(partition)
     for path, queue in partition.queues.by_path.items():
         if bool(queue.waiting) != (path in partition.waiting):
-            yield f"queue {path}: the partition's index of who waits is wrong"
+            yield f"queue {path}: the partition's index of pending applications is wrong"
         if sum(map(len, queue.classes.values())) != sum(
             len(partition.applications[name].waiting) for name in queue.waiting
         ):
@@ -573,7 +573,7 @@ def _indices(partition: Partition) -> Iterator[str]:
     lost = {(app.id, winner) for app in partition.applications.values() for winner in app.gang.lost_to}
     losers = ((name, gang) for gang, found in partition.contention.open.items() for name in found.losers)
     if lost != {(name, gang) for name, gang in losers if name in partition.applications}:
-        yield f"gangs that wait for a take-over are kept as {lost}"
+        yield f"gangs that wait for a takeover are recorded as {lost}"
 
 
 def _indices_by_node(partition: Partition) -> Iterator[str]:
@@ -604,9 +604,9 @@ def _occupants(partition: Partition) -> Iterator[str]:
         if spec.facts.concerns_others:
             facts.setdefault(spec.facts, Counter())[row] += 1
     if pods_on_nodes.tags.is_on and tags != pods_on_nodes.tags.counts():
-        yield f"allocations' tags are kept as {pods_on_nodes.tags.counts()}, counted as {tags}"
+        yield f"allocations' tags are recorded as {pods_on_nodes.tags.counts()}, counted as {tags}"
     if facts != pods_on_nodes.facts():
-        yield f"allocations' facts are kept as {pods_on_nodes.facts()}, counted as {facts}"
+        yield f"allocations' facts are recorded as {pods_on_nodes.facts()}, counted as {facts}"
     volumes = ((row, one.volumes) for one, rows in facts.items() for row in rows.elements())
     yield from check_storage(partition, volumes)
 

@@ -210,7 +210,7 @@ def _amounts(app: Application, decision: ReservationTakeover) -> tuple[Resources
     for (key, node), count in counts.items():
         ask = app.asks.get(key)
         if ask is None or ask.replacement is not None or ask.left < count:
-            raise BrokenDecision("take-over", f"ask {key} does not wait for that many places")
+            raise BrokenDecision("take-over", f"ask {key} does not have that many pending allocations")
         total = total.plus(ask.spec.resources, count)
         nodes[node] = nodes.get(node, NOTHING).plus(ask.spec.resources, count)
     return total, nodes

@@ -176,7 +176,7 @@ def _check_room(
             if hold.ask not in own and (hold.required or (hold.preempted and not is_required)):
                 room -= hold.resources
         if not room.covers(amount):
-            raise BrokenDecision("preemption", f"node {node} has {room} for {amount} once the victims are gone")
+            raise BrokenDecision("preemption", f"node {node} has {room} for {amount} after the release of the victims")
 
 
 def _check_required(

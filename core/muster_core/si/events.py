@@ -392,5 +392,5 @@ def _with_count(noted: EventRecorded, again: int, held_back: int) -> EventRecord
     if again:
         said.append(f"(repeated {again} times since the last report)")
     if held_back:
-        said.append(f"({held_back} other events of this kind were held back before it)")
+        said.append(f"({held_back} earlier events of this kind were suppressed)")
     return replace(noted, message=" ".join(said)) if again or held_back else noted

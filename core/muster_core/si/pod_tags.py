@@ -326,7 +326,7 @@ def _member(found: Object, namespace: str) -> Member:
         raise InvalidField("minMember", f"of {name!r} is not a positive number")
     amounts = an_object(found.get("resource") or {}, "resource")
     if not all(isinstance(amount, int) and not isinstance(amount, bool) for amount in amounts.values()):
-        raise InvalidField("resource", f"of {name!r} holds something that is not a whole number")
+        raise InvalidField("resource", f"of {name!r} contains a value that is not a whole number")
     labels = ((keys.TAG_POD_LABEL_PREFIX + key, value) for key, value in pairs(found.get("labels"), "labels"))
     resources = values.resources(cast("Mapping[str, int]", amounts), QUANTITY)
     if any(amount * count > QUANTITY_LIMIT for _, amount in resources.items()):

@@ -105,7 +105,7 @@ def pairs(found: object, field: str) -> tuple[tuple[str, str], ...]:
     """Returns an object of texts as sorted pairs."""
     pairs = an_object(found or {}, field)
     if not all(isinstance(value, str) for value in pairs.values()):
-        raise InvalidField(field, "holds something that is not a text")
+        raise InvalidField(field, "contains a value that is not text")
     return tuple(sorted(cast("Mapping[str, str]", pairs).items()))
 
 
@@ -300,7 +300,7 @@ def _simple_placement(found: Object) -> PlacementConstraint:
         targets = each(part.get("targetExpressions"), "targetExpressions", _target)
     affinity = _affinity(an_object(found[allocations], allocations)) if found.get(allocations) is not None else None
     if not targets and affinity is None:
-        raise InvalidField(f"{nodes} or {allocations}", "is missing: the constraint says nothing")
+        raise InvalidField(f"{nodes} or {allocations}", "is missing: the constraint is empty")
     return PlacementConstraint(targets, affinity)
 
 

@@ -163,7 +163,7 @@ def _applications(comparison: Comparison, inventory: Inventory) -> None:
     for app in sorted((asked.keys() | held.keys()) - there):
         keys = [key for key in (*asked[app], *held[app]) if _is_settled(comparison, key, held[app].get(key))]
         if keys and app not in comparison.touched and comparison.note("application missing", app):
-            comparison.unsound = f"the core does not know application {app}"
+            comparison.unsound = f"the core has no application {app}"
 
 
 def _expected(
@@ -268,7 +268,7 @@ def _nodes(comparison: Comparison, inventory: Inventory) -> None:
     there = {found.name for found in inventory.nodes}
     for name in sorted(name for name in ledger.nodes if inventory.covers(name) and name not in there):
         if name not in comparison.touched and comparison.note("node missing", name):
-            comparison.unsound = f"the core does not know node {name}"
+            comparison.unsound = f"the core has no node {name}"
 
 
 def _foreign_by_node(ledger: Ledger, inventory: Inventory) -> dict[NodeName, dict[PodUid, ForeignAllocation]]:

@@ -323,7 +323,7 @@ def placeholder_ask(groups: tuple[TaskGroup, ...]) -> dict[str, int]:
         for name, value in total.items():
             if value > MAX_AMOUNT:
                 problem = f"{name} of all members together does not fit 64 bits"
-                raise BadInputError(f"{_FIELD}[{index}].minResource.{name}", problem, "ask for less")
+                raise BadInputError(f"{_FIELD}[{index}].minResource.{name}", problem, "request less")
         if total[keys.PODS] > limits.GANG_MEMBERS:
             problem = f"{total[keys.PODS]} members in total, more than {limits.GANG_MEMBERS}"
             raise BadInputError(f"{_FIELD}[{index}].minMember", problem, "reduce minMember")

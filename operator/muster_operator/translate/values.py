@@ -162,7 +162,7 @@ def amounts(nano_by_name: dict[str, int]) -> dict[str, int]:
     result = {name: amount(name, nano) for name, nano in nano_by_name.items()}
     for name, value in result.items():
         if abs(value) > MAX_AMOUNT:
-            raise BadInputError(name, "the sum does not fit 64 bits", "ask for less")
+            raise BadInputError(name, "the sum does not fit 64 bits", "request less")
     return result
 
 

@@ -89,5 +89,5 @@ def require_rm_id(message: str, given: str, session: str | None = None) -> None:
 
 def unregistered(rm_id: str) -> Refused:
     """The rejection of a message or call without a session."""
-    reason = f"there is no such session of resource manager {rm_id!r}: call RegisterResourceManager first"
+    reason = f"no session exists for resource manager {rm_id!r}: call RegisterResourceManager first"
     return Refused(RefusalCode.FAILED_PRECONDITION, reason)

@@ -77,7 +77,7 @@ async def test_a_stream_without_registration_is_refused_saying_what_to_do(
     await stream.write(asks("a", rm_id="nobody"))
     code, reason = await status_of(stream)
     assert code is grpc.StatusCode.FAILED_PRECONDITION
-    assert reason == "there is no such session of resource manager 'nobody': call RegisterResourceManager first"
+    assert reason == "no session exists for resource manager 'nobody': call RegisterResourceManager first"
 
 
 async def test_a_stream_of_an_older_session_is_refused(socket: Socket, channel: grpc.aio.Channel) -> None:

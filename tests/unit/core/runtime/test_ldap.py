@@ -59,7 +59,7 @@ def test_a_user_without_groups_has_none_and_that_is_no_problem(directory: LdapDi
 def test_a_user_that_is_not_there_is_none_whatever_its_name_says(directory: LdapDirectory, user: str) -> None:
     answer = directory(user)
     assert answer.groups == ()
-    assert "knows no user" in answer.problem
+    assert "has no user" in answer.problem
     assert not answer.is_silent
 
 

@@ -184,7 +184,7 @@ def test_the_system_knows_who_runs_this_test() -> None:
 def test_the_system_says_whom_it_does_not_know(user: str) -> None:
     answer = of_system(user)
     assert answer.groups == ()
-    assert "knows no user" in answer.problem
+    assert "has no user" in answer.problem
 
 
 def test_every_resolver_of_the_configuration_has_its_directory() -> None:

@@ -76,7 +76,7 @@ def test_a_question_without_an_answer_is_asked_anew_and_its_late_answer_ignored(
     assert again.places == question.places
     assert judged(scenario, question) == []
     assert placed(judged(scenario, again)) == {"x0": "n0"}
-    assert scenario.scheduler_state.ignored == {"answer to a question that is not open": 1}
+    assert scenario.scheduler_state.ignored == {"response to an unknown request": 1}
 
 
 def test_room_of_places_that_were_asked_about_in_vain_counts_as_free() -> None:
@@ -158,7 +158,7 @@ def test_an_ask_that_is_taken_back_meanwhile_gets_no_place() -> None:
 def test_an_answer_about_victims_that_nobody_asked_for_is_counted() -> None:
     scenario = asking()
     assert scenario.send(VictimsEvaluated(RM, 99, success=True)) == []
-    assert scenario.scheduler_state.ignored == {"answer to a question that is not open": 1}
+    assert scenario.scheduler_state.ignored == {"response to an unknown request": 1}
 
 
 def test_an_approved_part_of_a_gang_is_placed_next_to_a_part_of_another_gang() -> None:

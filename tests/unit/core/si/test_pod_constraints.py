@@ -106,7 +106,7 @@ def test_a_pod_without_any_has_no_facts_and_equal_texts_are_read_once() -> None:
         ({"antiAffinity": [{**TERM, "labelSelector": {"labels": {}}}]}, "labels is not known"),
         (
             {"antiAffinity": [{**TERM, "labelSelector": {"matchLabels": {"a": 1}}}]},
-            "holds something that is not a text",
+            "contains a value that is not text",
         ),
         ({"affinity": [{**TERM, "labelSelector": {"matchExpressions": [{"operator": "In"}]}}]}, "key is missing"),
         (

@@ -58,7 +58,7 @@ def test_the_next_one_of_a_kind_says_how_many_were_held_back() -> None:
     [node] = pushes.chosen([a_word(50, Notice.NODE)], 2 * SECOND)
     first, second = pushes.chosen([a_word(30), a_word(31)], 2 * SECOND)
     assert node.message == "no room"
-    assert first.message == "no room (15 other events of this kind were held back before it)"
+    assert first.message == "no room (15 earlier events of this kind were suppressed)"
     assert second.message == "no room"
     assert (pushes.told, pushes.held_back) == (8, 15)
 

@@ -37,7 +37,7 @@ ASKS: list[tuple[dict[str, Any], str]] = [
     ({"tags": {keys.TAG_CONSTRAINTS: "[" * 5000}}, "muster/constraints: the value is not JSON"),
     ({"tags": {keys.TAG_CONSTRAINTS: " " * (TEXT_LIMIT + 1)}}, "muster/constraints: the value is longer than"),
     ({"tags": {keys.TAG_CONSTRAINTS: '{"podAffinity":{}}'}}, "muster/constraints: podAffinity is not known"),
-    ({"tags": {keys.TAG_CONSTRAINTS: '{"nodeSelector":{"a":1}}'}}, "nodeSelector holds something that is not a text"),
+    ({"tags": {keys.TAG_CONSTRAINTS: '{"nodeSelector":{"a":1}}'}}, "nodeSelector contains a value that is not text"),
     ({"tags": {keys.TAG_CONSTRAINTS: '{"nodeAffinity":{}}'}}, "nodeAffinity is not a list"),
     ({"tags": {keys.TAG_CONSTRAINTS: '{"tolerations":[{"operator":"Like"}]}'}}, "tolerations: operator is 'Like', not"),
     (
@@ -161,7 +161,7 @@ APPLICATIONS: list[tuple[dict[str, Any], str]] = [
     ({"tags": {keys.APP_TAG_MEMBERS: '[{"name":"w","minMember":true}]'}}, "minMember of 'w' is not a positive number"),
     (
         {"tags": {keys.APP_TAG_MEMBERS: '[{"name":"w","minMember":1,"resource":{"vcore":1.5}}]'}},
-        "resource of 'w' holds something that is not a whole number",
+        "resource of 'w' contains a value that is not a whole number",
     ),
     (
         {"tags": {keys.APP_TAG_MEMBERS: '[{"name":"w","minMember":1},{"name":"w","minMember":1}]'}},

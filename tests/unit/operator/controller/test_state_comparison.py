@@ -144,8 +144,8 @@ def test_without_an_application_or_a_node_that_we_count_on_the_session_starts_ov
     del simulation.core.apps[PLAIN]
     del simulation.core.nodes[NodeName("n1")]
     applications, nodes = (compare(simulation.ledger, inventory_of(simulation.core, part), set(), 0.0) for part in Part)
-    assert applications.unsound == "the core does not know application dev/plain"
-    assert nodes.unsound == "the core does not know node n1"
+    assert applications.unsound == "the core has no application dev/plain"
+    assert nodes.unsound == "the core has no node n1"
     assert not applications.out
     assert not nodes.out
 
