@@ -14,11 +14,16 @@ UNHANDLED = re.compile(
     r'|"level": ?"(error|critical)"'
 )
 
-OF_KOPF = re.compile(
+OF_LIBRARIES = re.compile(
     r"was never retrieved.*kopf/_cogs/clients/scanning\.py"
     r"|closing of asynchronous generator.*kopf/_cogs/clients/watching\.py"
+    r"|Fatal error on SSL protocol.*closed=True.*uvloop/sslproto\.pyx"
 )
-"""kopf leaves tasks that look for new resources, and watches, unfinished if the operator ends meanwhile."""
+"""Errors that a library logs although everything is handled.
+
+kopf leaves tasks that look for new resources, and watches, unfinished if the operator ends meanwhile. uvloop finds a
+connection closed that was reset while it read; the request fails with an exception, and is repeated.
+"""
 
 BEFORE = 2
 SHOWN = 600
@@ -29,7 +34,7 @@ def unhandled(name: str, lines: Iterable[str]) -> list[str]:
     found: list[str] = []
     last: list[str] = []
     for line in lines:
-        if UNHANDLED.search(line) and not OF_KOPF.search(line):
+        if UNHANDLED.search(line) and not OF_LIBRARIES.search(line):
             shown = [part.rstrip()[:SHOWN] for part in (*last[-BEFORE:], line)]
             found.append(f"log of {name}: " + "\n    ".join(shown))
         last = [*last[-BEFORE:], line]

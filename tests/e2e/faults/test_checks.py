@@ -166,3 +166,12 @@ def test_a_watch_of_kopf_that_an_end_interrupted_is_no_fault_of_ours_and_any_oth
     )
     assert logs.unhandled("operator", [line % ("infinite_watch", "kopf/_cogs/clients/watching.py")]) == []
     assert logs.unhandled("operator", [line % ("lines", "muster_operator/kube/watch.py")])
+
+
+def test_a_closed_connection_in_uvloop_is_handled_and_an_open_one_is_not() -> None:
+    line = (
+        '{"event": "Fatal error on SSL protocol\\ntransport: <TCPTransport closed=%s>", "level": "error", '
+        '"logger": "asyncio", "exception": "Traceback (most recent call last):\\n  File \\"uvloop/sslproto.pyx\\""}'
+    )
+    assert logs.unhandled("operator", [line % "True"]) == []
+    assert logs.unhandled("operator", [line % "False"])
