@@ -76,8 +76,8 @@ def command(  # noqa: PLR0913 # long: the command line is its options
     rest_kubernetes_auth: core.RestKubernetesAuth = False,
     rest_closed: core.RestClosed = False,
     rest_trust_loopback: core.RestTrustLoopback = False,
-    log_level: Annotated[LogLevel, typer.Option(envvar="MUSTER_LOG_LEVEL")] = LogLevel.INFO,
-    log_format: Annotated[LogFormat, typer.Option(envvar="MUSTER_LOG_FORMAT")] = LogFormat.CONSOLE,
+    log_level: Annotated[LogLevel, typer.Option(envvar="MUSTER_LOG_LEVEL", help="Log level.")] = LogLevel.INFO,
+    log_format: Annotated[LogFormat, typer.Option(envvar="MUSTER_LOG_FORMAT", help="Log format.")] = LogFormat.CONSOLE,
 ) -> None:
     """Run core and operator in one process, for the cluster of KUBECONFIG."""
     if not embedded:

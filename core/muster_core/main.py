@@ -201,30 +201,32 @@ def configure_logs(level: LogLevel, form: LogFormat) -> Threshold:
 
 
 RestTlsCert = Annotated[
-    Path | None, typer.Option(envvar="MUSTER_CORE_REST_TLS_CERT", help="certificate of REST, PEM; reloaded on change")
+    Path | None, typer.Option(envvar="MUSTER_CORE_REST_TLS_CERT", help="Certificate of REST, PEM; reloaded on change.")
 ]
-RestTlsKey = Annotated[Path | None, typer.Option(envvar="MUSTER_CORE_REST_TLS_KEY", help="key of the certificate, PEM")]
+RestTlsKey = Annotated[
+    Path | None, typer.Option(envvar="MUSTER_CORE_REST_TLS_KEY", help="Key of the certificate, PEM.")
+]
 RestTokenFile = Annotated[
     Path | None,
-    typer.Option(envvar="MUSTER_CORE_REST_TOKEN_FILE", help="file with the bearer token for dumps and changes"),
+    typer.Option(envvar="MUSTER_CORE_REST_TOKEN_FILE", help="File with the bearer token for dumps and changes."),
 ]
 RestKubernetesAuth = Annotated[
     bool,
     typer.Option(
         "--rest-kubernetes-auth",
         envvar="MUSTER_CORE_REST_KUBERNETES_AUTH",
-        help="authorize bearer tokens with TokenReviews and SubjectAccessReviews (nonResourceURLs)",
+        help="Authorize bearer tokens with TokenReview and SubjectAccessReview (nonResourceURLs).",
     ),
 ]
 RestClosed = Annotated[
-    bool, typer.Option("--rest-closed", envvar="MUSTER_CORE_REST_CLOSED", help="require a token for reads too")
+    bool, typer.Option("--rest-closed", envvar="MUSTER_CORE_REST_CLOSED", help="Require a token for reads too.")
 ]
 RestTrustLoopback = Annotated[
     bool,
     typer.Option(
         "--rest-trust-loopback",
         envvar="MUSTER_CORE_REST_TRUST_LOOPBACK",
-        help="require no token from this machine; do not use it behind a proxy that connects over loopback",
+        help="Require no token from loopback addresses; do not use it behind a proxy on this machine.",
     ),
 ]
 
@@ -233,25 +235,25 @@ RestTrustLoopback = Annotated[
 def main(  # noqa: PLR0913 # long: the command line is its options
     *,
     listen: Annotated[
-        str, typer.Option(envvar="MUSTER_CORE_LISTEN", help="listen address: unix:///path or host:port")
+        str, typer.Option(envvar="MUSTER_CORE_LISTEN", help="Listen address: unix:///path or host:port.")
     ] = "unix:///run/muster/core.sock",
     tls_cert: Annotated[
-        Path | None, typer.Option(envvar="MUSTER_CORE_TLS_CERT", help="server certificate, PEM")
+        Path | None, typer.Option(envvar="MUSTER_CORE_TLS_CERT", help="Server certificate, PEM.")
     ] = None,
     tls_key: Annotated[
-        Path | None, typer.Option(envvar="MUSTER_CORE_TLS_KEY", help="key of the certificate, PEM")
+        Path | None, typer.Option(envvar="MUSTER_CORE_TLS_KEY", help="Key of the certificate, PEM.")
     ] = None,
     tls_ca: Annotated[
-        Path | None, typer.Option(envvar="MUSTER_CORE_TLS_CA", help="authority of client certificates, PEM")
+        Path | None, typer.Option(envvar="MUSTER_CORE_TLS_CA", help="Authority of client certificates, PEM.")
     ] = None,
     allow_plaintext: Annotated[
-        bool, typer.Option(envvar="MUSTER_CORE_ALLOW_PLAINTEXT", help="permit TCP without TLS beyond loopback")
+        bool, typer.Option(envvar="MUSTER_CORE_ALLOW_PLAINTEXT", help="Allow TCP without TLS beyond loopback.")
     ] = False,
     rest_address: Annotated[
-        str, typer.Option(envvar="MUSTER_CORE_REST_ADDRESS", help="listen address of REST and metrics")
+        str, typer.Option(envvar="MUSTER_CORE_REST_ADDRESS", help="Listen address of REST and metrics.")
     ] = "127.0.0.1",
     rest_port: Annotated[
-        int, typer.Option(envvar="MUSTER_CORE_REST_PORT", help="port of REST and metrics; 0 = any free port")
+        int, typer.Option(envvar="MUSTER_CORE_REST_PORT", help="Port of REST and metrics; 0 = any free port.")
     ] = 9080,
     rest_tls_cert: RestTlsCert = None,
     rest_tls_key: RestTlsKey = None,
@@ -259,17 +261,19 @@ def main(  # noqa: PLR0913 # long: the command line is its options
     rest_kubernetes_auth: RestKubernetesAuth = False,
     rest_closed: RestClosed = False,
     rest_trust_loopback: RestTrustLoopback = False,
-    log_level: Annotated[LogLevel, typer.Option(envvar="MUSTER_CORE_LOG_LEVEL")] = LogLevel.INFO,
-    log_format: Annotated[LogFormat, typer.Option(envvar="MUSTER_CORE_LOG_FORMAT")] = LogFormat.JSON,
+    log_level: Annotated[LogLevel, typer.Option(envvar="MUSTER_CORE_LOG_LEVEL", help="Log level.")] = LogLevel.INFO,
+    log_format: Annotated[
+        LogFormat, typer.Option(envvar="MUSTER_CORE_LOG_FORMAT", help="Log format.")
+    ] = LogFormat.JSON,
     journal: Annotated[
-        Path | None, typer.Option(envvar="MUSTER_CORE_JOURNAL", help="file that records all inputs, for a replay")
+        Path | None, typer.Option(envvar="MUSTER_CORE_JOURNAL", help="File that records all inputs, for a replay.")
     ] = None,
     ldap_secret: Annotated[
         Path,
-        typer.Option(envvar="MUSTER_CORE_LDAP_SECRET", help="directory with the settings of the LDAP group resolver"),
+        typer.Option(envvar="MUSTER_CORE_LDAP_SECRET", help="Directory with the settings of the LDAP group resolver."),
     ] = SECRET,
     check: Annotated[
-        bool, typer.Option(envvar="MUSTER_CORE_CHECK", help="verify all sums after each loop iteration (slow)")
+        bool, typer.Option(envvar="MUSTER_CORE_CHECK", help="Verify all sums after each loop iteration (slow).")
     ] = False,
 ) -> None:
     """Run the scheduler core."""

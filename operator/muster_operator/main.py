@@ -34,58 +34,63 @@ LEASE_NAME: Final = "muster"
 
 LeaderElect = Annotated[
     bool,
-    typer.Option(envvar="MUSTER_LEADER_ELECT", help="write only while holding the Lease; off: no leader election"),
+    typer.Option(envvar="MUSTER_LEADER_ELECT", help="Elect a leader with the Lease, and write only as the leader."),
 ]
-LeaseName = Annotated[str, typer.Option(envvar="MUSTER_LEASE_NAME", help="name of the Lease in Muster's namespace")]
+LeaseName = Annotated[
+    str, typer.Option(envvar="MUSTER_LEASE_NAME", help="Name of the leader's Lease in Muster's namespace.")
+]
 LeaseDuration = Annotated[
     int,
-    typer.Option(min=2, envvar="MUSTER_LEASE_DURATION", help="seconds until a Lease that is not renewed expires"),
+    typer.Option(min=2, envvar="MUSTER_LEASE_DURATION", help="Duration of the Lease in seconds."),
 ]
 Identity = Annotated[
     str,
     typer.Option(
         envvar="MUSTER_IDENTITY",
-        help="holder identity, unique for each process and kept when the container restarts (pod name and UID); "
-        "empty: a new one at each start",
+        help="Holder identity, unique for each process and kept when the container restarts (pod name and UID); "
+        "empty: a new one at each start.",
     ),
 ]
-PodName = Annotated[str, typer.Option(envvar="POD_NAME", help="pod that gets the leader label; empty: none")]
+PodName = Annotated[
+    str, typer.Option(envvar="POD_NAME", help="Name of the pod that gets the leader label; empty: none.")
+]
 CompareEvery = Annotated[
     float,
-    typer.Option(min=0.05, envvar="MUSTER_COMPARE_EVERY", help="seconds between two parts of the state comparison"),
+    typer.Option(min=0.05, envvar="MUSTER_COMPARE_EVERY", help="Seconds between two parts of the state comparison."),
 ]
 FastPath = Annotated[
     bool,
     typer.Option(
         envvar="MUSTER_FAST_PATH",
-        help="fast watch path for pods, nodes and volumes; off: kopf's handlers, up to 500 nodes and 5,000 pods",
+        help="Use the fast watch path for pods, nodes and volumes; off: up to 500 nodes and 5,000 pods.",
     ),
 ]
 WEBHOOK_PORT: Final = 9089
 
 WebhookService = Annotated[
     str,
-    typer.Option(envvar="MUSTER_WEBHOOK_SERVICE", help="Service of the webhook in Muster's namespace; enables it"),
+    typer.Option(envvar="MUSTER_WEBHOOK_SERVICE", help="Service of the webhook in Muster's namespace; enables it."),
 ]
 WebhookUrl = Annotated[
     str,
     typer.Option(
-        envvar="MUSTER_WEBHOOK_URL", help="https://host:port, for an operator outside the cluster; enables it"
+        envvar="MUSTER_WEBHOOK_URL",
+        help="URL of the webhook (https://host:port), if the operator runs elsewhere; enables it.",
     ),
 ]
-WebhookPort = Annotated[int, typer.Option(envvar="MUSTER_WEBHOOK_PORT", help="port of the webhook")]
+WebhookPort = Annotated[int, typer.Option(envvar="MUSTER_WEBHOOK_PORT", help="Port of the webhook.")]
 WebhookCert = Annotated[
     Path | None,
-    typer.Option(envvar="MUSTER_WEBHOOK_CERT", help="certificate of the webhook, PEM; default: created by Muster"),
+    typer.Option(envvar="MUSTER_WEBHOOK_CERT", help="Certificate of the webhook, PEM; default: created by Muster."),
 ]
-WebhookKey = Annotated[Path | None, typer.Option(envvar="MUSTER_WEBHOOK_KEY", help="key of the certificate, PEM")]
+WebhookKey = Annotated[Path | None, typer.Option(envvar="MUSTER_WEBHOOK_KEY", help="Key of the certificate, PEM.")]
 WebhookCa = Annotated[
     Path | None,
-    typer.Option(envvar="MUSTER_WEBHOOK_CA", help="authority of the certificate, PEM; empty: not written to caBundle"),
+    typer.Option(envvar="MUSTER_WEBHOOK_CA", help="Authority of the certificate, PEM; empty: not written to caBundle."),
 ]
 WebhookManifest = Annotated[
     bool,
-    typer.Option(envvar="MUSTER_WEBHOOK_MANIFEST", help="you apply deploy/webhooks.yaml; update only caBundle"),
+    typer.Option(envvar="MUSTER_WEBHOOK_MANIFEST", help="Update only caBundle; you apply deploy/webhooks.yaml."),
 ]
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -116,20 +121,20 @@ def own_identity() -> str:
 def main(  # noqa: PLR0913 # long: the command line is its options
     *,
     core: Annotated[
-        str, typer.Option(envvar="MUSTER_CORE", help="address of the core: unix:///path or host:port")
+        str, typer.Option(envvar="MUSTER_CORE", help="Address of the core: unix:///path or host:port.")
     ] = "unix:///run/muster/core.sock",
-    tls_cert: Annotated[Path | None, typer.Option(envvar="MUSTER_TLS_CERT", help="client certificate, PEM")] = None,
-    tls_key: Annotated[Path | None, typer.Option(envvar="MUSTER_TLS_KEY", help="key of the certificate, PEM")] = None,
+    tls_cert: Annotated[Path | None, typer.Option(envvar="MUSTER_TLS_CERT", help="Client certificate, PEM.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(envvar="MUSTER_TLS_KEY", help="Key of the certificate, PEM.")] = None,
     tls_ca: Annotated[
-        Path | None, typer.Option(envvar="MUSTER_TLS_CA", help="authority of the core's certificate, PEM")
+        Path | None, typer.Option(envvar="MUSTER_TLS_CA", help="Authority of the core's certificate, PEM.")
     ] = None,
     allow_plaintext: Annotated[
-        bool, typer.Option(envvar="MUSTER_ALLOW_PLAINTEXT", help="permit TCP without TLS beyond loopback")
+        bool, typer.Option(envvar="MUSTER_ALLOW_PLAINTEXT", help="Allow TCP without TLS beyond loopback.")
     ] = False,
     health_port: Annotated[
-        int, typer.Option(envvar="MUSTER_HEALTH_PORT", help="port of probes and metrics; 0 = any free port")
+        int, typer.Option(envvar="MUSTER_HEALTH_PORT", help="Port of probes and metrics; 0 = any free port.")
     ] = 8081,
-    namespace: Annotated[str, typer.Option(envvar="NAMESPACE", help="namespace of the ConfigMaps")] = "default",
+    namespace: Annotated[str, typer.Option(envvar="NAMESPACE", help="Namespace of the ConfigMaps.")] = "default",
     leader_elect: LeaderElect = True,
     lease_name: LeaseName = LEASE_NAME,
     lease_duration: LeaseDuration = DURATION_S,
@@ -145,9 +150,9 @@ def main(  # noqa: PLR0913 # long: the command line is its options
     compare_every: CompareEvery = PAUSE_S,
     fast_path: FastPath = True,
     log_level: Annotated[
-        LogLevel, typer.Option(envvar="MUSTER_LOG_LEVEL", help="log level; the setting log.level takes precedence")
+        LogLevel, typer.Option(envvar="MUSTER_LOG_LEVEL", help="Log level; the setting log.level takes precedence.")
     ] = LogLevel.INFO,
-    log_format: Annotated[LogFormat, typer.Option(envvar="MUSTER_LOG_FORMAT")] = LogFormat.JSON,
+    log_format: Annotated[LogFormat, typer.Option(envvar="MUSTER_LOG_FORMAT", help="Log format.")] = LogFormat.JSON,
 ) -> None:
     """Run the operator: watch the cluster and apply the decisions of the core."""
     try:
