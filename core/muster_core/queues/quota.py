@@ -121,12 +121,11 @@ def left_of(bound: QuotaBound, app: Application, back: Resources) -> Limit:
     others = holder.reserved_quota
     if app.gang.granted:
         others -= app.gang.quota_reservation
-    if isinstance(holder, Queue):
-        if holder.node_reserved:
-            others += holder.node_reserved - back
-        if app.gang.granted and holder.preempting:
-            left = others - holder.preempting
-            others = Resources({name: amount for name, amount in left.items() if amount > 0})
+    if isinstance(holder, Queue) and holder.node_reserved:
+        others += holder.node_reserved - back
+    if app.gang.granted and holder.preempting:
+        left = others - holder.preempting
+        others = Resources({name: amount for name, amount in left.items() if amount > 0})
     if others:
         taken += others
     if not app.gang.granted and holder.requested_quota and not app.gang.quota_reservation:

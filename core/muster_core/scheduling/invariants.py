@@ -431,6 +431,7 @@ def _users(partition: Partition) -> Iterator[str]:
                 account.reserved_quota += app.gang.quota_reservation
             else:
                 account.requested_quota += app.gang.quota_reservation
+            account.preempting += sum((a.spec.resources for a in app.allocations.values() if a.preemption), NOTHING)
             account.running += app.counted
     books = ((LimitSubjectKind.USER, partition.users.users), (LimitSubjectKind.GROUP, partition.users.groups))
     kept = {
@@ -441,7 +442,7 @@ def _users(partition: Partition) -> Iterator[str]:
     }
     for holder in sorted(counted.keys() | kept.keys()):
         one, other = kept.get(holder, Account()), counted.get(holder, Account())
-        for name in ("allocated", "reserved_quota", "requested_quota", "running"):
+        for name in ("allocated", "reserved_quota", "requested_quota", "preempting", "running"):
             if getattr(one, name) != getattr(other, name):
                 yield f"{holder}: {name} is kept as {getattr(one, name)}, counted as {getattr(other, name)}"
         if holder in kept and one.is_idle:

@@ -77,28 +77,32 @@ def claim(app: Application, amount: Resources, times: int) -> None:
 def mark_preempted(partition: Partition, app: Application, allocation: Allocation, number: int, now_ns: int) -> None:
     """Marks an allocation as released by preemption `number`.
 
-    It counts as being preempted on each queue of its path.
+    It counts as being preempted on each queue of its path, and for the user and the group.
     """
     mark_releasing(partition, app, allocation, Termination.PREEMPTED_BY_SCHEDULER, now_ns)
     allocation.preemption = number
-    for queue in app.queue.path_up():
-        queue.preempting += allocation.spec.resources
+    _count_preempting(partition, app, allocation.spec.resources, 1)
 
 
 def end_preemption(partition: Partition, app: Application, victim: Allocation) -> None:
     """Removes a victim that has ended. With the last victim, its preemption ends."""
     running = partition.preemptions.running[victim.preemption]
-    _count_no_longer(app, victim)
+    _count_no_longer(partition, app, victim)
     del running.victims[app.id, victim.id]
     if not running.victims:
         forget_preemption(partition, running)
 
 
-def _count_no_longer(app: Application, victim: Allocation) -> None:
-    """Stops counting the allocation as being preempted."""
+def _count_no_longer(partition: Partition, app: Application, victim: Allocation) -> None:
+    """Stops counting the allocation as being preempted. It still counts as allocated."""
     victim.preemption = 0
-    for queue in app.queue.path_up():
-        queue.preempting -= victim.spec.resources
+    _count_preempting(partition, app, victim.spec.resources, -1)
+
+
+def _count_preempting(partition: Partition, app: Application, amount: Resources, times: int) -> None:
+    """Adds an amount to what is being preempted from the queues, the user and the group. `times` = -1 removes it."""
+    for holder in _holders(partition, app) if amount else ():
+        holder.preempting = holder.preempting.plus(amount, times)
 
 
 def forget_preemption(partition: Partition, running: RunningPreemption) -> None:
@@ -110,7 +114,7 @@ def forget_preemption(partition: Partition, running: RunningPreemption) -> None:
     partition.preemptions.epoch += 1
     for name, identity in running.victims:
         app = partition.applications[name]
-        _count_no_longer(app, app.allocations[identity])
+        _count_no_longer(partition, app, app.allocations[identity])
     winner = partition.applications.get(running.gang) if running.gang is not None else None
     if winner is not None:
         partition.requeue_one(winner)
@@ -380,9 +384,9 @@ def resize(partition: Partition, app: Application, allocation: Allocation, old: 
     resize_sums(app, allocation, old.resources)
     charge(partition, app, now, 1)
     requeue.path_shrank(partition, app)
-    for queue in app.queue.path_up():
-        if allocation.preemption:
-            queue.preempting += now - old.resources
+    if allocation.preemption:
+        _count_preempting(partition, app, now, 1)
+        _count_preempting(partition, app, old.resources, -1)
     charge(partition, app, old.resources, -1)
     tolerate(app, now, old.resources)
     _keep(partition, allocation, now, 1)

@@ -39,12 +39,13 @@ class Account:
     allocated: Resources = NOTHING
     reserved_quota: Resources = NOTHING
     requested_quota: Resources = NOTHING
+    preempting: Resources = NOTHING
     running: int = 0
 
     @property
     def is_idle(self) -> bool:
         """Whether all fields are 0."""
-        return not (self.allocated or self.reserved_quota or self.requested_quota or self.running)
+        return not (self.allocated or self.reserved_quota or self.requested_quota or self.preempting or self.running)
 
 
 Accounts = dict[str, dict[QueuePath, Account]]
@@ -119,10 +120,12 @@ class UserLedger:
         if group == before:
             return
         used, quota_reservation = app.allocated + app.gang.allocated, app.gang.quota_reservation
+        preempting = sum((one.spec.resources for one in app.allocations.values() if one.preemption), NOTHING)
         for name, times in ((before, -1), (group, 1)):
             for queue in app.queue.path_up() if name else ():
                 account = self.groups.setdefault(name, {}).setdefault(queue.path, Account())
                 account.allocated = account.allocated.plus(used, times)
+                account.preempting = account.preempting.plus(preempting, times)
                 if app.gang.granted:
                     account.reserved_quota = account.reserved_quota.plus(quota_reservation, times)
                 else:

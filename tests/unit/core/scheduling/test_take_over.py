@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from muster_core.model.config import Configuration
+from muster_core.model.config import Configuration, QueueConfig
 from muster_core.model.constraints import Constraints
 from muster_core.model.decisions import Decision, PlaceholderReplacement, Placement, Preemption
 from muster_core.model.effects import Effect
@@ -462,9 +462,18 @@ def test_a_take_over_whose_victim_went_while_it_was_planned_is_planned_again() -
     assert scenario.app("first").gang.reserved["vcore"] >= 9000
 
 
-def test_a_takeover_does_not_withdraw_the_granted_reservation_of_a_third_gang_while_its_victims_are_released() -> None:
-    """The victims count towards the parent's maximum, and so does the quota reserved for the gang that gets theirs."""
-    queues = a_queue("p", *(a_queue(name) for name in "abc"), vcore=7000)
+LEAVES = tuple(a_queue(name) for name in "abc")
+
+
+@pytest.mark.parametrize(
+    "queues",
+    [a_queue("p", *LEAVES, vcore=7000), a_queue("p", *LEAVES, limits=(a_limit(users=("*",), vcore=7000),))],
+    ids=["maximum of the queue", "limit of the user"],
+)
+def test_a_takeover_does_not_withdraw_the_granted_reservation_of_a_third_gang_while_its_victims_are_released(
+    queues: QueueConfig,
+) -> None:
+    """The victims count towards the maximum, and so does the quota reserved for the gang that gets theirs."""
     scenario = Scenario(a_configuration(queues), nodes=1)
     scenario.add_full_node(vcore=10_000)
     special = Constraints(node_selector=(("kind", "special"),))

@@ -31,6 +31,7 @@ from tests.unit.builders import (
     an_ask,
     resources,
 )
+from tests.unit.core.scheduling.preemption_scenario import PREEMPTED, a_daemon, victims
 from tests.unit.core.scheduling.scenario import Scenario, notices, placed, refused_asks, rejection, waits
 
 WHY = "ldap does not answer"
@@ -175,6 +176,22 @@ def test_once_the_groups_are_known_it_moves_to_its_queue_and_counts_for_its_grou
     assert placed(scenario.send(GroupsResolved(PARTITION, "kim", ("dev",)))) == {"new": "n0"}
     assert scenario.app().queue.path == "root.a"
     assert scenario.partition.users.groups["dev"][scenario.app().queue.path].allocated == resources(vcore=2000, pods=2)
+
+
+def test_a_pod_that_is_being_preempted_counts_for_the_group_that_is_known_later() -> None:
+    """The invariants compare the sums of both groups."""
+    both = a_queue("a", limits=(a_limit(groups=("dev", "*"), vcore=1000),))
+    scenario = Scenario(a_configuration(both, a_queue("b")), nodes=1, vcore=1000)
+    scenario.send(ApplicationAdded(unknown(forced=True)), AllocationReported(an_allocation("old", "n0")))
+    scenario.send(ApplicationAdded(an_application("agents", queue="root.b")))
+    said = scenario.ask(replace(a_daemon("agent", "n0"), application=ApplicationId("agents"))) + scenario.wait(60)
+    assert victims(said) == {"old"}
+    leaf = scenario.app().queue.path
+    assert scenario.partition.users.groups["*"][leaf].preempting == resources(vcore=1000, pods=1)
+    scenario.send(GroupsResolved(PARTITION, "kim", ("dev",)))
+    assert scenario.partition.users.groups["dev"][leaf].preempting == resources(vcore=1000, pods=1)
+    assert placed(scenario.release("old", why=PREEMPTED)) == {"agent": "n0"}
+    assert scenario.partition.users.groups == {}
 
 
 def test_placeholders_of_a_running_gang_are_still_replaced() -> None:
