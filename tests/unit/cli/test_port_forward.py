@@ -1,10 +1,18 @@
 """Which pod a port-forward goes to, and which port of it."""
 
+import ssl
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
+import yaml
 
-from muster.clients import port_forward
+from muster.clients import kubernetes, port_forward
+from muster.errors import Unreachable
 
 Json = dict[str, Any]
 REST = {"name": "rest", "containerPort": 9999}
@@ -39,3 +47,46 @@ def test_a_pod_of_the_operator_alone_is_left_out_where_the_core_has_its_own() ->
 )
 def test_what_starts_the_core_says_whether_it_serves_tls(container: Json, *, is_tls: bool) -> None:
     assert port_forward.serves_tls(a_pod("p", container)) is is_tls
+
+
+class RefusingServer(BaseHTTPRequestHandler):
+    """An API server that refuses every port-forward, and puts token and path into its reason."""
+
+    def do_GET(self) -> None:
+        self.send_response(403, f"{self.headers.get('Authorization')} {self.path}")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> Iterator[str]:
+    """A user with a token at an API server with a certificate of its own authority."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    server = HTTPServer(("127.0.0.1", 0), RefusingServer)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    cluster = {"server": f"https://127.0.0.1:{server.server_port}", "certificate-authority": "ca.pem"}
+    config = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+        "clusters": [{"name": "k", "cluster": cluster}],
+        "users": [{"name": "u", "user": {"token": "a-token"}}],
+    }
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    yield str(tmp_path / "config")
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_port_forward_uses_the_authority_and_the_token_of_the_kubeconfig(kubeconfig: str) -> None:
+    http = port_forward.http(kubernetes.connect(kubeconfig, ""), a_pod("core", {"name": "core", "ports": [REST]}), {})
+    with pytest.raises(Unreachable) as caught:
+        http.send("GET", "/")
+    assert "Bearer a-token /api/v1/namespaces/muster/pods/core/portforward?ports=9999" in str(caught.value)
