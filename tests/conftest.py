@@ -19,7 +19,7 @@ COMPARISON = "tests/conformance/test_placement.py"
 SECONDS_FOR_AN_E2E_TEST = 300
 
 # No deadline: a slow machine is not a failure. Repeatable: the same tree gives the same verdict.
-settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=60)
+settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=25)
 settings.register_profile("thorough", deadline=None, max_examples=1000)
 settings.load_profile("thorough" if IS_THOROUGH else "repeatable")
 

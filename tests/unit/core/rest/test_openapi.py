@@ -20,6 +20,7 @@ from muster_core.rest.routes import MOVED, ROUTES
 from muster_core.rest.server import RestServer, RestSettings, document
 from muster_core.runtime.log_level import LogLevel, Threshold
 from muster_core.runtime.service import Scheduler
+from tests.amounts import amount
 from tests.unit.core.rest.conftest import TRUSTING, a_scenario
 from tools import openapi
 
@@ -66,7 +67,7 @@ def base_url() -> Iterator[str]:
 
 
 @schema.parametrize()
-@settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(2, 4), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_every_answer_is_one_that_is_described(case: Asking, base_url: str) -> None:
     case.call_and_validate(base_url=base_url, checks=CHECKS, allow_redirects=False)
 

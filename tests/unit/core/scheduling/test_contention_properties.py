@@ -20,6 +20,7 @@ from muster_core.model.events import ApplicationAdded, NodeAdded
 from muster_core.model.ids import ApplicationId, Termination
 from muster_core.model.specs import GangPlacement
 from muster_core.state.applications import Allocation, Application
+from tests.amounts import amount
 from tests.unit.builders import SECOND, a_configuration, a_node, a_queue, an_application, an_ask, resources
 from tests.unit.core.scheduling.preemption_scenario import pods, victims
 from tests.unit.core.scheduling.scenario import Scenario
@@ -174,7 +175,7 @@ def _quotas(app: Application, others: list[Application]) -> Iterator[int]:
             yield most - used - sum(other.gang.quota_reservation["vcore"] for other in inside)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=amount(12, 25), deadline=None)
 @given(
     gangs=st.lists(GANGS, min_size=2, max_size=6),
     nodes=NODES,
@@ -192,7 +193,7 @@ def test_no_gang_waits_that_fits_next_to_complete_ones_and_the_reservations_of_e
     assert [app.id for app in scheduler_state.incomplete() if fits(scheduler_state, app)] == []
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=amount(5, 10), deadline=None)
 @given(
     ours=st.lists(GANGS, min_size=1, max_size=3),
     theirs=st.lists(GANGS, min_size=1, max_size=3),
@@ -211,7 +212,7 @@ def test_gangs_that_share_neither_nodes_nor_quotas_do_not_delay_each_other(
     assert beside.complete() & set(alone.gangs) == alone.complete()
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=amount(5, 10), deadline=None)
 @given(gangs=st.lists(GANGS, min_size=2, max_size=6), nodes=NODES, busy=st.integers(0, 4))
 def test_no_incomplete_gang_holds_anything_for_longer_than_its_timer(
     gangs: list[AGang], nodes: list[int], busy: int

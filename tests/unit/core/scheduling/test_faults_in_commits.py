@@ -38,7 +38,7 @@ from tests.unit.core.scheduling.random_events.simulated_core import Stage, Tally
 #: Seconds, longer than any back-off, timer or interval of these stories; pods end every few of them.
 _LONG, _FEW = 600, 5
 #: Every so many calls of a story raise, in a run of its own.
-_STRIDE = amount(17, 1)
+_STRIDE = amount(29, 1)
 
 
 @dataclass(frozen=True)

@@ -43,9 +43,11 @@ def profile_of(number: int, clock: Callable[[], float] | None = None) -> Profile
     return usual
 
 
-def run_round(number: int, clock: Callable[[], float] | None = None, *, shrinks: bool = True) -> Tally:
-    """Run one round by its seed and return its counts. Raises the failure that Hypothesis found, shrunk unless a real
-    `clock` provides the budget of each cycle.
+def run_round(number: int, clock: Callable[[], float] | None = None, *, shrinks: bool = True, part: int = 1) -> Tally:
+    """Run one round by its seed and return its counts.
+
+    `part`: only one n-th of its examples runs. Raises the failure that Hypothesis found, shrunk unless a real `clock`
+    provides the budget of each cycle.
     """
 
     class Seeded(RandomEvents):
@@ -54,6 +56,7 @@ def run_round(number: int, clock: Callable[[], float] | None = None, *, shrinks:
 
     is_large = number % (_EVERY // 2) == 0
     chosen = settings(_SETTINGS, max_examples=4) if is_large else _SETTINGS
+    chosen = settings(chosen, max_examples=chosen.max_examples // part)
     if clock is not None:
         _run_timed(Seeded, number, chosen)
         return Seeded.tally
