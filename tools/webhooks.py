@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from muster_operator.webhook.context import Ours
+from muster_operator.webhook.context import Identity
 from muster_operator.webhook.registration import WebhookClientConfig, mutating, validating
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,7 +37,7 @@ def manifest(schedulers: frozenset[str], namespace: str, account: str) -> str:
         },
     }
     door = WebhookClientConfig(namespace, service=SERVICE)
-    ours = Ours(schedulers, f"system:serviceaccount:{namespace}:{account}", namespace)
+    ours = Identity(schedulers, f"system:serviceaccount:{namespace}:{account}", namespace)
     documents = [service, mutating(door, ours, ()), validating(door, ours, ())]
     return HEADER + yaml.dump_all(documents, Dumper=_Plain, sort_keys=False, width=120)
 

@@ -20,7 +20,7 @@ from muster_operator.runtime.conflicts import NameLeases, leases_of
 from muster_operator.runtime.inbox import EventReceived, Inbox
 from muster_operator.runtime.loop import Loop
 from muster_operator.runtime.metrics import Metrics
-from muster_operator.runtime.reconfigure import Reconfigurer, Tell
+from muster_operator.runtime.reconfigure import ChangeReceivers, Reconfigurer
 from muster_operator.runtime.session import PAUSE_S
 from muster_operator.serving import Parts
 from muster_operator.si.codec import Encoder
@@ -79,7 +79,7 @@ def assembled(
         on_drop=metrics.dropped_events.inc,
         throttle=kube.throttle,
         recall=kube.recall,
-        may_decide=fresh if names is None else lambda: fresh() and names.are_ours,
+        may_decide=fresh if names is None else lambda: fresh() and names.are_all_held,
     )
     if names is not None:
         names.on_held = pool.wake
@@ -88,8 +88,8 @@ def assembled(
     loop.use_clock(lambda: session.clock.ahead_s)
     encoder = Encoder(configuration.cluster_id, settings.partition)
     core = CoreLink(ways.scheduler, encoder, configuration, inbox, metrics.sessions.inc)
-    tell = Tell(pool.submit, lambda fact: inbox.put(EventReceived(fact)))
-    reconfigurer = Reconfigurer(session, options.namespace, core, ways.administration, tell)
+    receivers = ChangeReceivers(pool.submit, lambda fact: inbox.put(EventReceived(fact)))
+    reconfigurer = Reconfigurer(session, options.namespace, core, ways.administration, receivers)
     metrics.watch("", lambda: {"inbox": len(inbox), **pool.depths()})
     metrics.watch("outbox_", core.depths)
     signing = SigningSecret(session, options.namespace, lambda keys: inbox.put(EventReceived(KeysSeen(keys))))
@@ -126,5 +126,5 @@ def _attempts(metrics: Metrics) -> Attempts:
     return Attempts(
         retried=lambda kind, status: metrics.retries.labels(kind, str(status)).inc(),
         ended=metrics.ended,
-        braked=lambda kind: metrics.throttle.labels(kind).inc(),
+        throttled=lambda kind: metrics.throttle.labels(kind).inc(),
     )

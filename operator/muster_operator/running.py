@@ -42,8 +42,8 @@ class LeaderReadiness:
     @property
     def missing(self) -> str:
         """What keeps us from being ready; empty = nothing. Who stands by is ready when it could take over at once."""
-        if self.leading.trouble:
-            return f"the Lease cannot be read or renewed: {self.leading.trouble}"
+        if self.leading.problem:
+            return f"the Lease cannot be read or renewed: {self.leading.problem}"
         if not self.leading.begun.is_set():
             return self.loop.unlisted
         if self.names is not None and not self.names.held.is_set():

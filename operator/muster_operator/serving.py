@@ -31,7 +31,7 @@ log = structlog.get_logger("muster")
 DRAIN_S: Final = 10.0
 
 #: Seconds a goodbye to the core may take.
-FAREWELL_S: Final = 2.0
+UNREGISTER_TIMEOUT_S: Final = 2.0
 
 #: Seconds that giving back the lease may take, and those of the scheduler names; they run out anyway.
 RELEASE_S: Final = 3.0
@@ -63,7 +63,7 @@ async def serve(parts: Parts, leading: Leading, watching: Watching, stop: asynci
         asyncio.create_task(leading.run(), name="leadership"),
         asyncio.create_task(_write(parts.pool, leading), name="writers"),
         asyncio.create_task(
-            talk(parts.core, parts.memo.inbox.freshness, leading, parts.names, parts.signing), name="session"
+            run_sessions(parts.core, parts.memo.inbox.freshness, leading, parts.names, parts.signing), name="session"
         ),
         asyncio.create_task(hold_while_stale(parts.memo.inbox.freshness, parts.pool, leading), name="freshness"),
     ]
@@ -91,7 +91,7 @@ async def serve(parts: Parts, leading: Leading, watching: Watching, stop: asynci
     finally:
         if leading.begun.is_set():
             with suppress(TimeoutError):
-                await asyncio.wait_for(parts.core.leave(), FAREWELL_S)
+                await asyncio.wait_for(parts.core.leave(), UNREGISTER_TIMEOUT_S)
         for task in (stopped, watches, *own):
             task.cancel()
         await asyncio.wait({stopped, watches, *own})
@@ -116,7 +116,7 @@ async def _write(pool: Pool, leading: Leading) -> None:
     await pool.run()
 
 
-async def talk(
+async def run_sessions(
     core: CoreLink,
     freshness: WatchFreshness,
     leading: Leading,

@@ -70,22 +70,22 @@ def names_of_request(item: CoreRequest) -> Iterator[str]:
             yield name
 
 
-def names_of_response(verdict: CoreResponse) -> Iterator[str]:
+def names_of_response(response: CoreResponse) -> Iterator[str]:
     """Keys, applications and nodes that a message of the core mentions. An empty key means the whole application."""
-    match verdict:
+    match response:
         case AllocationResponse():
-            yield from (each.key or each.app for each in verdict.cancelled_asks)
-            yield from (each.key or each.app for each in verdict.released)
-            yield from (each.key for each in verdict.allocated)
-            yield from (each.key for each in verdict.rejected_asks)
-            yield from (each.key for each in verdict.rejected_allocations)
+            yield from (each.key or each.app for each in response.cancelled_asks)
+            yield from (each.key or each.app for each in response.released)
+            yield from (each.key for each in response.allocated)
+            yield from (each.key for each in response.rejected_asks)
+            yield from (each.key for each in response.rejected_allocations)
         case ApplicationResponse():
-            yield from (found.app for found in verdict.accepted)
-            yield from (found.app for found in verdict.rejected)
-            yield from (found.app for found in verdict.updated)
+            yield from (found.app for found in response.accepted)
+            yield from (found.app for found in response.rejected)
+            yield from (found.app for found in response.updated)
         case NodeResponse():
-            yield from verdict.accepted
-            yield from verdict.rejected or ()
+            yield from response.accepted
+            yield from response.rejected or ()
         case _:
             return
 

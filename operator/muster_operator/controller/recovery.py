@@ -48,7 +48,7 @@ from muster_operator.model.states import AppState
 TURN: Final = 500
 
 #: Pods that are only inspected before other tasks can run: about 5 ms.
-WALKED: Final = 10_000
+INSPECTED_PODS: Final = 10_000
 _RESPONSES = AllocationResponse | ApplicationResponse | CoreEvents | NodeResponse | Recommendations | SchedulingStates
 
 
@@ -136,7 +136,7 @@ def _by_application(ledger: Ledger) -> Iterator[tuple[list[Pod], list[Pod]] | No
             known.add(member.owner)
         if trust.is_resumed(ledger, pod):
             known.add(pod.ref.uid)
-        if not count % WALKED:
+        if not count % INSPECTED_PODS:
             yield None
 
     def rank(pod: Pod) -> tuple[bool, bool, int, bool, str, PodUid]:
@@ -214,7 +214,7 @@ def report_nodes(ledger: Ledger, now: float) -> Iterator[Outcome]:
     for count, pod in enumerate(list(occupying), start=1):
         if pod.node is not None:
             on_node[pod.node].append(pod.ref.uid)
-        if not count % WALKED:
+        if not count % INSPECTED_PODS:
             yield Outcome()
     for node in ledger.nodes.values():
         uids = sorted(on_node.pop(node.name, []))

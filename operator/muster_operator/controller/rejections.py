@@ -64,7 +64,7 @@ def keep_place(ledger: Ledger, out: Outcome, task: Task, now: float) -> bool:
     key = _free_key(ledger, task)
     # The allocation has no time of the lost pod: an old time would make the placeholder timeout expire immediately.
     place = AllocationSpec(replace(ask_of(ledger, task), key=key, placeholder=True, originator=False), node)
-    until = now + ledger.settings.keep_place_s
+    until = now + ledger.settings.keep_slot_s
     group = task.pod.membership.task_group
     ledger.places[key] = KeptSlot(task.app, group, node, place, until)
     ledger.places_of.setdefault(task.app, {}).setdefault(group, set()).add(key)
@@ -96,7 +96,7 @@ def _report_rejection(ledger: Ledger, out: Outcome, app: Application, task: Task
     node, pod, problem = task.node or "", task.pod.ref.name, task.pod.kubelet_refusal
     note = messages.member_rejected(node, pod, problem)
     if is_kept:
-        seconds, group = round(ledger.settings.keep_place_s), task.pod.membership.task_group
+        seconds, group = round(ledger.settings.keep_slot_s), task.pod.membership.task_group
         note = messages.member_rejected_slot_kept(node, pod, problem, seconds, group)
     reporting.post(out, app.originator.ref, note)
 

@@ -107,21 +107,21 @@ def update_pod_condition(ledger: Ledger, out: Outcome, task: Task, now: float) -
     since = now if task.waits_since is None else task.waits_since
     due = since + settings.condition_delay_s
     if current is not None and current.reason == wanted.reason:
-        due = max(due, (since if task.told is None else task.told_at) + _pause(task, settings.condition_refresh_s))
+        due = max(due, (since if task.told is None else task.reported_at) + _pause(task, settings.condition_refresh_s))
     elif task.writes >= _FREE_WRITES:
-        due = max(due, task.told_at + _pause(task, settings.condition_delay_s))
+        due = max(due, task.reported_at + _pause(task, settings.condition_delay_s))
     if now >= due:
-        task.told, task.told_at, task.writes = wanted, now, task.writes + 1
+        task.told, task.reported_at, task.writes = wanted, now, task.writes + 1
         out.commands.append(SetCondition(task.pod.ref, wanted.reason, wanted.message))
         is_other = current is None or current.reason != wanted.reason
-        if is_other and not _speaks_originator(ledger, task) and _is_unposted(task, wanted.message, now):
+        if is_other and not _reports_originator(ledger, task) and _is_unposted(task, wanted.message, now):
             post(out, task.pod.ref, messages.failed_scheduling(wanted.message))
-    elif not now < task.looked_at <= due:
-        task.looked_at = due
+    elif not now < task.checked_at <= due:
+        task.checked_at = due
         set_timer(ledger, Deadline(due, TimerKind.WAITING, task.uid))
 
 
-def _speaks_originator(ledger: Ledger, task: Task) -> bool:
+def _reports_originator(ledger: Ledger, task: Task) -> bool:
     """Whether the event why the pod waits is on another pod: it is a placeholder, or waits for its gang."""
     app = ledger.applications.get(task.app)
     is_waiting = app is not None and app.gang is not None and (app.state is AppState.RESERVING or _is_direct(app))
@@ -156,7 +156,7 @@ _REPORTED_STATES: Final = frozenset({AppState.SUBMITTED, AppState.ACCEPTED, AppS
 
 def watch_progress(ledger: Ledger, app: Application, now: float, pause: float = FIRST_LOOK_S) -> None:
     """Sets the timer for the next progress check of the gang."""
-    app.look_pause = pause
+    app.check_pause = pause
     set_timer(ledger, Deadline(now + pause, TimerKind.GANG, app.id))
 
 
@@ -173,16 +173,16 @@ def check_progress(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> N
     bound = reached[1]
     if reached == app.reached:
         waits_for_writes = _waits_for_own_writes(app)
-        if not waits_for_writes or app.look_pause >= _OWN_WRITES_PAUSE_S:
+        if not waits_for_writes or app.check_pause >= _OWN_WRITES_PAUSE_S:
             _write_gang_conditions(
-                ledger, out, app, now, all_members=not waits_for_writes or app.look_pause >= _LONGEST_GANG_PAUSE_S
+                ledger, out, app, now, all_members=not waits_for_writes or app.check_pause >= _LONGEST_GANG_PAUSE_S
             )
     elif bound and bound != app.reached[1]:
         progress(out, app, messages.placeholders_bound(bound, app.wanted))
     if reached != app.reached and app.shortage is not None:
         _write_gang_conditions(ledger, out, app, now, all_members=False)
     app.reached = reached
-    watch_progress(ledger, app, now, min(app.look_pause * 2, _LONGEST_GANG_PAUSE_S))
+    watch_progress(ledger, app, now, min(app.check_pause * 2, _LONGEST_GANG_PAUSE_S))
 
 
 def count_placeholders(app: Application) -> tuple[int, int]:
@@ -229,7 +229,7 @@ def states_changed(ledger: Ledger, out: Outcome, changes: Iterable[SchedulingSta
         app.shortage, app.shortage_kind = _first_shortage(app) or (app.impossible, "")
         if not app.shortages:
             _clear_conditions(app, before)
-        elif app.state is AppState.RUNNING or (app.state is AppState.RESERVING and app.look_pause > FIRST_LOOK_S):
+        elif app.state is AppState.RUNNING or (app.state is AppState.RESERVING and app.check_pause > FIRST_LOOK_S):
             _write_gang_conditions(ledger, out, app, now)
 
 
@@ -257,7 +257,7 @@ def _first_shortage(app: Application) -> tuple[Condition, str] | None:
 
 def joined(ledger: Ledger, out: Outcome, app: Application, task: Task, now: float) -> None:
     """A member joined a gang without placeholder pods that waits: gives the pod the condition of the gang."""
-    if _is_direct(app) and app.look_pause != FIRST_LOOK_S:
+    if _is_direct(app) and app.check_pause != FIRST_LOOK_S:
         task.shortage = _direct_condition(app, task)
         update_pod_condition(ledger, out, task, now)
 
@@ -406,7 +406,7 @@ def report_core_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: float
         case EventKind.REQUEST:
             task = ledger.tasks.get(PodUid(event.object_id))
             if task is not None and _is_unposted(task, event.message, now):
-                _tell_pod(out, task, event.message)
+                _post_to_pod(out, task, event.message)
         case EventKind.APP:
             _application_event(ledger, out, event, now)
         case EventKind.NODE:
@@ -417,7 +417,7 @@ def report_core_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: float
             return
 
 
-def _tell_pod(out: Outcome, task: Task, message: str) -> None:
+def _post_to_pod(out: Outcome, task: Task, message: str) -> None:
     """Why the pod waits, or what of a pod with a node was ignored."""
     is_waiting = task.state in _WAITING_STATES
     post(out, task.pod.ref, messages.failed_scheduling(message) if is_waiting else messages.ignored(message))

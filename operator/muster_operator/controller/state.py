@@ -131,7 +131,7 @@ class Task(Struct, gc=False):
 
     ``asked`` and ``held``: the core has a request or an allocation of the pod, which must be released at its end.
     ``release``: the core's order to release it, to be confirmed with the same type. ``told``: the condition that was
-    written last, as the ``writes``-th one. ``looked_at``: time of the timer for the next condition. ``reason_kind``:
+    written last, as the ``writes``-th one. ``checked_at``: time of the timer for the next condition. ``reason_kind``:
     kind of the reason in ``shortage`` (``muster_si.keys.REASON_*``).
     """
 
@@ -147,9 +147,9 @@ class Task(Struct, gc=False):
     shortage: Condition | None = None
     reason_kind: str = ""
     told: Condition | None = None
-    told_at: float = 0.0
+    reported_at: float = 0.0
     writes: int = 0
-    looked_at: float = 0.0
+    checked_at: float = 0.0
     #: Event messages of the core about the pod, without numbers, and their times.
     heard: tuple[tuple[str, float], ...] = ()
     avoid: tuple[NodeName, ...] = ()
@@ -251,7 +251,7 @@ class Application:
     While the gang reserves: ``shortage`` is the reason why it waits, ``shortage_kind`` the core's kind of it
     (``muster_si.keys.REASON_*``). ``shortages`` has both per task group if the core reserves without placeholder pods.
     ``impossible``: why the gang could not fit even on empty nodes. ``reached``: number of placeholders seen and bound
-    at the last check. ``look_pause``: seconds between two checks.
+    at the last check. ``check_pause``: seconds between two checks.
     """
 
     id: AppId
@@ -292,7 +292,7 @@ class Application:
     shown_kinds: dict[str, float] = field(default_factory=dict)
     last_kind: str = ""
     reached: tuple[int, int] = (0, 0)
-    look_pause: float = 0.0
+    check_pause: float = 0.0
     #: By task group: nodes of rejected pods that have no replacement yet, oldest first.
     refusals: dict[str, deque[NodeRefusals]] = field(default_factory=dict)
 
@@ -362,7 +362,7 @@ class Deadline:
     """
 
     due: float
-    look: TimerKind
+    kind: TimerKind
     subject: PodUid | AppId
 
 

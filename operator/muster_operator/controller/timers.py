@@ -29,7 +29,7 @@ def on_timers(ledger: Ledger, now: float) -> Outcome:
 
 
 def _on_timer(ledger: Ledger, out: Outcome, deadline: Deadline, now: float) -> None:
-    match deadline.look:
+    match deadline.kind:
         case TimerKind.WAITING:
             _check_waiting(ledger, out, PodUid(deadline.subject), now)
         case TimerKind.WRITE:

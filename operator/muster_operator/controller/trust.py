@@ -19,7 +19,7 @@ from muster_operator.translate.gangs import PLACEHOLDER_PREFIX, requests_text
 
 _UNKNOWN: Final = problems.unknown_key()
 _UNSIGNED: Final = problems.unsigned_placeholder()
-_NOT_OURS: Final = problems.mark_ignored()
+_RESERVED_ANNOTATION: Final = problems.mark_ignored()
 
 
 def settled(ledger: Ledger, pod: Pod) -> Pod:
@@ -44,7 +44,9 @@ def settled(ledger: Ledger, pod: Pod) -> Pod:
     if validity is Validity.VALID:
         updated = replace(member, placeholder=True, owner=claim.owner, refusal=refusal)
     else:
-        conflicts = member.conflicts if _NOT_OURS in member.conflicts else (*member.conflicts, _NOT_OURS)
+        conflicts = (
+            member.conflicts if _RESERVED_ANNOTATION in member.conflicts else (*member.conflicts, _RESERVED_ANNOTATION)
+        )
         updated = replace(member, placeholder=False, owner=None, refusal=refusal, conflicts=conflicts)
         if pod.node is None:
             return _refused(structs.replace(pod, membership=updated))

@@ -288,11 +288,11 @@ def _for_core(fact: StorageEvent) -> ClusterObject | None:
     """The volume or claim as an object for the core. None for other events, which change nodes only."""
     match fact:
         case VolumeSeen(volume):
-            return volume.told
+            return volume.reported
         case VolumeGone(name):
             return ClusterObject(ObjectKind.VOLUME, name, gone=True)
         case ClaimSeen(claim):
-            return claim.told
+            return claim.reported
         case ClaimGone(key):
             return ClusterObject(ObjectKind.CLAIM, key, gone=True)
         case _:

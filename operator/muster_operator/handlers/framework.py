@@ -143,7 +143,7 @@ async def _restarted(
 COMPARE_S: Final = 300.0
 
 #: Seconds between checks of the bytes that watches have received.
-LOOK_S: Final = 10.0
+CHECK_INTERVAL_S: Final = 10.0
 
 #: Paths of the lists. Resources that pods depend on precede pods.
 PATHS: Final = {
@@ -209,8 +209,8 @@ async def note_bytes(session: KubeSession, inbox: Inbox) -> None:
         for plural, count in session.watched_bytes().items():
             if before.get(plural) != count:
                 before[plural] = count
-                inbox.heard(plural)
-        await asyncio.sleep(LOOK_S)
+                inbox.record_activity(plural)
+        await asyncio.sleep(CHECK_INTERVAL_S)
 
 
 #: Seconds that kopf has to close its streams.

@@ -382,7 +382,7 @@ class Attempts:
 
     retried: Callable[[str, int], None]
     ended: Callable[[str, int], None]
-    braked: Callable[[str], None] = lambda kind: None
+    throttled: Callable[[str], None] = lambda kind: None
 
 
 class Kube:
@@ -405,7 +405,7 @@ class Kube:
         self._handler = handler
         self._attempts = attempts
         self._series = Series()
-        self.throttle = Throttle(attempts.braked)
+        self.throttle = Throttle(attempts.throttled)
         self.recall = Cancellation()
 
     async def execute(self, command: Command) -> None:

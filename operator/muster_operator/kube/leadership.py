@@ -36,7 +36,7 @@ log = structlog.get_logger("muster.leading")
 DURATION_S: Final = 10
 
 #: Intervals as shares of the lease duration: renewal, check by a standby, writes after a renewal, timeout of a request.
-RENEW, LOOK, WRITES, REQUEST = 0.2, 0.1, 0.7, 0.35
+RENEW, CHECK, WRITES, REQUEST = 0.2, 0.1, 0.7, 0.35
 
 #: Checks are delayed by a random share up to this one, so that standbys do not check at the same time.
 JITTER: Final = 0.3
@@ -72,7 +72,7 @@ class Leading(Protocol):
         """Identity of the known leader; empty if there is none or it is unknown."""
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """Why the Lease cannot be read or renewed at present; empty if it can."""
 
     @property
@@ -95,7 +95,7 @@ class Leading(Protocol):
 class NoElection:
     """No election: this replica writes from the start. For installations with one replica only."""
 
-    holder, trouble, transitions = "", "", 0
+    holder, problem, transitions = "", "", 0
 
     def __init__(self, guard: LeadershipGuard) -> None:
         self._guard, self.begun = guard, asyncio.Event()
@@ -129,10 +129,10 @@ class Leadership:
         self._candidacy, self._guard, self._clock = candidacy, guard, clock
         self._store = Store(session, candidacy.place, candidacy.serves, candidacy.duration_s * REQUEST)
         self._observation = LeaseObservation()
-        self._mine: Lease | None = None
+        self._own_lease: Lease | None = None
         self._is_fresh = False
         self.begun = asyncio.Event()
-        self.trouble = ""
+        self.problem = ""
 
     @property
     def holder(self) -> str:
@@ -184,7 +184,7 @@ class Leadership:
         lease, identity, duration_s = self._observation.lease, self._candidacy.identity, self._candidacy.duration_s
         if self._observation.free_in_s(identity, self._clock()) > 0:
             return
-        is_renewal = self._mine is not None and lease.holder == identity
+        is_renewal = self._own_lease is not None and lease.holder == identity
         now, sent = _now(), self._clock()
         wanted = lease.renewed_by_holder(duration_s, now) if is_renewal else lease.taken_by(identity, duration_s, now)
         self._is_fresh = await self._put(wanted)
@@ -195,10 +195,10 @@ class Leadership:
         """Releases the Lease if this replica holds it. If that fails, the Lease expires."""
         self._guard.close()
         await self._guard.emptied()
-        if self._mine is None:
+        if self._own_lease is None:
             return
         try:
-            if not await self._put(self._mine.given_back(_now())):
+            if not await self._put(self._own_lease.given_back(_now())):
                 await self._read_lease()  # an interrupted renewal may have succeeded
                 self._end_if_lost()
                 await self._put(self._observation.lease.given_back(_now()))
@@ -210,7 +210,7 @@ class Leadership:
     async def _read_lease(self) -> None:
         before, seen = self.holder, await self._store.get()
         self._observation = self._observation.seeing(seen, self._clock())
-        if self._mine is None and self.holder not in {before, NO_HOLDER}:
+        if self._own_lease is None and self.holder not in {before, NO_HOLDER}:
             log.info("standing by", leader=self.holder)
 
     async def _put(self, wanted: Lease) -> bool:
@@ -223,30 +223,30 @@ class Leadership:
 
     def _on_acquired(self, sent_s: float) -> None:
         self._guard.open_until(sent_s + self._candidacy.duration_s * WRITES)
-        self._mine = self._observation.lease
+        self._own_lease = self._observation.lease
         if not self.begun.is_set():
             log.info("leading", identity=self._candidacy.identity, transitions=self.transitions)
             self.begun.set()
 
     def _end_if_lost(self) -> None:
-        if self._mine is not None and self._observation.shows_other_hands(self._mine):
+        if self._own_lease is not None and self._observation.has_changed_hands(self._own_lease):
             self._guard.close()
             raise LeadershipLost(f"{self._candidacy.namespace}/{self._candidacy.name}", self.holder)
 
-    def _report(self, trouble: str) -> None:
+    def _report(self, problem: str) -> None:
         """Logs a problem when it begins or ends."""
-        if trouble and trouble != self.trouble:
-            log.warning("the Lease cannot be read or renewed", reason=trouble, fence_s=round(self._guard.left_s, 1))
-        elif self.trouble and not trouble:
+        if problem and problem != self.problem:
+            log.warning("the Lease cannot be read or renewed", reason=problem, fence_s=round(self._guard.left_s, 1))
+        elif self.problem and not problem:
             log.info("the Lease can be read and renewed again")
-        self.trouble = trouble
+        self.problem = problem
 
     def _pause_s(self) -> float:
         if self._is_fresh:
             return self._candidacy.duration_s * RENEW
-        look_s = self._candidacy.duration_s * LOOK * (1 + JITTER * random.random())  # noqa: S311 - jitter
+        check_s = self._candidacy.duration_s * CHECK * (1 + JITTER * random.random())  # noqa: S311 - jitter
         runs_out_s = self._observation.free_in_s(self._candidacy.identity, self._clock())
-        return min(look_s, runs_out_s or look_s)
+        return min(check_s, runs_out_s or check_s)
 
 
 def _now() -> str:
@@ -284,7 +284,7 @@ class LeaderLabel:
         failed = 0
         while True:
             is_ours = self.recovered.is_set()
-            failed = 0 if await self.look() else failed + 1
+            failed = 0 if await self.check() else failed + 1
             if is_ours:
                 await asyncio.sleep(pause_s(failed))
                 continue
@@ -292,7 +292,7 @@ class LeaderLabel:
                 async with asyncio.timeout(pause_s(failed)):
                     await self.recovered.wait()
 
-    async def look(self) -> bool:
+    async def check(self) -> bool:
         """Corrects the label once. Returns whether that succeeded."""
         try:
             found = await self.session.get(f"{self._pods}?labelSelector={MARKED}")

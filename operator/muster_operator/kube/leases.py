@@ -91,7 +91,7 @@ class LeaseObservation:
             return 0.0
         return max(0.0, self.since_s + self.lease.duration_s - now_s)
 
-    def shows_other_hands(self, mine: Lease) -> bool:
+    def has_changed_hands(self, mine: Lease) -> bool:
         """Whether another process has held the Lease since the state `mine`, also with the same identity."""
         lease = self.lease
         if lease.holder == mine.holder and lease.acquired != mine.acquired:

@@ -97,7 +97,7 @@ class SigningSecret:
     async def ready(self) -> None:
         """Reads or creates the keys. Returns without them after READY_S, because pods without gangs need none."""
         deadline = time.monotonic() + READY_S
-        while not await self.look() and time.monotonic() < deadline:  # noqa: ASYNC110 - only a look can tell
+        while not await self.check() and time.monotonic() < deadline:  # noqa: ASYNC110 - only a look can tell
             await asyncio.sleep(AGAIN_S)
         if self._keys is None:
             log.warning("serving without signing keys: no placeholder is created or trusted", reason=self._problem)
@@ -105,15 +105,15 @@ class SigningSecret:
     async def run(self) -> None:
         """Reads the Secret periodically until cancelled."""
         while True:
-            await self.look()
+            await self.check()
             await asyncio.sleep(POLL_S)
 
-    async def look(self) -> bool:
+    async def check(self) -> bool:
         """Reads the Secret and creates missing keys. Returns False if it has no usable key yet."""
         async with self._looking:
-            return await self._look()
+            return await self._check()
 
-    async def _look(self) -> bool:
+    async def _check(self) -> bool:
         try:
             stored = await self._kept()
         except (ApiRefused, Unreachable) as error:

@@ -45,7 +45,7 @@ from muster_operator.model.errors import AnswerTooLarge, ApiRefused, NoCredentia
 log = structlog.get_logger("muster.credentials")
 
 #: Seconds between checks of the files. A service account token is valid for an hour and renewed at 80 percent of that.
-LOOK_S: Final = 10.0
+CHECK_INTERVAL_S: Final = 10.0
 
 #: Directory of a pod's service account files.
 SERVICE_ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -69,7 +69,7 @@ class Credentials:
         if self._info is None:
             return self.reread()
         now = time.monotonic()
-        if now - self._looked_at > LOOK_S:
+        if now - self._looked_at > CHECK_INTERVAL_S:
             self._looked_at = now
             if fingerprint(_files(self._info)) != self._seen:
                 return self.reread()

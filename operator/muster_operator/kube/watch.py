@@ -334,7 +334,7 @@ class WatchListener(Protocol):
     def stream_expired(self, plural: str) -> None:
         """Counts that events were lost, so that a list is needed."""
 
-    def heard(self, plural: str) -> None:
+    def record_activity(self, plural: str) -> None:
         """Records that the watch received data."""
 
     def bookmark(self, plural: str) -> None:
@@ -512,7 +512,7 @@ class WatchStream:
         topic = self._topic
         async with aclosing(lines(topic.resource, topic.namespace, since, self._settings)) as stream:
             async for some in stream:
-                topic.listener.heard(self._plural)
+                topic.listener.record_activity(self._plural)
                 for line in some:
                     if not line:
                         continue

@@ -521,11 +521,11 @@ class Pool:  # long: queueing, execution and cancellation share the same queues
     def _events_wait_s(self) -> float:
         """Seconds until events may start, with regard to other writes."""
         are_alone = self._in_flight.total() == self._in_flight[WritePriority.EVENT]
-        quiet_in_s = self._wrote + self._limits.quiet_s - time.monotonic()
-        if not len(self._events) or (are_alone and quiet_in_s <= 0):
+        idle_in_s = self._wrote + self._limits.quiet_s - time.monotonic()
+        if not len(self._events) or (are_alone and idle_in_s <= 0):
             return 0.0
         patience_s = max(0.0, self._events.oldest() + self._limits.patience_s - time.time())
-        return min(patience_s, quiet_in_s) if are_alone else patience_s
+        return min(patience_s, idle_in_s) if are_alone else patience_s
 
     def _may_start(self, kind: WritePriority) -> bool:
         return self._in_flight[kind] < self._most[kind] and not self._is_held(kind)

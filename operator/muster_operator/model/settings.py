@@ -71,7 +71,7 @@ class Settings:
     volume_bind_s: float = 600.0
     """``service.volumeBindTimeout``: maximum seconds that a pod with a chosen node waits for its claims."""
 
-    keep_place_s: float = 120.0
+    keep_slot_s: float = 120.0
     """Seconds for which the slot of a rejected pod of a gang is reserved for its replacement.
 
     Longer than ``avoid_node_s``, so that the slot still exists when its node can be used again, and longer than the

@@ -70,7 +70,7 @@ class Volume:
     is_going: bool
     reach: tuple[tuple[Requirement, ...], ...] | None
     handle: str
-    told: ClusterObject
+    reported: ClusterObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Claim:
     is_bound: bool
     is_going: bool
     selected_node: str
-    told: ClusterObject
+    reported: ClusterObject
     version: int = 0
 
 

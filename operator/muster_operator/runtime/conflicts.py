@@ -55,7 +55,7 @@ LABELS: Final = {"app.kubernetes.io/name": "muster", "app.kubernetes.io/componen
 DURATION_S: Final = 45
 #: Seconds between renewals, and between reads of a Lease that another installation holds.
 RENEW_S: Final = 15.0
-LOOK_S: Final = 1.0
+CHECK_INTERVAL_S: Final = 1.0
 #: Share of the duration for which a renewal allows decisions, from the time it was sent.
 DECIDES: Final = 0.7
 #: Timeout of a request in seconds.
@@ -246,15 +246,15 @@ class NameLease:
         self.name, self._installation, self._patience_s, self._clock = name, installation, patience_s, clock
         self._store = Store(session, (NAMESPACE, PREFIX + name), frozenset({name}), REQUEST_S, LABELS)
         self._observation: LeaseObservation | None = None
-        self._mine: Lease | None = None  # as last written by this process
-        self._held_until = float("-inf")
+        self._own_lease: Lease | None = None  # as last written by this process
+        self._hold_until = float("-inf")
 
     @property
     def held_s(self) -> float:
         """Seconds for which decisions are allowed without a further renewal; 0 = the Lease is not held."""
-        return max(0.0, self._held_until - self._clock())
+        return max(0.0, self._hold_until - self._clock())
 
-    async def look(self) -> float:
+    async def check(self) -> float:
         """Reads the Lease. Returns the seconds until it can be acquired if it does not change; 0 = now.
 
         Raises:
@@ -267,7 +267,7 @@ class NameLease:
         lease = self._observation.lease
         if lease.holder in {NO_HOLDER, self._installation}:
             return 0.0
-        self._held_until = float("-inf")
+        self._hold_until = float("-inf")
         if before is not None and lease != before.lease:
             raise StartupRefused(
                 f"another Muster (lease {lease.holder}) serves the scheduler name {self.name} (lease "
@@ -285,7 +285,7 @@ class NameLease:
             ApiRefused: the API server answered with an error.
             Unreachable: there was no answer; the write may have succeeded.
         """
-        if await self.look() > 0:
+        if await self.check() > 0:
             return
         lease = self._observation.lease if self._observation else Lease()
         sent_s, now = self._clock(), _now()
@@ -295,8 +295,8 @@ class NameLease:
         )
         written = await self._store.put(wanted)
         if written is not None:
-            self._mine, self._observation = written, LeaseObservation(written, self._clock())
-            self._held_until = sent_s + DURATION_S * DECIDES
+            self._own_lease, self._observation = written, LeaseObservation(written, self._clock())
+            self._hold_until = sent_s + DURATION_S * DECIDES
 
     async def give_back(self) -> None:
         """Releases the Lease for other installations, unless another process has written it since.
@@ -307,9 +307,9 @@ class NameLease:
             ApiRefused: the API server answered with an error.
             Unreachable: there was no answer; the write may have succeeded.
         """
-        self._held_until = float("-inf")
-        if self._mine is not None:
-            await self._store.put(self._mine.given_back(_now()))
+        self._hold_until = float("-inf")
+        if self._own_lease is not None:
+            await self._store.put(self._own_lease.given_back(_now()))
 
 
 @dataclass(slots=True)
@@ -323,24 +323,24 @@ class NameLeases:
     on_held: Callable[[], None] = lambda: None
     renew_s: float = RENEW_S
     held: asyncio.Event = field(default_factory=asyncio.Event)
-    trouble: str = ""
-    _were_ours: bool = False
+    problem: str = ""
+    _were_all_held: bool = False
 
     @property
-    def are_ours(self) -> bool:
+    def are_all_held(self) -> bool:
         """Whether all of them are held. Called before each decision is sent, so it must be fast."""
         return all(lease.held_s > 0 for lease in self.leases)
 
     @property
     def are_lost(self) -> bool:
         """Whether all of them were held before, and are not now."""
-        return self.held.is_set() and not self.are_ours
+        return self.held.is_set() and not self.are_all_held
 
     @property
     def missing(self) -> str:
         """The names whose Leases are not held, with the reason if it is known; empty = all are held."""
         names = ", ".join(lease.name for lease in self.leases if lease.held_s <= 0)
-        return f"{names} ({self.trouble})" if names and self.trouble else names
+        return f"{names} ({self.problem})" if names and self.problem else names
 
     async def until_free(self) -> None:
         """Waits until no other installation holds one of them. Writes nothing.
@@ -348,10 +348,10 @@ class NameLeases:
         Raises:
             StartupRefused: another installation serves one of the names.
         """
-        left_s = await self._each(NameLease.look)
+        left_s = await self._each(NameLease.check)
         while left_s > 0:
-            await asyncio.sleep(min(left_s, LOOK_S))
-            left_s = await self._each(NameLease.look)
+            await asyncio.sleep(min(left_s, CHECK_INTERVAL_S))
+            left_s = await self._each(NameLease.check)
 
     async def run(self) -> None:
         """Acquires the Leases, and renews them while this replica leads.
@@ -361,7 +361,7 @@ class NameLeases:
         """
         while True:
             await self.turn()
-            await asyncio.sleep(self.renew_s if self._were_ours and not self.trouble else LOOK_S)
+            await asyncio.sleep(self.renew_s if self._were_all_held and not self.problem else CHECK_INTERVAL_S)
 
     async def turn(self) -> None:
         """Acquires or renews each Lease once.
@@ -372,16 +372,16 @@ class NameLeases:
         Raises:
             StartupRefused: another installation serves one of the names.
         """
-        if self.are_ours:
+        if self.are_all_held:
             await self._each(NameLease.take)
         else:
             await self._take_in_order()
-        before, self._were_ours = self._were_ours, self.are_ours
-        if self._were_ours and not before:
+        before, self._were_all_held = self._were_all_held, self.are_all_held
+        if self._were_all_held and not before:
             log.info("holding the Leases of the scheduler names", names=[lease.name for lease in self.leases])
             self.held.set()
             self.on_held()
-        elif before and not self._were_ours:
+        elif before and not self._were_all_held:
             log.warning("decisions paused: the Leases of scheduler names are not held", names=self.missing)
 
     async def give_back(self) -> None:
@@ -402,15 +402,15 @@ class NameLeases:
         self._evaluate(results)
 
     def _evaluate(self, results: Sequence[float | BaseException | None]) -> float:
-        trouble = ""
+        problem = ""
         for result in results:
             if isinstance(result, ApiRefused | Unreachable):
-                trouble = str(result)
+                problem = str(result)
             elif isinstance(result, BaseException):
                 raise result
-        if trouble and trouble != self.trouble:
-            log.warning("cannot read or write the Leases of scheduler names", reason=trouble)
-        self.trouble = trouble
+        if problem and problem != self.problem:
+            log.warning("cannot read or write the Leases of scheduler names", reason=problem)
+        self.problem = problem
         return max((result for result in results if isinstance(result, float)), default=0.0)
 
 
@@ -473,10 +473,10 @@ class ConflictDetector:
             PartEnded: a withheld name can be served now, for which the operator has to restart.
         """
         while True:
-            await self.look()
+            await self.check()
             await asyncio.sleep(self.period_s)
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Detects once.
 
         Raises:

@@ -386,15 +386,15 @@ class Inbox:  # long: what four protocols tell ends here, and each word of them 
         self._objects: PendingObjects[Listed] = PendingObjects(metrics.coalesced.inc)
         self._count = 0  # of all inputs so far
         self._is_core_slow = False
-        self._something, self._room = asyncio.Event(), asyncio.Event()
+        self._available, self._room = asyncio.Event(), asyncio.Event()
         self._room.set()
 
     def __len__(self) -> int:
         return len(self._inputs) + len(self._objects)
 
-    def show_also(self, onlooker: InboxObserver, *plurals: str) -> None:
+    def show_also(self, observer: InboxObserver, *plurals: str) -> None:
         """Reports these resources to another receiver too, which then needs no watch of its own."""
-        self._also |= dict.fromkeys(plurals, onlooker)
+        self._also |= dict.fromkeys(plurals, observer)
 
     async def watched(self, plural: str, kind: str | None, raw: Raw | PartialPod) -> None:
         """Adds an object. A list waits while the inbox is full. A watch never waits; its updates are coalesced."""
@@ -453,9 +453,9 @@ class Inbox:  # long: what four protocols tell ends here, and each word of them 
         """Counts a watch stream that needs a new list."""
         self._metrics.streams_expired.labels(plural).inc()
 
-    def heard(self, plural: str) -> None:
+    def record_activity(self, plural: str) -> None:
         """Records that a watch stream delivered data."""
-        self._metrics.heard(plural)
+        self._metrics.record_activity(plural)
         self.freshness.note(plural)
 
     def bookmark(self, plural: str) -> None:
@@ -475,7 +475,7 @@ class Inbox:  # long: what four protocols tell ends here, and each word of them 
         """Stops or resumes taking objects, because of the number of messages that wait for the core."""
         self._hold_objects(held=is_slow and not session.over.done())
 
-    def said(self, session: Session, message: FromCore) -> None:
+    def message_received(self, session: Session, message: FromCore) -> None:
         """Adds a message of the core."""
         self.put(CoreMessage(session, message))
 
@@ -492,7 +492,7 @@ class Inbox:  # long: what four protocols tell ends here, and each word of them 
         """Adds an input that is not an object. Never waits."""
         self._count += 1
         self._inputs.append((self._count, item))
-        self._something.set()
+        self._available.set()
 
     def _take_in(self, plural: str, kind: str | None, raw: Raw | PartialPod) -> None:
         key = key_of(plural, raw)
@@ -508,17 +508,17 @@ class Inbox:  # long: what four protocols tell ends here, and each word of them 
         self._count += 1
         self._objects.put(self._count, plural, key, fact)
         if not self._is_core_slow:
-            self._something.set()
+            self._available.set()
 
     def _put_listed(self, plural: str) -> None:
         self._count += 1
         self._objects.mark(self._count, Listed(plural))
-        self._something.set()
+        self._available.set()
 
     def _hold_objects(self, *, held: bool) -> None:
         self._is_core_slow = held
         if not held:
-            self._something.set()
+            self._available.set()
 
     def take(self) -> Input | None:
         """Removes and returns the oldest input, or None. Objects are skipped while the core is slow."""
@@ -529,7 +529,7 @@ class Inbox:  # long: what four protocols tell ends here, and each word of them 
         elif inputs:
             item = inputs.popleft()[1]
         else:
-            self._something.clear()
+            self._available.clear()
             return None
         if len(self) < self._limit // 2:
             self._room.set()
@@ -539,9 +539,9 @@ class Inbox:  # long: what four protocols tell ends here, and each word of them 
         """Returns when there is an input, or after that many seconds (None = no timeout)."""
         if self._inputs or (len(self._objects) and not self._is_core_slow):
             return
-        self._something.clear()
+        self._available.clear()
         try:
             async with asyncio.timeout(within_s):
-                await self._something.wait()
+                await self._available.wait()
         except TimeoutError:
             return

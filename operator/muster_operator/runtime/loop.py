@@ -198,10 +198,10 @@ class Loop:
         while now <= ends and (item := self._inbox.take()) is not None:
             self._supervised(item, out, now)
             now = time.monotonic()
-        self._remind(out)
+        self._set_wake_up(out)
         self._hand_out(out)
 
-    def _remind(self, out: Outcome) -> None:
+    def _set_wake_up(self, out: Outcome) -> None:
         """Handles expired timers for at most TURN_S, so that many inputs do not delay them."""
         now = time.monotonic()
         ends = now + TURN_S
@@ -275,23 +275,23 @@ class Loop:
         if isinstance(message, muster_pb2.Callback):
             if is_state_dump(message):
                 self._current.answer_dump(message)
-            verdict = decoded_callback(message)
+            response = decoded_callback(message)
         else:
-            verdict = decoded(message)
-        if verdict is not None:
-            out.add(core_responses.handle_core_response(self._ledger, verdict, now))
+            response = decoded(message)
+        if response is not None:
+            out.add(core_responses.handle_core_response(self._ledger, response, now))
         comparing = self._current.comparing
         if isinstance(message, si_pb2.AllocationResponse | si_pb2.ApplicationResponse):
             comparing.words += words(message)
-        if comparing.touched is not None and verdict is not None:
-            comparing.heard(verdict)
+        if comparing.touched is not None and response is not None:
+            comparing.record_received(response)
 
     def _hand_out(self, out: Outcome) -> None:
         """Sends requests to the core and commands for Kubernetes, logs failures, and clears `out`."""
         if self._current.session is not None and out.news:
             self._current.session.send(out.news)
             if self._current.comparing.touched is not None:
-                self._current.comparing.said(out.news)
+                self._current.comparing.record_sent(out.news)
         for command in out.commands:
             self._submit(command)
         for failure in out.failures:

@@ -76,7 +76,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._heard: dict[str, float] = {}
+        self._last_activity: dict[str, float] = {}
         self._sources: list[tuple[str, Depths]] = []
         self._of_streams()
         self._of_requests()
@@ -137,7 +137,7 @@ class Metrics:
             "Watch streams that needed a new list: 410 Gone, or a restored etcd",
             "resource",
         )
-        self._silence = Gauge(
+        self._idle = Gauge(
             "muster_operator_watch_idle_seconds",
             "Seconds since the last byte of a watch or the last complete list; bookmarks arrive every minute",
             ("resource",),
@@ -175,9 +175,9 @@ class Metrics:
         """Counts a watch event."""
         self._watched.counts[plural, kind] += 1
 
-    def heard(self, plural: str) -> None:
+    def record_activity(self, plural: str) -> None:
         """Records the time at which a watch delivered data."""
-        self._heard[plural] = time.monotonic()
+        self._last_activity[plural] = time.monotonic()
 
     def requested(self, verb: str, resource: str, status: int, seconds: float) -> None:
         """Records a request to the API server; status 0 = no answer."""
@@ -198,8 +198,8 @@ class Metrics:
             for name, depth in depths().items():
                 self._depths.labels(f"{prefix}{name}").set(depth)
         now = time.monotonic()
-        for plural, heard in self._heard.items():
-            self._silence.labels(plural).set(now - heard)
+        for plural, active_at in self._last_activity.items():
+            self._idle.labels(plural).set(now - active_at)
         return generate_latest(self.registry)
 
     def _counter(self, name: str, meaning: str, *labels: str) -> Counter:

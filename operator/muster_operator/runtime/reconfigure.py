@@ -40,7 +40,7 @@ def refusal(namespace: str, where: ConfigSource, reason: str) -> PostEvent:
     return messages.configuration_rejected(reason).about(namespace, where.name, where.uid)
 
 
-def doubt(namespace: str, where: ConfigSource, findings: Iterable[str]) -> PostEvent:
+def warning_event(namespace: str, where: ConfigSource, findings: Iterable[str]) -> PostEvent:
     """The event of a ConfigMap that was applied with warnings."""
     return messages.configuration_warning("; ".join(findings)).about(namespace, where.name, where.uid)
 
@@ -60,11 +60,11 @@ async def report_end(session: KubeSession, namespace: str, error: ConfigurationR
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class ChangeReceivers:
     """Receivers of a change: users (by events) and the controller."""
 
-    people: Callable[[Command], None]
-    agent: Callable[[ClusterEvent], None]
+    users: Callable[[Command], None]
+    controller: Callable[[ClusterEvent], None]
 
 
 class Reconfigurer:
@@ -76,13 +76,13 @@ class Reconfigurer:
         namespace: str,
         core: CoreLink,
         administration: AdministrationAPI,
-        tell: Tell,
+        receivers: ChangeReceivers,
     ) -> None:
-        self._session, self._namespace, self._core, self._tell = session, namespace, core, tell
+        self._session, self._namespace, self._core, self._receivers = session, namespace, core, receivers
         self._administration = administration
         self._at_start = core.configuration.extra
         self._one_at_a_time = asyncio.Lock()
-        self._told: dict[ConfigSource, list[str]] = {}
+        self._reported: dict[ConfigSource, list[str]] = {}
 
     async def changed(self, name: str) -> None:
         """Handles a ConfigMap that was created, changed or deleted."""
@@ -109,7 +109,7 @@ class Reconfigurer:
             self._refuse(source(config_maps, queues), error.reason)
         else:
             of_core = [catalog.Finding(_key_of(warning, entries) or queues, warning) for warning in warnings]
-            self._doubt(config_maps, entries, of_core)
+            self._report_warnings(config_maps, entries, of_core)
 
     async def _replace(self, new: Configuration) -> Sequence[str]:
         """Applies a configuration unless it is unchanged. Returns the warnings of the core.
@@ -121,7 +121,7 @@ class Reconfigurer:
         # These settings are read at the start only. With another cluster ID the core would not recognize the operator.
         settings = replace(old.settings, gang_placement=new.settings.gang_placement)
         new = replace(new, cluster_id=old.cluster_id, limits=old.limits, settings=settings)
-        warnings = await self._judged(new)
+        warnings = await self._validated(new)
         if new == old:
             return warnings
         try:
@@ -131,38 +131,38 @@ class Reconfigurer:
         except SchedulerInterfaceError as error:
             log.info("the next session begins with the new configuration", reason=str(error))
         logs.follow(new.log_levels)
-        self._tell.agent(PlacementChosen(new.settings.gang_placement))
+        self._receivers.controller(PlacementChosen(new.settings.gang_placement))
         log.info("configuration replaced")
         return warnings
 
-    async def _judged(self, new: Configuration) -> Sequence[str]:
+    async def _validated(self, new: Configuration) -> Sequence[str]:
         """The core's warnings. Empty if the core does not answer, because it validates again at the next session."""
         request = muster_pb2.ValidateConfigurationRequest(config=new.queues, extraConfig=new.extra)
         try:
-            judgement = await self._administration.validate_configuration(request)
+            result = await self._administration.validate_configuration(request)
         except SchedulerInterfaceError as error:
             log.info("the core does not check the configuration now", reason=str(error))
             return ()
-        if judgement.findings:
-            raise Refused(RefusalCode.INVALID_ARGUMENT, "; ".join(judgement.findings))
-        return judgement.warnings
+        if result.findings:
+            raise Refused(RefusalCode.INVALID_ARGUMENT, "; ".join(result.findings))
+        return result.warnings
 
     def _refuse(self, where: ConfigSource | None, reason: str) -> None:
         log.warning("configuration rejected, the previous configuration stays active", configmap=where, reason=reason)
         if where is not None:
-            self._tell.people(refusal(self._namespace, where, reason))
+            self._receivers.users(refusal(self._namespace, where, reason))
 
-    def _doubt(
+    def _report_warnings(
         self, config_maps: tuple[Raw, ...], entries: Mapping[str, str], of_core: Iterable[catalog.Finding]
     ) -> None:
         """Reports warnings on each ConfigMap, unless they equal those of the last report."""
         findings = [*of_core, *catalog.setting_warnings(entries), *catalog.awaiting_restart(self._at_start, entries)]
-        told = _by_source(config_maps, findings)
-        for where, said in told.items():
-            if self._told.get(where) != said:
-                log.warning("configuration applied with warnings", configmap=where.name, findings=said)
-                self._tell.people(doubt(self._namespace, where, said))
-        self._told = told
+        by_source = _by_source(config_maps, findings)
+        for where, warnings in by_source.items():
+            if self._reported.get(where) != warnings:
+                log.warning("configuration applied with warnings", configmap=where.name, findings=warnings)
+                self._receivers.users(warning_event(self._namespace, where, warnings))
+        self._reported = by_source
 
 
 def _key_of(warning: str, entries: Mapping[str, str]) -> str:

@@ -109,16 +109,16 @@ class Comparing:
             self._task.cancel()
         self._task = self.touched = None
 
-    def said(self, news: Iterable[CoreRequest]) -> None:
+    def record_sent(self, news: Iterable[CoreRequest]) -> None:
         """Records the names in requests to the core."""
         if self.touched is not None:
             for item in news:
                 self.touched.update(reconciliation.names_of_request(item))
 
-    def heard(self, verdict: CoreResponse) -> None:
+    def record_received(self, response: CoreResponse) -> None:
         """Records the names in a message of the core, after it was handled."""
         if self.touched is not None:
-            self.touched.update(reconciliation.names_of_response(verdict))
+            self.touched.update(reconciliation.names_of_response(response))
 
     def compare(self, item: Compared, now: float) -> Outcome:
         """Compares a part, logs each difference and returns the requests that repair them."""

@@ -95,10 +95,10 @@ class Forms:
             return
         message.CopyFrom(self._form(ask))
         message.allocationKey = ask.key
-        told, tags = ask.tags, message.tags
+        ask_tags, tags = ask.tags, message.tags
         for tag in OWN_TAGS:
-            if tag in told:
-                tags[tag] = told[tag]
+            if tag in ask_tags:
+                tags[tag] = ask_tags[tag]
 
     def _form(self, ask: AskSpec) -> si_pb2.AllocationAsk:
         kind = (
@@ -261,7 +261,7 @@ class Encoder:  # long: one method for each thing that is said
             after=self.fence(sent), partitionName=self.partition, part=_PARTS[part], beyond=beyond, limit=limit
         )
 
-    def farewell(self) -> muster_pb2.UnregisterRequest:
+    def unregister_request(self) -> muster_pb2.UnregisterRequest:
         """The request that ends the session on purpose."""
         return muster_pb2.UnregisterRequest(rmID=self.rm_id)
 
@@ -536,7 +536,7 @@ def decoded(response: Response) -> CoreResponse:
     """Decodes a response of the core."""
     match response:
         case si_pb2.AllocationResponse():
-            return _allocation_verdict(response)
+            return _allocation_response(response)
         case si_pb2.ApplicationResponse():
             return ApplicationResponse(
                 rejected=tuple(ApplicationRejected(AppId(r.applicationID), r.reason) for r in response.rejected),
@@ -600,7 +600,7 @@ def _is_news(event: si_pb2.EventRecord) -> bool:
     return event.type in _EVENT_KINDS and not is_told
 
 
-def _allocation_verdict(response: si_pb2.AllocationResponse) -> AllocationResponse:
+def _allocation_response(response: si_pb2.AllocationResponse) -> AllocationResponse:
     return AllocationResponse(
         cancelled_asks=tuple(
             AskCancelled(

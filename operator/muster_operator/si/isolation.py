@@ -41,7 +41,7 @@ Refusal = si_pb2.AllocationResponse | si_pb2.ApplicationResponse | si_pb2.NodeRe
 
 
 @dataclass(slots=True)
-class Salvage:
+class EncodableBatch:
     """The part of a batch that can be encoded. ``refused``: rejections of the other items."""
 
     encoder: Encoder

@@ -23,7 +23,7 @@ from muster_operator.model.core_responses import Inventory, Part
 from muster_operator.model.errors import ConfigurationRejected, StartupRefused
 from muster_operator.model.limits import OUTBOX_FULL, OUTBOX_LIMIT, OUTBOX_ROOM
 from muster_operator.si.codec import UNENCODABLE, Batch, Encoder, MessageStream, Request, Sent, decoded_inventory
-from muster_operator.si.isolation import Refusal, Salvage
+from muster_operator.si.isolation import EncodableBatch, Refusal
 from muster_si import muster_pb2, si_pb2
 from muster_si.api import SI_VERSION, SchedulerAPI
 from muster_si.errors import RefusalCode, Refused, SchedulerInterfaceError, SessionLost
@@ -50,7 +50,7 @@ class SessionListener(Protocol):
     def session_lost(self, session: Session, reason: str) -> None:
         """The session has ended."""
 
-    def said(self, session: Session, message: FromCore) -> None:
+    def message_received(self, session: Session, message: FromCore) -> None:
         """The core sent a message."""
 
     def core_is_slow(self, session: Session, *, is_slow: bool) -> None:
@@ -69,7 +69,7 @@ class Session:
             MessageStream.NODES: self._outbox(api.update_node),
             MessageStream.ALLOCATIONS: self._outbox(api.update_allocation),
         }
-        self._own_words = 0  # items of rejections by the operator itself, which the listener receives too
+        self._own_items = 0  # items of rejections by the operator itself, which the listener receives too
         self._is_core_slow = False
 
     def _outbox(self, deliver: Callable[[M], Awaitable[None]]) -> _Outbox[M]:
@@ -78,27 +78,27 @@ class Session:
     def _refused(self, refusal: Refusal) -> None:
         """Passes on a rejection of an item that cannot be sent, as if it were the core's."""
         if not isinstance(refusal, si_pb2.NodeResponse):
-            self._own_words += words(refusal)
-        self._listener.said(self, refusal)
+            self._own_items += words(refusal)
+        self._listener.message_received(self, refusal)
 
     def update_allocation(self, response: si_pb2.AllocationResponse) -> None:
         """Passes the message on."""
-        self._listener.said(self, response)
+        self._listener.message_received(self, response)
 
     def update_application(self, response: si_pb2.ApplicationResponse) -> None:
         """Passes the message on."""
-        self._listener.said(self, response)
+        self._listener.message_received(self, response)
 
     def update_node(self, response: si_pb2.NodeResponse) -> None:
         """Passes the message on."""
-        self._listener.said(self, response)
+        self._listener.message_received(self, response)
 
     def call_back(self, callback: muster_pb2.Callback) -> None:
         """Passes the message on. A request of the core for a new registration ends the session."""
         if callback.WhichOneof("kind") == "reregister":
             self.session_lost(f"the core asks for it: {callback.reregister.reason}")
         else:
-            self._listener.said(self, callback)
+            self._listener.message_received(self, callback)
 
     def session_lost(self, reason: str) -> None:
         """Ends the session. Later reasons are ignored."""
@@ -147,7 +147,7 @@ class Session:
         """
         so_far = await _sent_by(self)
         answer = await self._api.take_inventory(self._encoder.question(so_far, part, beyond, limit))
-        return decoded_inventory(answer, part, beyond), answer.words + self._own_words
+        return decoded_inventory(answer, part, beyond), answer.words + self._own_items
 
     async def flushed(self) -> None:
         """Waits until the transport has accepted all messages that are queued now."""
@@ -235,9 +235,9 @@ class _Outbox(Generic[M]):
         try:
             return self._encoder.encoded(batch)
         except UNENCODABLE:
-            salvage = Salvage(self._encoder)
-            message = salvage.message(batch)
-            for refusal in salvage.refused:
+            encodable = EncodableBatch(self._encoder)
+            message = encodable.message(batch)
+            for refusal in encodable.refused:
                 self._refused(refusal)
             return message
 
@@ -332,7 +332,7 @@ class CoreLink:
     async def leave(self) -> None:
         """Unregisters, so that the core knows that the operator has ended on purpose."""
         try:
-            await self.api.unregister(self.encoder.farewell())
+            await self.api.unregister(self.encoder.unregister_request())
         except SchedulerInterfaceError as error:
             log.info("session closed without unregistering", reason=str(error))
 

@@ -66,8 +66,8 @@ def _storage_deletion(plural: str, key: str) -> ClusterEvent | None:
             return DriversSeen(NodeDrivers(NodeName(key), ""))
         case "volumeattachments":
             return AttachmentGone(key)
-        case _ if plural in TOLD_BY_THEMSELVES:
-            return ObjectSeen(ClusterObject(TOLD_BY_THEMSELVES[plural], key, gone=True))
+        case _ if plural in STORAGE_OBJECTS:
+            return ObjectSeen(ClusterObject(STORAGE_OBJECTS[plural], key, gone=True))
         case _:
             return None
 
@@ -107,7 +107,7 @@ def _seen(
 
 
 #: Objects that the controller does not use itself and only reports to the core.
-TOLD_BY_THEMSELVES: Final[Mapping[str, ObjectKind]] = {
+STORAGE_OBJECTS: Final[Mapping[str, ObjectKind]] = {
     "storageclasses": ObjectKind.STORAGE_CLASS,
     "csidrivers": ObjectKind.STORAGE_DRIVER,
     "csistoragecapacities": ObjectKind.STORAGE_CAPACITY,

@@ -331,7 +331,7 @@ def read_volume(raw: Raw) -> Volume | None:
         is_going=is_going,
         reach=_reach(terms),
         handle=text(mapping(spec.get("csi")).get("volumeHandle")),
-        told=_for_core(ObjectKind.VOLUME, name, fields),
+        reported=_for_core(ObjectKind.VOLUME, name, fields),
     )
 
 
@@ -396,7 +396,7 @@ def read_claim(raw: Raw) -> Claim | None:
         is_bound=is_bound and bool(volume),
         is_going=is_going,
         selected_node=annotations.get(SELECTED_NODE, ""),
-        told=_for_core(ObjectKind.CLAIM, ref.key, fields),
+        reported=_for_core(ObjectKind.CLAIM, ref.key, fields),
         version=version_of(raw),
     )
 

@@ -28,10 +28,10 @@ from muster_operator.translate.values import Raw, mapping, text
 log = structlog.get_logger("muster.admission")
 
 #: Validity of an authority, and when it is replaced before its end, as in YuniKorn.
-LIFE: Final = timedelta(days=365)
+LIFETIME: Final = timedelta(days=365)
 RENEW_BEFORE: Final = timedelta(days=90)
 #: Validity of the serving certificate, which is in memory only, and when it is replaced before its end.
-SERVED_LIFE: Final = timedelta(days=30)
+SERVING_LIFETIME: Final = timedelta(days=30)
 SERVED_RENEW_BEFORE: Final = timedelta(days=10)
 #: Tolerated difference between the clocks of two machines.
 SKEW: Final = timedelta(minutes=5)
@@ -87,7 +87,7 @@ class Leaf:
 Pair = tuple[Authority, Authority]
 
 
-def authority(now: datetime, life: timedelta = LIFE) -> Authority:
+def authority(now: datetime, lifetime: timedelta = LIFETIME) -> Authority:
     """Creates an authority that is valid from now on."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name(AUTHORITY_NAME)
@@ -96,7 +96,7 @@ def authority(now: datetime, life: timedelta = LIFE) -> Authority:
         data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
     )  # fmt: skip
     certificate = (
-        _builder(name, name, key.public_key(), now, now + life)
+        _builder(name, name, key.public_key(), now, now + lifetime)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -112,7 +112,7 @@ def kept_or_made(found: tuple[Authority | None, Authority | None], now: datetime
     """
     first, second = (None if one is None or one.is_due(now) else one for one in found)
     if first is None and second is None:
-        return authority(now), authority(now, LIFE / 2)
+        return authority(now), authority(now, LIFETIME / 2)
     return first or authority(now), second or authority(now)
 
 
@@ -127,7 +127,7 @@ def issue(pair: Pair, names: Iterable[str], now: datetime) -> Leaf:
     """Issues a certificate for these host names and addresses, signed by an authority of the pair."""
     names, by = list(names), signer(pair)
     key = ec.generate_private_key(ec.SECP256R1())
-    ends = min(now + SERVED_LIFE, by.certificate.not_valid_after_utc)
+    ends = min(now + SERVING_LIFETIME, by.certificate.not_valid_after_utc)
     certificate = (
         _builder(_name(names[0][:64]), by.certificate.subject, key.public_key(), now, ends)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -290,7 +290,7 @@ SETTLE: Final = timedelta(seconds=5)
 RETIRE: Final = timedelta(minutes=10)
 
 
-class Trust:
+class CertificateRotation:
     """Coordinates a certificate change with the registration, so that clients always trust the serving certificate.
 
     Authorities are PEM texts.
@@ -306,7 +306,7 @@ class Trust:
         """Sets the certificate to serve as soon as it is trusted."""
         self._wanted = leaf
 
-    def to_tell(self, registered: Iterable[Iterable[bytes]], now: datetime) -> tuple[bytes, ...]:
+    def authorities_to_register(self, registered: Iterable[Iterable[bytes]], now: datetime) -> tuple[bytes, ...]:
         """Returns the authorities to register: those of the wanted certificate, and replaced ones for RETIRE.
 
         `registered`: the authorities of each present registration. Empty if the wanted certificate has no authorities;
@@ -319,7 +319,7 @@ class Trust:
         self._unwanted_since = {one: self._unwanted_since.get(one, now) for one in unwanted}
         return (*wanted, *(one for one in unwanted if now - self._unwanted_since[one] < RETIRE))
 
-    def told(self, registered: Iterable[Iterable[bytes]], now: datetime) -> None:
+    def record_registered(self, registered: Iterable[Iterable[bytes]], now: datetime) -> None:
         """Records which authorities all registrations contain."""
         known = set.intersection(*map(set, registered))
         self._known_since = {one: self._known_since.get(one, now) for one in known}

@@ -52,12 +52,12 @@ class ClusterView:
     def __init__(
         self,
         session: KubeSession,
-        home: str,
+        own_namespace: str,
         scheduler_names: frozenset[str],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.account = ""
-        self._session, self._home, self._scheduler_names = session, home, scheduler_names
+        self._session, self._own_namespace, self._scheduler_names = session, own_namespace, scheduler_names
         self._namespaces: dict[str, dict[str, str]] = {}
         self._classes: dict[str, bool] = {}
         self._listed: set[str] = set()
@@ -69,7 +69,9 @@ class ClusterView:
     @property
     def known(self) -> ClusterSnapshot:
         """A live view of the present state."""
-        return ClusterSnapshot(self.account, self._home, self._scheduler_names, self._namespaces, self._classes)
+        return ClusterSnapshot(
+            self.account, self._own_namespace, self._scheduler_names, self._namespaces, self._classes
+        )
 
     @property
     def missing(self) -> str:

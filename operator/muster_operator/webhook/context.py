@@ -75,7 +75,7 @@ class ClusterSnapshot:
     account: str = "system:serviceaccount:muster:muster-operator"
     """User name of the operator's service account, the only one that creates placeholders."""
 
-    home: str = "muster"
+    own_namespace: str = "muster"
     """Namespace of Muster, whose pods must start without the webhook."""
 
     scheduler_names: frozenset[str] = frozenset({"muster", "yunikorn"})
@@ -89,7 +89,7 @@ class ClusterSnapshot:
 
     def is_protected(self, namespace: str) -> bool:
         """Whether Muster changes and rejects nothing in this namespace. The registration must exclude it too."""
-        return namespace in {self.home, CONTROL_PLANE}
+        return namespace in {self.own_namespace, CONTROL_PLANE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ class AdmissionContext:
     """Whether pods of this namespace get Muster as their scheduler."""
     labelled: bool
     """Whether pods without an application ID get one."""
-    ours: bool
+    is_for_muster: bool
     """Whether the pod has a scheduler name of Muster, or gets one because of its namespace."""
 
     @property
@@ -264,7 +264,7 @@ def new_context(review: Review, known: ClusterSnapshot, settings: AdmissionSetti
         old=kind.description(review.old or {}),
         served=served,
         labelled=is_labelled(review.namespace, written, settings.namespaces),
-        ours=served or text(mapping(new.get("spec")).get("schedulerName")) in known.scheduler_names,
+        is_for_muster=served or text(mapping(new.get("spec")).get("schedulerName")) in known.scheduler_names,
     )
 
 
@@ -281,15 +281,15 @@ def is_guarded(annotation: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Ours:
+class Identity:
     """Identifies Muster: its scheduler names, its user name at the API server, its namespace."""
 
     scheduler_names: frozenset[str]
     account: str
-    home: str
+    own_namespace: str
 
 
-def of_strangers(ours: Ours) -> list[Condition]:
+def exclude_internal_requests(identity: Identity) -> list[Condition]:
     """Excludes requests of kubelets and of the operator.
 
     Static pods must start without the webhook, and placeholders need no admission. Both conditions use only the
@@ -297,11 +297,11 @@ def of_strangers(ours: Ours) -> list[Condition]:
     """
     return [
         ("not-of-a-kubelet", "!has(request.userInfo.groups) || !('system:nodes' in request.userInfo.groups)"),
-        ("not-of-muster", f"request.userInfo.username != {ours.account!r}"),
+        ("not-of-muster", f"request.userInfo.username != {identity.account!r}"),
     ]
 
 
-def claims_us(kind: AdmittedKind, ours: Ours) -> Condition:
+def concerns_muster(kind: AdmittedKind, identity: Identity) -> Condition:
     """Matches new pods with our scheduler name, and new templates with our scheduler name or a guarded annotation.
 
     Also matches changes of guarded annotations, and a changed template with our scheduler name and without a user,
@@ -309,18 +309,18 @@ def claims_us(kind: AdmittedKind, ours: Ours) -> Condition:
     """
     new, old = (_description(root, kind) for root in ("object", "oldObject"))
     if kind.is_pod:
-        return ("names-us", f"{_names(new, ours)} && (request.operation == 'CREATE' || {_changes(new, old)})")
-    gets_user = f"({_names(new, ours)} && {_has_no_user(new)} && {new} != {old})"
+        return ("names-us", f"{_names(new, identity)} && (request.operation == 'CREATE' || {_changes(new, old)})")
+    gets_user = f"({_names(new, identity)} && {_has_no_user(new)} && {new} != {old})"
     changed = f"{_changes(new, old)} || {gets_user}"
-    return ("claims-us", f"request.operation == 'CREATE' ? ({_claims(new, ours)}) : ({changed})")
+    return ("claims-us", f"request.operation == 'CREATE' ? ({_claims(new, identity)}) : ({changed})")
 
 
-def claims_nothing(kind: AdmittedKind, ours: Ours) -> Condition:
+def does_not_concern_muster(kind: AdmittedKind, identity: Identity) -> Condition:
     """Matches the other new pods, and the other new or changed templates."""
     new, old = (_description(root, kind) for root in ("object", "oldObject"))
     if kind.is_pod:
-        return ("does-not-name-us", f"!{_names(new, ours)}")
-    return ("claims-nothing", f"!({_claims(new, ours)}) && (request.operation == 'CREATE' || {new} != {old})")
+        return ("does-not-name-us", f"!{_names(new, identity)}")
+    return ("claims-nothing", f"!({_claims(new, identity)}) && (request.operation == 'CREATE' || {new} != {old})")
 
 
 def writes_guarded() -> Condition:
@@ -335,9 +335,9 @@ def is_called(names: frozenset[str]) -> Condition:
     return ("is-ours", f"object.metadata.name in {_listed(names)}")
 
 
-def _claims(new: str, ours: Ours) -> str:
+def _claims(new: str, identity: Identity) -> str:
     has_internal = f"{_annotations(new)}.exists(key, key.startsWith('{_INTERNAL}'))"
-    return " || ".join([_names(new, ours), f"{_annotation(new, _USER_INFO)} != ''", has_internal])
+    return " || ".join([_names(new, identity), f"{_annotation(new, _USER_INFO)} != ''", has_internal])
 
 
 def _has_no_user(description: str) -> str:
@@ -362,10 +362,10 @@ def _differ(new: str, old: str) -> str:
     return f"({_has(new)} && {_has(old)} && {new} != {old})"
 
 
-def _names(description: str, ours: Ours) -> str:
+def _names(description: str, identity: Identity) -> str:
     """Expression: the pod or template has one of our scheduler names."""
     way = f"{description}.spec.schedulerName"
-    return f"({_has(way)} && {way} in {_listed(ours.scheduler_names)})"
+    return f"({_has(way)} && {way} in {_listed(identity.scheduler_names)})"
 
 
 def _annotation(description: str, key: str) -> str:

@@ -173,7 +173,7 @@ def _missing_annotation(case: AdmissionContext, rules: AccessRules) -> UserInfoD
     An otherwise unchanged template stays as it is, because a change would replace all its pods.
     Stored pods stay as they are too.
     """
-    if not case.ours or not case.submitter.name:
+    if not case.is_for_muster or not case.submitter.name:
         return _UNCHANGED
     if not case.is_create and (case.kind.is_pod or case.new == case.old):
         return _UNCHANGED
@@ -257,7 +257,7 @@ _KEY_LENGTH_SHOWN: Final = 120
 
 def internal_refusal(case: AdmissionContext) -> str:
     """The problem of changed internal annotations; empty if there is none. Only templates can lose them."""
-    if not case.ours:
+    if not case.is_for_muster:
         return ""
     before, now = _internal(case.old_annotations), _internal(case.annotations)
     if before == now:

@@ -23,7 +23,7 @@ from muster_operator.model.errors import ApiRefused, StartupRefused, Unreachable
 from muster_operator.translate.values import Raw, mapping, text
 from muster_operator.webhook import context
 from muster_operator.webhook.certificates import split
-from muster_operator.webhook.context import CONTROL_PLANE, KINDS, AdmittedKind, Condition, Ours
+from muster_operator.webhook.context import CONTROL_PLANE, KINDS, AdmittedKind, Condition, Identity
 
 log = structlog.get_logger("muster.admission")
 
@@ -74,46 +74,49 @@ class WebhookClientConfig:
         return {**client, "service": service}
 
 
-def name_of(home: str) -> str:
+def name_of(own_namespace: str) -> str:
     """Name of both configurations. It contains the namespace, so that two installations do not conflict."""
-    return NAME if home == HOME else f"{NAME}-{home}"
+    return NAME if own_namespace == HOME else f"{NAME}-{own_namespace}"
 
 
-def mutating(client_config: WebhookClientConfig, ours: Ours, bundle: Iterable[bytes]) -> Json:
+def mutating(client_config: WebhookClientConfig, identity: Identity, bundle: Iterable[bytes]) -> Json:
     """The MutatingWebhookConfiguration, with these authorities as caBundle."""
     trusted = b"".join(bundle)
 
     def claims(kind: AdmittedKind) -> Condition:
-        return context.claims_us(kind, ours)
+        return context.concerns_muster(kind, identity)
 
     hooks = [
         _own(
-            "own-pods", [_rule("", ["pods"], _CREATE_AND_UPDATE), _rule("", ["pods/*"], ["UPDATE"])], claims(_POD), ours
+            "own-pods",
+            [_rule("", ["pods"], _CREATE_AND_UPDATE), _rule("", ["pods/*"], ["UPDATE"])],
+            claims(_POD),
+            identity,
         ),
-        _own("own-bindings", [_rule("", ["pods/binding", "bindings"], _CREATE)], context.writes_guarded(), ours),
-        _others("pods", _rules([_POD], _CREATE), _POD, ours),
-        _own("own-workloads", _rules(_WORKLOADS, _CREATE_AND_UPDATE), claims(_WORKLOADS[0]), ours),
-        _others("workloads", _rules(_WORKLOADS, _CREATE_AND_UPDATE), _WORKLOADS[0], ours),
-        _own("own-cronjobs", _rules([_CRONJOB], _CREATE_AND_UPDATE), claims(_CRONJOB), ours),
-        _others("cronjobs", _rules([_CRONJOB], _CREATE_AND_UPDATE), _CRONJOB, ours),
+        _own("own-bindings", [_rule("", ["pods/binding", "bindings"], _CREATE)], context.writes_guarded(), identity),
+        _others("pods", _rules([_POD], _CREATE), _POD, identity),
+        _own("own-workloads", _rules(_WORKLOADS, _CREATE_AND_UPDATE), claims(_WORKLOADS[0]), identity),
+        _others("workloads", _rules(_WORKLOADS, _CREATE_AND_UPDATE), _WORKLOADS[0], identity),
+        _own("own-cronjobs", _rules([_CRONJOB], _CREATE_AND_UPDATE), claims(_CRONJOB), identity),
+        _others("cronjobs", _rules([_CRONJOB], _CREATE_AND_UPDATE), _CRONJOB, identity),
     ]
-    selector = _in_namespaces("NotIn", {CONTROL_PLANE, _NODE_LEASES, ours.home})
+    selector = _in_namespaces("NotIn", {CONTROL_PLANE, _NODE_LEASES, identity.own_namespace})
     for hook in hooks:
         is_own = hook["failurePolicy"] == "Fail"
         hook["clientConfig"] = client_config.client(MUTATE if is_own else MUTATE_OTHERS, trusted)
         hook["namespaceSelector"] = selector
         hook["reinvocationPolicy"] = "Never"
-    return _configuration("MutatingWebhookConfiguration", name_of(ours.home), hooks)
+    return _configuration("MutatingWebhookConfiguration", name_of(identity.own_namespace), hooks)
 
 
-def validating(client_config: WebhookClientConfig, ours: Ours, bundle: Iterable[bytes]) -> Json:
+def validating(client_config: WebhookClientConfig, identity: Identity, bundle: Iterable[bytes]) -> Json:
     """The ValidatingWebhookConfiguration, with these authorities as caBundle."""
     hook = _hook("configuration", [_rule("", ["configmaps"], _CREATE_AND_UPDATE)], [context.is_called(NAMES)])
     hook["clientConfig"] = client_config.client(VALIDATE, b"".join(bundle))
-    hook["namespaceSelector"] = _in_namespaces("In", {ours.home})
+    hook["namespaceSelector"] = _in_namespaces("In", {identity.own_namespace})
     hook["failurePolicy"] = "Ignore"
     hook["timeoutSeconds"] = TIMEOUT_S
-    return _configuration("ValidatingWebhookConfiguration", name_of(ours.home), [hook])
+    return _configuration("ValidatingWebhookConfiguration", name_of(identity.own_namespace), [hook])
 
 
 def bundle_of(configuration: Json) -> bytes:
@@ -122,15 +125,17 @@ def bundle_of(configuration: Json) -> bytes:
     return next((base64.b64decode(client["caBundle"]) for client in clients if client.get("caBundle")), b"")
 
 
-def _own(name: str, rules: list[Json], condition: Condition, ours: Ours) -> Json:
+def _own(name: str, rules: list[Json], condition: Condition, identity: Identity) -> Json:
     """A webhook for objects of Muster. It fails closed."""
-    hook = _hook(name, rules, [*context.of_strangers(ours), condition])
+    hook = _hook(name, rules, [*context.exclude_internal_requests(identity), condition])
     return {**hook, "failurePolicy": "Fail", "timeoutSeconds": TIMEOUT_S}
 
 
-def _others(name: str, rules: list[Json], kind: AdmittedKind, ours: Ours) -> Json:
+def _others(name: str, rules: list[Json], kind: AdmittedKind, identity: Identity) -> Json:
     """A webhook for objects that do not name Muster. It fails open and has a short timeout."""
-    hook = _hook(name, rules, [*context.of_strangers(ours), context.claims_nothing(kind, ours)])
+    hook = _hook(
+        name, rules, [*context.exclude_internal_requests(identity), context.does_not_concern_muster(kind, identity)]
+    )
     return {**hook, "failurePolicy": "Ignore", "timeoutSeconds": OTHERS_TIMEOUT_S}
 
 
@@ -240,7 +245,7 @@ class Registration:
     """What to register. `by_manifest`: the user applies the configurations, and only the caBundle is maintained."""
 
     client_config: WebhookClientConfig
-    ours: Ours
+    identity: Identity
     by_manifest: bool = False
 
 
@@ -261,14 +266,14 @@ class Registrar:
 
     def __init__(self, session: KubeSession, registration: Registration) -> None:
         self._session, self._registration = session, registration
-        client_config, ours = registration.client_config, registration.ours
-        self._name = name_of(ours.home)
+        client_config, identity = registration.client_config, registration.identity
+        self._name = name_of(identity.own_namespace)
         self._makers: dict[str, Make] = {
-            MUTATING: lambda bundle: mutating(client_config, ours, bundle),
-            VALIDATING: lambda bundle: validating(client_config, ours, bundle),
+            MUTATING: lambda bundle: mutating(client_config, identity, bundle),
+            VALIDATING: lambda bundle: validating(client_config, identity, bundle),
         }
 
-    async def look(self) -> RegistrationView:
+    async def read(self) -> RegistrationView:
         """Reads the present configurations.
 
         Raises:
@@ -276,7 +281,7 @@ class Registrar:
         """
         return RegistrationView({path: await self._read(path) for path in self._makers})
 
-    async def keep(self, look: RegistrationView, bundle: tuple[bytes, ...]) -> None:
+    async def keep(self, read: RegistrationView, bundle: tuple[bytes, ...]) -> None:
         """Creates or corrects the configurations, with these authorities. Writes only if there is a difference.
 
         Raises:
@@ -284,12 +289,12 @@ class Registrar:
             ApiRefused, Unreachable: the API server answered with an error, or not at all.
         """
         for path, make in self._makers.items():
-            found = look.found[path]
+            found = read.found[path]
             wanted = self._wanted(path, make(bundle), found)
             if found is None or not _is_equal(found, wanted):
                 await self._write(path, wanted, found)
 
-    def _wanted(self, path: str, ours: Json, found: Raw | None) -> Json:
+    def _wanted(self, path: str, identity: Json, found: Raw | None) -> Json:
         """The wanted configuration: the generated one, or that of the user with the generated authorities.
 
         Raises:
@@ -300,8 +305,12 @@ class Registrar:
                 raise ApiRefused(
                     f"GET {path}/{self._name}", 404, "apply deploy/webhooks.yaml, or remove --webhook-manifest"
                 )
-            return {**ours, "webhooks": _with_authorities(found, ours)}
-        return ours if found is None else {**ours, "webhooks": _with_authorities(ours, found, only_missing=True)}
+            return {**identity, "webhooks": _with_authorities(found, identity)}
+        return (
+            identity
+            if found is None
+            else {**identity, "webhooks": _with_authorities(identity, found, only_missing=True)}
+        )
 
     async def _read(self, path: str) -> Raw | None:
         try:

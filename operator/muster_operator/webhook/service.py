@@ -28,9 +28,17 @@ from muster_operator.runtime.metrics import Metrics
 from muster_operator.translate.values import mapping, text
 from muster_operator.webhook import cluster, registration
 from muster_operator.webhook import server as webhook_server
-from muster_operator.webhook.certificates import AuthoritySecret, BadCertificate, Leaf, Pair, Trust, given, issue
+from muster_operator.webhook.certificates import (
+    AuthoritySecret,
+    BadCertificate,
+    CertificateRotation,
+    Leaf,
+    Pair,
+    given,
+    issue,
+)
 from muster_operator.webhook.cluster import ClusterView, ConfigurationCheck
-from muster_operator.webhook.context import AdmissionAnswer, Ours, Review
+from muster_operator.webhook.context import AdmissionAnswer, Identity, Review
 from muster_operator.webhook.decisions import decide
 from muster_operator.webhook.registration import Registrar, Registration, WebhookClientConfig, discover_api
 from muster_operator.webhook.server import AdmissionServer, Endpoint, ReviewMetrics, TlsContexts
@@ -97,14 +105,14 @@ class WebhookReconciler:
 
     def __init__(self, source: CertificateSource, registrar: Registrar, serve: Callable[[Leaf], None]) -> None:
         self._source, self._registrar, self._serve = source, registrar, serve
-        self._trust = Trust()
+        self._rotation = CertificateRotation()
         self._problem = ""
         self._is_registered = False
 
     @property
     def missing(self) -> str:
         """Why the webhook is not ready; empty if it is."""
-        if self._trust.serving is None:
+        if self._rotation.serving is None:
             return self._problem or "there is no certificate yet"
         return "" if self._is_registered else self._problem or "not registered yet"
 
@@ -131,19 +139,19 @@ class WebhookReconciler:
     async def _round(self, now: datetime) -> None:
         leaf = await self._source.leaf(now)
         if leaf is not None:
-            self._trust.want(leaf)
-        look = await self._registrar.look()
-        registered = look.authorities
-        self._trust.told(registered, now)
-        if (new := self._trust.to_serve(now)) is not None:
+            self._rotation.want(leaf)
+        read = await self._registrar.read()
+        registered = read.authorities
+        self._rotation.record_registered(registered, now)
+        if (new := self._rotation.to_serve(now)) is not None:
             self._serve(new)
             log.info("serving with a new certificate", until=new.not_after.isoformat())
-        if self._trust.serving is None:
+        if self._rotation.serving is None:
             return
-        wanted = self._trust.to_tell(registered, now)
-        self._is_registered = all(set(self._trust.serving.authorities) <= set(bundle) for bundle in registered)
-        await self._registrar.keep(look, wanted)
-        self._trust.told([wanted for _ in registered], now)
+        wanted = self._rotation.authorities_to_register(registered, now)
+        self._is_registered = all(set(self._rotation.serving.authorities) <= set(bundle) for bundle in registered)
+        await self._registrar.keep(read, wanted)
+        self._rotation.record_registered([wanted for _ in registered], now)
         self._is_registered = True
 
     def _report(self, problem: str) -> None:
@@ -214,7 +222,7 @@ class Admission:
         self._check = ConfigurationCheck(session, namespace, core, present)
         self._read_from: Mapping[str, str] | None = None
         self._settings = AdmissionSettings()
-        self._keeper: WebhookReconciler | None = None
+        self._reconciler: WebhookReconciler | None = None
 
     def attach(self, inbox: Inbox) -> None:
         """Subscribes to the operator's watches."""
@@ -225,7 +233,7 @@ class Admission:
         """Why the webhook is not ready; empty if it is."""
         if self._view.missing:
             return f"not listed yet: {self._view.missing}"
-        return "starting" if self._keeper is None else self._keeper.missing
+        return "starting" if self._reconciler is None else self._reconciler.missing
 
     async def run(self) -> None:
         """Serves until cancelled.
@@ -234,30 +242,30 @@ class Admission:
             StartupRefused: the port cannot be used, or the API server is too old.
         """
         self._view.account = await discover_api(self._session)
-        tls, home = TlsContexts(), asyncio.get_running_loop()
-        server = AdmissionServer(self._endpoints(home), lambda: self.missing, self._metrics)
+        tls, main_loop = TlsContexts(), asyncio.get_running_loop()
+        server = AdmissionServer(self._endpoints(main_loop), lambda: self.missing, self._metrics)
         async with webhook_server.webhook_thread() as loop:
             port = await webhook_server.run_in_thread(loop, server.start(self._options.port, tls))
             try:
                 log.info("admission webhook listening", port=port, account=self._view.account)
-                self._keeper = WebhookReconciler(self._source(), self._registrar(), tls.serve)
-                await self._keeper.run()
+                self._reconciler = WebhookReconciler(self._source(), self._registrar(), tls.serve)
+                await self._reconciler.run()
             finally:
                 await webhook_server.run_in_thread(loop, server.stop())
 
-    def _endpoints(self, home: asyncio.AbstractEventLoop) -> dict[str, Endpoint]:
-        """The endpoints run in the server's loop. Requests to the API server and the core run in the loop `home`."""
+    def _endpoints(self, main_loop: asyncio.AbstractEventLoop) -> dict[str, Endpoint]:
+        """The endpoints run in the server's loop. Requests to the API server and the core run in `main_loop`."""
         within_s, others_within_s = registration.TIMEOUT_S - MARGIN_S, registration.OTHERS_TIMEOUT_S - MARGIN_S
 
         async def mutate(review: Review) -> AdmissionAnswer:
             is_pod = review.kind == "Pod"
             priority_class = text(mapping(review.object.get("spec")).get("priorityClassName")) if is_pod else ""
             if self._view.is_missing(review.namespace, priority_class):
-                await webhook_server.run_in_thread(home, self._view.look_up(review.namespace, priority_class))
+                await webhook_server.run_in_thread(main_loop, self._view.look_up(review.namespace, priority_class))
             return decide(review, self._view.known, self._present_settings())
 
         async def validate(review: Review) -> AdmissionAnswer:
-            return await webhook_server.run_in_thread(home, self._check.answer(review))
+            return await webhook_server.run_in_thread(main_loop, self._check.answer(review))
 
         return {
             registration.MUTATE: Endpoint(mutate, within_s, is_closed=True),
@@ -287,5 +295,5 @@ class Admission:
     def _registrar(self) -> Registrar:
         options = self._options
         client_config = WebhookClientConfig(self._namespace, service=options.service, url=options.url)
-        ours = Ours(self._names, self._view.account, self._namespace)
-        return Registrar(self._session, Registration(client_config, ours, options.by_manifest))
+        identity = Identity(self._names, self._view.account, self._namespace)
+        return Registrar(self._session, Registration(client_config, identity, options.by_manifest))

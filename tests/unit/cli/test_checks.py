@@ -16,7 +16,7 @@ from muster_operator.kube import leases as operators
 from muster_operator.model import names, signing
 from muster_operator.webhook import registration
 from muster_operator.webhook.certificates import authority
-from muster_operator.webhook.context import Ours
+from muster_operator.webhook.context import Identity
 from tests.unit.repo.tree import ROOT
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -124,7 +124,7 @@ def test_pods_of_an_application_that_was_rejected_are_told_with_their_queue() ->
 
 def a_configuration(bundle: Iterable[bytes], url: str = "") -> Json:
     door = registration.WebhookClientConfig("muster", "" if url else "muster-webhook", url=url)
-    return registration.mutating(door, Ours(BOTH, "system:serviceaccount:muster:muster-operator", "muster"), bundle)
+    return registration.mutating(door, Identity(BOTH, "system:serviceaccount:muster:muster-operator", "muster"), bundle)
 
 
 def a_bundle(ends: datetime) -> bytes:

@@ -182,9 +182,9 @@ class RealCore(Core):  # long: the interface of the simulation's core
                 return
 
     def _call_back(self, callback: muster_pb2.Callback) -> None:
-        verdict: CoreResponse | None = decoded_callback(callback)
-        if verdict is not None:
-            self.allocations.append(verdict)
+        response: CoreResponse | None = decoded_callback(callback)
+        if response is not None:
+            self.allocations.append(response)
 
 
 def _is_alone(effect: Effect) -> bool:

@@ -149,8 +149,8 @@ def test_a_place_and_a_release_arrive_back() -> None:
     release = Release(spec.partition, ApplicationId("app-1"), spec.key, first, Termination.TIMEOUT, "late")
     answer = AllocationResponse(RmId(RM), new=(NewAllocation(spec, first, NodeId("n1")),), released=(release,))
     data = si_allocations.allocation_response(answer).SerializeToString()
-    verdict = decoded(si_pb2.AllocationResponse.FromString(data))
-    assert isinstance(verdict, CoreResponsesAllocationResponse)
-    [new], [gone] = verdict.allocated, verdict.released
+    response = decoded(si_pb2.AllocationResponse.FromString(data))
+    assert isinstance(response, CoreResponsesAllocationResponse)
+    [new], [gone] = response.allocated, response.released
     assert (new.app, new.key, new.node, new.allocation_id) == ("app-1", "uid-1", "n1", "uid-1-0")
     assert (gone.key, gone.termination, gone.message) == ("uid-1", TerminationType.TIMEOUT, "late")

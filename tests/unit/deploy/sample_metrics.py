@@ -13,7 +13,7 @@ def busy_operator() -> CollectorRegistry:
     for labelled in (metrics.streams_broken, metrics.streams_expired, metrics.lists, metrics.repairs):
         labelled.labels("pods").inc()
     metrics.count_watched("pods", "ADDED")
-    metrics.heard("pods")
+    metrics.record_activity("pods")
     metrics.requested("POST", "pods/binding", 201, 0.01)
     metrics.throttle.labels("create").inc()
     metrics.differences.labels("ask missing").inc()

@@ -332,11 +332,11 @@ class Core:  # long: a complete scheduler is easier to review in one class
         app.asks = {key: ask for key, ask in app.asks.items() if key not in keys}
         for held in app.held.values():
             held.going = TerminationType.TIMEOUT
-        verdict = AllocationResponse(
+        response = AllocationResponse(
             cancelled_asks=tuple(AskCancelled(app_id, key, TerminationType.TIMEOUT) for key in keys),
             released=tuple(self._release(app, held) for held in app.held.values()),
         )
-        self.allocations.append(verdict)
+        self.allocations.append(response)
         self._move(app, "Resuming" if soft else "Failing", "the placeholder timeout expired")
         self._settle(app_id)
 

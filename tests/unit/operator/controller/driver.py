@@ -70,9 +70,9 @@ class Driver:
         """Receive the deletion of a pod by its UID."""
         return self.fact(PodGone(uid))
 
-    def told(self, verdict: CoreResponse) -> Outcome:
+    def receive(self, response: CoreResponse) -> Outcome:
         """Receive a response of the core."""
-        return handle_core_response(self.ledger, verdict, self.now)
+        return handle_core_response(self.ledger, response, self.now)
 
     def result(self, result: Result) -> Outcome:
         """Receive the result of a command."""
@@ -89,29 +89,29 @@ class Driver:
 
     def accepted(self, app: AppId = APP) -> Outcome:
         """The core accepts the application and reports the state Accepted."""
-        out = self.told(ApplicationResponse(accepted=(ApplicationAccepted(app),)))
+        out = self.receive(ApplicationResponse(accepted=(ApplicationAccepted(app),)))
         begun = self.updated(keys.APP_ACCEPTED, app=app)
         return Outcome(out.news + begun.news, out.commands + begun.commands)
 
     def updated(self, state: str, message: str = "", app: AppId = APP) -> Outcome:
         """The core reports a state of the application."""
-        return self.told(ApplicationResponse(updated=(ApplicationUpdated(app, state, message),)))
+        return self.receive(ApplicationResponse(updated=(ApplicationUpdated(app, state, message),)))
 
     def allocated(
         self, uid: str, node: str = "n1", app: AppId = APP, volumes: Mapping[str, str] | None = None
     ) -> Outcome:
         """The core allocates a node, and volumes for unbound claims."""
         found = Allocated(app, PodUid(uid), NodeName(node), AllocationId(f"{uid}-0"), volumes=volumes or {})
-        return self.told(AllocationResponse(allocated=(found,)))
+        return self.receive(AllocationResponse(allocated=(found,)))
 
     def released(self, uid: str, termination: TerminationType, app: AppId = APP) -> Outcome:
         """The core releases an allocation, or confirms a release."""
         order = Released(app, PodUid(uid), termination, AllocationId(f"{uid}-0"))
-        return self.told(AllocationResponse(released=(order,)))
+        return self.receive(AllocationResponse(released=(order,)))
 
     def cancelled(self, uid: str, termination: TerminationType = TerminationType.TIMEOUT) -> Outcome:
         """The core releases an ask."""
-        return self.told(AllocationResponse(cancelled_asks=(AskCancelled(APP, PodUid(uid), termination),)))
+        return self.receive(AllocationResponse(cancelled_asks=(AskCancelled(APP, PodUid(uid), termination),)))
 
 
 def whole(turns: Iterable[Outcome]) -> Outcome:

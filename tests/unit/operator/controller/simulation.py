@@ -118,7 +118,7 @@ class Simulation:  # long: every move is a method on the same queues
             else:
                 self.commands.append(order)
         if self.asking is not None:
-            self.asking.said(outcome.news)
+            self.asking.record_sent(outcome.news)
         for item in outcome.news:
             kind = 0 if isinstance(item, _APPLICATION_NEWS) else 1 if isinstance(item, _NODE_NEWS) else 2
             self.streams[kind].append(item)
@@ -152,7 +152,7 @@ class Simulation:  # long: every move is a method on the same queues
         """Request a part of the core's inventory, unless a request is in progress."""
         if self.asking is None:
             self.asking = Asking(part, [len(stream) for stream in self.streams])
-            self.asking.look(self.core)
+            self.asking.kind(self.core)
 
     def _compare(self) -> None:
         assert self.asking is not None
@@ -167,10 +167,10 @@ class Simulation:  # long: every move is a method on the same queues
         if self.asking is not None:
             self.asking.taken(index, self.core)
 
-    def _hear(self, verdict: CoreResponse, *, of_allocations: bool) -> None:
-        self._take(handle_core_response(self.ledger, verdict, self.now))
+    def _hear(self, response: CoreResponse, *, of_allocations: bool) -> None:
+        self._take(handle_core_response(self.ledger, response, self.now))
         if self.asking is not None:
-            self.asking.heard(verdict, of_allocations=of_allocations)
+            self.asking.record_received(response, of_allocations=of_allocations)
 
     def _observe(self) -> None:
         self._take(handle_event(self.ledger, self.kubernetes.watch.popleft(), self.now))

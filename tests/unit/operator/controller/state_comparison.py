@@ -50,7 +50,7 @@ class Asking:
     inventory: Inventory | None = None
     unheard: int = 0
 
-    def look(self, core: Core) -> None:
+    def kind(self, core: Core) -> None:
         """Take the inventory as soon as the core has handled all messages sent before the request."""
         if self.inventory is None and not any(count > 0 for count in self.ahead):
             self.inventory, self.unheard = inventory_of(core, self.part), len(core.allocations)
@@ -58,16 +58,16 @@ class Asking:
     def taken(self, stream: int, core: Core) -> None:
         """Count an item that the core handled."""
         self.ahead[stream] -= 1
-        self.look(core)
+        self.kind(core)
 
-    def said(self, news: Iterable[CoreRequest]) -> None:
+    def record_sent(self, news: Iterable[CoreRequest]) -> None:
         """Record the objects of sent requests."""
         for item in news:
             self.touched.update(reconciliation.names_of_request(item))
 
-    def heard(self, verdict: CoreResponse, *, of_allocations: bool) -> None:
+    def record_received(self, response: CoreResponse, *, of_allocations: bool) -> None:
         """Of whom the core spoke."""
-        self.touched.update(reconciliation.names_of_response(verdict))
+        self.touched.update(reconciliation.names_of_response(response))
         self.unheard -= of_allocations and self.inventory is not None
 
     @property

@@ -101,7 +101,7 @@ def test_an_ask_that_came_after_its_allocation_is_told_as_an_allocation() -> Non
     raw = waiting(driver)
     assert asked(driver.see(resized(raw, "3"))) == ["uid-w0"]
     driver.allocated("uid-w0")
-    out = driver.told(AllocationResponse(rejected_asks=(AskRejected(APP, PodUid("uid-w0"), "allocated already"),)))
+    out = driver.receive(AllocationResponse(rejected_asks=(AskRejected(APP, PodUid("uid-w0"), "allocated already"),)))
     assert retold(out).ask.resources["vcore"] == 3000
     assert events(out) == []
 
@@ -227,8 +227,8 @@ def test_an_answer_to_an_ask_of_a_completed_application_lets_its_id_be_used_agai
     driver.see(a_pod("w2", app=APP))
     assert driver.updated("Completed").news == []  # two asks are with the core, or on their way
     one = AllocationResponse(cancelled_asks=(AskCancelled(APP, PodUid("uid-w1"), TerminationType.TIMEOUT),))
-    assert [type(item) for item in driver.told(one).news] == [AskReleased]
-    other = driver.told(AllocationResponse(rejected_asks=(AskRejected(APP, PodUid("uid-w2"), "not known"),)))
+    assert [type(item) for item in driver.receive(one).news] == [AskReleased]
+    other = driver.receive(AllocationResponse(rejected_asks=(AskRejected(APP, PodUid("uid-w2"), "not known"),)))
     assert [type(item) for item in other.news] == [ApplicationSubmitted]
     assert events(other) == []
     assert asked(driver.accepted()) == ["uid-w1", "uid-w2"]

@@ -24,7 +24,7 @@ FAILED, SKIPPED = SchedulingState.FAILED, SchedulingState.SKIPPED
 
 def state(driver: Driver, kind: SchedulingState, reason: str = FULL) -> Outcome:
     change = SchedulingStateChanged(APP, PodUid("uid-w0"), kind, reason)
-    return driver.told(SchedulingStates((change,)))
+    return driver.receive(SchedulingStates((change,)))
 
 
 def notes(out: Outcome) -> list[str]:
@@ -95,7 +95,7 @@ def test_what_the_core_reports_of_a_pod_whose_bind_is_in_flight_is_not_why_it_wa
     waiting(driver)
     driver.allocated("uid-w0")
     event = CoreEvents((CoreEvent(EventKind.REQUEST, "uid-w0", "job", "larger than its placeholder"),))
-    assert events(driver.told(event)) == [("w0", "Scheduling", "Scheduling")]
+    assert events(driver.receive(event)) == [("w0", "Scheduling", "Scheduling")]
 
 
 def test_events_why_pods_wait_are_dropped_first() -> None:
@@ -176,7 +176,7 @@ def test_the_core_speaks_on_the_pod_the_originator_and_the_node() -> None:
             CoreEvent(EventKind.NODE, "n9", "", "nobody there"),
         )
     )
-    out = driver.told(spoken)
+    out = driver.receive(spoken)
     assert events(out) == [
         ("w0", "FailedScheduling", "FailedScheduling"),
         ("w0", "GangScheduling", "GangScheduling"),
@@ -197,10 +197,10 @@ def test_the_core_is_repeated_on_a_pod_once_while_the_event_stands_whatever_it_c
             if second % 2
             else f"0/{second} nodes are available"
         )
-        said += len(events(driver.told(CoreEvents((CoreEvent(EventKind.REQUEST, "uid-w0", "job", words),)))))
+        said += len(events(driver.receive(CoreEvents((CoreEvent(EventKind.REQUEST, "uid-w0", "job", words),)))))
         driver.wait(1)
     assert said == 2
-    again = driver.told(CoreEvents((CoreEvent(EventKind.REQUEST, "uid-w0", "job", "0/1 nodes are available"),)))
+    again = driver.receive(CoreEvents((CoreEvent(EventKind.REQUEST, "uid-w0", "job", "0/1 nodes are available"),)))
     assert events(again) == [("w0", "FailedScheduling", "FailedScheduling")]
 
 
@@ -208,7 +208,7 @@ def test_a_gang_that_no_node_could_hold_is_told_as_event_and_condition_at_once()
     driver = live()
     driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group())))
     driver.accepted()
-    out = driver.told(CoreEvents((CoreEvent(EventKind.APP, "dev/job", "workers", "member workers needs 99 CPUs"),)))
+    out = driver.receive(CoreEvents((CoreEvent(EventKind.APP, "dev/job", "workers", "member workers needs 99 CPUs"),)))
     assert isinstance(out.commands[0], PostEvent)
     assert out.commands[1:] == unschedulable("member workers needs 99 CPUs")
 
@@ -217,7 +217,9 @@ def test_other_words_about_a_gang_call_for_no_node() -> None:
     driver = live()
     driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group())))
     driver.accepted()
-    out = driver.told(CoreEvents((CoreEvent(EventKind.APP, "dev/job", "", "the quota of its namespace is no quota"),)))
+    out = driver.receive(
+        CoreEvents((CoreEvent(EventKind.APP, "dev/job", "", "the quota of its namespace is no quota"),))
+    )
     assert events(out) == [("w0", "GangScheduling", "GangScheduling")]
     assert orders(out) == []
 
@@ -258,5 +260,5 @@ def test_a_restart_does_not_write_a_reason_again_that_is_merely_counted_otherwis
 def test_a_refused_node_is_told_on_the_node() -> None:
     driver = live()
     name = next(iter(driver.ledger.nodes))
-    out = driver.told(NodeResponse(rejected={name: "absurd"}))
+    out = driver.receive(NodeResponse(rejected={name: "absurd"}))
     assert events(out) == [("n1", "NodeRejected", "NodeRejected")]

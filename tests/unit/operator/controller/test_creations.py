@@ -95,7 +95,7 @@ def test_a_gang_whose_placeholder_the_core_rejects_creates_nothing_more() -> Non
     raw = pod_of(first)
     driver.see(raw)
     rejected = AskRejected(APP, PodUid(uid(raw)), "no")
-    assert cancelled(driver.told(AllocationResponse(rejected_asks=(rejected,)))) == [APP]
+    assert cancelled(driver.receive(AllocationResponse(rejected_asks=(rejected,)))) == [APP]
 
 
 def test_a_gang_that_runs_creates_nothing_more() -> None:

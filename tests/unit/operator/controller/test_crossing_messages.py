@@ -29,7 +29,7 @@ def test_a_refusal_of_an_ask_that_another_took_the_place_of_does_not_keep_the_po
     assert asked(driver.see(raw)) == ["uid-w0"]
     driver.fact(NodeGone(NodeName("n1")))
     assert asked(driver.allocated("uid-w0", "n1")) == ["uid-w0"]
-    driver.told(AllocationResponse(rejected_asks=(AskRejected(APP, PodUid("uid-w0"), "allocated already"),)))
+    driver.receive(AllocationResponse(rejected_asks=(AskRejected(APP, PodUid("uid-w0"), "allocated already"),)))
     [bind] = orders(driver.allocated("uid-w0", "n2"))
     assert isinstance(bind, BindPod)
     assert bind.node == "n2"
@@ -44,7 +44,7 @@ def test_the_core_that_refused_the_ask_of_a_pod_on_its_way_out_is_not_expected_t
     driver.updated(keys.APP_FAILING, "the time is over")
     driver.updated(keys.APP_FAILED)
     unknown = AskRejected(APP, PodUid(uid(first)), "application job is not known")
-    driver.told(AllocationResponse(rejected_asks=(unknown,)))
+    driver.receive(AllocationResponse(rejected_asks=(unknown,)))
     found = compare(driver.ledger, Inventory(Part.APPLICATIONS), set(), driver.now)
     assert found.found == []
 
@@ -57,7 +57,7 @@ def test_a_pod_on_a_node_that_just_came_is_told_of_when_the_core_has_the_node(sc
     driver.fact(node_seen(a_node("n2")))
     bound = a_pod("w1", app=APP, nodeName="n2", schedulerName=scheduler)
     assert reported(driver.see(bound)) == []
-    assert reported(driver.told(NodeResponse(accepted=(n2,)))) == ["uid-w1"]
+    assert reported(driver.receive(NodeResponse(accepted=(n2,)))) == ["uid-w1"]
     assert driver.ledger.awaiting_node == {}
 
 
@@ -68,7 +68,7 @@ def test_a_pod_told_of_with_its_node_and_resized_meanwhile_is_told_of_again() ->
     driver.fact(node_seen(a_node("n2")))
     small["spec"]["containers"] = [a_container(cpu="3")]
     assert reported(driver.see(small)) == []
-    assert reported(driver.told(NodeResponse(accepted=(n2,)))) == ["uid-dns"]
+    assert reported(driver.receive(NodeResponse(accepted=(n2,)))) == ["uid-dns"]
 
 
 @pytest.mark.parametrize("answers", [1, 2])
@@ -77,7 +77,7 @@ def test_a_node_that_went_and_came_again_is_the_cores_with_the_last_answer(answe
     for fact in (node_seen(a_node("n2")), NodeGone(n2), node_seen(a_node("n2"))):
         driver.fact(fact)
     driver.see(a_pod("dns", nodeName="n2", schedulerName="default-scheduler"))
-    told = [reported(driver.told(NodeResponse(accepted=(n2,)))) for _ in range(answers)]
+    told = [reported(driver.receive(NodeResponse(accepted=(n2,)))) for _ in range(answers)]
     assert told == [[], ["uid-dns"]][:answers]
 
 
@@ -85,7 +85,7 @@ def test_a_pod_on_a_node_that_the_core_did_not_take_waits_for_another_of_that_na
     driver, n2 = live("n1"), NodeName("n2")
     driver.fact(node_seen(a_node("n2")))
     driver.see(a_pod("dns", nodeName="n2", schedulerName="default-scheduler"))
-    assert reported(driver.told(NodeResponse(rejected={n2: "its capacity is negative"}))) == []
+    assert reported(driver.receive(NodeResponse(rejected={n2: "its capacity is negative"}))) == []
     driver.fact(NodeGone(n2))
     [created] = driver.fact(node_seen(a_node("n2"))).news
     assert isinstance(created, NodeCreated)

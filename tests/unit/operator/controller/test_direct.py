@@ -48,7 +48,7 @@ def says(driver: Driver, kind: SchedulingState, reason: str = "", group: str = "
     """The core speaks for a task group."""
     reason_kind = keys.REASON_QUOTA if reason == QUOTA else ""
     change = SchedulingStateChanged(APP, PodUid(f"{APP}/{group}"), kind, reason, reason_kind)
-    return driver.told(SchedulingStates((change,)))
+    return driver.receive(SchedulingStates((change,)))
 
 
 def conditions(out: Outcome) -> dict[str, tuple[str, str]]:
@@ -188,7 +188,7 @@ def test_a_gang_that_is_told_to_have_its_places_says_nothing_more_though_it_does
     says(driver, FAILED, FULL, group="b")
     assert len(conditions(driver.wait(5))) == 1
     both = [SchedulingStateChanged(APP, PodUid(f"{APP}/{group}"), SCHEDULED) for group in "ba"]
-    assert driver.told(SchedulingStates(tuple(both))).commands == []
+    assert driver.receive(SchedulingStates(tuple(both))).commands == []
     assert conditions(driver.updated(keys.APP_RUNNING)) == {}
 
 
@@ -216,14 +216,14 @@ def test_a_word_of_a_group_of_nobodys_is_passed_over() -> None:
     driver = looking()
     says(driver, FAILED, FULL, group="other")
     elsewhere = SchedulingStateChanged(AppId("dev/x"), PodUid("x/g"), FAILED, FULL)
-    driver.told(SchedulingStates((elsewhere,)))
+    driver.receive(SchedulingStates((elsewhere,)))
     assert {reason for reason, _ in conditions(driver.wait(2.5)).values()} == {"SchedulingSkipped"}
 
 
 def test_a_gang_that_no_cluster_of_these_nodes_could_hold_says_so_at_once_and_then_on_every_member() -> None:
     driver = looking()
     note = "even an empty cluster could not hold the gang: 1 of 2 members of task group g would not fit"
-    out = driver.told(CoreEvents((CoreEvent(EventKind.APP, APP, "g", note),)))
+    out = driver.receive(CoreEvents((CoreEvent(EventKind.APP, APP, "g", note),)))
     assert conditions(out) == {"w0": ("Unschedulable", note)}
     says(driver, FAILED, FULL)
     short = "gang job waits for its reservation (it does not fit even on the empty nodes); see pod w0"
@@ -318,7 +318,7 @@ def test_a_late_placeholder_of_a_gang_that_needs_none_goes() -> None:
     again.see(a_member())
     again.accepted()
     assert [type(order).__name__ for order in orders(again.see(late))] == ["DeletePod"]
-    assert not [due for _, _, due in again.ledger.deadlines if due.look is TimerKind.CREATIONS]
+    assert not [due for _, _, due in again.ledger.deadlines if due.kind is TimerKind.CREATIONS]
 
 
 def ordered_placeholder(driver: Driver) -> Raw:

@@ -47,7 +47,7 @@ def a_condition(driver: Driver) -> Command:
     waiting(driver)
     driver.wait(5)
     change = SchedulingStateChanged(APP, UID, SchedulingState.FAILED, "0/1 nodes are available")
-    (command,) = the(SetCondition, driver.told(SchedulingStates((change,))))
+    (command,) = the(SetCondition, driver.receive(SchedulingStates((change,))))
     return command
 
 

@@ -117,12 +117,12 @@ def test_a_soft_time_out_is_the_same_in_both_orders_of_arrival(state_first: bool
     driver, placeholders = reserving()
     held, pending = (PodUid(uid(raw)) for raw in placeholders)
     driver.result(done(orders(driver.allocated(held))[0]))
-    verdict = AllocationResponse(
+    response = AllocationResponse(
         cancelled_asks=(AskCancelled(APP, pending, TIMEOUT),),
         released=(Released(APP, held, TIMEOUT, AllocationId(f"{held}-0")),),
     )
     outs = [driver.updated("Resuming", "late")] if state_first else []
-    outs.append(driver.told(verdict))
+    outs.append(driver.receive(response))
     outs += [] if state_first else [driver.updated("Resuming", "late")]
     commands = [command for out in outs for command in out.commands]
     deleted = {command.pod.uid for command in commands if isinstance(command, DeletePod)}
@@ -266,7 +266,7 @@ def test_a_create_that_is_never_seen_is_repeated_under_the_same_name_and_at_last
 def test_a_refused_placeholder_ask_gives_the_gang_up() -> None:
     driver, placeholders = reserving()
     rejected = AskRejected(APP, PodUid(uid(placeholders[0])), "too large")
-    out = driver.told(AllocationResponse(rejected_asks=(rejected,)))
+    out = driver.receive(AllocationResponse(rejected_asks=(rejected,)))
     assert ("w0", "GangScheduling", "PlaceholderCreateFailed") in events(out)
     assert len([command for command in out.commands if isinstance(command, DeletePod)]) == 2
 

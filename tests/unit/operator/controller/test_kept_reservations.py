@@ -92,11 +92,11 @@ def test_a_place_that_is_kept_once_more_is_kept_for_its_whole_time() -> None:
     fail_bind(simulation)
     simulation.run()
     assert simulation.ledger.places == {}
-    simulation.now += SETTINGS.keep_place_s - 10
+    simulation.now += SETTINGS.keep_slot_s - 10
     refuse(simulation)
     simulation.wait(20)
     assert PLACE in simulation.ledger.places
-    simulation.wait(SETTINGS.keep_place_s)
+    simulation.wait(SETTINGS.keep_slot_s)
     assert simulation.ledger.places == {}
 
 

@@ -32,21 +32,21 @@ REQUIRED = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerm
 
 @dataclass
 class ListeningCore(Core):
-    """Remembers what it was told."""
+    """Records the requests that it receives."""
 
-    told: list[CoreRequest] = field(default_factory=list)
+    received: list[CoreRequest] = field(default_factory=list)
 
     def take(self, news: CoreRequest) -> None:
-        """Remember, then do."""
-        self.told.append(news)
+        """Record the request, then handle it."""
+        self.received.append(news)
         super().take(news)
 
     def about(self, key: PodUid) -> list[CoreRequest]:
         """Reports and releases of this key."""
         reported: list[CoreRequest] = [
-            item for item in self.told if isinstance(item, AllocationReported) and item.allocation.ask.key == key
+            item for item in self.received if isinstance(item, AllocationReported) and item.allocation.ask.key == key
         ]
-        return reported + [item for item in self.told if isinstance(item, AllocationReleased) and item.key == key]
+        return reported + [item for item in self.received if isinstance(item, AllocationReleased) and item.key == key]
 
 
 def a_worker(name: str, members: int = 2) -> Raw:
@@ -85,7 +85,7 @@ def refuse(simulation: Simulation, name: str = "w0", reason: str = "OutOfcpu") -
 
 
 def last_ask(simulation: Simulation, name: str) -> AskSubmitted:
-    asks = [item for item in the_core(simulation).told if isinstance(item, AskSubmitted)]
+    asks = [item for item in the_core(simulation).received if isinstance(item, AskSubmitted)]
     return [item for item in asks if item.ask.key == f"uid-{name}"][-1]
 
 
@@ -94,13 +94,13 @@ def notes(simulation: Simulation) -> list[str]:
 
 
 def test_the_place_of_a_refused_member_is_told_to_the_core_before_the_member_is_gone() -> None:
-    """Else somebody else may take head room and room in between."""
+    """Otherwise another application may take the quota or the resources of the node in between."""
     simulation = running()
     node = refuse(simulation)
-    told = the_core(simulation).told
-    (reported,) = (item for item in told if isinstance(item, AllocationReported))
-    (released,) = (item for item in told if isinstance(item, AllocationReleased) and item.key == "uid-w0")
-    assert told.index(reported) < told.index(released)
+    received = the_core(simulation).received
+    (reported,) = (item for item in received if isinstance(item, AllocationReported))
+    (released,) = (item for item in received if isinstance(item, AllocationReleased) and item.key == "uid-w0")
+    assert received.index(reported) < received.index(released)
     ask = reported.allocation.ask
     assert (ask.key, ask.placeholder, ask.task_group, reported.allocation.node) == (PLACE, True, "g", node)
     assert dict(ask.resources) == {"vcore": 1000, "memory": 2**30, "pods": 1}
@@ -145,7 +145,7 @@ def test_who_is_refused_again_keeps_off_both_nodes() -> None:
 def test_a_place_that_nobody_comes_for_is_given_up() -> None:
     simulation = running()
     refuse(simulation)
-    simulation.wait(SETTINGS.keep_place_s - 1)
+    simulation.wait(SETTINGS.keep_slot_s - 1)
     assert PLACE in simulation.ledger.places
     simulation.wait(1)
     assert simulation.ledger.places == {}
@@ -158,7 +158,7 @@ def test_a_pod_beyond_the_gang_that_is_refused_keeps_no_place() -> None:
     simulation.run()
     refuse(simulation, "extra")
     assert simulation.ledger.places == {}
-    assert not [item for item in the_core(simulation).told if isinstance(item, AllocationReported)]
+    assert not [item for item in the_core(simulation).received if isinstance(item, AllocationReported)]
 
 
 @pytest.mark.parametrize("reason", ["Error", "Evicted"])
@@ -263,7 +263,7 @@ def test_a_place_goes_with_its_node() -> None:
 def test_a_place_outlives_a_restart_of_the_core_and_its_time_goes_on() -> None:
     simulation = running()
     node = refuse(simulation)
-    simulation.wait(SETTINGS.keep_place_s - 10)
+    simulation.wait(SETTINGS.keep_slot_s - 10)
     simulation.kill_core()
     simulation.run()
     held = simulation.core.apps[JOB].held[PLACE]

@@ -89,8 +89,8 @@ def test_an_application_whose_only_ask_was_refused_is_taken_back_with_its_pod() 
     """The core ends what it began; of this one it has nothing that could end (application states)."""
     driver = live()
     driver.see(a_pod("w0", app=APP))
-    driver.told(ApplicationResponse(accepted=(ApplicationAccepted(APP),)))
-    driver.told(AllocationResponse(rejected_asks=(AskRejected(APP, PodUid("uid-w0"), "its name is too long"),)))
+    driver.receive(ApplicationResponse(accepted=(ApplicationAccepted(APP),)))
+    driver.receive(AllocationResponse(rejected_asks=(AskRejected(APP, PodUid("uid-w0"), "its name is too long"),)))
     assert driver.gone("w0").news == [ApplicationRemoved(APP)]
     assert driver.ledger.applications == {}
 
@@ -126,7 +126,7 @@ def test_no_fact_is_lost_where_an_input_fails_at_the_end_of_a_recovery() -> None
     """What came meanwhile is not told by Kubernetes a second time, and one input that fails costs only itself."""
     driver = Driver()
     whole(recovery.begin(driver.ledger, 0.0))
-    driver.told(NodeResponse(accepted=7))  # type: ignore[arg-type]  # a bug somewhere else
+    driver.receive(NodeResponse(accepted=7))  # type: ignore[arg-type]  # a bug somewhere else
     driver.fact(seen(a_pod("w0", app=APP)))
     driver.fact(seen(a_pod("w1", app=APP)))
     out = recovery.open_nodes(driver.ledger, 0.0)

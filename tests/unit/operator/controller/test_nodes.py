@@ -234,7 +234,7 @@ def test_an_order_about_an_allocation_that_was_given_back_is_not_confirmed_for_t
 def test_a_recommendation_is_an_event_on_its_node_and_one_for_a_node_that_is_gone_is_not() -> None:
     driver = live()
     known = NodeRecommended(N1, "3 pods could not be bound to it")
-    said = driver.told(Recommendations((known, NodeRecommended(NodeName("gone"), "it could be emptied")))).commands
+    said = driver.receive(Recommendations((known, NodeRecommended(NodeName("gone"), "it could be emptied")))).commands
     assert [(item.subject, item.name, item.reason, item.note) for item in said if isinstance(item, PostEvent)] == [
         (Subject.NODE, "n1", "NodeRecommendation", "3 pods could not be bound to it")
     ]
@@ -243,13 +243,13 @@ def test_a_recommendation_is_an_event_on_its_node_and_one_for_a_node_that_is_gon
 def test_a_node_that_comes_is_told_of_when_the_core_took_it_and_those_of_a_start_are_not() -> None:
     """5,000 nodes are not 5,000 events at every restart."""
     driver = live("n1")
-    assert events(driver.told(NodeResponse(accepted=(N1,)))) == []
+    assert events(driver.receive(NodeResponse(accepted=(N1,)))) == []
     driver.fact(node_seen(a_node("n2")))
-    assert events(driver.told(NodeResponse(accepted=(NodeName("n2"),)))) == [("n2", "NodeAccepted", "NodeAccepted")]
-    assert events(driver.told(NodeResponse(accepted=(NodeName("n2"),)))) == []
+    assert events(driver.receive(NodeResponse(accepted=(NodeName("n2"),)))) == [("n2", "NodeAccepted", "NodeAccepted")]
+    assert events(driver.receive(NodeResponse(accepted=(NodeName("n2"),)))) == []
     driver.fact(node_seen(a_node("n3")))
     driver.fact(NodeGone(NodeName("n3")))
-    assert events(driver.told(NodeResponse(accepted=(NodeName("n3"),)))) == []
+    assert events(driver.receive(NodeResponse(accepted=(NodeName("n3"),)))) == []
 
 
 def test_a_node_made_anew_under_its_name_keeps_its_pods_though_its_delete_was_missed() -> None:

@@ -130,7 +130,7 @@ def test_why_a_pod_is_preempted_is_written_on_it_before_it_is_deleted() -> None:
     driver.allocated("uid-w0")
     driver.see(on("n1"))
     order = Released(APP, PodUid("uid-w0"), TerminationType.PREEMPTED_BY_SCHEDULER, message="for job high")
-    out = driver.told(AllocationResponse(released=(order,)))
+    out = driver.receive(AllocationResponse(released=(order,)))
     assert orders(out) == [MarkDisrupted(W0, "for job high"), DeletePod(W0, "for job high")]
     assert events(out) == [("w0", "Preempted", "Preempted")]
 
@@ -262,7 +262,7 @@ def test_an_allocation_that_the_core_refuses_still_takes_its_room() -> None:
     driver.see(on("n1"))
     driver.accepted()
     rejected = AllocationRejected(APP, PodUid("uid-w0"), "no such queue")
-    out = driver.told(AllocationResponse(rejected_allocations=(rejected,)))
+    out = driver.receive(AllocationResponse(rejected_allocations=(rejected,)))
     assert isinstance(out.news[0], AllocationReported)
     assert out.news[0].allocation.ask.app is None
     assert events(out) == [("w0", "TaskRejected", "TaskRejected")]
@@ -274,7 +274,7 @@ def test_a_refused_allocation_is_counted_once_when_its_application_comes_again()
     driver = live()
     driver.see(on("n1"))
     driver.accepted()
-    driver.told(AllocationResponse(rejected_allocations=(AllocationRejected(APP, W0.uid, "it is over"),)))
+    driver.receive(AllocationResponse(rejected_allocations=(AllocationRejected(APP, W0.uid, "it is over"),)))
     driver.updated(keys.APP_COMPLETED)
     left, told = driver.accepted().news
     assert left == AllocationReleased(None, W0.uid)
@@ -286,7 +286,7 @@ def test_a_refused_allocation_is_counted_once_when_its_application_comes_again()
 def test_a_refused_ask_is_told_on_the_pod() -> None:
     driver = live()
     waiting(driver)
-    out = driver.told(AllocationResponse(rejected_asks=(AskRejected(APP, PodUid("uid-w0"), "too large"),)))
+    out = driver.receive(AllocationResponse(rejected_asks=(AskRejected(APP, PodUid("uid-w0"), "too large"),)))
     assert events(out) == [("w0", "TaskRejected", "TaskRejected")]
     assert not driver.gone("w0").news
 
@@ -325,7 +325,7 @@ def test_conflicting_spellings_are_told() -> None:
 def test_pods_of_a_rejected_application_fail_with_the_cause_and_the_id_is_free_again() -> None:
     driver = live()
     driver.see(a_pod("w0", app=APP))
-    out = driver.told(ApplicationResponse(rejected=(ApplicationRejected(APP, "no queue"),)))
+    out = driver.receive(ApplicationResponse(rejected=(ApplicationRejected(APP, "no queue"),)))
     message = "Application job was rejected: no queue"
     assert orders(out) == [FailPod(W0, "ApplicationRejected", message)]
     late = driver.see(a_pod("w1", app=APP))

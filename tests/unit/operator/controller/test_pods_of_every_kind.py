@@ -136,7 +136,7 @@ def test_a_bound_pod_of_a_rejected_application_takes_its_room_all_the_same() -> 
     driver = live()
     seen = driver.see(a_pod("w0", app=APP, nodeName="n1"))
     assert [(one.ask.key, one.ask.app, one.node) for one in reported(seen)] == [("uid-w0", None, "n1")]
-    out = driver.told(ApplicationResponse(rejected=(ApplicationRejected(APP, "no queue"),)))
+    out = driver.receive(ApplicationResponse(rejected=(ApplicationRejected(APP, "no queue"),)))
     assert out.news == []
     assert not any(isinstance(command, FailPod) for command in out.commands)
     late = driver.see(a_pod("w1", app=APP, nodeName="n1"))

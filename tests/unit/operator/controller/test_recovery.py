@@ -221,7 +221,7 @@ def test_a_pod_that_came_meanwhile_and_names_an_unknown_group_is_told() -> None:
 def test_bound_pods_of_a_rejected_application_still_take_their_room() -> None:
     driver = gathered(a_pod("w0", app=APP, nodeName="n1"), a_pod("w1", app=APP))
     whole(recovery.begin(driver.ledger, 0.0))
-    out = driver.told(ApplicationResponse(rejected=(ApplicationRejected(APP, "no queue"),)))
+    out = driver.receive(ApplicationResponse(rejected=(ApplicationRejected(APP, "no queue"),)))
     assert [type(command).__name__ for command in out.commands] == ["SetCondition", "PostEvent"]
     created = whole(recovery.report_nodes(driver.ledger, 0.0)).news[0]
     assert isinstance(created, NodeCreated)
@@ -257,7 +257,7 @@ def test_a_placeholder_that_is_refused_before_the_opening_ends_the_gang_as_it_do
 def test_a_pod_that_could_not_be_failed_before_the_opening_is_failed_later() -> None:
     driver = gathered(a_pod("w0", app=APP))
     whole(recovery.begin(driver.ledger, 0.0))
-    [fail] = orders(driver.told(ApplicationResponse(rejected=(ApplicationRejected(APP, "no queue"),))))
+    [fail] = orders(driver.receive(ApplicationResponse(rejected=(ApplicationRejected(APP, "no queue"),))))
     assert not driver.result(refused(fail, status=503))
     recovery.open_nodes(driver.ledger, 0.0)
     assert fail in driver.wait(AGAIN_S).commands
@@ -332,7 +332,7 @@ def test_nothing_fails_of_a_rejected_application_with_a_bound_pod_and_it_asks_ag
     driver.fact(namespace_seen(a_namespace()))
     whole(recovery.begin(driver.ledger, 0.0))
     rejected = ApplicationResponse(rejected=(ApplicationRejected(APP, "queue root.x does not exist"),))
-    out = driver.told(rejected)
+    out = driver.receive(rejected)
     [told] = orders(out)
     assert isinstance(told, SetCondition)
     assert (told.pod.name, "queue root.x does not exist" in told.message) == ("w1", True)
@@ -407,13 +407,13 @@ def test_a_rejected_application_fails_once_no_pod_of_it_is_bound() -> None:
     driver.fact(namespace_seen(a_namespace()))
     whole(recovery.begin(driver.ledger, 0.0))
     rejected = ApplicationResponse(rejected=(ApplicationRejected(APP, "no queue"),))
-    driver.told(rejected)
+    driver.receive(rejected)
     for step in (recovery.report_nodes, recovery.submit_asks):
         whole(step(driver.ledger, 0.0))
     recovery.open_nodes(driver.ledger, 0.0)
     driver.gone("w0")
     driver.wait(applications.SUBMIT_AGAIN_S)
-    assert [type(command) for command in orders(driver.told(rejected))] == [FailPod]
+    assert [type(command) for command in orders(driver.receive(rejected))] == [FailPod]
 
 
 def test_a_killed_placeholder_without_a_node_that_a_finalizer_keeps_has_ended() -> None:

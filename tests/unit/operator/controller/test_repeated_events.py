@@ -39,20 +39,20 @@ def said(name: str, message: str) -> CoreEvents:
 
 def test_why_a_pod_waits_is_not_told_again_where_its_condition_says_it() -> None:
     driver = restarted(that_waited(a_pod("w0", app=APP)))
-    assert events(driver.told(said("w0", LACK))) == []
-    assert events(driver.told(said("w0", ROOMIER))) == []
+    assert events(driver.receive(said("w0", LACK))) == []
+    assert events(driver.receive(said("w0", ROOMIER))) == []
 
 
 def test_another_reason_is_told() -> None:
     driver = restarted(that_waited(a_pod("w0", app=APP)))
-    assert events(driver.told(said("w0", "0/4 nodes are available: 4 Too many pods."))) == [
+    assert events(driver.receive(said("w0", "0/4 nodes are available: 4 Too many pods."))) == [
         ("w0", "FailedScheduling", "FailedScheduling")
     ]
 
 
 def test_a_pod_without_that_condition_is_told() -> None:
     driver = restarted(a_pod("w0", app=APP))
-    assert events(driver.told(said("w0", LACK))) == [("w0", "FailedScheduling", "FailedScheduling")]
+    assert events(driver.receive(said("w0", LACK))) == [("w0", "FailedScheduling", "FailedScheduling")]
 
 
 def test_a_condition_that_stands_is_not_written_again() -> None:
@@ -61,18 +61,18 @@ def test_a_condition_that_stands_is_not_written_again() -> None:
         APP, driver.ledger.applications[APP].originator.ref.uid, SchedulingState.FAILED, LACK
     )
     driver.now = 10.0
-    assert not driver.told(SchedulingStates((change,)))
+    assert not driver.receive(SchedulingStates((change,)))
     other = SchedulingStateChanged(APP, change.key, SchedulingState.SKIPPED, "the queue is full")
-    assert [type(order) for order in orders(driver.told(SchedulingStates((other,))))] == [SetCondition]
+    assert [type(order) for order in orders(driver.receive(SchedulingStates((other,))))] == [SetCondition]
 
 
 def test_a_gang_that_fits_nowhere_is_told_so_once() -> None:
     impossible = "even an empty cluster could not hold the gang: 1 of 2 members of task group g would not fit"
     event = CoreEvents((CoreEvent(EventKind.APP, APP, "g", impossible),))
     fresh = restarted(a_member("w0"))
-    assert events(fresh.told(event)) == [("w0", "FailedScheduling", "FailedScheduling")]
-    assert events(fresh.told(event)) == []
-    assert events(restarted(that_waited(a_member("w0"), impossible)).told(event)) == []
+    assert events(fresh.receive(event)) == [("w0", "FailedScheduling", "FailedScheduling")]
+    assert events(fresh.receive(event)) == []
+    assert events(restarted(that_waited(a_member("w0"), impossible)).receive(event)) == []
 
 
 def test_a_definition_that_cannot_be_read_is_told_while_its_pod_waits() -> None:

@@ -52,7 +52,9 @@ def states(driver: Driver, state: SchedulingState, reason: str, kind: str = "") 
     """The core reports this about every placeholder."""
     kind = kind or (keys.REASON_QUOTA if state is SKIPPED else "")
     uids = (PodUid(f"uid-ph{number}") for number in range(MEMBERS))
-    return driver.told(SchedulingStates(tuple(SchedulingStateChanged(APP, uid, state, reason, kind) for uid in uids)))
+    return driver.receive(
+        SchedulingStates(tuple(SchedulingStateChanged(APP, uid, state, reason, kind) for uid in uids))
+    )
 
 
 def bind(driver: Driver, number: int) -> None:
@@ -198,7 +200,7 @@ def test_placeholders_that_called_for_nodes_call_no_more_when_a_quota_is_in_the_
 def test_a_gang_that_no_cluster_could_hold_keeps_saying_so_until_a_quota_holds_it_back() -> None:
     driver = reserving()
     note = "even an empty cluster could not hold the gang: 3 of 3 members of task group workers would not fit"
-    driver.told(CoreEvents((CoreEvent(EventKind.APP, "dev/job", "workers", note),)))
+    driver.receive(CoreEvents((CoreEvent(EventKind.APP, "dev/job", "workers", note),)))
     driver.wait(5)
     states(driver, FAILED, FULL)
     assert set(conditions(driver.wait(10))) == {"w1", "w2"}, "w0 says it already"
@@ -212,13 +214,13 @@ def test_a_gang_that_no_cluster_could_hold_says_so_no_more_when_there_are_other_
     driver = reserving()
     note = "even an empty cluster could not hold the gang: 3 of 3 members of task group workers would not fit"
     event = CoreEvents((CoreEvent(EventKind.APP, "dev/job", "workers", note),))
-    assert conditions(driver.told(event))["w0"] == ("Unschedulable", note)
+    assert conditions(driver.receive(event))["w0"] == ("Unschedulable", note)
     driver.fact(node_seen(a_node("another")))
     driver.wait(5)
     found = conditions(driver.wait(70))
     assert found["w0"][0] == "SchedulingSkipped"
     assert "empty cluster" not in found["w0"][1]
-    assert conditions(driver.told(event))["w0"][0] == "Unschedulable", "another node was not enough"
+    assert conditions(driver.receive(event))["w0"][0] == "Unschedulable", "another node was not enough"
 
 
 def test_a_gang_that_a_recovery_found_is_looked_at_when_the_session_is_live() -> None:

@@ -22,7 +22,7 @@ def lacking(driver: Driver, name: str) -> SchedulingStateChanged:
 
 def test_what_is_due_comes_one_at_a_time_the_earliest_first() -> None:
     driver = live()
-    driver.told(SchedulingStates((lacking(driver, "w0"), lacking(driver, "w1"))))
+    driver.receive(SchedulingStates((lacking(driver, "w0"), lacking(driver, "w1"))))
     told = [orders(on_timers(driver.ledger, 2.0)) for _ in range(3)]
     conditions = [[one.pod.name for one in commands if isinstance(one, SetCondition)] for commands in told]
     assert conditions == [["w0"], ["w1"], []]
@@ -30,7 +30,7 @@ def test_what_is_due_comes_one_at_a_time_the_earliest_first() -> None:
 
 def test_a_moment_at_which_the_agent_fails_costs_nobody_else_theirs() -> None:
     driver = live()
-    driver.told(SchedulingStates((lacking(driver, "w0"),)))
+    driver.receive(SchedulingStates((lacking(driver, "w0"),)))
     driver.ledger.tasks[PodUid("broken")] = 7  # type: ignore[assignment]  # a bug somewhere else
     set_timer(driver.ledger, Deadline(1.0, TimerKind.WAITING, PodUid("broken")))
     with pytest.raises(AttributeError):

@@ -117,7 +117,7 @@ class Told:
     results: list[Result] = field(default_factory=list)
     read: list[Raw] = field(default_factory=list)
     retried: list[tuple[str, int]] = field(default_factory=list)
-    braked: list[str] = field(default_factory=list)
+    throttled: list[str] = field(default_factory=list)
 
     def result(self, result: Result) -> None:
         self.results.append(result)
@@ -157,7 +157,7 @@ async def a_kube(
     attempts = Attempts(
         retried=lambda kind, code: told.retried.append((kind, code)),
         ended=lambda kind, code: None,
-        braked=told.braked.append,
+        throttled=told.throttled.append,
     )
     try:
         yield Kube(session, placeholders, told, attempts, policies)

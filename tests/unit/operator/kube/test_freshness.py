@@ -15,7 +15,7 @@ from muster_operator.running import LeaderReadiness
 from muster_operator.runtime.inbox import Inbox
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.runtime.session import NEEDED
-from muster_operator.serving import hold_while_stale, talk
+from muster_operator.serving import hold_while_stale, run_sessions
 from tests.unit.operator.kube.apiserver import FixedCredentials
 from tests.unit.operator.kube.commands import a_bind, a_condition, a_create
 from tests.unit.operator.runtime.test_loop import Operator, a_node, running
@@ -39,9 +39,9 @@ async def test_lists_events_and_bookmarks_count_as_deliveries() -> None:
     await inbox.listed("pods")
     inbox.list_begun("nodes")
     await inbox.listed("nodes")
-    inbox.heard("namespaces")
+    inbox.record_activity("namespaces")
     clock.now += STALE_S - 1
-    inbox.heard("nodes")
+    inbox.record_activity("nodes")
     assert inbox.freshness.stale == ""
     clock.now += 2
     assert inbox.freshness.stale == "namespaces, pods"
@@ -56,7 +56,7 @@ async def test_a_standby_with_stale_watches_registers_after_all_watches_deliver_
     assert operator.loop.unlisted == ""
     clock.now += 3600
     assert operator.loop.unlisted == f"stale watches: {', '.join(sorted(NEEDED))}"
-    talking = asyncio.create_task(talk(operator.link, freshness, leading))
+    talking = asyncio.create_task(run_sessions(operator.link, freshness, leading))
     leading.begun.set()
     for plural in NEEDED - {"priorityclasses"}:
         freshness.note(plural)

@@ -279,7 +279,7 @@ async def test_a_server_that_asks_for_patience_holds_back_all_of_that_kind(code:
         creating.cancel()
     assert 0.5 < held <= 1.0
     assert free == 0
-    assert told.braked == ["create"]
+    assert told.throttled == ["create"]
 
 
 async def test_a_quiet_429_holds_back_only_the_one_that_met_it() -> None:
@@ -288,7 +288,7 @@ async def test_a_quiet_429_holds_back_only_the_one_that_met_it() -> None:
     async with serving(server), a_kube(server, told) as kube:
         await kube.execute(a_create())
     assert told.results == [CommandSucceeded(a_create())]
-    assert told.braked == []
+    assert told.throttled == []
 
 
 async def test_a_log_line_of_a_command_names_what_it_writes_to_and_never_what_it_writes() -> None:

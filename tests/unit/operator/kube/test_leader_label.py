@@ -69,7 +69,7 @@ def ours(pods: Pods, *, recovered: bool = True) -> LeaderLabel:
 
 async def test_it_is_put_on_our_pod_and_taken_from_all_others() -> None:
     pods = Pods({"ours": None, "before": ROLE_LEADER, "long-before": ROLE_LEADER})
-    assert await ours(pods).look()
+    assert await ours(pods).check()
     assert pods.roles == {"ours": ROLE_LEADER, "before": None, "long-before": None}
     assert all(one.content_type == MERGE_PATCH and one.is_fenced for one in pods.written)
 
@@ -77,10 +77,10 @@ async def test_it_is_put_on_our_pod_and_taken_from_all_others() -> None:
 async def test_it_is_taken_from_others_before_our_core_knows_the_cluster_and_put_on_ours_only_then() -> None:
     pods = Pods({"ours": None, "before": ROLE_LEADER})
     mark = ours(pods, recovered=False)
-    assert await mark.look()
+    assert await mark.check()
     assert pods.roles == {"ours": None, "before": None}
     mark.recovered.set()
-    assert await mark.look()
+    assert await mark.check()
     assert pods.roles == {"ours": ROLE_LEADER, "before": None}
 
 
@@ -100,34 +100,34 @@ async def test_it_is_taken_from_others_by_a_later_look_where_the_first_one_fails
 
 async def test_nothing_is_written_where_it_is_right() -> None:
     pods = Pods({"ours": ROLE_LEADER, "other": None})
-    assert await ours(pods).look()
+    assert await ours(pods).check()
     assert pods.written == []
 
 
 async def test_a_pod_that_keeps_it_from_a_life_before_keeps_it_while_its_core_recovers() -> None:
     """It was ours all the time: a container that was killed is started in the same pod, and nobody else led."""
     pods = Pods({"ours": ROLE_LEADER})
-    assert await ours(pods, recovered=False).look()
+    assert await ours(pods, recovered=False).check()
     assert pods.roles == {"ours": ROLE_LEADER}
 
 
 async def test_a_pod_that_went_or_is_another_one_by_now_is_left_alone() -> None:
     pods = Pods({"ours": None, "again": ROLE_LEADER}, uids={"again": "new"})
-    assert await ours(pods).look()
+    assert await ours(pods).check()
     assert pods.roles == {"ours": ROLE_LEADER, "again": ROLE_LEADER}
     mark = LeaderLabel(pods, "muster", "gone", asyncio.Event())
     mark.recovered.set()
-    assert await mark.look()
+    assert await mark.check()
 
 
 @pytest.mark.parametrize("trouble", ["is_down", "closed", "denies"])
 async def test_a_look_that_fails_says_so_and_the_next_one_puts_it_right(trouble: str) -> None:
     pods = Pods({"ours": None, "before": ROLE_LEADER})
     setattr(pods, trouble, True)
-    assert not await ours(pods).look()
+    assert not await ours(pods).check()
     assert pods.roles == {"ours": None, "before": ROLE_LEADER}
     setattr(pods, trouble, False)
-    assert await ours(pods).look()
+    assert await ours(pods).check()
     assert pods.roles == {"ours": ROLE_LEADER, "before": None}
 
 

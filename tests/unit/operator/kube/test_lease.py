@@ -54,9 +54,9 @@ def test_changes_of_hands_are_counted_and_renewals_are_not() -> None:
 def test_other_hands_show_also_when_they_have_let_go() -> None:
     taken = A.taken_by("b", 10, "t2")
     for state, shown in [(A, False), (A.given_back("t"), False), (taken, True), (taken.given_back("t"), True)]:
-        assert LeaseObservation().seeing(state, 0.0).shows_other_hands(A) is shown
-    assert not LeaseObservation().seeing(A.renewed_by_holder(10, "t2"), 0.0).shows_other_hands(A)
-    assert LeaseObservation().seeing(A.taken_by("a", 10, "t2"), 0.0).shows_other_hands(A)
+        assert LeaseObservation().seeing(state, 0.0).has_changed_hands(A) is shown
+    assert not LeaseObservation().seeing(A.renewed_by_holder(10, "t2"), 0.0).has_changed_hands(A)
+    assert LeaseObservation().seeing(A.taken_by("a", 10, "t2"), 0.0).has_changed_hands(A)
 
 
 def test_the_object_says_what_it_was_made_from() -> None:

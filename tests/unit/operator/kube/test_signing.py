@@ -65,10 +65,10 @@ async def test_a_key_that_was_moved_to_previous_still_verifies_and_a_new_one_sig
         old = replica.told[0].sign(["x"])
         peer.put(PATH, {**peer.objects[PATH], "data": {PREVIOUS: data(peer)[CURRENT]}})
         peer.denied.add("PUT")
-        assert not await replica.secret.look()
+        assert not await replica.secret.check()
         assert len(replica.told) == 1, "nothing signs with a key that is not stored"
         peer.denied.clear()
-        assert await replica.secret.look()
+        assert await replica.secret.check()
     assert replica.told[1].verify(old, ["x"]) is Validity.VALID
     assert replica.told[1].sign(["x"]) != old
     assert set(data(peer)) == {CURRENT, PREVIOUS}
@@ -81,7 +81,7 @@ async def test_a_deleted_secret_is_created_again_with_the_same_keys() -> None:
         await replica.secret.ready()
         before = data(peer)
         del peer.objects[PATH]
-        assert await replica.secret.look()
+        assert await replica.secret.check()
     assert data(peer) == before
     assert len(replica.told) == 1
 
@@ -94,7 +94,7 @@ async def test_a_garbled_key_is_replaced_and_the_previous_one_stays(garbage: str
         await replica.secret.ready()
         good = data(peer)[CURRENT]
         peer.put(PATH, {**peer.objects[PATH], "data": {CURRENT: garbage, PREVIOUS: good}})
-        assert await replica.secret.look()
+        assert await replica.secret.check()
     assert data(peer)[PREVIOUS] == good
     assert data(peer)[CURRENT] not in {garbage, good}
 
@@ -107,7 +107,7 @@ async def test_an_unusable_current_key_is_replaced_by_the_one_in_memory(garbage:
         await replica.secret.ready()
         good = data(peer)[CURRENT]
         peer.put(PATH, {**peer.objects[PATH], "data": {CURRENT: garbage}})
-        assert await replica.secret.look()
+        assert await replica.secret.check()
     assert data(peer) == {CURRENT: good}
 
 
@@ -117,10 +117,10 @@ async def test_a_secret_that_cannot_be_read_leaves_the_keys_in_memory_and_ends_n
         replica = Replica(session)
         await replica.secret.ready()
         peer.denied.add("GET")
-        assert not await replica.secret.look()
+        assert not await replica.secret.check()
         assert replica.secret.count == 1
         fresh = Replica(session)
-        assert not await fresh.secret.look()
+        assert not await fresh.secret.check()
     assert (fresh.told, fresh.secret.count) == ([], 0)
 
 
@@ -130,10 +130,10 @@ async def test_a_replica_that_does_not_lead_creates_no_key() -> None:
         follower = KubeSession(FixedCredentials(leader._credentials.current().server, ["t"]), LeadershipGuard())
         try:
             replica = Replica(follower)
-            assert not await replica.secret.look()
+            assert not await replica.secret.check()
             assert peer.writes == []
             await Replica(leader).secret.ready()
-            assert await replica.secret.look()
+            assert await replica.secret.check()
         finally:
             await follower.close()
     assert replica.secret.count == 1

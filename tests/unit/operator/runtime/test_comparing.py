@@ -129,7 +129,7 @@ class Heard:
     def session_lost(self, session: Session, reason: str) -> None:
         self.lost.append(reason)
 
-    def said(self, session: Session, message: object) -> None:
+    def message_received(self, session: Session, message: object) -> None:
         """Not looked at."""
 
     def core_is_slow(self, session: Session, *, is_slow: bool) -> None:

@@ -18,7 +18,7 @@ from muster_operator.model.errors import BadSetting
 from muster_operator.model.pods import Placement
 from muster_operator.runtime.inbox import Inbox
 from muster_operator.runtime.metrics import Metrics
-from muster_operator.runtime.reconfigure import Reconfigurer, Tell, report_end
+from muster_operator.runtime.reconfigure import ChangeReceivers, Reconfigurer, report_end
 from muster_operator.si.codec import Encoder
 from muster_operator.si.session import CoreLink
 from muster_si import muster_pb2
@@ -63,7 +63,7 @@ class Author:
             "muster",
             self.link,
             cast("AdministrationAPI", judge),
-            Tell(self.commands.append, self.facts.append),
+            ChangeReceivers(self.commands.append, self.facts.append),
         )
 
     async def writes(self, data: dict[str, str]) -> list[PostEvent]:
@@ -128,10 +128,10 @@ async def test_hot_refresh_that_was_switched_off_stays_off() -> None:
 
 
 @pytest.mark.parametrize(
-    "data,said",
+    "data,warnings",
     [({"log.level": "loud"}, "setting log.level: invalid value 'loud'"), ({"queues.yaml": "bad"}, "the core says no")],
 )
-async def test_a_refused_configuration_is_a_warning_on_the_config_map(data: dict[str, str], said: str) -> None:
+async def test_a_refused_configuration_is_a_warning_on_the_config_map(data: dict[str, str], warnings: str) -> None:
     async with an_author(
         Peer(configuration_refusal=Refused(RefusalCode.INVALID_ARGUMENT, "the core says no"))
     ) as author:
@@ -143,7 +143,7 @@ async def test_a_refused_configuration_is_a_warning_on_the_config_map(data: dict
         "u-1",
     )
     assert event.reason == "ConfigurationRejected"
-    assert said in event.note
+    assert warnings in event.note
 
 
 async def test_what_the_core_would_refuse_is_not_tried_nor_kept_by_one_that_stands_by() -> None:

@@ -57,7 +57,7 @@ async def taken(server: ApiServer) -> list[str]:
     async with names_of(server) as names:
         await names.until_free()
         await names.turn()
-        assert names.are_ours is bool(holders(server))
+        assert names.are_all_held is bool(holders(server))
     return holders(server)
 
 
@@ -93,7 +93,7 @@ async def test_nothing_is_held_where_another_was_faster_with_its_write() -> None
     server.plan(f"POST {LEASES}", lambda: status(409, "AlreadyExists"))
     async with names_of(server) as names:
         await names.turn()
-        assert not names.are_ours
+        assert not names.are_all_held
         assert not names.held.is_set()
         assert not names.are_lost
         with pytest.raises(StartupRefused):
@@ -166,7 +166,7 @@ async def test_at_the_end_the_name_is_free_at_once() -> None:
         await names.turn()
         await names.give_back()
     assert holders(server) == ["", US]
-    assert not names.are_ours
+    assert not names.are_all_held
 
 
 async def test_a_lease_that_the_next_leader_of_the_installation_renewed_is_not_given_back() -> None:
@@ -187,7 +187,7 @@ async def a_look_for_yunikorn(names: set[str], withheld: set[str], deployments: 
     server.plan(DEPLOYMENTS, deployments)
     server.plan(PODS, lambda: reply(200, {"items": []}))
     async with a_session(server) as session:
-        await ConflictDetector(session, frozenset(names), frozenset(withheld)).look()
+        await ConflictDetector(session, frozenset(names), frozenset(withheld)).check()
 
 
 async def test_a_failed_look_for_a_yunikorn_keeps_the_last_certain_answer() -> None:

@@ -53,7 +53,7 @@ class Ear:
         self.lost.append(reason)
         self.changed.set()
 
-    def said(self, session: Session, message: FromCore) -> None:
+    def message_received(self, session: Session, message: FromCore) -> None:
         self.messages.append(message)
 
     def core_is_slow(self, session: Session, *, is_slow: bool) -> None: ...
@@ -318,9 +318,9 @@ async def test_a_node_that_cannot_be_encoded_is_refused_and_all_others_are_sent(
         ear.up[0].send([NodeCreated(node, drained=False, existing=()) for node in nodes])
         await ear.up[0].flushed()
     assert [info.nodeID for one in peer.said if isinstance(one, si_pb2.NodeRequest) for info in one.nodes] == ["n2"]
-    [verdict] = [decoded(one) for one in ear.messages if isinstance(one, si_pb2.NodeResponse)]
-    assert isinstance(verdict, NodeResponse)
-    assert list(verdict.rejected or {}) == ["n1"]
+    [response] = [decoded(one) for one in ear.messages if isinstance(one, si_pb2.NodeResponse)]
+    assert isinstance(response, NodeResponse)
+    assert list(response.rejected or {}) == ["n1"]
 
 
 async def test_others_have_a_turn_while_a_recovery_is_told() -> None:

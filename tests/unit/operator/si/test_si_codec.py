@@ -261,15 +261,15 @@ def test_an_allocation_response_is_one_verdict() -> None:
 
 def test_an_allocation_says_which_volumes_the_pods_claims_are_to_get() -> None:
     tags = {keys.TAG_CHOSEN_VOLUMES: '{"dev/data":"disk","dev/more":""}'}
-    verdict = decoded(si_pb2.AllocationResponse(new=[si_pb2.Allocation(allocationKey="k", allocationTags=tags)]))
-    assert isinstance(verdict, AllocationResponse)
-    assert [found.volumes for found in verdict.allocated] == [{"dev/data": "disk", "dev/more": ""}]
+    response = decoded(si_pb2.AllocationResponse(new=[si_pb2.Allocation(allocationKey="k", allocationTags=tags)]))
+    assert isinstance(response, AllocationResponse)
+    assert [found.volumes for found in response.allocated] == [{"dev/data": "disk", "dev/more": ""}]
 
 
 def test_a_release_of_a_type_nobody_knows_is_still_a_release() -> None:
     of_a_newer_core = si_pb2.AllocationRelease.FromString(b"\x20\x63\x32\x01p")  # terminationType = 99, key = p
-    verdict = decoded(si_pb2.AllocationResponse(released=[of_a_newer_core]))
-    assert verdict == AllocationResponse(released=(Released(AppId(""), PodUid("p"), TerminationType.UNKNOWN),))
+    response = decoded(si_pb2.AllocationResponse(released=[of_a_newer_core]))
+    assert response == AllocationResponse(released=(Released(AppId(""), PodUid("p"), TerminationType.UNKNOWN),))
 
 
 def test_answers_about_applications_and_nodes_are_verdicts() -> None:

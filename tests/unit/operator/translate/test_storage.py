@@ -27,7 +27,7 @@ GI = 2**30
 POD = PodRef("dev", "web-0", PodUid("uid-web-0"))
 
 
-def told(fact: ClusterObject | None) -> dict[str, Any]:
+def reported(fact: ClusterObject | None) -> dict[str, Any]:
     """What the core reads."""
     assert fact is not None
     found: dict[str, Any] = orjson.loads(fact.attributes[keys.FACT_OBJECT])
@@ -38,7 +38,7 @@ def volume_of(labels: dict[str, str] | None = None, **spec: Any) -> dict[str, An
     """What the core is told of a volume with this spec."""
     volume = read_volume({"metadata": {"name": "v", "labels": labels or {}}, "spec": spec})
     assert volume is not None
-    return told(volume.told)
+    return reported(volume.reported)
 
 
 def tag_of(*volumes: dict[str, Any]) -> Any:
@@ -64,7 +64,7 @@ def test_a_local_volume_is_told_with_where_it_is_and_whose_it_is() -> None:
     }
     volume = read_volume(raw)
     assert volume is not None
-    assert told(volume.told) == {
+    assert reported(volume.reported) == {
         "capacity": 10 * GI,
         "accessModes": ["ReadWriteOnce"],
         "volumeMode": "Block",
@@ -85,7 +85,7 @@ def test_the_class_of_old_annotations_still_wins() -> None:
     volume, claim = read_volume(raw), read_claim(raw)
     assert volume is not None
     assert claim is not None
-    assert told(volume.told)["storageClassName"] == told(claim.told)["storageClassName"] == "old"
+    assert reported(volume.reported)["storageClassName"] == reported(claim.reported)["storageClassName"] == "old"
 
 
 HANDLES = {
@@ -151,8 +151,8 @@ def test_a_claim_is_told_with_what_it_asks_and_how_far_it_is() -> None:
     }
     claim = read_claim(raw)
     assert claim is not None
-    assert claim.told.name == "dev/data"
-    assert told(claim.told) == {
+    assert claim.reported.name == "dev/data"
+    assert reported(claim.reported) == {
         "uid": "u1",
         "storageClassName": "",
         "attributesClass": "gold",
@@ -171,7 +171,7 @@ def test_a_claim_is_told_with_what_it_asks_and_how_far_it_is() -> None:
 def test_a_claim_that_says_nothing_is_told_as_nothing() -> None:
     claim = read_claim({"metadata": {"name": "data", "namespace": "dev"}})
     assert claim is not None
-    assert told(claim.told) == {"accessModes": []}
+    assert reported(claim.reported) == {"accessModes": []}
     assert not claim.is_bound
 
 
@@ -183,7 +183,7 @@ def test_a_storage_class_is_told_as_the_api_server_sends_it() -> None:
         "volumeBindingMode": "WaitForFirstConsumer",
         "allowedTopologies": [{"matchLabelExpressions": [{"key": "zone", "values": ["a", "b"]}]}],
     }
-    assert told(read_storage_class(decoded_object(orjson.dumps(sent)))) == {
+    assert reported(read_storage_class(decoded_object(orjson.dumps(sent)))) == {
         "provisioner": "kubernetes.io/gce-pd",
         "driver": "pd.csi.storage.gke.io",
         "bindingMode": "WaitForFirstConsumer",
@@ -193,7 +193,7 @@ def test_a_storage_class_is_told_as_the_api_server_sends_it() -> None:
 
 def test_volumes_of_a_class_count_for_its_provisioner_unless_that_is_not_counted() -> None:
     drivers = {
-        name: told(read_storage_class({"metadata": {"name": "c"}, "provisioner": name})).get("driver")
+        name: reported(read_storage_class({"metadata": {"name": "c"}, "provisioner": name})).get("driver")
         for name in ("csi.example.com", "kubernetes.io/azure-file")
     }
     assert drivers == {"csi.example.com": "csi.example.com", "kubernetes.io/azure-file": None}
@@ -210,20 +210,20 @@ def test_a_pool_is_told_with_where_it_reaches() -> None:
     pool = read_capacity(decoded_object(orjson.dumps(sent)))
     assert pool is not None
     assert pool.name == "kube-system/p"
-    assert told(pool) == {
+    assert reported(pool) == {
         "storageClassName": "late",
         "nodeTopology": {"matchLabels": {"zone": "a"}},
         "capacity": 10 * GI,
         "maximumVolumeSize": GI,
     }
-    assert "nodeTopology" not in told(read_capacity({"metadata": {"name": "p"}, "storageClassName": "late"}))
+    assert "nodeTopology" not in reported(read_capacity({"metadata": {"name": "p"}, "storageClassName": "late"}))
 
 
 def test_a_driver_is_told_with_whether_its_pools_count() -> None:
-    assert told(read_driver({"metadata": {"name": "d"}, "spec": {"storageCapacity": True}})) == {
+    assert reported(read_driver({"metadata": {"name": "d"}, "spec": {"storageCapacity": True}})) == {
         "storageCapacity": True
     }
-    assert told(read_driver({"metadata": {"name": "d"}, "spec": {}})) == {}
+    assert reported(read_driver({"metadata": {"name": "d"}, "spec": {}})) == {}
 
 
 def test_what_a_node_attaches_is_a_number_or_no_limit() -> None:

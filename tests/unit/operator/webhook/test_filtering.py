@@ -70,7 +70,7 @@ def test_ids_are_generated_as_the_namespace_says_or_the_lists(
 @pytest.mark.parametrize("namespace", ["kube-system", "muster", "elsewhere"])
 def test_the_control_plane_and_our_own_namespace_are_never_touched(namespace: str) -> None:
     """Whatever the settings say: what runs there has to start before us."""
-    known = ClusterSnapshot(home="elsewhere" if namespace == "elsewhere" else "muster")
+    known = ClusterSnapshot(own_namespace="elsewhere" if namespace == "elsewhere" else "muster")
     served = replace(known, namespaces={namespace: {f"{PREFIX}enableYuniKorn": "true"}})
     for pod in (a_pod(), a_pod(schedulerName="muster", annotations={USER_INFO: "forged", PLACEHOLDER: "true"})):
         answer = creating(pod, namespace=namespace, known=served, how=settings(bypassNamespaces=""))

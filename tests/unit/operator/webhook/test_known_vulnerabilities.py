@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from muster_operator.webhook.context import KINDS as KNOWN_KINDS
-from muster_operator.webhook.context import Ours
+from muster_operator.webhook.context import Identity
 from muster_operator.webhook.registration import WebhookClientConfig, mutating
 from tests.unit.operator.webhook.reviews import (
     ANN,
@@ -75,8 +75,8 @@ def test_cve_2026_97146_no_label_switches_a_check_off(kind: str, labels: dict[st
 
 def test_the_webhook_does_not_fail_open_for_what_is_ours() -> None:
     """Both of YuniKorn's do: while it is down its users' pods go to another scheduler, unchecked."""
-    ours = Ours(KNOWN.scheduler_names, KNOWN.account, KNOWN.home)
-    hooks = mutating(WebhookClientConfig(KNOWN.home, "muster"), ours, [])["webhooks"]
+    ours = Identity(KNOWN.scheduler_names, KNOWN.account, KNOWN.own_namespace)
+    hooks = mutating(WebhookClientConfig(KNOWN.own_namespace, "muster"), ours, [])["webhooks"]
     closed = [rule for hook in hooks if hook["failurePolicy"] == "Fail" for rule in hook["rules"]]
     for operation in ("CREATE", "UPDATE"):
         named = {

@@ -34,7 +34,10 @@ def test_it_looks_at_the_same_kinds_for_the_same_operations() -> None:
 
 def test_it_leaves_the_same_namespaces_and_the_same_account_alone() -> None:
     [expression] = SPEC["matchConstraints"]["namespaceSelector"]["matchExpressions"]
-    assert (expression["operator"], set(expression["values"])) == ("NotIn", {CONTROL_PLANE, ClusterSnapshot().home})
+    assert (expression["operator"], set(expression["values"])) == (
+        "NotIn",
+        {CONTROL_PLANE, ClusterSnapshot().own_namespace},
+    )
     assert f"'{ClusterSnapshot().account}'" in SPEC["matchConditions"][0]["expression"]
 
 

@@ -12,7 +12,7 @@ from muster_operator.model.errors import ApiRefused
 from muster_operator.model.names import ANNOTATION_USER_INFO, INTERNAL_PREFIX
 from muster_operator.webhook import registration
 from muster_operator.webhook.certificates import split
-from muster_operator.webhook.context import KINDS, Ours
+from muster_operator.webhook.context import KINDS, Identity
 from muster_operator.webhook.registration import (
     MUTATING,
     NAME,
@@ -27,7 +27,7 @@ from muster_operator.webhook.registration import (
 from tests.unit.operator.webhook.cluster_peer import Peer, a_session
 from tests.unit.operator.webhook.test_certificates import a_pair
 
-OURS = Ours(frozenset({"muster", "yunikorn"}), "system:serviceaccount:muster:muster-operator", "muster")
+OURS = Identity(frozenset({"muster", "yunikorn"}), "system:serviceaccount:muster:muster-operator", "muster")
 DOOR = WebhookClientConfig("muster", service="muster-webhook")
 PATHS = [f"{path}/{NAME}" for path in (MUTATING, VALIDATING)]
 PEMS = tuple(one.pem for one in a_pair())
@@ -43,7 +43,7 @@ def registrar(session: KubeSession, *, by_manifest: bool = False) -> Registrar:
 
 
 async def kept(registrar: Registrar, bundle: tuple[bytes, ...]) -> None:
-    await registrar.keep(await registrar.look(), bundle)
+    await registrar.keep(await registrar.read(), bundle)
 
 
 def test_what_is_ours_fails_closed_and_everything_else_open_and_soon() -> None:
@@ -92,8 +92,8 @@ def test_the_control_planes_namespaces_and_our_own_are_never_asked_about() -> No
 
 def test_every_guarded_annotation_decides_whether_we_are_asked() -> None:
     for name, hook in hooks(mutating(DOOR, OURS, PEMS)).items():
-        told = "".join(one["expression"] for one in hook["matchConditions"])
-        assert all(key in told for key in (ANNOTATION_USER_INFO, INTERNAL_PREFIX)) or name == "pods", name
+        record_registered = "".join(one["expression"] for one in hook["matchConditions"])
+        assert all(key in record_registered for key in (ANNOTATION_USER_INFO, INTERNAL_PREFIX)) or name == "pods", name
 
 
 def test_an_operator_outside_of_the_cluster_is_found_by_its_url() -> None:
@@ -105,8 +105,8 @@ def test_an_operator_outside_of_the_cluster_is_found_by_its_url() -> None:
 
 
 def test_two_musters_register_beside_each_other() -> None:
-    for home, name in (("muster", NAME), ("gangs", f"{NAME}-gangs")):
-        ours = Ours(OURS.scheduler_names, OURS.account, home)
+    for own_namespace, name in (("muster", NAME), ("gangs", f"{NAME}-gangs")):
+        ours = Identity(OURS.scheduler_names, OURS.account, own_namespace)
         assert {make(DOOR, ours, PEMS)["metadata"]["name"] for make in (mutating, validating)} == {name}
 
 
@@ -116,7 +116,7 @@ async def test_it_is_made_once_and_not_written_again() -> None:
         await kept(registrar(session), PEMS)
         assert peer.writes == [f"POST {path}" for path in PATHS]
         await kept(registrar(session), PEMS)
-        assert (await registrar(session).look()).authorities == (PEMS, PEMS)
+        assert (await registrar(session).read()).authorities == (PEMS, PEMS)
     assert len(peer.writes) == 2
 
 

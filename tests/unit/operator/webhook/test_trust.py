@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from muster_operator.webhook.certificates import RETIRE, SETTLE, Leaf, Trust
+from muster_operator.webhook.certificates import RETIRE, SETTLE, CertificateRotation, Leaf
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -15,31 +15,31 @@ def a_leaf(*authorities: bytes) -> Leaf:
     return Leaf(b"chain", b"key", authorities, NOW + timedelta(days=30))
 
 
-def serving(leaf: Leaf, standing: tuple[bytes, ...] = ()) -> Trust:
+def serving(leaf: Leaf, standing: tuple[bytes, ...] = ()) -> CertificateRotation:
     """A replica that serves with it, registered."""
-    trust = Trust()
+    trust = CertificateRotation()
     trust.want(leaf)
     assert trust.to_serve(NOW) is leaf
-    trust.told([standing or leaf.authorities] * 2, NOW)
+    trust.record_registered([standing or leaf.authorities] * 2, NOW)
     return trust
 
 
 def test_the_first_certificate_is_served_at_once_and_told_then() -> None:
-    trust, leaf = Trust(), a_leaf(NEW)
+    trust, leaf = CertificateRotation(), a_leaf(NEW)
     assert trust.to_serve(NOW) is None
     trust.want(leaf)
     assert trust.to_serve(NOW) is leaf
-    assert trust.to_tell([(), ()], NOW) == (NEW,)
+    assert trust.authorities_to_register([(), ()], NOW) == (NEW,)
 
 
 def test_a_new_authority_is_told_before_it_serves() -> None:
     trust, leaf = serving(a_leaf(OLD)), a_leaf(NEW)
     trust.want(leaf)
     assert trust.to_serve(NOW) is None
-    assert trust.to_tell([(OLD,), (OLD,)], NOW) == (NEW, OLD)
-    trust.told([(NEW, OLD), (OLD,)], NOW + SECOND)  # one registration of two could be written
+    assert trust.authorities_to_register([(OLD,), (OLD,)], NOW) == (NEW, OLD)
+    trust.record_registered([(NEW, OLD), (OLD,)], NOW + SECOND)  # one registration of two could be written
     assert trust.to_serve(NOW + SETTLE + SECOND) is None
-    trust.told([(NEW, OLD)] * 2, NOW + 2 * SECOND)
+    trust.record_registered([(NEW, OLD)] * 2, NOW + 2 * SECOND)
     assert trust.to_serve(NOW + SETTLE) is None
     assert trust.to_serve(NOW + SETTLE + 2 * SECOND) is leaf
     assert trust.to_serve(NOW + SETTLE + 3 * SECOND) is None
@@ -48,36 +48,36 @@ def test_a_new_authority_is_told_before_it_serves() -> None:
 def test_the_same_authorities_serve_another_certificate_without_waiting() -> None:
     trust, renewed = serving(a_leaf(OLD)), a_leaf(OLD)
     later = NOW + timedelta(days=20)
-    trust.told([(OLD,)] * 2, later)
+    trust.record_registered([(OLD,)] * 2, later)
     trust.want(renewed)
     assert trust.to_serve(later) is renewed
 
 
 def test_an_old_authority_stays_told_until_every_replica_has_looked() -> None:
     trust = serving(a_leaf(NEW), (NEW, OLD))
-    assert trust.to_tell([(NEW, OLD)] * 2, NOW) == (NEW, OLD)
-    assert trust.to_tell([(NEW, OLD)] * 2, NOW + RETIRE - SECOND) == (NEW, OLD)
-    assert trust.to_tell([(NEW, OLD)] * 2, NOW + RETIRE) == (NEW,)
+    assert trust.authorities_to_register([(NEW, OLD)] * 2, NOW) == (NEW, OLD)
+    assert trust.authorities_to_register([(NEW, OLD)] * 2, NOW + RETIRE - SECOND) == (NEW, OLD)
+    assert trust.authorities_to_register([(NEW, OLD)] * 2, NOW + RETIRE) == (NEW,)
 
 
 def test_a_registration_that_somebody_deleted_loses_nobodys_trust() -> None:
     trust = serving(a_leaf(NEW))
-    assert trust.to_tell([(NEW, OLD), ()], NOW) == (NEW, OLD)
+    assert trust.authorities_to_register([(NEW, OLD), ()], NOW) == (NEW, OLD)
 
 
 def test_trust_that_was_taken_away_meanwhile_has_to_settle_anew() -> None:
     trust, leaf = serving(a_leaf(OLD)), a_leaf(NEW)
     trust.want(leaf)
-    trust.told([(NEW, OLD)] * 2, NOW)
-    trust.told([(OLD,)] * 2, NOW + SECOND)
-    trust.told([(NEW, OLD)] * 2, NOW + 2 * SECOND)
+    trust.record_registered([(NEW, OLD)] * 2, NOW)
+    trust.record_registered([(OLD,)] * 2, NOW + SECOND)
+    trust.record_registered([(NEW, OLD)] * 2, NOW + 2 * SECOND)
     assert trust.to_serve(NOW + SETTLE + SECOND) is None
     assert trust.to_serve(NOW + SETTLE + 2 * SECOND) is leaf
 
 
 def test_authorities_that_somebody_else_tells_are_left_alone() -> None:
     trust = serving(a_leaf())
-    assert trust.to_tell([(OTHER,)] * 2, NOW) == ()
+    assert trust.authorities_to_register([(OTHER,)] * 2, NOW) == ()
     replaced = a_leaf()
     trust.want(replaced)
     assert trust.to_serve(NOW) is replaced
