@@ -145,7 +145,7 @@ def _pause(task: Task, first: float) -> float:
 
 
 #: Seconds between two checks of a gang. They double up to the maximum.
-FIRST_LOOK_S: Final = 2.0
+FIRST_CHECK_S: Final = 2.0
 _LONGEST_GANG_PAUSE_S: Final = 60.0
 
 #: From this pause on, a gang that waits only for the operator's writes gets a condition on its originator. Its other
@@ -154,7 +154,7 @@ _OWN_WRITES_PAUSE_S: Final = 32.0
 _REPORTED_STATES: Final = frozenset({AppState.SUBMITTED, AppState.ACCEPTED, AppState.RESERVING, AppState.RUNNING})
 
 
-def watch_progress(ledger: Ledger, app: Application, now: float, pause: float = FIRST_LOOK_S) -> None:
+def watch_progress(ledger: Ledger, app: Application, now: float, pause: float = FIRST_CHECK_S) -> None:
     """Sets the timer for the next progress check of the gang."""
     app.check_pause = pause
     set_timer(ledger, Deadline(now + pause, TimerKind.GANG, app.id))
@@ -229,7 +229,7 @@ def states_changed(ledger: Ledger, out: Outcome, changes: Iterable[SchedulingSta
         app.shortage, app.shortage_kind = _first_shortage(app) or (app.impossible, "")
         if not app.shortages:
             _clear_conditions(app, before)
-        elif app.state is AppState.RUNNING or (app.state is AppState.RESERVING and app.check_pause > FIRST_LOOK_S):
+        elif app.state is AppState.RUNNING or (app.state is AppState.RESERVING and app.check_pause > FIRST_CHECK_S):
             _write_gang_conditions(ledger, out, app, now)
 
 
@@ -257,7 +257,7 @@ def _first_shortage(app: Application) -> tuple[Condition, str] | None:
 
 def joined(ledger: Ledger, out: Outcome, app: Application, task: Task, now: float) -> None:
     """A member joined a gang without placeholder pods that waits: gives the pod the condition of the gang."""
-    if _is_direct(app) and app.check_pause != FIRST_LOOK_S:
+    if _is_direct(app) and app.check_pause != FIRST_CHECK_S:
         task.shortage = _direct_condition(app, task)
         update_pod_condition(ledger, out, task, now)
 

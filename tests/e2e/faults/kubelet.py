@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 
 from devcluster.process import Process
 
-LOOK_S = 0.05
+CHECK_INTERVAL_S = 0.05
 """Between two looks. A real kubelet takes longer; being fast means meeting the wreckage while it is warm."""
 
 
@@ -38,4 +38,4 @@ class Kubelet:
                     if process.returncode not in {None, -signal.SIGKILL}:
                         self.exits.append(f"{process.name} ended with {process.returncode}: {process.tail(3)}")
                     process.start()
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_INTERVAL_S)

@@ -277,7 +277,7 @@ async def test_a_kopf_that_changed_leaves_the_fast_path_and_all_arrives(monkeypa
 
 async def test_without_the_fast_path_a_watch_of_bookmarks_alone_is_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a standby of a quiet cluster is not ready, and a leader does not bind."""
-    monkeypatch.setattr(framework, "LOOK_S", 0.01)
+    monkeypatch.setattr(framework, "CHECK_INTERVAL_S", 0.01)
     server = Cluster(pods=[a_pod("a")])
     async with watching(server, is_fast=False) as inbox:
         await until(inbox, 2)

@@ -96,7 +96,7 @@ class Renewable:
 
 @pytest.fixture
 async def renewable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Renewable]:
-    monkeypatch.setattr(credentials_module, "LOOK_S", -1.0)
+    monkeypatch.setattr(credentials_module, "CHECK_INTERVAL_S", -1.0)
     file, authority = tmp_path / "ca.crt", trustme.CA()
     authority.cert_pem.write_to_path(file)
     async with serving(Peer(authority)) as peer:

@@ -81,7 +81,7 @@ def test_no_way_into_a_cluster_is_said_with_the_fix(kubeconfig: Path) -> None:
 
 
 def test_a_file_that_was_rotated_is_read_at_the_next_look(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "LOOK_S", -1.0)
+    monkeypatch.setattr(session, "CHECK_INTERVAL_S", -1.0)
     write(kubeconfig, {"token": "old"})
     credentials = Credentials()
     first = credentials.current()
@@ -93,7 +93,7 @@ def test_a_file_that_was_rotated_is_read_at_the_next_look(kubeconfig: Path, monk
 def test_a_certificate_that_was_renewed_under_its_path_is_noticed(
     kubeconfig: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "LOOK_S", -1.0)
+    monkeypatch.setattr(session, "CHECK_INTERVAL_S", -1.0)
     certificate = tmp_path / "c.pem"
     certificate.write_text("one")
     write(kubeconfig, {"client-certificate": str(certificate), "client-key": "/k.pem"})
