@@ -1,4 +1,4 @@
-"""What the attacks share: the attacker's account, the tenant to protect, and what must hold after every attack.
+"""Shared parts of the attacks: the attacker's account, the protected tenant, and the checks after every attack.
 
 The attacker may create, update and delete pods, Leases and Deployments in a namespace of its own and nothing else. An
 attack is measured by what its victim gets: how many writes the operator makes for the attacker between the submission

@@ -1,4 +1,4 @@
-"""The end-to-end fixtures, and `open_attack`: an attacker with the rights of a namespace user, and its victims."""
+"""The end-to-end fixtures, and `open_attack`: an attacker with the permissions of a namespace user, and its victims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attacks by size and number: what one namespace user can create must not stop, delay or exhaust anybody else."""
+"""Attacks by size and number: objects of one namespace user must not stop, delay or starve other users."""
 
 from __future__ import annotations
 

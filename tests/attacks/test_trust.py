@@ -1,4 +1,4 @@
-"""Attacks by forgery: what a namespace user writes gives no rights over other namespaces, queues or the scheduler."""
+"""Attacks by forgery: objects of a namespace user give no permissions for other namespaces, queues or the scheduler."""
 
 from __future__ import annotations
 

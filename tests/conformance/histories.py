@@ -1,4 +1,4 @@
-"""How a cluster came to be as it is: what was there first, and what happened since, in any order of the kinds.
+"""The history of a cluster: its first objects and later changes, in any order of the kinds.
 
 kube-scheduler is shown the present. Whoever keeps books about a cluster must arrive at the same from any past.
 """

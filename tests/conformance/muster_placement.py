@@ -1,4 +1,4 @@
-"""Our opinion: raw objects through the operator's agent, over the interface, into the core's world, to the core's plan.
+"""Muster's result: raw objects pass the operator's controller, the interface and the core's state to the core's plan.
 
 Nothing of the product is stood in for; what is left out is the transport, the clock and the scheduling itself: asks are
 left waiting, and each is compared as if it were the only one.

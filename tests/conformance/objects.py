@@ -1,4 +1,4 @@
-"""A cluster as raw Kubernetes objects, and the pods that somebody is to place in it one at a time."""
+"""A cluster as raw Kubernetes objects, and the pods that a scheduler places in it one at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a pod may go, and why it may not go elsewhere, is what kube-scheduler says: compared on random clusters.
+"""Feasible nodes and the reasons for the others are those of kube-scheduler, compared on random clusters.
 
 `MUSTER_CONFORMANCE_SEED` and `MUSTER_CONFORMANCE_PAIRS` choose other pairs, and more.
 """

@@ -1,4 +1,4 @@
-"""Of the nodes that are left, ours get the points of kube-scheduler's plugins: compared on random clusters."""
+"""Node scores are those of kube-scheduler's plugins, compared on random clusters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How Hypothesis draws here: evenly, every example anew; what fails is shrunk by Hypothesis as ever.
+"""Uniform generation for Hypothesis: every example is drawn independently; failures are shrunk as usual.
 
 Hypothesis' own way repeats parts of earlier examples and prefers simple ones, which finds crashes sooner. Of pairs that
 are to be counted it makes many twice, and reasons that need several things at once hardly ever.

@@ -1,4 +1,4 @@
-"""What users read of their pods: the condition that says why a pod waits, and events."""
+"""Conditions and events of pods, as users read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One control plane for the run; for each scenario its own nodes, namespace and Muster, and a look at what is left.
+"""One control plane for the run; own nodes, namespace and Muster for each scenario, and checks at its end.
 
 Muster serves every node of the cluster, so scenarios run one after the other and take their nodes with them.
 """

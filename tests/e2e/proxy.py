@@ -1,4 +1,4 @@
-"""A proxy before the API server that passes everything on: what ``Gate`` and the faults' proxy are made of.
+"""A forwarding proxy in front of the API server, the base of ``Gate`` and of the faulty proxy.
 
 It ends TLS with a certificate of the cluster's own authority, so the operator cannot tell it from the API server.
 A request whose client died is never sent on, as if the process had died just before sending it.

@@ -1,4 +1,4 @@
-"""The core's REST interface, as a user's script asks it."""
+"""The core's REST API, as users' scripts read it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scenario works with: a namespace of its own on the shared cluster, its nodes, and a running Muster.
+"""A scenario: a namespace on the shared cluster, its nodes, and a running Muster.
 
 ``eventually`` is the only way to wait; when it gives up it prints what the cluster, the core and the logs look like.
 """

@@ -1,4 +1,4 @@
-"""The `muster` command against a running scheduler on a real API server: what users type, what they see."""
+"""The `muster` command against a running scheduler on a real API server: commands and their output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Things go while a gang is under way: its first pod, its namespace, a node, a placeholder."""
+"""Deletions while a gang is scheduled: its first pod, its namespace, a node, a placeholder."""
 
 from devcluster.nodes import FakeNode
 from tests.e2e.conftest import OpenScenario, with_pods

@@ -1,4 +1,4 @@
-"""The cluster that everything else stands on: it works, it refuses strangers, it leaves nothing behind."""
+"""The development cluster: it works, rejects unauthenticated requests, and leaves nothing behind."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Core and operator in one process, with the in-process transport between them: the same lives as over gRPC."""
+"""Core and operator in one process, with the in-process transport: the same life cycles as over gRPC."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user sees of Muster's work: why a pod waits, how far a gang is; and what that costs the API server."""
+"""What users see: why a pod waits, the progress of a gang; and the cost for the API server."""
 
 from collections import Counter
 

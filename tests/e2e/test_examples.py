@@ -1,4 +1,4 @@
-"""The examples run as they are written, and what their READMEs promise comes true."""
+"""The examples run as written, with the results that their READMEs describe."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Gangs of every shape go through placeholder, replace, release, and single pods pass them by."""
+"""Gangs of every shape: placeholders, replacement and release, next to single pods."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The API server hesitates, forgets, loses answers or restarts in the middle of a gang."""
+"""The API server is slow, loses history or responses, or restarts in the middle of a gang."""
 
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import told

@@ -1,4 +1,4 @@
-"""Either process, or both, is killed (-9) at every step of a gang: it is bound once, and nothing is left over.
+"""Either process, or both, is killed (-9) at every step of a gang: the gang is bound once, and nothing is left over.
 
 The gate stops the operator exactly at the step: what it holds never reaches the API server if its sender dies.
 """

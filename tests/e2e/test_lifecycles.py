@@ -1,4 +1,4 @@
-"""Pods and applications come, end and come again: held back, recreated, completed, an id used anew."""
+"""Life cycles of pods and applications: gated, recreated, completed, a reused application ID."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""A limit holds one user or group back and nobody else, a count of applications those beyond it."""
+"""A limit holds back only its user or group; `maxapplications` holds back only further applications."""
 
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import waits_with

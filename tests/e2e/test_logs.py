@@ -1,4 +1,4 @@
-"""What both processes write to their logs while the API server fails for a while and pods come: lines of one form."""
+"""The logs of both processes while the API server fails and pods arrive: all lines have one format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A namespace's annotations become the quota and the parent of the queue that is made for it."""
+"""A namespace's annotations become the quota and the parent of its dynamic queue."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Who may take whose place: by guarantee, and for the one node of a DaemonSet's pod."""
+"""Preemption: by guaranteed resources, and for the required node of a DaemonSet pod."""
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode

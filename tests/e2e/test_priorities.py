@@ -1,4 +1,4 @@
-"""What has the higher priority goes first: pods, applications, queues with an offset."""
+"""The higher priority is scheduled first: pods, applications, queues with an offset."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""A pod over its queue's quota waits, is told how much is missing, and goes as soon as there is room."""
+"""A pod over its queue's quota waits with the missing amount as reason, and is bound once quota is free."""
 
 from devcluster.nodes import FakeNode
 from tests.e2e.conditions import waits_with

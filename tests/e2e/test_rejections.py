@@ -1,4 +1,4 @@
-"""What cannot be served is refused with a reason that its author sees; nothing crashes, nothing is silently no gang."""
+"""Invalid requests are rejected with a reason that their author sees; no process crashes."""
 
 import json
 

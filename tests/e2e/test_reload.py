@@ -1,4 +1,4 @@
-"""A changed ConfigMap is in force a moment later; one that is wrong changes nothing and says so."""
+"""A changed ConfigMap takes effect shortly after; an invalid one changes nothing and is reported."""
 
 import base64
 import gzip

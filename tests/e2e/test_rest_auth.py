@@ -1,4 +1,4 @@
-"""Tokens of the cluster at the core's REST: TokenReview says whose, SubjectAccessReview what its owner may do."""
+"""Cluster tokens at the core's REST API: TokenReview returns the user, SubjectAccessReview the permissions."""
 
 from __future__ import annotations
 

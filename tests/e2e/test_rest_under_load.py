@@ -1,4 +1,4 @@
-"""REST answers while pods come and go, with the shapes that users' scripts read."""
+"""The REST API responds while pods come and go, in the format that users' scripts read."""
 
 import asyncio
 from functools import partial

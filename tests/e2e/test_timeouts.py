@@ -1,4 +1,4 @@
-"""A gang that does not get all its places in time ends the way its style says."""
+"""A gang that does not get all reservations in time ends as its style defines."""
 
 from collections import Counter
 from collections.abc import Mapping

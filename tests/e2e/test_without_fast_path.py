@@ -1,4 +1,4 @@
-"""MUSTER_FAST_PATH=off: everything goes through kopf's own queues, slower, and everything works."""
+"""MUSTER_FAST_PATH=off: all objects pass kopf's own queues, slower, with the same results."""
 
 from __future__ import annotations
 

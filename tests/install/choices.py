@@ -1,4 +1,4 @@
-"""Values that the chart is tried with, and the pods that come of them."""
+"""The chart values under test, and the resulting pods."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The chart renders for every choice, gives no more rights than deploy/rbac.yaml, and starts what can be started."""
+"""The chart renders for every choice, grants no more permissions than deploy/rbac.yaml, and its pods can start."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""deploy/base and its overlays are what the chart makes, and kustomize puts them together."""
+"""deploy/base and its overlays equal the output of the chart, and kustomize builds them."""
 
 import subprocess
 from typing import Any

@@ -1,4 +1,4 @@
-"""A value that the chart does not know, or that cannot be, is refused in words that name its key."""
+"""An unknown or invalid chart value is rejected with a message that names its key."""
 
 import subprocess
 from typing import Any

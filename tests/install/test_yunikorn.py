@@ -1,4 +1,4 @@
-"""Values of YuniKorn's chart: those that mean the same do the same here, any other is refused by name."""
+"""Values of YuniKorn's chart: equal values have the same effect; the others are rejected by name."""
 
 import re
 import subprocess

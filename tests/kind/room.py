@@ -1,4 +1,4 @@
-"""A namespace of a test's own. All its pods are watched from the beginning: what a kubelet refuses may be gone soon."""
+"""The namespace of a test. Its pods are watched from the start, because rejected pods may disappear soon."""
 
 from __future__ import annotations
 

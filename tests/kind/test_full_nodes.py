@@ -1,4 +1,4 @@
-"""Full nodes: a real pod has room only once its placeholder is gone, and its kubelet counts for itself."""
+"""Full nodes: a real pod fits only once its placeholder is gone, and the kubelet counts by itself."""
 
 from __future__ import annotations
 

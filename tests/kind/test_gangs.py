@@ -1,4 +1,4 @@
-"""The whole life of a gang in real containers: Soft, Hard, Direct; ends, refusals, Pod Security."""
+"""The life cycle of a gang in real containers: Soft, Hard, Direct; ends, rejections, Pod Security."""
 
 from __future__ import annotations
 

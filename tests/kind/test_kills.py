@@ -1,4 +1,4 @@
-"""Operator and core die in the middle: what runs goes on, what waits keeps its places, what comes later runs."""
+"""Operator and core are killed: running pods continue, waiting gangs keep their reservations, later pods run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A member that cannot run, or ends badly, is that member's trouble: the others run, and its place can be had again."""
+"""A member that cannot run or fails does not affect the others, and its replacement gets its reservation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node is switched off and on again: gangs that come meanwhile run elsewhere, and later there too."""
+"""A node is stopped and started again: gangs that arrive meanwhile run on other nodes, and later there too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`helm uninstall`, while a gang holds places: nothing of Muster's is left, and the pods of users stay."""
+"""`helm uninstall` while a gang has reservations: nothing of Muster is left, and the pods of users stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`helm upgrade` and `helm rollback` with gangs: what runs is not touched, what waits keeps its places and runs."""
+"""`helm upgrade` and `helm rollback` with gangs: running pods stay, waiting gangs keep their reservations and run."""
 
 from __future__ import annotations
 

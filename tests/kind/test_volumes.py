@@ -1,4 +1,4 @@
-"""A gang whose members bring volumes: the claims are bound where the members go, and the members write to them."""
+"""A gang whose members have volumes: the claims are bound on the members' nodes, and the members write to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Admission through the cluster's network, with certificates that Muster made for itself."""
+"""Admission through the cluster's network, with certificates that Muster created."""
 
 from __future__ import annotations
 

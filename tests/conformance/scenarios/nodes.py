@@ -1,4 +1,4 @@
-"""Themes about what nodes are: cordons, taints, labels, names, ports, features, images."""
+"""Scenarios about nodes: cordons, taints, labels, names, ports, features, images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Themes about other pods: affinity and anti-affinity in both directions, and spreading."""
+"""Scenarios about other pods: affinity and anti-affinity in both directions, and topology spread."""
 
 from __future__ import annotations
 

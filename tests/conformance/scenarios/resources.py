@@ -1,4 +1,4 @@
-"""The scenario of amounts: what nodes have and pods ask for, near the point where the one ends."""
+"""The scenario about resources: capacities and requests near the limit of the nodes."""
 
 from __future__ import annotations
 

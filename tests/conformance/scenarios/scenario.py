@@ -1,4 +1,4 @@
-"""What a scenario is: what it does to nodes, to pods that run, to pods that wait, and which other objects it adds."""
+"""A scenario: its changes to nodes, running pods and pending pods, and the objects that it adds."""
 
 from __future__ import annotations
 

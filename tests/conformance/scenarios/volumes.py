@@ -1,4 +1,4 @@
-"""Themes about volumes: disks that one pod uses, how many a node attaches, where a claim may become bound, zones."""
+"""Scenarios about volumes: exclusive disks, attach limits, claim binding, zones."""
 
 from __future__ import annotations
 

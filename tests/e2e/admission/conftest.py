@@ -1,4 +1,4 @@
-"""What the scenarios of this folder share."""
+"""Shared fixtures of the admission scenarios."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scenario with admission: its environment, its start, and its end without a trace."""
+"""A scenario with admission: environment, start, and an end that leaves nothing behind."""
 
 from __future__ import annotations
 

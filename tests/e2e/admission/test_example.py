@@ -1,4 +1,4 @@
-"""The example of admission runs as it is written, and shows what its README says."""
+"""The admission example runs as written and shows what its README describes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""deploy/operator-policy.yaml on a real API server: what a stolen token of the operator cannot do.
+"""deploy/operator-policy.yaml on a real API server: the requests that a stolen operator token cannot make.
 
 Every other scenario runs the operator under this policy, which shows that it permits what the operator needs.
 """

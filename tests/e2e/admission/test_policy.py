@@ -1,4 +1,4 @@
-"""deploy/admission-policy.yaml on a real API server: what it refuses without any webhook, and what it lets pass."""
+"""deploy/admission-policy.yaml on a real API server: what it rejects and admits without a webhook."""
 
 from __future__ import annotations
 

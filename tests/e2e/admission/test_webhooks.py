@@ -1,4 +1,4 @@
-"""Admission on a real API server: what is set, what is refused, and what goes on without us."""
+"""Admission on a real API server: what is set, what is rejected, and what continues without the webhook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the API server sees of us when watches are cut and when it asks for patience."""
+"""Requests to the API server after watches were cut and while it throttles."""
 
 from devcluster.nodes import FakeNode
 from tests.e2e.conftest import OpenScenario, with_pods

@@ -1,4 +1,4 @@
-"""Why a pod waits, as its user and an autoscaler read it; and what saying so costs the API server."""
+"""Conditions of waiting pods, as users and autoscalers read them, and their cost for the API server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Namespaces that come late, go with all they hold, and come again."""
+"""Namespaces that are created late, deleted with their objects, and created again."""
 
 from __future__ import annotations
 

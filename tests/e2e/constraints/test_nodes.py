@@ -1,4 +1,4 @@
-"""What nodes are: who tolerates a cordon goes there, and nodes are liked for taints and images as by kube-scheduler."""
+"""Tolerated cordons, and scores for taints and images, as in kube-scheduler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods that mind who is near, ports of nodes, and what pods prefer: placed, and told why not, as by kube-scheduler."""
+"""Inter-pod affinity, host ports and preferences: placements and reasons as in kube-scheduler."""
 
 from __future__ import annotations
 

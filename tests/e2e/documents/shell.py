@@ -1,4 +1,4 @@
-"""A shell as a reader has it: kubectl and muster on the PATH, a kubeconfig with its namespace, nothing else."""
+"""A shell as users have it: kubectl and muster on the PATH, and a kubeconfig with its namespace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who types what the examples and the quick start show sees what they show, and leaves nothing behind."""
+"""The commands of the examples and the quick start have the documented output and leave nothing behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A reader who types what a document shows, and compares."""
+"""Runs the commands of a document and compares their output."""
 
 from __future__ import annotations
 

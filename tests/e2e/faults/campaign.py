@@ -1,4 +1,4 @@
-"""One round: a load, portion by portion, a kill with each portion, faults all the time; then the verdict."""
+"""One round: a load in portions, a kill with each portion, faults all the time, then the checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether Muster survived: nobody lost, nothing leaked, nothing doubled, ledgers that are the cluster, quiet logs."""
+"""The checks after a round: no pod lost or bound twice, nothing leaked, equal states, no errors in the logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compares what the core and the operator believe with the pods that are really on nodes. Pure."""
+"""Compares the states of core and operator with the pods on the nodes. Pure."""
 
 from __future__ import annotations
 

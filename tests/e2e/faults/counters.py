@@ -1,4 +1,4 @@
-"""What the operator counted over all its lives: taken down before each kill, for a counter dies with its process."""
+"""Counters of the operator over all its processes, read before each kill."""
 
 from __future__ import annotations
 

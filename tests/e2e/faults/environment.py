@@ -1,4 +1,4 @@
-"""Where it happens: nodes, a namespace, the faulty proxy, Muster behind it, a kubelet for all processes, a witness."""
+"""The environment: nodes, a namespace, the faulty proxy, Muster behind it, a kubelet for all processes, an observer."""
 
 from __future__ import annotations
 

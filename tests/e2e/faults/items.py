@@ -1,4 +1,4 @@
-"""What a load is made of: manifests that belong together, and the end that all their pods have to come to. Pure."""
+"""The items of a load: manifests that belong together, and the expected end of their pods. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts again whatever ended, as kubelets do with containers and static pods; notes who ended without being killed."""
+"""Restarts ended processes, as kubelets restart containers; records processes that ended without being killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users do while everything breaks: gangs and single pods from a seed, in portions. Pure."""
+"""The load during faults: gangs and single pods from a random seed, in portions. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks for what nobody handled in the logs of operator and core. Pure."""
+"""Finds unhandled exceptions and errors in the logs of operator and core. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of everything there is in a round."""
+"""The sizes of a round."""
 
 from __future__ import annotations
 

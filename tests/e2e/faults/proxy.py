@@ -1,4 +1,4 @@
-"""The proxy that does what the schedule says, counts it, and lets others wait for the n-th write.
+"""The proxy that injects the scheduled faults, counts them, and lets callers wait for the n-th write.
 
 Answers that are errors never reach the API server; ``..._AFTER`` faults let it act and lose the answer. Lists are asked
 for in small pages, so that a short list too has a second page to expire.

@@ -1,4 +1,4 @@
-"""Single pods of a load: some end, some stay, some no node will do for, some are deleted. Pure."""
+"""Single pods of a load: some end, some stay, some fit on no node, some are deleted. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verdict can be "no": each thing that must not happen is found when it happens."""
+"""The checks can fail: each forbidden event is found when it happens."""
 
 import copy
 from typing import Any

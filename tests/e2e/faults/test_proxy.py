@@ -1,4 +1,4 @@
-"""The proxy does to each request what its stroke says: here with a schedule that gives every request the same one."""
+"""The proxy injects the scheduled fault; here the schedule has the same fault for every request."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

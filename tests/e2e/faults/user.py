@@ -1,4 +1,4 @@
-"""The one who applies the load, straight at the API server, and insists: an API server that is dead is asked again."""
+"""Applies the load directly at the API server, with retries."""
 
 from __future__ import annotations
 

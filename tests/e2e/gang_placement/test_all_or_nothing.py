@@ -1,4 +1,4 @@
-"""Atomic and Direct hold nothing while the whole gang has no room, and say what it lacks."""
+"""Atomic and Direct gangs reserve nothing until the complete gang fits, and report what is missing."""
 
 from __future__ import annotations
 

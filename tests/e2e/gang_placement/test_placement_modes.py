@@ -1,4 +1,4 @@
-"""All three placements keep the promises of a gang: whole, one after the other, through every kill."""
+"""All three placement modes: complete gangs, in order, through every kill."""
 
 from __future__ import annotations
 

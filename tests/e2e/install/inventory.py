@@ -1,4 +1,4 @@
-"""Every object of the cluster and of one namespace, of whatever kind the API server has: to see what is left over."""
+"""Every object of the cluster and of one namespace, of all kinds, to find leftovers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kubeconform reads: a JSON schema of each kind, from what the API server itself says of its kinds."""
+"""The JSON schemas for kubeconform, generated from the OpenAPI document of the API server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One of several operators writes; others stand by, and take over when it goes, dies or is cut off."""
+"""One of several operators writes; the others stand by, and take over when it stops, dies or is cut off."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""The Service in front of REST selects the pod whose operator leads and no other, whoever goes, dies or is cut off."""
+"""The Service of the REST API selects only the pod of the leader, also after stops, kills and lost connections."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""Other schedulers of our names in the cluster: a YuniKorn, and another Muster."""
+"""Other schedulers with the same scheduler names: a YuniKorn, and another Muster."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""A pod is deleted at each step of its bind: its room is free at once, and the next pod of its name gets it."""
+"""A pod is deleted at each step of its bind: its resources are free at once, and the next pod of its name gets them."""
 
 from __future__ import annotations
 

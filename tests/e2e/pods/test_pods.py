@@ -1,4 +1,4 @@
-"""Single pods of every shape: what they take is what Kubernetes says, also after they changed."""
+"""Single pods of every shape: their resources are those that Kubernetes counts, also after changes."""
 
 from __future__ import annotations
 

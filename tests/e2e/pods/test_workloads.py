@@ -1,4 +1,4 @@
-"""Workloads of every kind on one cluster: what controllers make and make again is placed, once each."""
+"""Workloads of every kind on one cluster: each pod of a controller is bound once."""
 
 from __future__ import annotations
 

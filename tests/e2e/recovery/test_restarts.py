@@ -1,4 +1,4 @@
-"""Restarts with gangs in every phase at once, what survives them, and processes that hang instead of dying."""
+"""Restarts with gangs in every phase, and processes that hang instead of ending."""
 
 import asyncio
 import signal

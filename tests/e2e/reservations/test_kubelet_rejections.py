@@ -1,4 +1,4 @@
-"""A kubelet refuses what was bound to its node, as one does that counts otherwise: the gang keeps its places.
+"""A kubelet rejects a pod that was bound to its node: the gang keeps its reservations.
 
 The test writes the status as a kubelet does; fake pods here do not start for an hour.
 """

@@ -1,4 +1,4 @@
-"""Nodes are drained, tainted, resized and made anew while gangs reserve and run."""
+"""Nodes are drained, tainted, resized and created again while gangs reserve and run."""
 
 from __future__ import annotations
 

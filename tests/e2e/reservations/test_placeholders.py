@@ -1,4 +1,4 @@
-"""Placeholders as a real API server takes them, and as its garbage collector takes them away."""
+"""Placeholders as a real API server stores them and its garbage collector deletes them."""
 
 from __future__ import annotations
 

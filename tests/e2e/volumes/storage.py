@@ -1,4 +1,4 @@
-"""Storage of one scenario: classes, claims and volumes, and a provisioner that makes volumes where it likes to."""
+"""Storage of one scenario: classes, claims and volumes, and a provisioner that creates volumes."""
 
 from __future__ import annotations
 

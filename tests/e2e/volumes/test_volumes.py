@@ -1,4 +1,4 @@
-"""Pods with claims: where their volumes are, or can be made, there they go, once the claims are bound."""
+"""Pods with claims run where their volumes are or can be provisioned, once the claims are bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every dependency has its reason beside it, and the lock file knows only the public index."""
+"""Every dependency has a reason in a comment, and the lock file uses only the public index."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""Access lists: everybody, users, groups; names that can be nobody's grant nothing and are told."""
+"""Access lists: everyone, users, groups; invalid names grant nothing and are reported."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The settings of the core's edge: each key sets its field, a bad value is told and the default used."""
+"""Settings of the core: each key sets its field; an invalid value is reported and the default is used."""
 
 import pytest
 

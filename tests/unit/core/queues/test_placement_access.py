@@ -1,4 +1,4 @@
-"""Filters say whom a rule is for, access lists who may submit; the next rule is asked after a no."""
+"""Filters of placement rules and access lists; the next rule is evaluated after a rejection."""
 
 from dataclasses import replace
 

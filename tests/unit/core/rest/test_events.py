@@ -1,4 +1,4 @@
-"""Events over HTTP: batches by number, streams that begin with the instance and go on."""
+"""Events over HTTP: batches by number, and streams that start with the instance and continue."""
 
 import aiohttp
 import orjson

@@ -1,4 +1,4 @@
-"""A long configuration is read beside the loop; what its sender says after it comes after it."""
+"""A long configuration is parsed outside of the loop; later messages of its sender are processed after it."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The task that owns the world: back-pressure, clocks, fences, and what happens when something fails."""
+"""The scheduler task: back-pressure, timers, recovery barriers, and what happens when something fails."""
 
 import asyncio
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""The loop is supervised: what fails around the world is recovered from, and liveness fails when the loop stands."""
+"""The loop is supervised: failures start a recovery, and liveness fails when the loop is blocked."""
 
 import asyncio
 from contextlib import suppress

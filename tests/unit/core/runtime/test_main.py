@@ -1,4 +1,4 @@
-"""The core as a process: it listens, answers, stops when told, and says in one line why it cannot start."""
+"""The core as a process: it listens, responds, stops on a signal, and reports in one line why it cannot start."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Groups are filled in before the world hears of an application, and nobody waits long for a silent directory."""
+"""Groups are resolved before the scheduler receives an application; a slow directory delays only for a limited time."""
 
 import asyncio
 import grp

@@ -1,4 +1,4 @@
-"""An allocation told again is the one that is there: resized, relabelled, never moved (KEP-1287)."""
+"""An allocation that is reported again is updated: resized, relabelled, never moved (KEP-1287)."""
 
 from __future__ import annotations
 

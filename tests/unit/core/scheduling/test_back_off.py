@@ -1,4 +1,4 @@
-"""An application of which much finds no node sleeps for a while (application.unschedasks.backoff)."""
+"""Backoff of applications with many unschedulable requests (application.unschedasks.backoff)."""
 
 from __future__ import annotations
 

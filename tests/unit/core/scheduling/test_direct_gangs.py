@@ -1,4 +1,4 @@
-"""A Direct gang has its places held whole and without pods; members take them as they come (ADR 0020)."""
+"""A Direct gang has all its reservations without placeholder pods; members take them as they arrive (ADR 0020)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Direct gang after a restart, and one whose members are bound without having asked."""
+"""A Direct gang after a restart, and one whose members were bound by another scheduler."""
 
 from __future__ import annotations
 

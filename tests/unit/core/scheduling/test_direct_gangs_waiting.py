@@ -1,4 +1,4 @@
-"""How long a Direct gang waits, what it is promised meanwhile, and who may take from it."""
+"""How long a Direct gang waits, its quota reservation meanwhile, and takeovers of its reservations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every change is noted for those who watch, once, with what changed and about whom."""
+"""Every change has one event record, with its object and detail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gang gets its places whole, in part, or not yet."""
+"""A gang gets all, some or none of its reservations."""
 
 from __future__ import annotations
 

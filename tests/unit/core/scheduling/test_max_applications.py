@@ -1,4 +1,4 @@
-"""So many applications run as a queue, a user or a group may have; the rest wait in Accepted."""
+"""`maxapplications` of queues, users and groups; further applications wait in Accepted."""
 
 from __future__ import annotations
 

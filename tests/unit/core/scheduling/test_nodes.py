@@ -1,4 +1,4 @@
-"""Nodes in each state, with room that others take, in partitions and worlds of their own (NodeInfo)."""
+"""Nodes in each state, with foreign pods, in several partitions and resource managers (NodeInfo)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who waits for company, or for others to leave, is woken when that happens, whoever they are."""
+"""Pods with inter-pod (anti-)affinity are requeued when matching pods arrive or leave."""
 
 from __future__ import annotations
 

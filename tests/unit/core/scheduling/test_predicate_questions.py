@@ -1,4 +1,4 @@
-"""What waits for a resource manager's word: parked, answered, refused for a while, lost."""
+"""Requests that wait for a predicate callback: waiting, answered, rejected for a while, lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Held room and preemption are noted for those who watch: who holds, who had to go, what it cost."""
+"""Event records of node reservations and preemption."""
 
 from __future__ import annotations
 

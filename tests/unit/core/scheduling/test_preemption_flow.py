@@ -1,4 +1,4 @@
-"""From the victims' marks to the ask's place, and the guard against livelocks."""
+"""From marked victims to the allocation of the request, and the guard against preemption thrashing."""
 
 from __future__ import annotations
 

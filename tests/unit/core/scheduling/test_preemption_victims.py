@@ -1,4 +1,4 @@
-"""Who goes first, whole gangs before broken ones, and pods that require a node."""
+"""The order of preemption victims: complete gangs before partial ones, and pods that require a node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Priority decides who is asked first: of asks, applications and queues, through offsets and fences."""
+"""Priority orders requests, applications and queues, with offsets and fences."""
 
 from __future__ import annotations
 

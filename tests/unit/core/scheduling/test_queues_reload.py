@@ -1,4 +1,4 @@
-"""A new configuration changes the queues of a running world; nothing that runs is lost."""
+"""A new configuration changes the queues; running applications are kept."""
 
 from dataclasses import replace
 

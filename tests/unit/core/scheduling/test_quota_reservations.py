@@ -1,4 +1,4 @@
-"""Promises of head room never block each other for ever, and never outlive their gang."""
+"""Quota reservations never block each other permanently, and end with their gang."""
 
 from __future__ import annotations
 

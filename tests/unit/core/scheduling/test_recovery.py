@@ -1,4 +1,4 @@
-"""What a restart reports puts the world where it was."""
+"""The reports after a restart restore the state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An event wakes those for whom something may have changed, and nobody else."""
+"""An event requeues only the applications that it may have made schedulable."""
 
 from __future__ import annotations
 

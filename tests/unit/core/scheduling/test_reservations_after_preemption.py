@@ -1,4 +1,4 @@
-"""What preemption leaves behind: a holder takes the first room there is, who lost a place asks anew."""
+"""After preemption: a reservation takes the first free resources, and a gang that lost a member requests it again."""
 
 from __future__ import annotations
 

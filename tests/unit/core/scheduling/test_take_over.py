@@ -1,4 +1,4 @@
-"""The first gang takes over what later ones reserve, if that gives it all it lacks."""
+"""The first gang takes over reservations of later gangs if they cover everything that it is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pass looks at what changed, is divided where its time is up, and forgets nobody."""
+"""A cycle inspects what changed, stops when its time budget is used up, and skips no application."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which words people read why something waits, and for which of them an autoscaler may act."""
+"""Messages of unschedulable requests, and which of them trigger an autoscaler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A resource manager is told what people act on, never a flood of it, and how much was held back."""
+"""Event records for users are sent to the resource manager at a limited rate, with the number of suppressed ones."""
 
 import pytest
 

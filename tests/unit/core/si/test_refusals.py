@@ -1,4 +1,4 @@
-"""What has no meaning is refused item by item for a reason that names the field; its neighbours go on."""
+"""Invalid items are rejected one by one, with a reason that names the field; valid items continue."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Words that cross on the wire: what is said of an older ask is not taken for the last word on a pod."""
+"""Messages that cross: a response to an older request is not applied to the current one."""
 
 from __future__ import annotations
 

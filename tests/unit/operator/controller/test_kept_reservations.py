@@ -76,7 +76,7 @@ def test_a_place_ends_with_a_gang_that_loses_its_last_member_while_it_reserves()
 
 
 def test_a_place_is_kept_from_now_on_however_long_its_pod_had_the_node() -> None:
-    """The placeholder clock goes on from the earliest report; a new core has none that runs yet."""
+    """The placeholder timer continues from the earliest report; a new core has no running timer yet."""
     simulation = running()
     refuse(simulation)
     assert keys.TAG_ALLOCATED_AT not in simulation.core.apps[JOB].held[PLACE].ask.tags

@@ -12,7 +12,7 @@ from tests.unit.operator.controller.gang import a_member, creates, pod_of, reser
 
 
 def test_a_refused_placeholder_is_made_again_under_another_name_and_keeps_off_the_node_for_a_while() -> None:
-    """The gang goes on reserving."""
+    """The gang continues to reserve."""
     driver, placeholders = reserving()
     first = placeholders[0]
     driver.result(done(orders(driver.allocated(uid(first)))[0]))
@@ -34,7 +34,7 @@ def avoided(outcome: Outcome) -> str | None:
 
 
 def test_a_name_that_a_users_pod_has_is_left_to_it() -> None:
-    """The gang goes on with another one; its other placeholders do not care."""
+    """The gang continues with another one; its other placeholders are not affected."""
     driver = live()
     driver.see(a_member())
     first, second = creates(driver.accepted())

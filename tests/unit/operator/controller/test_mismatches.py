@@ -1,4 +1,4 @@
-"""Pods that name another queue, user or namespace than their application has: told once each."""
+"""Pods that name another queue, user or namespace than their application: each is reported once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single pods: asked for, bound, released, refused, gated; and what the user is told."""
+"""Single pods: requested, bound, released, rejected, gated; and the events that users see."""
 
 from __future__ import annotations
 

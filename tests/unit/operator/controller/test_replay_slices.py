@@ -1,4 +1,4 @@
-"""A replay comes in turns: the loop may not stand still for as long as 20,000 pods take."""
+"""A replay is divided, so that 20,000 pods do not block the loop."""
 
 from __future__ import annotations
 

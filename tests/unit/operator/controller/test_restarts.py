@@ -1,4 +1,4 @@
-"""Whoever is killed, in whatever phase of a gang: it ends as it would have, nothing is done twice."""
+"""Core or operator is killed in any phase of a gang: the result is the same, and nothing is done twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever is killed while the nodes of a gang's bound members are gone: the gang goes on."""
+"""Core or operator is killed while the nodes of bound members are gone: the gang continues."""
 
 from __future__ import annotations
 

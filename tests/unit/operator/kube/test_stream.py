@@ -1,4 +1,4 @@
-"""A stream that is cut goes on where it was; what only a list can tell is listed."""
+"""A watch that is cut continues where it was; what only a list contains is listed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An object that the agent fails on in a recovery costs nobody else anything, and its resources are counted."""
+"""An object that fails in a recovery does not affect others, and its resources are counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened while a watch was away: the list that follows tells it, whatever it was."""
+"""Changes during an interrupted watch are found in the following list."""
 
 from __future__ import annotations
 

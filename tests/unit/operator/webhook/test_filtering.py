@@ -1,4 +1,4 @@
-"""Which namespaces are served and labelled: the annotation says so, else the lists."""
+"""Which namespaces are managed and labelled: the annotation decides, else the lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mark of placeholders is Muster's, by every way in which one could write it."""
+"""The placeholder annotation is reserved for Muster, in every notation."""
 
 from __future__ import annotations
 
