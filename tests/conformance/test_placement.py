@@ -112,7 +112,7 @@ def test_each_reason_of_a_filter_decides_enough_pairs(compared: Round, name: str
     assert {reason: count for reason, count in decided.items() if count < AT_LEAST} == {}
 
 
-def test_no_reason_is_heard_that_nobody_expects(compared: Round) -> None:
+def test_no_reason_is_received_that_no_one_expects(compared: Round) -> None:
     assert set(compared.tally.decided) - {reason for reasons in REASONS.values() for reason in reasons} == set()
 
 

@@ -177,7 +177,7 @@ async def test_the_doctor_finds_nothing_where_all_is_well_and_pods_that_were_mea
     await muster.scenario.eventually("the pod without a queue is told", is_told)
 
 
-async def test_the_doctor_sees_that_nobody_leads_and_that_a_right_is_missing(muster: Command, cluster: Cluster) -> None:
+async def test_the_doctor_sees_that_no_one_leads_and_that_a_right_is_missing(muster: Command, cluster: Cluster) -> None:
     await muster.scenario.muster.stop()
     await cluster.admin.delete("clusterrolebindings", ACCOUNT)
     try:

@@ -63,7 +63,9 @@ async def test_a_deleted_namespace_takes_the_gang_with_it(open_scenario: OpenSce
     await scenario.eventually("the namespace is gone", is_gone)
 
 
-async def test_a_member_whose_node_goes_during_its_swap_is_scheduled_elsewhere(open_scenario: OpenScenario) -> None:
+async def test_a_member_whose_node_goes_during_its_replacement_is_scheduled_elsewhere(
+    open_scenario: OpenScenario,
+) -> None:
     """The same-node case."""
     scenario = await open_scenario([FakeNode(f"node-{index}", cpu="1500m") for index in range(3)], gated=True)
     held = scenario.gate.hold("DELETE", PLACEHOLDER_DELETE)
@@ -76,7 +78,7 @@ async def test_a_member_whose_node_goes_during_its_swap_is_scheduled_elsewhere(o
         assert pod["spec"]["nodeName"] != node
 
 
-async def test_a_swap_to_another_node_goes_on_when_the_node_of_its_placeholder_goes(
+async def test_a_replacement_to_another_node_continues_when_the_node_of_its_placeholder_goes(
     open_scenario: OpenScenario,
 ) -> None:
     """The second case: the place that is held on the living node is taken."""
@@ -111,7 +113,9 @@ async def test_a_gang_moves_off_a_node_that_is_cordoned_while_it_reserves(open_s
         assert pod["spec"]["nodeName"] == "node-1"
 
 
-async def test_a_placeholder_deleted_by_hand_during_its_swap_counts_as_released(open_scenario: OpenScenario) -> None:
+async def test_a_placeholder_deleted_by_hand_during_its_replacement_counts_as_released(
+    open_scenario: OpenScenario,
+) -> None:
     """One that dies by itself counts as confirmed."""
     scenario = await open_scenario([FakeNode("node-0")], gated=True)
     held = scenario.gate.hold("DELETE", PLACEHOLDER_DELETE)

@@ -72,7 +72,7 @@ async def test_a_job_makes_pods_and_completes_when_they_do(local: Cluster) -> No
     await until("the Job completes", completed, 30)
 
 
-async def test_strangers_and_unprivileged_accounts_are_refused(local: Cluster) -> None:
+async def test_others_and_unprivileged_accounts_are_refused(local: Cluster) -> None:
     async with Api(Access(local.server, local.admin.access.tls)) as nobody:
         with pytest.raises(ApiError) as refused:
             await nobody.find("pods", "default")

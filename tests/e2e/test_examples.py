@@ -45,7 +45,7 @@ async def settles(scenario: Scenario, counts: dict[str, int], waiting: int = 0) 
     await scenario.eventually(f"{counts} run, {waiting} wait", is_so)
 
 
-async def test_the_three_placements_hold_while_they_wait_what_the_readme_says(open_scenario: OpenScenario) -> None:
+async def test_the_three_placements_hold_while_they_wait_what_the_readme_defines(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(NODES)
     await apply(scenario, "06-placements", "1-reserve.yaml")
     await settles(scenario, {"simulate": 3})

@@ -130,7 +130,7 @@ async def test_smaller_real_pods_give_back_what_their_placeholders_held_too_much
     assert held["vcore"] == 3 * 500
 
 
-async def test_a_real_pod_larger_than_its_placeholder_is_scheduled_as_usual_and_told(
+async def test_a_real_pod_larger_than_its_placeholder_is_scheduled_as_usual_and_reported(
     open_scenario: OpenScenario,
 ) -> None:
     """That member only; the gang keeps its other places."""

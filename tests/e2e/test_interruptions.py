@@ -16,7 +16,7 @@ async def reserved(scenario: Scenario, count: int) -> None:
     await scenario.eventually(f"{count} placeholders are bound", is_so)
 
 
-async def test_a_gang_goes_on_when_the_api_server_restarts_while_it_reserves(open_scenario: OpenScenario) -> None:
+async def test_a_gang_continues_when_the_api_server_restarts_while_it_reserves(open_scenario: OpenScenario) -> None:
     """Every watch breaks, and the operator's writes meet a closed port."""
     scenario = await open_scenario([FakeNode("node-0", cpu="4500m")])
     await scenario.occupy("node-0", "2")
@@ -27,7 +27,9 @@ async def test_a_gang_goes_on_when_the_api_server_restarts_while_it_reserves(ope
     await scenario.all_bound(4)
 
 
-async def test_a_gang_goes_on_when_the_api_server_restarts_during_its_swaps(open_scenario: OpenScenario) -> None:
+async def test_a_gang_continues_when_the_api_server_restarts_during_its_replacement(
+    open_scenario: OpenScenario,
+) -> None:
     scenario = await open_scenario([FakeNode("node-0")], gated=True)
     held = scenario.gate.hold("DELETE", r"/pods/tg-")
     await scenario.create(a_gang("patient", [Group("workers", 4)], timeout_s=LONG_S, placement=with_pods()))
@@ -75,7 +77,9 @@ async def test_a_busy_api_server_is_asked_again(open_scenario: OpenScenario) -> 
     await scenario.all_bound(3)
 
 
-async def test_a_bind_that_is_refused_for_good_is_told_and_tried_on_another_node(open_scenario: OpenScenario) -> None:
+async def test_a_bind_that_is_refused_for_good_is_reported_and_tried_on_another_node(
+    open_scenario: OpenScenario,
+) -> None:
     """The ask keeps its key, the gang its place."""
     scenario = await open_scenario([FakeNode("node-0"), FakeNode("node-1")], gated=True)
     refusal = scenario.gate.fail("POST", r"/pods/single/binding", 422)

@@ -51,7 +51,7 @@ async def test_a_pod_that_its_deployment_makes_again_is_scheduled_as_usual(open_
     assert placeholders_made(scenario) == 3
 
 
-async def test_a_pod_behind_scheduling_gates_waits_and_says_so_until_they_are_taken_away(
+async def test_a_pod_behind_scheduling_gates_waits_and_reports_it_until_they_are_taken_away(
     open_scenario: OpenScenario,
 ) -> None:
     scenario = await open_scenario([FakeNode("node-0")])

@@ -47,7 +47,7 @@ MALFORMED = {
 """What can be wrong with the annotation, and the field that the user is told."""
 
 
-async def test_malformed_task_groups_are_told_by_field_and_the_pod_is_scheduled_alone(
+async def test_malformed_task_groups_are_reported_by_field_and_the_pod_is_scheduled_alone(
     open_scenario: OpenScenario,
 ) -> None:
     """The application is then no gang, and a Warning says so. Twelve kinds, each its own application."""
@@ -60,7 +60,7 @@ async def test_malformed_task_groups_are_told_by_field_and_the_pod_is_scheduled_
     await scenario.all_bound(len(MALFORMED))
 
 
-async def test_parameters_that_mean_nothing_are_told_and_the_gang_goes_on(open_scenario: OpenScenario) -> None:
+async def test_parameters_that_mean_nothing_are_reported_and_the_gang_continues(open_scenario: OpenScenario) -> None:
     """Each by its name; Soft and the configuration's defaults are taken."""
     scenario = await open_scenario(NODES, {"gang.placement": "Reserve"})
     words = "placeholderTimeoutInSeconds=soon gangSchedulingStyle=Firm gangPlacement=Best nonsense"
@@ -72,7 +72,7 @@ async def test_parameters_that_mean_nothing_are_told_and_the_gang_goes_on(open_s
     assert sum(write.what == "create pods" for write in scenario.writes(of_operator=True)) == 2
 
 
-async def test_a_gang_that_joins_an_application_without_task_groups_is_told_that_it_is_none(
+async def test_a_gang_that_joins_an_application_without_task_groups_is_informed_that_it_is_none(
     open_scenario: OpenScenario,
 ) -> None:
     scenario = await open_scenario(NODES)
@@ -133,7 +133,7 @@ async def test_a_start_with_an_unreadable_configuration_ends_with_one_line_that_
     await scenario.muster.start()
 
 
-async def test_a_pod_that_names_an_unknown_group_is_told(open_scenario: OpenScenario) -> None:
+async def test_a_pod_that_names_an_unknown_group_is_reported(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(NODES)
     gang = a_gang("group", [Group("workers", 2)])
     stranger = with_annotations(

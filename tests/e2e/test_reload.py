@@ -79,7 +79,7 @@ async def test_an_unreadable_configuration_leaves_the_old_one_in_force(open_scen
     await told_on_the_config_map(scenario, "quues", "stays active")
 
 
-async def test_a_compressed_configuration_wins_and_an_unknown_key_is_told_where_it_stands(
+async def test_a_compressed_configuration_wins_and_an_unknown_key_is_informed_where_it_is(
     open_scenario: OpenScenario,
 ) -> None:
     scenario = await open_scenario(NODES, queues(resources={"max": {"vcore": "1"}}))

@@ -43,7 +43,7 @@ async def test_hard_fails_the_application_and_no_real_pod_ever_runs(open_scenari
     assert len(await scenario.bound()) == 2
 
 
-async def test_a_gang_that_no_empty_cluster_could_hold_is_told_at_once_what_is_missing(
+async def test_a_gang_that_no_empty_cluster_could_hold_is_reported_at_once_what_is_missing(
     open_scenario: OpenScenario,
 ) -> None:
     """Which member and which resource; the clock has not even begun to matter."""
@@ -56,7 +56,7 @@ async def test_a_gang_that_no_empty_cluster_could_hold_is_told_at_once_what_is_m
     await scenario.eventually("a Warning names group and resource", is_told, 20)
 
 
-async def test_the_default_clock_of_the_configuration_counts_where_the_gang_names_none(
+async def test_the_default_timer_of_the_configuration_counts_where_the_gang_names_none(
     open_scenario: OpenScenario,
 ) -> None:
     scenario = await crowded(open_scenario, {"gang.placeholderTimeout": "3s"})

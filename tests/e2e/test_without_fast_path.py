@@ -18,7 +18,7 @@ async def test_a_gang_goes_through_its_whole_cycle(open_scenario: OpenScenario) 
     await scenario.all_bound(5)
 
 
-async def test_a_gang_that_times_out_goes_on_without_placeholders(open_scenario: OpenScenario) -> None:
+async def test_a_gang_that_times_out_continues_without_placeholders(open_scenario: OpenScenario) -> None:
     scenario: Scenario = await open_scenario(NODES, env=OFF)
     await scenario.occupy("node-0", "6")  # so that 10 of 16 places are free
     large = [Group("workers", 12, real=2)]
@@ -38,7 +38,7 @@ async def test_deleted_pods_give_their_room_to_those_that_wait(open_scenario: Op
     assert {pod["metadata"]["name"] for pod in second} == {"second-0", "second-1"}
 
 
-async def test_after_a_restart_the_operator_goes_on_with_the_gang(open_scenario: OpenScenario) -> None:
+async def test_after_a_restart_the_operator_continues_with_the_gang(open_scenario: OpenScenario) -> None:
     scenario: Scenario = await open_scenario(NODES, env=OFF)
     await scenario.create(a_gang("gang", [Group("workers", 4)], timeout_s=600, placement=with_pods()))
     await scenario.all_bound(4)

@@ -198,7 +198,7 @@ def test_dashboard_and_alerts_are_those_of_the_repository() -> None:
     )
 
 
-def test_numbers_are_written_as_they_were_and_the_queues_go_where_the_policy_group_says() -> None:
+def test_numbers_are_written_as_they_were_and_the_queues_go_where_the_policy_group_defines() -> None:
     settings = {"event.ringBufferCapacity": 1_000_000, "kubernetes.qps": 0.5, "service.policyGroup": "prod"}
     data = named(render({"settings": settings, "queues": {"partitions": []}}), "ConfigMap", "muster-defaults")["data"]
     assert (data["event.ringBufferCapacity"], data["kubernetes.qps"]) == ("1000000", "0.5")
@@ -238,7 +238,7 @@ def test_prometheus_sends_its_token_where_reads_are_closed() -> None:
 
 
 @pytest.mark.parametrize("choice", ["defaults", "webhook", "split webhook"])
-def test_the_network_policy_lets_everybody_reach_the_webhook_and_nobody_but_clients_the_rest(choice: str) -> None:
+def test_the_network_policy_lets_everyone_reach_the_webhook_and_no_one_but_clients_the_rest(choice: str) -> None:
     made = render(CHOICES[choice], "muster", "--no-hooks")
     rules = named(made, "NetworkPolicy", "muster")["spec"]["ingress"]
     opened = {port["port"]: rule.get("from") for rule in rules for port in rule["ports"]}

@@ -24,7 +24,7 @@ def test_the_manifests_are_those_of_the_chart() -> None:
 
 
 @pytest.mark.parametrize("overlay", manifests.VARIANTS)
-def test_an_overlay_is_whole(overlay: str) -> None:
+def test_an_overlay_is_complete(overlay: str) -> None:
     made = built(overlay)
     rendered = manifests.render(manifests.VARIANTS[overlay], "muster", "--no-hooks", "--skip-tests")
     assert set(made) == {("Namespace", "muster"), *((one["kind"], one["metadata"]["name"]) for one in rendered)}

@@ -43,7 +43,7 @@ async def test_members_swap_on_full_nodes_without_being_refused(room: Room) -> N
     assert room.refused == set()
 
 
-async def test_two_hundred_swaps_of_jobs_on_full_nodes_fail_no_pod(room: Room) -> None:
+async def test_two_hundred_replacements_of_jobs_on_full_nodes_fail_no_pod(room: Room) -> None:
     """Each member starts on a full node, in the room of a placeholder whose container has ended."""
     swaps, rounds_s = 0, []
     while swaps < SWAPS:

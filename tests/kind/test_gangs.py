@@ -28,7 +28,7 @@ async def test_a_direct_gang_runs_without_any_placeholder(room: Room) -> None:
     assert room.placeholders == set()
 
 
-async def test_a_gang_whose_members_end_gives_all_back_also_the_places_nobody_took(room: Room) -> None:
+async def test_a_gang_whose_members_end_gives_all_back_also_the_places_no_one_took(room: Room) -> None:
     gang = a_gang("short", [Group("workers", 3, cpu="100m", real=2)], style="Soft", timeout_s=600)
     await room.create(running(pod, room.kind.image, "print('done')") for pod in gang)
 
@@ -40,7 +40,7 @@ async def test_a_gang_whose_members_end_gives_all_back_also_the_places_nobody_to
     assert len(room.placeholders) == 3
 
 
-async def test_hard_fails_whole_and_tells_its_pods_where_the_nodes_cannot_hold_it(room: Room) -> None:
+async def test_hard_fails_completely_and_tells_its_pods_where_the_nodes_cannot_hold_it(room: Room) -> None:
     each = min((await room.kind.free_cpu()).values()) // 2
     members = sum(left // each for left in (await room.kind.free_cpu()).values()) + 1
     gang = a_gang("hard", [Group("workers", members, cpu=f"{each}m", real=2)], style="Hard", timeout_s=10)
@@ -59,7 +59,7 @@ async def test_hard_fails_whole_and_tells_its_pods_where_the_nodes_cannot_hold_i
     await room.told(gang[0]["metadata"]["name"], "timed out")
 
 
-async def test_soft_goes_on_without_a_gang_where_the_nodes_cannot_hold_it(room: Room) -> None:
+async def test_soft_continues_without_a_gang_where_the_nodes_cannot_hold_it(room: Room) -> None:
     await room.create(a_gang("large", [Group("workers", 200, cpu="500m", real=2)], style="Soft", timeout_s=5))
     await room.running(2)
 

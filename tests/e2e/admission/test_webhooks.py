@@ -97,7 +97,7 @@ async def refusal(attempt: object) -> str:
     return str(refused.value)
 
 
-async def test_pods_get_scheduler_application_and_user_and_nobody_forges_one_while_certificates_change(
+async def test_pods_get_scheduler_application_and_user_and_no_one_forges_one_while_certificates_change(
     open_scenario: OpenScenario, ann: Api
 ) -> None:
     scenario = await open_scenario([FakeNode("node-0")], env=webhook(), started=False)

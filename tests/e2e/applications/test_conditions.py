@@ -83,7 +83,7 @@ async def test_whoever_waits_says_for_what_and_only_for_want_of_nodes_is_a_node_
     await scenario.eventually("the condition is true once the pod is bound", is_scheduled, 10)
 
 
-async def test_a_gang_that_waits_for_nodes_says_how_far_it_is_in_one_event_and_costs_nothing_while_it_waits(
+async def test_a_gang_that_waits_for_nodes_reports_how_far_it_is_in_one_event_and_costs_nothing_while_it_waits(
     open_scenario: OpenScenario,
 ) -> None:
     """Five writes a member, and one more for each pod that had to say why it waits."""

@@ -87,7 +87,7 @@ async def test_pods_that_are_seen_before_their_namespace_wait_for_its_quota(open
         assert await bound(scenario, "late") == {"job-0"}
 
 
-async def test_a_namespace_takes_a_waiting_gang_with_it_and_one_of_its_name_begins_anew(
+async def test_a_namespace_takes_a_waiting_gang_with_it_and_one_of_its_name_begins_again(
     open_scenario: OpenScenario,
 ) -> None:
     scenario = await open_scenario([FakeNode("node-0", cpu="4")])

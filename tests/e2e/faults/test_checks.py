@@ -68,7 +68,7 @@ def test_a_pod_that_never_came_or_never_ran_is_lost(witness: Witness) -> None:
     assert ends(witness, End.DELETED)
 
 
-def test_a_pod_that_waits_without_a_word_is_not_properly_refused(witness: Witness) -> None:
+def test_a_pod_that_waits_without_a_message_is_not_properly_refused(witness: Witness) -> None:
     silent = a_version("a")
     witness.see(silent)
     assert ends(witness, End.REFUSED)
@@ -144,7 +144,7 @@ def test_ledgers_that_believe_otherwise_are_found(witness: Witness, dump: Json, 
         '{"event": "x", "level": "warning", "exception": "ValueError"}',
     ],
 )
-def test_an_exception_that_nobody_handled_is_found_in_a_log(line: str) -> None:
+def test_an_exception_that_no_one_handled_is_found_in_a_log(line: str) -> None:
     assert logs.unhandled("core", ["a line", line, "another"])
 
 

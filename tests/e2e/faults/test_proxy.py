@@ -93,7 +93,7 @@ async def test_a_silent_request_waits_until_its_client_has_enough(
 
 
 @pytest.mark.parametrize("fault", [Fault.CUT, Fault.TORN, Fault.EXPIRED])
-async def test_a_watch_ends_after_its_lines_as_its_stroke_says(fault: Fault, through: Open, local: Cluster) -> None:
+async def test_a_watch_ends_after_its_lines_as_its_stroke_defines(fault: Fault, through: Open, local: Cluster) -> None:
     proxy, _ = await through(Stroke(fault, after=1))
     lines = bytearray()
     url = f"{proxy.url}/api/v1/pods?watch=true"

@@ -103,7 +103,7 @@ async def test_hard_that_waited_too_long_fails_and_no_member_ever_runs(
 
 
 @whole
-async def test_a_gang_that_no_empty_cluster_could_hold_is_told_at_once(
+async def test_a_gang_that_no_empty_cluster_could_hold_is_reported_at_once(
     placement: str, open_scenario: OpenScenario
 ) -> None:
     scenario = await open_scenario([ROOM_FOR_TWO])

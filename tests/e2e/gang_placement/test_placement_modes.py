@@ -74,7 +74,7 @@ async def test_two_gangs_that_fit_only_one_after_the_other_both_finish(
 
 @every_victim
 @every_placement
-async def test_a_gang_is_whole_after_a_kill_in_the_middle_of_its_binds(
+async def test_a_gang_is_complete_after_a_kill_in_the_middle_of_its_binds(
     placement: str, victims: list[str], open_scenario: OpenScenario
 ) -> None:
     """Two of five members have their nodes, three binds never arrive."""
@@ -88,7 +88,7 @@ async def test_a_gang_is_whole_after_a_kill_in_the_middle_of_its_binds(
 
 @every_victim
 @every_placement
-async def test_a_gang_that_waits_goes_on_waiting_after_a_kill_and_is_whole_when_there_is_room(
+async def test_a_gang_that_waits_continues_waiting_after_a_kill_and_is_complete_when_there_is_room(
     placement: str, victims: list[str], open_scenario: OpenScenario
 ) -> None:
     scenario = await open_scenario([TIGHT])
@@ -105,7 +105,7 @@ async def test_a_gang_that_waits_goes_on_waiting_after_a_kill_and_is_whole_when_
 
 
 @every_placement
-async def test_executors_that_nobody_creates_before_their_driver_runs_have_their_places(
+async def test_executors_that_no_one_creates_before_their_driver_runs_have_their_places(
     placement: str, open_scenario: OpenScenario
 ) -> None:
     """A rival, who came in between, has to wait for room of its own."""
@@ -130,7 +130,7 @@ async def test_executors_that_nobody_creates_before_their_driver_runs_have_their
 
 
 @every_placement
-async def test_places_that_nobody_took_are_given_back_when_their_time_is_up(
+async def test_places_that_no_one_took_are_given_back_when_their_time_is_up(
     placement: str, open_scenario: OpenScenario
 ) -> None:
     scenario = await open_scenario([FakeNode("node-0", cpu="4")])

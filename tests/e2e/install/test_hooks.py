@@ -73,7 +73,7 @@ async def test_a_smoke_test_runs_a_gang_and_takes_it_away(open_scenario: OpenSce
     await scenario.eventually("its pods are gone", lambda: _has_no_pod(scenario))
 
 
-async def test_a_smoke_test_that_finds_no_room_says_what_each_member_waits_for(open_scenario: OpenScenario) -> None:
+async def test_a_smoke_test_that_finds_no_room_reports_what_each_member_waits_for(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario([FakeNode("node-0", cpu="20m")])
     code, text = await hooked(
         scenario, "muster-test", scenario.namespace, "smoke-test", f"--image={IMAGE}", "--seconds=4"

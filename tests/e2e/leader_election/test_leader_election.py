@@ -119,7 +119,7 @@ async def test_who_cannot_renew_stops_writing_before_another_begins(open_scenari
     assert "leadership ended: muster-1 took the lease muster/muster" in first.operator.tail()
 
 
-async def test_an_api_server_that_is_down_for_longer_than_the_lease_ends_nobody(open_scenario: OpenScenario) -> None:
+async def test_an_api_server_that_is_down_for_longer_than_the_lease_ends_no_one(open_scenario: OpenScenario) -> None:
     """ADR 0012: nobody else can have led meanwhile, so who led goes on where it was."""
     scenario = await open_scenario(NODES, env=QUICKLY)
     plane = scenario.cluster.plane

@@ -76,7 +76,7 @@ async def test_a_gang_that_reserves_moves_off_nodes_that_are_drained_or_tainted(
     assert not await told_of(scenario, "drained", "tainted")
 
 
-async def test_what_a_node_offers_may_change_under_its_pods_and_a_node_may_be_made_anew(
+async def test_what_a_node_offers_may_change_under_its_pods_and_a_node_may_be_made_again(
     open_scenario: OpenScenario,
 ) -> None:
     odd = {"example.com/fpga": "3", "hugepages-2Mi": "1Gi", "attachable-volumes-x": "39"}

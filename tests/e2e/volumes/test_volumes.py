@@ -116,7 +116,7 @@ async def test_each_member_of_a_gang_gets_a_volume_of_its_own(open_scenario: Ope
         assert len({claim["spec"]["volumeName"] for claim in claims}) == 3
 
 
-async def test_a_pod_is_told_what_it_waits_for(open_scenario: OpenScenario) -> None:
+async def test_a_pod_is_informed_what_it_waits_for(open_scenario: OpenScenario) -> None:
     """Nodes that attach no more volumes, and a claim that should be bound by now."""
     scenario = await open_scenario(NODES[:1])
     async with storage(scenario):

@@ -15,7 +15,7 @@ def shown(*figures: Figure) -> dict[str, Any]:
     return plain(document(figures, Session(), quick=False))
 
 
-def test_a_bar_says_whether_the_peer_ran_beside() -> None:
+def test_a_bar_reports_whether_the_peer_ran_at_the_same_time() -> None:
     figure = Figure("cluster/gang-1000", "s", [2.0, 2.0], less_is_better=True, rivals={KUBE: [4.0, 2.4]})
     assert bars(shown(figure)) == [
         Bar("cluster/gang-1000", KUBE, 1.6, here=True, spread=(1.2, 2.0)),
@@ -23,7 +23,7 @@ def test_a_bar_says_whether_the_peer_ran_beside() -> None:
     ]
 
 
-def test_the_floor_says_nothing_about_schedulers() -> None:
+def test_the_floor_reports_nothing_about_schedulers() -> None:
     assert bars(shown(Figure("cluster/floor-5000", "s", [4.0], less_is_better=True))) == []
 
 

@@ -36,7 +36,7 @@ def test_it_is_refused(arguments: Sequence[str], why: str) -> None:
     assert "core/500 " not in said
 
 
-def test_a_broken_file_of_the_last_run_is_told_before_anything_is_measured(
+def test_a_broken_file_of_the_last_run_is_reported_before_anything_is_measured(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     file = tmp_path / "latest.json"
@@ -62,7 +62,9 @@ def sound(names: Sequence[str], _options: Options) -> list[Figure]:
     return [Figure(name, "/s", [5.0]) for name in names]
 
 
-def test_a_family_that_fails_is_told_and_the_others_are_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_family_that_fails_is_reported_and_the_others_are_shown(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setitem(families.FAMILIES, "core", Family(("core/500",), broken))
     monkeypatch.setitem(families.FAMILIES, "edge", Family(("edge/whole",), sound))
     file = tmp_path / "a.json"

@@ -62,7 +62,7 @@ def test_a_lead_over_a_peer_that_did_not_run_is_neither_met_nor_missed() -> None
     assert Figure("cluster/single-5000", "s", [9.0], less_is_better=True, ahead={KUBE: 1.05}).is_met is None
 
 
-def test_without_goals_there_is_no_verdict() -> None:
+def test_without_goals_there_is_no_result() -> None:
     assert Figure("si/asks", "/s", [1.0]).is_met is None
 
 

@@ -15,7 +15,7 @@ def test_pods_ask_for_the_same_whoever_places_them() -> None:
     assert all(some == containers[0] for some in containers)
 
 
-def test_muster_hears_of_a_gang_by_annotation() -> None:
+def test_muster_learns_of_a_gang_by_annotation() -> None:
     annotations = GANG[Who.RESERVE].pod(7)["metadata"]["annotations"]
     [group] = orjson.loads(annotations[f"{PREFIX}task-groups"])
     assert (group["name"], group["minMember"]) == (annotations[f"{PREFIX}task-group-name"], 20)
@@ -27,7 +27,7 @@ def test_the_placement_is_said_unless_it_is_the_default() -> None:
     assert key not in GANG[Who.RESERVE].pod(0)["metadata"]["annotations"]
 
 
-def test_kube_scheduler_hears_of_a_gang_by_a_pod_group_that_is_there() -> None:
+def test_kube_scheduler_learns_of_a_gang_by_a_pod_group_that_is_there() -> None:
     load = GANG[Who.KUBE]
     names = {
         group["metadata"]["name"]: group["spec"]["schedulingPolicy"]["gang"]["minCount"] for group in load.groups()

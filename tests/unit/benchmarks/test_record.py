@@ -27,18 +27,18 @@ def test_it_is_replaced_again_the_next_time() -> None:
     assert placed_in(once, GANG).count("cluster/gang-100") == 1
 
 
-def test_who_ran_beside_is_told_from_a_fact() -> None:
+def test_who_ran_at_the_same_time_is_distinguished_from_a_fact() -> None:
     row = next(line for line in placed_in(PLACE, GANG).splitlines() if "gang-100" in line)
     assert row == "| `cluster/gang-100` | 3 s | 2 to 4 | 2 | ≤ 5: met | 5 (**1.8x**, 1.5x to 2x) | 5.2 (1.7x) \\* |"
 
 
-def test_what_a_peer_ran_beside_comes_first() -> None:
+def test_what_a_peer_ran_at_the_same_time_comes_first() -> None:
     page = placed_in(PLACE, Figure("core/5000", "/CPU s", [4000.0]), GANG)
     assert page.index("### Compared with kube-scheduler") < page.index("gang-100") < page.index("### Other figures")
     assert page.index("### Other figures") < page.index("core/5000")
 
 
-def test_a_missed_goal_is_told() -> None:
+def test_a_missed_goal_is_reported() -> None:
     figure = Figure("core/5000", "/s", [4000.0], 48_000.0)
     assert "≥ 48,000: **missed**" in placed_in(PLACE, figure)
 
@@ -56,7 +56,7 @@ def test_a_figure_that_is_measured_again_replaces_the_old_one() -> None:
     assert [figure["median"] for figure in merged(new, None)["figures"]] == [1.0]
 
 
-def test_a_figure_of_an_earlier_session_says_when_that_was() -> None:
+def test_a_figure_of_an_earlier_session_reports_when_that_was() -> None:
     old = plain(document([GANG], Session(), quick=False))
     old["figures"][0]["when"] = "2026-11-20T10:30+00:00"
     page = placed(PLACE, merged(plain(document([], Session(), quick=False)), old))
@@ -67,7 +67,7 @@ def test_the_page_has_a_place_for_it() -> None:
     assert PAGE.read_text().count(BEGIN) == PAGE.read_text().count(END) == 1
 
 
-def test_who_used_the_processor_is_told_with_the_peer_beside_it_once() -> None:
+def test_who_used_the_processor_is_reported_with_the_peer_next_to_it_once() -> None:
     """Both placements were measured beside the same runs of the peer."""
     theirs = {"kube-scheduler: kube-scheduler CPU, s": [3.0], "kube-scheduler: etcd CPU, s": [1.0]}
     reserve = replace(GANG, beside={"core CPU, s": [1.0, 3.0], "etcd CPU, s": [2.0], "p50, s": [1.0], **theirs})

@@ -28,11 +28,11 @@ def test_a_row_has_the_value_the_goals_and_both_peers() -> None:
     ]  # fmt: skip
 
 
-def test_a_goal_that_is_missed_says_so() -> None:
+def test_a_goal_that_is_missed_reports_it() -> None:
     assert "≥ 48,000: missed" in printed(Figure("core/5000", "/s", [40_000.0], 48_000.0))
 
 
-def test_a_lead_that_nobody_was_there_to_measure_is_not_compared() -> None:
+def test_a_lead_that_no_one_was_there_to_measure_is_not_compared() -> None:
     figure = Figure("cluster/single-5000", "s", [10.0], less_is_better=True, ahead={KUBE: 1.05})
     assert "≥ 1.05x kube-scheduler: not compared" in printed(figure)
 

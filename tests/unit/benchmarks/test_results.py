@@ -27,7 +27,7 @@ def figures_of(name: str, ours: list[Json], theirs: list[Json]) -> dict[str, lis
     return {figure.name: [*figure.values, *figure.rivals.get(KUBE, ())] for figure in found}
 
 
-def test_times_stand_beside_the_peers() -> None:
+def test_times_stand_next_to_the_peers() -> None:
     found = figures_of("cluster/gang-100", [a_run(2.0), a_run(3.0)], [a_run(4.0), a_run(5.0)])
     assert found == {"cluster/gang-100": [2.0, 3.0, 4.0, 5.0]}
 

@@ -41,7 +41,7 @@ def test_who_takes_minutes_runs_half_as_often() -> None:
     assert sum(turn.who is Who.RESERVE for turn in some) == 5
 
 
-def test_nobody_is_left_out_of_a_single_round() -> None:
+def test_no_one_is_left_out_of_a_single_round() -> None:
     assert [turn.who for turn in turns(LONG, 1, peers=True)] == [Who.RESERVE, Who.KUBE]
 
 

@@ -14,7 +14,7 @@ def test_what_took_long_before_is_expected_to_take_long() -> None:
     assert session.left_s() == pytest.approx(102.0)
 
 
-def test_a_step_that_nobody_has_seen_counts_too() -> None:
+def test_a_step_that_no_one_has_seen_counts_too() -> None:
     session = Session()
     session.plan(["new"])
     assert session.left_s() == pytest.approx(UNKNOWN_S)
@@ -79,5 +79,5 @@ def test_a_plan_may_grow() -> None:
 
 
 @pytest.mark.parametrize("seconds, words", [(4.4, "4 s left"), (89.0, "89 s left"), (100.0, "2 min left")])
-def test_time_is_told_in_a_persons_words(seconds: float, words: str) -> None:
+def test_time_is_reported_in_a_persons_words(seconds: float, words: str) -> None:
     assert minutes(seconds) == words

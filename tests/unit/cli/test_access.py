@@ -43,7 +43,7 @@ def test_a_closed_core_is_asked_with_a_token_over_tls(closed: Served, tmp_path: 
     assert closed.run("queues", "--insecure-skip-tls-verify", *token).exit_code == 0
 
 
-def test_a_closed_core_says_what_is_missing(closed: Served, tmp_path: Path) -> None:
+def test_a_closed_core_reports_what_is_missing(closed: Served, tmp_path: Path) -> None:
     trusting = ("--certificate-authority", str(tmp_path / "ca.pem"))
     nobody = closed.run("queues", *trusting)
     assert nobody.exit_code == 3
@@ -52,7 +52,7 @@ def test_a_closed_core_says_what_is_missing(closed: Served, tmp_path: Path) -> N
     assert closed.run("queues", *trusting, "--token-file", str(tmp_path / "other")).exit_code == 3
 
 
-def test_a_certificate_that_nobody_vouches_for_is_not_believed(closed: Served, tmp_path: Path) -> None:
+def test_a_certificate_of_an_unknown_authority_is_not_accepted(closed: Served, tmp_path: Path) -> None:
     result = closed.run("queues", "--token-file", str(tmp_path / "token"))
     assert result.exit_code == 3
     assert len(result.stderr.splitlines()) == 1

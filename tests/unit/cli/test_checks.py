@@ -109,11 +109,11 @@ def test_pods_with_our_annotations_and_another_scheduler_are_named_together() ->
     assert "muster or yunikorn" in found[0].remedy
 
 
-def test_a_name_of_ours_that_nobody_serves_is_a_foreign_one() -> None:
+def test_a_name_of_ours_that_no_one_serves_is_a_foreign_one() -> None:
     assert levels(checks.check_pods([a_member("p", "yunikorn")], frozenset({"muster"}), {}))[0] is Level.PROBLEM
 
 
-def test_pods_of_an_application_that_was_rejected_are_told_with_their_queue() -> None:
+def test_pods_of_an_application_that_was_rejected_are_reported_with_their_queue() -> None:
     pods = [a_pod("p", "muster", applicationId="job", queue="root.nowhere"), a_pod("q", "muster", applicationId="fine")]
     found = [one for one in checks.check_pods(pods, BOTH, {("ns", "job"): "no rule"}) if one.check == checks.POD_QUEUES]
     assert only(found).message == "1 pod (ns/p) of application job (queue root.nowhere), rejected: no rule"
@@ -146,7 +146,7 @@ LATER = NOW + timedelta(days=300)
         (NOW + timedelta(days=2), LISTENING, Level.WARNING, "the certificate authority expires on 2030-01-03"),
     ],
 )
-def test_somebody_has_to_listen_with_a_valid_certificate(
+def test_someone_has_to_listen_with_a_valid_certificate(
     ends: datetime, endpoints: Any, level: Level, said: str
 ) -> None:
     found = only(checks.check_webhooks(checks.webhook_endpoints([a_configuration([a_bundle(ends)])]), endpoints, NOW))
@@ -255,7 +255,7 @@ def test_yunikorn_beside_is_a_problem_where_its_name_is_served() -> None:
     assert levels(checks.check_other_schedulers([], [a_pod("y", "x", phase="Running")], BOTH)) == [Level.PROBLEM]
 
 
-def test_a_core_has_to_be_told_and_to_be_well() -> None:
+def test_a_core_has_to_be_reported_and_to_be_well() -> None:
     health = {"HealthChecks": [{"Name": "Orphans", "Succeeded": False, "DiagnosisMessage": "two"}]}
     status: Json = {
         "core": "x",
@@ -330,7 +330,7 @@ def test_placeholders_without_a_valid_signature_are_listed() -> None:
     assert levels(placeholders.check_placeholders(surveyed(ours))) == [Level.FINE]
 
 
-def test_a_placeholder_of_an_unknown_key_is_told_apart_and_never_deleted() -> None:
+def test_a_placeholder_of_an_unknown_key_is_distinguished_and_never_deleted() -> None:
     survey = surveyed(a_marked_pod("foreign", signature=a_signature("foreign", OTHERS)))
     assert (survey.signed, survey.unsigned, len(survey.unverified)) == ([], [], 1)
     found = only(placeholders.check_placeholders(survey))

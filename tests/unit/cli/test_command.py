@@ -46,7 +46,7 @@ def test_the_version_names_the_scheduler_interface_too() -> None:
 
 
 @pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
-def test_every_command_says_what_it_does_and_shows_how(entry: Entry) -> None:
+def test_every_command_reports_what_it_does_and_shows_how(entry: Entry) -> None:
     result = CliRunner().invoke(app, [entry.name, "--help"])
     assert result.exit_code == 0
     assert [example for example in entry.examples if " ".join(example.split()) not in words(result.stdout)] == []
@@ -102,13 +102,13 @@ def test_the_command_is_a_plugin_of_kubectl_too() -> None:
     assert scripts["kubectl-muster"] == scripts["muster"]
 
 
-def test_run_without_embedded_says_what_to_do() -> None:
+def test_run_without_embedded_reports_what_to_do() -> None:
     result = CliRunner().invoke(app, ["run"])
     assert result.exit_code == 2
     assert "--embedded" in result.output
 
 
-def test_an_operator_that_cannot_serve_says_why_in_one_line(tmp_path: Path) -> None:
+def test_an_operator_that_cannot_serve_reports_why_in_one_line(tmp_path: Path) -> None:
     result = run("-m", "muster_operator", "--health-port=0", HOME=str(tmp_path), KUBECONFIG=str(tmp_path / "none"))
     assert result.returncode == 1
     last = result.stderr.strip().splitlines()[-1]

@@ -54,7 +54,7 @@ def test_values_name_the_config_map_that_has_them_and_the_later_one_wins(tmp_pat
     assert row(result, "queues.yaml") == ["1", "lines", "muster-defaults"]
 
 
-def test_what_is_odd_is_told_beside_the_values(tmp_path: Path) -> None:
+def test_what_is_odd_is_reported_next_to_the_values(tmp_path: Path) -> None:
     result = show("-f", a_file(tmp_path, "muster-configs", "gang.waitTimout: 1h"), "-o", "json")
     assert result.exit_code == 0
     assert json.loads(result.stdout)["gang.waitTimout"] == "1h"

@@ -45,7 +45,7 @@ def test_without_a_command_the_commands_are_shown(arguments: list[str]) -> None:
     assert result.stderr == ""
 
 
-def test_an_output_that_nobody_can_take_is_one_line_and_1() -> None:
+def test_an_output_that_no_one_can_take_is_one_line_and_1() -> None:
     with Path("/dev/full").open("w") as full:
         line = [sys.executable, "-m", "muster", "version", "--client", "-o", "json"]
         done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
@@ -53,7 +53,7 @@ def test_an_output_that_nobody_can_take_is_one_line_and_1() -> None:
     assert done.stderr == "muster: cannot write the output: No space left on device\n"
 
 
-def test_a_reader_that_has_enough_ends_a_long_answer_without_a_word(served: Served) -> None:
+def test_a_reader_that_has_enough_ends_a_long_answer_without_a_message(served: Served) -> None:
     served.scenario.send(
         *(ApplicationAdded(an_application(f"one-more-{number}", queue="root.b")) for number in range(400))
     )

@@ -34,7 +34,7 @@ def submit_more(served: Served, name: str, *pods: str, vcore: int = 9000) -> Non
         served.scenario.ask(replace(an_ask(f"uid-{pod}", app=name, vcore=vcore), tags=tags))
 
 
-def test_what_nodes_lack_is_counted_by_reason(served: Served) -> None:
+def test_what_nodes_are_missing_is_counted_by_reason(served: Served) -> None:
     [reason] = explained(served, "waits")["reasons"]
     assert (reason["reason"], reason["nodes"], reason["pods"]) == ("nodes", {"Insufficient cpu": 3}, ["too-big"])
     page = served.run("explain", "waits").stdout
@@ -43,7 +43,7 @@ def test_what_nodes_lack_is_counted_by_reason(served: Served) -> None:
     assert "Suggestion: " in page
 
 
-def test_what_is_ahead_in_the_queue_is_told_in_order(served: Served) -> None:
+def test_what_is_ahead_in_the_queue_is_reported_in_order(served: Served) -> None:
     submit(served, "second", "root.b", "default/p")
     found = explained(served, "second")
     assert [item["applicationID"] for item in found["ahead"]] == ["waits"]
@@ -51,7 +51,7 @@ def test_what_is_ahead_in_the_queue_is_told_in_order(served: Served) -> None:
     assert "Ahead in queue root.b: 1 application" in served.run("explain", "second").stdout
 
 
-def test_a_quota_is_told_with_the_queue_and_what_helps(served: Served) -> None:
+def test_a_quota_is_reported_with_the_queue_and_what_helps(served: Served) -> None:
     submit(served, "greedy", "root.a", "default/a", "default/b", vcore=3500)
     found = explained(served, "greedy")
     [reason] = found["reasons"]
@@ -62,7 +62,7 @@ def test_a_quota_is_told_with_the_queue_and_what_helps(served: Served) -> None:
     assert "2 pods (default/a, default/b): Queue quota exceeded: root.a" in served.run("explain", "greedy").stdout
 
 
-def test_of_an_application_that_runs_in_part_the_verdict_counts_what_waits(served: Served) -> None:
+def test_of_an_application_that_runs_in_part_the_result_counts_what_waits(served: Served) -> None:
     submit(served, "half", "root.b", "default/fits", vcore=100)
     submit_more(served, "half", "default/large")
     assert explained(served, "half")["status"] == "Pending: 1 of 2 blocked by insufficient free resources on nodes"
@@ -92,7 +92,7 @@ def test_a_pod_name_of_several_namespaces_has_to_be_qualified(served: Served) ->
     assert explained(served, "team-b/p")["application"] == "two"
 
 
-def test_a_name_that_is_an_application_and_a_pod_is_told_apart(served: Served) -> None:
+def test_a_name_that_is_an_application_and_a_pod_is_distinguished(served: Served) -> None:
     submit(served, "same", "root.b", "ns/same", "ns/other")
     assert explained(served, "same")["pod"] == ""
     assert explained(served, "app/same")["pending"] == 2
@@ -133,7 +133,7 @@ def test_a_member_that_the_core_was_not_asked_for_waits_for_the_places_of_its_ga
         ("real", "Replacing placeholders that are being deleted: replaces gang-p0-0"),
     ],
 )
-def test_what_does_not_wait_says_what_it_is_instead(served: Served, subject: str, status: str) -> None:
+def test_what_does_not_wait_reports_what_it_is_instead(served: Served, subject: str, status: str) -> None:
     assert explained(served, subject, "-A")["status"].startswith(status)
 
 

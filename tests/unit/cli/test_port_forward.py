@@ -45,7 +45,7 @@ def test_a_pod_of_the_operator_alone_is_left_out_where_the_core_has_its_own() ->
         ({"env": [{"name": "MUSTER_CORE_REST_PORT", "value": "1"}]}, False),
     ],
 )
-def test_what_starts_the_core_says_whether_it_serves_tls(container: Json, *, is_tls: bool) -> None:
+def test_what_starts_the_core_reports_whether_it_serves_tls(container: Json, *, is_tls: bool) -> None:
     assert port_forward.serves_tls(a_pod("p", container)) is is_tls
 
 

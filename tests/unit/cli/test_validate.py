@@ -62,7 +62,7 @@ def test_standard_input_is_read_for_a_dash() -> None:
     )
 
 
-def test_what_is_accepted_with_a_word_is_a_warning_and_no_failure(tmp_path: Path) -> None:
+def test_what_is_accepted_with_a_warning_is_a_warning_and_no_failure(tmp_path: Path) -> None:
     result = run(tmp_path / "q.yaml", "checksum: beef\n" + GOOD.replace("a\n", "a\n        maxapplications: 0\n"))
     assert result.exit_code == 0
     assert "warning: partitions[0].queues[0].maxapplications: 0 means unlimited" in result.stderr
@@ -70,7 +70,7 @@ def test_what_is_accepted_with_a_word_is_a_warning_and_no_failure(tmp_path: Path
 
 
 @pytest.mark.parametrize("text", [None, "\0"])
-def test_a_file_that_cannot_be_read_is_told_from_one_that_is_refused(text: str | None, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_distinguished_from_one_that_is_refused(text: str | None, tmp_path: Path) -> None:
     result = run(tmp_path / "q.yaml", text)
     assert result.exit_code == (2 if text is None else 1)
     assert len(result.output.splitlines()) == 1
@@ -86,7 +86,7 @@ def indented(text: str) -> str:
     return "".join(f"    {line}\n" for line in text.splitlines())
 
 
-def test_a_config_map_is_judged_with_its_settings(tmp_path: Path) -> None:
+def test_a_config_map_is_validated_with_its_settings(tmp_path: Path) -> None:
     entries = f"  service.policyGroup: mine\n  event.maxStreams: many\n  mine.yaml: |\n{indented(BAD)}"
     result = run(tmp_path / "map.yaml", MANIFEST.format(entries=entries))
     assert result.exit_code == 1

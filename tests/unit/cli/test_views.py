@@ -16,7 +16,7 @@ from tests.unit.cli.conftest import NOWHERE, Served, an_application, rows, run
 LOOKING = ("status", "queues", "apps", "nodes", "version")
 
 
-def test_the_status_says_how_full_the_cluster_is_and_what_lacks_nodes(served: Served) -> None:
+def test_the_status_reports_how_full_the_cluster_is_and_what_misses_nodes(served: Served) -> None:
     result = served.run("status")
     assert result.exit_code == 0
     lines = dict(line.split("  ", 1) for line in result.stdout.splitlines())
@@ -88,7 +88,7 @@ def test_a_gang_is_shown_with_its_phases_its_groups_and_its_members(served: Serv
     assert "replaces gang-p0-0" in result.stdout
 
 
-def test_a_member_whose_gang_has_no_places_yet_says_so(served: Served) -> None:
+def test_a_member_whose_gang_has_no_places_yet_reports_it(served: Served) -> None:
     served.scenario.gang(ApplicationAdded(an_application("big", gang=9, queue="root.b")), 9)
     served.scenario.ask(an_ask("member", app="big", group="workers"))
     [member] = [line for line in served.run("app", "big").stdout.splitlines() if line.startswith("member ")]
@@ -169,7 +169,7 @@ def test_a_core_that_does_not_answer_is_one_line_and_3(command: str) -> None:
     assert result.stderr == f"muster: request to the core at {NOWHERE} failed: Connection refused\n"
 
 
-def test_a_server_that_is_no_core_is_told_from_one_that_is_not_there(served: Served) -> None:
+def test_a_server_that_is_no_core_is_distinguished_from_one_that_is_not_there(served: Served) -> None:
     result = run("queues", "--server", f"{served.url}/elsewhere")
     assert result.exit_code == 3
     assert "is it the REST address of a Muster core?" in result.stderr

@@ -85,7 +85,7 @@ async def test_a_malformed_message_is_refused_with_a_status_and_ends_the_session
         await talk.fence()
 
 
-async def test_a_malformed_item_is_refused_and_the_session_goes_on(wire: CoreWire, talk: Talk) -> None:
+async def test_a_malformed_item_is_refused_and_the_session_continues(wire: CoreWire, talk: Talk) -> None:
     await with_a_node(talk)
     await talk.application()
     await talk.ask("bad", maxAllocations=0)
@@ -110,7 +110,7 @@ async def test_a_lost_connection_pauses_and_registering_again_runs(wire: CoreWir
     assert wire.state() is ManagerState.RUNNING
 
 
-async def test_a_goodbye_stops_the_resource_manager_and_empties_its_world(wire: CoreWire, talk: Talk) -> None:
+async def test_a_unregistration_stops_the_resource_manager_and_empties_its_state(wire: CoreWire, talk: Talk) -> None:
     await with_a_node(talk)
     await talk.client.unregister(muster_pb2.UnregisterRequest(rmID=RM))
     other = Talk(wire.connect())
@@ -135,7 +135,7 @@ async def test_nothing_is_scheduled_before_the_fence(wire: CoreWire) -> None:
     await talk.allocated("p1")
 
 
-async def test_an_ask_gets_a_place_that_says_what_the_ask_said(talk: Talk) -> None:
+async def test_an_ask_gets_a_place_that_reports_what_the_ask_said(talk: Talk) -> None:
     await with_a_node(talk)
     await talk.application()
     await talk.ask("p1", priority=3, tags={"a": "b"})
@@ -194,7 +194,7 @@ async def test_the_callback_stream_carries_events_and_states(talk: Talk) -> None
     assert state.reason
 
 
-async def test_an_answer_that_nobody_asked_for_is_counted_and_ignored(wire: CoreWire, talk: Talk) -> None:
+async def test_an_answer_that_no_one_asked_for_is_counted_and_ignored(wire: CoreWire, talk: Talk) -> None:
     await talk.client.answer(RM, muster_pb2.Answer(predicates=muster_pb2.PredicatesAnswer(id=7)))
     await talk.fence()
     await talk.application()

@@ -25,7 +25,7 @@ class Faulty(ResourceManager):
         raise ZeroDivisionError
 
 
-async def test_unregistering_is_heard_by_the_scheduler_and_not_by_the_callback(wire: Wire) -> None:
+async def test_unregistering_is_received_by_the_scheduler_and_not_by_the_callback(wire: Wire) -> None:
     client, rm = wire.connect(), ResourceManager()
     await client.register_resource_manager(a_registration(), rm)
     await client.unregister(muster_pb2.UnregisterRequest(rmID="rm"))
@@ -47,7 +47,7 @@ async def test_closing_a_client_loses_its_connection_and_nothing_it_sent(wire: W
     assert rm.ends.items == []
 
 
-async def test_a_session_that_the_scheduler_ends_is_heard_once_and_calls_after_it_fail(wire: Wire) -> None:
+async def test_a_session_that_the_scheduler_ends_is_received_once_and_calls_after_it_fail(wire: Wire) -> None:
     client, rm = wire.connect(), ResourceManager()
     await client.register_resource_manager(a_registration(), rm)
     callback = wire.scheduler.present["rm"]
@@ -95,7 +95,7 @@ async def test_after_a_loss_the_same_object_registers_again(wire: Wire) -> None:
     assert second.ends.items == []
 
 
-async def test_a_broken_connection_is_heard_on_both_sides(socket: Socket, proxy: Proxy) -> None:
+async def test_a_broken_connection_is_received_on_both_sides(socket: Socket, proxy: Proxy) -> None:
     client, rm = socket.connect(proxy.address), ResourceManager()
     await client.register_resource_manager(a_registration(), rm)
     callback = socket.scheduler.present["rm"]
@@ -148,7 +148,7 @@ async def test_a_server_that_stops_delivers_what_the_scheduler_has_said(socket: 
     assert not socket.path.exists()
 
 
-async def test_without_a_scheduler_registration_gives_up_and_says_so(socket: Socket) -> None:
+async def test_without_a_scheduler_registration_gives_up_and_reports_it(socket: Socket) -> None:
     await socket.server.aclose()
     client = socket.connect(settings=HASTY)
     with pytest.raises(SessionLost, match=r"no scheduler answered within 0\.2 s"):

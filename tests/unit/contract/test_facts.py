@@ -40,7 +40,7 @@ async def tell(talk: Talk, *facts: Fact, partition: str = "default") -> list[Rej
     return list((await talk.client.update_facts(request)).rejected)
 
 
-async def test_a_pod_goes_where_its_volume_is_reached_and_hears_which_one_its_claim_gets(talk: Talk) -> None:
+async def test_a_pod_goes_where_its_volume_is_reached_and_receives_which_one_its_claim_gets(talk: Talk) -> None:
     for name, zone in (("n1", "a"), ("n2", "b")):
         await talk.node(name, attributes={f"{keys.NODE_LABEL_PREFIX}zone": zone})
     facts = (
@@ -64,7 +64,7 @@ async def test_a_pod_goes_where_its_volume_is_reached_and_hears_which_one_its_cl
     assert allocation.allocationTags[keys.TAG_CHOSEN_VOLUMES] == '{"ns/c":"v"}'
 
 
-async def test_an_ask_waits_for_a_claim_that_is_told_later(talk: Talk) -> None:
+async def test_an_ask_waits_for_a_claim_that_is_reported_later(talk: Talk) -> None:
     await talk.node("n1")
     await talk.application()
     await talk.ask("pod", tags={keys.TAG_VOLUMES: '{"claims":["ns/c"]}'})

@@ -76,7 +76,7 @@ async def a_running(talk: Talk, *nodes: str) -> None:
 # -- PlacementConstraint, maxAllocations ----------------------------------------------
 
 
-async def test_constraints_of_a_manager_without_kubernetes_are_obeyed(talk: Talk) -> None:
+async def test_constraints_of_a_manager_without_kubernetes_are_followed(talk: Talk) -> None:
     await a_running(talk, "n1", "n2")
     zone = {"targetExpressions": [{"targetKey": "si/zone", "targetValues": ["zone-of-n2"]}]}
     await talk.ask("here", tags=constraint(nodeAffinityConstraint=zone))
@@ -184,13 +184,13 @@ async def test_an_administrator_replaces_the_configuration_and_gets_the_old_one(
 
 
 @pytest.mark.parametrize("named", ["", "nobody"])
-async def test_a_configuration_for_nobody_is_refused(named: str, admin: AdministrationAPI) -> None:
+async def test_a_configuration_for_no_one_is_refused(named: str, admin: AdministrationAPI) -> None:
     with pytest.raises(Refused) as refused:
         await admin.update_config(muster_pb2.UpdateConfigRequest(rmID=named, config=FEW_CORES))
     assert refused.value.code is (RefusalCode.NOT_FOUND if named else RefusalCode.INVALID_ARGUMENT)
 
 
-async def test_a_configuration_is_judged_without_a_manager_and_changes_nothing(admin: AdministrationAPI) -> None:
+async def test_a_configuration_is_validated_without_a_manager_and_changes_nothing(admin: AdministrationAPI) -> None:
     good = await admin.validate_configuration(muster_pb2.ValidateConfigurationRequest(config=FEW_CORES))
     default = await admin.validate_configuration(muster_pb2.ValidateConfigurationRequest())
     assert not good.findings
@@ -222,7 +222,7 @@ async def test_the_state_shows_managers_and_partitions_in_numbers(talk: Talk, ad
         await admin.scheduler_state(muster_pb2.SchedulerStateRequest(rmID="nobody"))
 
 
-async def test_what_waits_for_nodes_is_told_to_autoscalers(talk: Talk, admin: AdministrationAPI) -> None:
+async def test_what_waits_for_nodes_is_informed_to_autoscalers(talk: Talk, admin: AdministrationAPI) -> None:
     await a_running(talk, "n1")
     await talk.ask("a", "b", "c", vcore=3000)
     await talk.allocated("a")
@@ -236,7 +236,7 @@ async def test_what_waits_for_nodes_is_told_to_autoscalers(talk: Talk, admin: Ad
     assert not other.outstandingRequests
 
 
-async def test_nobody_answers_an_administrator_where_no_scheduler_is(tmp_path: Path) -> None:
+async def test_no_one_answers_an_administrator_where_no_scheduler_is(tmp_path: Path) -> None:
     client = AdministrationClient(f"unix://{tmp_path}/nothing.sock", settings=replace(SETTINGS, question_timeout_s=0.2))
     with pytest.raises(SessionLost, match=r"no scheduler answered within 0\.2 s"):
         await client.scheduler_state(muster_pb2.SchedulerStateRequest())

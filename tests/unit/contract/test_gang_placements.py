@@ -67,7 +67,7 @@ def scheduling_states(talk: Talk) -> list[tuple[str, int]]:
 WORKERS: dict[str, Any] = {"taskGroupName": "workers"}
 
 
-async def test_members_of_a_direct_gang_get_their_places_and_nobody_hears_of_what_was_held(talk: Talk) -> None:
+async def test_members_of_a_direct_gang_get_their_places_and_no_one_learns_of_what_was_held(talk: Talk) -> None:
     await talk.node("n1", vcore=4000)
     await submit(talk, 3, keys.PLACEMENT_DIRECT)
     await told(talk, keys.APP_RUNNING)
@@ -97,7 +97,7 @@ async def test_why_a_direct_gang_waits_is_said_of_its_task_group(talk: Talk) -> 
     await talk.rm.callbacks.until(lambda _: ("app/workers", scheduled) in scheduling_states(talk))
 
 
-async def test_a_direct_gang_that_is_removed_says_nothing_of_its_places(talk: Talk) -> None:
+async def test_a_direct_gang_that_is_removed_reports_nothing_of_its_places(talk: Talk) -> None:
     await talk.node("n1", vcore=4000)
     await submit(talk, 3, keys.PLACEMENT_DIRECT)
     await told(talk, keys.APP_RUNNING)

@@ -88,7 +88,7 @@ async def test_a_stream_of_an_older_session_is_refused(socket: Socket, channel: 
     assert code is grpc.StatusCode.FAILED_PRECONDITION
 
 
-async def test_a_second_stream_of_a_kind_is_refused_and_the_first_goes_on(
+async def test_a_second_stream_of_a_kind_is_refused_and_the_first_continues(
     socket: Socket, channel: grpc.aio.Channel
 ) -> None:
     client = socket.connect()
@@ -104,7 +104,7 @@ async def test_a_second_stream_of_a_kind_is_refused_and_the_first_goes_on(
 
 
 @pytest.mark.parametrize("first", [b"", b"\xff\xff\xff", b"\x1a\x02\xff\xfe"])
-async def test_a_first_message_that_names_nobody_is_refused(channel: grpc.aio.Channel, first: bytes) -> None:
+async def test_a_first_message_that_names_no_one_is_refused(channel: grpc.aio.Channel, first: bytes) -> None:
     method: grpc.aio.StreamStreamMultiCallable[bytes, bytes]
     method = channel.stream_stream("/si.v1.Scheduler/UpdateAllocation")
     stream = method()
@@ -165,7 +165,7 @@ async def test_attending_needs_the_session_in_the_metadata(socket: Socket, chann
     assert rm_id == "rm"
 
 
-async def test_a_voluntary_goodbye_needs_no_metadata(socket: Socket, channel: grpc.aio.Channel) -> None:
+async def test_a_voluntary_unregistration_needs_no_metadata(socket: Socket, channel: grpc.aio.Channel) -> None:
     await si_pb2_grpc.SchedulerStub(channel).RegisterResourceManager(a_registration())
     stub = muster_pb2_grpc.SessionStub(channel)
     await stub.Unregister(muster_pb2.UnregisterRequest(rmID="rm"))

@@ -101,7 +101,7 @@ async def test_others_go_on_while_an_answer_is_awaited(wire: CoreWire) -> None:
     await talk.allocated("a")
 
 
-async def test_room_that_went_meanwhile_is_looked_for_anew(wire: CoreWire) -> None:
+async def test_room_that_went_meanwhile_is_looked_for_again(wire: CoreWire) -> None:
     talk = await attending(wire, predicates=True)
     await talk.node("n1", vcore=1000)
     for name in ("app", "late"):

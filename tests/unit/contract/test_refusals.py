@@ -43,7 +43,7 @@ async def test_a_message_the_scheduler_refuses_ends_the_session_with_its_reason(
         ("other", "INVALID_ARGUMENT: AllocationRequest.rmID is 'other', but this session belongs to 'rm'"),
     ],
 )
-async def test_a_message_of_nobody_or_of_somebody_else_ends_the_session(wire: Wire, given: str, reason: str) -> None:
+async def test_a_message_of_no_one_or_of_someone_else_ends_the_session(wire: Wire, given: str, reason: str) -> None:
     client, rm = wire.connect(), ResourceManager()
     await client.register_resource_manager(a_registration(), rm)
     await client.update_allocation(asks("a", rm_id=given))
@@ -51,7 +51,7 @@ async def test_a_message_of_nobody_or_of_somebody_else_ends_the_session(wire: Wi
     assert wire.scheduler.allocations.items == []
 
 
-async def test_an_answer_in_somebody_elses_name_ends_the_session(wire: Wire) -> None:
+async def test_an_answer_in_another_users_name_ends_the_session(wire: Wire) -> None:
     client, rm = wire.connect(), ResourceManager()
     await client.register_resource_manager(a_registration(), rm)
     await client.answer("other", muster_pb2.Answer())
@@ -59,7 +59,7 @@ async def test_an_answer_in_somebody_elses_name_ends_the_session(wire: Wire) -> 
     assert reason == "INVALID_ARGUMENT: Answer.rmID is 'other', but this session belongs to 'rm'"
 
 
-async def test_a_call_in_somebody_elses_name_is_refused_and_the_session_goes_on(wire: Wire) -> None:
+async def test_a_call_in_another_users_name_is_refused_and_the_session_continues(wire: Wire) -> None:
     client, rm = wire.connect(), ResourceManager()
     await client.register_resource_manager(a_registration(), rm)
     with pytest.raises(Refused, match=r"UnregisterRequest\.rmID is 'other'"):

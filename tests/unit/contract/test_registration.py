@@ -16,7 +16,7 @@ async def test_registration_reaches_the_scheduler_with_a_callback(wire: Wire) ->
     assert response.accepted[0].nodeID == "n1"
 
 
-async def test_a_refused_registration_says_why_and_opens_no_session(wire: Wire) -> None:
+async def test_a_refused_registration_reports_why_and_opens_no_session(wire: Wire) -> None:
     client, rm = wire.connect(), ResourceManager()
     with pytest.raises(Refused) as refused:
         await client.register_resource_manager(a_registration(version="2.0.0"), rm)

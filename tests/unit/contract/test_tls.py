@@ -83,7 +83,7 @@ async def test_a_client_of_another_authority_is_refused(secured: Secured) -> Non
     assert secured.scheduler.present == {}
 
 
-async def test_a_server_of_another_authority_is_not_believed(secured: Secured) -> None:
+async def test_a_server_of_another_authority_is_not_accepted(secured: Secured) -> None:
     stranger = files(secured.folder, trustme.CA(), "stranger", "operator.muster")
     client = GrpcClient(secured.address, tls=stranger, settings=HASTY)
     with pytest.raises(SessionLost, match="no scheduler answered"):
@@ -92,7 +92,7 @@ async def test_a_server_of_another_authority_is_not_believed(secured: Secured) -
     assert secured.scheduler.present == {}
 
 
-async def test_a_plaintext_client_gets_nowhere(secured: Secured) -> None:
+async def test_a_plaintext_client_is_rejected(secured: Secured) -> None:
     client = GrpcClient(secured.address, settings=HASTY)
     with pytest.raises(SessionLost):
         await client.register_resource_manager(a_registration(), ResourceManager())

@@ -90,13 +90,13 @@ def ours() -> set[str]:
     }
 
 
-def test_the_dashboard_shows_every_metric_of_ours_or_says_why_not() -> None:
+def test_the_dashboard_shows_every_metric_of_ours_or_reports_why_not() -> None:
     shown = {name for expression in SHOWN.values() for name, _ in named(expression)}
     shown = {re.sub(r"_(bucket|sum|count)$", "", name) for name in shown}
     assert ours() - shown == set(NOT_SHOWN)
 
 
-def test_each_alert_says_how_bad_it_is_and_what_to_do() -> None:
+def test_each_alert_reports_how_bad_it_is_and_what_to_do() -> None:
     assert len(ALERTED) == len(ALERTS), "two alerts have the same name"
     for rule in ALERTS:
         assert rule["labels"]["severity"] in ("critical", "warning", "info")

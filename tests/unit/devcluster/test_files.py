@@ -64,7 +64,7 @@ def test_free_ports_differ_and_can_be_listened_on() -> None:
         listener.bind(("127.0.0.1", found[0]))
 
 
-def test_a_fake_node_says_what_it_has() -> None:
+def test_a_fake_node_reports_what_it_has() -> None:
     taint = {"key": "gpu", "effect": "NoSchedule"}
     node = FakeNode("n", cpu="4", labels={"zone": "a"}, taints=[taint], extra={"nvidia.com/gpu": "2"}).manifest()
     assert node["status"]["allocatable"] == {"cpu": "4", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "2"}

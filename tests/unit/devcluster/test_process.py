@@ -95,7 +95,7 @@ async def test_a_child_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None
     await until("the child is gone", is_gone, 10)
 
 
-async def test_a_condition_that_never_holds_says_what_was_seen_last() -> None:
+async def test_a_condition_that_never_holds_reports_what_was_seen_last() -> None:
     async def nothing() -> list[int]:
         return []
 

@@ -51,7 +51,7 @@ def test_links_of_notes_lead_somewhere_from_the_changelog_too() -> None:
     assert [link for link in LINK.findall(drafted()) if not (ROOT / link).exists()] == []
 
 
-def test_the_section_goes_where_the_changelog_says() -> None:
+def test_the_section_goes_where_the_changelog_defines() -> None:
     assert (ROOT / "CHANGELOG.md").read_text().count("<!-- towncrier release notes start -->\n") == 1
 
 

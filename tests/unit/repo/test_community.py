@@ -39,12 +39,12 @@ def test_supported_versions_are_those_that_are_tested_and_that_the_chart_takes()
     assert re.findall(r"\d+\.\d+", TABLE["Kubernetes"]) == re.findall(r"^>=(\d+\.\d+)\.0", chart["kubeVersion"])
 
 
-def test_the_image_has_the_python_that_the_table_says() -> None:
+def test_the_image_has_the_python_that_the_table_defines() -> None:
     (base,) = re.findall(r"^ARG BASE=python:(3\.\d+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     assert f"the image has {base}" in TABLE["Python"]
 
 
-def test_documents_of_the_community_are_there_and_name_no_address_that_nobody_has() -> None:
+def test_documents_of_the_community_are_there_and_name_no_address_that_no_one_has() -> None:
     for name in ("SECURITY.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE"):
         text = (ROOT / name).read_text()
         assert text.strip()

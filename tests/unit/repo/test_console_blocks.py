@@ -81,7 +81,7 @@ def test_a_path_of_the_repository_is_there(place: str, words: list[str]) -> None
 
 
 @pytest.mark.parametrize("place,words", [*commands("make"), *commands("KEEP=1"), *commands("RECORD=file")])
-def test_a_variable_is_read_by_somebody(place: str, words: list[str]) -> None:
+def test_a_variable_is_read_by_someone(place: str, words: list[str]) -> None:
     variables = [found[1] for word in words if (found := ASSIGNMENT.match(word))]
     unread = [
         one for one in variables if one not in MAKEFILE and one not in (ROOT / READ.get(one, "Makefile")).read_text()

@@ -53,7 +53,7 @@ def test_commands_and_what_they_print_are_read_from_console_blocks_only() -> Non
     assert refused.shown == ("Error from server (Forbidden): no",)
 
 
-def test_what_watches_for_ever_or_wants_a_real_container_is_not_typed() -> None:
+def test_what_watches_permanently_or_wants_a_real_container_is_not_typed() -> None:
     endless = ("kubectl get pods -w", "kubectl get pods --watch", "kubectl logs driver", "muster queues --watch")
     assert not [command for command in endless if Step(command, (), (0, 0)).is_typed]
 

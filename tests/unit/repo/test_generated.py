@@ -112,7 +112,7 @@ def test_a_table_takes_the_place_of_the_one_under_its_heading_and_of_no_words() 
         put(page, {"## C": "| new |\n"})
 
 
-def test_a_key_of_queues_yaml_that_nobody_explained_is_refused() -> None:
+def test_a_key_of_queues_yaml_that_no_one_explained_is_refused() -> None:
     class Bare(Form):
         nothing: str = ""
 

@@ -50,7 +50,7 @@ def test_the_base_is_one_argument_for_both_stages() -> None:
 
 
 @pytest.mark.parametrize("label", ["title", "description", "licenses", "version", "revision", "created"])
-def test_it_says_what_it_is(label: str) -> None:
+def test_it_reports_what_it_is(label: str) -> None:
     assert f"org.opencontainers.image.{label}=" in instructions("LABEL", SHIPPED)[0]
 
 

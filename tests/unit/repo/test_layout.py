@@ -38,14 +38,14 @@ def test_every_folder_of_the_product_with_modules_is_a_package() -> None:
     assert sorted(name(folder) for folder in folders if not (folder / "__init__.py").exists()) == []
 
 
-def test_no_module_or_folder_has_a_name_that_says_nothing() -> None:
+def test_no_module_or_folder_has_a_name_that_reports_nothing() -> None:
     def words(path: Path) -> set[str]:
         return {path.stem, *path.relative_to(ROOT).parent.parts}
 
     assert [name(path) for path in modules() if words(path) & NAMES_THAT_SAY_NOTHING] == []
 
 
-def test_every_module_says_what_it_is_for() -> None:
+def test_every_module_reports_what_it_is_for() -> None:
     assert [name(path) for path in modules() if not ast.get_docstring(parsed(path))] == []
 
 

@@ -107,7 +107,7 @@ def test_every_entry_shows_all_of_its_values_and_its_meaning(text: Callable[...,
     assert explanation(text)[0]
 
 
-def test_every_warning_says_what_to_do() -> None:
+def test_every_warning_reports_what_to_do() -> None:
     warnings = [one.text for one in event_texts().values() if one.kind.type is EventType.WARNING]
     assert [text.__name__ for text in warnings if explanation(text)[1] == events.NOTHING] == []
 

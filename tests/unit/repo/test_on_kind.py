@@ -26,7 +26,7 @@ def test_missing_programs_are_named_in_one_line(tmp_path: Path) -> None:
     assert run.stderr == ("make e2e-kind: docker, kind, kubectl, helm must be on PATH; missing: kind, helm\n")
 
 
-def test_a_docker_daemon_that_does_not_answer_is_told_in_its_own_words(tmp_path: Path) -> None:
+def test_a_docker_daemon_that_does_not_answer_is_reported_in_its_own_words(tmp_path: Path) -> None:
     run = attempt(tmp_path, docker="echo no daemon here >&2; exit 1", kind="exit 0", kubectl="exit 0", helm="exit 0")
     assert (run.returncode, run.stderr) == (1, "make e2e-kind: no daemon here\n")
 

@@ -42,7 +42,7 @@ def test_only_what_was_asked_for_is_taken() -> None:
         minor("312")
 
 
-def test_a_program_says_which_python_it_is_and_others_are_passed_over() -> None:
+def test_a_program_reports_which_python_it_is_and_others_are_passed_over() -> None:
     found = interpreter_of(sys.executable)
     assert found is not None
     assert found.version == sys.version_info[:3]

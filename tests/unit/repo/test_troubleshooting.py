@@ -36,7 +36,7 @@ def of_nodes() -> Iterator[str]:
         )
 
 
-def test_every_lack_has_the_cure_that_the_command_says() -> None:
+def test_every_lack_has_the_cure_that_the_command_defines() -> None:
     told = rows("Blocking reasons")
     assert set(told) == set(ReasonKind) == set(SUGGESTIONS)
     assert {reason: cells[-1] for reason, cells in told.items()} == SUGGESTIONS

@@ -86,7 +86,7 @@ def test_our_lines_and_those_of_libraries_have_the_same_keys() -> None:
         assert line["exception"].endswith("ZeroDivisionError: division by zero")
 
 
-def test_warnings_and_tasks_that_nobody_awaited_are_lines_too() -> None:
+def test_warnings_and_tasks_that_no_one_awaited_are_lines_too() -> None:
     found = lines(PYTHONS)
     assert [(line["logger"], line["level"]) for line in found] == [("py.warnings", "warning"), ("asyncio", "error")]
     assert "UserWarning: careful" in found[0]["event"]
@@ -100,7 +100,7 @@ def test_a_crash_is_a_line_with_its_traceback() -> None:
     assert [line["exception"].splitlines()[-1] for line in found] == ends
 
 
-def test_an_interrupt_is_told_as_python_tells_it() -> None:
+def test_an_interrupt_is_reported_as_python_tells_it() -> None:
     assert written("tell_of_crashes()\nraise KeyboardInterrupt").splitlines()[-1] == "KeyboardInterrupt"
 
 

@@ -42,7 +42,7 @@ async def test_a_message_leaves_at_once_and_what_piled_up_meanwhile_leaves_toget
     assert (outbox.taken, outbox.batches, outbox.bytes) == (3, 2, 0)
 
 
-async def test_a_full_outbox_says_so_and_keeps_what_it_has() -> None:
+async def test_a_full_outbox_reports_it_and_keeps_what_it_has() -> None:
     outbox = an_outbox()
     assert outbox.try_put(a_parcel("a", 9_000))
     assert not outbox.try_put(a_parcel("b", 9_000))

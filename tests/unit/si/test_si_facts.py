@@ -134,7 +134,7 @@ def test_there_is_nothing_that_the_seed_does_not_know() -> None:
     assert sorted(OURS) == sorted(SPECIFIED)
 
 
-def test_the_table_is_whole() -> None:
+def test_the_table_is_complete() -> None:
     """The numbers were counted in the specification: a facts file that lost a block would agree with an si.proto that
     lost it too.
     """

@@ -32,12 +32,12 @@ def in_words(examined: Examined) -> bool:
 @example("a: !!binary x")
 @example("%YAML 9.9\n---\na")
 @example("!<tag:x> {? [] : }")
-def test_any_text_is_judged(text: str) -> None:
+def test_any_text_is_validated(text: str) -> None:
     assert in_words(examine(text, {}))
 
 
 @given(st.sampled_from(FILES), edits)
-def test_a_file_with_lines_lost_doubled_and_replaced_is_judged(
+def test_a_file_with_lines_lost_doubled_and_replaced_is_validated(
     text: str, edited: list[tuple[int, int, int, str]]
 ) -> None:
     rows = text.splitlines()
@@ -50,7 +50,7 @@ def test_a_file_with_lines_lost_doubled_and_replaced_is_judged(
 @given(
     st.dictionaries(st.sampled_from([*SETTINGS, "log.core.level"]), st.text(max_size=12) | st.sampled_from(["5", "1m"]))
 )
-def test_any_settings_are_judged(extra: dict[str, str]) -> None:
+def test_any_settings_are_validated(extra: dict[str, str]) -> None:
     assert in_words(examine("", extra))
 
 

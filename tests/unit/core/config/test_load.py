@@ -85,7 +85,7 @@ def test_every_field_of_the_contract_is_known() -> None:
     )
 
 
-def test_a_file_without_oddities_is_accepted_without_a_word() -> None:
+def test_a_file_without_oddities_is_accepted_without_a_message() -> None:
     assert load(EVERYTHING, {}).warnings == ()
 
 
@@ -119,7 +119,7 @@ def test_a_queue_without_children_is_a_leaf_unless_it_says_parent() -> None:
     assert [child(root, name).parent for name in ("a", "b", "c", "c.d")] == [False, True, True, False]
 
 
-def test_an_unknown_sort_policy_or_property_is_told_and_ignored() -> None:
+def test_an_unknown_sort_policy_or_property_is_reported_and_ignored() -> None:
     loaded = load(
         """
 partitions:
@@ -137,14 +137,14 @@ partitions:
     )
 
 
-def test_a_maximum_of_nothing_forbids_and_zero_applications_are_unlimited_with_a_word() -> None:
+def test_a_maximum_of_nothing_forbids_and_zero_applications_are_unlimited_with_a_warning() -> None:
     loaded = load("partitions: [{queues: [{name: a, maxapplications: 0, resources: {max: {gpu: 0}}}]}]", {})
     queue = child(loaded.configuration.partitions[0].root, "a")
     assert (queue.max, queue.max_applications) == (Limit({"gpu": 0}), 0)
     assert loaded.warnings == ("partitions[0].queues[0].maxapplications: 0 means unlimited",)
 
 
-def test_a_bound_on_cpu_is_told_to_be_none() -> None:
+def test_a_bound_on_cpu_is_reported_to_be_none() -> None:
     loaded = load("partitions: [{queues: [{name: a, resources: {max: {cpu: 1}}}]}]", {})
     assert loaded.warnings == ("partitions[0].queues[0].resources.max.cpu: has no effect; use vcore for CPU",)
 

@@ -127,7 +127,7 @@ def test_root_hands_down_what_has_no_effect_on_itself() -> None:
         ("application.unschedasks.backoff.delay", "0s", "not a duration longer than 0"),
     ],
 )
-def test_a_value_that_means_nothing_is_told_and_the_default_used(key: str, text: str, what: str) -> None:
+def test_a_value_that_means_nothing_is_reported_and_the_default_used(key: str, text: str, what: str) -> None:
     loaded = load(a_file(f"- {{name: a, properties: {{{key}: '{text}'}}}}"), {})
     assert child(loaded.configuration.partitions[0].root, "a").policies == QueuePolicies()
     path = f"partitions[0].queues[0].properties.{key}"

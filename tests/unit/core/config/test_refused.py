@@ -32,7 +32,7 @@ def test_sixty_faults_and_more_have_messages_of_their_own() -> None:
     assert len({expected(path).partition(" ")[2] for path in INVALID}) >= 100
 
 
-def test_what_is_refused_at_start_is_what_a_verdict_names_first() -> None:
+def test_what_is_refused_at_start_is_what_a_result_names_first() -> None:
     for path in INVALID:
         text = path.read_text()
         with pytest.raises(ConfigurationError) as caught:
@@ -98,7 +98,7 @@ def test_a_fault_does_not_hide_the_others_nor_make_new_ones() -> None:
     ]
 
 
-def test_of_very_many_faults_and_oddities_only_the_first_are_told() -> None:
+def test_of_very_many_faults_and_oddities_only_the_first_are_reported() -> None:
     names = "\n".join(f"- {{name: a.{i}}}" for i in range(MOST + 5))
     assert len(examine(a_file(names), {}).errors) == MOST
     odd = "\n".join(f"- {{name: a{i}, maxapplications: 0}}" for i in range(MOST + 5))

@@ -54,7 +54,7 @@ def test_an_interval_of_nothing_or_less_turns_the_health_checks_off(text: str) -
         ("log.level", "LOUD", "is not a level of the log, the level above it is used"),
     ],
 )
-def test_a_bad_value_is_told_and_the_default_used(key: str, text: str, effects: str) -> None:
+def test_a_bad_value_is_reported_and_the_default_used(key: str, text: str, effects: str) -> None:
     loaded = load("", {key: text})
     assert (loaded.settings, loaded.warnings) == (CoreSettings(), (f"{key}: {text!r} {effects}",))
 
@@ -84,5 +84,5 @@ def test_levels_are_names_in_either_case_or_numbers(text: str, severity: str) ->
 
 
 @pytest.mark.parametrize("text, tracks", [("", True), ("true", True), ("false", False), ("F", False)])
-def test_the_world_is_told_whether_to_note_changes(text: str, *, tracks: bool) -> None:
+def test_the_state_knows_whether_to_record_changes(text: str, *, tracks: bool) -> None:
     assert load("", {"event.trackingEnabled": text}).configuration.tracking is tracks

@@ -39,7 +39,7 @@ def test_the_nearest_template_upwards_holds_and_an_own_one_replaces_all_of_it() 
     assert root.template == FIRST
 
 
-def test_an_empty_template_counts_as_absent_with_a_word() -> None:
+def test_an_empty_template_counts_as_absent_with_a_warning() -> None:
     path = "partitions[0].queues[0].queues[2].childtemplate"
     assert load(a_file(TREE), {}).warnings == (f"{path}: is empty and is ignored",)
 
@@ -48,7 +48,7 @@ def test_no_template_anywhere_is_none() -> None:
     assert child(queues("- {name: a, parent: true}"), "a").template is None
 
 
-def test_what_a_template_cannot_do_is_told() -> None:
+def test_what_a_template_cannot_do_is_reported() -> None:
     loaded = load(
         a_file(
             """

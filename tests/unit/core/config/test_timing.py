@@ -93,7 +93,7 @@ def test_every_setting_sets_its_clock_and_every_clock_has_one() -> None:
         "service.preemptionInterval",
     ],
 )
-def test_a_clock_that_must_run_cannot_be_zero(key: str) -> None:
+def test_a_timer_that_must_run_cannot_be_zero(key: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load("", {key: "0s"})
     assert (caught.value.path, caught.value.rule) == (key, "must be longer than 0")

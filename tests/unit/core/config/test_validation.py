@@ -21,7 +21,7 @@ def test_the_texts_own_checksum_is_compared_in_either_case_and_forbids_nothing(e
     assert (found.allowed, found.checksum, found.checksum_match) == (True, RIGHT, is_right)
 
 
-def test_a_fault_is_the_reason_and_the_checksum_is_told_all_the_same() -> None:
+def test_a_fault_is_the_reason_and_the_checksum_is_informed_all_the_same() -> None:
     text = "partitions: [{queues: [{name: a.b}, {name: c.d}]}]\n"
     found = validate(text, file="mine.yaml")
     assert (found.allowed, len(found.findings), found.reason) == (False, 2, found.findings[0])
@@ -29,7 +29,7 @@ def test_a_fault_is_the_reason_and_the_checksum_is_told_all_the_same() -> None:
     assert found.checksum == checksum(text)
 
 
-def test_settings_are_judged_too() -> None:
+def test_settings_are_validated_too() -> None:
     found = validate(TEXT, {"service.expiry": "soon", "event.maxStreams": "many"})
     assert found.reason.startswith("service.expiry: 'soon' is not a duration; ")
     assert found.warnings == (*ODD, "event.maxStreams: 'many' is not a whole number from 0 to 10000000, 100 is used")

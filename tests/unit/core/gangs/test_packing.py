@@ -71,7 +71,7 @@ def test_a_gang_that_needs_two_domains_takes_the_largest_and_the_fullest_that_do
     assert where(packed(zones(a=2, b=6, c=4, d=1), [(SMALL, 8)], PREFERRED)) == {"n-b": 6, "n-a": 2}
 
 
-def test_a_required_domain_that_none_is_large_enough_for_is_refused_with_the_best_and_what_it_lacks() -> None:
+def test_a_required_domain_that_none_is_large_enough_for_is_refused_with_the_best_and_what_it_is_missing() -> None:
     snapshot = Snapshot(zones(a=2, b=3))
     answer = placed(snapshot, [(SMALL, 4)], REQUIRED)
     assert isinstance(answer, Shortage)

@@ -34,7 +34,7 @@ def test_an_expression_is_searched_for_in_the_name(expression: str, name: str, *
         ("a" * (MOST_CHARACTERS + 1), "longer than"),
     ],
 )
-def test_an_expression_that_cannot_be_used_says_why(expression: str, part: str) -> None:
+def test_an_expression_that_cannot_be_used_reports_why(expression: str, part: str) -> None:
     assert part in problem(expression)
 
 

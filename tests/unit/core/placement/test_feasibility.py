@@ -214,7 +214,7 @@ def test_nodes_that_no_term_names_are_no_candidates_where_every_term_names_some(
     assert node_properties.conflict(constraints) == ""
 
 
-def test_a_pod_whose_terms_name_nodes_hears_of_these_and_of_all_others_by_another_reason() -> None:
+def test_a_pod_whose_terms_name_nodes_learns_of_these_and_of_all_others_by_another_reason() -> None:
     table = a_table(labelled("n1"), labelled("n2"), tainted("n3", ("dedicated", "ml", "NoSchedule")))
     table.set_draining(NodeId("n2"), draining=True)
     text = unschedulable_reason(

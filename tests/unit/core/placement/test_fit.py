@@ -85,7 +85,7 @@ def test_a_fork_leaves_its_origin_alone_until_it_is_absorbed() -> None:
     assert not fits_on(snapshot, ONE, N1)
 
 
-def test_what_no_node_has_fits_nowhere_and_makes_no_column() -> None:
+def test_what_no_node_has_fits_on_no_node_and_makes_no_column() -> None:
     table = a_table(a_node("n1"))
     snapshot = Snapshot(table)
     gpu = RequestShape(Resources({"example.com/gpu": 1}))

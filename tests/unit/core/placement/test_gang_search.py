@@ -22,7 +22,7 @@ SMALL, LARGE = RequestShape(resources(vcore=1000, pods=1)), RequestShape(resourc
 IN_A = replace(SMALL, constraints=Constraints((("zone", "a"),)))
 
 
-def test_a_gang_that_fits_apart_but_not_together_is_refused_whole() -> None:
+def test_a_gang_that_fits_apart_but_not_together_is_refused_completely() -> None:
     table = a_table(a_node("n1"), a_node("n2"))
     snapshot = Snapshot(table)
     answer = place_all(snapshot, [(LARGE, 2), (SMALL, 3)], FAIR)
@@ -67,7 +67,7 @@ def test_nothing_asked_is_placed_at_once() -> None:
     assert place_all(Snapshot(a_table()), [], FAIR) == Places(())
 
 
-def test_a_gang_that_fits_an_empty_cluster_lacks_nothing_however_full_it_is() -> None:
+def test_a_gang_that_fits_an_empty_cluster_misses_nothing_however_full_it_is() -> None:
     table = a_table(a_node("n1"), a_node("n2"))
     table.take(N1, resources(vcore=4000))
     table.take(N2, resources(vcore=4000), foreign=True)
@@ -75,7 +75,7 @@ def test_a_gang_that_fits_an_empty_cluster_lacks_nothing_however_full_it_is() ->
     assert table.available(N1)["vcore"] == 0
 
 
-def test_a_gang_too_large_for_the_empty_cluster_is_told_which_member_lacks_what() -> None:
+def test_a_gang_too_large_for_the_empty_cluster_is_informed_which_member_misses_what() -> None:
     """The warning names member and resource."""
     table = a_table(a_node("n1"), replace(a_node("n2"), occupied=resources(vcore=2000)))
     short = missing_on_empty_nodes(table, [(SMALL, 1), (LARGE, 2)])
@@ -84,7 +84,7 @@ def test_a_gang_too_large_for_the_empty_cluster_is_told_which_member_lacks_what(
     assert short.why.counts == (("Insufficient cpu", 2),)
 
 
-def test_a_resource_that_no_node_has_is_lacking_when_empty() -> None:
+def test_a_resource_that_no_node_has_is_missing_when_empty() -> None:
     short = missing_on_empty_nodes(a_table(a_node("n1")), [(RequestShape(resources(gpu=1)), 1)])
     assert short is not None
     assert short.why.counts == (("Insufficient gpu", 1),)

@@ -91,7 +91,7 @@ def test_the_first_of_a_series_begins_where_the_node_has_every_topology_key(
     assert may_go(table, wanting(a_pod(near=near))) == "n0 n1 n2"
 
 
-def test_the_series_goes_on_where_it_began() -> None:
+def test_the_series_continues_where_it_began() -> None:
     shape = wanting(a_pod(near=(term(),)))
     placed = dict(place(Snapshot(zones("a", "b", "a")), shape, 12, FAIR))
     assert placed == {NodeId("n0"): 6, NodeId("n2"): 6}
@@ -171,7 +171,7 @@ def test_a_node_counts_under_the_first_rule_that_it_breaks() -> None:
     assert why(table, shape) == {AFFINITY_NOT_MET: 2, "Insufficient cpu": 1, EXISTING_ANTI_AFFINITY_NOT_MET: 1}
 
 
-def test_preemption_may_help_against_anti_affinity_and_not_for_want_of_company() -> None:
+def test_preemption_may_help_against_anti_affinity_but_not_with_affinity() -> None:
     assert [
         is_resolvable(reason) for reason in (AFFINITY_NOT_MET, ANTI_AFFINITY_NOT_MET, EXISTING_ANTI_AFFINITY_NOT_MET)
     ] == [False, True, True]

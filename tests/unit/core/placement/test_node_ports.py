@@ -71,7 +71,7 @@ def test_at_most_one_of_a_shape_goes_to_a_node() -> None:
     assert node_search.unschedulable_reason(snapshot, other).counts == ((REASON, 3),)
 
 
-def test_a_plan_that_supposes_somebody_gone_may_have_the_port() -> None:
+def test_a_plan_that_supposes_someone_gone_may_have_the_port() -> None:
     table = nodes("n1")
     row = table.rows.row(NodeId("n1"))
     table.pods_on_nodes.add(row, with_ports(HTTP))

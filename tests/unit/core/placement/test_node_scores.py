@@ -125,7 +125,7 @@ def test_images_that_come_and_go_change_what_a_node_is_worth_from_then_on() -> N
     assert worth(table, wanted) is None
 
 
-def test_nothing_is_computed_for_who_prefers_nothing_where_nobody_is_kept_off() -> None:
+def test_nothing_is_computed_for_who_prefers_nothing_where_no_one_is_kept_off() -> None:
     table = a_table(labelled("n1", zone="a"), a_node("n2"))
     assert points(ANYWHERE, NO_PREFERENCES, table) is None
     assert not table.points
@@ -172,7 +172,7 @@ def test_balance_decides_between_nodes_that_are_used_about_alike_only() -> None:
     assert place(Snapshot(table), RequestShape(resources(vcore=100)), 1, NodeSort(balanced=True)) == [("cpu-used", 1)]
 
 
-def test_what_a_pod_prefers_of_nodes_concerns_nobody_else() -> None:
+def test_what_a_pod_prefers_of_nodes_concerns_no_one_else() -> None:
     """Nearly every pod names an image: who is where is kept, and looked at anew, for those that others may meet."""
     table = a_table(a_node("n1"))
     assert not table.pods_on_nodes.is_noted(liking((1, zone("a"))).facts)

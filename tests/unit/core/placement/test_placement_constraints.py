@@ -107,7 +107,7 @@ def test_those_that_want_to_be_together_begin_anywhere_and_then_stay_in_one_grou
     assert placed == {NodeId("n1"): 2}
 
 
-def test_a_preference_is_followed_as_far_as_it_goes_and_holds_nobody_up() -> None:
+def test_a_preference_is_followed_as_far_as_it_goes_and_holds_no_one_up() -> None:
     table = zones("a", "b")
     shape = RequestShape(
         resources(vcore=1000),

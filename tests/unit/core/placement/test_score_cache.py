@@ -64,7 +64,7 @@ CHANGES = [take, take_on_many, give_back, grow, load_an_image, report, exchange]
     st.sampled_from(SORTS),
     st.integers(1, 30),
 )
-def test_who_was_asked_before_prefers_the_same_nodes_as_who_is_asked_anew(
+def test_who_was_asked_before_prefers_the_same_nodes_as_who_is_asked_again(
     changes: list[tuple[object, NodeId]], shape: RequestShape, sort: NodeSort, count: int
 ) -> None:
     table = a_table(*(a_node(name) for name in NAMES))

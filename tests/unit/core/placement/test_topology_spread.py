@@ -95,7 +95,7 @@ def test_a_pod_without_the_label_is_not_in_and_does_not_have_it() -> None:
 
 
 @pytest.mark.parametrize("constraint, expected", [(spread(), "n0"), (spread(honors_affinity=False), "")])
-def test_node_affinity_policy_says_whether_nodes_that_the_pod_may_not_use_make_domains(
+def test_node_affinity_policy_reports_whether_nodes_that_the_pod_may_not_use_make_domains(
     constraint: TopologySpreadConstraint, expected: str
 ) -> None:
     table = zones("a", "b")
@@ -108,7 +108,7 @@ def test_node_affinity_policy_says_whether_nodes_that_the_pod_may_not_use_make_d
 
 
 @pytest.mark.parametrize("constraint, expected", [(spread(honors_taints=True), "n0"), (spread(), "")])
-def test_node_taints_policy_says_whether_tainted_nodes_make_domains(
+def test_node_taints_policy_reports_whether_tainted_nodes_make_domains(
     constraint: TopologySpreadConstraint, expected: str
 ) -> None:
     table = zones("a", "b")
@@ -153,7 +153,7 @@ def test_every_constraint_is_to_be_met() -> None:
         ((FEW, spread("rack")), {NO_LABEL: 3}),  # no node has both keys, so there is no domain to be full
     ],
 )
-def test_a_node_without_the_key_is_told_from_one_in_a_full_domain(
+def test_a_node_without_the_key_is_distinguished_from_one_in_a_full_domain(
     constraints: tuple[TopologySpreadConstraint, ...], expected: dict[str, int]
 ) -> None:
     table = zones("a", "b", "")

@@ -121,7 +121,7 @@ def test_a_node_without_room_is_not_left() -> None:
 
 
 @pytest.mark.parametrize("constraint", [SOFT, HOSTS])
-def test_members_placed_together_spread_and_go_on_where_no_even_place_is_left(
+def test_members_placed_together_spread_and_continue_where_no_even_place_is_left(
     constraint: TopologySpreadConstraint,
 ) -> None:
     table = zones("a", "b", "c")
@@ -132,7 +132,7 @@ def test_members_placed_together_spread_and_go_on_where_no_even_place_is_left(
 
 @pytest.mark.parametrize("constraints", [(SOFT,), (HOSTS,), (SOFT, HOSTS), (spread(selector=(), required=False),)])
 @pytest.mark.parametrize("left", ["", "n0 n2 n3"])
-def test_points_after_each_member_are_those_that_would_be_found_anew(
+def test_points_after_each_member_are_those_that_would_be_found_again(
     constraints: tuple[TopologySpreadConstraint, ...], left: str
 ) -> None:
     table = zones("a", "a", "b", "c", "")

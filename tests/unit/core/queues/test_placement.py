@@ -110,7 +110,7 @@ def test_a_rule_yields_a_leaf(rule: PlacementRule, app: ApplicationSpec, expecte
         (PlacementRule("user", create=True, parent=NAMESPACE), an_app(), "the application has no such tag"),
     ],
 )
-def test_a_rule_without_a_usable_leaf_says_why(rule: PlacementRule, app: ApplicationSpec, why: str) -> None:
+def test_a_rule_without_a_usable_leaf_reports_why(rule: PlacementRule, app: ApplicationSpec, why: str) -> None:
     answer = choose_queue(TREE, (rule,), app)
     assert isinstance(answer, str)
     assert answer.startswith(f"{NOT_PLACED} ({rule.name}: ")
@@ -138,7 +138,7 @@ def test_the_fallback_is_root_default_only_where_it_exists() -> None:
     assert isinstance(choose_queue(a_tree(a_queue("default", a_queue("x"))), (), an_app("root.gone")), str)
 
 
-def test_a_draining_queue_takes_nobody_and_gets_no_children() -> None:
+def test_a_draining_queue_takes_no_one_and_gets_no_children() -> None:
     tree = a_tree(a_queue("leaf"), a_queue("top", a_queue("sub")))
     for queue in tree.by_path.values():
         queue.state = QueueState.ACTIVE if queue.path == "root" else QueueState.DRAINING

@@ -128,7 +128,7 @@ def test_submit_or_admin_access_on_the_queue_or_any_above_it_lets_in(
         assert isinstance(choose_queue(queues, (), replace(spec, user="ann", groups=())), str)
 
 
-def test_who_is_on_no_list_is_refused_and_told() -> None:
+def test_who_is_on_no_list_is_refused_and_reported() -> None:
     queues = tree(leaf("a", submit=AccessList(users=names("ann"), groups=names("ops"))))
     refused = choose_queue(queues, (), app("kim", "dev", queue="root.a"))
     assert "(provided: user kim may not submit to queue root.a)" in str(refused)
@@ -184,7 +184,7 @@ def test_a_tag_rule_below_a_fixed_parent() -> None:
     assert choose_queue(tree(submit=ALLOW_ALL), rules, app(namespace="dev")) == chosen("root.namespaces.dev", *made)
 
 
-def test_production_is_for_those_on_its_list_and_everybody_else_has_a_queue_of_their_own() -> None:
+def test_production_is_for_those_on_its_list_and_everyone_else_has_a_queue_of_their_own() -> None:
     users = PlacementRule("fixed", value="root.users")
     rules = (PlacementRule("fixed", value="root.production"), PlacementRule("user", create=True, parent=users))
     queues = tree(leaf("production", submit=AccessList(groups=names("sre"))), parent("users", submit=ALLOW_ALL))

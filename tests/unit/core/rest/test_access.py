@@ -95,13 +95,13 @@ async def test_bytes_that_are_no_text_are_no_token(serve: Serve, token_file: Pat
     assert status.split()[1] == b"401"
 
 
-async def test_without_any_authentication_nobody_may_dump(serve: Serve) -> None:
+async def test_without_any_authentication_no_one_may_dump(serve: Serve) -> None:
     http = await serve(RestSettings(port=0))
     assert await statuses(http, {}) == [200, 200, 403]
     assert await statuses(http, bearer(TOKEN)) == [200, 200, 401]
 
 
-async def test_who_has_no_token_is_told_how_to_show_one(serve: Serve, token_file: Path) -> None:
+async def test_who_has_no_token_is_informed_how_to_show_one(serve: Serve, token_file: Path) -> None:
     http = await serve(RestSettings(port=0, access=AccessSettings(token_file)))
     async with http.get(DUMP) as answer:
         assert answer.headers["WWW-Authenticate"] == 'Bearer realm="muster"'
@@ -120,7 +120,7 @@ async def test_who_has_no_token_is_told_how_to_show_one(serve: Serve, token_file
         {"Host": "elsewhere.example"},
     ],
 )
-async def test_loopback_is_not_trusted_where_somebody_asks_through_it(serve: Serve, headers: dict[str, str]) -> None:
+async def test_loopback_is_not_trusted_where_someone_asks_through_it(serve: Serve, headers: dict[str, str]) -> None:
     http = await serve(RestSettings(port=0, access=AccessSettings(trusts_loopback=True)))
     assert await statuses(http, {}) == [200, 200, 200]
     assert await statuses(http, headers) == [200, 200, 403]

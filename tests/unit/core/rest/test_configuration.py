@@ -54,7 +54,7 @@ async def test_json_has_the_names_of_yunikorns_json(http: aiohttp.ClientSession,
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/json, text/plain", "application/x-yaml"])
-async def test_yaml_is_for_everybody_else(http: aiohttp.ClientSession, bench: Bench, accept: str) -> None:
+async def test_yaml_is_for_everyone_else(http: aiohttp.ClientSession, bench: Bench, accept: str) -> None:
     await register(bench)
     async with http.get("/ws/v1/config", headers={"Accept": accept}) as answer:
         assert answer.content_type == "application/x-yaml"
@@ -79,7 +79,7 @@ async def test_where_none_was_sent_the_default_is_in_force(http: aiohttp.ClientS
         (b"\xff", False, "not UTF-8"),
     ],
 )
-async def test_a_configuration_is_judged_and_the_answer_is_always_an_answer(
+async def test_a_configuration_is_validated_and_the_answer_is_always_an_answer(
     http: aiohttp.ClientSession, text: bytes, *, allowed: bool, reason: str | None
 ) -> None:
     async with http.post("/ws/v1/validate-conf", data=text) as answer:

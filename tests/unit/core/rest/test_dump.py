@@ -117,7 +117,7 @@ async def test_when_all_is_removed_the_ledgers_are_empty(http: aiohttp.ClientSes
     assert not any(ledgers.values())
 
 
-async def test_an_empty_world_is_a_whole_document() -> None:
+async def test_an_empty_state_is_a_whole_document() -> None:
     found = orjson.loads(b"".join(diagnostics.state_dump_pieces(SchedulerState(), 7, [])))
     assert (found["timestamp"], found["nodes"], found["applications"], found["invariants"]) == (7, [], [], [])
 

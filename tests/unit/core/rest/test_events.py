@@ -56,7 +56,7 @@ async def test_where_the_first_record_is_not_kept_there_is_the_range_only(
     }
 
 
-async def test_no_answer_is_larger_than_the_setting_says(http: aiohttp.ClientSession, bench: Bench) -> None:
+async def test_no_answer_is_larger_than_the_setting_defines(http: aiohttp.ClientSession, bench: Bench) -> None:
     await bench.register(**{"event.RESTResponseSize": "2"})
     note(bench, "n0", "n1", "n2")
     for query in ("", "?count=9"):
@@ -77,7 +77,7 @@ async def test_without_tracking_there_is_nothing_to_tell(http: aiohttp.ClientSes
             assert (await answer.json())["message"] == "Event tracking is disabled"
 
 
-async def test_a_stream_begins_with_the_instance_goes_on_and_ends_with_the_core(
+async def test_a_stream_begins_with_the_instance_continues_and_ends_with_the_core(
     http: aiohttp.ClientSession, bench: Bench
 ) -> None:
     note(bench, "n0", "n1")

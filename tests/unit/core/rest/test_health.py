@@ -45,14 +45,14 @@ def failed(scheduler_state: SchedulerState, counts: Counts = FINE) -> list[str]:
     return [check.DiagnosisMessage for check in found(scheduler_state, counts).HealthChecks if not check.Succeeded]
 
 
-def test_a_sound_world_is_healthy_in_every_respect() -> None:
+def test_a_sound_state_is_healthy_in_every_respect() -> None:
     health = found(a_scenario().scheduler_state)
     assert health.Healthy
     assert [check.Name for check in health.HealthChecks] == NAMES
     assert all(check.Description and check.DiagnosisMessage for check in health.HealthChecks)
 
 
-def test_what_failed_since_the_start_is_told() -> None:
+def test_what_failed_since_the_start_is_reported() -> None:
     assert failed(SchedulerState(), Counts(2, 3)) == [
         "2 events or cycles failed since the start; see the log",
         "3 nodes were rejected since the start",

@@ -27,7 +27,7 @@ async def test_the_index_names_the_profiles(http: aiohttp.ClientSession) -> None
     "name, effects",
     [("profile", "function calls"), ("heap", "growth in 0 s"), ("allocs", "growth in 0 s"), ("cmdline", "")],
 )
-async def test_a_profile_looks_as_long_as_it_is_told(http: aiohttp.ClientSession, name: str, effects: str) -> None:
+async def test_a_profile_looks_as_long_as_it_is_reported(http: aiohttp.ClientSession, name: str, effects: str) -> None:
     assert effects in await text(http, f"/debug/pprof/{name}?seconds=0")
 
 

@@ -52,7 +52,7 @@ async def test_a_page_may_ask_which_methods_it_may_use(http: aiohttp.ClientSessi
 
 
 @pytest.mark.parametrize("path", MOVED)
-async def test_what_moved_says_where_it_is(http: aiohttp.ClientSession, path: str) -> None:
+async def test_what_moved_reports_where_it_is(http: aiohttp.ClientSession, path: str) -> None:
     async with http.get(f"{path}?a=b", allow_redirects=False) as answer:
         assert answer.status == 301
         assert answer.headers["Location"] == f"{MOVED[path]}?a=b"
@@ -118,7 +118,7 @@ async def test_metrics_have_the_names_that_dashboards_know(http: aiohttp.ClientS
     assert any(line.startswith("yunikorn_scheduler_scheduling_cycle_milliseconds_bucket") for line in lines)
 
 
-async def test_a_reader_that_takes_nothing_is_dropped_and_holds_up_nobody() -> None:
+async def test_a_reader_that_takes_nothing_is_dropped_and_holds_up_no_one() -> None:
     ended: list[str] = []
 
     def endless() -> Iterator[bytes]:
@@ -177,7 +177,7 @@ async def test_who_connects_and_asks_nothing_is_cut_off() -> None:
             assert await answer.text() == "heard"
 
 
-async def test_a_core_is_ready_when_it_was_told_all_that_exists(http: aiohttp.ClientSession, bench: Bench) -> None:
+async def test_a_core_is_ready_when_it_was_informed_all_that_exists(http: aiohttp.ClientSession, bench: Bench) -> None:
     await bench.register(**{EXTRA_FENCE: "true"})
     async with http.get("/livez"):  # lets the world hear of it
         pass

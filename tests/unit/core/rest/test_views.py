@@ -114,7 +114,7 @@ async def test_the_tree_of_queues_is_one_object(ask: Ask, scenario: Scenario) ->
     assert root["currentPriority"] == 7
 
 
-async def test_a_queue_shows_till_when_its_preemption_is_paused(ask: Ask, scenario: Scenario) -> None:
+async def test_a_queue_shows_until_when_its_preemption_is_paused(ask: Ask, scenario: Scenario) -> None:
     both = pair(QueuePath("root.a"), QueuePath("root.x"))
     scenario.partition.preemptions.thrashing_guards[both] = ThrashingGuard(QueuePath("root.x"), 1, paused_until_ns=77)
     assert (await ask("queue/root.a"))["preemptionPausedUntil"] == 77
@@ -142,13 +142,13 @@ async def test_applications_are_found_by_what_became_of_them(ask: Ask, scenario:
     assert await ids("queue/root.b/applications/active?status=running") == []
 
 
-async def test_a_rejected_application_says_why(ask: Ask, scenario: Scenario) -> None:
+async def test_a_rejected_application_reports_why(ask: Ask, scenario: Scenario) -> None:
     [app] = await ask("applications/rejected")
     assert "no placement rule matched" in app["rejectedMessage"]
     assert app["finishedTime"] > 0
 
 
-async def test_an_application_says_why_it_waits(ask: Ask, scenario: Scenario) -> None:
+async def test_an_application_reports_why_it_waits(ask: Ask, scenario: Scenario) -> None:
     app = await ask("application/waits")
     [waiting] = app["requests"]
     assert (waiting["allocationKey"], waiting["priority"], waiting["pendingCount"]) == ("too-big", "7", 1)
@@ -263,12 +263,12 @@ async def test_users_and_groups_have_a_tree_of_usage_with_their_limits(ask: Ask,
     assert await ask("usage/group/staff") == staff
 
 
-async def test_what_nodes_are_missing_for_is_told(ask: Ask, scenario: Scenario) -> None:
+async def test_what_nodes_are_missing_for_is_reported(ask: Ask, scenario: Scenario) -> None:
     [found] = await ask("autoscaling")
     assert (found["resource"], found["count"], found["applications"]) == ({"pods": 1, "vcore": 9000}, 1, 1)
 
 
-async def test_who_waits_in_a_leaf_is_told_in_the_order_of_trying(ask: Ask, scenario: Scenario) -> None:
+async def test_who_waits_in_a_leaf_is_reported_in_the_order_of_trying(ask: Ask, scenario: Scenario) -> None:
     scenario.send(ApplicationAdded(an_application("late", queue="root.b")))
     scenario.ask(an_ask("late-big", app="late", vcore=9000, priority=9))
     scenario.send(ApplicationAdded(an_application("idle", queue="root.b")))

@@ -31,7 +31,7 @@ def test_equal_moments_ring_in_the_order_they_were_set() -> None:
     assert [event.timer.generation for event in rung if event] == [3, 1, 2]
 
 
-def test_what_belongs_to_a_world_that_is_gone_never_rings() -> None:
+def test_what_belongs_to_a_state_that_is_gone_never_rings() -> None:
     deadlines = TimerHeap()
     deadlines.set(TimerSet(a_clock(1), 5))
     deadlines.clear()

@@ -55,7 +55,7 @@ def test_garbage_of_an_earlier_recovery_is_collected() -> None:
     assert left() is None
 
 
-def test_in_somebody_elses_process_nothing_is_touched() -> None:
+def test_in_another_users_process_nothing_is_touched() -> None:
     freezer = GarbageCollectorFreezer(is_on=False)
     freezer.recovered()
     freezer.count(100_000)

@@ -56,7 +56,7 @@ def test_a_user_without_groups_has_none_and_that_is_no_problem(directory: LdapDi
 
 
 @pytest.mark.parametrize("user", ["nobody", "k*", "*", "kim)(uid=ann", "kim\x00"])
-def test_a_user_that_is_not_there_is_none_whatever_its_name_says(directory: LdapDirectory, user: str) -> None:
+def test_a_user_that_is_not_there_is_none_whatever_its_name_defines(directory: LdapDirectory, user: str) -> None:
     answer = directory(user)
     assert answer.groups == ()
     assert "has no user" in answer.problem
@@ -80,7 +80,7 @@ def test_the_case_of_the_attribute_does_not_count(directory: LdapDirectory, spel
     assert sorted(directory("kim").groups) == ["dev", "ops", "plain"]
 
 
-def test_a_password_is_read_anew_for_every_search(directory: LdapDirectory) -> None:
+def test_a_password_is_read_again_for_every_search(directory: LdapDirectory) -> None:
     write(directory.secret, BindPassword="old")
     refused = directory("kim")
     assert "refuses BindUser" in refused.problem
@@ -92,7 +92,7 @@ def test_a_password_is_read_anew_for_every_search(directory: LdapDirectory) -> N
 @pytest.mark.filterwarnings(
     "ignore:ssl.match_hostname", "ignore:unclosed", "ignore::pytest.PytestUnraisableExceptionWarning"
 )
-def test_a_server_is_believed_by_its_certificate_and_name_unless_that_is_waived(
+def test_a_server_is_accepted_by_its_certificate_and_name_unless_that_is_waived(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority = trustme.CA()

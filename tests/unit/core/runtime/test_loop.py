@@ -34,7 +34,7 @@ async def test_senders_wait_while_the_mailbox_is_full() -> None:
     await running
 
 
-async def test_an_event_that_fails_is_counted_and_the_core_goes_on(bench: Bench) -> None:
+async def test_an_event_that_fails_is_counted_and_the_core_continues(bench: Bench) -> None:
     await bench.register()
     await bench.core.loop.mailbox.put(QueuedMessage([NONSENSE]))
     await bench.core.update_application(messages.applications(messages.an_application()))
@@ -43,7 +43,7 @@ async def test_an_event_that_fails_is_counted_and_the_core_goes_on(bench: Bench)
     assert bench.rm.ends == []
 
 
-async def test_a_world_left_unsound_is_thrown_away_and_told_anew(bench: Bench) -> None:
+async def test_a_state_left_unsound_is_thrown_away_and_reported_again(bench: Bench) -> None:
     await bench.register()
     await bench.core.update_node(messages.nodes(messages.a_node()))
     await bench.settle()
@@ -63,7 +63,7 @@ async def test_a_world_left_unsound_is_thrown_away_and_told_anew(bench: Bench) -
     assert len(bench.core.loop.scheduler_state.partitions) == 1
 
 
-async def test_a_callback_that_fails_loses_its_session_and_nobody_elses(bench: Bench) -> None:
+async def test_a_callback_that_fails_loses_its_session_and_no_other(bench: Bench) -> None:
     await bench.register()
     other = Notebook()
     await bench.core.register_resource_manager(

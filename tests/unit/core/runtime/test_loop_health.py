@@ -19,7 +19,7 @@ from tests.unit.core.conftest import Bench, FakeClock, Notebook
 from tests.unit.core.messages import RM
 
 
-async def test_a_turn_that_fails_outside_of_the_world_is_recovered_from(bench: Bench) -> None:
+async def test_a_turn_that_fails_outside_of_the_state_is_recovered_from(bench: Bench) -> None:
     await bench.register()
     await bench.settle()
     carry = bench.core.dispatcher.carry

@@ -73,7 +73,7 @@ async def test_a_process_serves_both_ways_and_stops_when_told(tmp_path: Path) ->
         (Options(tls=TlsFiles(Path(__file__), Path(__file__), Path(__file__))), "are not a certificate and its key"),
     ],
 )
-async def test_a_core_that_cannot_listen_says_why(options: Options, reason: str) -> None:
+async def test_a_core_that_cannot_listen_reports_why(options: Options, reason: str) -> None:
     with pytest.raises(StartError, match=reason):
         await serve(replace(options, rest_port=None))
 
@@ -102,7 +102,7 @@ def test_tls_files_go_together() -> None:
         (Options(rest_tls=ServerTls(Path("/no/cert"), Path("/no/key"))), "REST on 127.0.0.1:0: TLS: /no/cert"),
     ],
 )
-async def test_a_core_that_cannot_serve_rest_as_it_is_told_says_why(options: Options, reason: str) -> None:
+async def test_a_core_that_cannot_serve_rest_as_it_is_reported_reports_why(options: Options, reason: str) -> None:
     with pytest.raises(StartError, match=reason):
         await serve(replace(options, rest_port=0))
 

@@ -94,7 +94,7 @@ async def test_a_partition_that_comes_is_known_and_one_that_goes_is_refused_with
     assert set(rejected(bench)) == {"early", "late"}
 
 
-async def test_groups_are_found_before_the_world_hears_and_later_messages_wait() -> None:
+async def test_groups_are_found_before_the_state_receives_and_later_messages_wait() -> None:
     turn = threading.Event()
 
     def slow(user: str) -> GroupsAnswer:
@@ -136,7 +136,7 @@ async def test_a_changed_resolver_counts_from_the_next_application_on(bench: Ben
     assert groups == {"one": ("kim",), "two": ("kim", "testgroup")}
 
 
-async def test_an_application_waits_for_a_directory_that_is_down_and_goes_on_when_it_is_back() -> None:
+async def test_an_application_waits_for_a_directory_that_is_down_and_continues_when_it_is_back() -> None:
     is_down = True
 
     def directory(user: str) -> GroupsAnswer:

@@ -86,7 +86,7 @@ async def test_an_event_reports_why_the_groups_of_a_user_are_unknown() -> None:
     assert [(note.subject, note.message) for note in effects] == [("a", "groups of user ann are unknown: no ann")]
 
 
-async def test_an_answer_is_believed_for_five_minutes_and_a_no_for_half_of_one() -> None:
+async def test_an_answer_is_accepted_for_five_minutes_and_a_no_for_half_of_one() -> None:
     book, clock = Book({"kim": GroupsAnswer(("dev",))}), FakeClock()
     groups = made(book, clock)
     both = [added("a", "kim"), added("b", "ann")]
@@ -153,7 +153,7 @@ async def test_a_directory_that_fails_is_no_failure_of_the_core() -> None:
     assert "ldap failed: broken" in effects[0].message
 
 
-async def test_after_its_end_nobody_is_asked_any_more() -> None:
+async def test_after_its_end_no_one_is_asked_any_more() -> None:
     book = Book({"kim": GroupsAnswer(("dev",))})
     groups = made(book)
     groups.close()

@@ -73,7 +73,7 @@ def test_room_that_a_smaller_pod_leaves_is_given_to_one_that_waits() -> None:
     assert placed(resize(scenario, "r0", 3000)) == {"r1": "n0"}
 
 
-def test_head_room_that_a_smaller_pod_leaves_is_given_to_one_that_waits() -> None:
+def test_headroom_that_a_smaller_pod_leaves_is_given_to_one_that_waits() -> None:
     scenario = running(vcore=2000, most=2000)
     assert placed(scenario.ask(an_ask("r1"))) == {}
     assert placed(resize(scenario, "r0", 1000)) == {"r1": "n0"}
@@ -89,7 +89,7 @@ def test_a_pod_that_grew_over_its_node_and_queue_stays_and_nothing_else_goes_the
     assert scenario.app().queue.tolerated == NOTHING
 
 
-def test_a_gang_whose_promised_head_room_a_larger_pod_takes_waits_for_it_anew() -> None:
+def test_a_gang_whose_promised_headroom_a_larger_pod_takes_waits_for_it_again() -> None:
     scenario = running(most=5000)
     scenario.gang(ApplicationAdded(an_application("gang", gang=4)), 4)
     gang = scenario.app("gang").gang
@@ -100,7 +100,7 @@ def test_a_gang_whose_promised_head_room_a_larger_pod_takes_waits_for_it_anew() 
     assert (gang.quota_reservation["vcore"], gang.granted) == (1000, True)
 
 
-def test_a_gang_that_lacks_less_after_a_resize_reserves_the_quota_that_it_lacks() -> None:
+def test_a_gang_that_misses_less_after_a_resize_reserves_the_quota_that_it_is_missing() -> None:
     scenario = running(vcore=2000, most=4000)
     scenario.gang(ApplicationAdded(an_application("gang", gang=4)), 4)
     gang = scenario.app("gang").gang
@@ -226,7 +226,7 @@ def test_a_pod_does_not_exceed_its_node_when_its_placeholder_was_resized_below_i
     assert scenario.partition.nodes.available(N0)["vcore"] == 300
 
 
-def test_an_ask_that_is_labelled_while_it_is_swapped_keeps_its_swap() -> None:
+def test_an_ask_that_is_labelled_while_it_is_swapped_keeps_its_replacement() -> None:
     """Only an ask that is another to a plan begins anew."""
     scenario = reserving(1000, 1000)
     scenario.ask(an_ask("r0", group="workers"))

@@ -90,7 +90,7 @@ def test_room_that_an_atomic_gang_waits_for_is_there_for_others() -> None:
     assert len(placed(scenario.ask(*(an_ask(f"r{index}", app="plain") for index in range(4))))) == 4
 
 
-def test_a_gang_that_starves_is_promised_the_head_room_as_any_other() -> None:
+def test_a_gang_that_starves_is_promised_the_headroom_as_any_other() -> None:
     timing = Timing(starvation_age_ns=60 * SECOND)
     scenario = Scenario(a_configuration(a_queue("a", vcore=6000), timing=timing), nodes=1)
     scenario.gang(a_gang(5), 5)
@@ -118,7 +118,7 @@ def test_a_gang_that_reserves_its_places_one_by_one_leaves_an_atomic_one_alone()
     assert len([key for key in placed(effects) if key.startswith("whole")]) == 3
 
 
-def test_members_that_are_never_asked_for_run_into_the_clock() -> None:
+def test_members_that_are_never_asked_for_run_into_the_timer() -> None:
     scenario = Scenario(CONFIGURATION, nodes=2)
     scenario.send(a_gang(3, timeout_s=60, style=GangStyle.HARD))
     scenario.ask(*placeholders(0, 2))
@@ -129,7 +129,7 @@ def test_members_that_are_never_asked_for_run_into_the_clock() -> None:
     assert set(released_asks(effects).values()) == {Termination.TIMEOUT}
 
 
-def test_a_gang_that_was_asked_for_whole_waits_for_room_without_a_clock() -> None:
+def test_a_gang_that_was_asked_for_whole_waits_for_room_without_a_timer() -> None:
     scenario = Scenario(CONFIGURATION, nodes=1)
     scenario.gang(a_gang(5, timeout_s=60, style=GangStyle.HARD), 5)
     assert states(scenario.wait(1000)) == []
@@ -145,7 +145,7 @@ def test_a_member_that_is_called_off_has_the_whole_time_to_be_asked_for_again() 
     assert states(scenario.wait(11)) == ["Resuming", "Accepted"]
 
 
-def test_the_clock_of_the_placeholders_begins_with_their_places() -> None:
+def test_the_timer_of_the_placeholders_begins_with_their_places() -> None:
     scenario = Scenario(CONFIGURATION, nodes=1)
     scenario.gang(a_gang(5, timeout_s=60), 5)
     scenario.wait(100)
@@ -154,7 +154,7 @@ def test_the_clock_of_the_placeholders_begins_with_their_places() -> None:
     assert len(releases(scenario.wait(2))) == 5
 
 
-def test_a_gang_that_waited_for_its_room_in_vain_has_the_outcome_of_its_style() -> None:
+def test_a_gang_that_waited_for_its_room_without_success_has_the_outcome_of_its_style() -> None:
     scenario = Scenario(CONFIGURATION, nodes=1)
     scenario.gang(a_gang(5, wait_s=60), 5)
     effects = scenario.wait(61)

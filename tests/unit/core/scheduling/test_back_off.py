@@ -34,14 +34,14 @@ def test_fewer_than_that_keep_it_awake() -> None:
     assert placed(scenario.add_node("n1")).keys() == {"x1"}
 
 
-def test_a_quota_sends_nobody_to_sleep() -> None:
+def test_a_quota_sends_no_one_to_sleep() -> None:
     scenario = sleepy(vcore=500)
     scenario.ask(*(an_ask(f"x{index}", app="x", vcore=400) for index in range(4)))
     assert scenario.app("x").backoff_until_ns == 0
     assert placed(scenario.release("x0", "x")).keys() == {"x1"}
 
 
-def test_others_of_the_leaf_go_on() -> None:
+def test_others_of_the_leaf_continue() -> None:
     scenario = sleepy()
     scenario.ask(*(an_ask(f"x{index}", app="x") for index in range(3)))
     scenario.send(ApplicationAdded(an_application("y")))

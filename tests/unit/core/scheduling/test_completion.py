@@ -39,7 +39,7 @@ def complete(scenario: Scenario, real: int = 2) -> None:
         scenario.release(placeholder, why=REPLACED)
 
 
-def test_a_soft_gang_that_times_out_gives_everything_back_and_goes_on_as_usual() -> None:
+def test_a_soft_gang_that_times_out_gives_everything_back_and_continues_as_usual() -> None:
     scenario = partial(GangStyle.SOFT)
     effects = scenario.wait(61)
     assert releases(effects) == {"app-p0": TIMEOUT, "app-p1": TIMEOUT}
@@ -63,7 +63,7 @@ def test_a_hard_gang_that_times_out_fails_with_the_last_confirmed_release() -> N
     assert rejection(scenario.send(ApplicationAdded(an_application()))) == "", "the id is free again"
 
 
-def test_the_clock_starts_with_the_first_placeholder_not_with_the_submission() -> None:
+def test_the_timer_starts_with_the_first_placeholder_not_with_the_submission() -> None:
     scenario = Scenario(a_configuration(a_queue("a")))
     scenario.gang(ApplicationAdded(an_application(gang=4, timeout_s=60)), 4)
     assert scenario.wait(1000) == []
@@ -89,7 +89,7 @@ def test_a_time_out_while_running_releases_left_over_placeholders_and_nothing_el
     assert scenario.app().state == "Running"
 
 
-def test_a_reserved_gang_whose_pods_never_come_is_ended_by_the_clock() -> None:
+def test_a_reserved_gang_whose_pods_never_come_is_ended_by_the_timer() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.gang(ApplicationAdded(an_application(gang=2, timeout_s=60)), 2)
     assert set(releases(scenario.wait(61))) == {"app-p0", "app-p1"}
@@ -98,7 +98,7 @@ def test_a_reserved_gang_whose_pods_never_come_is_ended_by_the_clock() -> None:
     assert states(scenario.wait(31)) == ["Completed"]
 
 
-def test_a_swap_on_its_way_is_left_alone_by_the_time_out() -> None:
+def test_a_replacement_on_its_way_is_left_alone_by_the_time_out() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.gang(ApplicationAdded(an_application(gang=2, timeout_s=60)), 2)
     scenario.ask(an_ask("r0", group="workers"))
@@ -109,14 +109,14 @@ def test_a_swap_on_its_way_is_left_alone_by_the_time_out() -> None:
 @pytest.mark.parametrize(
     "style, end", [(GangStyle.SOFT, ["Resuming", "Accepted"]), (GangStyle.HARD, ["Failing", "Failed"])]
 )
-def test_the_wait_clock_ends_a_gang_that_holds_nothing(style: GangStyle, end: list[str]) -> None:
+def test_the_wait_timer_ends_a_gang_that_holds_nothing(style: GangStyle, end: list[str]) -> None:
     scenario = Scenario(a_configuration(a_queue("a")))
     scenario.gang(ApplicationAdded(an_application(gang=2, style=style, wait_s=100)), 2)
     assert scenario.wait(99) == []
     assert states(scenario.wait(2)) == end
 
 
-def test_the_wait_clock_does_not_end_a_gang_that_holds_something() -> None:
+def test_the_wait_timer_does_not_end_a_gang_that_holds_something() -> None:
     scenario = partial(GangStyle.HARD, timeout_s=500, wait_s=100)
     assert states(scenario.wait(101)) == []
 
@@ -170,7 +170,7 @@ def test_an_application_does_not_complete_because_its_real_asks_have_not_come_ye
     assert scenario.app().state == "Running"
 
 
-def test_a_completed_id_can_be_used_again_and_old_clocks_do_not_reach_the_new_one() -> None:
+def test_a_completed_id_can_be_used_again_and_old_timers_do_not_reach_the_new_one() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     for _ in range(3):
         assert rejection(scenario.send(ApplicationAdded(an_application()))) == ""
@@ -185,7 +185,7 @@ def test_a_live_id_is_refused_with_its_state() -> None:
     assert "New" in rejection(scenario.send(ApplicationAdded(an_application())))
 
 
-def test_removing_an_application_gives_everything_back_and_says_so() -> None:
+def test_removing_an_application_gives_everything_back_and_reports_it() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.gang(ApplicationAdded(an_application(gang=2)), 2)
     scenario.ask(an_ask("r0", group="workers"))
@@ -222,7 +222,7 @@ def test_an_execution_time_out_of_an_ask_limits_the_run_time_of_its_allocation()
     assert releases(scenario.wait(11)) == {"r0": TIMEOUT}
 
 
-def test_the_run_time_of_an_allocation_starts_anew_when_its_key_is_asked_for_again() -> None:
+def test_the_run_time_of_an_allocation_starts_again_when_its_key_is_asked_for_again() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(ApplicationAdded(an_application()))
     scenario.ask(an_ask("r0", timeout_s=10))
@@ -280,7 +280,7 @@ def test_an_application_that_resumes_before_its_pods_have_come_waits_for_them() 
     assert states(scenario.wait(1000)) == []
 
 
-def test_the_clock_ends_a_reserved_gang_even_where_its_placeholders_went_by_themselves() -> None:
+def test_the_timer_ends_a_reserved_gang_even_where_its_placeholders_went_by_themselves() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.gang(ApplicationAdded(an_application(gang=2, timeout_s=60)), 2)
     scenario.release("app-p0")

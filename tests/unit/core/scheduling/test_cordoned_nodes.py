@@ -63,7 +63,7 @@ def test_a_daemon_sets_pod_takes_from_a_full_node_also_when_that_is_cordoned() -
     assert placed(confirm(scenario, effects)) == {"agent": "n0"}
 
 
-def test_who_tolerates_a_cordon_goes_to_a_node_as_soon_as_its_drain_is_told_to_be_one() -> None:
+def test_who_tolerates_a_cordon_goes_to_a_node_as_soon_as_its_drain_is_reported_as_one() -> None:
     scenario = Scenario(with_preemption(a_queue("a"), a_queue("b")), nodes=1)
     scenario.node("n0", NodeAction.DRAIN)
     assert placed(run(scenario, "root.a", an_ask("r0", constraints=TOLERANT), an_ask("r1"))) == {}

@@ -50,7 +50,7 @@ def a_full_cluster(waiting: int) -> Scenario:
 
 
 @pytest.mark.parametrize("waiting", [60, 120])
-def test_a_full_cluster_in_which_nothing_changes_tries_nobody_however_many_wait(waiting: int) -> None:
+def test_a_full_cluster_in_which_nothing_changes_tries_no_one_however_many_wait(waiting: int) -> None:
     scenario = a_full_cluster(waiting)
     assert tried(scenario) == (0, 0)
 

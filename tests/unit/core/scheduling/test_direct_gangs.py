@@ -36,7 +36,7 @@ def allocated(scenario: Scenario, queue: str = "root.a") -> int:
     return next(one for one in scenario.partition.queues.leaves() if one.path == queue).allocated["vcore"]
 
 
-def test_places_are_held_before_any_member_is_there_and_the_resource_manager_is_not_told() -> None:
+def test_places_are_held_before_any_member_is_there_and_the_resource_manager_is_not_reported() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=2)
     effects = scenario.send(a_gang(5))
     assert states(effects) == ["Accepted", "Running"]
@@ -46,7 +46,7 @@ def test_places_are_held_before_any_member_is_there_and_the_resource_manager_is_
     assert allocated(scenario) == 5000
 
 
-def test_a_member_that_comes_takes_its_place_at_once_with_one_word() -> None:
+def test_a_member_that_comes_takes_its_place_at_once_with_one_message() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=2)
     scenario.send(a_gang(5))
     [answer] = answers(scenario.ask(*members(2)))
@@ -65,7 +65,7 @@ def test_members_that_are_there_already_get_their_places_in_the_cycle_that_holds
     assert held(scenario) == 0
 
 
-def test_a_gang_that_does_not_fit_whole_holds_nothing_and_says_so_by_its_own_key() -> None:
+def test_a_gang_that_does_not_fit_completely_holds_nothing_and_reports_it_by_its_own_key() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     effects = scenario.send(a_gang(5))
     assert held(scenario) == 0
@@ -77,7 +77,7 @@ def test_a_gang_that_does_not_fit_whole_holds_nothing_and_says_so_by_its_own_key
     assert waits(scenario.add_node("n1"))[KEY] == ("SCHEDULED", "all members are reserved")
 
 
-def test_nobody_takes_the_room_that_is_held_for_members_to_come() -> None:
+def test_no_one_takes_the_room_that_is_held_for_members_to_come() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(a_gang(3))
     scenario.send(a_gang(2, "late"))
@@ -117,7 +117,7 @@ def test_one_ask_for_several_members_takes_a_place_for_each_and_what_is_left_as_
     assert held(scenario) == 0
 
 
-def test_a_larger_member_is_scheduled_as_usual_and_its_place_is_dropped_without_a_word() -> None:
+def test_a_larger_member_is_scheduled_as_usual_and_its_place_is_dropped_without_a_message() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(a_gang(3))
     effects = scenario.ask(member("big", vcore=2000))
@@ -215,7 +215,7 @@ def test_a_gang_without_task_groups_is_rejected() -> None:
     assert effects.startswith("gangPlacement is Direct, but no task groups were sent")
 
 
-def test_nobody_who_came_later_starts_before_a_gang_that_waits_for_head_room() -> None:
+def test_no_one_who_came_later_starts_before_a_gang_that_waits_for_headroom() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=4000)), nodes=3)
     scenario.send(ApplicationAdded(an_application("busy")))
     scenario.ask(*(an_ask(f"b{index}", app="busy") for index in range(2)))
@@ -230,7 +230,7 @@ def test_nobody_who_came_later_starts_before_a_gang_that_waits_for_head_room() -
 # -- taken back --------------------------------------------------------------------
 
 
-def test_what_was_not_taken_is_dropped_when_the_clock_ends_and_nobody_is_told() -> None:
+def test_what_was_not_taken_is_dropped_when_the_timer_ends_and_no_one_is_reported() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(a_gang(3, timeout_s=60))
     scenario.ask(member("r0"))
@@ -244,7 +244,7 @@ def test_what_was_not_taken_is_dropped_when_the_clock_ends_and_nobody_is_told() 
     assert placed(scenario.ask(member("r1"))) == {"r1": "n0"}
 
 
-def test_a_gang_whose_members_never_come_is_ended_by_the_clock() -> None:
+def test_a_gang_whose_members_never_come_is_ended_by_the_timer() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(a_gang(3, timeout_s=60))
     assert states(scenario.wait(61)) == ["Completing"]
@@ -263,7 +263,7 @@ def test_left_over_places_end_with_the_application_at_once() -> None:
     assert scenario.partition.placed == {}
 
 
-def test_an_application_that_is_removed_gives_its_places_back_without_a_word() -> None:
+def test_an_application_that_is_removed_gives_its_places_back_without_a_message() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(a_gang(3))
     scenario.ask(member("r0"))

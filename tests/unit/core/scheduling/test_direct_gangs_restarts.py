@@ -35,7 +35,7 @@ def passed(scenario: Scenario, *events: Event) -> list[str]:
     return states(scenario.send(RecoveryBarrierPassed(RM)))
 
 
-def test_after_a_restart_the_places_of_those_that_are_not_bound_are_held_anew() -> None:
+def test_after_a_restart_the_places_of_those_that_are_not_bound_are_held_again() -> None:
     scenario = fenced()
     scenario.send(a_gang(4, forced=True))
     effects = scenario.add_node("n0", bound("r0", "n0", allocated_s=990).spec, bound("r1", "n0", allocated_s=991).spec)
@@ -46,7 +46,7 @@ def test_after_a_restart_the_places_of_those_that_are_not_bound_are_held_anew() 
     assert placed(scenario.ask(member("r2"), member("r3"), member("r4"))).keys() == {"r2", "r3"}
 
 
-def test_a_restart_before_any_member_is_bound_holds_all_places_anew_before_others_that_came_later() -> None:
+def test_a_restart_before_any_member_is_bound_holds_all_places_again_before_others_that_came_later() -> None:
     scenario = fenced()
     scenario.send(a_gang(3), a_gang(3, "late"))
     scenario.add_node("n0")
@@ -54,7 +54,7 @@ def test_a_restart_before_any_member_is_bound_holds_all_places_anew_before_other
     assert (held(scenario), held(scenario, "late")) == (3, 0)
 
 
-def test_places_of_a_packed_gang_are_held_anew_where_its_members_are() -> None:
+def test_places_of_a_packed_gang_are_held_again_where_its_members_are() -> None:
     scenario = fenced()
     spec = replace(a_gang(4, forced=True).spec, topology=Topology("zone", required=True))
     scenario.send(ApplicationAdded(spec))
@@ -65,7 +65,7 @@ def test_places_of_a_packed_gang_are_held_anew_where_its_members_are() -> None:
     assert held(scenario) == 3
 
 
-def test_the_places_of_a_gang_that_ran_are_held_anew_before_others_are_served() -> None:
+def test_the_places_of_a_gang_that_ran_are_held_again_before_others_are_served() -> None:
     scenario = fenced()
     scenario.send(ApplicationAdded(an_application("busy", queue="root.b", created_s=1)))
     scenario.send(a_gang(4, forced=True))
@@ -87,7 +87,7 @@ def test_a_gang_whose_members_are_all_bound_holds_nothing_more() -> None:
     assert placed(scenario.ask(member("r9"))) == {"r9": "n0"}
 
 
-def test_places_that_are_held_anew_go_by_the_clock_of_the_first_member_that_was_bound() -> None:
+def test_places_that_are_held_again_go_by_the_timer_of_the_first_member_that_was_bound() -> None:
     scenario = fenced()
     scenario.send(a_gang(4, timeout_s=60, forced=True))
     scenario.add_node("n0", bound("r1", "n0", allocated_s=980).spec, bound("r0", "n0", allocated_s=970).spec)
@@ -109,7 +109,7 @@ def test_a_gang_whose_clock_had_ended_before_the_restart_holds_nothing_again() -
     assert scenario.app().allocations.keys() == {"r0-0", "r1-0"}
 
 
-def test_places_that_do_not_fit_whole_any_more_are_waited_for_until_the_clock_ends() -> None:
+def test_places_that_do_not_fit_completely_any_more_are_waited_for_until_the_timer_ends() -> None:
     scenario = fenced()
     scenario.send(a_gang(4, timeout_s=60, forced=True))
     scenario.add_node("n0", bound("r0", "n0", allocated_s=990).spec, vcore=3000)
@@ -161,7 +161,7 @@ def test_a_configuration_that_makes_the_rest_impossible_lets_those_run_that_do()
     assert placed(scenario.ask(member("r1"))) == {"r1": "n0"}
 
 
-def test_a_gang_that_ran_and_comes_without_task_groups_goes_on_without_places() -> None:
+def test_a_gang_that_ran_and_comes_without_task_groups_continues_without_places() -> None:
     scenario = fenced()
     scenario.send(ApplicationAdded(replace(a_gang(4, forced=True).spec, members=())))
     scenario.add_node("n0", bound("r0", "n0").spec)

@@ -25,7 +25,7 @@ def guarded(*, quota: bool = False, most: int | None = None) -> Configuration:
     return replace(made, partitions=(replace(partition, preemption=True, quota_preemption=quota),))
 
 
-def test_a_soft_gang_that_waited_in_vain_is_scheduled_as_usual() -> None:
+def test_a_soft_gang_that_waited_without_success_is_scheduled_as_usual() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(a_gang(5, wait_s=60))
     assert placed(scenario.ask(*members(5))) == {}
@@ -35,7 +35,7 @@ def test_a_soft_gang_that_waited_in_vain_is_scheduled_as_usual() -> None:
     assert answers(effects)[0].released_asks == ()
 
 
-def test_a_hard_gang_that_waited_in_vain_fails_and_only_its_members_are_told_to_go() -> None:
+def test_a_hard_gang_that_waited_without_success_fails_and_only_its_members_are_released() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(a_gang(5, wait_s=60, style=GangStyle.HARD))
     scenario.ask(member("r0"))
@@ -53,7 +53,7 @@ def test_the_style_has_no_word_once_the_places_are_held() -> None:
     assert scenario.app().state == "Running"
 
 
-def test_the_clock_of_the_places_begins_when_they_are_held_and_not_before() -> None:
+def test_the_timer_of_the_places_begins_when_they_are_held_and_not_before() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=1000)
     scenario.send(a_gang(3, timeout_s=60))
     assert scenario.wait(100) == []
@@ -64,7 +64,7 @@ def test_the_clock_of_the_places_begins_when_they_are_held_and_not_before() -> N
     assert held(scenario) == 0
 
 
-def test_no_head_room_is_promised_to_a_gang_that_nodes_have_no_room_for_until_it_starves() -> None:
+def test_no_headroom_is_promised_to_a_gang_that_nodes_have_no_room_for_until_it_starves() -> None:
     timing = Timing(starvation_age_ns=60 * SECOND)
     scenario = Scenario(a_configuration(a_queue("a", vcore=6000), timing=timing), nodes=1)
     scenario.send(a_gang(5))
@@ -92,7 +92,7 @@ def test_a_gang_that_a_new_configuration_makes_impossible_waits_with_the_reason(
     assert "the gang requests cpu 5 in total" in notices(effects)[0]
 
 
-def test_a_gang_that_may_not_start_yet_speaks_for_its_members() -> None:
+def test_a_gang_that_may_not_start_yet_reports_for_its_members() -> None:
     scenario = Scenario(a_configuration(a_queue("a", max_applications=1)), nodes=2)
     scenario.send(ApplicationAdded(an_application("first")))
     scenario.ask(an_ask("f0", app="first"))
@@ -160,7 +160,7 @@ def test_a_gang_with_a_right_to_its_places_preempts_for_them_together_and_speaks
     assert len(placed(scenario.ask(*members(2, "poor")))) == 2
 
 
-def test_a_gang_that_preempts_in_vain_speaks_as_long_as_it_lacks_one_place() -> None:
+def test_a_gang_that_preempts_without_success_speaks_as_long_as_it_misses_one_place() -> None:
     scenario = Scenario(guarded(), nodes=1)
     scenario.send(ApplicationAdded(an_application("rich")))
     daemons = (replace(an_ask(f"r{index}", app="rich"), required_node=NodeId("n0")) for index in range(4))
@@ -175,7 +175,7 @@ def test_a_gang_that_preempts_in_vain_speaks_as_long_as_it_lacks_one_place() -> 
 # -- who is asked --------------------------------------------------------------------
 
 
-def test_a_resource_manager_that_judges_places_is_asked_of_members_and_not_of_their_places() -> None:
+def test_a_resource_manager_that_validates_places_is_asked_of_members_and_not_of_their_places() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(CallbacksDeclared(RM, True, False))
     effects = scenario.send(a_gang(3))
@@ -187,7 +187,7 @@ def test_a_resource_manager_that_judges_places_is_asked_of_members_and_not_of_th
     assert held(scenario) == 2
 
 
-def test_a_resource_manager_that_judges_victims_is_not_asked_of_places_without_pods() -> None:
+def test_a_resource_manager_that_validates_victims_is_not_asked_of_places_without_pods() -> None:
     scenario = Scenario(guarded(), nodes=1)
     scenario.send(CallbacksDeclared(RM, False, True), a_gang(4))
     scenario.send(ApplicationAdded(an_application("poor", queue="root.b")))

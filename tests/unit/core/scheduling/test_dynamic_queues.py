@@ -232,7 +232,7 @@ def test_a_raised_count_of_applications_lets_the_next_one_run() -> None:
     assert placed([*submit(scenario, spec("three", "root.ns", of=quota(most=2)))]) == {"b": "n0"}
 
 
-def test_a_raised_guarantee_and_a_lower_maximum_by_annotation_preempt_nobody() -> None:
+def test_a_raised_guarantee_and_a_lower_maximum_by_annotation_preempt_no_one() -> None:
     scenario = Scenario(configuration(), nodes=1)
     submit(scenario, spec("one", "root.ns", of=quota(3000)))
     scenario.ask(an_ask("a", app="one", count=3))
@@ -240,7 +240,7 @@ def test_a_raised_guarantee_and_a_lower_maximum_by_annotation_preempt_nobody() -
     assert releases(scenario.wait(3600)) == {}
 
 
-def test_a_leaf_that_goes_before_its_turn_keeps_nobody_from_theirs() -> None:
+def test_a_leaf_that_goes_before_its_turn_keeps_no_one_from_theirs() -> None:
     scenario = Scenario(configuration(), nodes=1)
     submit(scenario, spec("stays", "root.x"))
     effects = scenario.send(
@@ -261,7 +261,7 @@ def of_namespace(name: str, to: str, of: NamespaceQuota, namespace: str = "ns") 
     return replace(spec(name, to, of=of), namespace=namespace)
 
 
-def test_a_namespace_that_says_something_else_is_heard_at_once_and_answered_nothing() -> None:
+def test_a_namespace_that_says_something_else_is_received_at_once_and_answered_nothing() -> None:
     scenario = Scenario(configuration(template=template(1000, most=9)), nodes=1)
     submit(scenario, of_namespace("one", "root.ns", quota(500, 100)))
     assert placed(scenario.ask(an_ask("a", app="one"))) == {}
@@ -286,7 +286,7 @@ def test_a_leaf_of_several_namespaces_keeps_what_one_of_them_does_not_say() -> N
     assert settings(scenario, "root.kim") == (Limit({"vcore": 5000}), Resources({"vcore": 100}), 0)
 
 
-def test_a_namespace_is_not_heard_by_configured_queues_nor_for_applications_that_are_gone() -> None:
+def test_a_namespace_is_not_received_by_configured_queues_nor_for_applications_that_are_gone() -> None:
     scenario = Scenario(configuration(a_queue("a", vcore=3000)))
     submit(scenario, of_namespace("one", "root.a", quota()))
     assert [*renew(scenario, "one", quota(1000)), *renew(scenario, "gone", quota(1000))] == []

@@ -331,7 +331,7 @@ def test_a_no_is_said_once_on_the_oldest_of_its_kind_with_their_number() -> None
     assert notices(scenario.send()) == []
 
 
-def test_a_quota_that_is_enough_again_is_told_with_what_is_lacking_now() -> None:
+def test_a_quota_that_is_enough_again_is_reported_with_what_is_missing_now() -> None:
     scenario = a_scenario(a_queue("a", vcore=1000))
     scenario.send(ApplicationAdded(an_application()))
     scenario.ask(an_ask("r0", vcore=5000))

@@ -94,7 +94,7 @@ def test_a_starving_gang_pledges_before_running_applications_grow() -> None:
     assert placed(scenario.release("b0", "busy")).keys() == {"gang-p1"}
 
 
-def test_pledged_head_room_is_not_given_to_anyone_else() -> None:
+def test_pledged_headroom_is_not_given_to_anyone_else() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=4000)), nodes=2)
     scenario.send(ApplicationAdded(an_application("gang", gang=4)))
     scenario.ask(an_ask("gang-p0", app="gang", group="workers", placeholder=True))

@@ -116,7 +116,7 @@ def test_a_gang_that_becomes_impossible_contends_for_nothing() -> None:
     assert scenario.partition.contention.holding == {}
 
 
-def test_the_timer_goes_on_when_the_placeholders_of_a_gang_go_by_themselves() -> None:
+def test_the_timer_continues_when_the_placeholders_of_a_gang_go_by_themselves() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.add_full_node()
     scenario.gang(ApplicationAdded(an_application(gang=5, timeout_s=100)), 5)

@@ -41,7 +41,7 @@ def test_placeholders_that_come_one_by_one_go_where_all_of_them_have_room() -> N
     assert scenario.app().state == "Running"
 
 
-def test_a_gang_without_a_domain_that_holds_it_waits_with_the_best_one_and_what_it_lacks() -> None:
+def test_a_gang_without_a_domain_that_holds_it_waits_with_the_best_one_and_what_it_is_missing() -> None:
     scenario = a_scenario(a=2, b=3)
     effects = scenario.gang(packed(4), 4)
     assert nodes_of(scenario) == set(), "these nodes cannot hold it: nothing is reserved"
@@ -56,7 +56,7 @@ def test_a_gang_without_a_domain_that_holds_it_waits_with_the_best_one_and_what_
     assert nodes_of(scenario) == {"n-b", "n-b2"}
 
 
-def test_a_lost_placeholder_is_placed_anew_where_the_others_are() -> None:
+def test_a_lost_placeholder_is_placed_again_where_the_others_are() -> None:
     scenario = a_scenario(a=3, b=4, c=3)
     scenario.send(packed(4))
     scenario.ask(*(an_ask(f"p{index}", group="workers", placeholder=True) for index in range(3)))
@@ -86,7 +86,7 @@ def test_a_gang_that_prefers_is_in_two_domains_where_one_does_not_hold_it_and_is
     assert nodes_of(scenario) == {"n-b", "n-c"}
 
 
-def test_others_of_the_same_class_are_not_refused_for_what_a_domain_lacks() -> None:
+def test_others_of_the_same_class_are_not_refused_for_what_a_domain_misses() -> None:
     scenario = a_scenario(a=2, b=9)
     scenario.send(packed(3))
     scenario.ask(an_ask("p0", group="workers", placeholder=True))
@@ -95,7 +95,7 @@ def test_others_of_the_same_class_are_not_refused_for_what_a_domain_lacks() -> N
     assert states(other, "other") == ["Accepted", "Running"]
 
 
-def test_a_gang_of_two_shapes_says_which_of_them_lacks_places_beside_the_others() -> None:
+def test_a_gang_of_two_shapes_reports_which_of_them_misses_places_next_to_the_others() -> None:
     """Each of them fits alone; the gang wants all or nothing, so they wait whole."""
     scenario = a_scenario(a=4)
     scenario.send(NodeAdded(a_node("n-big", 1000)))

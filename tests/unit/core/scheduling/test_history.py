@@ -108,7 +108,7 @@ def test_the_newest_thousand_are_kept() -> None:
     assert kept(scenario) == {}
 
 
-def test_a_clock_of_an_earlier_session_lets_nothing_go() -> None:
+def test_a_timer_of_an_earlier_session_lets_nothing_go() -> None:
     scenario = a_scenario(hours=2)
     finish(scenario, "one")
     scenario.wait(HOUR)

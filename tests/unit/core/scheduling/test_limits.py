@@ -39,7 +39,7 @@ def users(scenario: Scenario) -> UserLedger:
     return scenario.partition.users
 
 
-def test_a_user_gets_no_more_than_the_limit_and_is_told_whose_it_is() -> None:
+def test_a_user_gets_no_more_than_the_limit_and_is_reported_whose_it_is() -> None:
     scenario = Scenario(a_configuration(a_queue("a", limits=(a_limit(users=("kim",), vcore=2500),))), nodes=4)
     submit(scenario, "x")
     effects = scenario.ask(*(an_ask(f"x{index}", app="x") for index in range(3)))
@@ -52,14 +52,14 @@ def test_a_user_gets_no_more_than_the_limit_and_is_told_whose_it_is() -> None:
     }
 
 
-def test_the_queues_own_maximum_is_told_in_other_words() -> None:
+def test_the_queues_own_maximum_is_reported_in_other_words() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=1000)), nodes=1)
     submit(scenario, "x")
     effects = scenario.ask(an_ask("x0", app="x"), an_ask("x1", app="x"))
     assert waits(effects)["x1"][1].startswith("Queue quota exceeded: root.a, requested cpu 1, available 0 of 1")
 
 
-def test_a_limit_counts_all_applications_of_the_user_below_the_queue_and_of_nobody_else() -> None:
+def test_a_limit_counts_all_applications_of_the_user_below_the_queue_and_of_no_one_else() -> None:
     parent = a_queue("p", a_queue("a"), a_queue("b"), limits=(a_limit(users=("kim",), vcore=2000),))
     scenario = Scenario(a_configuration(parent), nodes=4)
     submit(scenario, "x", queue="root.p.a")
@@ -112,7 +112,7 @@ def test_a_group_is_one_purse_for_all_its_members() -> None:
     assert scenario.app("z").group == ""
 
 
-def test_the_wildcard_group_is_one_purse_for_everybody_else() -> None:
+def test_the_wildcard_group_is_one_purse_for_everyone_else() -> None:
     limits = (a_limit(groups=("dev",), vcore=1000), a_limit(groups=("*",), vcore=2000))
     scenario = Scenario(a_configuration(a_queue("a", limits=limits)), nodes=4)
     submit(scenario, "x", user="kim", groups=("dev",))
@@ -175,7 +175,7 @@ def test_accounts_end_with_what_they_count() -> None:
     assert (users(scenario).users, users(scenario).groups) == ({}, {})
 
 
-def test_an_ask_for_many_places_stops_at_the_limit_and_goes_on_as_they_end() -> None:
+def test_an_ask_for_many_places_stops_at_the_limit_and_continues_as_they_end() -> None:
     scenario = Scenario(a_configuration(a_queue("a", limits=(a_limit(users=("kim",), vcore=2000),))), nodes=4)
     submit(scenario, "x")
     effects = scenario.ask(an_ask("many", app="x", count=3, timeout_s=30))

@@ -43,7 +43,7 @@ def noted(scenario: Scenario) -> list[tuple[str, str]]:
     return found
 
 
-def test_an_application_more_than_the_queue_may_run_waits_in_accepted_and_is_told_why() -> None:
+def test_an_application_more_than_the_queue_may_run_waits_in_accepted_and_is_informed_why() -> None:
     scenario = Scenario(a_configuration(a_queue("a", max_applications=1)), nodes=4)
     start(scenario, "x")
     effects = start(scenario, "y", asks=2)
@@ -149,7 +149,7 @@ def test_of_gangs_that_reserve_nothing_yet_as_many_start_as_a_lowered_count_allo
     ]
 
 
-def test_applications_that_had_pods_are_counted_when_they_are_told_anew() -> None:
+def test_applications_that_had_pods_are_counted_when_they_are_reported_again() -> None:
     scenario = Scenario(a_configuration(a_queue("a", max_applications=1)))
     for name in ("x", "y"):
         scenario.send(ApplicationAdded(an_application(name, forced=True)))

@@ -145,7 +145,7 @@ def test_a_no_is_said_once_and_again_only_for_another_kind_of_reason(scenario: S
     assert waits(scenario.add_node("n1")) == {}
 
 
-def test_a_removed_node_takes_its_allocations_with_it_and_says_so(scenario: Scenario) -> None:
+def test_a_removed_node_takes_its_allocations_with_it_and_reports_it(scenario: Scenario) -> None:
     scenario.ask(an_ask("r0"))
     effects = scenario.node("n0", NodeAction.DECOMMISSION)
     assert releases(effects) == {"r0": Termination.STOPPED_BY_RM}
@@ -189,7 +189,7 @@ def test_nothing_is_scheduled_before_the_fence() -> None:
     assert placed(scenario.send(RecoveryBarrierPassed(RM))) == {"r0": "n0"}
 
 
-def test_a_lost_manager_is_paused_keeps_its_world_and_stops_after_its_time(scenario: Scenario) -> None:
+def test_a_lost_manager_is_paused_keeps_its_state_and_stops_after_its_time(scenario: Scenario) -> None:
     scenario.send(ConnectionLost(RM))
     assert scenario.scheduler_state.managers[RM].state is ManagerState.PAUSED
     assert placed(scenario.ask(an_ask("r0"))) == {}
@@ -198,7 +198,7 @@ def test_a_lost_manager_is_paused_keeps_its_world_and_stops_after_its_time(scena
     assert scenario.scheduler_state.partitions == {}
 
 
-def test_a_manager_that_came_back_is_not_stopped_by_the_old_clock(scenario: Scenario) -> None:
+def test_a_manager_that_came_back_is_not_stopped_by_the_old_timer(scenario: Scenario) -> None:
     scenario.send(ConnectionLost(RM))
     scenario.send(ManagerRegistered(RM, a_configuration(a_queue("a"))))
     scenario.wait(301)
@@ -243,7 +243,7 @@ def test_one_bound_real_member_means_that_the_gang_runs() -> None:
     assert released_asks(late) == {"p9": Termination.TIMEOUT}
 
 
-def test_the_placeholder_clock_goes_on_from_the_earliest_bound_placeholder() -> None:
+def test_the_placeholder_timer_continues_from_the_earliest_bound_placeholder() -> None:
     scenario = recovered("p0", "p1", allocated_s=960)
     assert states(scenario.wait(19)) == []
     assert states(scenario.wait(2)) == ["Resuming"]
@@ -292,7 +292,7 @@ def test_a_queue_that_is_no_longer_configured_drains_and_vanishes_when_empty() -
     assert set(scenario.partition.queues.by_path) == {"root", "root.b"}
 
 
-def test_the_pass_stops_when_its_time_is_up_and_goes_on_where_it_was() -> None:
+def test_the_pass_stops_when_its_time_is_up_and_continues_where_it_was() -> None:
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=8)
     events = [ApplicationAdded(an_application("one")), ApplicationAdded(an_application("two", queue="root.b"))]
     for event in events:

@@ -57,7 +57,7 @@ def test_a_leaf_holds_room_for_its_first_ask_again_when_the_time_of_the_first_ho
     assert [hold.key for hold in scenario.partition.reservations.by_ask.values()] == ["one"]
 
 
-def test_a_gang_that_waits_for_its_users_limit_keeps_nobody_else_from_starting() -> None:
+def test_a_gang_that_waits_for_its_users_limit_keeps_no_one_else_from_starting() -> None:
     queue = a_queue("a", limits=(a_limit(users=("kim",), vcore=2000),))
     scenario = Scenario(a_configuration(queue), nodes=1)
     submit(scenario, "first", "root.a")
@@ -67,7 +67,7 @@ def test_a_gang_that_waits_for_its_users_limit_keeps_nobody_else_from_starting()
     assert placed(scenario.ask(an_ask("o", app="other"))) == {"o": "n0"}
 
 
-def test_nobody_goes_for_an_ask_that_its_users_limit_would_refuse_by_now() -> None:
+def test_no_one_goes_for_an_ask_that_its_users_limit_would_refuse_by_now() -> None:
     leaves = (
         a_queue("a", guaranteed=4000, limits=(a_limit(users=("kim",), vcore=1000),)),
         a_queue("b"),
@@ -82,7 +82,7 @@ def test_nobody_goes_for_an_ask_that_its_users_limit_would_refuse_by_now() -> No
     assert settle(scenario) == []
 
 
-def test_nobody_goes_for_a_daemons_pod_whose_queue_is_full_by_now() -> None:
+def test_no_one_goes_for_a_daemons_pod_whose_queue_is_full_by_now() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=2000), a_queue("b")), nodes=1)
     run(scenario, "root.b", *pods("b", 4))
     run(scenario, "root.a", a_daemon("d", "n0", vcore=2000, priority=-1))
@@ -162,7 +162,7 @@ def test_a_reload_that_makes_a_leaf_fair_leaves_the_reservation_of_its_gang_alon
     assert scenario.app("gang").state == "Running"
 
 
-def test_a_user_over_the_limit_after_a_restart_starts_nothing_and_goes_on_as_soon_as_it_may() -> None:
+def test_a_user_over_the_limit_after_a_restart_starts_nothing_and_continues_as_soon_as_it_may() -> None:
     limits = (a_limit(users=("kim",), vcore=2000, applications=1),)
     scenario = Scenario(a_configuration(a_queue("a", limits=limits)))
     scenario.send(ApplicationAdded(an_application("old", forced=True)), ApplicationAdded(an_application("new")))

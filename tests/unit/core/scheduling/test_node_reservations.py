@@ -90,7 +90,7 @@ def test_no_node_is_held_that_could_not_hold_the_ask_even_if_it_were_empty() -> 
     assert not scenario.partition.reservations
 
 
-def test_the_node_that_lacks_least_is_held() -> None:
+def test_the_node_that_misses_least_is_held() -> None:
     scenario = Scenario(queues())
     for name, vcore in (("n0", 4000), ("n1", 4000)):
         scenario.add_node(name, vcore=vcore)
@@ -130,7 +130,7 @@ def test_a_hold_ends_with_its_ask_its_node_or_its_time() -> None:
         assert not scenario.partition.reservations, end
 
 
-def test_an_ask_whose_hold_ended_is_told_why_it_waits_again() -> None:
+def test_an_ask_whose_hold_ended_is_informed_why_it_waits_again() -> None:
     scenario = held_up()
     scenario.wait(3)
     effects = scenario.wait(100)

@@ -130,19 +130,19 @@ def swapping(*, elsewhere: bool = False) -> Scenario:
     return scenario
 
 
-def test_a_swap_is_not_confirmed_onto_a_node_that_was_drained_meanwhile() -> None:
+def test_a_replacement_is_not_confirmed_onto_a_node_that_was_drained_meanwhile() -> None:
     scenario = swapping()
     assert placed(scenario.node("n0", NodeAction.DRAIN)) == {"r": "n1"}  # scheduled as usual
     assert placed(scenario.release("p", why=REPLACED)) == {}
 
 
-def test_a_swap_to_another_node_looks_for_a_third_when_that_is_drained() -> None:
+def test_a_replacement_to_another_node_looks_for_a_third_when_that_is_drained() -> None:
     scenario = swapping(elsewhere=True)
     assert placed(scenario.node("n1", NodeAction.DRAIN)) == {}
     assert placed(scenario.add_node("n2", vcore=1000)) == {"r": "n2"}
 
 
-def test_a_swap_to_another_node_goes_on_when_the_placeholders_is_drained() -> None:
+def test_a_replacement_to_another_node_continues_when_the_placeholders_is_drained() -> None:
     scenario = swapping(elsewhere=True)
     scenario.node("n0", NodeAction.DRAIN)
     assert placed(scenario.release("p", why=REPLACED)) == {"r": "n1"}

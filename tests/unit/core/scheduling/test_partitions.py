@@ -97,7 +97,7 @@ def test_a_partition_that_waits_to_be_closed_is_closed_once() -> None:
     assert scenario.send(ConfigurationReplaced(RM, configured("default"))) == []
 
 
-def test_a_partition_says_since_when_it_is_open_or_closing() -> None:
+def test_a_partition_reports_since_when_it_is_open_or_closing() -> None:
     scenario = running()
     moments = [scenario.scheduler_state.partitions[GPU].since_ns]
     for names in (("default",), ("default",), ("default", "gpu"), ("default", "gpu")):

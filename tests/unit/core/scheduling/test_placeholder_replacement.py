@@ -48,7 +48,7 @@ def swap_key(scenario: Scenario, key: str) -> str:
     return scenario.app().allocations[ask.replacement.placeholder].spec.key
 
 
-def test_the_placeholder_is_told_to_go_and_nothing_is_allocated_before_it_has() -> None:
+def test_the_placeholder_is_released_and_nothing_is_allocated_before_it_has() -> None:
     scenario = running()
     asked = scenario.ask(an_ask("r0", group="workers"))
     assert releases(asked) == {"app-p0": REPLACED}
@@ -70,7 +70,7 @@ def test_a_duplicate_confirmation_is_ignored_and_counted() -> None:
     assert scenario.scheduler_state.ignored == {"release of an unknown allocation": 1}
 
 
-def test_a_parked_ask_does_not_keep_others_from_being_placed() -> None:
+def test_a_waiting_ask_does_not_keep_others_from_being_placed() -> None:
     scenario = running(vcore=3000)
     scenario.ask(an_ask("r0", group="workers"))
     assert placed(scenario.ask(an_ask("extra"))) == {"extra": "n0"}
@@ -128,7 +128,7 @@ def test_a_real_pod_that_may_run_nowhere_is_unschedulable_and_its_placeholder_st
     assert scenario.app().asks[an_ask("r0").key].replacement is not None
 
 
-def test_the_swap_happens_on_a_full_node() -> None:
+def test_the_replacement_happens_on_a_full_node() -> None:
     scenario = running(members=2, vcore=2000)
     assert scenario.partition.nodes.available(NodeId("n0"))["vcore"] == 0
     effects = scenario.ask(an_ask("r0", group="workers"), an_ask("r1", group="workers"))
@@ -178,21 +178,21 @@ def test_a_placeholder_being_released_is_not_chosen_again() -> None:
     assert {swap_key(scenario, "r0"), swap_key(scenario, "r1")} == {"app-p0", "app-p1"}
 
 
-def test_a_node_that_goes_during_a_same_node_swap_lets_the_ask_be_scheduled_as_usual() -> None:
+def test_a_node_that_goes_during_a_same_node_replacement_lets_the_ask_be_scheduled_as_usual() -> None:
     scenario = running(members=2, vcore=2000)
     scenario.ask(an_ask("r0", group="workers"))
     assert placed(scenario.node("n0", NodeAction.DECOMMISSION)) == {}
     assert placed(scenario.add_node("n1")) == {"r0": "n1"}
 
 
-def test_a_swap_to_another_node_goes_on_when_the_placeholders_node_goes() -> None:
+def test_a_replacement_to_another_node_continues_when_the_placeholders_node_goes() -> None:
     scenario = running()
     scenario.send(NodeAdded(a_node("n-ssd", 1000, labels={"disk": "ssd"})))
     scenario.ask(an_ask("r0", group="workers", constraints=SSD))
     assert placed(scenario.node("n0", NodeAction.DECOMMISSION)) == {"r0": "n-ssd"}
 
 
-def test_a_swap_whose_target_node_goes_waits_for_another() -> None:
+def test_a_replacement_whose_target_node_goes_waits_for_another() -> None:
     scenario = running()
     scenario.send(NodeAdded(a_node("n-ssd", 1000, labels={"disk": "ssd"})))
     scenario.ask(an_ask("r0", group="workers", constraints=SSD))
@@ -222,7 +222,7 @@ def test_two_task_groups_swap_within_their_own() -> None:
     assert releases(scenario.ask(an_ask("re", group="executor"))) == {"e0": REPLACED}
 
 
-def test_the_first_swap_does_not_change_the_state_and_counts_stay_for_people() -> None:
+def test_the_first_replacement_does_not_change_the_state_and_counts_stay_for_people() -> None:
     scenario = running()
     scenario.ask(an_ask("r0", group="workers"))
     assert states(scenario.release("app-p0", why=REPLACED)) == []
@@ -230,7 +230,7 @@ def test_the_first_swap_does_not_change_the_state_and_counts_stay_for_people() -
     assert (counts.count, counts.replaced, counts.timed_out) == (2, 1, 0)
 
 
-def test_a_swap_goes_on_in_a_queue_whose_maximum_was_lowered_under_it() -> None:
+def test_a_replacement_goes_on_in_a_queue_whose_maximum_was_lowered_under_it() -> None:
     scenario = running(members=2)
     scenario.ask(an_ask("r0", group="workers"))
     scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=1500))))
@@ -246,7 +246,7 @@ def test_a_real_ask_for_several_places_swaps_them_one_after_the_other() -> None:
     assert set(scenario.app().allocations) == {"r-0", "r-1"}
 
 
-def test_an_ask_replaced_while_parked_looks_for_another_placeholder() -> None:
+def test_an_ask_replaced_while_waiting_looks_for_another_placeholder() -> None:
     scenario = running()
     scenario.ask(an_ask("r0", group="workers"))
     assert releases(scenario.ask(an_ask("r0", group="workers", vcore=500))) == {"app-p1": REPLACED}
@@ -254,7 +254,7 @@ def test_an_ask_replaced_while_parked_looks_for_another_placeholder() -> None:
     assert placed(scenario.release("app-p1", why=REPLACED)) == {"r0": "n0"}
 
 
-def test_a_parked_ask_that_is_reported_as_bound_leaves_its_swap() -> None:
+def test_a_waiting_ask_that_is_reported_as_bound_leaves_its_replacement() -> None:
     scenario = running()
     scenario.ask(an_ask("r0", group="workers"))
     scenario.add_node("n1")
@@ -263,7 +263,7 @@ def test_a_parked_ask_that_is_reported_as_bound_leaves_its_swap() -> None:
     assert scenario.app().allocated == resources(vcore=1000, pods=1)
 
 
-def test_a_release_of_the_whole_application_lets_a_parked_ask_have_its_place() -> None:
+def test_a_release_of_the_whole_application_lets_a_waiting_ask_have_its_place() -> None:
     scenario = running()
     scenario.ask(an_ask("r0", group="workers"))
     everything = AllocationReleased(PARTITION, ApplicationId("app"), None, None, Termination.STOPPED_BY_RM)

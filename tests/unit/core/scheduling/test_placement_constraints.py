@@ -37,7 +37,7 @@ def test_allocations_of_before_the_first_constraint_count_and_so_do_those_report
     assert placed(scenario.add_node("n2")) == {"w": "n2"}
 
 
-def test_an_ask_that_needs_another_beside_it_waits_until_that_comes() -> None:
+def test_an_ask_that_needs_another_next_to_it_waits_until_that_comes() -> None:
     scenario = a_scenario()
     effects = scenario.ask(an_ask("w", placement=NEAR_DB))
     assert "had too few allocations" in waits(effects)["w"][1]
@@ -72,7 +72,7 @@ def test_a_real_member_takes_over_from_its_placeholder_although_that_counts_like
     assert placed(scenario.release("p1", why=Termination.PLACEHOLDER_REPLACED)) == {"r1": "n1"}
 
 
-def test_a_real_member_that_may_not_run_beside_another_gives_its_placeholder_up_for_another_node() -> None:
+def test_a_real_member_that_may_not_run_at_the_same_time_another_gives_its_placeholder_up_for_another_node() -> None:
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), 2)
     scenario.send(ApplicationAdded(an_application("other", queue="root.b")))
     scenario.send(ApplicationAdded(an_application(gang=1)), AskAdded(an_ask("p", group="workers", placeholder=True)))
@@ -101,7 +101,7 @@ def test_two_members_of_one_plan_never_take_places_that_exclude_each_other() -> 
     assert scenario.partition.targets.keys() == {NodeId("n1")}
 
 
-def test_a_swap_that_is_given_up_is_counted_no_more() -> None:
+def test_a_replacement_that_is_given_up_is_counted_no_more() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), 1)
     holder = an_ask("p", group="workers", placeholder=True, tags=WEB, placement=ALONE)
     scenario.send(ApplicationAdded(an_application(gang=1)), AskAdded(holder))
@@ -117,7 +117,7 @@ def test_constraints_may_read_any_number_of_different_tags() -> None:
     assert refused_asks(scenario.ask(*read)) == {}
 
 
-def test_asks_that_waited_before_the_first_constraint_are_told_apart_from_then_on() -> None:
+def test_asks_that_waited_before_the_first_constraint_are_distinguished_from_then_on() -> None:
     scenario = a_scenario(0)
     scenario.ask(an_ask("before", tags=WEB, priority=5), an_ask("other", priority=5))
     assert len(scenario.app().waiting) == 1

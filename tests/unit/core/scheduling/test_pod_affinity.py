@@ -111,7 +111,7 @@ def test_one_that_is_there_becomes_what_an_ask_needs_when_its_labels_its_node_or
     assert placed(scenario.send(namespace(team="one"))) == {"w": "n0"}
 
 
-def test_a_series_whose_zone_is_full_begins_anew_elsewhere_when_the_last_of_it_is_gone() -> None:
+def test_a_series_whose_zone_is_full_begins_again_elsewhere_when_the_last_of_it_is_gone() -> None:
     scenario = a_scenario("a", "b")
     scenario.send(AllocationReported(running("web")))
     scenario.send(*(AllocationReported(an_allocation(f"full{index}", "n0")) for index in range(4)))

@@ -69,7 +69,7 @@ def test_a_refusal_is_of_all_that_ask_for_the_same() -> None:
     assert asked(scenario.ask(an_ask("x1", app="x"))).places[0][1] != question.places[0][1]
 
 
-def test_a_question_without_an_answer_is_asked_anew_and_its_late_answer_ignored() -> None:
+def test_a_question_without_an_answer_is_asked_again_and_its_late_answer_ignored() -> None:
     scenario = asking()
     question = asked(scenario.ask(an_ask("x0", app="x")))
     again = asked(scenario.wait(LOST_NS // SECOND + 1))
@@ -79,7 +79,7 @@ def test_a_question_without_an_answer_is_asked_anew_and_its_late_answer_ignored(
     assert scenario.scheduler_state.ignored == {"response to an unknown request": 1}
 
 
-def test_room_of_places_that_were_asked_about_in_vain_counts_as_free() -> None:
+def test_room_of_places_that_were_asked_about_without_success_counts_as_free() -> None:
     scenario = asking()
     assert len(asked(scenario.ask(*(an_ask(f"x{index}", app="x", vcore=1000) for index in range(5)))).places) == 4
     effects = judged(scenario, asked(scenario.wait(LOST_NS // SECOND + 1)))
@@ -140,7 +140,7 @@ def test_an_answer_of_an_earlier_session_is_no_answer_to_this_one() -> None:
     assert placed(judged(scenario, again)) == {"x0": "n0"}
 
 
-def test_an_answer_with_too_few_verdicts_places_only_what_was_judged() -> None:
+def test_an_answer_with_too_few_verdicts_places_only_what_was_validated() -> None:
     scenario = asking()
     question = asked(scenario.ask(*(an_ask(f"x{index}", app="x", vcore=1000) for index in range(2))))
     assert len(question.places) == 2
@@ -155,7 +155,7 @@ def test_an_ask_that_is_taken_back_meanwhile_gets_no_place() -> None:
     assert not scenario.partition.pending_callbacks.awaits_callback(scenario.partition.id, ApplicationId("x"))
 
 
-def test_an_answer_about_victims_that_nobody_asked_for_is_counted() -> None:
+def test_an_answer_about_victims_that_no_one_asked_for_is_counted() -> None:
     scenario = asking()
     assert scenario.send(VictimsEvaluated(RM, 99, success=True)) == []
     assert scenario.scheduler_state.ignored == {"response to an unknown request": 1}

@@ -82,7 +82,7 @@ def test_an_unfenced_system_queue_takes_from_fenced_tenants_and_they_not_from_ea
     assert cores(scenario, "root.p.one.x", "root.p.two.y", "root.p.system") == [10, 10, 10]
 
 
-def test_law_1_policies_are_suggestions_an_ask_that_nobody_can_make_room_for_waits() -> None:
+def test_law_1_policies_are_suggestions_an_ask_that_no_one_can_make_room_for_waits() -> None:
     scenario = two_queues(5, 4)
     run(scenario, "root.p.b", an_ask("large", vcore=4000))
     assert settle(scenario) == []
@@ -145,7 +145,7 @@ def test_law_7_nothing_outside_the_fence_is_taken() -> None:
     assert cores(scenario, "root.out", "root.t.a", "root.t.b") == [8, 1, 1]
 
 
-def test_a_leaf_that_is_a_fence_takes_from_nobody() -> None:
+def test_a_leaf_that_is_a_fence_takes_from_no_one() -> None:
     lone = a_queue("a", guaranteed=4000, policies=FENCE)
     scenario = Scenario(a_configuration(lone, a_queue("b")), nodes=1, vcore=4000)
     run(scenario, "root.b", *pods("b", 4))
@@ -181,7 +181,7 @@ def test_an_ask_waits_for_its_queues_delay_and_is_tried_without_a_poll() -> None
     assert victims(scenario.wait(2)) == {"b3"}
 
 
-def test_nobody_goes_where_preemption_is_off_or_the_pod_says_never() -> None:
+def test_no_one_goes_where_preemption_is_off_or_the_pod_says_never() -> None:
     queues = (a_queue("a", guaranteed=2000), a_queue("b"))
     off = Scenario(with_preemption(*queues, by_guarantee=False), nodes=1)
     on = Scenario(with_preemption(*queues), nodes=1)
@@ -203,7 +203,7 @@ def test_the_room_that_victims_leave_is_for_the_one_who_made_it() -> None:
     assert placed(scenario.release("b3", app="b")) == {"wide": "n0"}
 
 
-def test_head_room_that_victims_leave_is_for_the_one_who_made_it() -> None:
+def test_headroom_that_victims_leave_is_for_the_one_who_made_it() -> None:
     scenario = two_queues()
     run(scenario, "root.p.b", an_ask("mine"))
     effects = scenario.wait(31)

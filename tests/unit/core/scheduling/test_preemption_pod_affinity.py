@@ -61,14 +61,14 @@ def test_only_the_one_in_the_way_goes_although_there_is_room(there: AskSpec, ask
     assert after(scenario, ask) == ({"b1"}, {"x": "n0"})
 
 
-def test_those_who_make_room_go_beside_the_one_in_the_way() -> None:
+def test_those_who_make_room_go_next_to_the_one_in_the_way() -> None:
     scenario = contest(other("b0", "db"), other("b1", "cache"), other("b2", "cache"), other("b3", "cache"))
     gone, place = after(scenario, web("x", APART, vcore=2000))
     assert "b0" in gone
     assert (len(gone), place) == (2, {"x": "n0"})
 
 
-def test_nobody_goes_for_want_of_company() -> None:
+def test_no_pod_is_preempted_because_of_pod_affinity() -> None:
     scenario = contest(*pods("b", 4))
     assert after(scenario, web("x", NEAR)) == (set(), {})
 

@@ -149,7 +149,7 @@ def test_a_member_beyond_the_gangs_minimum_goes_as_if_it_were_alone() -> None:
     assert set(settle(scenario)) <= {"fourth", "fifth"}
 
 
-def test_a_gang_preempts_for_all_it_lacks_at_once() -> None:
+def test_a_gang_preempts_for_all_it_is_missing_at_once() -> None:
     scenario = two(nodes=2)
     run(scenario, "root.b", *pods("b", 8))
     a_gang(scenario, "gang", 3, queue="root.a")
@@ -167,7 +167,7 @@ def test_a_gang_that_cannot_have_all_its_places_preempts_for_none() -> None:
     assert settle(scenario) == []
 
 
-def test_a_preempted_placeholder_of_a_gang_that_reserves_is_lacking_again() -> None:
+def test_a_preempted_placeholder_of_a_gang_that_reserves_is_missing_again() -> None:
     scenario = two(vcore=3000)
     scenario.add_full_node()
     a_gang(scenario, "gang", 4)
@@ -218,7 +218,7 @@ def test_on_a_daemons_node_regular_pods_go_first_then_opted_out_ones_then_origin
     assert gone == ["regular", "kept", "first"]
 
 
-def test_a_daemons_pod_that_nobody_can_make_room_for_is_said_once() -> None:
+def test_a_daemons_pod_that_no_one_can_make_room_for_is_said_once() -> None:
     scenario = two()
     run(scenario, "root.b", *pods("b", 4, priority=7))
     submit(scenario, "daemons", "root.a")
@@ -227,7 +227,7 @@ def test_a_daemons_pod_that_nobody_can_make_room_for_is_said_once() -> None:
     assert effects == ["No fit on required node, preemption does not help"]
 
 
-def test_daemons_pods_are_never_taken_and_one_that_says_never_takes_nobody() -> None:
+def test_daemons_pods_are_never_taken_and_one_that_says_never_takes_no_one() -> None:
     scenario = two()
     run(scenario, "root.b", *(a_daemon(f"b{index}", "n0") for index in range(4)))
     run(scenario, "root.a", an_ask("x", priority=9))

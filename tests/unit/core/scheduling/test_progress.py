@@ -233,7 +233,7 @@ def test_many_classes_that_a_new_node_may_hold_are_counted_when_they_are_next() 
     assert counted.calls[requeue._count_again.__code__] == 20  # counts work, not results
 
 
-def test_a_plan_whose_time_is_up_continues_in_the_next_cycle_and_other_leaves_go_on() -> None:
+def test_a_plan_whose_time_is_up_continues_in_the_next_cycle_and_other_leaves_continue() -> None:
     scenario = Scenario(a_configuration(a_queue("q0"), a_queue("q1")), nodes=1)
     step(scenario.scheduler_state, ApplicationAdded(an_application("many", queue="root.q0")), scenario.now_ns)
     step(scenario.scheduler_state, ApplicationAdded(an_application("behind", queue="root.q0")), scenario.now_ns)

@@ -119,7 +119,7 @@ def test_a_reload_that_is_taken_back_in_time_does_no_harm_to_a_waiting_gang(styl
     assert states(scenario.add_node("n0"), "g") == ["Running"]
 
 
-def test_a_gang_that_stays_impossible_ends_with_its_timer_as_its_style_says() -> None:
+def test_a_gang_that_stays_impossible_ends_with_its_timer_as_its_style_defines() -> None:
     scenario = Scenario(a_configuration(a_queue("p", a_queue("a"), vcore=4000)), nodes=1)
     scenario.add_full_node()
     scenario.gang(ApplicationAdded(an_application("g", queue="root.p.a", gang=3, timeout_s=60)), 3)
@@ -264,7 +264,7 @@ def on_demand(scenario: Scenario, name: str, path: str) -> None:
     assert not queue(scenario, path).managed
 
 
-def test_a_queue_on_demand_stays_as_it_is_beside_a_reload() -> None:
+def test_a_queue_on_demand_stays_as_it_is_next_to_a_reload() -> None:
     scenario = Scenario(a_configuration(parent("p")), nodes=1)
     on_demand(scenario, "one", "root.p.d")
     reload(scenario, parent("p"), a_queue("other"))

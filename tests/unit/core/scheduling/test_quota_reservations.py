@@ -128,7 +128,7 @@ def test_the_warning_comes_too_when_the_asks_come_one_by_one() -> None:
     assert "even an empty cluster" in effects[0]
 
 
-def test_the_warning_is_said_anew_of_a_cluster_that_grew_and_is_still_too_small() -> None:
+def test_the_warning_is_said_again_of_a_cluster_that_grew_and_is_still_too_small() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=2000)
     scenario.send(ApplicationAdded(an_application(gang=5)))
     asks = [an_ask(f"p{index}", group="workers", placeholder=True) for index in range(5)]

@@ -40,7 +40,7 @@ def refused(effects: list[Effect]) -> dict[str, str]:
     return {one.key: one.reason for answer in answers for one in answer.rejected_allocations}
 
 
-def test_a_clock_that_is_due_is_not_heard_before_everything_was_told() -> None:
+def test_a_timer_that_is_due_is_not_received_before_everything_was_reported() -> None:
     scenario = fenced()
     scenario.send(ApplicationAdded(an_application(gang=2, timeout_s=60, style=GangStyle.HARD)))
     scenario.add_node("n0", an_allocation("p0", "n0", group="workers", placeholder=True, allocated_s=1))
@@ -60,7 +60,7 @@ def test_a_hard_gang_whose_time_was_up_fails_when_the_fence_falls() -> None:
     assert states(scenario.send(RecoveryBarrierPassed(RM))) == ["Failing"]
 
 
-def test_clocks_of_an_older_registration_do_not_reach_the_applications_of_the_newer() -> None:
+def test_timers_of_an_older_registration_do_not_reach_the_applications_of_the_newer() -> None:
     timing = Timing(completing_timeout_ns=30 * SECOND)
     configuration = a_configuration(a_queue("a"), timing=timing)
     scenario = Scenario(configuration, nodes=1)
@@ -168,7 +168,7 @@ def test_a_reload_that_changes_nothing_for_a_recovered_gang_in_a_fair_leaf_leave
     assert states(done) == ["Running"]
 
 
-def test_what_is_reported_of_a_failing_application_is_told_to_go_too() -> None:
+def test_what_is_reported_of_a_failing_application_is_released_too() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=2000)
     scenario.add_full_node()
     scenario.gang(ApplicationAdded(an_application(gang=4, style=GangStyle.HARD, timeout_s=60)), 4)
@@ -179,7 +179,7 @@ def test_what_is_reported_of_a_failing_application_is_told_to_go_too() -> None:
     assert [states(effects) for effects in last] == [[], [], ["Failed"]]
 
 
-def test_a_placeholder_reported_while_resuming_is_told_to_go_too() -> None:
+def test_a_placeholder_reported_while_resuming_is_released_too() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=2000)
     scenario.add_full_node()
     scenario.gang(ApplicationAdded(an_application(gang=4, timeout_s=60)), 4)
@@ -190,7 +190,7 @@ def test_a_placeholder_reported_while_resuming_is_told_to_go_too() -> None:
     assert [states(effects) for effects in last] == [[], [], ["Accepted"]]
 
 
-def test_the_run_time_of_an_application_goes_on_from_its_earliest_known_allocation() -> None:
+def test_the_run_time_of_an_application_continues_from_its_earliest_known_allocation() -> None:
     scenario = Scenario(a_configuration(a_queue("a")))
     scenario.send(ApplicationAdded(an_application(timeout_s=60)))
     scenario.add_node("n0", an_allocation("r0", "n0", allocated_s=990), an_allocation("r1", "n0", allocated_s=960))

@@ -52,11 +52,11 @@ def test_one_freed_place_is_tried_by_the_one_who_gets_it() -> None:
     assert tried(crowd(), gone("b3")) == (1, 1)
 
 
-def test_a_place_too_small_for_anybody_wakes_nobody() -> None:
+def test_a_place_too_small_for_anybody_wakes_no_one() -> None:
     assert tried(crowd(), NodeAdded(a_node("small", 900))) == (0, 0)
 
 
-def test_a_node_that_those_who_wait_may_not_use_wakes_nobody() -> None:
+def test_a_node_that_those_who_wait_may_not_use_wakes_no_one() -> None:
     scenario = crowd(constraints=_SSD)
     assert tried(scenario, NodeAdded(a_node("disk"))) == (0, 0)
     assert tried(scenario, NodeUpdated(a_node("disk", 1000, labels={"disk": "ssd"}))) == (1, 1)

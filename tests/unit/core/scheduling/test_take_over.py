@@ -93,7 +93,7 @@ def cores(scenario: Scenario, name: str) -> int:
 
 
 @pytest.mark.parametrize("placement", list(GangPlacement))
-def test_the_first_gang_takes_over_no_more_than_it_lacks(placement: GangPlacement) -> None:
+def test_the_first_gang_takes_over_no_more_than_it_is_missing(placement: GangPlacement) -> None:
     scenario = contested()
     effects = add(scenario, "first", 3, placement=placement)
     assert victims(effects) == {"later-p1", "later-p2"} or len(victims(effects)) == 2
@@ -101,7 +101,7 @@ def test_the_first_gang_takes_over_no_more_than_it_lacks(placement: GangPlacemen
     assert states(confirm(scenario, effects), "first") == ["Running"]
 
 
-def test_a_gang_takes_nothing_if_it_could_not_have_all_it_lacks_by_that() -> None:
+def test_a_gang_takes_nothing_if_it_could_not_have_all_it_is_missing_by_that() -> None:
     scenario = contested()
     effects = add(scenario, "first", 5)
     assert victims(effects) == set()
@@ -406,7 +406,7 @@ def a_short_cycle(scenario: Scenario) -> CycleResult:
     return cycle(scenario.scheduler_state, scenario.now_ns, lambda: False)
 
 
-def test_the_plan_of_a_take_over_whose_time_is_up_continues_in_the_next_cycle_and_other_leaves_go_on() -> None:
+def test_the_plan_of_a_take_over_whose_time_is_up_continues_in_the_next_cycle_and_other_leaves_continue() -> None:
     scenario = many_losers()
     submit_first(scenario, 30)
     effects: list[Effect] = []

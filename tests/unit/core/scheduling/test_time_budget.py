@@ -36,7 +36,7 @@ def test_a_pass_without_time_still_gets_to_the_last_application_of_a_leaf() -> N
     assert sum(len(waits(result.effects)) for result in results) == 6
 
 
-def test_what_the_same_pass_gave_to_others_of_an_application_counts_in_what_the_rest_is_told() -> None:
+def test_what_the_same_pass_gave_to_others_of_an_application_counts_in_what_the_rest_is_reported() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=2500)), nodes=1)
     scenario.send(ApplicationAdded(an_application()))
     effects = scenario.ask(*(an_ask(f"r{index}", vcore=1000) for index in range(3)))

@@ -59,22 +59,22 @@ def waiting(by: TopologySpreadConstraint = EVENLY) -> Scenario:
     return scenario
 
 
-def test_an_ask_goes_on_when_another_comes_to_the_emptiest_domain() -> None:
+def test_an_ask_continues_when_another_comes_to_the_emptiest_domain() -> None:
     scenario = waiting()
     assert placed(scenario.ask(a_web("small", vcore=100, where=IN_B, by=None))) == {"small": "n1", "w1": "n0"}
 
 
-def test_an_ask_goes_on_when_one_goes_from_the_full_domain() -> None:
+def test_an_ask_continues_when_one_goes_from_the_full_domain() -> None:
     assert placed(waiting().release("w0")) == {"w1": "n0"}
 
 
-def test_an_ask_goes_on_when_a_running_pods_labels_change() -> None:
+def test_an_ask_continues_when_a_running_pods_labels_change() -> None:
     scenario = waiting()
     assert placed(scenario.send(AllocationReported(a_foreigner("n1")))) == {}
     assert placed(scenario.send(AllocationReported(a_foreigner("n1", app="web")))) == {"w1": "n0"}
 
 
-def test_an_ask_goes_on_when_a_pod_of_the_full_domain_begins_to_end() -> None:
+def test_an_ask_continues_when_a_pod_of_the_full_domain_begins_to_end() -> None:
     scenario = Scenario(a_configuration(a_queue("a")))
     scenario.send(NodeAdded(zoned("n0", "a")), NodeAdded(zoned("n1", "b", 500)), ApplicationAdded(an_application()))
     scenario.send(AllocationReported(a_foreigner("n0", app="web")))
@@ -84,27 +84,27 @@ def test_an_ask_goes_on_when_a_pod_of_the_full_domain_begins_to_end() -> None:
     }
 
 
-def test_an_ask_goes_on_when_the_last_node_of_the_emptiest_domain_goes() -> None:
+def test_an_ask_continues_when_the_last_node_of_the_emptiest_domain_goes() -> None:
     assert placed(waiting().node("n1", NodeAction.DECOMMISSION)) == {"w1": "n0"}
 
 
-def test_an_ask_goes_on_when_a_node_changes_its_domain() -> None:
+def test_an_ask_continues_when_a_node_changes_its_domain() -> None:
     assert placed(waiting().send(NodeUpdated(zoned("n1", "a", 500)))) == {"w1": "n0"}
 
 
-def test_an_ask_that_honours_taints_goes_on_when_the_emptiest_domain_is_tainted() -> None:
+def test_an_ask_that_honours_taints_continues_when_the_emptiest_domain_is_tainted() -> None:
     scenario = waiting(by=replace(EVENLY, honors_taints=True))
     tainted = replace(zoned("n1", "b", 500), taints=(Taint("dedicated", "", "NoSchedule"),))
     assert placed(scenario.send(NodeUpdated(tainted))) == {"w1": "n0"}
 
 
-def test_an_ask_goes_on_when_a_node_comes_that_has_room_in_the_emptiest_domain() -> None:
+def test_an_ask_continues_when_a_node_comes_that_has_room_in_the_emptiest_domain() -> None:
     scenario = waiting()
     assert placed(scenario.send(NodeAdded(zoned("n2", "a")))) == {}
     assert placed(scenario.send(NodeAdded(zoned("n3", "b")))) == {"w1": "n3"}
 
 
-def test_what_was_known_of_a_class_that_nobody_waits_for_is_forgotten_when_domains_change() -> None:
+def test_what_was_known_of_a_class_that_no_one_waits_for_is_forgotten_when_domains_change() -> None:
     scenario = waiting()
     scenario.release_ask("w1")
     scenario.node("n1", NodeAction.DECOMMISSION)

@@ -105,7 +105,7 @@ def test_once_the_groups_are_known_the_application_is_placed_by_them() -> None:
         with_rule(RuleFilter(users=frozenset({"kim"}), groups=frozenset({"dev"}))),
     ],
 )
-def test_an_application_goes_on_where_its_groups_decide_nothing(configuration: Configuration) -> None:
+def test_an_application_continues_where_its_groups_decide_nothing(configuration: Configuration) -> None:
     scenario = Scenario(configuration, nodes=1)
     assert is_accepted(scenario.send(ApplicationAdded(unknown())))
     assert placed(scenario.ask(an_ask("p"))) == {"p": "n0"}
@@ -206,7 +206,7 @@ def test_placeholders_of_a_running_gang_are_still_replaced() -> None:
     assert placed(scenario.release("ph")) == {"real": "n0"}
 
 
-def test_a_reload_that_reads_no_groups_lets_everything_go_on_and_one_that_does_makes_it_wait() -> None:
+def test_a_reload_that_reads_no_groups_lets_everything_continue_and_one_that_does_makes_it_wait() -> None:
     scenario = Scenario(limited("dev"), nodes=1)
     scenario.send(ApplicationAdded(unknown("new")), ApplicationAdded(unknown("old", forced=True)))
     assert is_accepted(scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a")))))

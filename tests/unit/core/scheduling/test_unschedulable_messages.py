@@ -22,7 +22,7 @@ def test_reasons_stand_in_the_order_of_kube_scheduler() -> None:
     )
 
 
-def test_who_waits_behind_a_gang_is_told_its_name_and_calls_for_no_node() -> None:
+def test_who_waits_behind_a_gang_is_informed_its_name_and_calls_for_no_node() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=3000)), nodes=4)
     scenario.send(ApplicationAdded(an_application("busy")))
     assert len(placed(scenario.ask(an_ask("b0", app="busy")))) == 1

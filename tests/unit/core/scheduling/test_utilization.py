@@ -133,7 +133,7 @@ def of(scenario: Scenario) -> list[Outstanding]:
     return outstanding(scenario.partition)
 
 
-def test_only_what_nodes_lack_is_outstanding_and_equal_shapes_are_one_request() -> None:
+def test_only_what_nodes_are_missing_is_outstanding_and_equal_shapes_are_one_request() -> None:
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b", vcore=1000)), 1)
     scenario.send(ApplicationAdded(an_application()), ApplicationAdded(an_application("other")))
     scenario.send(ApplicationAdded(an_application("bounded", queue="root.b")))

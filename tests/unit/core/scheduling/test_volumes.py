@@ -82,7 +82,7 @@ def storage(scenario: Scenario) -> Storage:
     return scenario.partition.nodes.pods_on_nodes.attachments.storage
 
 
-def test_an_allocation_says_what_its_claims_get_and_nothing_where_all_are_bound() -> None:
+def test_an_allocation_reports_what_its_claims_get_and_nothing_where_all_are_bound() -> None:
     scenario = scenario_with(a_claim("free"), a_volume("v"), a_claim("made", of="made"), *bound("bound", a_volume("w")))
     effects = scenario.ask(mounting("a", "free", "made", "bound"), mounting("b", "bound"))
     assert set(placed(effects)) == {"a", "b"}
@@ -158,7 +158,7 @@ def test_a_node_that_goes_takes_the_choice_with_it() -> None:
     assert storage(scenario).assumed["ns/c"].node == other
 
 
-def test_a_pod_that_is_told_anew_keeps_its_choice() -> None:
+def test_a_pod_that_is_reported_again_keeps_its_choice() -> None:
     scenario = scenario_with(a_claim("c"), a_volume("v"))
     node = placed(scenario.ask(mounting("a", "c")))["a"]
     told = replace(an_allocation("a", node, vcore=1000), facts=PodProperties(volumes=using("c", "d")))
@@ -187,7 +187,7 @@ def test_whatever_a_claim_waits_for_wakes_its_pod() -> None:
         assert list(placed(send(scenario, *wakes))) == ["a"]
 
 
-def test_a_fact_about_another_claim_wakes_nobody() -> None:
+def test_a_fact_about_another_claim_wakes_no_one() -> None:
     scenario = scenario_with(a_claim("c"))
     scenario.ask(mounting("a", "c"))
     assert send(scenario, a_claim("d")) == []
@@ -244,7 +244,7 @@ def swapping(scenario: Scenario) -> list[Effect]:
     return scenario.ask(replace(mounting("r", "c", group="workers"), application=scenario.app("gang").id))
 
 
-def test_a_swap_goes_where_the_volume_is_and_says_the_choice_when_it_is_confirmed() -> None:
+def test_a_replacement_goes_where_the_volume_is_and_says_the_choice_when_it_is_confirmed() -> None:
     scenario = scenario_with(a_claim("c"), a_claim("d"), a_volume("v", affinity=ON_N1))
     effects = swapping(scenario)
     (placeholder,) = releases(effects)
@@ -255,7 +255,7 @@ def test_a_swap_goes_where_the_volume_is_and_says_the_choice_when_it_is_confirme
     assert storage(scenario).choice(["ns/c"]) == (("ns/c", "v"),)
 
 
-def test_a_swap_that_is_called_off_gives_its_volume_back() -> None:
+def test_a_replacement_that_is_called_off_gives_its_volume_back() -> None:
     scenario = scenario_with(a_claim("c"), a_claim("d"), a_volume("v", affinity=ON_N1))
     swapping(scenario)
     scenario.ask(mounting("d", "d"))

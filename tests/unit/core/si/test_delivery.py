@@ -35,13 +35,13 @@ async def with_a_pod(bench: Bench, **settings: str) -> None:
     await bench.settle()
 
 
-async def test_an_allocation_is_kept_for_readers_and_told_to_nobody(bench: Bench) -> None:
+async def test_an_allocation_is_kept_for_readers_and_reported_to_no_one(bench: Bench) -> None:
     await with_a_pod(bench)
     assert kept(bench).count(Detail.APP_ALLOC) == 1
     assert [record.type for record in told(bench)] == [EVENT.NODE]
 
 
-async def test_a_node_that_came_is_told_with_its_capacity(bench: Bench) -> None:
+async def test_a_node_that_came_is_reported_with_its_capacity(bench: Bench) -> None:
     await bench.register()
     await bench.core.update_node(messages.nodes(messages.a_node()))
     await bench.settle()

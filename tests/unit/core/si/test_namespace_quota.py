@@ -53,7 +53,7 @@ def test_what_the_namespace_says_is_read(tags: Mapping[str, str], quota: Namespa
     ],
 )
 @pytest.mark.parametrize("tag", [MAX, GUARANTEED])
-def test_one_bad_value_leaves_the_tag_out_and_says_so(tag: str, text: str) -> None:
+def test_one_bad_value_leaves_the_tag_out_and_reports_it(tag: str, text: str) -> None:
     quota, odd = read_namespace_quota({tag: text, APPS: "3"}, AmountReader())
     assert quota == NamespaceQuota(max_applications=3)
     [effects] = odd

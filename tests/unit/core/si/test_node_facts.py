@@ -23,7 +23,7 @@ def text(value: object) -> str:
     return orjson.dumps(value).decode()
 
 
-def test_a_node_says_whether_it_is_cordoned_what_it_declares_and_which_images_lie_there() -> None:
+def test_a_node_reports_whether_it_is_cordoned_what_it_declares_and_which_images_lie_there() -> None:
     attributes = {
         keys.NODE_UNSCHEDULABLE: "true",
         keys.NODE_FEATURES: text(["B", "A"]),
@@ -50,7 +50,7 @@ def test_a_list_of_images_may_be_longer_than_other_values() -> None:
     assert len(nodes.images({keys.LOCAL_IMAGES: text(names)})) == 250
 
 
-def test_a_pod_says_which_ports_it_takes_and_what_it_prefers() -> None:
+def test_a_pod_reports_which_ports_it_takes_and_what_it_prefers() -> None:
     preferred = {"weight": 3, "preference": {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}}
     tags = {
         keys.CONTAINER_PORTS: text([[EVERY, "TCP", 80], ["10.0.0.1", "UDP", 65535]]),
@@ -63,7 +63,7 @@ def test_a_pod_says_which_ports_it_takes_and_what_it_prefers() -> None:
     assert pod_tags.read_properties({keys.TAG_NAMESPACE: "n"}) is NO_PROPERTIES
 
 
-def test_a_pod_says_which_features_a_node_has_to_declare() -> None:
+def test_a_pod_reports_which_features_a_node_has_to_declare() -> None:
     assert pod_tags.constraints({keys.TAG_CONSTRAINTS: text({"features": ["A", "B"]})}).features == ("A", "B")
 
 

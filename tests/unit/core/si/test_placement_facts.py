@@ -83,7 +83,7 @@ def test_what_is_left_out_means_what_the_seed_says_or_nothing() -> None:
         (near(required="yes"), "required is neither true nor false"),
     ],
 )
-def test_what_means_nothing_is_refused_and_says_where(value: str, reason: str) -> None:
+def test_what_means_nothing_is_refused_and_reports_where(value: str, reason: str) -> None:
     with pytest.raises(InvalidField) as unfit:
         pod_tags.placement({keys.TAG_PLACEMENT: value})
     assert str(unfit.value).startswith(keys.TAG_PLACEMENT)

@@ -244,12 +244,12 @@ def test_every_field_of_an_application_arrives() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "Reserve"])
-def test_a_gang_that_says_nothing_of_its_placement_reserves(name: str) -> None:
+def test_a_gang_that_reports_nothing_of_its_placement_reserves(name: str) -> None:
     tags = {keys.APP_TAG_GANG_PLACEMENT: name}
     assert the_application(messages.an_application(tags=tags)).gang_placement is GangPlacement.RESERVE
 
 
-def test_an_application_without_user_belongs_to_nobody() -> None:
+def test_an_application_without_user_belongs_to_no_one() -> None:
     assert the_application(messages.an_application(ugi=si_pb2.UserGroupInformation())).user == "nobody"
 
 
@@ -266,7 +266,7 @@ def test_a_gang_of_unknown_style_is_soft_and_warned_of(style: str) -> None:
     assert "gangSchedulingStyle" in warning.message
 
 
-def test_the_style_of_an_application_that_is_no_gang_is_nobodys_business() -> None:
+def test_the_style_of_an_application_that_is_no_gang_is_ignored() -> None:
     assert (
         messages.a_decoder()
         .applications.read(messages.applications(messages.an_application(gangSchedulingStyle="?")))

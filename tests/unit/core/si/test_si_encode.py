@@ -133,5 +133,5 @@ def test_an_event_is_dated_and_cut_to_what_people_read(about: Notice) -> None:
     assert list(si_callbacks.events([record]).events.events) == [record]
 
 
-def test_a_resource_manager_hears_its_own_name_of_a_partition() -> None:
+def test_a_resource_manager_receives_its_own_name_of_a_partition() -> None:
     assert partition_name(PartitionId("[my]rm]gpu")) == "gpu"

@@ -51,7 +51,7 @@ def refusal(fact: Fact) -> str:
     return rejected.reason
 
 
-def test_a_volume_is_read_whole() -> None:
+def test_a_volume_is_read_completely() -> None:
     (found,) = read(
         a_fact(
             Fact.VOLUME,
@@ -88,7 +88,7 @@ def test_a_volume_is_read_whole() -> None:
     )
 
 
-def test_a_claim_is_read_whole_and_its_access_modes_are_sorted() -> None:
+def test_a_claim_is_read_completely_and_its_access_modes_are_sorted() -> None:
     (found,) = read(
         a_fact(
             Fact.CLAIM,
@@ -112,7 +112,7 @@ def test_a_claim_is_read_whole_and_its_access_modes_are_sorted() -> None:
     assert found == Claim("ns/c", "1", "v", True, 7, demand, "Bound", NodeId("n1"), "pod", deleting=True)
 
 
-def test_classes_drivers_and_capacities_are_read_whole() -> None:
+def test_classes_drivers_and_capacities_are_read_completely() -> None:
     found = read(
         a_fact(
             Fact.STORAGE_CLASS,
@@ -192,7 +192,7 @@ def test_a_pods_volumes_are_read_with_its_name_where_some_are_its_own() -> None:
     assert pod_tags.read_properties(tags).volumes == own
 
 
-def test_what_a_node_attaches_is_read_and_a_node_that_says_nothing_has_no_storage() -> None:
+def test_what_a_node_attaches_is_read_and_a_node_that_reports_nothing_has_no_storage() -> None:
     told = {keys.NODE_VOLUME_LIMITS: '{"d":3,"e":null}', keys.NODE_ATTACHED: '{"d":["1"],"b":["2"]}'}
     attached = (VolumeHandle("b", "2"), VolumeHandle("d", "1"))
     assert nodes.storage(told) == NodeStorage({"d": 3, "e": None}, attached)

@@ -60,7 +60,7 @@ async def test_more_of_the_past_than_there_is_is_what_there_is() -> None:
     assert [r.id for r in await anext(store.subscribe("here", count=40))] == [2, 3, 4]
 
 
-async def test_a_reader_that_falls_behind_is_dropped_and_the_others_go_on() -> None:
+async def test_a_reader_that_falls_behind_is_dropped_and_the_others_continue() -> None:
     store = a_store(lag=10)
     slow, quick = store.subscribe("a"), store.subscribe("b")
     store.add(words(0, 10), now_ns=1)

@@ -42,7 +42,7 @@ def test_what_is_taken_comes_back() -> None:
     assert table.available(N1) == before
 
 
-def test_foreign_and_occupied_amounts_are_told_apart_from_allocated_ones() -> None:
+def test_foreign_and_occupied_amounts_are_distinguished_from_allocated_ones() -> None:
     table = a_table(replace(a_node("n1", vcore=4000), occupied=resources(vcore=100)))
     table.take(N1, resources(vcore=200), foreign=True)
     table.take(N1, resources(vcore=1000))
@@ -148,7 +148,7 @@ LABELLED = replace(a_node("n1"), labels={"a": "1"})
     ],
     ids=["more", "less", "occupied", "label", "taint", "attribute", "nothing"],
 )
-def test_an_update_says_whether_something_may_fit_and_whether_facts_changed(
+def test_an_update_reports_whether_something_may_fit_and_whether_facts_changed(
     change: NodeSpec, *, may_fit: bool, facts: bool
 ) -> None:
     table = a_table(a_node("n1"))

@@ -64,7 +64,7 @@ def test_switches_are_written_as_elsewhere(written: str, *, means: bool) -> None
         (f"{ACCESS}trustControllers", "yes", '"yes" is not a boolean; write true or false'),
     ],
 )
-def test_a_bad_value_is_told_by_key_and_fix_and_the_default_counts(key: str, value: str, says: str) -> None:
+def test_a_bad_value_is_reported_by_key_and_fix_and_the_default_counts(key: str, value: str, says: str) -> None:
     found, warnings = parse({key: value}, NAMES)
     assert len(warnings) == 1
     assert warnings[0].startswith(f"{key} = ")
@@ -90,7 +90,7 @@ def test_a_slip_in_the_list_of_namespaces_does_not_serve_the_cluster(written: st
     assert warning.endswith("until then it matches no namespace")
 
 
-def test_who_trusts_a_part_of_a_name_is_told() -> None:
+def test_who_trusts_a_part_of_a_name_is_reported() -> None:
     """Whoever may make a service account would be Jenkins."""
     key = f"{ACCESS}externalUsers"
     assert finds(

@@ -31,7 +31,7 @@ def test_an_unknown_key_is_named_with_the_one_it_looks_like(key: str, says: str)
 
 
 @pytest.mark.parametrize("key", sorted(MEANINGLESS))
-def test_a_key_of_yunikorn_without_effect_says_what_there_is_instead(key: str) -> None:
+def test_a_key_of_yunikorn_without_effect_reports_what_there_is_instead(key: str) -> None:
     assert said({key: "1s"}) == [f"{key} has no effect here: {MEANINGLESS[key]}"]
 
 

@@ -180,7 +180,7 @@ async def test_no_config_map_has_to_exist() -> None:
 
 
 @pytest.mark.parametrize("written, seconds", [("", 600.0), ("90s", 90.0), ("1h30m", 5400.0), ("1.5m", 90.0)])
-def test_claims_are_waited_for_as_long_as_yunikorns_setting_says(written: str, seconds: float) -> None:
+def test_claims_are_waited_for_as_long_as_yunikorns_setting_defines(written: str, seconds: float) -> None:
     assert parse({"service.volumeBindTimeout": written}).settings.volume_bind_s == seconds
 
 

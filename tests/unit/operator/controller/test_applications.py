@@ -82,7 +82,7 @@ def test_a_task_group_that_a_later_pod_makes_larger_stays_as_the_first_said() ->
     assert len(created) == 2
 
 
-def test_a_definition_that_cannot_be_used_makes_an_application_without_a_gang_that_is_told() -> None:
+def test_a_definition_that_cannot_be_used_makes_an_application_without_a_gang_that_is_reported() -> None:
     driver = live()
     out = driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group(minMember=-1))))
     assert events(out) == [("w0", "GangScheduling", "TaskGroupsError")]

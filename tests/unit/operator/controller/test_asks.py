@@ -40,7 +40,7 @@ def quota(amount: str) -> ClusterEvent:
         (False, "perhaps", False),
     ],
 )
-def test_the_pod_says_whether_it_may_be_preempted_and_else_its_priority_class(
+def test_the_pod_reports_whether_it_may_be_preempted_and_else_its_priority_class(
     on_class: bool | None,  # noqa: FBT001
     on_pod: str | None,
     allowed: bool,  # noqa: FBT001

@@ -60,7 +60,7 @@ def notes(out: Outcome) -> list[str]:
 
 
 @pytest.mark.parametrize("cpu, milli", [("2", 2000), ("500m", 500)])
-def test_a_bound_pod_that_is_resized_is_told_again_with_its_key_and_allocation_id(cpu: str, milli: int) -> None:
+def test_a_bound_pod_that_is_resized_is_reported_again_with_its_key_and_allocation_id(cpu: str, milli: int) -> None:
     driver = live()
     raw = running(driver)
     told = retold(driver.see(resized(raw, cpu)))
@@ -69,7 +69,7 @@ def test_a_bound_pod_that_is_resized_is_told_again_with_its_key_and_allocation_i
     assert not driver.see(resized(raw, cpu))
 
 
-def test_a_resize_is_told_when_it_is_written_when_the_kubelet_put_it_in_force_and_when_it_is_given_up() -> None:
+def test_a_resize_is_reported_when_it_is_written_when_the_kubelet_put_it_in_force_and_when_it_is_given_up() -> None:
     """KEP-1287: until then the larger of the two counts."""
     driver = live()
     raw = resized(running(driver), "500m")
@@ -88,14 +88,14 @@ def test_a_resize_is_told_when_it_is_written_when_the_kubelet_put_it_in_force_an
     assert retold(out).ask.resources["vcore"] == 500
 
 
-def test_a_pod_that_is_resized_between_decision_and_bind_is_told_as_an_allocation() -> None:
+def test_a_pod_that_is_resized_between_decision_and_bind_is_reported_as_an_allocation() -> None:
     driver = live()
     raw = waiting(driver)
     driver.allocated("uid-w0")
     assert retold(driver.see(resized(raw, "3"))).ask.resources["vcore"] == 3000
 
 
-def test_an_ask_that_came_after_its_allocation_is_told_as_an_allocation() -> None:
+def test_an_ask_that_came_after_its_allocation_is_reported_as_an_allocation() -> None:
     """The core decided on the old ask before it read the new one, and refused that."""
     driver = live()
     raw = waiting(driver)
@@ -115,7 +115,7 @@ def test_a_label_of_a_running_pod_reaches_the_core() -> None:
     assert not driver.see(annotated)
 
 
-def test_of_a_pod_that_the_core_ordered_to_go_it_hears_only_its_end() -> None:
+def test_of_a_pod_that_the_core_ordered_to_go_it_receives_only_its_end() -> None:
     driver = live()
     raw = running(driver)
     driver.released("uid-w0", TerminationType.PREEMPTED_BY_SCHEDULER)
@@ -124,7 +124,7 @@ def test_of_a_pod_that_the_core_ordered_to_go_it_hears_only_its_end() -> None:
     assert [type(item) for item in driver.gone("w0").news] == [AllocationReleased]
 
 
-def test_a_resize_while_the_node_is_away_is_told_with_the_node() -> None:
+def test_a_resize_while_the_node_is_away_is_reported_with_the_node() -> None:
     driver = live("n2")
     raw = a_pod("w0", app=APP, nodeName="n1")
     driver.see(raw)
@@ -135,7 +135,7 @@ def test_a_resize_while_the_node_is_away_is_told_with_the_node() -> None:
     assert [one.ask.resources["vcore"] for one in created.existing] == [3000]
 
 
-def test_a_priority_class_that_is_seen_after_its_pods_is_told_with_each_of_them() -> None:
+def test_a_priority_class_that_is_seen_after_its_pods_is_reported_with_each_of_them() -> None:
     driver = live()
     driver.see(a_pod("w0", app=APP, priorityClassName="batch"))
     driver.accepted()
@@ -172,7 +172,7 @@ def test_the_last_waiting_pod_of_an_application_takes_it_along_before_it_is_answ
     assert [type(item) for item in driver.see(of_app(raw, "other")).news] == [ApplicationRemoved, ApplicationSubmitted]
 
 
-def test_a_pod_that_has_its_place_stays_with_its_application_and_says_so_once() -> None:
+def test_a_pod_that_has_its_place_stays_with_its_application_and_reports_it_once() -> None:
     driver = live()
     raw = of_app(running(driver), "other")
     out = driver.see(raw)

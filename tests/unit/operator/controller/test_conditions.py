@@ -126,7 +126,7 @@ def test_a_shortage_that_ended_is_not_written() -> None:
     assert not driver.wait(10)
 
 
-def test_a_pod_for_which_a_node_is_reserved_says_so_and_what_it_lacks() -> None:
+def test_a_pod_for_which_a_node_is_reserved_reports_it_and_what_it_is_missing() -> None:
     driver = live()
     waiting(driver)
     state(driver, FAILED)
@@ -137,7 +137,7 @@ def test_a_pod_for_which_a_node_is_reserved_says_so_and_what_it_lacks() -> None:
     assert driver.wait(100).commands == unschedulable(f"{FULL} Waiting: node n2 is reserved for it")
 
 
-def test_a_pod_for_which_a_node_was_reserved_before_anything_else_was_reported_says_so() -> None:
+def test_a_pod_for_which_a_node_was_reserved_before_anything_else_was_reported_reports_it() -> None:
     driver = live()
     waiting(driver)
     driver.wait(5)
@@ -154,7 +154,7 @@ def test_a_condition_that_could_not_be_written_is_written_with_the_next_change()
     assert state(driver, FAILED).commands == unschedulable()
 
 
-def test_an_empty_reason_says_what_autoscalers_know() -> None:
+def test_an_empty_reason_reports_what_autoscalers_know() -> None:
     driver = live()
     waiting(driver)
     driver.wait(5)
@@ -187,7 +187,7 @@ def test_the_core_speaks_on_the_pod_the_originator_and_the_node() -> None:
     assert len(out.commands) == 3
 
 
-def test_the_core_is_repeated_on_a_pod_once_while_the_event_stands_whatever_it_counts() -> None:
+def test_the_core_is_repeated_on_a_pod_once_while_the_event_exists_whatever_it_counts() -> None:
     driver = live()
     waiting(driver)
     said = 0
@@ -204,7 +204,7 @@ def test_the_core_is_repeated_on_a_pod_once_while_the_event_stands_whatever_it_c
     assert events(again) == [("w0", "FailedScheduling", "FailedScheduling")]
 
 
-def test_a_gang_that_no_node_could_hold_is_told_as_event_and_condition_at_once() -> None:
+def test_a_gang_that_no_node_could_hold_is_reported_as_event_and_condition_at_once() -> None:
     driver = live()
     driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group())))
     driver.accepted()
@@ -257,7 +257,7 @@ def test_a_restart_does_not_write_a_reason_again_that_is_merely_counted_otherwis
     assert driver.wait(1).commands == unschedulable()
 
 
-def test_a_refused_node_is_told_on_the_node() -> None:
+def test_a_refused_node_is_reported_on_the_node() -> None:
     driver = live()
     name = next(iter(driver.ledger.nodes))
     out = driver.receive(NodeResponse(rejected={name: "absurd"}))

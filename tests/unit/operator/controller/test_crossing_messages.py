@@ -50,7 +50,7 @@ def test_the_core_that_refused_the_ask_of_a_pod_on_its_way_out_is_not_expected_t
 
 
 @pytest.mark.parametrize("scheduler", ["muster", "default-scheduler"])
-def test_a_pod_on_a_node_that_just_came_is_told_of_when_the_core_has_the_node(scheduler: str) -> None:
+def test_a_pod_on_a_node_that_just_came_is_reported_when_the_core_has_the_node(scheduler: str) -> None:
     """Nodes and pods are told of by streams of their own: the pod could come first, and be refused."""
     driver, n2 = live("n1"), NodeName("n2")
     waiting(driver, "w0")
@@ -61,7 +61,7 @@ def test_a_pod_on_a_node_that_just_came_is_told_of_when_the_core_has_the_node(sc
     assert driver.ledger.awaiting_node == {}
 
 
-def test_a_pod_told_of_with_its_node_and_resized_meanwhile_is_told_of_again() -> None:
+def test_a_pod_told_of_with_its_node_and_resized_meanwhile_is_reported_again() -> None:
     driver, n2 = live("n1"), NodeName("n2")
     small = a_pod("dns", nodeName="n2", schedulerName="default-scheduler")
     driver.see(small)

@@ -61,7 +61,7 @@ def tag(out: Outcome) -> str | None:
     return submitted.spec.tags.get(keys.APP_TAG_GANG_PLACEMENT)
 
 
-def test_the_core_is_told_of_each_place_what_a_placeholder_would_have_said_of_itself() -> None:
+def test_the_core_is_reported_each_place_what_a_placeholder_would_have_said_of_itself() -> None:
     like = {"preference": {"matchExpressions": [SSD]}, "weight": 5}
     affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [like]}}
     driver = live()
@@ -85,7 +85,7 @@ def test_members_ask_as_soon_as_the_application_is_accepted_and_nothing_is_creat
     assert driver.ledger.applications[APP].state is AppState.RESERVING
 
 
-def test_a_gang_runs_when_the_core_holds_its_places_and_says_so_once() -> None:
+def test_a_gang_runs_when_the_core_holds_its_places_and_reports_it_once() -> None:
     driver = looking()
     out = driver.updated(keys.APP_RUNNING)
     assert driver.ledger.applications[APP].state is AppState.RUNNING
@@ -121,7 +121,7 @@ def test_a_place_that_is_taken_before_the_word_that_the_application_runs_is_no_t
     assert driver.ledger.applications[APP].state is AppState.RUNNING
 
 
-def test_a_gang_that_nodes_lack_for_calls_for_them_by_every_member_once() -> None:
+def test_a_gang_that_needs_more_nodes_calls_for_them_by_every_member_once() -> None:
     driver = looking()
     assert conditions(says(driver, FAILED, FULL)) == {}
     out = driver.wait(2.5)
@@ -167,7 +167,7 @@ def test_another_reason_is_written_at_once_and_a_member_that_comes_late_says_it_
     assert set(conditions(driver.wait(1.5))) == {"w2"}
 
 
-def test_the_group_that_lacks_nodes_speaks_for_the_gang() -> None:
+def test_the_group_that_misses_nodes_reports_for_the_gang() -> None:
     driver = live()
     annotations = gang_annotations(a_group("a", 1), a_group("b", 1), a_group("c", 1), parameters="gangPlacement=Direct")
     driver.see(a_pod("w0", app=APP, annotations=annotations))
@@ -178,7 +178,7 @@ def test_the_group_that_lacks_nodes_speaks_for_the_gang() -> None:
     assert conditions(says(driver, SCHEDULED, group="b"))["w0"][0] == "SchedulingSkipped"
 
 
-def test_a_gang_that_is_told_to_have_its_places_says_nothing_more_though_it_does_not_run_yet() -> None:
+def test_a_gang_that_is_informed_to_have_its_places_reports_nothing_more_though_it_does_not_run_yet() -> None:
     """The two words come on different streams; a member that is about to be bound is not written to."""
     driver = live()
     groups = [a_group("a", 1), a_group("b", 1)]
@@ -192,7 +192,7 @@ def test_a_gang_that_is_told_to_have_its_places_says_nothing_more_though_it_does
     assert conditions(driver.updated(keys.APP_RUNNING)) == {}
 
 
-def test_a_gang_that_a_restart_found_half_bound_says_what_the_others_wait_for() -> None:
+def test_a_gang_that_a_restart_found_half_bound_reports_what_the_others_wait_for() -> None:
     driver = Driver()
     driver.fact(namespace_seen(a_namespace()))
     driver.fact(node_seen(a_node("n1")))
@@ -220,7 +220,7 @@ def test_a_word_of_a_group_of_nobodys_is_passed_over() -> None:
     assert {reason for reason, _ in conditions(driver.wait(2.5)).values()} == {"SchedulingSkipped"}
 
 
-def test_a_gang_that_no_cluster_of_these_nodes_could_hold_says_so_at_once_and_then_on_every_member() -> None:
+def test_a_gang_that_no_cluster_of_these_nodes_could_hold_reports_it_at_once_and_then_on_every_member() -> None:
     driver = looking()
     note = "even an empty cluster could not hold the gang: 1 of 2 members of task group g would not fit"
     out = driver.receive(CoreEvents((CoreEvent(EventKind.APP, APP, "g", note),)))
@@ -251,7 +251,7 @@ def test_a_soft_gang_that_waited_too_long_leaves_its_members_asking() -> None:
     assert conditions(driver.wait(3)) == {}, "what the gang lacked is not what its members lack"
 
 
-def test_a_hard_gang_that_waited_too_long_fails_its_members_with_what_was_lacking() -> None:
+def test_a_hard_gang_that_waited_too_long_fails_its_members_with_what_was_missing() -> None:
     driver = looking("gangPlacement=Direct gangSchedulingStyle=Hard")
     out = driver.updated(keys.APP_FAILING, "waited too long")
     failed = [order for order in orders(out) if isinstance(order, FailPod)]
@@ -262,7 +262,7 @@ def test_a_hard_gang_that_waited_too_long_fails_its_members_with_what_was_lackin
     assert all("waited too long" in order.message for order in failed)
 
 
-def test_the_next_member_speaks_for_the_gang_when_the_first_is_deleted() -> None:
+def test_the_next_member_reports_for_the_gang_when_the_first_is_deleted() -> None:
     driver = looking()
     out = driver.gone("w0")
     assert [item.key for item in out.news if isinstance(item, AskReleased)] == ["uid-w0"]
@@ -296,7 +296,7 @@ def test_atomic_makes_placeholders_and_tells_the_core() -> None:
     assert len(creates(driver.accepted())) == 2
 
 
-def test_groups_that_are_too_large_to_announce_get_placeholders_and_their_user_is_told() -> None:
+def test_groups_that_are_too_large_to_announce_get_placeholders_and_their_user_is_reported() -> None:
     driver = live()
     spread = [{"topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"} for _ in range(500)]
     group = a_group("g", 2, topologySpreadConstraints=spread)

@@ -67,7 +67,7 @@ every_phase = pytest.mark.parametrize("phase", DIRECT_PHASES, ids=lambda phase: 
 
 @every_kill
 @every_phase
-def test_a_gang_is_bound_once_and_whole_and_nothing_is_ever_created(phase: Phase, kill: Kill) -> None:
+def test_a_gang_is_bound_once_and_completely_and_nothing_is_ever_created(phase: Phase, kill: Kill) -> None:
     simulation = began()
     phase(simulation)
     kill(simulation)
@@ -78,7 +78,7 @@ def test_a_gang_is_bound_once_and_whole_and_nothing_is_ever_created(phase: Phase
 
 
 @every_kill
-def test_places_of_members_still_to_come_are_held_anew(kill: Kill) -> None:
+def test_places_of_members_still_to_come_are_held_again(kill: Kill) -> None:
     simulation = began(a_member(0))
     at_rest(simulation)
     assert bound(simulation, placeholders=False) == 1
@@ -93,7 +93,7 @@ def test_places_of_members_still_to_come_are_held_anew(kill: Kill) -> None:
 
 
 @every_kill
-def test_no_place_is_held_anew_for_a_member_that_has_ended(kill: Kill) -> None:
+def test_no_place_is_held_again_for_a_member_that_has_ended(kill: Kill) -> None:
     simulation = began(a_member(0), a_member(1))
     at_rest(simulation)
     ended(simulation, 0)
@@ -178,7 +178,7 @@ def other_default(placement: Placement) -> Callable[[Simulation], None]:
 
 @pytest.mark.parametrize("phase", PHASES, ids=lambda phase: phase.__name__)
 @pytest.mark.parametrize("after", [Placement.DIRECT, Placement.ATOMIC])
-def test_a_gang_that_began_with_placeholders_is_bound_once_and_whole_under_another_default(
+def test_a_gang_that_began_with_placeholders_is_bound_once_and_completely_under_another_default(
     phase: Phase, after: Placement
 ) -> None:
     simulation = began(*(a_member(number, "") for number in range(MEMBERS)))
@@ -190,7 +190,7 @@ def test_a_gang_that_began_with_placeholders_is_bound_once_and_whole_under_anoth
     assert_over(simulation)
 
 
-def test_a_gang_that_has_placeholders_goes_on_with_them_under_another_default() -> None:
+def test_a_gang_that_has_placeholders_continues_with_them_under_another_default() -> None:
     """What is there is neither lost nor held twice."""
     simulation = began(a_member(0, ""))
     at_rest(simulation)
@@ -207,7 +207,9 @@ def test_a_gang_that_has_placeholders_goes_on_with_them_under_another_default() 
 
 
 @pytest.mark.parametrize("phase", DIRECT_PHASES, ids=lambda phase: phase.__name__)
-def test_a_gang_that_began_without_placeholders_is_bound_once_and_whole_under_another_default(phase: Phase) -> None:
+def test_a_gang_that_began_without_placeholders_is_bound_once_and_completely_under_another_default(
+    phase: Phase,
+) -> None:
     simulation = began(*(a_member(number, "") for number in range(MEMBERS)), placement=Placement.DIRECT)
     phase(simulation)
     other_default(Placement.RESERVE)(simulation)

@@ -301,7 +301,7 @@ def test_a_deleted_namespace_leaves_nothing_behind_at_any_time(data: st.DataObje
 
 
 @pytest.mark.parametrize("style", ["Soft", "Hard"])
-def test_placeholders_that_cannot_be_created_end_as_the_style_says(style: str) -> None:
+def test_placeholders_that_cannot_be_created_end_as_the_style_defines(style: str) -> None:
     simulation = a_cluster(*members(parameters=f"gangSchedulingStyle={style}"))
     simulation.kubernetes.refuse_creates = 2
     simulation.run()
@@ -315,7 +315,7 @@ def test_placeholders_that_cannot_be_created_end_as_the_style_says(style: str) -
         assert simulation.ledger.applications == {}
 
 
-def test_a_node_that_goes_during_a_swap_does_not_lose_a_pod() -> None:
+def test_a_node_that_goes_during_a_replacement_does_not_lose_a_pod() -> None:
     simulation = a_cluster(*members(2), nodes=3)
     reach(simulation, AppState.RUNNING)
     simulation.step()

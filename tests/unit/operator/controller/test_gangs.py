@@ -84,7 +84,7 @@ def test_members_ask_when_the_core_runs_and_all_placeholders_are_bound(running_f
     assert asked(driver.updated("Running")) == ([] if running_first else ["uid-w0", "uid-w1"])
 
 
-def test_a_swap_is_confirmed_once_with_its_type() -> None:
+def test_a_replacement_is_confirmed_once_with_its_type() -> None:
     driver, placeholders = reserving()
     for raw in placeholders:
         driver.result(done(orders(driver.allocated(uid(raw)))[0]))
@@ -158,7 +158,7 @@ def test_a_bad_definition_is_a_warning_that_names_field_and_fix_and_no_gang() ->
     assert asked(driver.accepted()) == ["uid-w0"]
 
 
-def test_a_bad_parameter_is_a_warning_and_the_gang_goes_on() -> None:
+def test_a_bad_parameter_is_a_warning_and_the_gang_continues() -> None:
     out = live().see(a_member(parameters="gangSchedulingStyle=medium"))
     assert events(out) == [("w0", "GangScheduling", "TaskGroupsError")]
     assert isinstance(out.news[0], ApplicationSubmitted)
@@ -172,7 +172,7 @@ def test_a_member_of_an_unknown_group_is_warned_of_and_scheduled_as_usual() -> N
     assert events(driver.see(a_member("w3", group="other"))) == []  # thousands have the same trouble
 
 
-def test_a_later_definition_is_not_read_and_its_first_pod_is_told() -> None:
+def test_a_later_definition_is_not_read_and_its_first_pod_is_reported() -> None:
     driver = live()
     assert events(driver.see(a_pod("w0", app=APP))) == []
     out = driver.see(a_member("w1"))
@@ -186,7 +186,7 @@ def test_a_later_definition_is_not_read_and_its_first_pod_is_told() -> None:
     assert creates(driver.accepted()) == []
 
 
-def test_a_group_that_nobody_defines_is_told() -> None:
+def test_a_group_that_no_one_defines_is_reported() -> None:
     raw = a_pod("w0", app=APP, annotations=gang_annotations(member_of="g"))
     assert events(live().see(raw)) == [("w0", "GangScheduling", "TaskGroupsError")]
 
@@ -271,7 +271,7 @@ def test_a_refused_placeholder_ask_gives_the_gang_up() -> None:
     assert len([command for command in out.commands if isinstance(command, DeletePod)]) == 2
 
 
-def test_a_delete_without_effect_is_repeated_and_told_once() -> None:
+def test_a_delete_without_effect_is_repeated_and_reported_once() -> None:
     driver, placeholders = reserving()
     deletes = [command for command in driver.updated("Resuming").commands if isinstance(command, DeletePod)]
     for command in deletes:
@@ -283,7 +283,7 @@ def test_a_delete_without_effect_is_repeated_and_told_once() -> None:
     )
 
 
-def test_a_placeholder_that_its_kubelet_does_not_end_is_deleted_by_force_when_users_are_told() -> None:
+def test_a_placeholder_that_its_kubelet_does_not_end_is_deleted_by_force_when_users_are_reported() -> None:
     driver, _ = reserving()
     first = next(command for command in driver.updated("Resuming").commands if isinstance(command, DeletePod))
     driver.result(done(first))
@@ -296,7 +296,7 @@ def test_a_placeholder_that_its_kubelet_does_not_end_is_deleted_by_force_when_us
             driver.result(done(DeletePod(first.pod, first.reason, force)))
 
 
-def test_a_delete_that_waits_behind_other_writes_is_not_told_to_be_without_effect() -> None:
+def test_a_delete_that_waits_behind_other_writes_is_not_reported_to_be_without_effect() -> None:
     driver, _ = reserving()
     deletes = [command for command in driver.updated("Resuming").commands if isinstance(command, DeletePod)]
     assert not [event for _ in range(10) for event in events(driver.wait(10))]

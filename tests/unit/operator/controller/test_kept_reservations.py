@@ -100,7 +100,7 @@ def test_a_place_that_is_kept_once_more_is_kept_for_its_whole_time() -> None:
     assert simulation.ledger.places == {}
 
 
-def test_a_pod_that_is_bound_nowhere_keeps_a_place_on_each_node_that_nobody_took() -> None:
+def test_a_pod_that_is_bound_nowhere_keeps_a_place_on_each_node_that_no_one_took() -> None:
     simulation = started(nodes=3)
     simulation.kubernetes.add(a_worker("w1"), a_worker("w0"))
     at_bind(simulation)

@@ -93,7 +93,7 @@ def notes(simulation: Simulation) -> list[str]:
     return [event.note for event in simulation.kubernetes.events if event.action == "MemberRejected"]
 
 
-def test_the_place_of_a_refused_member_is_told_to_the_core_before_the_member_is_gone() -> None:
+def test_the_place_of_a_refused_member_is_informed_to_the_core_before_the_member_is_gone() -> None:
     """Otherwise another application may take the quota or the resources of the node in between."""
     simulation = running()
     node = refuse(simulation)
@@ -142,7 +142,7 @@ def test_who_is_refused_again_keeps_off_both_nodes() -> None:
     assert last_ask(simulation, "w9").ask.tags[keys.TAG_AVOID_NODES] == f"{first},{second}"
 
 
-def test_a_place_that_nobody_comes_for_is_given_up() -> None:
+def test_a_place_that_no_one_comes_for_is_given_up() -> None:
     simulation = running()
     refuse(simulation)
     simulation.wait(SETTINGS.keep_slot_s - 1)
@@ -193,7 +193,7 @@ def test_a_pod_that_comes_later_does_not_keep_off_the_node() -> None:
     assert simulation.kubernetes.node_of("w9") is not None
 
 
-def test_a_refused_daemon_pod_is_made_again_for_the_same_node_and_nobody_inherits_its_trouble() -> None:
+def test_a_refused_daemon_pod_is_made_again_for_the_same_node_and_no_one_inherits_its_trouble() -> None:
     simulation = started()
     pods = [a_pod(name, app=JOB, affinity={"nodeAffinity": REQUIRED}) for name in ("w0", "w9")]
     for pod in pods:
@@ -260,7 +260,7 @@ def test_a_place_goes_with_its_node() -> None:
     assert simulation.ledger.places == {}
 
 
-def test_a_place_outlives_a_restart_of_the_core_and_its_time_goes_on() -> None:
+def test_a_place_outlives_a_restart_of_the_core_and_its_time_continues() -> None:
     simulation = running()
     node = refuse(simulation)
     simulation.wait(SETTINGS.keep_slot_s - 10)

@@ -128,7 +128,7 @@ def test_a_placeholder_that_is_refused_while_it_goes_for_its_member_counts_as_go
     assert len(news) == 1
 
 
-def test_a_placeholder_from_which_somebody_takes_the_mark_is_still_the_gangs() -> None:
+def test_a_placeholder_from_which_someone_takes_the_mark_is_still_the_gangs() -> None:
     driver, placeholders = reserving()
     for raw in placeholders:
         driver.allocated(uid(raw))

@@ -112,7 +112,7 @@ def test_nothing_is_kept_of_a_node_that_never_comes_back(scheduler: str) -> None
     assert driver.ledger.awaiting_node == {}
 
 
-def test_what_was_told_of_a_pod_that_went_while_there_was_no_session_is_forgotten() -> None:
+def test_what_was_reported_a_pod_that_went_while_there_was_no_session_is_forgotten() -> None:
     driver = live()
     driver.see(a_pod("w0", app=APP, schedulingGates=[{"name": "quota"}]))
     assert driver.ledger.noticed

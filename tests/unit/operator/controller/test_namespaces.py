@@ -85,7 +85,7 @@ def test_an_application_whose_namespace_does_not_come_is_submitted_after_five_se
     assert (TAG in renewal, renewal[RENEWAL]) == (True, "true")
 
 
-def test_a_changed_quota_is_told_once_for_each_queue_and_user() -> None:
+def test_a_changed_quota_is_reported_once_for_each_queue_and_user() -> None:
     driver = live()
     for name in ("one", "two", "three"):
         raw = a_pod(name, app=name)
@@ -99,7 +99,7 @@ def test_a_changed_quota_is_told_once_for_each_queue_and_user() -> None:
     assert TAG not in removed
 
 
-def test_an_annotation_that_became_unreadable_is_told_on_the_namespace_and_takes_nothing_away() -> None:
+def test_an_annotation_that_became_unreadable_is_reported_on_the_namespace_and_takes_nothing_away() -> None:
     driver = live()
     driver.fact(namespace_seen(a_namespace(namespace_quota=TWO_CPUS)))
     waiting(driver)
@@ -133,7 +133,7 @@ def test_pods_that_go_before_their_namespace_came_leave_nothing_behind() -> None
     assert not driver.wait(60)
 
 
-def test_a_bad_quota_is_told_on_the_first_pod_of_each_application_and_no_part_of_it_counts() -> None:
+def test_a_bad_quota_is_reported_on_the_first_pod_of_each_application_and_no_part_of_it_counts() -> None:
     driver = live()
     driver.fact(namespace_seen(a_namespace("new", namespace_quota='{"cpu": "1", "memory": "much"}')))
     out = driver.see(in_new())
@@ -142,7 +142,7 @@ def test_a_bad_quota_is_told_on_the_first_pod_of_each_application_and_no_part_of
     assert events(driver.see(in_new("w1"))) == []
 
 
-def test_a_gang_of_a_namespace_that_is_leaving_is_neither_told_nor_given_up() -> None:
+def test_a_gang_of_a_namespace_that_is_leaving_is_neither_reported_nor_given_up() -> None:
     driver, creates = reserving()
     said = "pods is forbidden: unable to create new content in namespace dev because it is being terminated"
     for create in creates:
@@ -170,7 +170,7 @@ def test_what_the_core_says_of_an_id_that_it_does_not_know_again_yet_is_not_mean
     assert not driver.ledger.applications[NEW].core_is_running
 
 
-def test_a_gang_that_may_not_have_its_placeholders_is_told_and_given_up() -> None:
+def test_a_gang_that_may_not_have_its_placeholders_is_reported_and_given_up() -> None:
     driver, creates = reserving()
     out = driver.result(refused(creates[0], 403, "exceeded quota: pods=10"))
     assert ("w0", "GangScheduling", "PlaceholderCreateFailed") in events(out)
@@ -180,7 +180,7 @@ def facts(out: Outcome) -> list[ClusterObject]:
     return [item.fact for item in out.news if isinstance(item, ClusterObjectReported)]
 
 
-def test_the_core_hears_of_a_namespaces_labels_before_its_applications_when_they_change_and_when_it_goes() -> None:
+def test_the_core_learns_of_a_namespaces_labels_before_its_applications_when_they_change_and_when_it_goes() -> None:
     """Selectors of other pods read them."""
     driver = live()
     driver.see(in_new())

@@ -74,7 +74,7 @@ def test_a_foreign_pod_is_counted_on_its_node_until_it_is_gone_or_has_ended() ->
     assert not driver.gone("dns")
 
 
-def test_a_foreign_pod_that_is_resized_in_place_is_told_anew_and_one_that_only_starts_is_not() -> None:
+def test_a_foreign_pod_that_is_resized_in_place_is_reported_again_and_one_that_only_starts_is_not() -> None:
     driver = live()
     driver.see(foreign())
     assert not driver.see(foreign(), phase="Running")
@@ -87,7 +87,7 @@ def test_a_foreign_pod_that_is_resized_in_place_is_told_anew_and_one_that_only_s
     assert driver.gone("dns").news == [AllocationReleased(None, PodUid("uid-dns"))]
 
 
-def test_a_foreign_pod_is_told_anew_when_it_is_labelled_otherwise_and_when_it_is_to_go() -> None:
+def test_a_foreign_pod_is_reported_again_when_it_is_labelled_otherwise_and_when_it_is_to_go() -> None:
     """For those that keep away from it, and for spread, which counts none that is to go."""
     driver = live()
     driver.see(foreign())
@@ -103,14 +103,14 @@ def test_a_foreign_pod_is_told_anew_when_it_is_labelled_otherwise_and_when_it_is
     assert not driver.see(raw, phase="Running")
 
 
-def test_the_priority_of_a_foreign_pod_is_told() -> None:
+def test_the_priority_of_a_foreign_pod_is_reported() -> None:
     """Who may be preempted for whom is the core's to know."""
     (told,) = live().see({**foreign(), "spec": {**foreign()["spec"], "priority": 2_000_000_000}}).news
     assert isinstance(told, AllocationReported)
     assert told.allocation.ask.priority == 2_000_000_000
 
 
-def test_a_foreign_pod_without_a_node_is_nobodys_business() -> None:
+def test_a_foreign_pod_without_a_node_is_ignored() -> None:
     driver = live()
     raw = foreign()
     del raw["spec"]["nodeName"]
@@ -195,7 +195,7 @@ def test_a_pod_whose_bind_is_under_way_comes_again_with_its_node() -> None:
     assert driver.gone("w0").news == [AllocationReleased(APP, PodUid("uid-w0"), allocation_id=AllocationId("uid-w0-0"))]
 
 
-def test_a_pod_that_was_given_a_node_which_went_and_came_back_meanwhile_is_told_anew() -> None:
+def test_a_pod_that_was_given_a_node_which_went_and_came_back_meanwhile_is_reported_again() -> None:
     """The core gave the place before it heard that the node was gone, and took it back then; the pod is bound there."""
     driver = live()
     waiting(driver)
@@ -240,7 +240,7 @@ def test_a_recommendation_is_an_event_on_its_node_and_one_for_a_node_that_is_gon
     ]
 
 
-def test_a_node_that_comes_is_told_of_when_the_core_took_it_and_those_of_a_start_are_not() -> None:
+def test_a_node_that_comes_is_reported_when_the_core_took_it_and_those_of_a_start_are_not() -> None:
     """5,000 nodes are not 5,000 events at every restart."""
     driver = live("n1")
     assert events(driver.receive(NodeResponse(accepted=(N1,)))) == []
@@ -252,7 +252,7 @@ def test_a_node_that_comes_is_told_of_when_the_core_took_it_and_those_of_a_start
     assert events(driver.receive(NodeResponse(accepted=(NodeName("n3"),)))) == []
 
 
-def test_a_node_made_anew_under_its_name_keeps_its_pods_though_its_delete_was_missed() -> None:
+def test_a_node_made_again_under_its_name_keeps_its_pods_though_its_delete_was_missed() -> None:
     """Pods are bound to names: what is still listed on it is still on it."""
     driver = live()
     driver.see(foreign())
@@ -267,7 +267,7 @@ def test_a_node_made_anew_under_its_name_keeps_its_pods_though_its_delete_was_mi
     assert driver.gone("w0").news == [AllocationReleased(APP, PodUid("uid-w0"), allocation_id=AllocationId("uid-w0-0"))]
 
 
-def test_a_node_that_is_not_ready_is_told_of_and_stays_open_until_it_is_tainted() -> None:
+def test_a_node_that_is_not_ready_is_reported_and_stays_open_until_it_is_tainted() -> None:
     """As kube-scheduler does it: the node controller's taint keeps pods off, the condition alone does not."""
     driver = live()
     raw = a_node("n1")

@@ -55,7 +55,7 @@ def test_the_same_fact_twice_changes_nothing() -> None:
     assert not driver.see(raw)
 
 
-def test_an_allocation_is_bound_and_told_once() -> None:
+def test_an_allocation_is_bound_and_reported_once() -> None:
     driver = live()
     waiting(driver)
     assert orders(driver.allocated("uid-w0")) == [BIND]
@@ -148,7 +148,7 @@ def test_a_pod_whose_time_is_up_goes_with_its_own_grace_and_is_confirmed_when_it
     assert driver.gone("w0").news == expected
 
 
-def test_a_waiting_pod_that_no_longer_wants_to_be_preempted_asks_anew() -> None:
+def test_a_waiting_pod_that_no_longer_wants_to_be_preempted_asks_again() -> None:
     driver = live()
     raw = waiting(driver)
     raw["metadata"]["annotations"]["yunikorn.apache.org/allow-preemption"] = "false"
@@ -212,7 +212,7 @@ def test_an_allocation_on_a_node_that_is_gone_is_given_back() -> None:
     assert [type(item) for item in out.news] == [AllocationReleased, AskSubmitted]
 
 
-def test_a_pod_bound_by_somebody_else_is_reported_where_it_is() -> None:
+def test_a_pod_bound_by_someone_else_is_reported_where_it_is() -> None:
     driver = live("n1", "n2")
     waiting(driver)
     driver.allocated("uid-w0")
@@ -222,7 +222,7 @@ def test_a_pod_bound_by_somebody_else_is_reported_where_it_is() -> None:
     assert news[1].allocation.node == "n2"
 
 
-def test_a_pod_that_asked_and_was_bound_by_somebody_else_takes_back_the_answer_on_its_way_too() -> None:
+def test_a_pod_that_asked_and_was_bound_by_someone_else_takes_back_the_answer_on_its_way_too() -> None:
     """Else the core has it elsewhere, and refuses to hear where it is."""
     driver = live("n1", "n2")
     waiting(driver)
@@ -283,7 +283,7 @@ def test_a_refused_allocation_is_counted_once_when_its_application_comes_again()
     assert driver.gone("w0").news == [AllocationReleased(APP, W0.uid)]
 
 
-def test_a_refused_ask_is_told_on_the_pod() -> None:
+def test_a_refused_ask_is_reported_on_the_pod() -> None:
     driver = live()
     waiting(driver)
     out = driver.receive(AllocationResponse(rejected_asks=(AskRejected(APP, PodUid("uid-w0"), "too large"),)))
@@ -291,7 +291,7 @@ def test_a_refused_ask_is_told_on_the_pod() -> None:
     assert not driver.gone("w0").news
 
 
-def test_a_gated_pod_is_told_once_and_joins_when_the_gates_are_gone() -> None:
+def test_a_gated_pod_is_reported_once_and_joins_when_the_gates_are_gone() -> None:
     driver = live()
     gated = a_pod("w0", app=APP, schedulingGates=[{"name": "quota"}])
     out = driver.see(gated)
@@ -304,7 +304,7 @@ def test_a_gated_pod_is_told_once_and_joins_when_the_gates_are_gone() -> None:
 @pytest.mark.parametrize(
     "raw", [a_pod("w0", annotations={APP_ID: "x" * 64}), a_pod("w0", containers=[a_container(memory="10E")])]
 )
-def test_a_pod_that_cannot_be_scheduled_is_told_why_once(raw: Raw) -> None:
+def test_a_pod_that_cannot_be_scheduled_is_informed_why_once(raw: Raw) -> None:
     driver = live()
     out = driver.see(raw)
     assert events(out) == [("w0", "TaskRejected", "TaskRejected")]
@@ -312,7 +312,7 @@ def test_a_pod_that_cannot_be_scheduled_is_told_why_once(raw: Raw) -> None:
     assert not driver.see(raw)
 
 
-def test_conflicting_spellings_are_told() -> None:
+def test_conflicting_spellings_are_reported() -> None:
     driver = live()
     raw = a_pod("w0", app=APP)
     raw["metadata"]["labels"]["applicationId"] = "other"

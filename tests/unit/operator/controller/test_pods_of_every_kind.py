@@ -55,7 +55,7 @@ def test_a_gated_pod_that_is_deleted_leaves_nothing() -> None:
     assert (driver.ledger.noticed, driver.ledger.applications) == (set(), {})
 
 
-def test_what_is_wrong_with_a_pod_is_told_also_if_its_gates_were_told_before() -> None:
+def test_what_is_wrong_with_a_pod_is_reported_also_if_its_gates_were_reported_before() -> None:
     driver = live()
     driver.see(a_pod("w0", app=APP, schedulingGates=GATES))
     driver.see(a_pod("w0", app=APP))
@@ -66,7 +66,7 @@ def test_what_is_wrong_with_a_pod_is_told_also_if_its_gates_were_told_before() -
 CLAIMS = [{"name": "gpu", "resourceClaimName": "mine"}, {"name": "nic", "resourceClaimTemplateName": "any"}]
 
 
-def test_a_pod_with_resource_claims_is_told_so_and_never_asked_for() -> None:
+def test_a_pod_with_resource_claims_is_informed_so_and_never_asked_for() -> None:
     driver = live()
     condition, event = driver.see(a_pod("w0", app=APP, resourceClaims=CLAIMS)).commands
     assert isinstance(condition, SetCondition)
@@ -173,14 +173,14 @@ def test_a_static_pod_that_asks_for_us_takes_its_room_in_an_application() -> Non
     assert len(reported(driver.accepted())) == 1
 
 
-def test_a_foreign_pod_that_is_resized_is_told_again() -> None:
+def test_a_foreign_pod_that_is_resized_is_reported_again() -> None:
     driver = live()
     driver.see(foreign("other", "n1"))
     [told] = reported(driver.see(foreign("other", "n1", containers=[a_container(cpu="3")])))
     assert told.ask.resources["vcore"] == 3000
 
 
-def test_foreign_and_own_pods_on_an_unknown_node_are_told_with_it() -> None:
+def test_foreign_and_own_pods_on_an_unknown_node_are_reported_with_it() -> None:
     driver = live("n1")
     driver.see(foreign("other", "n2"))
     driver.see(a_pod("w0", app=APP, nodeName="n2"))
@@ -206,7 +206,7 @@ def test_thousands_of_pods_that_have_ended_leave_nothing() -> None:
     ]  # of the namespace
 
 
-def test_a_pod_that_leaves_slowly_holds_its_room_till_its_containers_have_ended_not_till_it_is_gone() -> None:
+def test_a_pod_that_leaves_slowly_holds_its_room_until_its_containers_have_ended_not_until_it_is_gone() -> None:
     """A finalizer keeps the object; the room is free as soon as the kubelet says that nothing runs."""
     driver = live()
     raw = waiting(driver)

@@ -212,7 +212,7 @@ def test_the_mark_of_a_resumed_gang_goes_to_the_next_pod_also_after_a_restart() 
     assert mark.originator == PodRef("dev", "w1", PodUid("uid-w1"))
 
 
-def test_a_pod_that_came_meanwhile_and_names_an_unknown_group_is_told() -> None:
+def test_a_pod_that_came_meanwhile_and_names_an_unknown_group_is_reported() -> None:
     stranger = a_pod("w1", app=APP, annotations=gang_annotations(member_of="other"))
     driver = gathered(older(a_member("w0"), 1), stranger)
     assert events(whole(recovery.begin(driver.ledger, 0.0))) == [("w1", "GangScheduling", "TaskGroupsError")]
@@ -273,7 +273,7 @@ def test_what_ended_in_a_session_that_was_lost_counts_for_nothing_in_the_next() 
     assert len(driver.ledger.applications[APP].slots) == 2
 
 
-def test_a_lost_session_keeps_facts_and_says_nothing_until_the_next() -> None:
+def test_a_lost_session_keeps_facts_and_reports_nothing_until_the_next() -> None:
     driver = live()
     waiting(driver)
     bind = orders(driver.allocated("uid-w0"))[0]
@@ -287,7 +287,7 @@ def test_a_lost_session_keeps_facts_and_says_nothing_until_the_next() -> None:
     assert not asked(asks)
 
 
-def test_what_the_core_decided_and_kubernetes_never_saw_is_decided_anew() -> None:
+def test_what_the_core_decided_and_kubernetes_never_saw_is_decided_again() -> None:
     driver = live()
     waiting(driver)
     driver.allocated("uid-w0")

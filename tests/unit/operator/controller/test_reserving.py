@@ -78,7 +78,7 @@ def progress(out: Outcome) -> list[tuple[str, str, str]]:
     return [(c.action, c.note, c.name) for c in out.commands if isinstance(c, PostEvent) and c.series == "gang/dev/job"]
 
 
-def test_a_gang_that_gets_on_says_how_far_it_is_and_writes_no_condition() -> None:
+def test_a_gang_that_gets_on_reports_how_far_it_is_and_writes_no_condition() -> None:
     driver = reserving()
     bind(driver, 0)
     out = driver.wait(5)
@@ -96,7 +96,7 @@ def test_a_quick_gang_tells_nothing_between_its_beginning_and_its_end() -> None:
     assert not driver.wait(600)
 
 
-def test_a_gang_that_a_quota_holds_back_says_so_on_its_members_and_costs_each_one_write_an_hour() -> None:
+def test_a_gang_that_a_quota_holds_back_reports_it_on_its_members_and_costs_each_one_write_an_hour() -> None:
     driver = reserving()
     driver.wait(2.5)
     assert conditions(states(driver, SKIPPED, QUOTA)) == {}
@@ -210,7 +210,7 @@ def test_a_gang_that_no_cluster_could_hold_keeps_saying_so_until_a_quota_holds_i
     assert found["w0"][1].endswith(QUOTA)
 
 
-def test_a_gang_that_no_cluster_could_hold_says_so_no_more_when_there_are_other_nodes() -> None:
+def test_a_gang_that_no_cluster_could_hold_reports_it_no_more_when_there_are_other_nodes() -> None:
     driver = reserving()
     note = "even an empty cluster could not hold the gang: 3 of 3 members of task group workers would not fit"
     event = CoreEvents((CoreEvent(EventKind.APP, "dev/job", "workers", note),))
@@ -238,7 +238,7 @@ def test_a_gang_that_a_recovery_found_is_looked_at_when_the_session_is_live() ->
     assert set(said_within(driver, 180)) == {"w0"}
 
 
-def test_a_gang_whose_placeholders_we_have_not_made_yet_waits_for_us_and_says_so_only_when_that_takes_long() -> None:
+def test_a_gang_whose_placeholders_we_have_not_made_yet_waits_for_us_and_reports_it_only_when_that_takes_long() -> None:
     driver = live()
     for index in range(MEMBERS):
         driver.see(a_pod(f"w{index}", app=APP, annotations=gang_annotations(a_group(), member_of="workers")))
@@ -248,7 +248,7 @@ def test_a_gang_whose_placeholders_we_have_not_made_yet_waits_for_us_and_says_so
     assert set(said_within(driver, 120)) == {"w1", "w2"}
 
 
-def test_a_gang_that_lacks_something_says_so_although_a_write_of_ours_is_under_way() -> None:
+def test_a_gang_that_misses_something_reports_it_although_a_write_of_ours_is_under_way() -> None:
     driver = reserving()
     driver.wait(2.5)
     driver.allocated("uid-ph0")

@@ -138,7 +138,7 @@ def assert_over(simulation: Simulation) -> None:
 
 @every_kill
 @pytest.mark.parametrize("phase", PHASES, ids=lambda phase: phase.__name__)
-def test_a_gang_is_bound_once_and_whole(phase: Phase, kill: Kill) -> None:
+def test_a_gang_is_bound_once_and_completely(phase: Phase, kill: Kill) -> None:
     simulation = began()
     phase(simulation)
     kill(simulation)
@@ -221,7 +221,7 @@ def test_a_gang_that_was_given_up_stays_so_and_its_pods_are_bound_one_by_one(kil
 
 
 @every_kill
-def test_who_replaces_a_refused_member_is_bound_though_nobody_knows_of_its_kept_place(kill: Kill) -> None:
+def test_who_replaces_a_refused_member_is_bound_though_no_one_knows_of_its_kept_place(kill: Kill) -> None:
     """The place is the session's (ADR 0011): a restart gives it up, and the pod that comes is scheduled as usual."""
     simulation = began()
     at_rest(simulation)

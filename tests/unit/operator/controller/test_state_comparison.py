@@ -150,7 +150,7 @@ def test_without_an_application_or_a_node_that_we_count_on_the_session_starts_ov
     assert not nodes.out
 
 
-def test_a_difference_that_came_back_is_told_and_left_as_it_is() -> None:
+def test_a_difference_that_came_back_is_reported_and_left_as_it_is() -> None:
     """Where the core refuses what it is told, telling it for ever helps nobody."""
     simulation = at_rest()
     lose_ask(simulation)

@@ -48,7 +48,7 @@ def attributes(news: list[CoreRequest]) -> list[dict[str, Any]]:
     return [{tag: orjson.loads(node.attributes[tag]) for tag in tags if tag in node.attributes} for node in nodes]
 
 
-def test_an_object_is_told_once_again_when_it_changes_and_when_it_is_gone() -> None:
+def test_an_object_is_reported_once_again_when_it_changes_and_when_it_is_gone() -> None:
     driver = live()
     assert told(driver.fact(claim_seen()).news) == [("dev/data", False)]
     assert told(driver.fact(claim_seen()).news) == []
@@ -68,7 +68,7 @@ def test_a_session_begins_with_all_objects_before_the_first_application() -> Non
     assert {"dev/data", "disk", "late"} <= {name for name, _ in told(news)}
 
 
-def test_a_node_is_told_with_what_it_attaches_and_has_attached() -> None:
+def test_a_node_is_reported_with_what_it_attaches_and_has_attached() -> None:
     driver = live()
     disk = volume_seen(csi={"driver": "d", "volumeHandle": "h"})
     assert attributes(driver.fact(seen("csinodes", CSI_NODE)).news) == [{keys.NODE_VOLUME_LIMITS: {"d": 2}}]

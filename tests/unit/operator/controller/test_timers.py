@@ -28,7 +28,7 @@ def test_what_is_due_comes_one_at_a_time_the_earliest_first() -> None:
     assert conditions == [["w0"], ["w1"], []]
 
 
-def test_a_moment_at_which_the_agent_fails_costs_nobody_else_theirs() -> None:
+def test_a_moment_at_which_the_agent_fails_costs_no_one_else_theirs() -> None:
     driver = live()
     driver.receive(SchedulingStates((lacking(driver, "w0"),)))
     driver.ledger.tasks[PodUid("broken")] = 7  # type: ignore[assignment]  # a bug somewhere else

@@ -82,7 +82,7 @@ def test_a_claim_without_a_volume_gets_the_node_and_the_pod_is_bound_when_a_volu
     assert orders(driver.fact(claim_seen(volume="made", selected="n1"))) == [BIND]
 
 
-def test_a_volume_that_is_heard_of_after_its_claim_is_waited_for() -> None:
+def test_a_volume_that_is_received_of_after_its_claim_is_waited_for() -> None:
     """Both come on streams of their own; whether the node reaches the volume is known only then."""
     driver = a_driver()
     given(driver, "")
@@ -182,7 +182,7 @@ def test_a_claim_that_lost_its_volume_again_gives_the_node_back() -> None:
     assert note_of(out) == 'volumes for node n1 failed: ClaimRef got reset for pv "disk"'
 
 
-def test_an_older_state_that_is_heard_after_the_write_is_no_failure() -> None:
+def test_an_older_state_that_is_received_after_the_write_is_no_failure() -> None:
     driver = a_driver()
     given(driver, "disk")
     driver.result(done(CLAIM_DISK))
@@ -206,7 +206,7 @@ def test_a_write_that_is_refused_gives_the_node_back() -> None:
     assert orders(out) == [FREE_DISK], "which frees it only if it is this claim's"
 
 
-def test_a_write_that_nobody_answers_is_sent_again_and_given_up_after_three() -> None:
+def test_a_write_that_no_one_answers_is_sent_again_and_given_up_after_three() -> None:
     driver = a_driver()
     given(driver, "disk")
     for _ in range(2):
@@ -225,7 +225,7 @@ def test_claims_that_are_not_bound_in_time_cost_the_pod_its_node() -> None:
     assert note_of(out) == "volumes for node n1 failed: not bound within 600 s: dev/data"
 
 
-def test_a_pod_that_is_bound_in_time_hears_nothing_of_the_time_out() -> None:
+def test_a_pod_that_is_bound_in_time_gets_no_message_about_the_time_out() -> None:
     driver = a_driver()
     given(driver, "disk")
     driver.fact(volume_seen(claim="data", phase="Bound"))
@@ -266,7 +266,7 @@ def test_a_node_that_goes_sends_the_pod_elsewhere_at_once() -> None:
     assert not [item for item in out.news if isinstance(item, AllocationReleased)]
 
 
-def test_an_answer_to_what_was_taken_back_is_nobodys_business() -> None:
+def test_an_answer_to_what_was_taken_back_is_ignored() -> None:
     driver = a_driver()
     given(driver, "disk")
     driver.fact(volume_seen(claim="other"))
@@ -276,7 +276,7 @@ def test_an_answer_to_what_was_taken_back_is_nobodys_business() -> None:
     assert not driver.result(done(FREE_DISK))
 
 
-def test_a_pod_that_somebody_else_binds_there_waits_for_nothing_more() -> None:
+def test_a_pod_that_someone_else_binds_there_waits_for_nothing_more() -> None:
     driver = a_driver()
     given(driver, "disk")
     assert orders(driver.see(a_pod("w0", app="job", nodeName="n1"))) == []

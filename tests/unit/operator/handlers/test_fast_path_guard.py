@@ -72,7 +72,7 @@ def test_the_errors_that_the_path_survives_are_those_that_kopf_raises() -> None:
         assert hasattr(error, "status")
 
 
-def test_kopf_takes_a_session_that_somebody_else_made_and_closes_only_that() -> None:
+def test_kopf_takes_a_session_that_someone_else_made_and_closes_only_that() -> None:
     source = inspect.getsource(auth.APIContext)
     assert "self.session = info.aiohttp_session" in source
     assert "await self.session.close()" in source

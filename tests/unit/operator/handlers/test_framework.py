@@ -200,7 +200,7 @@ def change(kind: str, pod: dict[str, Any]) -> dict[str, Any]:
     return {"type": kind, "object": pod}
 
 
-async def test_a_list_is_told_whole_and_the_watch_goes_on_from_it() -> None:
+async def test_a_list_is_reported_completely_and_the_watch_continues_from_it() -> None:
     server = Cluster(pods=[a_pod("a"), a_pod("b")])
     server.lines.put_nowait(change("MODIFIED", a_pod("a", 2)))
     async with watching(server) as inbox:
@@ -213,7 +213,7 @@ async def test_a_list_is_told_whole_and_the_watch_goes_on_from_it() -> None:
     ]
 
 
-async def test_after_410_the_new_list_is_told_whole_too() -> None:
+async def test_after_410_the_new_list_is_reported_completely_too() -> None:
     server = Cluster(pods=[a_pod("a"), a_pod("b")])
     async with watching(server) as inbox:
         await until(inbox, 3)

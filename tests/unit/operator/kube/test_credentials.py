@@ -33,14 +33,14 @@ def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_a_kubeconfig_with_a_token_is_used_as_it_stands(kubeconfig: Path) -> None:
+def test_a_kubeconfig_with_a_token_is_used_as_it_is(kubeconfig: Path) -> None:
     write(kubeconfig, {"token": "abc"})
     info = Credentials().current()
     assert info.server == "https://api.example:6443"
     assert info.as_http_headers() == {"Authorization": "Bearer abc"}
 
 
-def test_a_client_certificate_is_used_as_it_stands(kubeconfig: Path) -> None:
+def test_a_client_certificate_is_used_as_it_is(kubeconfig: Path) -> None:
     write(kubeconfig, {"client-certificate": "/c.pem", "client-key": "/k.pem"})
     info = Credentials().current()
     assert (info.certificate_path, info.private_key_path) == ("/c.pem", "/k.pem")

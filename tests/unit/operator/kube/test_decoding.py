@@ -58,7 +58,7 @@ def test_an_object_keeps_everything_but_who_wrote_which_field(made: dict[str, An
     assert decoded_event(orjson.dumps(event)) == {"type": "ADDED", "object": made | {"metadata": METADATA}}
 
 
-def test_an_error_says_what_it_says() -> None:
+def test_an_error_reports_what_it_defines() -> None:
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "too old"}
     event = {"type": "ERROR", "object": status | {"reason": "Expired", "code": 410, "details": {"uid": "x"}}}
     assert decoded_event(orjson.dumps(event)) == event

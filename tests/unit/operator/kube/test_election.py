@@ -181,7 +181,7 @@ async def test_a_renewal_counts_from_when_it_was_sent() -> None:
     assert first.fence.left_s == 4.0
 
 
-async def test_who_could_not_renew_goes_on_if_nobody_led_meanwhile() -> None:
+async def test_who_could_not_renew_continues_if_no_one_led_meanwhile() -> None:
     first, _, now = await a_duel()
     await first.step("lose")
     await first.step("lose")
@@ -240,7 +240,7 @@ async def test_a_predecessor_of_the_same_place_is_not_waited_for() -> None:
     assert again.may_write
 
 
-async def test_two_processes_under_one_name_do_not_both_go_on() -> None:
+async def test_two_processes_under_one_name_do_not_both_continue() -> None:
     """An identity that two replicas share by mistake."""
     first, _, now = await a_duel()
     twin = Candidate("a", first.wire.store, now)

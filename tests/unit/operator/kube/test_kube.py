@@ -76,7 +76,7 @@ async def test_a_bind_that_did_not_happen_is_sent_again() -> None:
     assert told.retried == [("BindPod", 500)]
 
 
-async def test_a_throttled_bind_waits_as_long_as_it_is_told_and_is_sent_again_unread() -> None:
+async def test_a_throttled_bind_waits_as_long_as_it_is_reported_and_is_sent_again_unread() -> None:
     server = ApiServer()
     server.plan(BIND, lambda: status(429, "TooManyRequests", headers={"Retry-After": "0"}))
     told = await run(server, a_bind())
@@ -107,7 +107,7 @@ async def test_a_recalled_bind_is_not_tried_again() -> None:
     assert [type(result) for result in told.results] == [CommandFailed]
 
 
-async def test_a_bind_that_nobody_answers_ends_unanswered() -> None:
+async def test_a_bind_that_no_one_answers_ends_unanswered() -> None:
     told = Told()
     server = ApiServer(url="http://127.0.0.1:9")
     async with a_kube(server, told) as kube:
@@ -226,7 +226,7 @@ async def test_events_of_one_series_are_one_event_that_counts() -> None:
     assert len(told.results) == 3
 
 
-async def test_a_series_that_expired_at_the_server_begins_anew() -> None:
+async def test_a_series_that_expired_at_the_server_begins_again() -> None:
     server = ApiServer()
     told = Told()
     async with serving(server), a_kube(server, told) as kube:
@@ -259,7 +259,7 @@ async def test_a_refused_token_is_read_again_once() -> None:
     assert told.results == [CommandSucceeded(a_bind())]
 
 
-async def test_an_answer_that_is_not_json_is_told_as_it_is() -> None:
+async def test_an_answer_that_is_not_json_is_reported_as_it_is() -> None:
     server = ApiServer()
     server.plan("POST /api/v1/namespaces/ns/pods", lambda: reply(403, {}))
     told = await run(server, a_create())

@@ -121,7 +121,7 @@ async def test_a_pod_that_went_or_is_another_one_by_now_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("trouble", ["is_down", "closed", "denies"])
-async def test_a_look_that_fails_says_so_and_the_next_one_puts_it_right(trouble: str) -> None:
+async def test_a_check_that_fails_reports_it_and_the_next_one_puts_it_right(trouble: str) -> None:
     pods = Pods({"ours": None, "before": ROLE_LEADER})
     setattr(pods, trouble, True)
     assert not await ours(pods).check()
@@ -131,6 +131,6 @@ async def test_a_look_that_fails_says_so_and_the_next_one_puts_it_right(trouble:
     assert pods.roles == {"ours": ROLE_LEADER, "before": None}
 
 
-def test_a_look_that_failed_is_soon_repeated_and_one_that_fails_for_ever_is_no_flood() -> None:
+def test_a_check_that_failed_is_soon_repeated_and_one_that_fails_permanently_is_no_flood() -> None:
     assert [pause_s(failed) for failed in (1, 2, 3, 100_000)] == [1.0, 2.0, 4.0, PERIOD_S]
     assert pause_s(0) == PERIOD_S

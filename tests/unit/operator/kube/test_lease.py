@@ -59,7 +59,7 @@ def test_other_hands_show_also_when_they_have_let_go() -> None:
     assert LeaseObservation().seeing(A.taken_by("a", 10, "t2"), 0.0).has_changed_hands(A)
 
 
-def test_the_object_says_what_it_was_made_from() -> None:
+def test_the_object_reports_what_it_was_made_from() -> None:
     raw = body("ns", "muster", A)
     assert read(raw) == A
     assert raw["metadata"]["resourceVersion"] == "7"

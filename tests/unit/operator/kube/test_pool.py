@@ -155,7 +155,7 @@ async def test_an_event_waits_until_no_other_write_is_under_way_nor_was_a_moment
         assert await finished(pool, api) == [a_bind(), an_event()]
 
 
-async def test_an_event_that_has_waited_for_long_goes_beside_a_write_that_hangs() -> None:
+async def test_an_event_that_has_waited_for_long_goes_next_to_a_write_that_hangs() -> None:
     told = asyncio.Event()
 
     async def execute(command: Command) -> None:
@@ -258,7 +258,7 @@ async def test_deletes_and_creates_together_fill_the_pool_and_no_more() -> None:
         assert len(await finished(pool, api)) == 40
 
 
-async def test_a_kind_that_was_told_to_slow_down_waits_and_the_others_go_on() -> None:
+async def test_a_kind_that_was_informed_to_slow_down_waits_and_the_others_continue() -> None:
     api = Api()
     api.gate.set()
     now = 0.0
@@ -335,7 +335,7 @@ async def test_events_that_wait_do_not_hold_up_the_end_for_long(monkeypatch: pyt
             await pool.drained()  # the gate is shut: none of them ends
 
 
-async def test_recalled_binds_are_dropped_those_in_flight_end_and_other_writes_go_on() -> None:
+async def test_recalled_binds_are_dropped_those_in_flight_end_and_other_writes_continue() -> None:
     api = Api()
     async with a_pool(api, Limits(writers=2)) as pool:
         for command in (a_bind("a"), a_condition("b"), a_bind("b"), a_delete("b"), a_bind("c"), a_bind("d")):
@@ -404,7 +404,7 @@ async def test_a_flood_of_one_namespace_delays_another_by_no_more_than_its_turns
     assert len(started) == 1010
 
 
-async def test_creations_of_an_application_that_wait_are_cancelled_together_and_others_go_on() -> None:
+async def test_creations_of_an_application_that_wait_are_cancelled_together_and_others_continue() -> None:
     api = Api()
     async with a_pool(api, Limits(writers=1)) as pool:
         for number in range(500):
@@ -417,7 +417,7 @@ async def test_creations_of_an_application_that_wait_are_cancelled_together_and_
         assert await finished(pool, api) == [a_create_of("given-up", "ns", 0), a_create_of("other", "ns", 0)]
 
 
-async def test_what_waits_behind_a_cancelled_creation_goes_on() -> None:
+async def test_what_waits_behind_a_cancelled_creation_continues() -> None:
     api = Api()
     async with a_pool(api, Limits(writers=1)) as pool:
         pool.submit(a_bind("first"))

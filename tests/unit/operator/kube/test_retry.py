@@ -62,6 +62,6 @@ def test_luck_makes_a_pause_longer_and_never_shorter_than_the_server_said() -> N
         ("Mon, 01 Jan 99999999999999999999 00:00:00 GMT", None),
     ],
 )
-def test_a_pause_is_told_in_seconds_or_as_a_date(header: str | None, seconds: float | None) -> None:
+def test_a_pause_is_reported_in_seconds_or_as_a_date(header: str | None, seconds: float | None) -> None:
     now = datetime(2026, 10, 21, 7, 28, tzinfo=UTC).timestamp()
     assert retry_after_seconds(header, now) == seconds

@@ -41,7 +41,7 @@ async def served(stop: asyncio.Event, leading: NoElection) -> None:
         await session.close()
 
 
-async def test_a_stop_is_obeyed_while_the_api_server_is_away_at_the_start() -> None:
+async def test_a_stop_is_followed_while_the_api_server_is_away_at_the_start() -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().call_later(0.3, stop.set)
     await served(stop, NoElection(LeadershipGuard()))

@@ -97,7 +97,7 @@ async def test_a_version_that_is_refused_again_and_again_is_given_up() -> None:
         assert await until(inbox, 2) == [seen(a_pod("a")), Listed("pods")]
 
 
-async def test_a_watch_that_is_refused_with_410_lists_anew() -> None:
+async def test_a_watch_that_is_refused_with_410_lists_again() -> None:
     server = Cluster(pods=[a_pod("a")])
     async with watching(server) as inbox:
         await until(inbox, 2)
@@ -107,7 +107,7 @@ async def test_a_watch_that_is_refused_with_410_lists_anew() -> None:
         assert await until(inbox, 1) == [Listed("pods")]
 
 
-async def test_a_store_that_was_set_back_lists_anew() -> None:
+async def test_a_store_that_was_set_back_lists_again() -> None:
     """A restored backup: what it serves now was never after our version, and nothing of it would be told."""
     server = Cluster(pods=[a_pod("a")])
     async with watching(server) as inbox:
@@ -119,7 +119,7 @@ async def test_a_store_that_was_set_back_lists_anew() -> None:
 
 @pytest.mark.parametrize("told", ["0", format_datetime(datetime(2020, 1, 1, tzinfo=UTC), usegmt=True)])
 @pytest.mark.parametrize("status", [429, 503])
-async def test_a_watch_that_shall_come_back_later_comes_back_and_goes_on(status: int, told: str) -> None:
+async def test_a_watch_that_shall_come_back_later_comes_back_and_continues(status: int, told: str) -> None:
     server = Cluster(pods=[a_pod("a")], refusals=[refusal(status, **{"Retry-After": told})])
     async with watching(server) as inbox:
         await until(inbox, 2)
@@ -128,7 +128,7 @@ async def test_a_watch_that_shall_come_back_later_comes_back_and_goes_on(status:
         assert await until(inbox, 1) == [seen(a_pod("a", 2))]
 
 
-async def test_a_watch_that_is_told_how_long_to_stay_away_does() -> None:
+async def test_a_watch_that_is_informed_how_long_to_stay_away_does() -> None:
     """Left to kopf it would be back after 0.2 s: it reads the header after 429 only."""
     server = Cluster(pods=[a_pod("a")], refusals=[refusal(503, **{"Retry-After": "1"})])
     async with watching(server) as inbox:
@@ -139,7 +139,7 @@ async def test_a_watch_that_is_told_how_long_to_stay_away_does() -> None:
         assert asyncio.get_running_loop().time() - since > 0.9
 
 
-async def test_a_watch_whose_token_is_refused_goes_on_with_the_next_one() -> None:
+async def test_a_watch_whose_token_is_refused_continues_with_the_next_one() -> None:
     server = Cluster(pods=[a_pod("a")], refusals=[refusal(401)])
     async with watching(server, ["old", "new"]) as inbox:
         await until(inbox, 2)

@@ -42,7 +42,7 @@ async def at_work(operator: Operator) -> None:
     await operator.ready()
 
 
-async def test_what_the_core_lacks_is_told_again_and_counted() -> None:
+async def test_what_the_core_misses_is_reported_again_and_counted() -> None:
     lacks = muster_pb2.Inventory(
         applications=[muster_pb2.ApplicationInventory(applicationID="ns/app", allocations=WHOLE.allocations)]
     )
@@ -71,7 +71,7 @@ async def test_the_question_counts_what_was_said_and_the_parts_follow_one_anothe
     assert [counted(operator, what) for what in ("ask missing", "node missing", "application missing")] == [0, 0, 0]
 
 
-async def test_an_answer_waits_until_all_that_it_rests_on_was_heard() -> None:
+async def test_an_answer_waits_until_all_that_it_rests_on_was_received() -> None:
     """The core has given the waiting pod its node, and its word is still on the way."""
     moved = muster_pb2.ApplicationInventory(applicationID="ns/app", allocations=[*WHOLE.allocations])
     moved.allocations.add(allocationKey="uid-waiting", allocationID="uid-waiting-0", nodeID="n1")
@@ -110,7 +110,7 @@ async def test_a_comparison_that_fails_is_not_the_last_one() -> None:
     assert failures == 1.0
 
 
-async def test_a_core_without_our_application_is_told_everything_anew() -> None:
+async def test_a_core_without_our_application_is_informed_everything_again() -> None:
     async with running(comparing(muster_pb2.Inventory())) as operator:
         await at_work(operator)
         await operator.until(lambda: len(operator.peer.registrations) == 2)

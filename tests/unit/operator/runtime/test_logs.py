@@ -83,7 +83,7 @@ def test_a_request_that_kopf_sends_again_is_a_warning_without_the_answers_body()
     assert len(error) == 200
 
 
-def test_a_server_that_is_away_is_told_by_what_the_system_says() -> None:
+def test_a_server_that_is_away_is_reported_by_what_the_system_defines() -> None:
     key = "ConnectionKey(host='127.0.0.1', port=6443, is_ssl=True, ssl=True, proxy=None, server_hostname=None)"
     error = f"ClientConnectorError({key}, ConnectionRefusedError(111, 'Connect call failed'))"
     retold = logs.convert(a_record(f"Request attempt #1/30 failed; will retry: GET {URL} -> {error}"))

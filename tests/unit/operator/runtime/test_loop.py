@@ -178,7 +178,7 @@ async def test_times_of_objects_reach_the_core_by_our_clock_and_not_by_the_api_s
     assert node.existingAllocations[0].allocationTags[keys.TAG_ALLOCATED_AT] == str((created_s + 910) * 1000)
 
 
-async def test_nothing_is_told_before_every_list_is_complete() -> None:
+async def test_nothing_is_reported_before_every_list_is_complete() -> None:
     async with running(Operator()) as operator:
         operator.inbox.list_begun("pods")
         await operator.inbox.watched("pods", None, a_pod("waiting"))
@@ -253,7 +253,7 @@ async def test_an_unanswered_application_with_a_pod_that_muster_bound_is_waited_
         assert operator.nodes_said() == []
 
 
-async def test_a_lost_session_is_replayed_whole() -> None:
+async def test_a_lost_session_is_replayed_completely() -> None:
     async with running(Operator()) as operator:
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("waiting")])
         await operator.ready()
@@ -300,7 +300,7 @@ async def test_an_allocation_of_the_core_becomes_a_bind() -> None:
     assert [type(command) for command in operator.commands] == [BindPod]
 
 
-async def test_a_word_of_an_older_session_is_not_obeyed() -> None:
+async def test_a_word_of_an_older_session_is_not_followed() -> None:
     async with running(Operator()) as operator:
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("waiting")])
         await operator.ready()
@@ -445,7 +445,7 @@ def allocated(operator: Operator) -> list[str]:
     return [one.applicationID for request in requests for one in request.allocations]
 
 
-async def test_an_object_that_a_recovery_fails_on_is_counted_and_the_recovery_goes_on(
+async def test_an_object_that_a_recovery_fails_on_is_counted_and_the_recovery_continues(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     attach = applications.attach
@@ -478,7 +478,7 @@ async def test_the_ledger_is_given_to_the_core_as_json() -> None:
     assert app["members"]["uid-p"]["pod"]["ref"]["name"] == told["pods"]["uid-p"]["ref"]["name"] == "p"
 
 
-async def test_a_draining_operator_obeys_nobody() -> None:
+async def test_a_draining_operator_follows_no_one() -> None:
     async with running(Operator()) as operator:
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("waiting")])
         await operator.ready()

@@ -45,7 +45,7 @@ def test_settings_that_change_hold_for_the_next_object() -> None:
     assert (type(first.pod), type(second.pod)) == (ForeignPod, Pod)
 
 
-async def test_an_object_that_breaks_the_reader_is_told_to_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_object_that_breaks_the_reader_is_informed_to_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 

@@ -98,14 +98,14 @@ async def an_author(
             await session.close()
 
 
-async def test_a_changed_queue_configuration_is_told_to_the_core() -> None:
+async def test_a_changed_queue_configuration_is_informed_to_the_core() -> None:
     peer = Peer()
     async with an_author(peer) as author:
         assert await author.writes({"queues.yaml": "new"}) == []
     assert [request.config for request in peer.configurations] == ["new"]
 
 
-async def test_a_config_map_that_says_what_is_in_force_is_not_told() -> None:
+async def test_a_config_map_that_reports_what_is_in_force_is_not_reported() -> None:
     peer = Peer()
     async with an_author(peer, {"queues.yaml": "same"}) as author:
         assert await author.writes({"queues.yaml": "same"}) == []
@@ -156,21 +156,21 @@ async def test_what_the_core_would_refuse_is_not_tried_nor_kept_by_one_that_stan
     assert peer.configurations == []
 
 
-async def test_what_the_core_accepts_with_a_word_is_told_on_the_config_map() -> None:
+async def test_what_the_core_accepts_with_a_warning_is_reported_on_the_config_map() -> None:
     async with an_author(Peer(), judge=Validator(warnings=["partitions[0].x: 0 means unlimited"])) as author:
         [event] = await author.writes({"queues.yaml": "odd"})
         assert (event.reason, event.note) == ("ConfigurationWarning", "partitions[0].x: 0 means unlimited")
         assert author.link.configuration.queues == "odd"
 
 
-async def test_a_core_that_does_not_judge_now_is_told_all_the_same() -> None:
+async def test_a_core_that_does_not_validate_now_is_informed_all_the_same() -> None:
     peer = Peer()
     async with an_author(peer, judge=Validator(is_away=True)) as author:
         assert await author.writes({"queues.yaml": "new"}) == []
     assert [request.config for request in peer.configurations] == ["new"]
 
 
-async def test_an_unknown_key_is_told_once_with_the_one_that_was_meant() -> None:
+async def test_an_unknown_key_is_reported_once_with_the_one_that_was_meant() -> None:
     misspelt = {"service.placeholderImag": "pause"}
     async with an_author(Peer()) as author:
         [event] = await author.writes(misspelt)
@@ -181,7 +181,7 @@ async def test_an_unknown_key_is_told_once_with_the_one_that_was_meant() -> None
         assert len(await author.writes(misspelt)) == 1
 
 
-async def test_a_setting_that_takes_a_restart_says_so_until_it_is_as_it_was() -> None:
+async def test_a_setting_that_takes_a_restart_reports_it_until_it_is_as_it_was() -> None:
     async with an_author(Peer(), {"service.placeholderImage": "pause:1"}) as author:
         [event] = await author.writes({"service.placeholderImage": "pause:2"})
         assert (
@@ -203,7 +203,7 @@ async def test_another_placement_of_gangs_counts_at_once_and_a_wrong_one_does_no
         assert author.facts == [PlacementChosen(Placement.DIRECT)]
 
 
-async def test_an_end_at_the_start_is_told_on_the_config_map_at_fault() -> None:
+async def test_an_end_at_the_start_is_reported_on_the_config_map_at_fault() -> None:
     server = ApiServer()
     server.plan(f"{CONFIGS}muster-defaults", lambda: reply(200, {"metadata": {"name": "muster-defaults"}}))
     server.plan(
@@ -220,7 +220,7 @@ async def test_an_end_at_the_start_is_told_on_the_config_map_at_fault() -> None:
     assert body["note"] == "Muster cannot start: setting a: invalid value 'x': write b"
 
 
-async def test_an_end_that_cannot_be_told_is_no_other_error() -> None:
+async def test_an_end_that_cannot_be_reported_is_no_other_error() -> None:
     server = ApiServer()
     server.plan(f"{CONFIGS}muster-defaults", lambda: status(403, "Forbidden"))
     async with serving(server):

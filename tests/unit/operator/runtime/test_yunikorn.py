@@ -47,7 +47,7 @@ async def allowed(server: ApiServer, names: frozenset[str], *, are_chosen: bool 
 
 
 @pytest.mark.parametrize("wanted,running", [(1, 0), (0, 1)])
-async def test_who_chose_the_name_yunikorn_is_refused_beside_a_running_yunikorn(wanted: int, running: int) -> None:
+async def test_who_chose_the_name_yunikorn_is_refused_next_to_a_running_yunikorn(wanted: int, running: int) -> None:
     server = a_cluster(deployments=[a_deployment(wanted, running)])
     with pytest.raises(StartupRefused, match=r"yk/yunikorn-scheduler is running.*service\.schedulerNames: muster"):
         await allowed(server, BOTH, are_chosen=True)
@@ -58,7 +58,7 @@ async def test_nothing_is_left_to_serve_but_yunikorn() -> None:
         await allowed(a_cluster(deployments=[a_deployment(1)]), YUNIKORN)
 
 
-async def test_beside_a_yunikorn_the_other_names_are_served_where_nobody_chose() -> None:
+async def test_next_to_a_yunikorn_the_other_names_are_served_where_no_one_chose() -> None:
     assert await allowed(a_cluster(deployments=[a_deployment(1)]), BOTH) == MUSTER
 
 

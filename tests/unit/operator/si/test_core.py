@@ -170,7 +170,7 @@ class Slow(Peer):
         await asyncio.Event().wait()
 
 
-async def test_nobody_waits_for_an_outbox_that_is_closed_nor_is_a_fence_sent_for_it() -> None:
+async def test_no_one_waits_for_an_outbox_that_is_closed_nor_is_a_fence_sent_for_it() -> None:
     peer, ear = Slow(), Ear()
     async with linked(peer, ear):
         await ear.until(lambda: len(ear.up) == 1)
@@ -213,7 +213,7 @@ async def test_an_outbox_over_its_limit_ends_the_session(monkeypatch: pytest.Mon
     assert ear.lost == ["more than 2 messages wait for the core"]
 
 
-async def test_a_new_configuration_is_told_and_kept_for_the_next_registration() -> None:
+async def test_a_new_configuration_is_reported_and_kept_for_the_next_registration() -> None:
     peer, ear = Peer(), Ear()
     async with linked(peer, ear) as link:
         await ear.until(lambda: len(ear.up) == 1)
@@ -233,7 +233,7 @@ async def test_a_refused_configuration_leaves_the_old_one_in_force() -> None:
         assert link.configuration.queues == "partitions: []"
 
 
-async def test_the_goodbye_names_us() -> None:
+async def test_the_unregistration_names_us() -> None:
     peer, ear = Peer(), Ear()
     async with linked(peer, ear) as link:
         await ear.until(lambda: len(ear.up) == 1)
@@ -323,7 +323,7 @@ async def test_a_node_that_cannot_be_encoded_is_refused_and_all_others_are_sent(
     assert list(response.rejected or {}) == ["n1"]
 
 
-async def test_others_have_a_turn_while_a_recovery_is_told() -> None:
+async def test_others_have_a_turn_while_a_recovery_is_reported() -> None:
     peer, ear = Peer(), Ear()
     turns = 0
     async with linked(peer, ear):

@@ -31,7 +31,7 @@ def said(*asks: AskSpec) -> list[si_pb2.AllocationAsk]:
     return list(request.asks)
 
 
-def test_an_ask_of_a_class_says_what_it_would_say_alone() -> None:
+def test_an_ask_of_a_class_reports_what_it_would_say_alone() -> None:
     avoiding = {**an_ask(3).tags, keys.TAG_AVOID_NODES: "n1", keys.TAG_TERMINATING: "true"}
     asks = [
         an_ask(1),

@@ -236,7 +236,7 @@ def test_a_fence_counts_messages_per_stream() -> None:
     assert (fence.rmID, fence.applicationRequests, fence.nodeRequests, fence.allocationRequests) == ("rm", 1, 2, 3)
 
 
-def test_an_allocation_response_is_one_verdict() -> None:
+def test_an_allocation_response_is_one_result() -> None:
     response = si_pb2.AllocationResponse(
         new=[
             si_pb2.Allocation(applicationID="app", allocationKey="k", nodeID="n1", allocationID="a", placeholder=True)
@@ -259,14 +259,14 @@ def test_an_allocation_response_is_one_verdict() -> None:
     )
 
 
-def test_an_allocation_says_which_volumes_the_pods_claims_are_to_get() -> None:
+def test_an_allocation_reports_which_volumes_the_pods_claims_are_to_get() -> None:
     tags = {keys.TAG_CHOSEN_VOLUMES: '{"dev/data":"disk","dev/more":""}'}
     response = decoded(si_pb2.AllocationResponse(new=[si_pb2.Allocation(allocationKey="k", allocationTags=tags)]))
     assert isinstance(response, AllocationResponse)
     assert [found.volumes for found in response.allocated] == [{"dev/data": "disk", "dev/more": ""}]
 
 
-def test_a_release_of_a_type_nobody_knows_is_still_a_release() -> None:
+def test_a_release_of_a_type_no_one_knows_is_still_a_release() -> None:
     of_a_newer_core = si_pb2.AllocationRelease.FromString(b"\x20\x63\x32\x01p")  # terminationType = 99, key = p
     response = decoded(si_pb2.AllocationResponse(released=[of_a_newer_core]))
     assert response == AllocationResponse(released=(Released(AppId(""), PodUid("p"), TerminationType.UNKNOWN),))
@@ -289,7 +289,7 @@ def test_answers_about_applications_and_nodes_are_verdicts() -> None:
     ) == NodeResponse((NodeName("n2"),), {N1: "known"})
 
 
-def test_scheduling_states_are_told_and_unknown_ones_left_out() -> None:
+def test_scheduling_states_are_reported_and_unknown_ones_left_out() -> None:
     request = si_pb2.UpdateContainerSchedulingStateRequest
     callback = muster_pb2.Callback(
         schedulingStates=muster_pb2.SchedulingStates(
@@ -327,7 +327,7 @@ def test_core_events_are_decoded_with_their_subject_and_message() -> None:
     )
 
 
-def test_nodes_that_come_and_go_are_not_told_again_as_events() -> None:
+def test_nodes_that_come_and_go_are_not_reported_again_as_events() -> None:
     """The answers on the node stream say it; after a restart it would be an event for each node."""
     kinds = (si_pb2.EventRecord.ADD, si_pb2.EventRecord.REMOVE, si_pb2.EventRecord.SET)
     node = si_pb2.EventRecord.NODE
@@ -337,7 +337,7 @@ def test_nodes_that_come_and_go_are_not_told_again_as_events() -> None:
     assert len(told.events) == 1
 
 
-def test_a_question_is_no_verdict() -> None:
+def test_a_question_is_no_result() -> None:
     question = muster_pb2.Callback(stateDump=muster_pb2.StateDumpQuestion(id=1))
     assert decoded_callback(question) is None
 

@@ -130,14 +130,14 @@ def test_other_applications_groups_and_amounts_are_other_classes() -> None:
     assert len({repr(by_class(known, pod)) for pod in pods}) == len(pods)
 
 
-def test_a_pod_whose_facts_hang_on_its_name_is_read_whole() -> None:
+def test_a_pod_whose_facts_hang_on_its_name_is_read_completely() -> None:
     known = PodClasses()
     assert not is_of_a_class(known, a_pod(volumes=[{"name": "scratch", "ephemeral": {}}]))
     assert not is_of_a_class(known, a_pod(app="job-uniqueautogen"))
     assert not is_of_a_class(known, a_pod(), Settings(unique_app_ids=True))
 
 
-def test_a_pod_that_is_refused_is_read_whole() -> None:
+def test_a_pod_that_is_refused_is_read_completely() -> None:
     known = PodClasses()
     assert not is_of_a_class(known, a_pod(containers=[a_container(cpu="no amount")]))
     assert not is_of_a_class(known, a_pod(app="a" * 64))

@@ -39,7 +39,7 @@ def test_only_host_ports_count_and_no_address_is_every_address(written: Raw, tol
     assert ports(written) == told
 
 
-def test_ports_of_all_containers_are_told_once_and_in_order() -> None:
+def test_ports_of_all_containers_are_reported_once_and_in_order() -> None:
     container = {"name": "main", "ports": [{"hostPort": 90}, {"hostPort": 80}]}
     found = tag(keys.CONTAINER_PORTS, containers=[container, {"name": "second", "ports": [{"hostPort": 80}]}])
     assert [port for _, _, port in found] == [80, 90]
@@ -65,7 +65,7 @@ def test_an_image_is_called_as_nodes_call_it(written: str, told: str) -> None:
     assert tag(keys.TAG_PREFERENCES, containers=[{"name": "main", "image": written}]) == {"images": [told]}
 
 
-def test_images_are_told_once_for_each_container_and_those_of_volumes_apart() -> None:
+def test_images_are_reported_once_for_each_container_and_those_of_volumes_apart() -> None:
     found = tag(
         keys.TAG_PREFERENCES,
         containers=[{"name": "a", "image": "b"}, {"name": "b", "image": "a:1"}],
@@ -75,7 +75,7 @@ def test_images_are_told_once_for_each_container_and_those_of_volumes_apart() ->
     assert found == {"images": ["a:1", "b:latest", "b:latest"], "volumeImages": ["data:latest"]}
 
 
-def test_preferred_node_affinity_is_told_with_its_weights() -> None:
+def test_preferred_node_affinity_is_reported_with_its_weights() -> None:
     term = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
     written = [{"weight": 80, "preference": term}, {"weight": 1, "preference": {}}, {"weight": 0, "preference": term}]
     affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": written}}

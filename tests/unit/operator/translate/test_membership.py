@@ -40,7 +40,7 @@ def written(places: Places, values: list[str]) -> Raw:
 
 
 @pytest.mark.parametrize("places", subsets(APP_PLACES))
-def test_the_first_place_names_the_application_and_each_other_value_is_told(places: Places) -> None:
+def test_the_first_place_names_the_application_and_each_other_value_is_reported(places: Places) -> None:
     values = [f"v{index}" for index in range(len(places))]
     found = read(written(places, values))
     assert found.app == "dev/v0"
@@ -51,7 +51,7 @@ def test_the_first_place_names_the_application_and_each_other_value_is_told(plac
 
 
 @pytest.mark.parametrize("places", subsets(QUEUE_PLACES))
-def test_the_first_place_names_the_queue_and_each_other_value_is_told(places: Places) -> None:
+def test_the_first_place_names_the_queue_and_each_other_value_is_reported(places: Places) -> None:
     values = [f"root.v{index}" for index in range(len(places))]
     found = read(written(places, values))
     assert (found.queue, len(found.conflicts)) == ("root.v0", len(places) - 1)
@@ -65,7 +65,7 @@ def test_the_mark_that_admission_writes_becomes_an_id_of_63_characters_at_most()
     assert "has 64 characters, more than 63" in long.refusal
 
 
-def test_pods_without_an_id_share_one_or_have_one_each_as_the_setting_says() -> None:
+def test_pods_without_an_id_share_one_or_have_one_each_as_the_setting_defines() -> None:
     assert read({}).app == "dev/yunikorn-dev-autogen"
     assert read({}, settings=Settings(unique_app_ids=True)).app == f"dev/dev-{UID}"
     assert read({}, "n" * 63).app == "n" * 63 + "/yunikorn-" + "n" * 54

@@ -33,7 +33,7 @@ def test_labels_taints_and_well_known_facts_are_attributes() -> None:
     assert json.loads(node.attributes[keys.NODE_TAINTS]) == [{"key": "gpu", "value": "1", "effect": "NoSchedule"}]
 
 
-def test_a_cordoned_node_is_not_schedulable_and_says_so_to_filters() -> None:
+def test_a_cordoned_node_is_not_schedulable_and_reports_it_to_filters() -> None:
     cases: list[tuple[Raw, bool]] = [({"unschedulable": True}, True), ({"unschedulable": False}, False), ({}, False)]
     for spec, is_cordoned in cases:
         node = read_node({**a_node(), "spec": spec}, SETTINGS)
@@ -61,7 +61,7 @@ def test_every_name_of_an_image_has_its_size() -> None:
     assert attribute(keys.LOCAL_IMAGES) is None
 
 
-def test_of_very_many_images_the_largest_are_told() -> None:
+def test_of_very_many_images_the_largest_are_reported() -> None:
     """The core reads 262,144 characters; a kubelet may be told to report any number of images."""
     images = [
         {"names": [f"registry.example.com/{number:04}" + "x" * 100], "sizeBytes": number} for number in range(4999)
@@ -168,7 +168,7 @@ def test_guaranteed_and_max_apps_are_read() -> None:
 @pytest.mark.parametrize(
     "quota", ["{", "[]", '{"cpu": "x"}', '{"cpu": "1", "memory": "-1"}', '{"cpu": true}', '{"cpu": "1", "vcore": "1"}']
 )
-def test_one_bad_value_ignores_the_quota_and_is_told(quota: str) -> None:
+def test_one_bad_value_ignores_the_quota_and_is_reported(quota: str) -> None:
     namespace = read_namespace(a_namespace(namespace_quota=quota))
     assert namespace is not None
     assert "namespace.resourcequota" not in namespace.tags

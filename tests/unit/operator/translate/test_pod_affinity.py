@@ -48,7 +48,7 @@ def test_a_pod_that_does_not_mind_has_no_tag() -> None:
     )
 
 
-def test_required_and_preferred_terms_for_and_against_are_told_apart() -> None:
+def test_required_and_preferred_terms_for_and_against_are_distinguished() -> None:
     near, apart = {"topologyKey": "zone", "labelSelector": WEB}, {"topologyKey": "host"}
     both = {
         "podAffinity": {REQUIRED: [near], PREFERRED: [{"weight": 10, "podAffinityTerm": near}]},

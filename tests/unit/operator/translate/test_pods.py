@@ -115,7 +115,7 @@ def test_a_written_id_that_is_too_long_is_refused_with_the_fix() -> None:
         ("", UserInfo("nobody")),
     ],
 )
-def test_the_user_is_read_or_nobody(annotation: str, user: UserInfo) -> None:
+def test_the_user_is_read_or_no_one(annotation: str, user: UserInfo) -> None:
     assert labelled({}, {"yunikorn.apache.org/user.info": annotation}).membership.user == user
 
 
@@ -232,7 +232,7 @@ def test_preemption_is_read_from_pod_and_spec() -> None:
     assert (pod.preempts_others, pod.priority, pod.priority_class) == (False, 7, "high")
 
 
-def test_the_scheduled_condition_says_since_when_or_why_not() -> None:
+def test_the_scheduled_condition_reports_since_when_or_why_not() -> None:
     raw = a_pod(nodeName="n1")
     raw["status"]["conditions"] = [
         {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:01Z"}

@@ -34,7 +34,7 @@ def test_the_largest_init_container_counts_if_it_exceeds_the_containers() -> Non
     assert taken(spec) == {"vcore": 3000, "memory": 2**31, "pods": 1}
 
 
-def test_sidecars_run_beside_the_containers_and_beside_later_init_containers() -> None:
+def test_sidecars_run_next_to_the_containers_and_later_init_containers() -> None:
     spec = {
         "containers": [a_container(cpu="1")],
         "initContainers": [a_sidecar("mesh", cpu="500m"), a_container("migrate", cpu="2")],
@@ -119,7 +119,7 @@ def test_a_resize_that_can_never_be_does_not_count_and_one_that_may_come_does(to
     assert taken({"containers": [a_container(cpu="9")]}, status)["vcore"] == milli
 
 
-def test_a_status_without_resources_says_nothing_of_them() -> None:
+def test_a_status_without_resources_reports_nothing_of_them() -> None:
     """As kube-scheduler has it: an old kubelet tells what it granted and not what is in force."""
     status = {"containerStatuses": [{"name": "main", "allocatedResources": {"cpu": "2"}}]}
     assert taken({"containers": [a_container(cpu="1")]}, status)["vcore"] == 1000

@@ -47,7 +47,7 @@ def tag_of(*volumes: dict[str, Any]) -> Any:
     return orjson.loads(written) if written else None
 
 
-def test_a_local_volume_is_told_with_where_it_is_and_whose_it_is() -> None:
+def test_a_local_volume_is_reported_with_where_it_is_and_whose_it_is() -> None:
     here = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]}
     raw = {
         "metadata": {"name": "local-1", "labels": {"tier": "fast"}, "deletionTimestamp": "2026-01-01T00:00:00Z"},
@@ -108,7 +108,7 @@ HANDLES = {
 
 
 @pytest.mark.parametrize("spec, labels, known", HANDLES.values(), ids=HANDLES)
-def test_a_volume_that_a_driver_attaches_is_told_with_driver_and_handle(
+def test_a_volume_that_a_driver_attaches_is_reported_with_driver_and_handle(
     spec: dict[str, Any], labels: dict[str, str], known: tuple[str, str]
 ) -> None:
     csi = volume_of(labels, **spec)["csi"]
@@ -128,7 +128,7 @@ def test_other_volumes_have_no_handle(spec: dict[str, Any]) -> None:
     assert "csi" not in volume_of(**spec)
 
 
-def test_a_claim_is_told_with_what_it_asks_and_how_far_it_is() -> None:
+def test_a_claim_is_reported_with_what_it_asks_and_how_far_it_is() -> None:
     annotations = {"pv.kubernetes.io/bind-completed": "yes", "volume.kubernetes.io/selected-node": "n1"}
     owners = [{"uid": "other"}, {"uid": "uid-web-0", "controller": True}]
     raw = {
@@ -168,14 +168,14 @@ def test_a_claim_is_told_with_what_it_asks_and_how_far_it_is() -> None:
     assert (claim.is_bound, claim.selected_node) == (True, "n1")
 
 
-def test_a_claim_that_says_nothing_is_told_as_nothing() -> None:
+def test_a_claim_that_reports_nothing_is_reported_as_nothing() -> None:
     claim = read_claim({"metadata": {"name": "data", "namespace": "dev"}})
     assert claim is not None
     assert reported(claim.reported) == {"accessModes": []}
     assert not claim.is_bound
 
 
-def test_a_storage_class_is_told_as_the_api_server_sends_it() -> None:
+def test_a_storage_class_is_reported_as_the_api_server_sends_it() -> None:
     """Its fields are beside its metadata: what decodes objects must not leave them out."""
     sent = {
         "metadata": {"name": "late"},
@@ -199,7 +199,7 @@ def test_volumes_of_a_class_count_for_its_provisioner_unless_that_is_not_counted
     assert drivers == {"csi.example.com": "csi.example.com", "kubernetes.io/azure-file": None}
 
 
-def test_a_pool_is_told_with_where_it_reaches() -> None:
+def test_a_pool_is_reported_with_where_it_reaches() -> None:
     sent = {
         "metadata": {"name": "p", "namespace": "kube-system"},
         "storageClassName": "late",
@@ -219,7 +219,7 @@ def test_a_pool_is_told_with_where_it_reaches() -> None:
     assert "nodeTopology" not in reported(read_capacity({"metadata": {"name": "p"}, "storageClassName": "late"}))
 
 
-def test_a_driver_is_told_with_whether_its_pools_count() -> None:
+def test_a_driver_is_reported_with_whether_its_pools_count() -> None:
     assert reported(read_driver({"metadata": {"name": "d"}, "spec": {"storageCapacity": True}})) == {
         "storageCapacity": True
     }
@@ -240,7 +240,7 @@ def test_an_attachment_counts_if_it_is_of_a_volume() -> None:
     assert read_attachment({"metadata": {"name": "a"}, "spec": inline}) is None
 
 
-def test_a_pods_claims_are_told_in_its_order_and_those_made_for_it_with_its_uid() -> None:
+def test_a_pods_claims_are_reported_in_its_order_and_those_made_for_it_with_its_uid() -> None:
     said = tag_of(
         {"name": "a", "persistentVolumeClaim": {"claimName": "data"}},
         {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}},
@@ -252,7 +252,7 @@ def test_a_pods_claims_are_told_in_its_order_and_those_made_for_it_with_its_uid(
     }
 
 
-def test_a_pods_own_disks_are_told_with_what_tells_them_apart() -> None:
+def test_a_pods_own_disks_are_reported_with_what_tells_them_apart() -> None:
     said = tag_of(
         {"gcePersistentDisk": {"pdName": "g", "readOnly": True}},
         {"awsElasticBlockStore": {"volumeID": "vol-1"}},
@@ -271,5 +271,5 @@ def test_a_pods_own_disks_are_told_with_what_tells_them_apart() -> None:
     }
 
 
-def test_volumes_that_no_filter_looks_at_are_not_told() -> None:
+def test_volumes_that_no_filter_looks_at_are_not_reported() -> None:
     assert tag_of({"emptyDir": {}}, {"configMap": {"name": "c"}}, {"csi": {"driver": "inline"}}) is None

@@ -157,7 +157,7 @@ def test_every_problem_ends_in_a_fix() -> None:
     assert problem_of(minMember=-1).count("; ") == 1
 
 
-def test_parameters_decide_style_and_clocks() -> None:
+def test_parameters_decide_style_and_timers() -> None:
     found = gang(
         a_group(),
         parameters="placeholderTimeoutInSeconds=30  gangSchedulingStyle=Hard gangWaitTimeoutInSeconds=5",

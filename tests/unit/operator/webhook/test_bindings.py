@@ -18,7 +18,7 @@ def binding(written: dict[str, str], who: Submitter = CONTROLLER, namespace: str
 @pytest.mark.parametrize(
     "written", [{USER_INFO: '{"user":"boss"}'}, {USER_INFO: ""}, {PLACEHOLDER: "true"}, {BINDING: ""}]
 )
-def test_nobody_writes_them_not_even_the_trusted(written: dict[str, str]) -> None:
+def test_no_one_writes_them_not_even_the_trusted(written: dict[str, str]) -> None:
     said = binding(written)
     assert next(iter(written)) in said.refusal
     assert not said.is_allowed

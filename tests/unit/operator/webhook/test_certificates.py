@@ -42,7 +42,7 @@ def test_a_certificate_is_good_for_its_names_and_for_who_trusts_the_pair_only() 
     ssl.create_default_context(cadata=b"".join(leaf.authorities).decode())
 
 
-def test_nothing_is_made_anew_before_its_time() -> None:
+def test_nothing_is_made_again_before_its_time() -> None:
     pair = a_pair()
     assert kept_or_made(pair, NOW + timedelta(days=90)) == pair
 
@@ -81,7 +81,7 @@ def test_an_authority_survives_its_texts() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["garbled", "strange key", "no authority", "no key"])
-def test_what_is_no_authority_is_told_and_not_used(wrong: str) -> None:
+def test_what_is_no_authority_is_reported_and_not_used(wrong: str) -> None:
     one, other = a_pair()
     leaf = issue((one, other), [HOST], NOW)
     certificate, key = {

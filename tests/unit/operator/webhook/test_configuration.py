@@ -113,7 +113,7 @@ async def test_doubts_are_shown_to_who_wrote_it_and_not_too_many() -> None:
     assert restart.warnings[0].startswith("service.clusterId = other takes effect after a restart")
 
 
-async def test_yunikorns_config_maps_are_judged_where_they_are_in_force_and_else_told_that_they_are_not() -> None:
+async def test_yunikorns_config_maps_are_validated_where_they_are_in_force_and_else_told_that_they_are_not() -> None:
     new = a_config_map("yunikorn-configs", {RUN_AS_USER: "root"})
     assert not (await judged(new, Core())).is_allowed
     beside = await judged(new, Core(), (a_config_map("muster-defaults", {}),))

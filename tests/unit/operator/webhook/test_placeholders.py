@@ -33,7 +33,7 @@ def marked(kind: str, value: str = "true", **spec: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("who", [ANN, CONTROLLER])
 @pytest.mark.parametrize("value", ["true", "1", "false", ""])
-def test_nobody_else_writes_it_on_something_new(kind: str, who: Submitter, value: str) -> None:
+def test_no_one_else_writes_it_on_something_new(kind: str, who: Submitter, value: str) -> None:
     refusal = creating(marked(kind, value), who).refusal
     assert refusal.endswith(f"metadata.annotations[{PLACEHOLDER}] is written by Muster only: remove it")
 

@@ -47,7 +47,7 @@ def annotations_of(pod: Raw | None) -> Raw:
 
 
 @pytest.mark.parametrize("stated", [{}, {"schedulerName": "default-scheduler"}, {"schedulerName": "volcano"}])
-def test_the_scheduler_is_ours_whatever_the_pod_says(stated: dict[str, str]) -> None:
+def test_the_scheduler_is_ours_whatever_the_pod_defines(stated: dict[str, str]) -> None:
     made = creating(a_pod(**stated)).object
     assert made is not None
     assert made["spec"]["schedulerName"] == "muster"
@@ -123,7 +123,7 @@ def test_the_generated_id_is_the_one_the_operator_gives_without_admission(namesp
 
 @pytest.mark.parametrize("class_says, written", [(True, "true"), (False, "false"), (None, "true")])
 @pytest.mark.parametrize("pod_says", ["", "perhaps", "true", "false"])
-def test_the_pod_says_whether_it_may_be_preempted_and_else_its_class(
+def test_the_pod_reports_whether_it_may_be_preempted_and_else_its_class(
     pod_says: str, *, class_says: bool | None, written: str
 ) -> None:
     known = replace(KNOWN, may_be_preempted={} if class_says is None else {"batch": class_says})

@@ -76,7 +76,7 @@ async def test_two_replicas_are_trusted_at_every_moment_of_a_year_and_through_a_
     assert len(trusted(peer)) <= 4
 
 
-async def test_a_lost_secret_is_served_anew_only_after_the_new_authorities_are_known() -> None:
+async def test_a_lost_secret_is_served_again_only_after_the_new_authorities_are_known() -> None:
     peer = Peer()
     async with a_session(peer) as session:
         replica = Replica(session)
@@ -90,7 +90,7 @@ async def test_a_lost_secret_is_served_anew_only_after_the_new_authorities_are_k
         assert set(trusted(peer)) == set(second.authorities)
 
 
-async def test_without_rights_it_serves_what_it_has_and_says_where_the_rights_are() -> None:
+async def test_without_rights_it_serves_what_it_has_and_reports_where_the_rights_are() -> None:
     peer = Peer()
     async with a_session(peer) as session:
         replica = Replica(session)
@@ -153,7 +153,7 @@ async def test_given_files_are_read_again_when_they_change_and_kept_while_they_a
         await source.leaf(NOW)
 
 
-async def test_authorities_that_ended_while_the_cluster_was_off_are_waited_for_until_somebody_leads() -> None:
+async def test_authorities_that_ended_while_the_cluster_was_off_are_waited_for_until_someone_leads() -> None:
     """The first round comes before the lease is ours; an operator that ended then would never get it."""
     peer = Peer()
     async with a_session(peer) as session:

@@ -104,7 +104,7 @@ def test_an_operator_outside_of_the_cluster_is_found_by_its_url() -> None:
     assert split(bundle_of(validating(client_config, OURS, PEMS))) == PEMS
 
 
-def test_two_musters_register_beside_each_other() -> None:
+def test_two_musters_register_next_to_each_other() -> None:
     for own_namespace, name in (("muster", NAME), ("gangs", f"{NAME}-gangs")):
         ours = Identity(OURS.scheduler_names, OURS.account, own_namespace)
         assert {make(DOOR, ours, PEMS)["metadata"]["name"] for make in (mutating, validating)} == {name}
@@ -121,7 +121,7 @@ async def test_it_is_made_once_and_not_written_again() -> None:
 
 
 @pytest.mark.parametrize("field, value", [("failurePolicy", "Ignore"), ("namespaceSelector", {}), ("rules", [])])
-async def test_what_somebody_changed_is_put_right_and_what_he_added_stays(field: str, value: object) -> None:
+async def test_what_someone_changed_is_put_right_and_what_he_added_stays(field: str, value: object) -> None:
     peer = Peer()
     async with a_session(peer) as session:
         await kept(registrar(session), PEMS)
@@ -140,7 +140,7 @@ async def test_what_somebody_changed_is_put_right_and_what_he_added_stays(field:
     assert peer.objects[PATHS[0]]["metadata"]["annotations"] == {"team": "infra"}
 
 
-async def test_authorities_that_somebody_else_wrote_stay_where_we_have_none() -> None:
+async def test_authorities_that_someone_else_wrote_stay_where_we_have_none() -> None:
     peer = Peer()
     async with a_session(peer) as session:
         await kept(registrar(session), ())

@@ -44,7 +44,7 @@ async def test_of_two_that_make_them_at_once_one_wins_and_both_use_that() -> Non
 
 
 @pytest.mark.parametrize("garbage", ["!", base64.b64encode(b"garbage").decode(), "", None])
-async def test_a_garbled_one_is_made_anew_and_the_other_stays(garbage: str | None) -> None:
+async def test_a_garbled_one_is_made_again_and_the_other_stays(garbage: str | None) -> None:
     peer = Peer()
     async with a_session(peer) as session:
         before = pems(await AuthoritySecret(session, "muster").pair(NOW))
@@ -80,7 +80,7 @@ async def test_a_replica_that_does_not_lead_uses_what_is_there_and_writes_nothin
     assert len(peer.writes) == 1
 
 
-async def test_rights_that_are_missing_are_told() -> None:
+async def test_rights_that_are_missing_are_reported() -> None:
     async with a_session(Peer(denied={"POST"})) as session:
         with pytest.raises(ApiRefused, match="cannot POST"):
             await AuthoritySecret(session, "muster").pair(NOW)

@@ -177,7 +177,7 @@ async def test_an_error_of_ours_is_an_error_and_the_server_lives_on() -> None:
 
 
 @pytest.mark.parametrize("garbage", [None, [], {}, {"request": 7}, {"request": {"uid": ""}}])
-async def test_what_is_no_question_is_told_so(garbage: object) -> None:
+async def test_what_is_no_question_is_informed_so(garbage: object) -> None:
     async with a_server(yes) as client:
         status, _ = await client.ask(garbage)
         assert status == 400
@@ -195,7 +195,7 @@ async def test_a_question_may_be_as_large_as_the_api_server_makes_them_and_no_la
         assert status == 413
 
 
-async def test_who_sends_slowly_keeps_nobody_else_waiting() -> None:
+async def test_who_sends_slowly_keeps_no_one_else_waiting() -> None:
     """Anybody who reaches the port can begin questions and never end them."""
     head = b"POST /mutate HTTP/1.1\r\nHost: muster\r\nContent-Length: 1000\r\n\r\n{"
     async with a_server(yes, within_s=1.0) as client:
@@ -257,7 +257,7 @@ async def test_health_says_ok_or_what_is_missing() -> None:
             assert (answer.status, await answer.text()) == (503, "not registered yet")
 
 
-async def test_each_connection_gets_the_latest_certificate_and_the_open_ones_go_on() -> None:
+async def test_each_connection_gets_the_latest_certificate_and_the_open_ones_continue() -> None:
     tls, first, second = TlsContexts(), a_leaf(), a_leaf()
     tls.serve(first)
     async with (
@@ -279,13 +279,13 @@ def shown(url: str) -> bytes:
     return ssl.get_server_certificate((host, int(port))).encode()
 
 
-async def test_without_a_certificate_nobody_gets_through() -> None:
+async def test_without_a_certificate_no_one_gets_through() -> None:
     async with a_server(yes, tls=TlsContexts()) as client:
         with pytest.raises(aiohttp.ClientError):
             await client.ask(a_question())
 
 
-async def test_a_port_that_is_taken_is_told_with_its_option() -> None:
+async def test_a_port_that_is_taken_is_reported_with_its_option() -> None:
     with socket.create_server(("", 0)) as taken:
         server = AdmissionServer({}, lambda: "", ReviewMetrics(Metrics()))
         with pytest.raises(StartupRefused, match="--webhook-port"):

@@ -24,7 +24,7 @@ def serving(leaf: Leaf, standing: tuple[bytes, ...] = ()) -> CertificateRotation
     return trust
 
 
-def test_the_first_certificate_is_served_at_once_and_told_then() -> None:
+def test_the_first_certificate_is_served_at_once_and_reported_then() -> None:
     trust, leaf = CertificateRotation(), a_leaf(NEW)
     assert trust.to_serve(NOW) is None
     trust.want(leaf)
@@ -32,7 +32,7 @@ def test_the_first_certificate_is_served_at_once_and_told_then() -> None:
     assert trust.authorities_to_register([(), ()], NOW) == (NEW,)
 
 
-def test_a_new_authority_is_told_before_it_serves() -> None:
+def test_a_new_authority_is_reported_before_it_serves() -> None:
     trust, leaf = serving(a_leaf(OLD)), a_leaf(NEW)
     trust.want(leaf)
     assert trust.to_serve(NOW) is None
@@ -60,12 +60,12 @@ def test_an_old_authority_stays_told_until_every_replica_has_looked() -> None:
     assert trust.authorities_to_register([(NEW, OLD)] * 2, NOW + RETIRE) == (NEW,)
 
 
-def test_a_registration_that_somebody_deleted_loses_nobodys_trust() -> None:
+def test_a_registration_that_someone_deleted_loses_nobodys_trust() -> None:
     trust = serving(a_leaf(NEW))
     assert trust.authorities_to_register([(NEW, OLD), ()], NOW) == (NEW, OLD)
 
 
-def test_trust_that_was_taken_away_meanwhile_has_to_settle_anew() -> None:
+def test_trust_that_was_taken_away_meanwhile_has_to_settle_again() -> None:
     trust, leaf = serving(a_leaf(OLD)), a_leaf(NEW)
     trust.want(leaf)
     trust.record_registered([(NEW, OLD)] * 2, NOW)
@@ -75,7 +75,7 @@ def test_trust_that_was_taken_away_meanwhile_has_to_settle_anew() -> None:
     assert trust.to_serve(NOW + SETTLE + 2 * SECOND) is leaf
 
 
-def test_authorities_that_somebody_else_tells_are_left_alone() -> None:
+def test_authorities_that_someone_else_tells_are_left_alone() -> None:
     trust = serving(a_leaf())
     assert trust.authorities_to_register([(OTHER,)] * 2, NOW) == ()
     replaced = a_leaf()

@@ -80,7 +80,7 @@ def test_others_may_not(who: Submitter, entries: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_who_names_himself_is_believed_his_name_but_not_his_groups(kind: str) -> None:
+def test_who_names_himself_is_accepted_his_name_but_not_his_groups(kind: str) -> None:
     assert owner_of(kind, creating(owned(kind, ANN), ANN).object or owned(kind, ANN)) == info(ANN)
     grand = Submitter("ann", ("dev", "admins"))
     answer = creating(owned(kind, grand), ANN)
@@ -97,7 +97,7 @@ def test_a_change_of_something_else_is_anybodys_and_leaves_the_owner(kind: str, 
 
 
 @pytest.mark.parametrize("kind", WORKLOADS)
-def test_a_workload_that_is_written_anew_without_its_owner_keeps_him(kind: str) -> None:
+def test_a_workload_that_is_written_again_without_its_owner_keeps_him(kind: str) -> None:
     for who in (ANN, BOB):
         assert owner_of(kind, updating(owned(kind, ANN), free(kind, "another"), who).object) == info(ANN)
 
@@ -110,7 +110,7 @@ def test_only_the_owner_renews_his_groups(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", WORKLOADS)
-def test_a_workload_is_taken_over_by_nobody(kind: str) -> None:
+def test_a_workload_is_taken_over_by_no_one(kind: str) -> None:
     refusal = updating(owned(kind, ANN), owned(kind, BOB), BOB).refusal
     assert "would change from 'ann' to 'bob'" in refusal
     assert updating(owned(kind, ANN), owned(kind, BOB), CONTROLLER).is_allowed
@@ -135,7 +135,7 @@ def test_a_stored_pod_gets_no_owner_afterwards_not_even_by_himself() -> None:
 
 
 @pytest.mark.parametrize("owner", WORKLOADS)
-def test_what_a_controller_makes_of_a_workload_is_as_the_workload_says(owner: str) -> None:
+def test_what_a_controller_makes_of_a_workload_is_as_the_workload_defines(owner: str) -> None:
     """One of before Muster makes pods of nobody, not of the controller, whose limits all users would share."""
     assert owner_of("Pod", creating(a_pod(owner=owner), CONTROLLER).object) is None
     assert owner_of("Pod", creating(a_pod(owner=owner, annotations={USER_INFO: info(ANN)}), CONTROLLER).object) == info(
@@ -176,7 +176,9 @@ def test_what_else_a_service_account_makes_is_its_own_whatever_owners_it_claims(
     ],
 )
 @pytest.mark.parametrize("who", [ANN, CONTROLLER])
-def test_what_cannot_be_read_is_refused_and_what_was_stored_so_goes_on(stated: str, said: str, who: Submitter) -> None:
+def test_what_cannot_be_read_is_refused_and_what_was_stored_so_continues(
+    stated: str, said: str, who: Submitter
+) -> None:
     broken = a_thing("Deployment", a_description(annotations={USER_INFO: stated}))
     refusal = creating(broken, who).refusal
     assert said in refusal

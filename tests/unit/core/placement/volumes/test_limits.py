@@ -63,7 +63,7 @@ def test_what_is_attached_without_a_pod_counts_and_what_has_one_counts_once() ->
     assert stored.free(using("c2")) == "n2"
 
 
-def test_a_volume_of_the_pod_that_is_attached_for_nobody_counts_twice() -> None:
+def test_a_volume_of_the_pod_that_is_attached_for_no_one_counts_twice() -> None:
     stored = Stored(attaching("n1", 1, "v1"), attaching("n2", 2, "v1"), objects=facts("1"))
     assert stored.free(using("c1")) == "n2"
 
