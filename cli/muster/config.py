@@ -167,7 +167,7 @@ def show(
     kubeconfig: Kubeconfig = "",
     context: Context = "",
 ) -> None:
-    """Show every setting with its value and ConfigMap.
+    """Show every setting with its value and its origin.
 
     Warnings and errors are written to standard error. Exits with 1 if a value is invalid, with 2 if a file cannot be
     read, and with 3 if the cluster is unreachable.

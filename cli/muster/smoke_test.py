@@ -84,7 +84,7 @@ class Gang:
 
 def command(  # noqa: PLR0913 # long: the command line is its options
     *,
-    image: Annotated[str, typer.Option(help="Image of the members: Muster's own image.")],
+    image: Annotated[str, typer.Option(help="Image of the members: the image of this Muster installation.")],
     namespace: Annotated[
         str,
         typer.Option(

@@ -106,7 +106,7 @@ async def serve(options: Options) -> None:
         except AddressError as error:
             raise StartError(str(error)) from error
         _log.info("the core listens", address=address, rest=options.rest_address, rest_port=options.rest_port)
-        # Without its loop the core does nothing: it ends, and what restarts it recovers the world.
+        # Without its loop the core does nothing. It exits, and recovers its state when it is restarted.
         scheduler.loop.on_end = stop.set
         try:
             await stop.wait()

@@ -155,7 +155,7 @@ async def configured(session: KubeSession, namespace: str) -> Configuration:
                 raise StartupRefused(f"cannot determine whether YuniKorn runs: {error}") from error
             if late:
                 raise StartupRefused(f"the API server does not answer: {error}") from error
-            log.warning("the API server does not answer, trying again", reason=str(error), in_seconds=wait_s)
+            log.warning("the API server is unavailable, retrying", reason=str(error), in_seconds=wait_s)
             await asyncio.sleep(wait_s)
             wait_s = min(5.0, wait_s * 2)
         else:

@@ -102,7 +102,7 @@ class LimitForm(Form):
     limit: Annotated[str, Meaning("comment")] = ""
     users: Annotated[list[str], Meaning('users that the limit applies to; `"*"`: each user without an entry')] = []
     groups: Annotated[list[str], Meaning('groups that the limit applies to; `"*"`: all other groups together')] = []
-    maxapplications: Annotated[Count, Meaning("number of applications of each that run at once", "unlimited")] = 0
+    maxapplications: Annotated[Count, Meaning("number of applications that each can run at once", "unlimited")] = 0
     maxresources: Annotated[dict[str, str] | None, Meaning("resources that each can use at once", "unlimited")] = None
 
 
@@ -198,7 +198,7 @@ class ResolverForm(Form):
 class PartitionForm(Form):
     """One partition."""
 
-    name: Annotated[str, Meaning("Kubernetes has one partition", "`default`")] = ""
+    name: Annotated[str, Meaning("name of the partition; Kubernetes has only `default`", "`default`")] = ""
     queues: Annotated[list[QueueForm], Meaning("the queue tree; if `root` is missing, Muster adds it")]
     placementrules: Annotated[
         list[RuleForm],

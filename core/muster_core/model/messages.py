@@ -201,7 +201,7 @@ def same_for_others(reason: str, others: int) -> str:
 def gang_timed_out() -> str:
     """The placeholder timeout of a gang expired.
 
-    Set a longer `placeholderTimeoutInSeconds`, or look why it waited: `muster explain`.
+    Set a longer `placeholderTimeoutInSeconds`. `muster explain` reports why a gang waits.
     """
     return "the placeholder timeout expired before all members were reserved"
 
@@ -209,7 +209,7 @@ def gang_timed_out() -> str:
 def gang_wait_timed_out() -> str:
     """A gang without any reservation waited until the timeout of its parameter `gangWaitTimeoutInSeconds`.
 
-    Set a longer timeout, or look why it waited: `muster explain`.
+    Set a longer timeout. `muster explain` reports why a gang waits.
     """
     return "the gang wait timeout expired without a reservation"
 
@@ -356,11 +356,11 @@ def internal_error(error: str) -> str:
 
 
 def application_exists(app: str, state: str) -> str:
-    """An application of that ID exists already.
+    """An application with this ID already exists.
 
     Use another application ID, or wait until the application has ended.
     """
-    return f"application {app} exists already, its state is {state}"
+    return f"application {app} already exists in state {state}"
 
 
 def application_ends(app: str, state: str) -> str:
@@ -372,7 +372,7 @@ def application_ends(app: str, state: str) -> str:
 
 
 def no_placeholder_ask(app: str) -> str:
-    """A placeholder was requested for an application that is no gang."""
+    """A placeholder was requested for an application that is not a gang."""
     return f"application {app} has no placeholderAsk, so it accepts no placeholders"
 
 

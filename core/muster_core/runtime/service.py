@@ -411,7 +411,7 @@ class Scheduler:  # long: one method for each call of the interface
         """Ends the session of the resource manager and discards its state. Raises Refused, SessionLost."""
         session = self._session(request.rmID)
         session.end("unregistered")
-        _log.info("resource manager left", rm=session.rm)
+        _log.info("resource manager unregistered", rm=session.rm)
         self.loop.mailbox.post(QueuedMessage([ManagerLeft(session.rm)]))
 
     async def connection_lost(self, rm_id: str, callback: ResourceManagerCallback) -> None:

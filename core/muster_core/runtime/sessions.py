@@ -419,7 +419,7 @@ def _show(run: Sequence[Effect]) -> None:
             case ApplicationSummarized():
                 _log.info(line(effect))
             case NodeRecommended():
-                _log.warning("node recommended", node=effect.node, message=effect.message)
+                _log.warning("node recommendation", node=effect.node, message=effect.message)
             case NodeRejected():
                 _log.warning("node rejected", node=effect.node, reason=effect.reason)
             case AllocationResponse():

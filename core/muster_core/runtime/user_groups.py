@@ -240,7 +240,7 @@ class Groups:
             answer = future.result()
         if answer.is_silent and self._cached_problem(resolver, now_s) is None:
             self._silent[resolver] = (now_s + PROBLEM_S, answer.problem)
-            _log.warning("groups cannot be looked up for a while", resolver=resolver.value, reason=answer.problem)
+            _log.warning("group lookup failed, pausing lookups", resolver=resolver.value, reason=answer.problem)
         elif not answer.is_silent:
             self.cache.put(key, answer, now_s)
         return answer

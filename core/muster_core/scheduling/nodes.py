@@ -54,7 +54,7 @@ def add_node(partition: Partition, event: NodeAdded, now_ns: int) -> None:
         _reject(partition, spec.id, f"partition {partition.id} is being removed")
         return
     if spec.id in partition.nodes:
-        _reject(partition, spec.id, "node exists already; UPDATE changes it")
+        _reject(partition, spec.id, "node already exists; UPDATE changes it")
         return
     partition.nodes.add(spec, draining=event.draining)
     partition.outbox.put(NodeAccepted(partition.rm, spec.id))

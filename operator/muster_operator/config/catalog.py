@@ -243,7 +243,7 @@ CLOCKS: Final = (
     _at_once(
         keys.EXTRA_WAIT_TIMEOUT,
         "0s",
-        "how long a gang can wait for its reservation before its style decides how it ends; `0s` = no limit",
+        "how long a gang can wait for its reservation before its style (`Soft` or `Hard`) applies; `0s` = no limit",
     ),
     _at_once(
         keys.EXTRA_STARVATION_AGE,
@@ -344,12 +344,14 @@ LEVELS: Final = "log.<subsystem>.level"
 
 TELLING: Final = (
     _at_once(
-        keys.SETTING_EVENT_TRACKING, "true", "`true`: event records are kept for REST; `false` keeps the present ones"
+        keys.SETTING_EVENT_TRACKING,
+        "true",
+        "`true`: event records are stored for REST; `false`: no new ones are stored, and stored ones remain",
     ),
     _at_once(keys.SETTING_EVENT_RING, "100000", "maximum number of event records; the oldest ones are dropped"),
     _at_once(keys.SETTING_EVENT_RING_OTHER, "100000", "the same, with the name in YuniKorn's documentation"),
     _at_once(keys.SETTING_EVENT_REQUESTS, "1000", "maximum number of events that wait for the operator"),
-    _at_once(keys.SETTING_EVENT_RESPONSE, "10000", "maximum number of event records in one answer"),
+    _at_once(keys.SETTING_EVENT_RESPONSE, "10000", "maximum number of event records in one response"),
     _at_once(keys.SETTING_EVENT_STREAMS, "100", "maximum number of concurrent event streams"),
     _at_once(keys.SETTING_EVENT_STREAMS_PER_HOST, "15", "maximum number of concurrent event streams of one client"),
     _at_once(keys.SETTING_HEALTH_INTERVAL, "30s", "time between two health checks of the core; `0s` = none"),

@@ -236,7 +236,8 @@ class Leadership:
     def _report(self, problem: str) -> None:
         """Logs a problem when it begins or ends."""
         if problem and problem != self.problem:
-            log.warning("the Lease cannot be read or renewed", reason=problem, fence_s=round(self._guard.left_s, 1))
+            left_s = round(self._guard.left_s, 1)
+            log.warning("the Lease cannot be read or renewed", reason=problem, writes_stop_in_s=left_s)
         elif self.problem and not problem:
             log.info("the Lease can be read and renewed again")
         self.problem = problem

@@ -366,27 +366,27 @@ _REPORT: Final = "see the operator's log and report it"
 
 @_event("InternalError")
 def bound_pod_left_out() -> str:
-    """The operator failed on a bound pod while it started.
+    """The operator could not restore a bound pod during a recovery, because of an internal error.
 
-    Report it with the operator's log. Restart the operator after an upgrade.
+    Report it with the operator's log. Upgrade to a version with the fix, which restarts the operator.
     """
     return f"internal error: the pod counts on its node only, and not in its application or queue; {_REPORT}"
 
 
 @_event("InternalError")
 def waiting_pod_left_out() -> str:
-    """The operator failed on a pending pod while it started.
+    """The operator could not restore a pending pod during a recovery, because of an internal error.
 
-    Report it with the operator's log. Restart the operator after an upgrade.
+    Report it with the operator's log. Upgrade to a version with the fix, which restarts the operator.
     """
     return f"internal error: the pod is not scheduled until it changes; {_REPORT}"
 
 
 @_event("InternalError")
 def application_left_out(app: str) -> str:
-    """The operator failed on an application while it started. The event is on its first pod.
+    """The operator could not restore an application during a recovery. The event is on its first pod.
 
-    Report it with the operator's log. Restart the operator after an upgrade.
+    Report it with the operator's log. Upgrade to a version with the fix, which restarts the operator.
     """
     return f"internal error: application {app} is not scheduled; {_REPORT}"
 
@@ -605,9 +605,9 @@ def node_notice(notice: str) -> str:
 
 @_event("InternalError", subject=Subject.NODE)
 def node_left_out() -> str:
-    """The operator failed on a node while it started.
+    """The operator could not restore a node during a recovery, because of an internal error.
 
-    Report it with the operator's log. Restart the operator after an upgrade.
+    Report it with the operator's log. Upgrade to a version with the fix, which restarts the operator.
     """
     return f"internal error: the node is not used for scheduling; {_REPORT}"
 

@@ -297,7 +297,7 @@ class Loop:
         for failure in out.failures:
             self._metrics.failures.labels(failure.kind).inc()
             log.error(
-                "the operator failed on an object, continuing without it",
+                "internal error while processing an object, continuing without it",
                 input=failure.kind,
                 object=failure.name,
                 exc_info=failure.error,

@@ -141,7 +141,7 @@ class Reconfigurer:
         try:
             result = await self._administration.validate_configuration(request)
         except SchedulerInterfaceError as error:
-            log.info("the core does not check the configuration now", reason=str(error))
+            log.info("the core did not check the configuration", reason=str(error))
             return ()
         if result.findings:
             raise Refused(RefusalCode.INVALID_ARGUMENT, "; ".join(result.findings))

@@ -279,7 +279,7 @@ class Current:
                 self._recall_binds()
                 self.comparing.register()
             case SessionLost(session=session, reason=reason) if session is self.session:
-                log.warning("the session with the core is over", reason=reason)
+                log.warning("session with the core ended", reason=reason)
                 self.session, self.stage, self._steps = None, Stage.NO_SESSION, None
                 self.comparing.end()
                 self._recall_binds()

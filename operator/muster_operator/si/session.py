@@ -179,7 +179,7 @@ async def _tell(api: SchedulerAPI, message: si_pb2.ApplicationRequest | muster_p
         return
     for refused in (await api.update_facts(message)).rejected:
         kind = muster_pb2.Fact.Kind.Name(refused.kind)
-        log.warning("the core cannot read a fact", kind=kind, name=refused.name, reason=refused.reason)
+        log.warning("the core rejected an item of a message", kind=kind, name=refused.name, reason=refused.reason)
 
 
 class _Outbox(Generic[M]):

@@ -212,7 +212,7 @@ async def _until_answered(ask: Callable[[], Awaitable[T]]) -> T:
         try:
             return await ask()
         except (ApiRefused, Unreachable) as error:
-            log.warning("version and user name cannot be read from the API server, trying again", reason=str(error))
+            log.warning("cannot read version and user name from the API server, retrying", reason=str(error))
             await asyncio.sleep(AGAIN_S)
 
 

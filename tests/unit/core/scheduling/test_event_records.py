@@ -127,7 +127,7 @@ def test_a_rejected_application_is_noted_with_the_reason() -> None:
     scenario.send(ApplicationAdded(an_application()), ApplicationAdded(an_application()))
     rejected = [n for n in scenario.records if n.detail is Detail.APP_REJECT]
     assert [(n.subject, n.change) for n in rejected] == [("app", SET)]
-    assert "exists already" in rejected[0].message
+    assert "already exists" in rejected[0].message
 
 
 def test_an_ask_and_its_allocation_are_noted_in_order() -> None:
