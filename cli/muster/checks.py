@@ -106,16 +106,16 @@ def served_names(leases: Iterable[Json], home: str) -> frozenset[str]:
 def check_leases(leases: Iterable[Json], home: str, now: datetime) -> Iterator[Finding]:
     """`leases`: of operators in all namespaces. `now`: the time of the API server."""
     found = list(leases)
-    ours = [lease for lease in found if _namespace(lease) == home]
-    if not ours:
+    own = [lease for lease in found if _namespace(lease) == home]
+    if not own:
         yield warning(
             LEADER,
             f"no Lease of an operator in namespace {home}",
             "check that the operator runs there; with --no-leader-elect it needs no Lease",
         )
-    for lease in ours:
+    for lease in own:
         yield _check_holder(lease, now)
-    names = served_names(ours, home)
+    names = served_names(own, home)
     for other in found:
         both = sorted(names & _lease_names(other))
         if _namespace(other) != home and both and is_alive(other, now):

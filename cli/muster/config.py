@@ -71,7 +71,7 @@ def _validate(file: str) -> None:
     for line in result.warnings:
         typer.echo(f"warning: {line}", err=True)
     if result.checksum_match is False:
-        typer.echo(f"warning: checksum: does not match the text, whose checksum is {result.checksum}", err=True)
+        typer.echo(f"warning: checksum: does not match the text: its checksum is {result.checksum}", err=True)
     if not result.allowed:
         raise typer.Exit(PROBLEM)
     typer.echo(f"{shown}: valid, checksum {result.checksum}")

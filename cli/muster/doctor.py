@@ -140,13 +140,13 @@ def _slices(cluster: Cluster, namespace: str, service: str) -> Iterable[Json] | 
 def _permissions(installation: DiagnosedInstallation) -> Iterator[Finding]:
     accounts = (str((pod.get("spec") or {}).get("serviceAccountName") or "") for pod in installation.pods)
     account = next(filter(None, accounts), DEFAULT_ACCOUNT)
-    ours = (
+    own = (
         lease["metadata"]["name"]
         for lease in installation.leases
         if lease["metadata"]["namespace"] == installation.home
     )
     needed = permissions.required(
-        installation.names, next(ours, permissions.LEASE), has_webhook=bool(installation.webhooks)
+        installation.names, next(own, permissions.LEASE), has_webhook=bool(installation.webhooks)
     )
     missing = [permission for permission in needed if not _is_allowed(installation, permission, account)]
     return permissions.check_permissions(f"{installation.home}/{account}", missing, len(needed))

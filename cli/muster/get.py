@@ -112,13 +112,13 @@ def version(
     """
     from muster_si.api import SI_VERSION  # noqa: PLC0415  # --help does not wait for protobuf
 
-    ours = {"client": installed_version(DISTRIBUTION), "schedulerInterface": SI_VERSION}
+    local = {"client": installed_version(DISTRIBUTION), "schedulerInterface": SI_VERSION}
     try:
-        theirs = {} if client else _remote_versions(target.rest)
+        remote = {} if client else _remote_versions(target.rest)
     except Unreachable:
-        show(lambda: ours, printers.version, output)
+        show(lambda: local, printers.version, output)
         raise
-    show(lambda: ours | theirs, printers.version, output)
+    show(lambda: local | remote, printers.version, output)
 
 
 def _remote_versions(rest: Rest) -> Json:
@@ -278,7 +278,7 @@ def _find(target: Target, subject: str, namespace: str) -> tuple[Json, str]:
 
 
 def _unknown_to_core(target: Target, rest: Rest, name: str, namespace: str) -> list[tuple[Json, str]]:
-    """Pods of the cluster whose application the core knows: the operator withholds members of incomplete gangs."""
+    """Pods of the cluster of applications that the core has: the operator withholds members of incomplete gangs."""
     path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
     try:
         pods = list(target.cluster.list(path, fieldSelector=f"metadata.name={name}"))
