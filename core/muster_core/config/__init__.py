@@ -1,4 +1,4 @@
 """Parser and validation of ``queues.yaml`` and of the core's settings.
 
-Read ``schema`` and ``load`` first; ``document`` reads YAML, ``queues``, ``quotas`` and ``rules`` check the parts.
+Read ``schema`` and ``load`` first; ``document`` reads YAML; ``queues`` and ``quotas`` check the parts.
 """

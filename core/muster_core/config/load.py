@@ -15,8 +15,7 @@ from typing import Final
 
 from muster_core.config import document
 from muster_core.config.document import Findings, below
-from muster_core.config.queues import root
-from muster_core.config.rules import rules
+from muster_core.config.queues import root, rules
 from muster_core.config.schema import FileForm, NodeSortForm, PartitionForm, check
 from muster_core.config.settings import CoreSettings, settings, timing
 from muster_core.model.config import Configuration, GroupResolver, NodeOrder, NodeSort, PartitionConfig, Timing

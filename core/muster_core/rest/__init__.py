@@ -1,5 +1,5 @@
 """The REST interface of the core.
 
-Read ``routes`` and ``endpoints`` first, then the views and ``schemas``. ``auth`` and ``server`` authorize and serve the
-requests.
+Read ``routes`` and ``endpoints`` first, then ``views`` and ``schemas``. ``http`` reads requests and writes responses;
+``auth`` and ``server`` authorize and serve them.
 """

@@ -24,7 +24,7 @@ import orjson
 import structlog
 from aiohttp import hdrs, web
 
-from muster_core.rest.responses import RestFailure
+from muster_core.rest.http import RestFailure
 
 _log = structlog.get_logger(__name__)
 

@@ -22,11 +22,10 @@ import orjson
 from aiohttp import web
 
 from muster_core.model.ids import partition_name
-from muster_core.rest import application_views, cluster_views, queue_views
-from muster_core.rest.application_views import amounts
-from muster_core.rest.requests import RequestContext, RestContext
-from muster_core.rest.responses import RestFailure, array, bad_request, not_found, write
+from muster_core.rest import views
+from muster_core.rest.http import RequestContext, RestContext, RestFailure, array, bad_request, not_found, write
 from muster_core.rest.schemas import Shape, encode
+from muster_core.rest.views import amounts
 from muster_core.runtime.sessions import Session, state_dump
 from muster_core.scheduling import invariants
 from muster_core.state.scheduler_state import Partition, SchedulerState
@@ -102,14 +101,14 @@ def state_dump_pieces(
         [{"rmId": rm.id, "state": rm.state.value, "fenced": rm.fence_up} for rm in scheduler_state.managers.values()]
     )
     yield _key("partitions")
-    yield from array(cluster_views.partition(partition) for partition in list(scheduler_state.partitions.values()))
+    yield from array(views.partition(partition) for partition in list(scheduler_state.partitions.values()))
     yield _key("queues")
     yield from _trees(scheduler_state)
     yield _key("applications")
     yield from array(_applications(scheduler_state, now_ns))
     yield _key("appHistory")
     yield from array(
-        app for p in list(scheduler_state.partitions.values()) for app in application_views.all_of(p.history, p, now_ns)
+        app for p in list(scheduler_state.partitions.values()) for app in views.all_of(p.history, p, now_ns)
     )
     yield _key("nodes")
     yield b"["
@@ -119,7 +118,7 @@ def state_dump_pieces(
         yield _key("nodesInfo")
         yield from array(_nodes(partition))
         yield _key("foreignAllocations")
-        yield from array(cluster_views.foreign(item) for item in list(partition.foreign.values()))
+        yield from array(views.foreign(item) for item in list(partition.foreign.values()))
         yield b"}"
     yield b"]}"
 
@@ -128,21 +127,21 @@ def _trees(scheduler_state: SchedulerState) -> Iterator[bytes]:
     before = b"["
     for partition in list(scheduler_state.partitions.values()):
         yield before
-        yield from queue_views.tree(partition.queues.root, partition)
+        yield from views.tree(partition.queues.root, partition)
         before = b","
     yield b"[]" if before == b"[" else b"]"
 
 
 def _applications(scheduler_state: SchedulerState, now_ns: int) -> Iterator[Shape]:
     for partition in list(scheduler_state.partitions.values()):
-        yield from application_views.all_of(partition.applications.values(), partition, now_ns)
+        yield from views.all_of(partition.applications.values(), partition, now_ns)
 
 
 def _nodes(partition: Partition) -> Iterator[Shape]:
     """Nodes with their allocations by key, so that a dump has each allocation once."""
     for name in list(partition.nodes):
         if name in partition.nodes:
-            yield cluster_views.node(partition, name, keys_only=True)
+            yield views.node(partition, name, keys_only=True)
 
 
 def _held_by_queues(partitions: Iterable[Partition]) -> dict[str, Json]:
@@ -206,7 +205,7 @@ async def _outside(rest_context: RestContext) -> list[tuple[str, Json]]:
     rules: list[Json] = [
         {
             "partition": partition_name(item.id),
-            "rules": [orjson.loads(encode(rule)) for rule in cluster_views.rules(item)],
+            "rules": [orjson.loads(encode(rule)) for rule in views.rules(item)],
         }
         for item in partitions
     ]

@@ -20,9 +20,21 @@ from muster_core.config import document
 from muster_core.config.load import DEFAULT_TEXT, checksum, validate
 from muster_core.model.limits import LONGEST_STALL_S
 from muster_core.model.states import ManagerState
-from muster_core.rest import application_views, cluster_views, queue_views, responses, schemas
-from muster_core.rest.requests import RequestContext, RestContext
-from muster_core.rest.responses import JSON_TYPE, Pieces, RestFailure, array, bad_request, not_found, one, write
+from muster_core.rest import schemas, views
+from muster_core.rest.http import (
+    JSON_TYPE,
+    NO_GROUP,
+    NO_USER,
+    Pieces,
+    RequestContext,
+    RestContext,
+    RestFailure,
+    array,
+    bad_request,
+    not_found,
+    one,
+    write,
+)
 from muster_core.rest.schemas import Config, ValidationInfo
 from muster_core.runtime.log_level import LevelControl, LogLevel
 from muster_core.runtime.sessions import Session
@@ -36,29 +48,29 @@ def all_clusters(asked: RequestContext) -> Pieces:
     """Returns one cluster entry per partition."""
     sessions = list(asked.rest_context.core.dispatcher.sessions.values())
     partitions = list(asked.scheduler_state.partitions.values())
-    return array(cluster_views.cluster(item, sessions, asked.rest_context.started_ns) for item in partitions)
+    return array(views.cluster(item, sessions, asked.rest_context.started_ns) for item in partitions)
 
 
 def all_partitions(asked: RequestContext) -> Pieces:
     """Returns the totals of all partitions."""
-    return array(cluster_views.partition(item) for item in list(asked.scheduler_state.partitions.values()))
+    return array(views.partition(item) for item in list(asked.scheduler_state.partitions.values()))
 
 
 def placement_rules(asked: RequestContext) -> Pieces:
     """Returns the active placement rules."""
-    return array(cluster_views.rules(asked.partition()))
+    return array(views.rules(asked.partition()))
 
 
 def queue_tree(asked: RequestContext) -> Pieces:
     """Returns root with all queues below it."""
     partition = asked.partition()
-    return queue_views.tree(partition.queues.root, partition)
+    return views.tree(partition.queues.root, partition)
 
 
 def one_queue(asked: RequestContext) -> Pieces:
     """Returns one queue; with the query parameter `subtree`, whatever its value, all queues below it too."""
     queue, partition = asked.queue(), asked.partition()
-    return queue_views.tree(queue, partition) if "subtree" in asked.query else one(queue_views.queue(queue, partition))
+    return views.tree(queue, partition) if "subtree" in asked.query else one(views.queue(queue, partition))
 
 
 def applications_of_partition(asked: RequestContext) -> Pieces:
@@ -66,16 +78,16 @@ def applications_of_partition(asked: RequestContext) -> Pieces:
     partition, state = asked.partition(), asked.path["state"].lower()
     if state not in _STATES:
         raise bad_request(f"Only following application states are allowed: {', '.join(_STATES)}")
-    found = application_views.with_state(partition, state)
+    found = views.with_state(partition, state)
     if state == "active":
         found = asked.with_status(found)
-    return array(application_views.all_of(asked.portion(found), asked.partition(), asked.now_ns))
+    return array(views.all_of(asked.portion(found), asked.partition(), asked.now_ns))
 
 
 def applications_of_queue(asked: RequestContext) -> Pieces:
     """Returns the live applications of a leaf."""
     found = _in_queue(asked)
-    return array(application_views.all_of(asked.portion(found), asked.partition(), asked.now_ns))
+    return array(views.all_of(asked.portion(found), asked.partition(), asked.now_ns))
 
 
 def applications_of_queue_by_state(asked: RequestContext) -> Pieces:
@@ -83,71 +95,69 @@ def applications_of_queue_by_state(asked: RequestContext) -> Pieces:
     found = _in_queue(asked)
     if asked.path["state"].lower() != "active":
         raise bad_request("Only following application states are allowed: active")
-    return array(application_views.all_of(asked.portion(asked.with_status(found)), asked.partition(), asked.now_ns))
+    return array(views.all_of(asked.portion(asked.with_status(found)), asked.partition(), asked.now_ns))
 
 
 def waiting_in_queue(asked: RequestContext) -> Pieces:
     """Returns the waiting applications of a leaf in scheduling order. Not in YuniKorn."""
-    return array(asked.portion(application_views.line(asked.queue(), asked.partition())))
+    return array(asked.portion(views.line(asked.queue(), asked.partition())))
 
 
 def one_application(asked: RequestContext) -> Pieces:
     """Returns one application."""
-    return one(application_views.application(asked.application(), asked.partition(), asked.now_ns))
+    return one(views.application(asked.application(), asked.partition(), asked.now_ns))
 
 
 def application_of_queue(asked: RequestContext) -> Pieces:
     """Returns one application of a leaf."""
     queue = asked.queue()
-    return one(application_views.application(asked.application(queue), asked.partition(), asked.now_ns))
+    return one(views.application(asked.application(queue), asked.partition(), asked.now_ns))
 
 
 def all_nodes(asked: RequestContext) -> Pieces:
     """Returns the nodes of a partition."""
-    return array(cluster_views.all_nodes(asked.partition(), asked.portion))
+    return array(views.all_nodes(asked.partition(), asked.portion))
 
 
 def one_node(asked: RequestContext) -> Pieces:
     """Returns one node."""
-    return one(cluster_views.node(asked.partition(), asked.node()))
+    return one(views.node(asked.partition(), asked.node()))
 
 
 def node_utilizations(asked: RequestContext) -> Pieces:
     """Returns the nodes of all partitions by usage."""
-    return array(
-        found for item in list(asked.scheduler_state.partitions.values()) for found in cluster_views.by_use(item)
-    )
+    return array(found for item in list(asked.scheduler_state.partitions.values()) for found in views.by_use(item))
 
 
 def all_users(asked: RequestContext) -> Pieces:
     """Returns the usage of all users."""
     partition = asked.partition()
-    found = queue_views.by_user(partition).items()
-    return array(queue_views.user(partition, name, apps) for name, apps in asked.portion(found))
+    found = views.by_user(partition).items()
+    return array(views.user(partition, name, apps) for name, apps in asked.portion(found))
 
 
 def one_user(asked: RequestContext) -> Pieces:
     """Returns the usage of one user."""
     name, partition = asked.user(), asked.partition()
-    apps = queue_views.by_user(partition).get(name)
+    apps = views.by_user(partition).get(name)
     if apps is None:
-        raise not_found(responses.NO_USER)
-    return one(queue_views.user(partition, name, apps))
+        raise not_found(NO_USER)
+    return one(views.user(partition, name, apps))
 
 
 def all_groups(asked: RequestContext) -> Pieces:
     """Returns the usage of all groups that have a limit."""
-    found = queue_views.by_group(asked.partition()).items()
-    return array(queue_views.group(name, apps) for name, apps in asked.portion(found))
+    found = views.by_group(asked.partition()).items()
+    return array(views.group(name, apps) for name, apps in asked.portion(found))
 
 
 def one_group(asked: RequestContext) -> Pieces:
     """Returns the usage of one group."""
     name = asked.group()
-    apps = queue_views.by_group(asked.partition()).get(name)
+    apps = views.by_group(asked.partition()).get(name)
     if apps is None:
-        raise not_found(responses.NO_GROUP)
-    return one(queue_views.group(name, apps))
+        raise not_found(NO_GROUP)
+    return one(views.group(name, apps))
 
 
 def application_history(asked: RequestContext) -> Pieces:
@@ -169,7 +179,7 @@ def health(asked: RequestContext) -> Pieces:
 
 def autoscaling(asked: RequestContext) -> Pieces:
     """Returns the pending requests that more nodes could help. Not in YuniKorn."""
-    return array(cluster_views.outstanding(asked.partition()))
+    return array(views.outstanding(asked.partition()))
 
 
 def _in_queue(asked: RequestContext) -> list[Application]:

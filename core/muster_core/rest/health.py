@@ -14,7 +14,7 @@ from aiohttp import web
 from muster_core.model.ids import NodeId
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.rest.auth import ServerContext
-from muster_core.rest.requests import EVERY_S, RestContext
+from muster_core.rest.http import EVERY_S, RestContext
 from muster_core.rest.schemas import Health, HealthCheck
 from muster_core.state.scheduler_state import Partition, SchedulerState
 

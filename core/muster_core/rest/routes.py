@@ -14,8 +14,7 @@ from aiohttp import web
 
 from muster_core.rest import diagnostics, endpoints, schemas
 from muster_core.rest.auth import AccessLevel
-from muster_core.rest.requests import RequestContext, RestContext
-from muster_core.rest.responses import Pieces, write
+from muster_core.rest.http import Pieces, RequestContext, RestContext, write
 
 View = Callable[[RequestContext], Pieces]
 Endpoint = Callable[[RestContext, web.Request], Awaitable[web.StreamResponse]]

@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from muster_core.config.document import MOST_CHARACTERS
-from muster_core.rest import auth, responses
+from muster_core.rest import auth
 from muster_core.rest.auth import (
     OPEN_READS,
     AccessLevel,
@@ -34,8 +34,7 @@ from muster_core.rest.auth import (
     is_loopback,
 )
 from muster_core.rest.health import Background
-from muster_core.rest.requests import RestContext
-from muster_core.rest.responses import JSON_TYPE, RestFailure
+from muster_core.rest.http import JSON_TYPE, RestContext, RestFailure, answer
 from muster_core.rest.routes import MOVED, ROUTES, Media, Query, Route
 from muster_core.rest.schemas import FailureInfo
 from muster_core.runtime.log_level import LevelControl
@@ -299,10 +298,10 @@ async def _failures_as_json(request: web.Request, handler: Handler) -> web.Strea
     try:
         return await handler(request)
     except RestFailure as failure:
-        return responses.answer(failure)
+        return answer(failure)
     except web.HTTPException as error:
         kept: dict[str, str] = {name: error.headers[name] for name in _KEPT if name in error.headers}
-        return responses.answer(RestFailure(error.status, error.reason, kept))
+        return answer(RestFailure(error.status, error.reason, kept))
 
 
 def _reviewer(settings: RestSettings) -> Reviewer | None:

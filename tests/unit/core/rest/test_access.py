@@ -20,7 +20,7 @@ from muster_core.rest.auth import (
     Unreachable,
     is_loopback,
 )
-from muster_core.rest.responses import RestFailure
+from muster_core.rest.http import RestFailure
 from muster_core.rest.routes import ROUTES
 from muster_core.rest.server import RestServer, RestSettings, StartFailure
 from tests.unit.core.conftest import Bench

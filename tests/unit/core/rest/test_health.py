@@ -8,7 +8,7 @@ import pytest
 from muster_core.model.ids import AllocationKey, ApplicationId, NodeId
 from muster_core.model.resources import Resources
 from muster_core.rest.health import Counts, checks
-from muster_core.rest.requests import History
+from muster_core.rest.http import History
 from muster_core.rest.schemas import Health
 from muster_core.rest.server import RestSettings
 from muster_core.state.queues import LazySum

@@ -11,8 +11,7 @@ from aiohttp.test_utils import TestServer
 from yarl import URL
 
 from muster_core.model.events import NodeAdded
-from muster_core.rest.requests import Connections
-from muster_core.rest.responses import write
+from muster_core.rest.http import Connections, write
 from muster_core.rest.routes import MOVED, ROUTES
 from muster_si.keys import EXTRA_FENCE
 from tests.unit.builders import a_node

@@ -1,0 +1,586 @@
+"""Views of applications, queues, users, nodes and partitions as JSON objects of the REST interface.
+
+Differs: `allocationLog` has the results of preemption attempts and the one present reason for which a request waits
+(count 1), not every reason that it ever had. Earlier reasons are in the events.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from importlib.metadata import version as installed_version
+from typing import Final
+
+from muster_core.model.config import (
+    ChildTemplate,
+    PlacementRule,
+    PreemptionPolicy,
+    PriorityPolicy,
+    QuotaLimit,
+    RuleFilter,
+)
+from muster_core.model.decisions import ReasonKind
+from muster_core.model.ids import RECOVERY, ROOT, ApplicationId, NodeId, Termination, partition_name
+from muster_core.model.resources import NOTHING, Limit, Resources
+from muster_core.model.specs import AllocationSpec
+from muster_core.model.states import ApplicationState, NodeState
+from muster_core.placement import autoscaling
+from muster_core.rest import schemas
+from muster_core.rest.schemas import encode
+from muster_core.runtime.sessions import Session
+from muster_core.state import ordering
+from muster_core.state.applications import Allocation, Application, Ask
+from muster_core.state.queues import Queue
+from muster_core.state.scheduler_state import Partition
+from muster_si import keys
+
+_PERCENT: Final = 100
+_SECOND: Final = 1_000_000_000
+_UNITS: Final = ((3600 * _SECOND, "h"), (60 * _SECOND, "m"))
+
+
+def amounts(found: Resources | Limit) -> dict[str, int]:
+    """Amounts or limits by resource name."""
+    return dict(sorted(found.items()))
+
+
+def percents(used: Resources, whole: Resources | Limit) -> dict[str, int]:
+    """Used share in percent of every resource in `whole`."""
+    return {name: used[name] * _PERCENT // amount for name, amount in sorted(whole.items()) if amount > 0}
+
+
+def span(nanoseconds: int) -> str:
+    """Formats a duration like Go: `30s`, `1m30s`, `1h0m0s`."""
+    if nanoseconds % _SECOND:
+        return f"{nanoseconds / _SECOND:g}s"
+    text, rest = "", nanoseconds
+    for unit, letter in _UNITS:
+        if rest >= unit or text:
+            text += f"{rest // unit}{letter}"
+            rest %= unit
+    return f"{text}{rest // _SECOND}s"
+
+
+_MILLISECOND: Final = 1_000_000
+
+
+def application(app: Application, partition: Partition, now_ns: int) -> schemas.ApplicationInfo:
+    """Returns one application, live or ended."""
+    spec, gang = app.spec, app.gang
+    held = [f"{hold.node}|{hold.key}" for hold in partition.reservations.of(app.id)]
+    return schemas.ApplicationInfo(
+        applicationID=app.name,
+        namespace=spec.namespace or None,
+        usedResource=amounts(app.allocated),
+        maxUsedResource=amounts(app.peak),
+        pendingResource=amounts(app.pending),
+        placeholderResource=amounts(gang.allocated),
+        placeholderAsk=amounts(spec.placeholder_ask),
+        reservedQuota=amounts(gang.quota_reservation),
+        partition=partition_name(spec.partition),
+        queueName=app.queue.path,
+        submissionTime=app.submitted_ns,
+        finishedTime=app.ended_ns or None,
+        requests=[ask(app, item, _reasons(app, item, now_ns)) for item in app.asks.values()],
+        allocations=[allocation(item, partition) for item in app.allocations.values()],
+        applicationState=app.state.value,
+        user=spec.user,
+        groups=list(spec.groups),
+        rejectedMessage=app.rejected_message,
+        stateLog=[schemas.StateChange(time=at, applicationState=state.value) for at, state in app.state_log],
+        placeholderData=_groups(app),
+        gangSchedulingStyle=spec.style.value if spec.is_gang else None,
+        gangPlacement=spec.gang_placement.value if spec.is_gang else None,
+        unsatisfiable=app.is_reserving and bool(gang.impossible or gang.exceeds_nodes) if spec.is_gang else None,
+        hasReserved=bool(held),
+        reservations=held,
+        maxRequestPriority=max((kind.priority for kind in app.waiting), default=0),
+        startTime=app.started_ns // _MILLISECOND,
+        resourceHistory=_history(app),
+        backoffDeadline=app.backoff_until_ns or None,
+    )
+
+
+def all_of(apps: Iterable[Application], partition: Partition, now_ns: int) -> Iterator[schemas.ApplicationInfo]:
+    """Yields the applications one at a time."""
+    for app in list(apps):
+        yield application(app, partition, now_ns)
+
+
+def ask(app: Application, item: Ask, log: list[schemas.LogEntry]) -> schemas.AskInfo:
+    """Returns one request that waits, including one that waits for a placeholder to be released."""
+    spec, replacement = item.spec, item.replacement
+    return schemas.AskInfo(
+        allocationKey=spec.key,
+        allocationTags=dict(spec.tags),
+        requestTime=spec.created_ns,
+        resource=amounts(spec.resources),
+        pendingCount=item.left,
+        priority=str(spec.priority),
+        requiredNodeId=spec.required_node or spec.constraints.node_name,
+        applicationId=app.name,
+        partition=partition_name(spec.partition),
+        placeholder=spec.placeholder,
+        placeholderTimeout=spec.timeout_ns if spec.placeholder else 0,
+        taskGroupName=spec.group,
+        allocationLog=log,
+        triggeredPreemption=item.triggered,
+        originator=spec.originator,
+        schedulingAttempted=item.reported_kind is not None,
+        triggeredScaleUp=item.reported_kind in (ReasonKind.NODES, ReasonKind.CLUSTER),
+        is_virtual=spec.is_virtual or None,
+        replaces=None
+        if replacement is None
+        else schemas.ReplacementInfo(allocationID=replacement.placeholder, nodeId=replacement.node),
+    )
+
+
+def allocation(item: Allocation, partition: Partition) -> schemas.AllocationInfo:
+    """Returns one allocation of an application."""
+    spec = item.spec
+    app = partition.applications.get(spec.application)
+    return schemas.AllocationInfo(
+        allocationKey=spec.key,
+        allocationID=item.id,
+        allocationTags=dict(spec.tags),
+        requestTime=spec.created_ns,
+        allocationTime=item.allocated_ns,
+        allocationDelay=max(item.allocated_ns - spec.created_ns, 0) if spec.created_ns else 0,
+        resource=amounts(spec.resources),
+        priority=str(spec.priority),
+        nodeId=item.node,
+        applicationId=app.name if app is not None else spec.application,
+        partition=partition_name(partition.id),
+        placeholder=spec.placeholder,
+        placeholderUsed=item.replaced_placeholder,
+        taskGroupName=spec.group,
+        preempted=item.releasing is Termination.PREEMPTED_BY_SCHEDULER,
+        originator=spec.originator,
+        releasing=None if item.releasing is None else item.releasing.value,
+        is_virtual=spec.is_virtual or None,
+        utilization=None if item.utilization is None else amounts(item.utilization),
+    )
+
+
+def line(leaf: Queue, partition: Partition) -> list[schemas.Waiting]:
+    """Returns the waiting applications of a leaf in scheduling order."""
+    blockers = leaf.blockers
+    return [
+        schemas.Waiting(
+            applicationID=app.name,
+            namespace=app.spec.namespace or None,
+            applicationState=app.state.value,
+            priority=app.shown or 0,
+            submissionTime=app.submitted_ns,
+            pendingResource=amounts(app.pending),
+            usedResource=amounts(app.allocated),
+            placeholderResource=amounts(app.gang.allocated),
+            blocksOthers=app.id in blockers,
+        )
+        for app in ordering.applications(partition, leaf)
+    ]
+
+
+def with_state(partition: Partition, state: str) -> list[Application]:
+    """Returns the applications that are `active`, `rejected` or `completed`; `completed` includes failed ones."""
+    if state == "active":
+        return list(partition.applications.values())
+    wants_rejected = state == "rejected"
+    return [app for app in partition.history if (app.state is ApplicationState.REJECTED) == wants_rejected]
+
+
+def _groups(app: Application) -> list[schemas.TaskGroupInfo]:
+    return [
+        schemas.TaskGroupInfo(
+            taskGroupName=name,
+            count=group.count,
+            minResource=amounts(group.resources),
+            replaced=group.replaced,
+            timedout=group.timed_out,
+        )
+        for name, group in app.gang.groups.items()
+    ]
+
+
+def _reasons(app: Application, item: Ask, now_ns: int) -> list[schemas.LogEntry]:
+    """Returns the results of preemption attempts, oldest first, and the reason found by the last scheduling attempt."""
+    log = [
+        schemas.LogEntry(message=words, lastOccurrence=at_ns, count=times)
+        for words, (times, at_ns) in (item.attempts or {}).items()
+    ]
+    why = app.refusals.get(item.kind)
+    if why is not None and item.replacement is None:
+        log.append(
+            schemas.LogEntry(
+                message=why.text(),
+                lastOccurrence=now_ns,
+                count=1,
+                reason=why.kind.value,
+                reasons=dict(why.counts) or None,
+            )
+        )
+    return log
+
+
+def _history(app: Application) -> schemas.ResourceHistory:
+    return schemas.ResourceHistory(
+        resourceUsage=app.used.seconds(),
+        preemptedResource=app.preempted.seconds(),
+        placeholderResource=app.placeholder_consumption.seconds(),
+    )
+
+
+_NO_CHILDREN = b'"children":[]}'
+
+
+def queue(item: Queue, partition: Partition) -> schemas.QueueInfo:
+    """Returns one queue without its children."""
+    policies = item.policies
+    bound = _max(item, partition)
+    return schemas.QueueInfo(
+        queuename=item.path,
+        status=item.state.value,
+        partition=partition_name(partition.id),
+        pendingResource=amounts(item.pending),
+        maxResource=amounts(bound),
+        guaranteedResource=amounts(item.guaranteed),
+        allocatedResource=amounts(item.allocated),
+        preemptingResource=amounts(item.preempting),
+        headroom=amounts(headroom(item, partition)),
+        isLeaf=item.is_leaf,
+        isManaged=item.managed,
+        properties=dict(item.properties),
+        parent=item.parent.path if item.parent else "",
+        template=None if item.template is None else _template(item.template),
+        childNames=[child.path for child in item.children.values()],
+        absUsedCapacity=percents(item.allocated, bound),
+        maxRunningApps=item.max_applications,
+        runningApps=item.running,
+        currentPriority=item.shown or 0,
+        allocatingAcceptedApps=_allocating(item, partition),
+        sortingPolicy=policies.order.value,
+        prioritySorting=policies.sorts_by_priority,
+        preemptionEnabled=partition.config.preemption and policies.preemption is not PreemptionPolicy.DISABLED,
+        isPreemptionFence=policies.preemption is PreemptionPolicy.FENCE,
+        preemptionDelay=span(policies.preemption_delay_ns),
+        quotaPreemptionDelay=span(policies.quota_preemption_delay_ns),
+        isPriorityFence=policies.priority is PriorityPolicy.FENCE,
+        priorityOffset=policies.priority_offset,
+        isQuotaPreemptionRunning=bool(item.quota_running),
+        quotaPreemptionStartTime=item.quota_at_ns or None,
+        preemptionPausedUntil=partition.preemptions.paused_until_ns(item.path) or None,
+        unschedAskBackoff=policies.backoff_after,
+        askBackoffDelay=span(policies.backoff_delay_ns),
+        reservedQuota=amounts(item.reserved_quota + item.requested_quota),
+        children=[],
+    )
+
+
+def tree(item: Queue, partition: Partition) -> Iterator[bytes]:
+    """Yields the JSON of a queue with its subtree. The recovery queue is omitted, as in YuniKorn."""
+    yield encode(queue(item, partition)).removesuffix(_NO_CHILDREN) + b'"children":['
+    before = b""
+    for child in list(item.children.values()):
+        if child.is_recovery:
+            continue
+        yield before
+        yield from tree(child, partition)
+        before = b","
+    yield b"]}"
+
+
+def headroom(item: Queue, partition: Partition) -> Limit:
+    """Returns the minimum of what is left of the maximums from the queue to root. The maximum of root is the cluster
+    size.
+    """
+    left = _max(item, partition).room(item.allocated)
+    for above in item.path_up():
+        left = left.narrowed(_max(above, partition).room(above.allocated))
+    return left
+
+
+def _max(item: Queue, partition: Partition) -> Limit:
+    """The maximum of the queue. For root it is the total capacity of the nodes."""
+    return item.max if item.path != ROOT else Limit(dict(partition.nodes.capacity_total.items()))
+
+
+def _allocating(item: Queue, partition: Partition) -> list[str]:
+    apps = [partition.applications[name] for name in item.applications]
+    return [app.name for app in apps if app.state is ApplicationState.ACCEPTED and app.allocations]
+
+
+def _template(found: ChildTemplate) -> schemas.TemplateInfo:
+    return schemas.TemplateInfo(
+        maxApplications=found.max_applications,
+        maxResource=amounts(found.max),
+        guaranteedResource=amounts(found.guaranteed),
+        properties=dict(found.properties),
+    )
+
+
+_EVERYBODY: Final = "*"
+
+
+@dataclass(slots=True)
+class _QueueUsage:
+    """Usage of one queue by one user or group."""
+
+    used: Resources = NOTHING
+    running: list[str] = field(default_factory=list)
+
+
+def by_user(partition: Partition) -> dict[str, list[Application]]:
+    """Live applications by user, sorted by user name."""
+    found: dict[str, list[Application]] = {}
+    for app in partition.applications.values():
+        found.setdefault(app.spec.user, []).append(app)
+    return dict(sorted(found.items()))
+
+
+def by_group(partition: Partition) -> dict[str, list[Application]]:
+    """Live applications by group that has a limit, sorted by group name."""
+    found: dict[str, list[Application]] = {}
+    for app in partition.applications.values():
+        if group := partition.users.group_of(app):
+            found.setdefault(group, []).append(app)
+    return dict(sorted(found.items()))
+
+
+def user(partition: Partition, name: str, apps: Iterable[Application]) -> schemas.UserUsage:
+    """Returns the usage of one user."""
+    live = list(apps)
+    return schemas.UserUsage(
+        userName=name,
+        groups={app.name: group for app in live if (group := partition.users.group_of(app))},
+        queues=_tree(live, name, is_group=False),
+    )
+
+
+def group(name: str, apps: Iterable[Application]) -> schemas.GroupUsage:
+    """Returns the usage of the applications of one group."""
+    live = list(apps)
+    return schemas.GroupUsage(
+        groupName=name, applications=[app.name for app in live], queues=_tree(live, name, is_group=True)
+    )
+
+
+def _tree(apps: Iterable[Application], name: str, *, is_group: bool) -> schemas.UsageTree:
+    parts: dict[str, _QueueUsage] = {}
+    below: dict[str, dict[str, Queue]] = {}
+    top: Queue | None = None
+    for app in apps:
+        used = app.allocated + app.gang.allocated
+        for queue in app.queue.path_up():
+            part = parts.setdefault(queue.path, _QueueUsage())
+            part.used += used
+            if app.counted:
+                part.running.append(app.name)
+            if queue.parent is None:
+                top = queue
+            else:
+                below.setdefault(queue.parent.path, {})[queue.path] = queue
+
+    def branch(queue: Queue) -> schemas.UsageTree:
+        part, limit = parts[queue.path], _limit(queue, name, is_group=is_group)
+        return schemas.UsageTree(
+            queuePath=queue.path,
+            resourceUsage=amounts(part.used),
+            runningApplications=part.running,
+            maxResources=amounts(limit.max) if limit else None,
+            maxApplications=limit.max_applications if limit else 0,
+            children=[branch(child) for child in below.get(queue.path, {}).values()],
+        )
+
+    if top is None:
+        return schemas.UsageTree(queuePath="", resourceUsage={}, runningApplications=[], maxApplications=0, children=[])
+    return branch(top)
+
+
+def _limit(queue: Queue, name: str, *, is_group: bool) -> QuotaLimit | None:
+    """Returns the limit with this name, or else the wildcard limit."""
+    for wanted in (name, _EVERYBODY):
+        for limit in queue.limits:
+            if wanted in (limit.groups if is_group else limit.users):
+                return limit
+    return None
+
+
+#: Parameter name of the value of a placement rule, as in YuniKorn.
+_VALUE_NAMES: Final = {"fixed": "queue", "tag": "tagName"}
+_VERSION: Final = installed_version("muster-scheduler")
+_BUILD: Final = frozenset(schemas.Build.model_fields) - {"rmId"}
+
+
+def cluster(partition: Partition, sessions: Iterable[Session], started_ns: int) -> schemas.ClusterInfo:
+    """Returns the cluster information of one partition."""
+    return schemas.ClusterInfo(
+        startTime=started_ns,
+        rmBuildInformation=[_build(session) for session in sessions if session.rm == partition.rm],
+        partition=partition_name(partition.id),
+        clusterName="kubernetes",
+        coreVersion=_VERSION,
+    )
+
+
+def partition(item: Partition) -> schemas.PartitionInfo:
+    """Returns the totals of one partition."""
+    states = Counter(app.state.value for app in (*item.applications.values(), *item.history))
+    capacity, used = item.nodes.capacity_total, item.queues.root.allocated
+    return schemas.PartitionInfo(
+        clusterId=item.rm,
+        name=partition_name(item.id),
+        state=item.queues.root.state.value,
+        lastStateTransitionTime=item.since_ns,
+        capacity=schemas.Capacity(
+            capacity=amounts(capacity), usedCapacity=amounts(used), utilization=percents(used, capacity)
+        ),
+        nodeSortingPolicy=schemas.NodeSorting(
+            type=item.config.node_sort.order.value, resourceWeights=dict(item.config.node_sort.weights)
+        ),
+        applications={**states, "total": states.total()},
+        totalContainers=containers(item),
+        totalNodes=len(item.nodes),
+        preemptionEnabled=item.config.preemption,
+        quotaPreemptionEnabled=item.config.quota_preemption,
+    )
+
+
+def containers(item: Partition) -> int:
+    """Number of allocations of applications, including placeholders."""
+    return sum(len(app.allocations) for app in item.applications.values())
+
+
+def rules(item: Partition) -> Iterator[schemas.RuleInfo]:
+    """Yields the active placement rules in their order. The recovery rule always exists and is last."""
+    for rule in item.config.rules or (PlacementRule("provided"),):
+        yield _rule(rule)
+    yield schemas.RuleInfo(name="recovery", parameters={"queue": RECOVERY})
+
+
+def _rule(rule: PlacementRule) -> schemas.RuleInfo:
+    parameters = {"create": "true" if rule.create else "false"}
+    if rule.name in _VALUE_NAMES:
+        parameters[_VALUE_NAMES[rule.name]] = rule.value
+    return schemas.RuleInfo(
+        name=rule.name,
+        parameters=parameters,
+        filter=None if rule.filter is None else _filter(rule.filter),
+        parentRule=None if rule.parent is None else _rule(rule.parent),
+    )
+
+
+def _filter(found: RuleFilter) -> schemas.RuleFilterInfo:
+    return schemas.RuleFilterInfo(
+        type="allow" if found.allow else "deny",
+        userList=sorted(found.users),
+        groupList=sorted(found.groups),
+        userExp=found.user_expression,
+        groupExp=found.group_expression,
+    )
+
+
+def _build(session: Session) -> schemas.Build:
+    told = {name: value for name, value in session.build_info.items() if name in _BUILD}
+    return schemas.Build(rmId=session.rm, **told)
+
+
+_BUCKETS: Final = 10
+
+
+def node(partition: Partition, name: NodeId, *, keys_only: bool = False) -> schemas.NodeInfo:
+    """Returns one node. `keys_only`: list allocations by key, because a dump has them elsewhere."""
+    record = partition.nodes.record(name)
+    holds = partition.reservations.on(name)
+    held = [f"{_name(partition, hold.application)}|{hold.key}" for hold in holds]
+    spec, taken = record.spec, partition.nodes.allocated(name)
+    placed = partition.placed.get(name, {}).values()
+    return schemas.NodeInfo(
+        nodeID=name,
+        hostName=spec.attributes.get(keys.HOST_NAME, ""),
+        rackName=spec.attributes.get(keys.RACK_NAME, ""),
+        attributes=dict(spec.attributes),
+        capacity=amounts(spec.capacity),
+        allocated=amounts(taken),
+        occupied=amounts(spec.occupied + record.foreign),
+        available=amounts(partition.nodes.available(name)),
+        utilized=percents(taken, spec.capacity),
+        allocations=[item.spec.key if keys_only else allocation(item, partition) for item in placed],
+        foreignAllocations=[] if keys_only else [foreign(partition.foreign[item]) for item in record.foreign_pods],
+        schedulable=record.state is NodeState.SCHEDULABLE,
+        isReserved=bool(held),
+        reservations=held,
+        state=record.state.value,
+        utilization=None if record.utilization is None else amounts(record.utilization),
+    )
+
+
+def _name(partition: Partition, application: ApplicationId) -> str:
+    app = partition.applications.get(application)
+    return application if app is None else app.name
+
+
+def all_nodes(partition: Partition, choose: Callable[[list[NodeId]], Iterable[NodeId]]) -> Iterator[schemas.NodeInfo]:
+    """Yields the selected nodes one at a time."""
+    for name in choose(list(partition.nodes)):
+        if name in partition.nodes:
+            yield node(partition, name)
+
+
+def foreign(item: AllocationSpec) -> schemas.ForeignAllocation:
+    """Returns an allocation of another scheduler on a node."""
+    return schemas.ForeignAllocation(
+        allocationKey=item.key,
+        allocationTags=dict(item.tags),
+        allocationTime=item.allocated_ns,
+        resource=amounts(item.resources),
+        priority=str(item.priority),
+        nodeId=item.node,
+        preemptable=item.allow_preempt_self,
+    )
+
+
+def by_use(partition: Partition) -> Iterator[schemas.ClusterUtilization | None]:
+    """Yields None after each node, and at last the nodes of the partition by usage in steps of 10 %, per resource.
+
+    The caller may run other work after each None.
+    """
+    found: dict[str, list[list[str]]] = {}
+    for name in list(partition.nodes):
+        yield None
+        if name not in partition.nodes:
+            continue
+        capacity, used = partition.nodes.record(name).spec.capacity, partition.nodes.allocated(name)
+        for resource, amount in capacity.items():
+            if amount > 0:
+                tenths = found.setdefault(resource, [[] for _ in range(_BUCKETS)])
+                # As in YuniKorn, 10 % belongs to the first step and not to the second.
+                tenth = -(-used[resource] * _BUCKETS // amount) - 1
+                tenths[min(max(tenth, 0), _BUCKETS - 1)].append(name)
+    yield schemas.ClusterUtilization(
+        clusterId=partition.rm,
+        partition=partition_name(partition.id),
+        utilizations=[
+            schemas.ResourceBuckets(
+                type=resource,
+                utilization=[
+                    schemas.Bucket(bucketName=f"{10 * at}-{10 * at + 10}%", numOfNodes=len(names), nodeNames=names)
+                    for at, names in enumerate(tenths)
+                ],
+            )
+            for resource, tenths in sorted(found.items())
+        ],
+    )
+
+
+def outstanding(partition: Partition) -> Iterator[schemas.OutstandingInfo]:
+    """Yields the pending requests that more nodes could help, one per resources and instance type."""
+    for item in autoscaling.outstanding(partition):
+        yield schemas.OutstandingInfo(
+            id=item.id,
+            partition=partition_name(item.partition),
+            resource=amounts(item.resources),
+            instanceType=item.instance,
+            count=item.count,
+            applications=item.applications,
+        )
