@@ -77,12 +77,12 @@ def _build_family(go: Path, programs: list[Program], step: str, console: Console
         command, cwd=MODULES / family, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as process:
         try:
-            last_words = _show(process, f"{step} building {names}", total, console)
+            last_log_lines = _show(process, f"{step} building {names}", total, console)
         except BaseException:
             process.kill()
             raise
     if process.returncode != 0:
-        raise BuildFailed(names, "\n".join(last_words))
+        raise BuildFailed(names, "\n".join(last_log_lines))
     _move_into_place(programs, fresh, target)
     console.print(f"built {names} in {time.monotonic() - start:.0f} s")
 
@@ -107,12 +107,12 @@ def progress(compiled: int, total: int, seconds: float) -> str:
 
 def _show(process: subprocess.Popen[str], what: str, total: int, console: Console) -> deque[str]:
     """Show the compiler's progress and return its last lines."""
-    last_words: deque[str] = deque(maxlen=40)
+    last_log_lines: deque[str] = deque(maxlen=40)
     packages = 0
     next_line = start = time.monotonic()
     with Status(what, console=console) as status:
         for line in process.stdout or ():
-            last_words.append(line.rstrip())
+            last_log_lines.append(line.rstrip())
             packages += not line.startswith("go:")
             now = time.monotonic()
             text = f"{what}: {progress(packages, total, now - start)}"
@@ -120,7 +120,7 @@ def _show(process: subprocess.Popen[str], what: str, total: int, console: Consol
             if not console.is_terminal and now >= next_line:
                 console.print(text)
                 next_line = now + PLAIN_LINE_S
-    return last_words
+    return last_log_lines
 
 
 def _move_into_place(programs: list[Program], fresh: Path, target: Path) -> None:

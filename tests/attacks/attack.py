@@ -156,12 +156,12 @@ class Attack:
     async def check_and_clean_up(self) -> None:
         """What must hold after every attack; then the attacker's namespace is emptied."""
         try:
-            await self._nobody_else_was_harmed()
+            await self._no_other_tenant_was_affected()
             self._memory_is_within_the_charts_limits()
         finally:
             await self._empty()
 
-    async def _nobody_else_was_harmed(self) -> None:
+    async def _no_other_tenant_was_affected(self) -> None:
         for pod in self.bystanders:
             now = await self.scenario.api.get("pods", pod["metadata"]["name"], self.scenario.namespace)
             assert now["metadata"]["uid"] == pod["metadata"]["uid"]

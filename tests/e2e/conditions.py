@@ -34,7 +34,7 @@ async def waits_with(scenario: Scenario, pod: str, reason: str, *words: str) -> 
 async def told(scenario: Scenario, pod: str, *words: str, kind: str = "Warning") -> None:
     """Wait for an event of this type on the pod that has all the words."""
 
-    async def is_told() -> bool:
+    async def is_reported() -> bool:
         return any(
             event["type"] == kind
             and event["involvedObject"]["name"] == pod
@@ -42,20 +42,20 @@ async def told(scenario: Scenario, pod: str, *words: str, kind: str = "Warning")
             for event in await scenario.events()
         )
 
-    await scenario.eventually(f"an event ({kind}) on {pod} says {words}", is_told, 30)
+    await scenario.eventually(f"an event ({kind}) on {pod} says {words}", is_reported, 30)
 
 
-async def told_on_the_config_map(scenario: Scenario, *words: str) -> str:
+async def reported_on_config_map(scenario: Scenario, *words: str) -> str:
     """Wait for an event on `muster-configs` that has all the words; it is found as `kubectl describe` looks for it."""
     home, notes = scenario.muster.setup.namespace, list[str]()
     uid = (await scenario.api.get("configmaps", "muster-configs", home))["metadata"]["uid"]
 
-    async def is_told() -> bool:
+    async def is_reported() -> bool:
         found = [
             event for event in await scenario.api.find("events", home) if event["involvedObject"].get("uid") == uid
         ]
         notes[:] = [event["message"] for event in found if all(word in event["message"] for word in words)]
         return bool(notes)
 
-    await scenario.eventually(f"an event on the ConfigMap says {words}", is_told, 20)
+    await scenario.eventually(f"an event on the ConfigMap says {words}", is_reported, 20)
     return notes[-1]

@@ -31,7 +31,7 @@ class Action(Enum):
     """Answer with a failure; the API server never sees it."""
     DELAY = auto()
     """Send it on after a while."""
-    LOSE_ANSWER = auto()
+    DROP_RESPONSE = auto()
     """Send it on, then cut the connection instead of answering: the client cannot know."""
 
 
@@ -117,9 +117,9 @@ class Gate(Proxy):
         pattern = re.compile(path)
         return self.add(Rule(Action.FAIL, method, pattern, times=times, status=status, retry_after_s=retry_after_s))
 
-    def lose_answer(self, method: str, path: str, *, times: int | None = 1) -> Rule:
+    def drop_response(self, method: str, path: str, *, times: int | None = 1) -> Rule:
         """Send matching requests on and cut the connection instead of answering."""
-        return self.add(Rule(Action.LOSE_ANSWER, method, re.compile(path), times=times))
+        return self.add(Rule(Action.DROP_RESPONSE, method, re.compile(path), times=times))
 
     def delay(self, method: str, path: str, delay_s: float, *, times: int | None = None) -> Rule:
         """Send matching requests on later."""
@@ -164,7 +164,7 @@ class Gate(Proxy):
             case _:
                 pass
         async with self.forwarded(request) as answer:
-            if rule is not None and rule.action is Action.LOSE_ANSWER:
+            if rule is not None and rule.action is Action.DROP_RESPONSE:
                 await answer.read()
                 return cut(request)
             return await self.relay(request, answer)

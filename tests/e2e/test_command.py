@@ -169,12 +169,12 @@ async def test_the_doctor_finds_nothing_where_all_is_well_and_pods_that_were_mea
     [finding] = await muster.found("scheduler name", 1)
     assert f"1 pod ({namespace}/stray)" in finding["message"]
 
-    async def is_told() -> bool:
+    async def is_reported() -> bool:
         return any(
             "application lost (queue root.nowhere)" in it["message"] for it in await muster.found("queues of pods", 1)
         )
 
-    await muster.scenario.eventually("the pod without a queue is told", is_told)
+    await muster.scenario.eventually("the pod without a queue is told", is_reported)
 
 
 async def test_the_doctor_sees_that_no_one_leads_and_that_a_right_is_missing(muster: Command, cluster: Cluster) -> None:

@@ -43,10 +43,10 @@ async def test_a_gang_costs_few_writes_and_tells_its_progress_once(open_scenario
     await scenario.create(a_gang("large", [Group("workers", members)], placement=with_pods()))
     await scenario.all_bound(members)
 
-    async def all_are_told() -> bool:
+    async def all_are_reported() -> bool:
         return len(await scenario.events("Scheduled")) == members
 
-    await scenario.eventually("every member's event is there", all_are_told)
+    await scenario.eventually("every member's event is there", all_are_reported)
     writes = scenario.writes(of_operator=True)
     per_kind = Counter(write.what for write in writes)
     assert len(writes) <= 5 * members + 5, per_kind

@@ -141,7 +141,7 @@ async def test_a_real_pod_larger_than_its_placeholder_is_scheduled_as_usual_and_
     await scenario.create(gang)
     await scenario.all_bound(3)
 
-    async def is_told() -> bool:
+    async def is_reported() -> bool:
         about = {
             event["involvedObject"]["name"]
             for event in await scenario.events()
@@ -149,7 +149,7 @@ async def test_a_real_pod_larger_than_its_placeholder_is_scheduled_as_usual_and_
         }
         return about == {"large-workers-2"}
 
-    await scenario.eventually("the pod is told", is_told, 10)
+    await scenario.eventually("the pod is told", is_reported, 10)
 
 
 async def test_two_gangs_that_fit_only_one_after_the_other_both_finish(open_scenario: OpenScenario) -> None:
@@ -217,10 +217,10 @@ async def test_pods_of_another_scheduler_are_counted_on_their_node_and_left_alon
     foreign["spec"]["nodeName"] = "node-0"
     await scenario.create([foreign, a_pod("fits", cpu="1"), a_pod("waits", cpu="1")])
 
-    async def one_of_ours_is_bound() -> bool:
+    async def a_member_is_bound() -> bool:
         return len(await scenario.bound()) == 2
 
-    await scenario.eventually("one of ours is bound", one_of_ours_is_bound)
+    await scenario.eventually("one of ours is bound", a_member_is_bound)
     await scenario.api.delete("pods", "foreign", scenario.namespace)
     await scenario.all_bound(2)
 

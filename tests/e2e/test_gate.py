@@ -78,16 +78,16 @@ async def test_a_held_request_dies_with_its_client(gate: Gate, local: Cluster) -
     with pytest.raises(aiohttp.ClientError):
         await request
 
-    async def nobody_waits() -> bool:
+    async def no_pod_waits() -> bool:
         return gate.waiting == 0
 
-    await until("the gate forgot it", nobody_waits, 10)
+    await until("the gate forgot it", no_pod_waits, 10)
     held.open()
     assert await names(local) == set()
 
 
 async def test_a_lost_answer_was_a_request_that_worked(gate: Gate, through: Api, local: Cluster) -> None:
-    gate.lose_answer("POST", CONFIGMAPS)
+    gate.drop_response("POST", CONFIGMAPS)
     with pytest.raises(aiohttp.ClientError):
         await through.create(a_configmap("lost"))
     assert await names(local) == {"lost"}

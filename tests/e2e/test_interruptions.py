@@ -63,7 +63,7 @@ async def test_deletes_that_no_watch_told_are_found_by_the_list_after_410(open_s
 
 async def test_a_bind_whose_answer_is_lost_is_settled_by_reading_the_pod(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario([FakeNode("node-0")], gated=True)
-    lost = scenario.gate.lose_answer("POST", r"/binding", times=3)
+    lost = scenario.gate.drop_response("POST", r"/binding", times=3)
     await scenario.create(a_gang("lost", [Group("workers", 3)], timeout_s=600))
     await lost.reached(3)
     await scenario.all_bound(3)

@@ -59,10 +59,10 @@ async def test_a_pod_behind_scheduling_gates_waits_and_reports_it_until_they_are
     gated["spec"]["schedulingGates"] = [{"name": "example.com/quota"}]
     await scenario.create([gated, a_pod("free")])
 
-    async def is_told() -> bool:
+    async def is_reported() -> bool:
         return any("example.com/quota" in event["message"] for event in await scenario.events())
 
-    await scenario.eventually("an event names the gate", is_told)
+    await scenario.eventually("an event names the gate", is_reported)
     assert [pod["metadata"]["name"] for pod in await scenario.all_bound(1)] == ["free"]
     await scenario.api.patch("pods", "gated", {"spec": {"schedulingGates": None}}, scenario.namespace)
     await scenario.all_bound(2)

@@ -38,7 +38,7 @@ async def test_a_namespaces_quota_holds_its_pods_back_and_a_change_counts_at_onc
     await scenario.create(a_pod(f"pod-{index}", labels={"applicationId": "only"}) for index in range(3))
     await waits_with(scenario, "pod-1", "SchedulingSkipped", queue, "cpu")
     await annotate(scenario, namespace_quota="2 CPUs")
-    await scenario.eventually("the bad annotation is told", lambda: is_told_of_namespace(scenario, "is not JSON"), 10)
+    await scenario.eventually("the bad annotation is told", lambda: namespace_is_reported(scenario, "is not JSON"), 10)
     assert len(await scenario.bound()) == 1, "an annotation that cannot be read takes nothing away"
     await annotate(scenario, namespace_quota=json.dumps({"cpu": "2"}))
     await scenario.all_bound(2)
@@ -46,7 +46,7 @@ async def test_a_namespaces_quota_holds_its_pods_back_and_a_change_counts_at_onc
     await scenario.all_bound(3)
 
 
-async def is_told_of_namespace(scenario: Scenario, words: str) -> bool:
+async def namespace_is_reported(scenario: Scenario, words: str) -> bool:
     """Events about things without a namespace stand in the namespace ``default``."""
     events = await scenario.api.find("events", "default")
     about = [event for event in events if event["involvedObject"]["name"] == scenario.namespace]

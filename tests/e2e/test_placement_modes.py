@@ -14,23 +14,23 @@ from tests.e2e.placement_modes import EVERY, NONE, WITH_PODS, placements_of
 GROUPS = [Group("workers", 2)]
 
 
-def says_nothing() -> list[Json]:
+def names_no_placement() -> list[Json]:
     return a_gang("any", GROUPS)
 
 
-def says_one() -> list[Json]:
+def names_one_placement() -> list[Json]:
     return a_gang("any", GROUPS, placement="Reserve")
 
 
-def says_that_it_needs_pods() -> list[Json]:
+def needs_placeholder_pods() -> list[Json]:
     return a_gang("any", GROUPS, placement=with_pods())
 
 
-def says_it_in_words() -> Json:
+def names_it_in_a_string() -> Json:
     return a_member("any", "workers", "w", GROUPS, "gangPlacement=Direct")
 
 
-def says_no_words() -> Json:
+def has_no_string() -> Json:
     return a_member("any", "workers", "w", GROUPS)
 
 
@@ -40,7 +40,7 @@ def makes_no_gang() -> Json:
 
 def calls_another() -> Callable[[], list[Json]]:
     def inside() -> list[Json]:
-        return says_one() + says_nothing()
+        return names_one_placement() + names_no_placement()
 
     return inside
 
@@ -49,17 +49,17 @@ class Makes:
     """Somebody whose methods make gangs."""
 
     def pods(self) -> list[Json]:
-        return says_that_it_needs_pods()
+        return needs_placeholder_pods()
 
 
 @pytest.mark.parametrize(
     "what, placements",
     [
-        (says_nothing, EVERY),
-        (says_one, NONE),
-        (says_that_it_needs_pods, WITH_PODS),
-        (says_it_in_words, NONE),
-        (says_no_words, EVERY),
+        (names_no_placement, EVERY),
+        (names_one_placement, NONE),
+        (needs_placeholder_pods, WITH_PODS),
+        (names_it_in_a_string, NONE),
+        (has_no_string, EVERY),
         (makes_no_gang, NONE),
         (calls_another, EVERY),
         (calls_another(), EVERY),

@@ -6,7 +6,7 @@ import pytest
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import told, told_on_the_config_map
+from tests.e2e.conditions import reported_on_config_map, told
 from tests.e2e.configuration import queues
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import PREFIX, Group, a_gang, a_member, a_pod, with_annotations
@@ -126,7 +126,7 @@ async def test_a_start_with_an_unreadable_configuration_ends_with_one_line_that_
     last = operator.tail(1)
     assert last.startswith("muster operator cannot serve: ")
     assert all(word in last for word in words), last
-    note = await told_on_the_config_map(scenario, "Muster cannot start", words[0])
+    note = await reported_on_config_map(scenario, "Muster cannot start", words[0])
     assert all(word in note for word in words), note
     fixed = {"data": dict.fromkeys(setting)}
     await scenario.api.patch("configmaps", "muster-configs", fixed, scenario.muster.setup.namespace)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from devcluster.nodes import FakeNode
 from tests.e2e import rest
-from tests.e2e.conditions import told, told_on_the_config_map, waits_with
+from tests.e2e.conditions import reported_on_config_map, told, waits_with
 from tests.e2e.configuration import a_queue, queue_file, queues
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import a_pod
@@ -76,7 +76,7 @@ async def test_an_unreadable_configuration_leaves_the_old_one_in_force(open_scen
     await scenario.create(a_pod(f"single-{index}", labels=labels) for index in range(3))
     await scenario.all_bound(2)
 
-    await told_on_the_config_map(scenario, "quues", "stays active")
+    await reported_on_config_map(scenario, "quues", "stays active")
 
 
 async def test_a_compressed_configuration_wins_and_an_unknown_key_is_informed_where_it_is(
@@ -92,4 +92,4 @@ async def test_a_compressed_configuration_wins_and_an_unknown_key_is_informed_wh
         return bool((await rest.ask(scenario, "partition/default/queue/root.leaf"))["maxResource"]["vcore"] == 3000)
 
     await scenario.eventually("the compressed configuration is in force", is_raised, 10)
-    await told_on_the_config_map(scenario, "gang.waitTimout is not a setting of Muster; is gang.waitTimeout meant?")
+    await reported_on_config_map(scenario, "gang.waitTimout is not a setting of Muster; is gang.waitTimeout meant?")

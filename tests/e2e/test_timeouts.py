@@ -50,10 +50,10 @@ async def test_a_gang_that_no_empty_cluster_could_hold_is_reported_at_once_what_
     scenario = await open_scenario(ROOM_FOR_TWO)
     await scenario.create(a_gang("huge", [Group("workers", 2, cpu="64")], timeout_s=600))
 
-    async def is_told() -> bool:
+    async def is_reported() -> bool:
         return any("workers" in message and "cpu" in message for message in await warnings(scenario))
 
-    await scenario.eventually("a Warning names group and resource", is_told, 20)
+    await scenario.eventually("a Warning names group and resource", is_reported, 20)
 
 
 async def test_the_default_timer_of_the_configuration_counts_where_the_gang_names_none(

@@ -74,12 +74,12 @@ class Room:
     async def told(self, pod: str, *words: str) -> None:
         """Wait for a Warning on the pod that has all the words."""
 
-        async def is_told() -> bool:
+        async def is_reported() -> bool:
             events = await self.api.find("events", self.namespace, fieldSelector=f"involvedObject.name={pod}")
             notes = [event.get("message", "").lower() for event in events if event["type"] == "Warning"]
             return any(all(word.lower() in note for word in words) for note in notes)
 
-        await self.eventually(f"a Warning on {pod} says {words}", is_told)
+        await self.eventually(f"a Warning on {pod} says {words}", is_reported)
 
     async def eventually(self, what: str, check: Callable[[], Awaitable[T]], deadline_s: float = DEADLINE_S) -> T:
         """Wait for something true, and return it; the failure shows the state of everything."""

@@ -110,10 +110,10 @@ async def test_pods_get_scheduler_application_and_user_and_no_one_forges_one_whi
         broken = {"cacert1.pem": base64.b64encode(b"garbage").decode(), "cakey2.pem": None}
         await scenario.api.patch("secrets", NAME, {"data": broken}, NAMESPACE)
         await pods_are_changed(scenario, ann)
-        await nobody_forges_a_user(scenario.namespace, ann)
-        await nobody_writes_an_internal_annotation(scenario.namespace, ann)
+        await no_user_is_forged(scenario.namespace, ann)
+        await no_internal_annotation_is_written(scenario.namespace, ann)
         await what_is_made_of_a_workload_is_its_owners(scenario, ann)
-        await a_namespace_is_left_alone_that_says_so(scenario, ann)
+        await an_unmanaged_namespace_is_left_alone(scenario, ann)
         await owners_come_with_the_next_change(scenario.namespace, ann)
         await scenario.eventually("a new certificate is served", lambda: is_served_anew(scenario), 40)
         assert await bundle(scenario) != first
@@ -144,7 +144,7 @@ async def pods_are_changed(scenario: Scenario, ann: Api) -> None:
     await scenario.api.delete("pods", "system", "kube-system", grace_s=0)
 
 
-async def nobody_forges_a_user(space: str, ann: Api) -> None:
+async def no_user_is_forged(space: str, ann: Api) -> None:
     forged = a_pod("forged", labels=CLOAKS)
     forged["metadata"]["annotations"][USER_INFO] = FORGED
     assert "user.info" in await refusal(ann.create(forged, space))
@@ -162,7 +162,7 @@ async def nobody_forges_a_user(space: str, ann: Api) -> None:
         assert "user.info" in await refusal(ann.patch(plural, plural, forgery(kind, FORGED), space))
 
 
-async def nobody_writes_an_internal_annotation(space: str, ann: Api) -> None:
+async def no_internal_annotation_is_written(space: str, ann: Api) -> None:
     forged = {f"{INTERNAL_PREFIX}binding-signature": ""}
     pod = a_pod("forged")
     pod["metadata"]["annotations"].update(forged)
@@ -214,7 +214,7 @@ async def what_is_made_of_a_workload_is_its_owners(scenario: Scenario, ann: Api)
     assert json.loads(pod["metadata"]["annotations"][USER_INFO])["user"] == "ann"
 
 
-async def a_namespace_is_left_alone_that_says_so(scenario: Scenario, ann: Api) -> None:
+async def an_unmanaged_namespace_is_left_alone(scenario: Scenario, ann: Api) -> None:
     name = f"{scenario.namespace}-apart"
     said = {f"{PREFIX}namespace.enableYuniKorn": "false"}
     await scenario.api.create(

@@ -103,10 +103,12 @@ async def test_a_gang_that_waits_for_nodes_reports_how_far_it_is_in_one_event_an
     [told] = [event for event in await scenario.events("GangScheduling") if event["type"] == "Normal"]
     assert (told["action"], told["message"]) == ("PlaceholderAllocated", "2 of 3 placeholders are bound")
 
-    async def all_have_said() -> bool:
+    async def all_have_reported() -> bool:
         return sum(write.what == "patch pods/status" for write in scenario.writes(of_operator=True)) == members + 1
 
-    await scenario.eventually("every member and the placeholder without a node say why they wait", all_have_said, 20)
+    await scenario.eventually(
+        "every member and the placeholder without a node say why they wait", all_have_reported, 20
+    )
     before = len(scenario.writes(of_operator=True))
     await scenario.create([a_pod("behind", cpu="64")])  # it says why it waits as late as the gang would say it again
     await waits_with(scenario, "behind", "Unschedulable", "Insufficient cpu")
@@ -118,12 +120,12 @@ async def test_a_gang_that_waits_for_nodes_reports_how_far_it_is_in_one_event_an
     await scenario.api.delete("pods", "busy", scenario.namespace)
     await scenario.all_bound(members)
 
-    async def has_told() -> Json | None:
+    async def has_reported() -> Json | None:
         found = [event for event in await scenario.events("GangScheduling") if event["type"] == "Normal"]
         assert len(found) == 1, found
         return found[0] if found[0]["action"] == "GangReservationComplete" else None
 
-    last = await scenario.eventually("the series ends with the reservation", has_told, 10)
+    last = await scenario.eventually("the series ends with the reservation", has_reported, 10)
     assert last is not None
     assert last["series"]["count"] >= 3
     of_operator = scenario.writes(of_operator=True)[mark:]

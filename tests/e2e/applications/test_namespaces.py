@@ -32,7 +32,7 @@ async def make(scenario: Scenario, name: str, cpu: str) -> None:
     await scenario.eventually("the default service account", has_account, 20)
 
 
-async def take_away(scenario: Scenario, name: str) -> None:
+async def delete_namespace(scenario: Scenario, name: str) -> None:
     await scenario.api.delete("namespaces", name)
 
     async def is_gone() -> bool:
@@ -104,7 +104,7 @@ async def test_a_namespace_takes_a_waiting_gang_with_it_and_one_of_its_name_begi
     await scenario.eventually(
         "three of four placeholders are bound, and all is told that there is to tell", is_reserving
     )
-    await take_away(scenario, "again")
+    await delete_namespace(scenario, "again")
     writes = scenario.writes(of_operator=True)
     made = [write for write in writes if write.what == "create pods"]
     assert len(made) <= 2 * 4, "what the namespace takes away is not made again and again"

@@ -67,7 +67,7 @@ async def test_lessons_and_quick_start_show_what_is_printed_and_clean_up_after_t
                 assert await follow(shell, document, folder) == ""
                 await scenario.eventually("nothing is left", lambda: _is_clean(scenario), 10)
             finally:
-                await _swept(scenario)
+                await _cleaned(scenario)
 
 
 async def _set(scenario: Scenario, name: str, settings: Mapping[str, str]) -> None:
@@ -86,7 +86,7 @@ async def _is_clean(scenario: Scenario) -> bool:
     return not await scenario.api.find("pods", WHERE) and not leftovers(await scenario.muster.dump())
 
 
-async def _swept(scenario: Scenario) -> None:
+async def _cleaned(scenario: Scenario) -> None:
     """What a lesson that failed left is gone, also the namespaces that it created."""
     for namespace in await scenario.api.find("namespaces"):
         if (name := namespace["metadata"]["name"]).startswith(OWN_NAMESPACES):

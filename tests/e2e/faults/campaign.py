@@ -13,7 +13,7 @@ from devcluster.errors import DevclusterError
 from tests.e2e import final_checks
 from tests.e2e.faults import checks
 from tests.e2e.faults.counters import DIFFERENCES, Tally
-from tests.e2e.faults.environment import Arena, arena
+from tests.e2e.faults.environment import FaultEnvironment, fault_environment
 from tests.e2e.faults.items import Item
 from tests.e2e.faults.killer import Kill, Killer, Victim
 from tests.e2e.faults.load import Load
@@ -52,10 +52,10 @@ class Result:
 
 
 class Campaign:
-    """A round in an arena that is open. ``say`` is told of each episode in one line."""
+    """A round in an fault_environment that is open. ``say`` is told of each episode in one line."""
 
-    def __init__(self, plan: Plan, opened: Arena, say: Say) -> None:
-        self._plan, self._arena, self._say = plan, opened, say
+    def __init__(self, plan: Plan, opened: FaultEnvironment, say: Say) -> None:
+        self._plan, self._fault_environment, self._say = plan, opened, say
         self._tally = Tally(muster.health_port for muster in opened.musters)
         self._killer = Killer(plan.seed, opened.process, opened.proxy, self._tally.look)
         self._load = Load(plan.seed, plan.nodes, plan.node_cpu)
@@ -68,16 +68,16 @@ class Campaign:
         result, start = self._result, time.monotonic()
         for number in range(1, self._plan.episodes + 1):
             await self._episode(number)
-        self._arena.proxy.quiet()
+        self._fault_environment.proxy.quiet()
         await self._user.apply([])
         self._say("quiet from now on; waiting for the end of the load")
-        result.violations += await checks.judge(self._arena, self._items, self._plan.settle_s)
+        result.violations += await checks.judge(self._fault_environment, self._items, self._plan.settle_s)
         await self._tally.look()
         result.pods = sum(item.pods for item in self._items)
         result.items.update(item.kind for item in self._items)
-        result.faults, result.requests = self._arena.proxy.done, self._arena.proxy.requests
+        result.faults, result.requests = self._fault_environment.proxy.done, self._fault_environment.proxy.requests
         result.kills, result.again = self._killer.count, self._killer.again
-        result.exits, result.counted = self._arena.kubelet.exits, self._tally.sums
+        result.exits, result.counted = self._fault_environment.kubelet.exits, self._tally.sums
         result.violations += [f"ended by itself: {words}" for words in result.exits if not _is_abdication(words)]
         if differences := result.counted[DIFFERENCES]:
             result.violations.append(f"{differences} {DIFFERENCES}")
@@ -97,7 +97,7 @@ class Campaign:
         """The kill, and the wait until everything serves again."""
         await self._killer.strike(kill)
         start = time.monotonic()
-        await self._arena.recovered()
+        await self._fault_environment.recovered()
         self._result.recovery_s.append(time.monotonic() - start)
 
     def _portion(self) -> list[Item]:
@@ -105,9 +105,9 @@ class Campaign:
         return self._load.portion(-(-plan.gang // plan.episodes), -(-plan.single // plan.episodes))
 
     def _tell(self, number: int, kill: Kill) -> None:
-        faults = self._arena.proxy.done.total()
+        faults = self._fault_environment.proxy.done.total()
         pods = sum(item.pods for item in self._items)
-        open_items = len(checks.unsettled(self._items, self._arena.witness))
+        open_items = len(checks.unsettled(self._items, self._fault_environment.witness))
         self._say(
             f"seed {self._plan.seed}: {number} of {self._plan.episodes}: killed {kill}; serves again after"
             f" {self._result.recovery_s[-1]:.1f} s; {pods} pods so far, {open_items} unsettled, {faults} faults"
@@ -121,7 +121,7 @@ def _is_abdication(words: str) -> bool:
 
 async def fight(home: Cluster, plan: Plan, say: Say) -> Result:
     """A round from the first node to the empty cluster. ``home``: Muster is installed in it, and it has no nodes."""
-    async with arena(home, plan) as opened:
+    async with fault_environment(home, plan) as opened:
         result = await Campaign(plan, opened, say).run()
         opened.scenario.muster = await opened.leader() or opened.musters[0]
         try:

@@ -12,29 +12,29 @@ from devcluster.audit import bindings_per_pod
 from devcluster.errors import ConditionNotMet
 from devcluster.waiting import until
 from tests.e2e.faults import consistency, logs
-from tests.e2e.faults.environment import Arena
+from tests.e2e.faults.environment import FaultEnvironment
 from tests.e2e.faults.items import RUN_FOR, End, Item
-from tests.e2e.faults.pod_versions import PodHistory, Witness
+from tests.e2e.faults.pod_versions import PodHistory, PodObserver
 
 AGREE_S = 30.0
 SHOWN = 25
 
 
-async def judge(arena: Arena, items: Sequence[Item], settle_s: float) -> list[str]:
+async def judge(fault_environment: FaultEnvironment, items: Sequence[Item], settle_s: float) -> list[str]:
     """Wait for the end of the load and say everything that is wrong; empty = survived."""
-    wrong = await _eventually(lambda: unsettled(items, arena.witness), settle_s)
-    wrong += await _eventually(lambda: leaked(arena.witness), AGREE_S)
-    wrong += await _disagreements(arena)
-    wrong += arena.witness.violations[:SHOWN]
-    wrong += doubled(arena)
-    for muster in arena.musters:
+    wrong = await _eventually(lambda: unsettled(items, fault_environment.witness), settle_s)
+    wrong += await _eventually(lambda: leaked(fault_environment.witness), AGREE_S)
+    wrong += await _disagreements(fault_environment)
+    wrong += fault_environment.witness.violations[:SHOWN]
+    wrong += doubled(fault_environment)
+    for muster in fault_environment.musters:
         for process in (muster.operator, muster.core):
             text = await asyncio.to_thread(process.log.read_text, errors="replace")
             wrong += logs.unhandled(f"{process.name} of {muster.setup.identity}", text.splitlines())[:SHOWN]
     return wrong
 
 
-def unsettled(items: Iterable[Item], witness: Witness) -> list[str]:
+def unsettled(items: Iterable[Item], witness: PodObserver) -> list[str]:
     """What has not come to the end that it has to come to."""
     return [words for item in items for words in _unsettled(item, witness.of(item.name))]
 
@@ -74,24 +74,30 @@ def _looks(seen: PodHistory) -> str:
     return f"{'gone' if seen.gone else seen.phase}{going}, nodes {seen.nodes}, {status.get('reason', '')} {said}"
 
 
-def leaked(witness: Witness) -> list[str]:
+def leaked(witness: PodObserver) -> list[str]:
     """Placeholders that exist although the pod they were made for does not wait any more."""
     left = [seen for seen in witness.placeholders() if not _is_waited_for(seen, witness)]
     return [f"placeholder left: {seen.name}: {_looks(seen)}" for seen in left]
 
 
-def _is_waited_for(placeholder: PodHistory, witness: Witness) -> bool:
+def _is_waited_for(placeholder: PodHistory, witness: PodObserver) -> bool:
     """Whether its gang may still come: its originator has no node and has not ended."""
     uids = [owner["uid"] for owner in placeholder.raw["metadata"].get("ownerReferences") or []]
     owners = [witness.pods[uid] for uid in uids if uid in witness.pods]
     return any(not owner.gone and owner.phase == "Pending" and not owner.nodes for owner in owners)
 
 
-def doubled(arena: Arena) -> list[str]:
+def doubled(fault_environment: FaultEnvironment) -> list[str]:
     """Pods with more than one successful binding in the audit log, or on more than one node in etcd."""
-    counts = bindings_per_pod(write for write in arena.scenario.writes() if write.namespace == arena.scenario.namespace)
+    counts = bindings_per_pod(
+        write
+        for write in fault_environment.scenario.writes()
+        if write.namespace == fault_environment.scenario.namespace
+    )
     twice = [f"{pod} was bound {count} times" for pod, count in counts.items() if count > 1]
-    return twice + [f"{seen.name} was on {seen.nodes}" for seen in arena.witness.pods.values() if len(seen.nodes) > 1]
+    return twice + [
+        f"{seen.name} was on {seen.nodes}" for seen in fault_environment.witness.pods.values() if len(seen.nodes) > 1
+    ]
 
 
 async def _eventually(look: Callable[[], list[str]], deadline_s: float) -> list[str]:
@@ -105,13 +111,13 @@ async def _eventually(look: Callable[[], list[str]], deadline_s: float) -> list[
     return look()[:SHOWN]
 
 
-async def _disagreements(arena: Arena) -> list[str]:
+async def _disagreements(fault_environment: FaultEnvironment) -> list[str]:
     found: list[str] = []
 
     async def agree() -> bool:
-        leader = await arena.leader()
-        dump = await (leader or arena.musters[0]).dump()
-        found[:] = consistency.differences(dump, arena.witness.pods.values())
+        leader = await fault_environment.leader()
+        dump = await (leader or fault_environment.musters[0]).dump()
+        found[:] = consistency.differences(dump, fault_environment.witness.pods.values())
         return not found
 
     try:

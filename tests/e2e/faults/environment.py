@@ -20,7 +20,7 @@ from devcluster.waiting import until
 from tests.e2e.faults.killer import Victim
 from tests.e2e.faults.kubelet import Kubelet
 from tests.e2e.faults.plan import Plan
-from tests.e2e.faults.pod_versions import Witness
+from tests.e2e.faults.pod_versions import PodObserver
 from tests.e2e.faults.proxy import FaultyProxy
 from tests.e2e.faults.schedule import Schedule
 from tests.e2e.scenario import Scenario
@@ -33,7 +33,7 @@ GONE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Arena:
+class FaultEnvironment:
     """All of it, running."""
 
     scenario: Scenario
@@ -41,7 +41,7 @@ class Arena:
     plane: ControlPlane
     proxy: FaultyProxy
     kubelet: Kubelet
-    witness: Witness
+    witness: PodObserver
 
     async def leader(self) -> Muster | None:
         """The one of several that leads and is in session; None = nobody is, just now."""
@@ -78,8 +78,8 @@ def _is_in_session(dump: Json) -> bool:
 
 
 @asynccontextmanager
-async def arena(home: Cluster, plan: Plan) -> AsyncIterator[Arena]:
-    """The arena for the length of the block, in a cluster in which Muster is installed and which has no other nodes.
+async def fault_environment(home: Cluster, plan: Plan) -> AsyncIterator[FaultEnvironment]:
+    """Open the environment in a cluster in which Muster is installed and which has no other nodes.
 
     Each operator has a core of its own, as in a pod.
     """
@@ -98,13 +98,13 @@ async def arena(home: Cluster, plan: Plan) -> AsyncIterator[Arena]:
         musters = [Muster(setup) for setup in await _setups(home, name, proxy.url, plan.operators)]
         for muster in musters:
             stack.push_async_callback(muster.stop)
-        witness = Witness(nodes)
+        witness = PodObserver(nodes)
         await stack.enter_async_context(witness.watching(plane.etcd_url))
         processes = [process for muster in musters for process in (muster.core, muster.operator)]
         kubelet = Kubelet([plane.apiserver, *processes])
         await stack.enter_async_context(kubelet.working())
         scenario = Scenario(home, musters[0], name, None)
-        made = Arena(scenario, musters, plane, proxy, kubelet, witness)
+        made = FaultEnvironment(scenario, musters, plane, proxy, kubelet, witness)
         await made.recovered()
         yield made
 

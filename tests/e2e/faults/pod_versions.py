@@ -72,7 +72,7 @@ class PodHistory:
         return "" if is_over else str(self.raw["spec"].get("nodeName") or "")
 
 
-class Witness:
+class PodObserver:
     """What it saw: ``pods`` by UID, ``violations`` of the nodes' capacity."""
 
     def __init__(self, nodes: Iterable[FakeNode]) -> None:

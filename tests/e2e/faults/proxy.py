@@ -16,7 +16,7 @@ from aiohttp import web
 
 from devcluster.api import Access
 from devcluster.certificates import ServerFiles
-from tests.e2e.faults.schedule import Fault, Kind, Schedule, Stroke, kind_of
+from tests.e2e.faults.schedule import Fault, Kind, PlannedFault, Schedule, kind_of
 from tests.e2e.proxy import EXPIRED, Proxy, cut, is_watch, refusal
 
 SILENCE_S = 40.0
@@ -33,7 +33,7 @@ REFUSALS = {
 }
 """Status, reason and Retry-After of the faults that are answers."""
 
-STROKE = web.RequestKey("stroke", Stroke)
+STROKE = web.RequestKey("stroke", PlannedFault)
 """How a watch will end."""
 
 STREAM_FAULTS = frozenset({Fault.CUT, Fault.TORN, Fault.EXPIRED})
@@ -100,14 +100,14 @@ class FaultyProxy(Proxy):
         self.done[kind, stroke.fault] += 1
         await _break(request, stream, stroke.fault)
 
-    async def _pass_on(self, request: web.Request, stroke: Stroke | None) -> web.StreamResponse:
+    async def _pass_on(self, request: web.Request, stroke: PlannedFault | None) -> web.StreamResponse:
         """Forward it; a watch remembers how it will end."""
         if stroke is not None and is_watch(request):
             request[STROKE] = stroke
         async with self.forwarded(request, self._small_pages(request)) as answer:
             return await self.relay(request, answer)
 
-    async def _strike(self, request: web.Request, stroke: Stroke) -> web.StreamResponse:
+    async def _strike(self, request: web.Request, stroke: PlannedFault) -> web.StreamResponse:
         """One of the faults that fall before or after the API server acts."""
         match stroke.fault:
             case Fault.SLOW:

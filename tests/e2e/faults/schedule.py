@@ -80,7 +80,7 @@ BURST = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Stroke:
+class PlannedFault:
     """A fault for one request. ``after``: how many lines of a watch get through before. ``delay_s``: of a slow one."""
 
     fault: Fault
@@ -94,7 +94,7 @@ class Schedule:
     def __init__(self, seed: int) -> None:
         self._lanes = {kind: _Lane(seed, kind) for kind in Kind}
 
-    def next(self, kind: Kind) -> Stroke | None:
+    def next(self, kind: Kind) -> PlannedFault | None:
         """What the next request of this kind meets; None = nothing."""
         return self._lanes[kind].next()
 
@@ -110,7 +110,7 @@ class _Lane:
         self._pass = self._random.randint(0, self._gap)
         self._burst = 0
 
-    def next(self) -> Stroke | None:
+    def next(self) -> PlannedFault | None:
         if self._pass > 0:
             self._pass -= 1
             return None
@@ -123,7 +123,7 @@ class _Lane:
         if not self._deck:
             self._deck = list(self._fits)
             self._random.shuffle(self._deck)
-        return Stroke(self._deck.pop(), self._random.randint(0, LINES), self._random.uniform(0.05, 1.5))
+        return PlannedFault(self._deck.pop(), self._random.randint(0, LINES), self._random.uniform(0.05, 1.5))
 
 
 def kind_of(method: str, path: str, query: Mapping[str, str]) -> Kind:

@@ -9,7 +9,7 @@ from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.faults import checks, consistency, logs
 from tests.e2e.faults.items import RUN_FOR, End, Item
-from tests.e2e.faults.pod_versions import ITEM_LABEL, Witness
+from tests.e2e.faults.pod_versions import ITEM_LABEL, PodObserver
 from tests.e2e.manifests import PLACEHOLDER, a_pod
 
 TRACEBACK = "Traceback (most recent call last):"
@@ -33,11 +33,11 @@ def a_placeholder(name: str, owner: str, node: str = "") -> Json:
 
 
 @pytest.fixture
-def witness() -> Witness:
-    return Witness([FakeNode("n1", cpu="2"), FakeNode("n2", cpu="2")])
+def witness() -> PodObserver:
+    return PodObserver([FakeNode("n1", cpu="2"), FakeNode("n2", cpu="2")])
 
 
-def test_a_real_pod_that_is_bound_before_its_placeholder_is_gone_is_one_too_many(witness: Witness) -> None:
+def test_a_real_pod_that_is_bound_before_its_placeholder_is_gone_is_one_too_many(witness: PodObserver) -> None:
     witness.see(a_placeholder("tg-0", "a", node="n1"))
     witness.see(a_version("a", node="n1"))
     assert witness.violations == []
@@ -45,7 +45,7 @@ def test_a_real_pod_that_is_bound_before_its_placeholder_is_gone_is_one_too_many
     assert ["n1 is over its cpu" in words for words in witness.violations] == [True]
 
 
-def test_room_of_pods_that_ended_or_went_is_free(witness: Witness) -> None:
+def test_room_of_pods_that_ended_or_went_is_free(witness: PodObserver) -> None:
     witness.see(a_version("a", node="n1", cpu="2"))
     witness.see(a_version("a", node="n1", cpu="2", phase="Succeeded"))
     witness.see(a_version("b", node="n1", cpu="2"))
@@ -54,11 +54,11 @@ def test_room_of_pods_that_ended_or_went_is_free(witness: Witness) -> None:
     assert witness.violations == []
 
 
-def ends(witness: Witness, end: End, pods: int = 1) -> list[str]:
+def ends(witness: PodObserver, end: End, pods: int = 1) -> list[str]:
     return checks.unsettled([Item("it", "pod", [], end, single=pods)], witness)
 
 
-def test_a_pod_that_never_came_or_never_ran_is_lost(witness: Witness) -> None:
+def test_a_pod_that_never_came_or_never_ran_is_lost(witness: PodObserver) -> None:
     assert ends(witness, End.SERVED)
     witness.see(a_version("a"))
     assert ends(witness, End.SERVED)
@@ -68,7 +68,7 @@ def test_a_pod_that_never_came_or_never_ran_is_lost(witness: Witness) -> None:
     assert ends(witness, End.DELETED)
 
 
-def test_a_pod_that_waits_without_a_message_is_not_properly_refused(witness: Witness) -> None:
+def test_a_pod_that_waits_without_a_message_is_not_properly_refused(witness: PodObserver) -> None:
     silent = a_version("a")
     witness.see(silent)
     assert ends(witness, End.REFUSED)
@@ -79,7 +79,7 @@ def test_a_pod_that_waits_without_a_message_is_not_properly_refused(witness: Wit
     assert ends(witness, End.FAILED)
 
 
-def test_a_placeholder_may_stay_only_while_its_originator_waits(witness: Witness) -> None:
+def test_a_placeholder_may_stay_only_while_its_originator_waits(witness: PodObserver) -> None:
     witness.see(a_version("a"))
     witness.see(a_placeholder("tg-0", "a"))
     assert checks.leaked(witness) == []
@@ -114,7 +114,7 @@ def a_dump(uid: str = "uid-a", node: str = "n1", vcore: int = 1000, phase: str =
     }
 
 
-def test_ledgers_that_are_the_cluster_have_no_differences(witness: Witness) -> None:
+def test_ledgers_that_are_the_cluster_have_no_differences(witness: PodObserver) -> None:
     witness.see(a_version("a", node="n1"))
     assert consistency.differences(a_dump(), witness.pods.values()) == []
 
@@ -128,7 +128,7 @@ def test_ledgers_that_are_the_cluster_have_no_differences(witness: Witness) -> N
         pytest.param(a_dump(phase="RECOVERING"), {"operator"}, id="not live"),
     ],
 )
-def test_ledgers_that_believe_otherwise_are_found(witness: Witness, dump: Json, parts: set[str]) -> None:
+def test_ledgers_that_believe_otherwise_are_found(witness: PodObserver, dump: Json, parts: set[str]) -> None:
     witness.see(a_version("a", node="n1"))
     found = consistency.differences(dump, witness.pods.values())
     assert {words.partition(":")[0].partition(",")[0] for words in found} == parts

@@ -11,20 +11,20 @@ from devcluster.api import Access, Api, Json
 from devcluster.cluster import Cluster
 from devcluster.errors import ApiError
 from tests.e2e.faults.proxy import FaultyProxy
-from tests.e2e.faults.schedule import Fault, Kind, Schedule, Stroke
+from tests.e2e.faults.schedule import Fault, Kind, PlannedFault, Schedule
 
 Opened = tuple[FaultyProxy, Api]
-Open = Callable[[Stroke], Awaitable[Opened]]
+Open = Callable[[PlannedFault], Awaitable[Opened]]
 
 
 class Always(Schedule):
     """The same stroke for everything."""
 
-    def __init__(self, stroke: Stroke) -> None:
+    def __init__(self, stroke: PlannedFault) -> None:
         super().__init__(0)
         self._stroke = stroke
 
-    def next(self, kind: Kind) -> Stroke | None:
+    def next(self, kind: Kind) -> PlannedFault | None:
         return self._stroke
 
 
@@ -35,7 +35,7 @@ async def through(local: Cluster) -> AsyncIterator[Open]:
     assert local.plane is not None
     files = local.plane.authority.issue("faulty", ["127.0.0.1"])
 
-    async def open_one(stroke: Stroke) -> Opened:
+    async def open_one(stroke: PlannedFault) -> Opened:
         proxy = await FaultyProxy(local.admin.access, files, Always(stroke)).__aenter__()
         api = Api(Access(proxy.url, local.admin.access.tls, local.admin.access.token))
         opened.append((proxy, api))
@@ -64,7 +64,7 @@ async def is_there(local: Cluster, name: str) -> bool:
 async def test_a_refusal_is_answered_and_the_server_never_asked(
     fault: Fault, status: int, through: Open, local: Cluster
 ) -> None:
-    proxy, api = await through(Stroke(fault))
+    proxy, api = await through(PlannedFault(fault))
     with pytest.raises(ApiError) as refused:
         await api.create(a_configmap(f"refused-{status}"))
     assert refused.value.status == status
@@ -76,7 +76,7 @@ async def test_a_refusal_is_answered_and_the_server_never_asked(
 async def test_a_reset_comes_before_or_after_the_server_acted(
     fault: Fault, *, acted: bool, through: Open, local: Cluster
 ) -> None:
-    _, api = await through(Stroke(fault))
+    _, api = await through(PlannedFault(fault))
     with pytest.raises(aiohttp.ClientError):
         await api.create(a_configmap(f"reset-{acted}".lower()))
     assert await is_there(local, f"reset-{acted}".lower()) is acted
@@ -86,7 +86,7 @@ async def test_a_reset_comes_before_or_after_the_server_acted(
 async def test_a_silent_request_waits_until_its_client_has_enough(
     fault: Fault, *, acted: bool, through: Open, local: Cluster
 ) -> None:
-    _, api = await through(Stroke(fault))
+    _, api = await through(PlannedFault(fault))
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(api.create(a_configmap(f"silent-{acted}".lower())), 0.5)
     assert await is_there(local, f"silent-{acted}".lower()) is acted
@@ -94,7 +94,7 @@ async def test_a_silent_request_waits_until_its_client_has_enough(
 
 @pytest.mark.parametrize("fault", [Fault.CUT, Fault.TORN, Fault.EXPIRED])
 async def test_a_watch_ends_after_its_lines_as_its_stroke_defines(fault: Fault, through: Open, local: Cluster) -> None:
-    proxy, _ = await through(Stroke(fault, after=1))
+    proxy, _ = await through(PlannedFault(fault, after=1))
     lines = bytearray()
     url = f"{proxy.url}/api/v1/pods?watch=true"
     headers = {"Authorization": f"Bearer {local.admin.access.token}"}
@@ -123,7 +123,7 @@ async def test_a_watch_ends_after_its_lines_as_its_stroke_defines(fault: Fault, 
 
 
 async def test_quiet_ends_every_silence_and_every_fault(through: Open, local: Cluster) -> None:
-    proxy, api = await through(Stroke(Fault.SILENT_BEFORE))
+    proxy, api = await through(PlannedFault(Fault.SILENT_BEFORE))
     waiting = asyncio.create_task(api.create(a_configmap("interrupted")))
     await proxy.reaches(frozenset({Kind.OTHER}), 1)
     proxy.quiet()

@@ -4,12 +4,12 @@ from itertools import takewhile
 
 import pytest
 
-from tests.e2e.faults.schedule import FITS, Fault, Kind, Schedule, Stroke, kind_of
+from tests.e2e.faults.schedule import FITS, Fault, Kind, PlannedFault, Schedule, kind_of
 
 PODS = "/api/v1/namespaces/ns/pods"
 
 
-def strokes(seed: int, kind: Kind, count: int) -> list[Stroke | None]:
+def strokes(seed: int, kind: Kind, count: int) -> list[PlannedFault | None]:
     schedule = Schedule(seed)
     return [schedule.next(kind) for _ in range(count)]
 

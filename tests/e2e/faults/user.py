@@ -52,8 +52,8 @@ class User:
         for manifest in item.manifests:
             plural, name = BY_KIND[manifest["kind"]].plural, manifest["metadata"]["name"]
 
-            async def is_told(plural: str = plural, name: str = name) -> bool:
+            async def is_reported(plural: str = plural, name: str = name) -> bool:
                 await self._api.delete(plural, name, self._namespace)
                 return True
 
-            await until(f"{name} is deleted", is_told, PATIENCE_S, tolerate=NOT_NOW)
+            await until(f"{name} is deleted", is_reported, PATIENCE_S, tolerate=NOT_NOW)

@@ -8,7 +8,7 @@ import pytest
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import scheduled, told, told_on_the_config_map, waits_with
+from tests.e2e.conditions import reported_on_config_map, scheduled, told, waits_with
 from tests.e2e.configuration import queues
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_member, a_pod, with_annotations
@@ -120,7 +120,7 @@ async def test_the_placement_of_the_configuration_counts_for_gangs_that_begin_af
     await waits_with(scenario, "first-workers-0", "Unschedulable")
     assert await scenario.pods(placeholders=True) == []
     await push(scenario, {"gang.placement": "reserve"})
-    await told_on_the_config_map(scenario, "gang.placement", "Write Reserve, Atomic or Direct")
+    await reported_on_config_map(scenario, "gang.placement", "Write Reserve, Atomic or Direct")
     await push(scenario, {"gang.placement": "Atomic"})
 
     async def is_in_force() -> bool:

@@ -46,10 +46,10 @@ async def test_a_gang_runs_for_as_many_writes_as_its_placement_costs(
     await scenario.create(a_gang("gang", WORKERS, timeout_s=600, placement=placement))
     await scenario.all_bound(MEMBERS)
 
-    async def all_are_told() -> bool:
+    async def all_are_reported() -> bool:
         return len(await scenario.events("Scheduled")) == MEMBERS
 
-    await scenario.eventually("every member's event is there", all_are_told)
+    await scenario.eventually("every member's event is there", all_are_reported)
     await told(scenario, "gang-workers-0", "All 5", kind="Normal")
     series = {event["metadata"]["name"] for event in await scenario.events("GangScheduling")}
     writes = [write for write in scenario.writes(of_operator=True) if write.namespace == scenario.namespace]

@@ -52,7 +52,7 @@ async def test_a_pod_deleted_at_any_step_of_its_bind_leaves_its_room_to_the_next
     await is_placed(scenario, "decided")
     await delete(scenario, "decided")
 
-    lost = scenario.gate.lose_answer("POST", BINDING.format("unanswered"), times=1)
+    lost = scenario.gate.drop_response("POST", BINDING.format("unanswered"), times=1)
     await scenario.create([whole("unanswered")])
     await lost.reached(1)
     await delete(scenario, "unanswered")

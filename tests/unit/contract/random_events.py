@@ -17,7 +17,7 @@ IDS = ("red", "green", "blue")
 TIMES_S = (1, 10, 40, 400)
 
 
-class Turmoil:  # long: one method per action
+class RandomActions:  # long: one method per action
     """Random actions. ``pick(n)`` chooses a number below n."""
 
     def __init__(self, pick: Choose) -> None:
@@ -131,10 +131,10 @@ def is_running(raw: Raw) -> bool:
     return bool(raw["spec"].get("nodeName")) and raw["status"]["phase"] in {"Pending", "Running"}
 
 
-def law_breaches(turmoil: Turmoil) -> Iterable[str]:
+def law_breaches(random_actions: RandomActions) -> Iterable[str]:
     """Yield violations of the invariants after ``settle``."""
-    both = turmoil.both
-    for raw in turmoil.real():
+    both = random_actions.both
+    for raw in random_actions.real():
         status, name = raw["status"], raw["metadata"]["name"]
         if status["phase"] == "Pending" and not raw["spec"].get("nodeName"):
             yield f"{name} waits though there is room: {status}"

@@ -18,7 +18,7 @@ from muster_core.model.config import (
 from muster_operator.model.commands import Command, CommandSucceeded, DeletePod, Result
 from tests.unit.builders import SECOND, a_queue
 from tests.unit.contract.agent_and_core import COMPLETING_S, Both
-from tests.unit.contract.random_events import Turmoil
+from tests.unit.contract.random_events import RandomActions
 from tests.unit.operator.controller.kubernetes import Kubernetes
 from tests.unit.operator.controller.objects import QUEUE, Raw, a_container, a_node, a_pod
 from tests.unit.operator.controller.simulation import Choose
@@ -86,7 +86,7 @@ class SlowKubernetes(Kubernetes):
         return [uid for uid, raw in self.pods.items() if "deletionTimestamp" in raw["metadata"]]
 
 
-class Upheaval(Turmoil):
+class RandomPreemption(RandomActions):
     """Random actions in which each action uses one queue and one priority."""
 
     def __init__(self, pick: Choose) -> None:

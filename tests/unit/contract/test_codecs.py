@@ -89,7 +89,7 @@ def the_ask() -> AskSpec:
     )
 
 
-def the_core_hears_of(ask: AskSpec) -> AskAdded:
+def the_core_receives(ask: AskSpec) -> AskAdded:
     [data] = on_the_wire(core_requests.AskSubmitted(ask))
     intake = a_decoder().allocations.read(si_pb2.AllocationRequest.FromString(data))
     assert intake.answers == []
@@ -99,7 +99,7 @@ def the_core_hears_of(ask: AskSpec) -> AskAdded:
 
 
 def test_a_pod_arrives_with_its_amounts_and_constraints() -> None:
-    spec = the_core_hears_of(the_ask()).spec
+    spec = the_core_receives(the_ask()).spec
     assert (spec.partition, spec.application, spec.key, spec.group) == ("[cluster]default", "app-1", "uid-1", "g")
     assert spec.resources == Resources({"vcore": 250, "memory": 2**30, "pods": 1, "example.com/x": 2})
     assert spec.constraints == Constraints(
@@ -144,7 +144,7 @@ def test_a_confirmation_arrives_as_what_it_confirms() -> None:
 
 
 def test_a_place_and_a_release_arrive_back() -> None:
-    spec = the_core_hears_of(the_ask()).spec
+    spec = the_core_receives(the_ask()).spec
     first = AllocationId("uid-1-0")
     release = Release(spec.partition, ApplicationId("app-1"), spec.key, first, Termination.TIMEOUT, "late")
     answer = AllocationResponse(RmId(RM), new=(NewAllocation(spec, first, NodeId("n1")),), released=(release,))

@@ -9,8 +9,8 @@ import pytest
 from muster_operator.controller import tasks
 from tests.amounts import amount
 from tests.unit.contract.agent_and_core import Both
-from tests.unit.contract.random_events import PLACEMENTS, Turmoil, law_breaches
-from tests.unit.contract.random_preemption import Upheaval
+from tests.unit.contract.random_events import PLACEMENTS, RandomActions, law_breaches
+from tests.unit.contract.random_preemption import RandomPreemption
 from tests.unit.operator.controller.objects import a_group, a_pod, gang_annotations
 
 SEEDS = amount(10, 1000)
@@ -21,7 +21,7 @@ SEEDS = amount(10, 1000)
 def test_agent_and_engine_survive_a_turmoil(seed: int) -> None:
     """Messages, commands and events arrive in any order, with kills between any two of them."""
     chance = Random(seed)
-    survives(Turmoil(chance.randrange), chance.randrange(3, 25))
+    survives(RandomActions(chance.randrange), chance.randrange(3, 25))
 
 
 @pytest.mark.thorough
@@ -29,7 +29,7 @@ def test_agent_and_engine_survive_a_turmoil(seed: int) -> None:
 def test_agent_and_engine_survive_an_upheaval(seed: int) -> None:
     """Adds preemption, quota changes, lost nodes, other binders, and pods that terminate slowly."""
     chance = Random(seed)
-    survives(Upheaval(chance.randrange), chance.randrange(3, 25))
+    survives(RandomPreemption(chance.randrange), chance.randrange(3, 25))
 
 
 @pytest.mark.parametrize("name", ["adopt_bound", "order_delete", "release_from_core"])
@@ -37,24 +37,24 @@ def test_a_step_that_is_left_out_is_noticed(name: str, monkeypatch: pytest.Monke
     """So the part that runs here is large enough."""
     monkeypatch.setattr(tasks, name, lambda *_, **__: None)
     with pytest.raises(AssertionError):
-        survive_every_upheaval()
+        pass_every_random_preemption()
 
 
-def survive_every_upheaval() -> None:
+def pass_every_random_preemption() -> None:
     for seed in range(SEEDS):
         test_agent_and_engine_survive_an_upheaval(seed)
 
 
-def survives(turmoil: Turmoil, things: int) -> None:
+def survives(random_actions: RandomActions, things: int) -> None:
     """Run a number of random actions, then check the invariants."""
     for _ in range(things):
-        turmoil.happen()
-    turmoil.settle()
-    assert list(law_breaches(turmoil)) == []
-    turmoil.finish()
-    assert turmoil.both.ledger.applications == {}
-    assert turmoil.both.ledger.tasks == {}
-    assert turmoil.both.real.applications_there == {}
+        random_actions.happen()
+    random_actions.settle()
+    assert list(law_breaches(random_actions)) == []
+    random_actions.finish()
+    assert random_actions.both.ledger.applications == {}
+    assert random_actions.both.ledger.tasks == {}
+    assert random_actions.both.real.applications_there == {}
 
 
 def one_after_the_other(pause_s: float, placements: tuple[str, ...]) -> None:

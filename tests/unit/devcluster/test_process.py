@@ -23,10 +23,10 @@ def python(tmp_path: Path, program: str, name: str = "child") -> Process:
 
 
 async def is_up(process: Process) -> None:
-    async def has_spoken() -> bool:
+    async def has_output() -> bool:
         return "up" in process.tail()
 
-    await until("the child speaks", has_spoken, 10)
+    await until("the child speaks", has_output, 10)
 
 
 @pytest.mark.parametrize("options", [{"cwd": Path("/")}, {"tethered": False}])

@@ -85,7 +85,7 @@ def count_the_total_wrong(scenario: Scenario) -> None:
     scenario.partition.nodes.capacity_total = Resources({"vcore": 1})
 
 
-def hold_room_for_nobody(scenario: Scenario) -> None:
+def reserve_without_request(scenario: Scenario) -> None:
     hold = NodeReservation(ApplicationId("gang"), AllocationKey("gone"), NodeId("n0"), Resources({"vcore": 1}), 1)
     scenario.partition.reservations.add(hold)
 
@@ -93,7 +93,7 @@ def hold_room_for_nobody(scenario: Scenario) -> None:
 @pytest.mark.parametrize(
     "damage, told",
     [
-        (hold_room_for_nobody, "node n0 is reserved for gone of gang"),
+        (reserve_without_request, "node n0 is reserved for gone of gang"),
         (lose_an_application, "no application has"),
         (lose_a_node, "no node has"),
         (take_too_much, "the sum of its allocations is"),

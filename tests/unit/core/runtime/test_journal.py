@@ -19,7 +19,7 @@ from tests.unit.core import messages
 from tests.unit.core.conftest import Bench, FakeClock, Notebook
 
 
-async def a_gangs_life(bench: Bench) -> None:
+async def gang_life_cycle(bench: Bench) -> None:
     """Reserved, swapped, removed, with a refusal, a configuration and a lost connection on the way."""
     await bench.register(**{keys.EXTRA_WAIT_TIMEOUT: "60s"})
     await bench.core.update_node(
@@ -44,12 +44,12 @@ async def a_gangs_life(bench: Bench) -> None:
     await bench.core.connection_lost(messages.RM, bench.rm)
 
 
-async def journal_of_a_life(*extra: QueuedMessage) -> list[bytes]:
+async def journal_of_life_cycle(*extra: QueuedMessage) -> list[bytes]:
     file = io.BytesIO()
     clock = FakeClock()
     core = Scheduler(LoopSettings(), clock, Journal(file))
     running = asyncio.create_task(core.run())
-    await a_gangs_life(Bench(core, clock, Notebook()))
+    await gang_life_cycle(Bench(core, clock, Notebook()))
     for queued in extra:
         await core.loop.mailbox.put(queued)
     await asyncio.sleep(0)
@@ -59,7 +59,7 @@ async def journal_of_a_life(*extra: QueuedMessage) -> list[bytes]:
 
 
 async def test_what_was_written_down_replays_to_the_same_effects() -> None:
-    lines = await journal_of_a_life()
+    lines = await journal_of_life_cycle()
     written = b"".join(lines)
     assert b"PLACEHOLDER_REPLACED" in written
     assert b'"NewAllocation"' in written
@@ -67,7 +67,7 @@ async def test_what_was_written_down_replays_to_the_same_effects() -> None:
 
 
 async def test_a_deviation_names_its_line() -> None:
-    lines = await journal_of_a_life()
+    lines = await journal_of_life_cycle()
     number = next(number for number, line in enumerate(lines, 1) if b'"NewAllocation"' in line)
     changed = orjson.loads(lines[number - 1])
     changed["effects"] = []

@@ -32,7 +32,7 @@ async def a_process(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process
         await process.communicate()
 
 
-async def last_words(*arguments: str) -> tuple[int | None, list[str]]:
+async def last_log_lines(*arguments: str) -> tuple[int | None, list[str]]:
     """How a process that cannot start ends, and what it says besides its log."""
     async with a_process(*arguments) as process:
         _, effects = await process.communicate()
@@ -83,7 +83,7 @@ async def test_a_taken_rest_port_is_said_in_one_line_and_ends_the_process(tmp_pa
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        code, [line] = await last_words("--listen", f"unix://{tmp_path}/a.sock", "--rest-port", port)
+        code, [line] = await last_log_lines("--listen", f"unix://{tmp_path}/a.sock", "--rest-port", port)
     assert code == 1
     assert line.startswith(f"muster core cannot start: REST on 127.0.0.1:{port}: ")
     assert line.endswith("choose another with --rest-port")

@@ -52,7 +52,7 @@ GANGS = st.builds(
 NODES = st.lists(st.integers(1, 9), min_size=1, max_size=6)
 
 
-class World:
+class ContendingGangs:
     """The scenario, and who has to be asked for again."""
 
     def __init__(self, gangs: list[AGang], nodes: dict[str, list[int]], maxima: dict[str, int], busy: int) -> None:
@@ -146,7 +146,7 @@ def _constraints(gang: AGang) -> Constraints:
     return Constraints(node_selector=(("pool", gang.pool),)) if gang.pool else ANYWHERE
 
 
-def fits(scheduler_state: World, app: Application) -> bool:
+def fits(scheduler_state: ContendingGangs, app: Application) -> bool:
     """Whether the gang fits next to bound pods, complete gangs and the reservations of earlier gangs: by counting."""
     partition = scheduler_state.scenario.partition
     order = [other.id for other in scheduler_state.incomplete()]
@@ -185,7 +185,7 @@ def _quotas(app: Application, others: list[Application]) -> Iterator[int]:
 def test_no_gang_waits_that_fits_next_to_complete_ones_and_the_reservations_of_earlier_ones(
     gangs: list[AGang], nodes: list[int], maxima: dict[str, int], busy: int
 ) -> None:
-    scheduler_state = World(gangs, {"": nodes}, maxima, busy)
+    scheduler_state = ContendingGangs(gangs, {"": nodes}, maxima, busy)
     scheduler_state.submit()
     assert [app.id for app in scheduler_state.incomplete() if fits(scheduler_state, app)] == []
     for name in [one.spec.key for one in _of(scheduler_state, "busy")]:
@@ -205,9 +205,9 @@ def test_gangs_that_share_neither_nodes_nor_quotas_do_not_delay_each_other(
     pools = dict(zip("xy", nodes, strict=True))
     ours = [replace(gang, parent="p", pool="x") for gang in ours]
     theirs = [replace(gang, parent="q", pool="y") for gang in theirs]
-    alone = World(ours, pools, {"p": 12}, busy=0)
+    alone = ContendingGangs(ours, pools, {"p": 12}, busy=0)
     alone.submit()
-    beside = World([*ours, *theirs], pools, {"p": 12}, busy=0)
+    beside = ContendingGangs([*ours, *theirs], pools, {"p": 12}, busy=0)
     beside.submit()
     assert beside.complete() & set(alone.gangs) == alone.complete()
 
@@ -217,13 +217,13 @@ def test_gangs_that_share_neither_nodes_nor_quotas_do_not_delay_each_other(
 def test_no_incomplete_gang_holds_anything_for_longer_than_its_timer(
     gangs: list[AGang], nodes: list[int], busy: int
 ) -> None:
-    scheduler_state = World(gangs, {"": nodes}, {}, busy)
+    scheduler_state = ContendingGangs(gangs, {"": nodes}, {}, busy)
     scheduler_state.submit()
     holding = {app.id for app in scheduler_state.incomplete() if app.gang.allocated}
     scheduler_state.scenario.wait(TIMEOUT_S)
     assert holding.isdisjoint(app.id for app in scheduler_state.incomplete())
 
 
-def _of(scheduler_state: World, name: str) -> list[Allocation]:
+def _of(scheduler_state: ContendingGangs, name: str) -> list[Allocation]:
     app = scheduler_state.scenario.partition.applications.get(ApplicationId(name))
     return list(app.allocations.values()) if app is not None else []

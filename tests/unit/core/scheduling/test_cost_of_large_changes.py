@@ -70,7 +70,7 @@ def test_many_that_end_at_once_try_as_many_as_get_their_places(waiting: int) -> 
     assert tries <= NODES + 1
 
 
-def beside_a_gang() -> Scenario:
+def next_to_gang() -> Scenario:
     """Half of every node is taken by short ones; a gang that wants more than all nodes waits."""
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=NODES, vcore=2000)
     members = NODES * 2 + 1
@@ -82,7 +82,7 @@ def beside_a_gang() -> Scenario:
 
 
 def test_a_gang_that_cannot_fit_is_not_tried_again_when_as_many_pods_go_as_come() -> None:
-    scenario = beside_a_gang()
+    scenario = next_to_gang()
     for turn in range(5):
         names = [f"short{turn * NODES + index}" for index in range(NODES)]
         coming = [event for index in range(NODES) for event in short(f"short{(turn + 1) * NODES + index}")]
@@ -91,7 +91,7 @@ def test_a_gang_that_cannot_fit_is_not_tried_again_when_as_many_pods_go_as_come(
 
 
 def test_such_a_gang_gets_its_places_as_soon_as_there_are_enough() -> None:
-    scenario = beside_a_gang()
+    scenario = next_to_gang()
     for index in range(NODES - 1):
         assert tried(scenario, gone(f"short{index}"))[1] == 0
     assert tried(scenario, gone(f"short{NODES - 1}"))[1] == 0

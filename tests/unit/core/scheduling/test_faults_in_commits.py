@@ -37,12 +37,12 @@ from tests.unit.core.scheduling.random_events.simulated_core import Stage, Tally
 
 #: Seconds, longer than any back-off, timer or interval of these stories; pods end every few of them.
 _LONG, _FEW = 600, 5
-#: Every so many calls of a story raise, in a run of its own.
+#: Every so many calls of a fault_case raise, in a run of its own.
 _STRIDE = amount(29, 1)
 
 
 @dataclass(frozen=True)
-class Story:
+class FaultCase:
     """`before`: events without faults, of several seconds each; `then`: what is decided upon is decided here."""
 
     configuration: Configuration
@@ -77,26 +77,26 @@ _TWO = a_configuration(a_queue("a"), a_queue("b"))
 _SHRINKING = QueuePolicies(quota_preemption_delay_ns=SECOND)
 _DIRECT = GangPlacement.DIRECT
 
-STORIES = {
-    "placements": Story(_TWO, (nodes(2),), (app("x"), app("y", "root.b"), *asks("x", 3), *asks("y", 3))),
-    "a gang": Story(_TWO, (nodes(1),), (app("x", gang=3), *placeholders("x", 3))),
-    "replacements": Story(
+FAULT_CASES = {
+    "placements": FaultCase(_TWO, (nodes(2),), (app("x"), app("y", "root.b"), *asks("x", 3), *asks("y", 3))),
+    "a gang": FaultCase(_TWO, (nodes(1),), (app("x", gang=3), *placeholders("x", 3))),
+    "replacements": FaultCase(
         _TWO,
         (nodes(1), (app("x", gang=3), *placeholders("x", 3))),
         (*asks("x", 2, group="workers"), *asks("x", 1, group="other")),
     ),
-    "a gang without pods": Story(
+    "a gang without pods": FaultCase(
         _TWO, (nodes(1),), (app("x", gang=3, placement=_DIRECT), *asks("x", 3, group="workers"))
     ),
-    "a gang that times out": Story(
+    "a gang that times out": FaultCase(
         _TWO, (nodes(1), (full(8000), app("x", gang=6, timeout_s=30), *placeholders("x", 6))), tuple(asks("x", 2))
     ),
-    "a hard gang that times out": Story(
+    "a hard gang that times out": FaultCase(
         _TWO,
         (nodes(1), (full(8000), app("x", gang=6, timeout_s=30, style=GangStyle.HARD), *placeholders("x", 6))),
         (app("y", "root.b"), *asks("y", 4)),
     ),
-    "a take-over": Story(
+    "a take-over": FaultCase(
         _TWO,
         (
             (*nodes(1), full(10_000)),
@@ -104,27 +104,27 @@ STORIES = {
         ),
         (app("first", gang=4, created_s=10), *placeholders("first", 4)),
     ),
-    "a take-over from places without pods": Story(
+    "a take-over from places without pods": FaultCase(
         _TWO,
         ((*nodes(1), full(10_000)), (app("later", "root.b", gang=5, created_s=20), *placeholders("later", 3))),
         (app("first", gang=4, created_s=10, placement=_DIRECT), *asks("first", 4, group="workers")),
     ),
-    "preemption": Story(
+    "preemption": FaultCase(
         with_preemption(a_queue("a", guaranteed=3000), a_queue("b")),
         (nodes(1), (app("y", "root.b"), *asks("y", 4))),
         (app("x"), *asks("x", 2)),
     ),
-    "preemption for a gang": Story(
+    "preemption for a gang": FaultCase(
         with_preemption(a_queue("a", guaranteed=3000), a_queue("b")),
         (nodes(1), (app("y", "root.b"), *asks("y", 4))),
         (app("x", gang=3), *placeholders("x", 3)),
     ),
-    "quota preemption": Story(
+    "quota preemption": FaultCase(
         with_preemption(a_queue("a", policies=_SHRINKING), by_quota=True),
         (nodes(1), (app("x"), *asks("x", 4))),
         (ConfigurationReplaced(RM, with_preemption(a_queue("a", vcore=2000, policies=_SHRINKING), by_quota=True)),),
     ),
-    "a node reservation": Story(
+    "a node reservation": FaultCase(
         _TWO,
         (nodes(1), (app("y", "root.b"), *asks("y", 3))),
         (app("x"), AskAdded(an_ask("wide", app="x", vcore=3000))),
@@ -141,15 +141,15 @@ def confirm(stage: Stage) -> None:
             stage.send(AllocationReleased(PARTITION, name, one.key, identity, one.releasing))
 
 
-def play(story: Story, fault: FaultAt) -> Stage:
-    """The story to its end. `stage.is_crashed`: the state is to be thrown away."""
+def play(fault_case: FaultCase, fault: FaultAt) -> Stage:
+    """The fault_case to its end. `stage.is_crashed`: the state is to be thrown away."""
     stage = Stage(Tally())
-    stage.send(ManagerRegistered(RM, story.configuration))
-    for events in story.before:
+    stage.send(ManagerRegistered(RM, fault_case.configuration))
+    for events in fault_case.before:
         stage.send(*events)
         stage.wait(5)
     stage.fault = fault
-    stage.send(*story.then)
+    stage.send(*fault_case.then)
     for _ in range(0, _LONG, _FEW):
         if stage.is_crashed:
             return stage
@@ -172,12 +172,14 @@ def faults(*, after: bool) -> Iterator[FaultAt]:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
-def test_an_exception_at_any_call_loses_neither_an_effect_nor_the_outcome(story: Story, *, after: bool) -> None:
-    expected = outcome(play(story, FaultAt(0)))
+@pytest.mark.parametrize("fault_case", FAULT_CASES.values(), ids=FAULT_CASES)
+def test_an_exception_at_any_call_loses_neither_an_effect_nor_the_outcome(
+    fault_case: FaultCase, *, after: bool
+) -> None:
+    expected = outcome(play(fault_case, FaultAt(0)))
     sound = 0
     for fault in faults(after=after):
-        stage = play(story, replace(fault))
+        stage = play(fault_case, replace(fault))
         if not stage.tally.faults:
             break
         if not stage.is_crashed:  # else the state is thrown away, and resource managers send all of it again

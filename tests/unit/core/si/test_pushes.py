@@ -10,14 +10,14 @@ from tests.unit.core.messages import RM
 SECOND = 1_000_000_000
 
 
-def a_word(number: int, about: Notice = Notice.REQUEST, message: str = "no room", rm: RmId = RM) -> EventRecorded:
+def a_record(number: int, about: Notice = Notice.REQUEST, message: str = "no room", rm: RmId = RM) -> EventRecorded:
     return EventRecorded(rm, about, f"pod-{number}", message)
 
 
 @pytest.mark.parametrize(
     "noted, expected",
     [
-        (a_word(1), True),
+        (a_record(1), True),
         (EventRecorded(RM, Notice.QUEUE, "root", "odd setting"), True),
         (EventRecorded(RM, Notice.NODE, "n1", change=Change.ADD), True),
         (EventRecorded(RM, Notice.NODE, "n1", change=Change.REMOVE, detail=Detail.NODE_DECOMISSION), True),
@@ -33,30 +33,32 @@ def test_words_and_nodes_that_come_or_go_are_reported(noted: EventRecorded, expe
 
 def test_the_same_words_about_the_same_thing_are_reported_once_in_15_s_and_then_with_their_number() -> None:
     pushes = PushFilter()
-    told = [pushes.chosen([a_word(1)], at * SECOND) for at in (0, 5, 14, 15, 16)]
+    told = [pushes.chosen([a_record(1)], at * SECOND) for at in (0, 5, 14, 15, 16)]
     assert [len(each) for each in told] == [1, 0, 0, 1, 0]
     assert told[3][0].message == "no room (repeated 2 times since the last report)"
     assert pushes.held_back == 3
 
 
 def test_other_words_and_other_things_are_reported_at_once() -> None:
-    told = PushFilter().chosen([a_word(1), a_word(1, message="another"), a_word(2), a_word(1, rm=RmId("other"))], 0)
+    told = PushFilter().chosen(
+        [a_record(1), a_record(1, message="another"), a_record(2), a_record(1, rm=RmId("other"))], 0
+    )
     assert len(told) == 4
 
 
 def test_a_window_of_2_s_has_so_many_slots_and_one_kind_no_more_than_half_of_them() -> None:
     pushes = PushFilter(capacity=10)
-    requests = pushes.chosen([a_word(i) for i in range(20)], 0)
-    nodes = pushes.chosen([a_word(i, Notice.NODE) for i in range(3)], SECOND)
-    rest = pushes.chosen([a_word(i, Notice.QUEUE) for i in range(9)], SECOND)
+    requests = pushes.chosen([a_record(i) for i in range(20)], 0)
+    nodes = pushes.chosen([a_record(i, Notice.NODE) for i in range(3)], SECOND)
+    rest = pushes.chosen([a_record(i, Notice.QUEUE) for i in range(9)], SECOND)
     assert (len(requests), len(nodes), len(rest)) == (5, 3, 2)
 
 
 def test_the_next_one_of_a_kind_reports_how_many_were_held_back() -> None:
     pushes = PushFilter(capacity=10)
-    pushes.chosen([a_word(i) for i in range(20)], 0)
-    [node] = pushes.chosen([a_word(50, Notice.NODE)], 2 * SECOND)
-    first, second = pushes.chosen([a_word(30), a_word(31)], 2 * SECOND)
+    pushes.chosen([a_record(i) for i in range(20)], 0)
+    [node] = pushes.chosen([a_record(50, Notice.NODE)], 2 * SECOND)
+    first, second = pushes.chosen([a_record(30), a_record(31)], 2 * SECOND)
     assert node.message == "no room"
     assert first.message == "no room (15 earlier events of this kind were suppressed)"
     assert second.message == "no room"
@@ -65,6 +67,6 @@ def test_the_next_one_of_a_kind_reports_how_many_were_held_back() -> None:
 
 def test_a_resource_manager_that_begins_again_is_reported_again() -> None:
     pushes = PushFilter()
-    pushes.chosen([a_word(1), a_word(1, rm=RmId("other"))], 0)
+    pushes.chosen([a_record(1), a_record(1, rm=RmId("other"))], 0)
     pushes.forget(RM)
-    assert len(pushes.chosen([a_word(1), a_word(1, rm=RmId("other"))], 1)) == 1
+    assert len(pushes.chosen([a_record(1), a_record(1, rm=RmId("other"))], 1)) == 1

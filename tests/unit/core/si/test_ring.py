@@ -12,7 +12,7 @@ from tests.unit.core.messages import RM
 ONE = Resources({"vcore": 1})
 
 
-def a_word(number: int) -> EventRecorded:
+def a_record(number: int) -> EventRecorded:
     return EventRecorded(RM, Notice.APPLICATION, f"app-{number}")
 
 
@@ -52,7 +52,7 @@ def test_a_ring_answers_like_a_list_that_forgot_its_beginning(
 ) -> None:
     ring, whole = Ring(size), list[EventRecorded]()
     for number, count in enumerate(sizes):
-        noted = places(count) if count else a_word(number)
+        noted = places(count) if count else a_record(number)
         ring.append(noted, number)
         whole += records_of(noted)
     lowest = max(0, len(whole) - size)
@@ -64,12 +64,12 @@ def test_a_ring_answers_like_a_list_that_forgot_its_beginning(
 def test_a_smaller_ring_drops_the_oldest_and_a_larger_one_keeps_more_from_then_on() -> None:
     ring = Ring(10)
     for number in range(10):
-        ring.append(a_word(number), number)
+        ring.append(a_record(number), number)
     ring.resize(3)
     assert [record.id for record in ring.since(7, 10)] == [7, 8, 9]
     assert ring.since(6, 10) == []
     ring.resize(5)
     for number in range(10, 14):
-        ring.append(a_word(number), number)
+        ring.append(a_record(number), number)
     assert (ring.lowest_id, ring.next_id) == (9, 14)
     assert [(r.noted.subject, r.at_ns) for r in ring.since(12, 1)] == [("app-12", 12)]

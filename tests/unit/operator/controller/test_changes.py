@@ -49,7 +49,7 @@ def of_app(raw: Raw, app: str) -> Raw:
     return {**raw, "metadata": {**raw["metadata"], "labels": {APP_ID: app}}}
 
 
-def retold(out: Outcome) -> AllocationSpec:
+def reported_again(out: Outcome) -> AllocationSpec:
     [news] = out.news
     assert isinstance(news, AllocationReported)
     return news.allocation
@@ -63,7 +63,7 @@ def notes(out: Outcome) -> list[str]:
 def test_a_bound_pod_that_is_resized_is_reported_again_with_its_key_and_allocation_id(cpu: str, milli: int) -> None:
     driver = live()
     raw = running(driver)
-    told = retold(driver.see(resized(raw, cpu)))
+    told = reported_again(driver.see(resized(raw, cpu)))
     assert (told.ask.key, told.allocation_id, told.node, told.ask.app) == ("uid-w0", "uid-w0-0", "n1", APP)
     assert told.ask.resources["vcore"] == milli
     assert not driver.see(resized(raw, cpu))
@@ -80,19 +80,19 @@ def test_a_resize_is_reported_when_it_is_written_when_the_kubelet_put_it_in_forc
     }
     assert not driver.see(raw, containerStatuses=[before])  # asked for less: it has what it has
     now = {"name": "main", "resources": {"requests": {"cpu": "500m"}}, "allocatedResources": {"cpu": "500m"}}
-    assert retold(driver.see(raw, containerStatuses=[now])).ask.resources["vcore"] == 500
+    assert reported_again(driver.see(raw, containerStatuses=[now])).ask.resources["vcore"] == 500
     huge = resized(raw, "1000")
-    assert retold(driver.see(huge, containerStatuses=[now])).ask.resources["vcore"] == 1_000_000
+    assert reported_again(driver.see(huge, containerStatuses=[now])).ask.resources["vcore"] == 1_000_000
     infeasible = [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]
     out = driver.see(huge, containerStatuses=[now], conditions=infeasible)
-    assert retold(out).ask.resources["vcore"] == 500
+    assert reported_again(out).ask.resources["vcore"] == 500
 
 
 def test_a_pod_that_is_resized_between_decision_and_bind_is_reported_as_an_allocation() -> None:
     driver = live()
     raw = waiting(driver)
     driver.allocated("uid-w0")
-    assert retold(driver.see(resized(raw, "3"))).ask.resources["vcore"] == 3000
+    assert reported_again(driver.see(resized(raw, "3"))).ask.resources["vcore"] == 3000
 
 
 def test_an_ask_that_came_after_its_allocation_is_reported_as_an_allocation() -> None:
@@ -102,7 +102,7 @@ def test_an_ask_that_came_after_its_allocation_is_reported_as_an_allocation() ->
     assert asked(driver.see(resized(raw, "3"))) == ["uid-w0"]
     driver.allocated("uid-w0")
     out = driver.receive(AllocationResponse(rejected_asks=(AskRejected(APP, PodUid("uid-w0"), "allocated already"),)))
-    assert retold(out).ask.resources["vcore"] == 3000
+    assert reported_again(out).ask.resources["vcore"] == 3000
     assert events(out) == []
 
 
@@ -110,7 +110,7 @@ def test_a_label_of_a_running_pod_reaches_the_core() -> None:
     """Selectors of other pods read it."""
     driver = live()
     raw = running(driver)
-    assert retold(driver.see(labelled(raw, role="db"))).ask.tags["kubernetes.io/label/role"] == "db"
+    assert reported_again(driver.see(labelled(raw, role="db"))).ask.tags["kubernetes.io/label/role"] == "db"
     annotated = {**raw, "metadata": {**labelled(raw, role="db")["metadata"], "annotations": {"note": "x"}}}
     assert not driver.see(annotated)
 
@@ -176,7 +176,7 @@ def test_a_pod_that_has_its_place_stays_with_its_application_and_reports_it_once
     driver = live()
     raw = of_app(running(driver), "other")
     out = driver.see(raw)
-    assert retold(out).ask.app == APP
+    assert reported_again(out).ask.app == APP
     assert ["application ID other is ignored" in note for note in notes(out)] == [True]
     assert not driver.see(raw)
     assert driver.gone("w0").news[0] == AllocationReleased(

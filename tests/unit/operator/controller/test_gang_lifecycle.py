@@ -87,11 +87,11 @@ def test_any_order_of_streams_leads_to_the_same_end(data: st.DataObject) -> None
     assert_converged(simulation)
 
 
-def steps_of_a_life() -> int:
+def life_cycle_steps() -> int:
     return a_cluster(*members()).run()
 
 
-STEPS = steps_of_a_life()
+STEPS = life_cycle_steps()
 KILLS = ["core", "both, commands done", "both, commands lost"]
 
 

@@ -92,9 +92,14 @@ def test_a_placeholder_of_an_unknown_key_is_counted_in_its_queue_and_neither_ado
     nodes, asks, _ = recovered(driver)
     created = nodes.news[0]
     assert isinstance(created, NodeCreated)
-    [told_of] = [one.ask for one in created.existing]
-    assert (told_of.key, told_of.app, told_of.placeholder, told_of.task_group) == ("uid-ph0", APP, False, "")
-    assert told_of.tags[keys.TAG_UNVERIFIED] == "true"
+    [reported_pods] = [one.ask for one in created.existing]
+    assert (reported_pods.key, reported_pods.app, reported_pods.placeholder, reported_pods.task_group) == (
+        "uid-ph0",
+        APP,
+        False,
+        "",
+    )
+    assert reported_pods.tags[keys.TAG_UNVERIFIED] == "true"
     assert driver.ledger.applications[APP].state is AppState.RESERVING
     assert asked(asks) == []
     assert [type(command) for command in orders(asks)] == [CreatePlaceholder, CreatePlaceholder]

@@ -17,7 +17,7 @@ from muster_operator.runtime.session import NEEDED
 from tests.unit.operator.kube.apiserver import FixedCredentials
 
 
-class Nobody:
+class IgnoringListener:
     """Hears nothing."""
 
     async def watched(self, plural: str, kind: str | None, raw: object) -> None: ...
@@ -38,7 +38,7 @@ class Nobody:
 
 
 def a_path() -> FastPath:
-    return FastPath(Nobody(), KubeSession(FixedCredentials("http://127.0.0.1:9", ["t"])))
+    return FastPath(IgnoringListener(), KubeSession(FixedCredentials("http://127.0.0.1:9", ["t"])))
 
 
 @pytest.fixture(autouse=True)

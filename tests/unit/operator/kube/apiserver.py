@@ -111,7 +111,7 @@ class FixedCredentials(Credentials):
 
 
 @dataclass
-class Told:
+class CommandRecorder:
     """Records what Kube reports."""
 
     results: list[Result] = field(default_factory=list)
@@ -145,7 +145,7 @@ async def serving(server: ApiServer) -> AsyncIterator[ApiServer]:
 
 @asynccontextmanager
 async def a_kube(
-    server: ApiServer, told: Told, tokens: list[str] | None = None, request_s: float = 5.0
+    server: ApiServer, told: CommandRecorder, tokens: list[str] | None = None, request_s: float = 5.0
 ) -> AsyncIterator[Kube]:
     """Run a Kube client of the server with short timeouts."""
     session = KubeSession(FixedCredentials(server.url, tokens or ["t"]), request_s=request_s)

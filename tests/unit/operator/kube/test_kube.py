@@ -11,14 +11,14 @@ from structlog.testing import capture_logs
 
 from muster_operator.kube.write_queue import WritePriority
 from muster_operator.model.commands import CommandFailed, CommandSucceeded, CommandUnanswered, CreatePlaceholder
-from tests.unit.operator.kube.apiserver import ApiServer, Told, a_kube, reply, serving, status
+from tests.unit.operator.kube.apiserver import ApiServer, CommandRecorder, a_kube, reply, serving, status
 from tests.unit.operator.kube.commands import a_bind, a_condition, a_create, a_delete, a_mark, a_pod, an_event
 
 BIND = "POST /api/v1/namespaces/ns/pods/p/binding"
 
 
-async def run(server: ApiServer, *commands: object) -> Told:
-    told = Told()
+async def run(server: ApiServer, *commands: object) -> CommandRecorder:
+    told = CommandRecorder()
     async with serving(server), a_kube(server, told) as kube:
         for command in commands:
             await kube.execute(command)  # type: ignore[arg-type] # each test passes commands
@@ -85,7 +85,7 @@ async def test_a_throttled_bind_waits_as_long_as_it_is_reported_and_is_sent_agai
 
 
 async def test_a_hanging_server_ends_in_a_time_out_and_the_pod_is_read() -> None:
-    server, told = ApiServer(pods={"p": a_pod()}), Told()
+    server, told = ApiServer(pods={"p": a_pod()}), CommandRecorder()
     server.plan(BIND, 5.0)
     async with serving(server), a_kube(server, told, request_s=0.2) as kube:
         await kube.execute(a_bind())
@@ -95,7 +95,7 @@ async def test_a_hanging_server_ends_in_a_time_out_and_the_pod_is_read() -> None
 
 async def test_a_recalled_bind_is_not_tried_again() -> None:
     """What a session decided that is over may take room that the next one gives away."""
-    server, told = ApiServer(pods={"p": a_pod()}), Told()
+    server, told = ApiServer(pods={"p": a_pod()}), CommandRecorder()
     server.plan(BIND, lambda: status(429, "TooManyRequests", headers={"Retry-After": "20"}))
     async with serving(server), a_kube(server, told) as kube, asyncio.timeout(5):
         executing = asyncio.create_task(kube.execute(a_bind()))
@@ -108,7 +108,7 @@ async def test_a_recalled_bind_is_not_tried_again() -> None:
 
 
 async def test_a_bind_that_no_one_answers_ends_unanswered() -> None:
-    told = Told()
+    told = CommandRecorder()
     server = ApiServer(url="http://127.0.0.1:9")
     async with a_kube(server, told) as kube:
         await kube.execute(a_bind())
@@ -228,7 +228,7 @@ async def test_events_of_one_series_are_one_event_that_counts() -> None:
 
 async def test_a_series_that_expired_at_the_server_begins_again() -> None:
     server = ApiServer()
-    told = Told()
+    told = CommandRecorder()
     async with serving(server), a_kube(server, told) as kube:
         await kube.execute(an_event(series="gang"))
         name = server.seen[0].body["metadata"]["name"]
@@ -252,7 +252,7 @@ async def test_an_event_longer_than_the_api_takes_is_shortened() -> None:
 async def test_a_refused_token_is_read_again_once() -> None:
     server = ApiServer()
     server.plan(BIND, lambda: status(401, "Unauthorized"))
-    told = Told()
+    told = CommandRecorder()
     async with serving(server), a_kube(server, told, tokens=["old", "new"]) as kube:
         await kube.execute(a_bind())
     assert [request.authorization for request in server.seen] == ["Bearer old", "Bearer new"]
@@ -268,9 +268,9 @@ async def test_an_answer_that_is_not_json_is_reported_as_it_is() -> None:
 
 @pytest.mark.parametrize("code", [429, 503])
 async def test_a_server_that_asks_for_patience_holds_back_all_of_that_kind(code: int) -> None:
-    server, told = ApiServer(), Told()
-    told_to_wait = status(code, "TooManyRequests", headers={"Retry-After": "1"})
-    server.plan("POST /api/v1/namespaces/ns/pods", lambda: told_to_wait)
+    server, told = ApiServer(), CommandRecorder()
+    throttled_pause = status(code, "TooManyRequests", headers={"Retry-After": "1"})
+    server.plan("POST /api/v1/namespaces/ns/pods", lambda: throttled_pause)
     async with serving(server), a_kube(server, told) as kube:
         creating = asyncio.create_task(kube.execute(a_create()))
         while not told.retried:  # noqa: ASYNC110 - a level that nobody signals
@@ -283,7 +283,7 @@ async def test_a_server_that_asks_for_patience_holds_back_all_of_that_kind(code:
 
 
 async def test_a_quiet_429_holds_back_only_the_one_that_met_it() -> None:
-    server, told = ApiServer(), Told()
+    server, told = ApiServer(), CommandRecorder()
     server.plan("POST /api/v1/namespaces/ns/pods", lambda: status(429, "TooManyRequests"))
     async with serving(server), a_kube(server, told) as kube:
         await kube.execute(a_create())
@@ -309,7 +309,7 @@ async def test_a_log_line_of_a_command_names_what_it_writes_to_and_never_what_it
 
 async def test_a_log_line_of_an_unanswered_command_has_no_spec() -> None:
     with capture_logs() as lines:
-        async with a_kube(ApiServer(url="http://127.0.0.1:9"), Told()) as kube:
+        async with a_kube(ApiServer(url="http://127.0.0.1:9"), CommandRecorder()) as kube:
             await kube.execute(a_create())
     [line] = [line for line in lines if line["event"] == "a command was not answered"]
     assert {name: line[name] for name in line if name not in {"event", "log_level"}} == {

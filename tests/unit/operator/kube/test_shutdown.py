@@ -22,7 +22,7 @@ from tests.unit.operator.si.scheduler import Peer
 NOWHERE = "http://127.0.0.1:9"
 
 
-class Loser(NoElection):
+class LosingElection(NoElection):
     """A leader that loses the lease at once."""
 
     async def run(self) -> None:
@@ -49,4 +49,4 @@ async def test_a_stop_is_followed_while_the_api_server_is_away_at_the_start() ->
 
 async def test_a_lost_lease_ends_the_operator_while_the_api_server_is_away_at_the_start() -> None:
     with pytest.raises(LeadershipLost):
-        await served(asyncio.Event(), Loser(LeadershipGuard()))
+        await served(asyncio.Event(), LosingElection(LeadershipGuard()))

@@ -17,7 +17,7 @@ from muster_operator.model.commands import (
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.pods import PodRef
 from muster_operator.model.storage import ClaimRef
-from tests.unit.operator.kube.apiserver import ApiServer, Told, a_kube, reply, serving, status
+from tests.unit.operator.kube.apiserver import ApiServer, CommandRecorder, a_kube, reply, serving, status
 
 POD = PodRef("dev", "p", PodUid("uid-p"))
 DATA = ClaimRef("dev", "data", "uid-data")
@@ -49,7 +49,7 @@ def a_claim(selected: str = "", *, uid: str = "uid-data", volume: str = "") -> d
 
 async def run(command: StorageCommand, *found: dict[str, Any], refused: int = 0) -> tuple[Result, list[dict[str, Any]]]:
     """How it ends on objects that look so, one after the other, where the first patches meet 409; what was patched."""
-    server, told = ApiServer(), Told()
+    server, told = ApiServer(), CommandRecorder()
     path = VOLUME_PATH if isinstance(command, ClaimVolume) else CLAIM_PATH
     for raw in found:
         server.plan(f"GET {path}", partial(reply, 200, raw))
@@ -135,7 +135,7 @@ async def test_a_claim_loses_our_node_unless_it_has_its_volume() -> None:
 
 
 async def test_what_is_gone_ends_the_command_with_404() -> None:
-    server, told = ApiServer(), Told()
+    server, told = ApiServer(), CommandRecorder()
     server.plan(f"GET {VOLUME_PATH}", lambda: status(404, "NotFound"))
     async with serving(server), a_kube(server, told) as kube:
         await kube.execute(CLAIM)

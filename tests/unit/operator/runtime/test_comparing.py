@@ -117,7 +117,7 @@ async def test_a_core_without_our_application_is_informed_everything_again() -> 
     assert counted(operator, "application missing") == 1.0
 
 
-class Heard:
+class RecordingListener:
     """A listener that keeps why sessions ended."""
 
     def __init__(self) -> None:
@@ -154,7 +154,7 @@ class Older(Peer):
 async def ends_of(peer: Peer) -> list[str]:
     """Why sessions with this core end within some questions."""
     inbox: list[Input] = []
-    listener = Heard()
+    listener = RecordingListener()
     session = Session(peer, Encoder("rm", "default"), listener)
     comparing = Comparing(Ledger(), inbox.append, Metrics(), 0.001, 0.02)
     comparing.begin(session)

@@ -71,10 +71,12 @@ def a_record(text: str, level: int = logging.ERROR) -> logging.LogRecord:
 
 
 def test_a_request_that_kopf_sends_again_is_a_warning_without_the_answers_body() -> None:
-    retold = logs.convert(a_record(f"Request attempt #1/30 failed; will retry: GET {URL} -> APIServerError({STATUS})"))
-    assert retold is not None
-    error = retold.fields["error"]
-    assert retold == Retold(
+    reported_again = logs.convert(
+        a_record(f"Request attempt #1/30 failed; will retry: GET {URL} -> APIServerError({STATUS})")
+    )
+    assert reported_again is not None
+    error = reported_again.fields["error"]
+    assert reported_again == Retold(
         logging.WARNING,
         "a request failed; will retry",
         {"method": "GET", "url": URL, "attempt": "#1/30", "error": error},
@@ -86,15 +88,15 @@ def test_a_request_that_kopf_sends_again_is_a_warning_without_the_answers_body()
 def test_a_server_that_is_away_is_reported_by_what_the_system_defines() -> None:
     key = "ConnectionKey(host='127.0.0.1', port=6443, is_ssl=True, ssl=True, proxy=None, server_hostname=None)"
     error = f"ClientConnectorError({key}, ConnectionRefusedError(111, 'Connect call failed'))"
-    retold = logs.convert(a_record(f"Request attempt #1/30 failed; will retry: GET {URL} -> {error}"))
-    assert retold is not None
-    assert retold.fields["error"] == "ClientConnectorError(ConnectionRefusedError(111, 'Connect call failed'))"
+    reported_again = logs.convert(a_record(f"Request attempt #1/30 failed; will retry: GET {URL} -> {error}"))
+    assert reported_again is not None
+    assert reported_again.fields["error"] == "ClientConnectorError(ConnectionRefusedError(111, 'Connect call failed'))"
 
 
 def test_a_session_that_kopf_opens_again_is_a_warning_too() -> None:
-    retold = logs.convert(a_record(f"Request attempt #2 failed; TCP closed; will re-authenticate: PATCH {URL}"))
+    reported_again = logs.convert(a_record(f"Request attempt #2 failed; TCP closed; will re-authenticate: PATCH {URL}"))
     event, fields = "a request failed; TCP closed; will re-authenticate", {"method": "PATCH", "url": URL}
-    assert retold == Retold(logging.WARNING, event, {**fields, "attempt": "#2"})
+    assert reported_again == Retold(logging.WARNING, event, {**fields, "attempt": "#2"})
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ from tests.unit.operator.si.scheduler import Peer
 
 
 @dataclass
-class Ear:
+class RecordingListener:
     """Hears what happens to sessions."""
 
     up: list[Session] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Ear:
 
 
 @asynccontextmanager
-async def linked(peer: Peer, ear: Ear) -> AsyncIterator[CoreLink]:
+async def linked(peer: Peer, ear: RecordingListener) -> AsyncIterator[CoreLink]:
     configuration = parse({"queues.yaml": "partitions: []", "event.maxStreams": "3"})
     link = CoreLink(peer, Encoder("rm", "default"), configuration, ear, lambda: None)
     task = asyncio.create_task(link.run())
@@ -78,7 +78,7 @@ async def linked(peer: Peer, ear: Ear) -> AsyncIterator[CoreLink]:
 
 
 async def test_a_registration_carries_version_configuration_and_the_wish_for_a_fence() -> None:
-    peer, ear = Peer(), Ear()
+    peer, ear = Peer(), RecordingListener()
     async with linked(peer, ear):
         await ear.until(lambda: len(ear.up) == 1)
     [request] = peer.registrations
@@ -89,7 +89,7 @@ async def test_a_registration_carries_version_configuration_and_the_wish_for_a_f
 
 
 async def test_a_lost_session_is_opened_again() -> None:
-    peer, ear = Peer(), Ear()
+    peer, ear = Peer(), RecordingListener()
     async with linked(peer, ear):
         await ear.until(lambda: len(ear.up) == 1)
         peer.callback.session_lost("the core went away")
@@ -99,7 +99,7 @@ async def test_a_lost_session_is_opened_again() -> None:
 
 
 async def test_a_core_that_is_not_there_yet_is_tried_again() -> None:
-    peer, ear = Peer(refusals=[SessionLost("no answer"), SessionLost("no answer")]), Ear()
+    peer, ear = Peer(refusals=[SessionLost("no answer"), SessionLost("no answer")]), RecordingListener()
     async with linked(peer, ear):
         await ear.until(lambda: len(ear.up) == 1)
 
@@ -107,13 +107,13 @@ async def test_a_core_that_is_not_there_yet_is_tried_again() -> None:
 @pytest.mark.parametrize("code", [RefusalCode.INVALID_ARGUMENT, RefusalCode.FAILED_PRECONDITION])
 async def test_a_refused_first_registration_ends_the_operator_with_the_cores_reason(code: RefusalCode) -> None:
     peer = Peer(refusals=[Refused(code, "queues.yaml: partitions[0].queues is missing")])
-    link = CoreLink(peer, Encoder("rm", "default"), parse({}), Ear(), lambda: None)
+    link = CoreLink(peer, Encoder("rm", "default"), parse({}), RecordingListener(), lambda: None)
     with pytest.raises(StartupRefused, match=r"queues\.yaml: partitions\[0\]\.queues is missing"):
         await link.run()
 
 
 async def test_a_later_refusal_is_waited_out() -> None:
-    peer, ear = Peer(), Ear()
+    peer, ear = Peer(), RecordingListener()
     async with linked(peer, ear):
         await ear.until(lambda: len(ear.up) == 1)
         peer.refusals.append(Refused(RefusalCode.INVALID_ARGUMENT, "no"))
@@ -122,7 +122,7 @@ async def test_a_later_refusal_is_waited_out() -> None:
 
 
 async def test_the_core_may_ask_for_a_new_registration() -> None:
-    peer, ear = Peer(), Ear()
+    peer, ear = Peer(), RecordingListener()
     async with linked(peer, ear):
         await ear.until(lambda: len(ear.up) == 1)
         peer.callback.call_back(muster_pb2.Callback(reregister=muster_pb2.Reregister(reason="ledger in doubt")))
@@ -131,7 +131,7 @@ async def test_the_core_may_ask_for_a_new_registration() -> None:
 
 
 async def test_news_goes_out_in_order_and_the_fence_counts_it() -> None:
-    peer, ear = Peer(), Ear()
+    peer, ear = Peer(), RecordingListener()
     async with linked(peer, ear):
         await ear.until(lambda: len(ear.up) == 1)
         ear.up[0].send([NodeOpened(NodeName("n1")), ApplicationRemoved(AppId("a")), NodeOpened(NodeName("n2"))])
@@ -144,7 +144,7 @@ async def test_news_goes_out_in_order_and_the_fence_counts_it() -> None:
 
 
 async def test_a_fence_waits_for_what_was_said_before_it_however_much_is_said_meanwhile() -> None:
-    peer, ear = Peer(), Ear()
+    peer, ear = Peer(), RecordingListener()
     async with linked(peer, ear):
         await ear.until(lambda: len(ear.up) == 1)
         for number in range(10):
@@ -171,7 +171,7 @@ class Slow(Peer):
 
 
 async def test_no_one_waits_for_an_outbox_that_is_closed_nor_is_a_fence_sent_for_it() -> None:
-    peer, ear = Slow(), Ear()
+    peer, ear = Slow(), RecordingListener()
     async with linked(peer, ear):
         await ear.until(lambda: len(ear.up) == 1)
         session = ear.up[0]
@@ -191,7 +191,7 @@ async def test_no_one_waits_for_an_outbox_that_is_closed_nor_is_a_fence_sent_for
 
 
 async def test_a_broken_stream_ends_the_session_and_what_waits_is_not_said_to_the_next() -> None:
-    peer, ear = Peer(broken=True), Ear()
+    peer, ear = Peer(broken=True), RecordingListener()
     async with linked(peer, ear):
         await ear.until(lambda: len(ear.up) == 1)
         ear.up[0].send([NodeOpened(NodeName("n1"))])
@@ -204,7 +204,7 @@ async def test_a_broken_stream_ends_the_session_and_what_waits_is_not_said_to_th
 
 async def test_an_outbox_over_its_limit_ends_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "OUTBOX_LIMIT", 2)
-    peer, ear = Peer(), Ear()
+    peer, ear = Peer(), RecordingListener()
     async with linked(peer, ear):
         await ear.until(lambda: len(ear.up) == 1)
         for number in range(3):
@@ -214,7 +214,7 @@ async def test_an_outbox_over_its_limit_ends_the_session(monkeypatch: pytest.Mon
 
 
 async def test_a_new_configuration_is_reported_and_kept_for_the_next_registration() -> None:
-    peer, ear = Peer(), Ear()
+    peer, ear = Peer(), RecordingListener()
     async with linked(peer, ear) as link:
         await ear.until(lambda: len(ear.up) == 1)
         await link.reconfigure(parse({"queues.yaml": "new"}))
@@ -225,7 +225,7 @@ async def test_a_new_configuration_is_reported_and_kept_for_the_next_registratio
 
 
 async def test_a_refused_configuration_leaves_the_old_one_in_force() -> None:
-    peer, ear = Peer(configuration_refusal=Refused(RefusalCode.INVALID_ARGUMENT, "no root")), Ear()
+    peer, ear = Peer(configuration_refusal=Refused(RefusalCode.INVALID_ARGUMENT, "no root")), RecordingListener()
     async with linked(peer, ear) as link:
         await ear.until(lambda: len(ear.up) == 1)
         with pytest.raises(Refused):
@@ -234,7 +234,7 @@ async def test_a_refused_configuration_leaves_the_old_one_in_force() -> None:
 
 
 async def test_the_unregistration_names_us() -> None:
-    peer, ear = Peer(), Ear()
+    peer, ear = Peer(), RecordingListener()
     async with linked(peer, ear) as link:
         await ear.until(lambda: len(ear.up) == 1)
         await link.leave()
@@ -242,7 +242,7 @@ async def test_the_unregistration_names_us() -> None:
 
 
 async def test_a_message_that_cannot_be_made_ends_the_session_and_the_next_one_says_everything_again() -> None:
-    peer, ear = Peer(), Ear()
+    peer, ear = Peer(), RecordingListener()
     async with linked(peer, ear):
         await ear.until(lambda: len(ear.up) == 1)
         ear.up[0].send([NodeOpened(NodeName("n1")), NodeOpened(7)])  # type: ignore[arg-type] # a bug somewhere else
@@ -260,7 +260,7 @@ def an_ask(key: str, tags: dict[str, str] | None = None, cpu: int = 1) -> AskSpe
 
 
 async def test_a_request_or_an_application_that_cannot_be_encoded_is_refused_and_all_others_are_sent() -> None:
-    peer, ear = Peer(accepts=False), Ear()
+    peer, ear = Peer(accepts=False), RecordingListener()
     async with linked(peer, ear):
         await ear.until(lambda: len(ear.up) == 1)
         number: Any = {"muster/constraints": 7}  # a bug somewhere else
@@ -287,7 +287,7 @@ async def test_a_request_or_an_application_that_cannot_be_encoded_is_refused_and
 
 
 async def test_bound_pods_that_cannot_be_encoded_are_counted_by_their_resources() -> None:
-    peer, ear = Peer(), Ear()
+    peer, ear = Peer(), RecordingListener()
     n1 = NodeName("n1")
     odd = an_ask("odd", ODD | {keys.TAG_ALLOCATED_AT: "5"}), an_ask("huge", cpu=2**70), an_ask("fine", {"a": "b"})
     there = tuple(AllocationSpec(ask, n1) for ask in odd)
@@ -308,7 +308,7 @@ async def test_bound_pods_that_cannot_be_encoded_are_counted_by_their_resources(
 
 async def test_a_node_that_cannot_be_encoded_is_refused_and_all_others_are_sent() -> None:
     """Without its taints and labels it would be open to pods that must not run there."""
-    peer, ear = Peer(), Ear()
+    peer, ear = Peer(), RecordingListener()
     nodes = [
         Node(NodeName(name), name, {"vcore": 8}, tags, schedulable=True)
         for name, tags in (("n1", ODD), ("n2", dict[str, str]()))
@@ -324,7 +324,7 @@ async def test_a_node_that_cannot_be_encoded_is_refused_and_all_others_are_sent(
 
 
 async def test_others_have_a_turn_while_a_recovery_is_reported() -> None:
-    peer, ear = Peer(), Ear()
+    peer, ear = Peer(), RecordingListener()
     turns = 0
     async with linked(peer, ear):
         await ear.until(lambda: len(ear.up) == 1)

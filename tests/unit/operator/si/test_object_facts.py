@@ -10,14 +10,14 @@ from muster_operator.model.limits import MESSAGE_ITEMS
 from muster_operator.model.storage import ClusterObject, ObjectKind
 from muster_si import keys, muster_pb2, si_pb2
 from tests.unit.operator.si.scheduler import Peer
-from tests.unit.operator.si.test_core import Ear, linked
+from tests.unit.operator.si.test_core import RecordingListener, linked
 from tests.unit.operator.si.test_si_codec import messages_of
 
 CLAIM = ClusterObjectReported(ClusterObject(ObjectKind.CLAIM, "default/data", {keys.FACT_OBJECT: "{}"}))
 
 
 async def test_applications_wait_until_the_core_has_answered_the_facts_before_them() -> None:
-    peer, ear = Peer(), Ear()
+    peer, ear = Peer(), RecordingListener()
     async with linked(peer, ear):
         await ear.until(lambda: len(ear.up) == 1)
         ear.up[0].send([CLAIM, ApplicationRemoved(AppId("a")), NodeOpened(NodeName("n"))])
@@ -41,7 +41,7 @@ async def test_applications_wait_until_the_core_has_answered_the_facts_before_th
 async def test_a_fact_that_the_core_cannot_read_is_logged_with_the_reason() -> None:
     reason = "attributes: is no JSON"
     rejected = muster_pb2.RejectedFact(kind=muster_pb2.Fact.CLAIM, name="default/data", reason=reason)
-    peer, ear = Peer(rejected_facts=[rejected]), Ear()
+    peer, ear = Peer(rejected_facts=[rejected]), RecordingListener()
     async with linked(peer, ear):
         await ear.until(lambda: len(ear.up) == 1)
         with capture_logs() as logs:

@@ -95,7 +95,7 @@ def nothing_new_is_over_the_maximum(partition: Partition) -> None:
         assert queue.tolerated == Limit(dict(queue.max.items())).excess(queue.allocated)
 
 
-def nobody_is_kept_too_long(partition: Partition, now_ns: int) -> None:
+def no_request_waits_too_long(partition: Partition, now_ns: int) -> None:
     """Assert that ended applications are removed after their timeout."""
     for app in partition.history:
         assert app.ended_ns > now_ns - EXPIRY_NS, f"{app.id} ended {now_ns - app.ended_ns} ns ago"

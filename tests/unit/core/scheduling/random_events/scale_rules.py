@@ -84,7 +84,7 @@ class Scale(Ground):
     @rule(
         data=st.data(), count=st.integers(1, 3), priority=st.sampled_from([0, 5]), vcore=st.sampled_from([1000, 2500])
     )
-    def preempt_in_spite_of_cordons(self, data: st.DataObject, count: int, priority: int, vcore: int) -> None:
+    def preempt_on_cordoned_nodes(self, data: st.DataObject, count: int, priority: int, vcore: int) -> None:
         """Cordon a node, and submit an application that tolerates the cordon and needs resources of others."""
         node = NodeId(data.draw(st.sampled_from(self.nodes())))
         spec = self.partition.nodes.record(node).spec

@@ -26,7 +26,7 @@ class RandomEvents(Applications, Asks, Contention, Failures, Managers, Nodes, Sc
     unplanned = 0
 
     @invariant()
-    def laws_hold(self) -> None:
+    def invariants_hold(self) -> None:
         if self.stage.is_crashed:
             self.recover()
         self.forget_closed()
@@ -39,7 +39,7 @@ class RandomEvents(Applications, Asks, Contention, Failures, Managers, Nodes, Sc
         invariants.every_no_is_a_no(partition)
         invariants.a_plan_without_memory_decides_nothing_more(partition, self.stage.now_ns)
         invariants.nothing_new_is_over_the_maximum(partition)
-        invariants.nobody_is_kept_too_long(partition, self.stage.now_ns)
+        invariants.no_request_waits_too_long(partition, self.stage.now_ns)
 
     def is_due(self) -> bool:
         """Whether to plan everything again. This is rare in a large state, because it is as expensive as scheduling."""

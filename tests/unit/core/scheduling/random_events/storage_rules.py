@@ -82,20 +82,20 @@ class Stored(Ground):
             st.one_of(_volumes(), _volumes(), _claims(), _claims(), _classes(), _gone()), min_size=1, max_size=5
         )
     )
-    def tell_of_storage(self, facts: list[StorageFact]) -> None:
+    def report_storage(self, facts: list[StorageFact]) -> None:
         """Send new and changed storage facts in any order."""
         self.send(ClusterObjectsReported(PARTITION, tuple(facts)))
 
     @precondition(lambda self: self.nodes())
     @rule(data=st.data(), most=st.sampled_from([0, 1, 2, None]), attached=st.sampled_from([(), ("u",), ("old", "own")]))
-    def tell_what_a_node_attaches(self, data: st.DataObject, most: int | None, attached: tuple[str, ...]) -> None:
+    def report_attachments(self, data: st.DataObject, most: int | None, attached: tuple[str, ...]) -> None:
         """Change attach limit and attached volumes of a node, possibly above the limit."""
         spec = self.partition.nodes.record(NodeId(data.draw(st.sampled_from(self.nodes())))).spec
         storage = NodeStorage({"driver": most}, tuple(VolumeHandle("driver", one) for one in attached))
         self.send(NodeUpdated(replace(spec, storage=storage)))
 
     @rule()
-    def tell_all_of_storage(self) -> None:
+    def report_all_storage(self) -> None:
         """Send the storage facts that a pod with claims needs to be placed."""
         volumes = (Volume(name, 3, storage_class="late", phase=AVAILABLE) for name in _VOLUMES)
         claims = (Claim(name, request=1, demand=ClaimDemand("late")) for name in _CLAIMS)

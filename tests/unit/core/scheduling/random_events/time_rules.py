@@ -51,6 +51,6 @@ class Time(Ground):
 
     @precondition(lambda self: self.apps())
     @rule(times=st.sampled_from([None, 0, 1, 2, -1, -1]), seed=st.integers(0, 3))
-    def hurry(self, times: int | None, seed: int) -> None:
+    def shorten_timeouts(self, times: int | None, seed: int) -> None:
         """Change the budget of further cycles. With a small one, work continues in the next cycle."""
         self.set_budget(MadeUp(seed) if times is not None and times < 0 else Counted(times))
