@@ -19,8 +19,8 @@ FILE = ROOT / "deploy" / "webhooks.yaml"
 SERVICE = "muster-webhook"
 PORT = 9089
 HEADER = """\
-# Written by `make diagrams`; do not edit. `python -m tools.webhooks --help` writes one for other names.
-# Only for --webhook-manifest: without it the operator registers the same by itself, and needs the Service alone.
+# Written by `make diagrams`; do not edit. `python -m tools.webhooks --help` writes a file with other names.
+# Only for --webhook-manifest. Without this option the operator registers the webhooks and needs only the Service.
 # The operator fills in caBundle. docs/operate/admission.md has the request matrix and the failure policy.
 """
 

@@ -1,4 +1,4 @@
-{{/* The core's container, beside the operator or in a pod of its own. */}}
+{{/* The core's container, in the operator's pod or in a separate pod. */}}
 {{- define "muster.coreContainer" -}}
 {{- $scheme := ternary "HTTPS" "HTTP" (ne .Values.rest.tlsSecret "") -}}
 name: core
@@ -50,13 +50,13 @@ livenessProbe:
   periodSeconds: 10
   timeoutSeconds: 5
   failureThreshold: 6
-# Not /readyz: the core of an operator that stands by knows nothing yet (docs/operate/high-availability.md).
+# Not /readyz: the core of a standby has no state (docs/operate/high-availability.md).
 readinessProbe:
   httpGet: {path: /livez, port: rest, scheme: {{ $scheme }}}
   periodSeconds: 5
   timeoutSeconds: 5
 lifecycle:
-  # The operator beside it finishes what it was told, and says goodbye to a core that still listens.
+  # The core outlives the operator, which finishes its writes and unregisters.
   preStop: {sleep: {seconds: {{ ternary 10 5 (eq (include "muster.webhookIsOn" .) "true") }}}}
 resources:
   {{- toYaml .Values.core.resources | nindent 2 }}
@@ -83,7 +83,7 @@ volumeMounts:
   {{- end }}
 {{- end }}
 
-{{/* What the core's container mounts, but for the token. */}}
+{{/* Volumes of the core's container, without the token. */}}
 {{- define "muster.coreVolumes" -}}
 {{ if .Values.split.enabled -}}
 - name: si-tls

@@ -1,4 +1,4 @@
-{{/* What is in the cluster and not in a namespace: with the namespace behind it unless that is deploy/rbac.yaml's. */}}
+{{/* Suffix for names of cluster-scoped objects: the namespace, unless it is muster. */}}
 {{- define "muster.suffix" -}}
 {{- if ne .Release.Namespace "muster" }}-{{ .Release.Namespace }}{{ end -}}
 {{- end }}
@@ -7,7 +7,7 @@
 muster-operator{{ include "muster.suffix" . }}
 {{- end }}
 
-{{/* The name that the operator registers under (docs/operate/admission.md). */}}
+{{/* Name of the webhook configurations that the operator registers (docs/operate/admission.md). */}}
 {{- define "muster.admissionName" -}}
 muster-admission{{ include "muster.suffix" . }}
 {{- end }}
@@ -37,24 +37,24 @@ app.kubernetes.io/part-of: muster
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
-{{/* Of the pods that schedule, and what deploy/webhooks.yaml selects. */}}
+{{/* Labels of the pods with an operator; deploy/webhooks.yaml selects them too. */}}
 {{- define "muster.selector" -}}
 app: muster
 component: scheduler
 {{- end }}
 
-{{/* Of the pod whose core answers REST. */}}
+{{/* Labels of the pods with a core, which serves REST. */}}
 {{- define "muster.coreSelector" -}}
 app: muster
 component: {{ ternary "core" "scheduler" .Values.split.enabled }}
 {{- end }}
 
-{{/* embedAdmissionController is YuniKorn's word for the same. */}}
+{{/* embedAdmissionController is YuniKorn's name for webhook.enabled. */}}
 {{- define "muster.webhookIsOn" -}}
 {{ ternary .Values.webhook.enabled .Values.embedAdmissionController (eq .Values.embedAdmissionController nil) }}
 {{- end }}
 
-{{/* Which of the Secret's keys the certificates are under, as kubernetes.io/tls and cert-manager have them. */}}
+{{/* Secret with the certificates of the webhook; its keys are those of kubernetes.io/tls. */}}
 {{- define "muster.webhookSecret" -}}
 {{ .Values.webhook.secret | default "muster-webhook-tls" }}
 {{- end }}
@@ -67,12 +67,12 @@ component: {{ ternary "core" "scheduler" .Values.split.enabled }}
 {{ .Values.split.tls.operatorSecret | default "muster-operator-tls" }}
 {{- end }}
 
-{{/* A value as people wrote it: Helm reads 1000000 as a float, which by itself is written 1e+06. */}}
+{{/* A value as written in the file: Helm reads 1000000 as a float and would write it as 1e+06. */}}
 {{- define "muster.text" -}}
 {{- if and (kindIs "float64" .) (eq (float64 (int64 .)) .) }}{{ int64 . }}{{ else }}{{ toString . }}{{ end }}
 {{- end }}
 
-{{/* The settings that count from the next start on, and their values; all others count at once. */}}
+{{/* The settings that are read at startup, and their values. All others apply immediately. */}}
 {{- define "muster.settingsAtStart" -}}
 {{- $given := .Values.yunikornDefaults | default .Values.settings }}
 {{- if eq (toString (get $given "service.enableConfigHotRefresh")) "false" }}

@@ -34,7 +34,7 @@ env:
   - {name: NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}
   - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
   - {name: POD_UID, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}
-  # One name is one place: a container that is restarted in its pod takes its own lease at once.
+  # The identity stays the same when the container restarts, so that it renews its own Lease immediately.
   - {name: MUSTER_IDENTITY, value: $(POD_NAME)_$(POD_UID)}
   {{- with .Values.operator.extraEnv }}
   {{- toYaml . | nindent 2 }}
@@ -44,7 +44,7 @@ ports:
   {{- if (eq (include "muster.webhookIsOn" .) "true") }}
   - {name: webhook, containerPort: 9089}
   {{- end }}
-# Until it has listed the cluster and told the core, or stands by and could take over.
+# Ready after recovery, or as a standby that can take over.
 startupProbe:
   httpGet: {path: /readyz, port: health}
   periodSeconds: 2
@@ -57,7 +57,7 @@ livenessProbe:
   failureThreshold: 6
 readinessProbe:
   {{- if (eq (include "muster.webhookIsOn" .) "true") }}
-  # Admission works without the core, and has to (docs/operate/admission.md).
+  # Admission must not depend on the core (docs/operate/admission.md).
   httpGet: {path: /health, port: webhook, scheme: HTTPS}
   {{- else }}
   httpGet: {path: /readyz, port: health}
@@ -66,7 +66,7 @@ readinessProbe:
   timeoutSeconds: 5
 {{- if (eq (include "muster.webhookIsOn" .) "true") }}
 lifecycle:
-  # API servers hear of an endpoint's end a moment after it.
+  # API servers learn that the endpoint is gone only after a short delay.
   preStop: {sleep: {seconds: 5}}
 {{- end }}
 resources:

@@ -1,6 +1,6 @@
-{{/* Where and as whom a pod of ours runs. */}}
+{{/* Scheduling and security of all pods of the chart. */}}
 {{- define "muster.place" -}}
-# Never Muster itself: it has to start whatever else is broken.
+# Not Muster: its own pods must start without it.
 schedulerName: default-scheduler
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets:
@@ -37,12 +37,12 @@ privileged: false
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* Who cannot serve says why in a line and ends: `kubectl describe pod` shows it. */}}
+{{/* A process that cannot start logs the reason and exits; `kubectl describe pod` shows the last log line. */}}
 {{- define "muster.lastWords" -}}
 terminationMessagePolicy: FallbackToLogsOnError
 {{- end }}
 
-{{/* A token for the API server, of an hour, for the container that mounts it; nobody else in the pod has one. */}}
+{{/* A token for the API server, valid for an hour, only for the container that mounts it. */}}
 {{- define "muster.tokenVolume" -}}
 - name: token
   projected:
