@@ -44,7 +44,7 @@ WRONG: dict[str, dict[str, Any]] = {
 CONTRADICTIONS: dict[str, dict[str, Any]] = {
     "split.tls: split.enabled requires mutual TLS": {"split": {"enabled": True}},
     "yunikornDefaults and queues or settings": {"yunikornDefaults": {"a": "b"}, "settings": {"a": "b"}},
-    "queues and settings.queues.yaml: both are the queues": {
+    "queues and settings.queues.yaml: both define the queues": {
         "queues": {"partitions": []},
         "settings": {"queues.yaml": "partitions: []"},
     },
