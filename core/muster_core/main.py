@@ -57,7 +57,7 @@ class Options:
     rest_tls: ServerTls | None = None
     rest_access: AccessSettings = OPEN_READS
     levels: LevelControl | None = None
-    #: Is told the settings whenever they come into force.
+    #: Receives the settings whenever they take effect.
     follow: Callable[[CoreSettings], None] | None = None
     journal: Path | None = None
     ldap_secret: Path = SECRET

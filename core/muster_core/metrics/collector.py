@@ -373,7 +373,7 @@ class StateCollector(Collector):
             ("processed", "Event records accepted by the store.", events.stored),
             ("stored", "Event records written to the ring buffer.", events.stored),
             ("not_stored", "Always 0: the ring buffer never rejects a record.", 0),
-            ("collected", "Event records sent to resource managers.", pushes.told),
+            ("collected", "Event records sent to resource managers.", pushes.sent),
         ):
             yield gauge(f"yunikorn_event_total_{name}", meaning, [({}, value)])
         yield gauge("muster_core_events_stored", "Event records in the ring buffer.", [({}, len(events))])

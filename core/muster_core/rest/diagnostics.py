@@ -200,7 +200,7 @@ async def _outside(rest_context: RestContext) -> list[tuple[str, Json]]:
     """Returns data of the sessions, of the resource managers (`GetStateDump`) and of the REST interface."""
     core = rest_context.core
     sessions = list(core.dispatcher.sessions.values())
-    told = await asyncio.gather(*(_of_manager(session) for session in sessions))
+    reported = await asyncio.gather(*(_of_manager(session) for session in sessions))
     partitions = list(core.loop.scheduler_state.partitions.values())
     rules: list[Json] = [
         {
@@ -211,7 +211,7 @@ async def _outside(rest_context: RestContext) -> list[tuple[str, Json]]:
     ]
     return [
         ("clusterInfo", [{"rmId": session.rm, **session.build_info} for session in sessions]),
-        ("rmDiagnostics", {session.rm: answer for session, answer in zip(sessions, told, strict=True)}),
+        ("rmDiagnostics", {session.rm: answer for session, answer in zip(sessions, reported, strict=True)}),
         ("config", {s.rm: {"config": s.config_text, "extra": dict(s.extra_config)} for s in sessions}),
         ("placementRules", rules),
         ("containerHistory", [orjson.loads(encode(item)) for item in rest_context.history.containers()]),

@@ -48,14 +48,14 @@ class _Finding:
             self.wrong.append(what)
 
     def shape(self) -> HealthCheck:
-        told = "; ".join(self.wrong)
+        details = "; ".join(self.wrong)
         if self.count > len(self.wrong):
-            told += f"; and {self.count - len(self.wrong)} more"
+            details += f"; and {self.count - len(self.wrong)} more"
         return HealthCheck(
             Name=self.name,
             Succeeded=not self.count,
             Description=self.description,
-            DiagnosisMessage=told or "nothing found",
+            DiagnosisMessage=details or "nothing found",
         )
 
 

@@ -481,8 +481,8 @@ def _filter(found: RuleFilter) -> schemas.RuleFilterInfo:
 
 
 def _build(session: Session) -> schemas.Build:
-    told = {name: value for name, value in session.build_info.items() if name in _BUILD}
-    return schemas.Build(rmId=session.rm, **told)
+    fields = {name: value for name, value in session.build_info.items() if name in _BUILD}
+    return schemas.Build(rmId=session.rm, **fields)
 
 
 _BUCKETS: Final = 10

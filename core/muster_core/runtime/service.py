@@ -357,8 +357,8 @@ class Scheduler:  # long: one method for each call of the interface
         partition = _known_partition(self.loop.scheduler_state, session, request.partitionName)
         taken, rejected = storage.read_cluster_object(request.facts)
         for start in range(0, len(taken), _REPORTS_AT_ONCE):
-            told = ClusterObjectsReported(partition.id, taken[start : start + _REPORTS_AT_ONCE])
-            await self.loop.mailbox.put(QueuedMessage([told], session))
+            message = ClusterObjectsReported(partition.id, taken[start : start + _REPORTS_AT_ONCE])
+            await self.loop.mailbox.put(QueuedMessage([message], session))
         return muster_pb2.FactsResponse(rejected=rejected)
 
     async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:
@@ -516,11 +516,11 @@ class Administration:
         if session is None or not session.is_open:
             raise _unknown(request.rmID)
         old, extra = session.config_text, dict(request.extraConfig) or dict(session.extra_config)
-        told = si_pb2.UpdateConfigurationRequest(
+        message = si_pb2.UpdateConfigurationRequest(
             rmID=session.rm, policyGroup=request.policyGroup, config=request.config, extraConfig=extra
         )
         try:
-            await self._scheduler.update_configuration(told)
+            await self._scheduler.update_configuration(message)
         except Refused as refused:
             return muster_pb2.UpdateConfigResponse(success=False, oldConfig=old, reason=refused.reason)
         except SessionLost as lost:

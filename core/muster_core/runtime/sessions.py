@@ -105,7 +105,7 @@ class Session:
     #: `config_text` is not empty, so the default queues are not active.
     has_queues: bool = False
     ended: str = ""
-    #: The world has heard of it: what was decided before is not for it.
+    #: The scheduler has processed the registration. Earlier decisions are not for this session.
     is_in_force: bool = False
     taken: dict[MessageKind, int] = field(default_factory=lambda: dict.fromkeys(MessageKind, 0))
     #: Number of sent items about allocations and applications (`muster_si.words`).
@@ -334,11 +334,11 @@ class Dispatcher:
         """Stores event records, and sends those that users act on to the resource managers."""
         if self.events.tracking:
             self.events.add(noted, now_ns)
-        told: dict[RmId, list[EventRecorded]] = {}
+        by_manager: dict[RmId, list[EventRecorded]] = {}
         for each in noted:
             if isinstance(each, EventRecorded) and is_pushed(each):
-                told.setdefault(each.rm, []).append(each)
-        for rm, notes in told.items():
+                by_manager.setdefault(each.rm, []).append(each)
+        for rm, notes in by_manager.items():
             self._push(rm, self.pushes.chosen(notes, now_ns), now_ns)
 
     def _push(self, rm: RmId, notes: Sequence[EventRecorded], now_ns: int) -> None:
@@ -383,9 +383,9 @@ def _send(session: Session, run: Sequence[Effect]) -> None:
         session.callback.update_allocation(response)
     elif isinstance(first, _APPLICATION):
         news = cast("Sequence[ApplicationNews]", run)
-        told = application_response(news)
-        session.words += words(told)
-        session.callback.update_application(told)
+        message = application_response(news)
+        session.words += words(message)
+        session.callback.update_application(message)
     elif isinstance(first, _NODE):
         session.callback.update_node(node_response(cast("Sequence[NodeNews]", run)))
     elif isinstance(first, NodeRecommended):

@@ -17,19 +17,19 @@ from muster_core.state.scheduler_state import Partition, SchedulerState
 
 
 def update_allocation(
-    partition: Partition, app: Application, allocation: Allocation, told: AllocationSpec, now_ns: int
+    partition: Partition, app: Application, allocation: Allocation, reported: AllocationSpec, now_ns: int
 ) -> None:
     """Replaces the reported properties of an allocation. An equal report changes nothing."""
     old = allocation.spec
     new = replace(
         old,
-        resources=told.resources,
-        tags=told.tags,
+        resources=reported.resources,
+        tags=reported.tags,
         common={},
-        facts=told.facts,
-        priority=told.priority,
-        allow_preempt_self=told.allow_preempt_self,
-        allow_preempt_other=told.allow_preempt_other,
+        facts=reported.facts,
+        priority=reported.priority,
+        allow_preempt_self=reported.allow_preempt_self,
+        allow_preempt_other=reported.allow_preempt_other,
     )
     if new == old:
         return
@@ -52,18 +52,18 @@ def _resize(partition: Partition, app: Application, allocation: Allocation, old:
     partition.requeue_one(app)  # the missing amount has changed and may fit now
 
 
-def update_foreign_allocation(partition: Partition, identity: AllocationId, told: AllocationSpec) -> None:
+def update_foreign_allocation(partition: Partition, identity: AllocationId, reported: AllocationSpec) -> None:
     """Like `update_allocation`, for an allocation without an application: only its node is charged."""
     old = partition.foreign[identity]
-    selectors.read(partition, told)
-    ledger.enter(partition, told.node, told)  # entered first, so that shared volumes stay in use
+    selectors.read(partition, reported)
+    ledger.enter(partition, reported.node, reported)  # entered first, so that shared volumes stay in use
     ledger.leave(partition, old.node, old)
-    partition.foreign[identity] = told
-    selectors.join(partition, told)
+    partition.foreign[identity] = reported
+    selectors.join(partition, reported)
     selectors.part(partition, old)
-    if told.resources != old.resources:
-        partition.nodes.take(told.node, told.resources, foreign=True)
-        partition.nodes.give_back(told.node, old.resources, foreign=True)
+    if reported.resources != old.resources:
+        partition.nodes.take(reported.node, reported.resources, foreign=True)
+        partition.nodes.give_back(reported.node, old.resources, foreign=True)
 
 
 def report_allocation(partition: Partition, spec: AllocationSpec, now_ns: int) -> None:

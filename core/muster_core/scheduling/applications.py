@@ -374,7 +374,7 @@ def remove_application(
         return
     why = "the application was removed"
     answer = partition.outbox.answer(partition.rm)
-    told = [key for key, ask in app.asks.items() if not ask.spec.is_virtual]
+    reported = [key for key, ask in app.asks.items() if not ask.spec.is_virtual]
     for key in list(app.asks):
         ledger.unlink(partition, app, key)
     for allocation in list(app.allocations.values()):
@@ -384,7 +384,7 @@ def remove_application(
             answer.released.append(Release(partition.id, app.id, key, allocation.id, Termination.STOPPED_BY_RM, why))
     lifecycle.conclude(partition, app, now_ns)
     lifecycle.leave(partition, app)
-    answer.released_asks += [AskRelease(partition.id, app.id, key, Termination.STOPPED_BY_RM, why) for key in told]
+    answer.released_asks += [AskRelease(partition.id, app.id, key, Termination.STOPPED_BY_RM, why) for key in reported]
     lifecycle.remember_application(partition, app, now_ns)
 
 

@@ -79,23 +79,23 @@ def _ask_for(spec: ApplicationSpec, member: Member) -> AskSpec:
     )
 
 
-def release_virtual_placeholders(partition: Partition, app: Application, told: AllocationSpec, now_ns: int) -> None:
+def release_virtual_placeholders(partition: Partition, app: Application, reported: AllocationSpec, now_ns: int) -> None:
     """Removes one virtual placeholder for a pod that was reported with a node but without a request.
 
     A pending placeholder request is reduced first. A reported placeholder pod replaces only a pending request. A
     reported member can also replace an allocated virtual placeholder.
     """
-    if not app.spec.uses_virtual_placeholders or not told.group:
+    if not app.spec.uses_virtual_placeholders or not reported.group:
         return
-    asked = _asked(app, told.group)
+    asked = _asked(app, reported.group)
     if asked is not None:
-        app.gang.groups[told.group].replaced += not told.placeholder
-        app.gang.groups[told.group].count -= told.placeholder  # the reported placeholder is counted separately
+        app.gang.groups[reported.group].replaced += not reported.placeholder
+        app.gang.groups[reported.group].count -= reported.placeholder  # the reported placeholder is counted separately
         _want_less(partition, app, asked)
         return
-    held = None if told.placeholder else _held(app, told.group, told.node)
+    held = None if reported.placeholder else _held(app, reported.group, reported.node)
     if held is not None:
-        app.gang.groups[told.group].replaced += 1
+        app.gang.groups[reported.group].replaced += 1
         app.mark_releasing(held, Termination.PLACEHOLDER_REPLACED, now_ns)
         ledger.drop(partition, app, held, now_ns)
 

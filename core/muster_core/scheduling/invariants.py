@@ -170,11 +170,11 @@ def _attached(partition: Partition, used: list[tuple[int, Volumes]]) -> Iterator
         handles = {attachments.storage.handle(claim) for claim in volumes.claims}
         by_pods.setdefault(row, set()).update(volumes.attached, *({one} for one in handles if one is not None))
     for node in nodes:
-        row, told = nodes.rows.row(node), nodes.record(node).spec.storage
+        row, reported = nodes.rows.row(node), nodes.record(node).spec.storage
         mine = by_pods.get(row, set())
         if mine != attachments.on(row):
             yield f"node {node}: volumes of pods are recorded as {attachments.on(row)}, counted as {mine}"
-        for driver, count in Counter(one.driver for one in mine.union(told.attached if told else ())).items():
+        for driver, count in Counter(one.driver for one in mine.union(reported.attached if reported else ())).items():
             kept = int(attachments.used(driver, nodes.rows.size)[row])
             if kept != count:
                 yield f"node {node}: volumes of {driver} are kept as {kept}, counted as {count}"

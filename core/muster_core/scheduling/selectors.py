@@ -94,8 +94,8 @@ def _switch_on(partition: Partition) -> None:
     for app in partition.applications.values():
         for spec in (*(ask.spec for ask in app.asks.values()), *(one.spec for one in app.allocations.values())):
             tags.labels.come(_owner(spec), spec.tags)
-        for node, told in _counted(app):
-            tags.add(row_of(node), tags.project(told))
+        for node, reported in _counted(app):
+            tags.add(row_of(node), tags.project(reported))
         _classify(partition, app)
     for foreign in partition.foreign.values():
         tags.labels.come(_FOREIGN, foreign.tags)
@@ -114,12 +114,12 @@ def _recount(partition: Partition, namespaces: Collection[str], change: Callable
     placed = [one for app in apps for one in _counted(app)]
     if _FOREIGN in names:
         placed += [(one.node, one.tags) for one in partition.foreign.values()]
-    found = [(row_of(node), told) for node, told in placed if told.get(NAMESPACE, "") in namespaces]
-    for row, told in found:
-        tags.remove(row, tags.project(told))
+    found = [(row_of(node), reported) for node, reported in placed if reported.get(NAMESPACE, "") in namespaces]
+    for row, reported in found:
+        tags.remove(row, tags.project(reported))
     change()
-    for row, told in found:
-        tags.add(row, tags.project(told))
+    for row, reported in found:
+        tags.add(row, tags.project(reported))
     for app in apps:
         _classify(partition, app)
 

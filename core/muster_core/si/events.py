@@ -309,7 +309,7 @@ class _Window:
     """Messages that one resource manager received since `since_ns`, and messages that were withheld, by kind."""
 
     since_ns: int
-    told: dict[Notice, int] = field(default_factory=dict)
+    sent: dict[Notice, int] = field(default_factory=dict)
     held_back: dict[Notice, int] = field(default_factory=dict)
 
 
@@ -326,14 +326,14 @@ class PushFilter:
 
     def __init__(self, capacity: int = REQUEST_CAPACITY) -> None:
         self.capacity = capacity
-        self.told = 0
+        self.sent = 0
         self.held_back = 0
         self._windows: dict[RmId, _Window] = {}
         self._said: dict[_Words, _LastMessage] = {}
 
     def chosen(self, notes: Iterable[EventRecorded], now_ns: int) -> list[EventRecorded]:
         """Returns the notes that the resource manager receives, with the number of withheld ones in their text."""
-        return [told for noted in notes if is_pushed(noted) and (told := self._admit(noted, now_ns)) is not None]
+        return [sent for noted in notes if is_pushed(noted) and (sent := self._admit(noted, now_ns)) is not None]
 
     def forget(self, rm: RmId) -> None:
         """Forgets a resource manager that left or registers again."""
@@ -348,13 +348,13 @@ class PushFilter:
             self.held_back += 1
             return None
         window = self._window(noted.rm, now_ns)
-        told = window.told.get(noted.about, 0)
-        if told >= max(self.capacity // 2, 1) or sum(window.told.values()) >= self.capacity:
+        sent = window.sent.get(noted.about, 0)
+        if sent >= max(self.capacity // 2, 1) or sum(window.sent.values()) >= self.capacity:
             window.held_back[noted.about] = window.held_back.get(noted.about, 0) + 1
             self.held_back += 1
             return None
-        window.told[noted.about] = told + 1
-        self.told += 1
+        window.sent[noted.about] = sent + 1
+        self.sent += 1
         self._remember(key, now_ns)
         held_back = window.held_back.pop(noted.about, 0)
         return _with_count(noted, said.again if said else 0, held_back)
@@ -365,7 +365,7 @@ class PushFilter:
             window = self._windows[rm] = _Window(now_ns)
         elif now_ns >= window.since_ns + _WINDOW_NS:
             window.since_ns = now_ns
-            window.told.clear()
+            window.sent.clear()
         return window
 
     def _remember(self, key: _Words, now_ns: int) -> None:

@@ -133,10 +133,10 @@ class NodeDecoder:
 
     def _node(self, info: si_pb2.NodeInfo, intake: Intake) -> Event:
         node = NodeId(values.named(info.nodeID, "nodeID"))
-        told = _NODE_ACTIONS.get(info.action)
-        if told is not None:
+        action = _NODE_ACTIONS.get(info.action)
+        if action is not None:
             name = info.attributes.get(keys.NODE_PARTITION) or self._partition_of_node.get(node)
-            return NodeActionReported(self._partitions.find(name or keys.DEFAULT_PARTITION), node, told)
+            return NodeActionReported(self._partitions.find(name or keys.DEFAULT_PARTITION), node, action)
         if info.action not in (si_pb2.NodeInfo.CREATE, si_pb2.NodeInfo.CREATE_DRAIN, si_pb2.NodeInfo.UPDATE):
             raise InvalidField("action", f"is not known: {int(info.action)}")
         spec = self._node_spec(info, node)

@@ -75,18 +75,18 @@ class Attachments:
         if volumes.claims or volumes.attached:
             self._changed[row] = None
 
-    def node(self, row: int, told: NodeStorage | None) -> None:
+    def node(self, row: int, reported: NodeStorage | None) -> None:
         """Sets what the node of the row can attach and has attached; None = unknown."""
         before = self._spots.pop(row, None)
-        if told is not None:
-            self._spots[row] = told
-        for driver in {*(before.limits if before else ()), *(told.limits if told else ())}:
-            limit = told.limits.get(driver) if told else None
+        if reported is not None:
+            self._spots[row] = reported
+        for driver in {*(before.limits if before else ()), *(reported.limits if reported else ())}:
+            limit = reported.limits.get(driver) if reported else None
             column = self._limits[driver] = _reaching(self._limits.get(driver), row, NO_LIMIT)
             column[row] = NO_LIMIT if limit is None else limit
         for plugin in before.migrated if before else ():
             del self.migrated[plugin][row]
-        for plugin in told.migrated if told else ():
+        for plugin in reported.migrated if reported else ():
             self.migrated.setdefault(plugin, {})[row] = None
         self._changed[row] = None
 
@@ -155,8 +155,8 @@ class Attachments:
         )
 
     def _by_driver(self, row: int, by_pods: frozenset[VolumeHandle]) -> Counter[str]:
-        told = self._spots.get(row)
-        return Counter(handle.driver for handle in (by_pods.union(told.attached) if told else by_pods))
+        reported = self._spots.get(row)
+        return Counter(handle.driver for handle in (by_pods.union(reported.attached) if reported else by_pods))
 
 
 def _change_count(index: dict[Key, dict[int, int]], key: Key, row: int, count: int) -> None:

@@ -169,7 +169,7 @@ def write_answered(ledger: Ledger, result: Result, command: FailPod | MarkResume
     uid = command.originator.uid if isinstance(command, MarkResumed) else command.pod.uid
     if isinstance(command, SetCondition):
         if (task := ledger.tasks.get(uid)) is not None:
-            task.told = None  # the condition was not written, so it can be sent again
+            task.reported_condition = None  # the condition was not written, so it can be sent again
             if _may_pass(result):
                 set_timer(ledger, Deadline(now + AGAIN_S, TimerKind.WAITING, uid))
     elif _may_pass(result):

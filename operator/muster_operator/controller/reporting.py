@@ -95,7 +95,7 @@ def missing_resources(condition: Condition) -> str:
 
 def update_pod_condition(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
     """Writes the condition of a waiting pod if it has changed and the delay has passed. Otherwise sets a timer."""
-    wanted, current = task.shortage, task.told or task.pod.condition
+    wanted, current = task.shortage, task.reported_condition or task.pod.condition
     if (
         wanted is None
         or task.state not in _WAITING_STATES
@@ -107,11 +107,15 @@ def update_pod_condition(ledger: Ledger, out: Outcome, task: Task, now: float) -
     since = now if task.waits_since is None else task.waits_since
     due = since + settings.condition_delay_s
     if current is not None and current.reason == wanted.reason:
-        due = max(due, (since if task.told is None else task.reported_at) + _pause(task, settings.condition_refresh_s))
+        due = max(
+            due,
+            (since if task.reported_condition is None else task.reported_at)
+            + _pause(task, settings.condition_refresh_s),
+        )
     elif task.writes >= _FREE_WRITES:
         due = max(due, task.reported_at + _pause(task, settings.condition_delay_s))
     if now >= due:
-        task.told, task.reported_at, task.writes = wanted, now, task.writes + 1
+        task.reported_condition, task.reported_at, task.writes = wanted, now, task.writes + 1
         out.commands.append(SetCondition(task.pod.ref, wanted.reason, wanted.message))
         is_other = current is None or current.reason != wanted.reason
         if is_other and not _reports_originator(ledger, task) and _is_unposted(task, wanted.message, now):

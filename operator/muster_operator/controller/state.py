@@ -130,7 +130,7 @@ class Task(Struct, gc=False):
     """One pod of this scheduler, from its creation to its end.
 
     ``asked`` and ``held``: the core has a request or an allocation of the pod, which must be released at its end.
-    ``release``: the core's order to release it, to be confirmed with the same type. ``told``: the condition that was
+    ``release``: the core's order to release it, to be confirmed with the same type. ``reported_condition``: what was
     written last, as the ``writes``-th one. ``checked_at``: time of the timer for the next condition. ``reason_kind``:
     kind of the reason in ``shortage`` (``muster_si.keys.REASON_*``).
     """
@@ -146,7 +146,7 @@ class Task(Struct, gc=False):
     waits_since: float | None = None
     shortage: Condition | None = None
     reason_kind: str = ""
-    told: Condition | None = None
+    reported_condition: Condition | None = None
     reported_at: float = 0.0
     writes: int = 0
     checked_at: float = 0.0
@@ -317,11 +317,11 @@ class CompletedMembers(Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class ForeignAllocation:
-    """A pod that only uses resources of its node. ``told``: the pod as last reported to the core."""
+    """A pod that only uses resources of its node. ``reported_pod``: the pod as last reported to the core."""
 
     pod: ForeignPod
     reported: bool = False
-    told: ForeignPod | None = None
+    reported_pod: ForeignPod | None = None
 
 
 @dataclass(slots=True)

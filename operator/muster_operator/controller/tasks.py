@@ -493,7 +493,7 @@ def report_foreign(ledger: Ledger, out: Outcome, pod_on_node: ForeignAllocation)
     node = pod_on_node.pod.node
     if ledger.phase is not Phase.LIVE:
         return
-    if pod_on_node.reported and pod_on_node.told is not None and pod_on_node.told.node != node:
+    if pod_on_node.reported and pod_on_node.reported_pod is not None and pod_on_node.reported_pod.node != node:
         pod_on_node.reported = False
         out.news.append(AllocationReleased(None, pod_on_node.pod.ref.uid))
     if node is None or is_reported(pod_on_node):
@@ -506,16 +506,16 @@ def report_foreign(ledger: Ledger, out: Outcome, pod_on_node: ForeignAllocation)
 
 def as_reported(pod_on_node: ForeignAllocation, node: NodeName) -> AllocationSpec:
     """Marks the allocation as reported and returns its specification."""
-    pod_on_node.reported, pod_on_node.told = True, pod_on_node.pod
+    pod_on_node.reported, pod_on_node.reported_pod = True, pod_on_node.pod
     return foreign_allocation(pod_on_node.pod, node)
 
 
 def is_reported(pod_on_node: ForeignAllocation) -> bool:
     """Whether the core knows the allocation with its present resources, priority and tags."""
-    pod, told = pod_on_node.pod, pod_on_node.told
-    if not pod_on_node.reported or told is None:
+    pod, known = pod_on_node.pod, pod_on_node.reported_pod
+    if not pod_on_node.reported or known is None:
         return False
-    return (pod.resources, pod.priority, pod.tags) == (told.resources, told.priority, told.tags)
+    return (pod.resources, pod.priority, pod.tags) == (known.resources, known.priority, known.tags)
 
 
 def release_foreign(ledger: Ledger, out: Outcome, pod_on_node: ForeignAllocation) -> None:

@@ -61,7 +61,7 @@ class Volume:
     """A PersistentVolume. ``claim``: its ``spec.claimRef``. ``is_bound``: phase Bound. ``is_going``: being deleted.
 
     ``reach``: terms of its node affinity, None = accessible from all nodes. ``handle``: handle of a CSI volume, empty
-    for others, also for migrated in-tree volumes. ``told``: the object as reported to the core.
+    for others, also for migrated in-tree volumes. ``reported``: the object as reported to the core.
     """
 
     name: str

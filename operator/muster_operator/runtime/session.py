@@ -312,8 +312,8 @@ class Current:
                 self._spawn(self._wait_for(self.session))
                 return Outcome()
             case Stage.ANSWERS if recovery.is_answered(self._ledger) or self._has_waited():
-                told = recovery.report_nodes(self._ledger, now), recovery.submit_asks(self._ledger, now)
-                self.stage, self._steps = Stage.REPORT, itertools.chain(*told)
+                reports = recovery.report_nodes(self._ledger, now), recovery.submit_asks(self._ledger, now)
+                self.stage, self._steps = Stage.REPORT, itertools.chain(*reports)
                 return Outcome()
             case Stage.REPORT:
                 self.stage = Stage.FENCE

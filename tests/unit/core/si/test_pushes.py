@@ -62,7 +62,7 @@ def test_the_next_one_of_a_kind_reports_how_many_were_held_back() -> None:
     assert node.message == "no room"
     assert first.message == "no room (15 earlier events of this kind were suppressed)"
     assert second.message == "no room"
-    assert (pushes.told, pushes.held_back) == (8, 15)
+    assert (pushes.sent, pushes.held_back) == (8, 15)
 
 
 def test_a_resource_manager_that_begins_again_is_reported_again() -> None:
