@@ -53,7 +53,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.real_kubelets)
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(SECONDS_FOR_A_TEST, func_only=True))
-    items.sort(key=lambda item: ORDER.index(item.path.stem.removeprefix("test_")))
+    own = [item for item in items if item.path.is_relative_to(HERE)]
+    own.sort(key=lambda item: ORDER.index(item.path.stem.removeprefix("test_")))
+    items[:] = [item for item in items if not item.path.is_relative_to(HERE)] + own
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
