@@ -555,6 +555,7 @@ def settle(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
         case AppState.FAILING if app.is_over or app.is_our_end:
             step(app, AppEvent.FAILED)
             if app.is_our_end and not app.is_over:
+                _count_bound_on_nodes(ledger, out, app)
                 out.news.append(ApplicationRemoved(app.id))
             app.is_over, app.is_our_end = True, False
             settle(ledger, out, app, now)
@@ -562,6 +563,14 @@ def settle(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
             _forget(ledger, out, app, now)
         case _:
             return
+
+
+def _count_bound_on_nodes(ledger: Ledger, out: Outcome, app: Application) -> None:
+    """Counts bound members on their nodes only, before the operator removes their failed application from the core."""
+    for task in app.members.values():
+        if task.state is TaskState.BOUND and task.held:
+            tasks.release_from_core(out, task, TerminationType.STOPPED_BY_RM)
+            tasks.track_foreign(ledger, out, task.pod)
 
 
 def _forget(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:

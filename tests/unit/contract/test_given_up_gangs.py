@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random  # noqa: TID251 - only with seeds
+
 import pytest
 
 from muster_core.model.states import ApplicationState
@@ -61,3 +63,27 @@ def test_the_id_of_a_failed_gang_can_be_used_again() -> None:
     both.run()
     assert both.kubernetes.node_of("again")
     assert [states[-1] for states in history(both)] == [ApplicationState.FAILED]
+
+
+@pytest.mark.parametrize("seed", [7, 10, 21, 23, 28])
+def test_a_member_that_a_user_bound_counts_on_its_node_after_its_gang_was_given_up(seed: int) -> None:
+    """The bound pod comes at any time, also between the failure of the gang and its removal from the core."""
+    chance = random.Random(seed)
+    both = Both()
+    both.kubernetes.add_nodes(2)
+    both.start()
+    both.kubernetes.refuse_creates = chance.choice([1, 2, 3])
+    annotations = gang_annotations(a_group("g", 3), parameters="gangSchedulingStyle=Hard", member_of="g")
+    pods = [a_pod(f"w{number}", app=APP, annotations=annotations) for number in range(3)]
+    late = a_pod("late", app=APP)
+    late["spec"]["nodeName"] = next(iter(both.kubernetes.nodes))
+    for pod in (*pods, late):
+        pod["metadata"]["creationTimestamp"] = both.created()
+    both.kubernetes.add(*pods)
+    for _ in range(chance.randrange(40)):
+        both.step(chance.randrange)
+    both.kubernetes.add(late)
+    both.run(chance.randrange)
+    both.compare()
+    assert both.differences == []
+    assert [pod.key for pod in both.real.partition.foreign.values()] == ["uid-late"]
