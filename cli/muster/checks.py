@@ -1,6 +1,6 @@
 """The checks of `muster doctor`: raw objects in, findings out. They request nothing.
 
-In the order of the output: core, leader, workloads, webhook, permissions, other schedulers.
+In the order of the output: core, leader, workloads, webhook, user identity, permissions, other schedulers.
 """
 
 from __future__ import annotations
@@ -298,7 +298,8 @@ def check_webhooks(
     """`endpoints`: the EndpointSlices of each service, None = the service does not exist."""
     endpoints_found = list(found)
     for webhook in endpoints_found:
-        problems = [*_check_endpoints(webhook, endpoints), *_check_certificates(webhook, now)]
+        is_orphan = webhook.service is not None and endpoints.get(webhook.service) is None
+        problems = [*_check_endpoints(webhook, endpoints), *(() if is_orphan else _check_certificates(webhook, now))]
         names = ", ".join(sorted(webhook.configurations))
         where = webhook.url or "service {}/{}".format(*(webhook.service or ("", "")))
         yield from problems or [fine(WEBHOOK, f"{names}: {where} is ready, its certificate authority is valid")]
@@ -315,7 +316,14 @@ def _check_endpoints(
     where = "service {}/{}".format(*webhook.service)
     consequence = "; until then pods that name Muster are rejected" if webhook.fails_closed else ""
     if slices is None:
-        yield problem(WEBHOOK, f"{where} does not exist", f"create it (deploy/webhooks.yaml){consequence}")
+        names = " ".join(sorted(webhook.configurations))
+        effect = ", so the API server rejects new pods that name Muster" if webhook.fails_closed else ""
+        yield problem(
+            WEBHOOK,
+            f"{names} is registered, but {where} does not exist{effect}",
+            f"kubectl delete mutatingwebhookconfigurations,validatingwebhookconfigurations {names}, "
+            "or enable the webhook again (chart: webhook.enabled)",
+        )
         return
     ready = [
         endpoint
@@ -362,6 +370,32 @@ def _endpoint(client: Json) -> WebhookEndpoint:
     except binascii.Error:
         bundle = b"?"
     return WebhookEndpoint((service["namespace"], service["name"]) if service else None, url, bundle)
+
+
+# --- user identity ----------------------------------------------------------------------------------------------------
+
+IDENTITY: Final = "user identity"
+
+
+def check_identity(policy: str, *, has_webhook: bool, is_enforced: bool) -> Iterator[Finding]:
+    """`policy`: name of the ValidatingAdmissionPolicy. `is_enforced`: it exists and a binding denies by it."""
+    if has_webhook:
+        yield fine(IDENTITY, "the webhook verifies yunikorn.apache.org/user.info of new pods")
+    elif is_enforced:
+        yield fine(IDENTITY, f"ValidatingAdmissionPolicy {policy} verifies yunikorn.apache.org/user.info of new pods")
+    else:
+        yield warning(
+            IDENTITY,
+            f"neither the webhook nor ValidatingAdmissionPolicy {policy} is enabled: users can set any "
+            "yunikorn.apache.org/user.info, so access lists and limits do not protect",
+            "set webhook.enabled=true or admissionPolicy.enabled=true in the chart (docs/operate/security.md)",
+        )
+
+
+def denies_by(bindings: Iterable[Json], policy: str) -> bool:
+    """Whether one of the ValidatingAdmissionPolicyBindings enforces the policy."""
+    specs = (binding.get("spec") or {} for binding in bindings)
+    return any(spec.get("policyName") == policy and "Deny" in (spec.get("validationActions") or ()) for spec in specs)
 
 
 # --- other schedulers -------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import cached_property, partial
@@ -24,6 +24,7 @@ Json = dict[str, Any]
 
 DEFAULT_NAMESPACE: Final = "muster"
 DEFAULT_ACCOUNT: Final = "muster-operator"
+_ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1/"
 _CONFIGURATIONS: Final = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 
 
@@ -31,9 +32,9 @@ _CONFIGURATIONS: Final = ("mutatingwebhookconfigurations", "validatingwebhookcon
 def command(target: Target, *, output: Format = Output.TABLE) -> None:
     """Diagnose the installation and misconfigured pods.
 
-    Checks the core, the leader, scheduler names and queues of pods, the webhook, the operator's permissions, and other
-    schedulers. Exits with 1 if there is a problem, and with 3 if the cluster is unreachable. A check without
-    permission to read is reported as skipped.
+    Checks the core, the leader, scheduler names and queues of pods, the webhook, user identity, the operator's
+    permissions, and other schedulers. Exits with 1 if there is a problem, and with 3 if the cluster is unreachable.
+    A check without permission to read is reported as skipped.
     """
     now = target.cluster.server_time()
     found = show(
@@ -80,8 +81,20 @@ class DiagnosedInstallation:
     @cached_property
     def webhooks(self) -> list[checks.WebhookEndpoint]:
         """Endpoints of the registered webhooks."""
-        prefix = "/apis/admissionregistration.k8s.io/v1/"
-        return checks.webhook_endpoints(item for kind in _CONFIGURATIONS for item in self.cluster.list(prefix + kind))
+        return checks.webhook_endpoints(
+            item for kind in _CONFIGURATIONS for item in self.cluster.list(_ADMISSION + kind)
+        )
+
+    @cached_property
+    def endpoints(self) -> dict[tuple[str, str], list[Json] | None]:
+        """The EndpointSlices of the webhooks' Services, None = the Service does not exist."""
+        services = {webhook.service for webhook in self.webhooks if webhook.service is not None}
+        return {service: _slices(self.cluster, *service) for service in services}
+
+    @property
+    def has_webhook(self) -> bool:
+        """Whether the webhook is enabled. A registration without its Service is left over from an earlier revision."""
+        return any(webhook.service is None or self.endpoints[webhook.service] is not None for webhook in self.webhooks)
 
 
 def findings(installation: DiagnosedInstallation) -> Iterator[Finding]:
@@ -123,12 +136,24 @@ def _placeholders(installation: DiagnosedInstallation) -> Iterator[Finding]:
 
 
 def _webhooks(installation: DiagnosedInstallation) -> Iterator[Finding]:
-    services = {webhook.service for webhook in installation.webhooks if webhook.service is not None}
-    endpoints = {service: _slices(installation.cluster, *service) for service in services}
-    return checks.check_webhooks(installation.webhooks, endpoints, installation.now)
+    return checks.check_webhooks(installation.webhooks, installation.endpoints, installation.now)
 
 
-def _slices(cluster: Cluster, namespace: str, service: str) -> Iterable[Json] | None:
+def _identity(installation: DiagnosedInstallation) -> Iterator[Finding]:
+    policy = permissions.admission_name(installation.home)
+    is_enforced = not installation.has_webhook and _is_enforced(installation.cluster, policy)
+    return checks.check_identity(policy, has_webhook=installation.has_webhook, is_enforced=is_enforced)
+
+
+def _is_enforced(cluster: Cluster, policy: str) -> bool:
+    try:
+        cluster.get(f"{_ADMISSION}validatingadmissionpolicies/{policy}")
+        return checks.denies_by(cluster.list(f"{_ADMISSION}validatingadmissionpolicybindings"), policy)
+    except NotThere:  # or Kubernetes before 1.30
+        return False
+
+
+def _slices(cluster: Cluster, namespace: str, service: str) -> list[Json] | None:
     try:
         cluster.get(f"/api/v1/namespaces/{namespace}/services/{service}")
     except NotThere:
@@ -146,7 +171,7 @@ def _permissions(installation: DiagnosedInstallation) -> Iterator[Finding]:
         if lease["metadata"]["namespace"] == installation.home
     )
     needed = permissions.required(
-        installation.names, next(own, permissions.LEASE), has_webhook=bool(installation.webhooks)
+        installation.names, next(own, permissions.LEASE), has_webhook=installation.has_webhook
     )
     missing = [permission for permission in needed if not _is_allowed(installation, permission, account)]
     return permissions.check_permissions(f"{installation.home}/{account}", missing, len(needed))
@@ -173,6 +198,7 @@ _CHECKS: Final[tuple[tuple[str, Callable[[DiagnosedInstallation], Iterator[Findi
     (checks.SCHEDULER_NAME, _workloads),
     ("placeholders", _placeholders),
     (checks.WEBHOOK, _webhooks),
+    (checks.IDENTITY, _identity),
     (permissions.PERMISSIONS, _permissions),
     (checks.YUNIKORN, _other_schedulers),
 )

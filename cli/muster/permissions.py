@@ -100,13 +100,19 @@ def review(permission: Permission, home: str, account: str) -> Json:
     attributes = {"verb": permission.verb, "group": permission.group, "resource": resource, "subresource": subresource}
     if permission.is_home or permission.namespace:
         attributes["namespace"] = home if permission.is_home else permission.namespace
-    attributes |= {"name": _name(permission, home)} if permission.name else {}
+    if permission.name:
+        attributes["name"] = admission_name(home) if permission.group == ADMISSION else permission.name
     groups = ["system:serviceaccounts", f"system:serviceaccounts:{home}", "system:authenticated"]
     return {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
         "spec": {"user": f"system:serviceaccount:{home}:{account}", "groups": groups, "resourceAttributes": attributes},
     }
+
+
+def admission_name(home: str) -> str:
+    """The name of webhook configurations and admission policy. It contains a namespace other than `muster`."""
+    return WEBHOOK_NAME if home == "muster" else f"{WEBHOOK_NAME}-{home}"
 
 
 def check_permissions(account: str, missing: Iterable[Permission], number: int) -> Iterator[Finding]:
@@ -117,8 +123,3 @@ def check_permissions(account: str, missing: Iterable[Permission], number: int) 
         return
     listed = ", ".join(str(permission) for permission in denied)
     yield problem(PERMISSIONS, f"account {account} may not {listed}", "apply deploy/rbac.yaml, or upgrade the chart")
-
-
-def _name(permission: Permission, home: str) -> str:
-    """The names of cluster-wide configurations contain a namespace other than `muster`."""
-    return f"{permission.name}-{home}" if permission.group == ADMISSION and home != "muster" else permission.name

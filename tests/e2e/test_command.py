@@ -25,6 +25,7 @@ from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import PREFIX, Group, a_gang, a_pod, with_annotations
 from tests.e2e.scenario import Scenario
 
+ROOT = Path(__file__).parents[2]
 LONG_S = 600
 LEAF = "root.leaf"
 
@@ -161,7 +162,9 @@ async def test_the_settings_of_a_cluster_are_shown(muster: Command) -> None:
 async def test_the_doctor_finds_nothing_where_all_is_well_and_pods_that_were_meant_for_us(muster: Command) -> None:
     namespace = muster.scenario.namespace
     findings = await muster.data("doctor")
-    assert {finding["level"] for finding in findings} == {"fine"}, findings
+    unverified = [finding for finding in findings if finding["check"] == "user identity"]
+    assert [finding["level"] for finding in unverified] == ["warning"], "neither webhook nor policy is enabled"
+    assert {finding["level"] for finding in findings if finding not in unverified} == {"fine"}, findings
     assert {finding["check"] for finding in findings} >= {"core", "leader", "webhook", "permissions", "YuniKorn"}
     stray = with_annotations(a_pod("stray", scheduler="elsewhere"), {f"{PREFIX}task-group-name": "workers"})
     lost = a_pod("lost", labels={"applicationId": "lost", "queue": "root.nowhere"})
@@ -175,6 +178,36 @@ async def test_the_doctor_finds_nothing_where_all_is_well_and_pods_that_were_mea
         )
 
     await muster.scenario.eventually("the pod without a queue is told", is_reported)
+
+
+async def test_the_doctor_reports_a_registration_without_its_service(muster: Command, cluster: Cluster) -> None:
+    permissions = await muster.found("permissions", 0)
+    registrations = [item for item in documents(ROOT / "deploy/webhooks.yaml") if item["kind"] != "Service"]
+    try:
+        for registration in registrations:
+            await cluster.admin.apply(registration)
+        findings = await muster.data("doctor", code=1)
+    finally:
+        for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
+            await cluster.admin.delete(kind, "muster-admission")
+    found = {item["check"]: item for item in findings}
+    assert [item["check"] for item in findings if item["level"] == "problem"] == ["webhook"]
+    assert "the API server rejects new pods that name Muster" in found["webhook"]["message"]
+    assert "webhookconfigurations muster-admission, or" in found["webhook"]["remedy"]
+    assert found["user identity"]["level"] == "warning"
+    assert [found["permissions"]] == permissions
+
+
+async def test_the_doctor_accepts_the_policy_instead_of_the_webhook(muster: Command, cluster: Cluster) -> None:
+    policy, binding = documents(ROOT / "deploy/admission-policy.yaml")
+    try:
+        await cluster.admin.apply(policy)
+        assert [item["level"] for item in await muster.found("user identity", 0)] == ["warning"]
+        await cluster.admin.apply(binding)
+        assert [item["level"] for item in await muster.found("user identity", 0)] == ["fine"]
+    finally:
+        for kind in ("validatingadmissionpolicybindings", "validatingadmissionpolicies"):
+            await cluster.admin.delete(kind, "muster-admission")
 
 
 async def test_the_doctor_sees_that_no_one_leads_and_that_a_right_is_missing(muster: Command, cluster: Cluster) -> None:

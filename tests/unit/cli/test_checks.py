@@ -141,7 +141,6 @@ LATER = NOW + timedelta(days=300)
     [
         (LATER, LISTENING, Level.FINE, "muster-admission: service muster/muster-webhook is ready"),
         (LATER, SILENT, Level.PROBLEM, "service muster/muster-webhook has no ready endpoint"),
-        (LATER, {}, Level.PROBLEM, "service muster/muster-webhook does not exist"),
         (NOW - timedelta(hours=1), LISTENING, Level.PROBLEM, "the certificate authority expired on 2030-01-01"),
         (NOW + timedelta(days=2), LISTENING, Level.WARNING, "the certificate authority expires on 2030-01-03"),
     ],
@@ -152,6 +151,20 @@ def test_someone_has_to_listen_with_a_valid_certificate(
     found = only(checks.check_webhooks(checks.webhook_endpoints([a_configuration([a_bundle(ends)])]), endpoints, NOW))
     assert found.level is level
     assert found.message.startswith(said)
+
+
+def test_a_registration_without_its_service_is_deleted_or_the_webhook_enabled_again() -> None:
+    for bundle in ([a_bundle(LATER)], [a_bundle(NOW - timedelta(days=1))]):
+        found = only(checks.check_webhooks(checks.webhook_endpoints([a_configuration(bundle)]), {}, NOW))
+        assert found.level is Level.PROBLEM
+        assert found.message == (
+            "muster-admission is registered, but service muster/muster-webhook does not exist, so the API server "
+            "rejects new pods that name Muster"
+        )
+        assert found.remedy == (
+            "kubectl delete mutatingwebhookconfigurations,validatingwebhookconfigurations muster-admission, "
+            "or enable the webhook again (chart: webhook.enabled)"
+        )
 
 
 def test_of_two_authorities_one_has_to_be_valid() -> None:
@@ -182,6 +195,37 @@ def test_a_webhook_at_an_address_needs_no_service() -> None:
         checks.webhook_endpoints([a_configuration([a_bundle(LATER)], "https://muster:9089")]), {}, NOW
     )
     assert levels(found) == [Level.FINE]
+
+
+# -- user identity ------------------------------------------------------------
+
+
+def a_policy_binding(policy: str, *actions: str) -> Json:
+    return {"metadata": {"name": "x"}, "spec": {"policyName": policy, "validationActions": list(actions)}}
+
+
+def test_users_are_verified_by_the_webhook_or_the_policy() -> None:
+    name = "muster-admission"
+    for has_webhook, is_enforced in ((True, False), (False, True)):
+        found = checks.check_identity(name, has_webhook=has_webhook, is_enforced=is_enforced)
+        assert levels(found) == [Level.FINE]
+    unverified = only(checks.check_identity(name, has_webhook=False, is_enforced=False))
+    assert unverified.level is Level.WARNING
+    assert "users can set any yunikorn.apache.org/user.info" in unverified.message
+    for fix in ("webhook.enabled=true", "admissionPolicy.enabled=true", "docs/operate/security.md"):
+        assert fix in unverified.remedy
+
+
+def test_a_policy_is_enforced_only_by_a_binding_that_denies() -> None:
+    bindings = [a_policy_binding("other", "Deny"), a_policy_binding("muster-admission", "Warn", "Audit")]
+    assert not checks.denies_by(bindings, "muster-admission")
+    assert checks.denies_by([*bindings, a_policy_binding("muster-admission", "Deny")], "muster-admission")
+
+
+def test_the_admission_policy_has_the_name_of_the_manifest() -> None:
+    documents = list(yaml.safe_load_all((ROOT / "deploy/admission-policy.yaml").read_text()))
+    assert {document["metadata"]["name"] for document in documents} == {permissions.admission_name("muster")}
+    assert checks.denies_by(documents, permissions.admission_name("muster"))
 
 
 # -- rights, other_schedulers, core -------------------------------------------------
