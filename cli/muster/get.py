@@ -12,7 +12,7 @@ import typer
 from muster import pending, printers
 from muster.checks import application_of
 from muster.clients.rest import Rest
-from muster.errors import PROBLEM, BadUsage, NotThere, Unreachable
+from muster.errors import PROBLEM, BadUsage, CommandError, NotThere, Unreachable
 from muster.options import AllNamespaces, Namespace, Target, connected
 from muster.output import Format, Output, Watch, as_data, show
 
@@ -108,14 +108,14 @@ def version(
 ) -> None:
     """Print the versions of this command, the core and the operator.
 
-    Prints the version of this command even if the core is unreachable.
+    Prints the version of this command even if the core is unreachable or the kubeconfig is invalid.
     """
     from muster_si.api import SI_VERSION  # noqa: PLC0415  # --help does not wait for protobuf
 
     local = {"client": installed_version(DISTRIBUTION), "schedulerInterface": SI_VERSION}
     try:
         remote = {} if client else _remote_versions(target.rest)
-    except Unreachable:
+    except CommandError:
         show(lambda: local, printers.version, output)
         raise
     show(lambda: local | remote, printers.version, output)
@@ -159,7 +159,7 @@ def apps(  # noqa: PLR0913 # long: the command line is its options
         found = _in_queue(target.rest, queue, state)
         return [app for app in found if user in ("", app["user"]) and pending.in_namespace(app, wanted)]
 
-    show(read, partial(printers.apps, all_namespaces=all_namespaces), output, watch=watch)
+    show(read, partial(printers.apps, all_namespaces=not wanted), output, watch=watch)
 
 
 def _in_queue(rest: Rest, queue: str, state: State) -> list[Json]:

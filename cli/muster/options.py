@@ -68,10 +68,21 @@ class Target:
         return kubernetes.connect(self.kubeconfig, self.context)
 
     def namespace(self, namespace: str, *, all_namespaces: bool) -> str:
-        """The namespace of `--namespace`, `--all-namespaces` or the context; empty = all. Raises BadUsage."""
+        """The namespace of `--namespace`, `--all-namespaces` or the context; empty = all. Raises BadUsage.
+
+        `--server` needs no kubeconfig: without a usable one, all namespaces are selected.
+        """
         if all_namespaces:
             return ""
-        return namespace or kubeconfig_files.namespace(self.kubeconfig, self.context)
+        if namespace or not self.server:
+            return namespace or kubeconfig_files.namespace(self.kubeconfig, self.context)
+        try:
+            found = kubeconfig_files.read(self.kubeconfig, self.context)
+        except BadUsage:
+            if self.kubeconfig or self.context:
+                raise
+            return ""
+        return (found.namespace or kubeconfig_files.DEFAULT_NAMESPACE) if found and found.name else ""
 
     def close(self) -> None:
         """Close all open connections."""

@@ -39,14 +39,16 @@ def command(  # noqa: PLR0913 # long: the command line is its options
     ] = "muster,yunikorn",
     namespace: Annotated[
         str,
-        typer.Option("--namespace", "-n", help="Namespace of the pods (default: the namespace of the context)."),
+        typer.Option("--namespace", "-n", help="Namespace of the listed pods (default: the namespace of the context)."),
     ] = "",
     all_namespaces: AllNamespaces = False,
     output: Format = Output.TABLE,
     muster_namespace: Annotated[
         str,
         typer.Option(
-            envvar="MUSTER_NAMESPACE", help="Namespace of Muster, with its signing keys.", rich_help_panel=PANEL
+            envvar="MUSTER_NAMESPACE",
+            help="Namespace of Muster, which has the Secret with the signing keys.",
+            rich_help_panel=PANEL,
         ),
     ] = "muster",
     kubeconfig: Kubeconfig = "",

@@ -1,5 +1,7 @@
 """Kubeconfig files as kubectl reads them: several files, contexts, certificates, tokens and credential plugins.
 
+Not supported, and rejected: impersonation (`as`), `proxy-url` and `tls-server-name`.
+
 The official client reads them too, but loading it takes longer than most commands run. It is used only for
 `auth-provider` entries, which have to be refreshed.
 """
@@ -7,7 +9,6 @@ The official client reads them too, but loading it takes longer than most comman
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import os
 import subprocess
@@ -31,6 +32,8 @@ _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 #: Entries of clusters and users that are paths, relative to their kubeconfig.
 _PATHS: Final = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+#: Entries of users and clusters without which the request would have another identity or destination.
+_UNSUPPORTED: Final = ("as", "as-uid", "as-groups", "as-user-extra", "proxy-url", "tls-server-name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +63,24 @@ class Context:
         cluster, user = self.cluster, self.user
         if not self.name:
             raise BadUsage(f"{self.paths[0]} has no current context; set --context")
-        token = str(user.get("token") or "")
-        if not token and user.get("tokenFile"):
-            token = _text(Path(user["tokenFile"])).strip()
+        for item in _UNSUPPORTED:
+            if user.get(item) or cluster.get(item):
+                raise BadUsage(f'context "{self.name}" has {item}, which is not supported; use another context')
+        token = _token(user)
         certificate, key = _file(user, "client-certificate"), _file(user, "client-key")
         if user.get("exec"):
-            token, certificate, key = _run_plugin(user["exec"], cluster, self.paths[0].parent)
+            of_plugin = _run_plugin(user["exec"], cluster)
+            token = token or of_plugin[0]
+            if not certificate:
+                certificate, key = of_plugin[1:]
         authorization = f"Bearer {token}" if token else ""
         if not token and user.get("username"):
             pair = f"{user['username']}:{user.get('password') or ''}"
             authorization = f"Basic {base64.b64encode(pair.encode()).decode()}"
         if not authorization and user.get("auth-provider"):
             authorization = _from_auth_provider(self)
+        if not (authorization.isascii() and authorization.isprintable()):
+            raise BadUsage(f'the token of context "{self.name}" has a character that HTTP does not allow')
         return Access(
             str(cluster.get("server") or ""),
             _file(cluster, "certificate-authority"),
@@ -136,27 +145,47 @@ def namespace(kubeconfig: str = "", context: str = "") -> str:
         return found.namespace or DEFAULT_NAMESPACE
     try:
         return (_SERVICE_ACCOUNT / "namespace").read_text().strip() or DEFAULT_NAMESPACE
-    except OSError:
+    except (OSError, ValueError):
         return DEFAULT_NAMESPACE
 
 
 def _paths(kubeconfig: str) -> Iterator[Path]:
     """`--kubeconfig` has to exist. Files of KUBECONFIG that do not exist are skipped, as kubectl does."""
     if kubeconfig:
-        path = Path(kubeconfig).expanduser()
-        if not path.exists():
+        try:
+            path = Path(kubeconfig).expanduser()
+        except RuntimeError as error:
+            raise BadUsage(f"--kubeconfig {kubeconfig} cannot be read: {error}") from error
+        if _is_missing(path):
             raise BadUsage(f"--kubeconfig {kubeconfig} does not exist")
         yield path
-        return
-    listed = os.environ.get("KUBECONFIG")
-    names = listed.split(os.pathsep) if listed else [str(Path("~/.kube/config").expanduser())]
-    yield from (path for name in names if name and (path := Path(name)).exists())
+    elif listed := os.environ.get("KUBECONFIG"):
+        yield from (path for name in listed.split(os.pathsep) if name and not _is_missing(path := Path(name)))
+    else:
+        try:
+            path = Path("~/.kube/config").expanduser()
+            is_there = path.exists()
+        except (OSError, RuntimeError):  # no home directory, or one of another account: common in containers
+            return
+        if is_there:
+            yield path
+
+
+def _is_missing(path: Path) -> bool:
+    """False if it cannot be determined: reading the file then reports the error."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _parsed(path: Path) -> Json:
     try:
         found = yaml.load(_text(path), Loader=_LOADER)  # noqa: S506  # both loaders are safe ones
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: an impossible date
         raise BadUsage(f"{path} is not a kubeconfig: {' '.join(str(error).split())}") from error
     if not isinstance(found or {}, dict):
         raise BadUsage(f"{path} is not a kubeconfig: it is not a mapping")
@@ -175,9 +204,39 @@ def _entry(found: list[tuple[Path, Json]], section: str, key: str, name: str) ->
             value = entry.get(key) or {}
             if not isinstance(value, dict):
                 raise BadUsage(f"{path} is not a kubeconfig: {section} {name}: {key} is not a mapping")
-            absolute = {item: str(path.parent / str(value[item])) for item in _PATHS if value.get(item)}
+            absolute: Json = {item: str(path.parent / str(value[item])) for item in _PATHS if value.get(item)}
+            if value.get("exec"):
+                absolute["exec"] = _plugin(value["exec"], path, name)
             return value | absolute
     return None
+
+
+def _plugin(plugin: Any, path: Path, user: str) -> Json:
+    """The `exec` entry of a user; a command with a slash is relative to its kubeconfig. Raises BadUsage."""
+    wrong = f"{path} is not a kubeconfig: users {user}: exec"
+    if not isinstance(plugin, dict):
+        raise BadUsage(f"{wrong} is not a mapping")
+    command, arguments, variables = plugin.get("command"), plugin.get("args") or [], plugin.get("env") or []
+    if not isinstance(command, str) or not command or "\0" in command:
+        raise BadUsage(f"{wrong} has no valid command")
+    if not isinstance(arguments, list):
+        raise BadUsage(f"{wrong}: args is not a list")
+    if not isinstance(variables, list) or not all(isinstance(item, dict) and item.get("name") for item in variables):
+        raise BadUsage(f"{wrong}: env is not a list of names and values")
+    return plugin | {"command": str(path.parent / command) if os.sep in command else command}
+
+
+def _token(user: Json) -> str:
+    """As in client-go, `tokenFile` has precedence over `token`, which is used if the file has none."""
+    token = str(user.get("token") or "")
+    if not user.get("tokenFile"):
+        return token
+    try:
+        return _text(Path(user["tokenFile"])).strip() or token
+    except BadUsage:
+        if not token:
+            raise
+        return token
 
 
 def _file(entry: Json, key: str) -> str:
@@ -186,8 +245,8 @@ def _file(entry: Json, key: str) -> str:
     if not data:
         return str(entry.get(key) or "")
     try:
-        return _written(base64.b64decode(str(data), validate=True))
-    except binascii.Error as error:
+        return _written(base64.b64decode("".join(str(data).split()), validate=True))
+    except ValueError as error:
         raise BadUsage(f"the kubeconfig cannot be used: {key}-data is not base64") from error
 
 
@@ -207,40 +266,40 @@ def _written(data: bytes) -> str:
 def _text(path: Path) -> str:
     try:
         return path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a path with a NUL character
         raise BadUsage(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
-def _run_plugin(plugin: Json, cluster: Json, folder: Path) -> tuple[str, str, str]:
+def _run_plugin(plugin: Json, cluster: Json) -> tuple[str, str, str]:
     """Token, and files of certificate and key, from a credential plugin (`exec` in a kubeconfig)."""
-    command = str(plugin.get("command") or "")
-    if os.sep in command:
-        command = str(folder / command)
     spec: Json = {"interactive": sys.stdin.isatty()}
     if plugin.get("provideClusterInfo"):
         spec["cluster"] = cluster
     info = {"apiVersion": plugin.get("apiVersion"), "kind": "ExecCredential", "spec": spec}
-    environment = {str(item["name"]): str(item["value"]) for item in plugin.get("env") or []}
-    environment |= {"KUBERNETES_EXEC_INFO": json.dumps(info)}
+    environment = {str(item["name"]): str(item.get("value") or "") for item in plugin.get("env") or []}
+    name = f"credential plugin {plugin['command']}"
     try:
         done = subprocess.run(
-            [command, *map(str, plugin.get("args") or [])],
-            env={**os.environ, **environment},
+            [plugin["command"], *map(str, plugin.get("args") or [])],
+            env={**os.environ, **environment, "KUBERNETES_EXEC_INFO": json.dumps(info, default=str)},
             stdout=subprocess.PIPE,
             check=False,
         )
-    except OSError as error:
+    except (OSError, ValueError, TypeError) as error:  # the last two: values that an environment or JSON cannot have
         hint = f": {plugin['installHint']}" if plugin.get("installHint") else ""
-        raise Unreachable(CLUSTER, f"credential plugin {command} cannot run: {error.strerror}{hint}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise Unreachable(CLUSTER, f"{name} cannot run: {reason}{hint}") from error
     if done.returncode:
-        raise Unreachable(CLUSTER, f"credential plugin {command} exited with code {done.returncode}")
+        raise Unreachable(CLUSTER, f"{name} exited with code {done.returncode}")
     try:
         status = json.loads(done.stdout)["status"]
         token, certificate, key = (
             str(status.get(item) or "") for item in ("token", "clientCertificateData", "clientKeyData")
         )
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise Unreachable(CLUSTER, f"credential plugin {command} did not print an ExecCredential") from error
+        raise Unreachable(CLUSTER, f"{name} did not print an ExecCredential") from error
+    if bool(certificate) != bool(key) or not (token or certificate):
+        raise Unreachable(CLUSTER, f"{name} returned neither a token nor a certificate with its key")
     return token, certificate and _written(certificate.encode()), key and _written(key.encode())
 
 

@@ -102,6 +102,6 @@ def _tls(access: Access) -> ssl.SSLContext:
             context.verify_mode = ssl.CERT_NONE
         if access.certificate:
             context.load_cert_chain(access.certificate, access.key or None)
-    except OSError as error:  # ssl.SSLError is one
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError; ValueError: a path with a NUL character
         raise Unreachable("the cluster", f"the kubeconfig's certificates cannot be used: {error}") from error
     return context

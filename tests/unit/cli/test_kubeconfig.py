@@ -2,7 +2,9 @@
 
 import base64
 import json
+import os
 import stat
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +75,18 @@ def test_paths_are_relative_to_their_file_and_inline_data_is_written_for_this_us
     assert stat.S_IMODE(key.parent.stat().st_mode) == 0o700
 
 
+def test_inline_data_may_be_wrapped_into_lines(tmp_path: Path) -> None:
+    user = {"client-key-data": base64.encodebytes(b"a key" * 100).decode()}
+    assert Path(kubeconfig.access(a_file(tmp_path / "a", a_config(user))).key).read_text() == "a key" * 100
+
+
+def test_a_file_with_a_token_has_precedence_over_a_token(tmp_path: Path) -> None:
+    path = a_file(tmp_path / "a", a_config({"token": "old", "tokenFile": "token"}))
+    assert kubeconfig.access(path).headers == {"Authorization": "Bearer old"}
+    (tmp_path / "token").write_text("new\n")
+    assert kubeconfig.access(path).headers == {"Authorization": "Bearer new"}
+
+
 def test_a_token_may_be_in_a_file_and_a_password_is_sent_as_basic_authentication(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("from a file\n")
     by_file = kubeconfig.access(a_file(tmp_path / "a", a_config({"tokenFile": "token"})))
@@ -105,8 +119,42 @@ def test_a_credential_plugin_gets_its_arguments_and_the_cluster_and_returns_a_to
     assert (info["kind"], info["spec"]["cluster"]["server"]) == ("ExecCredential", "https://one:6443")
 
 
+def test_a_relative_plugin_is_next_to_the_file_of_its_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    second = tmp_path / "second"
+    second.mkdir()
+    user = {"exec": a_plugin(second, """echo '{"status": {"token": "t"}}'""")}
+    first = a_file(tmp_path / "first/config", a_config() | {"users": []})
+    monkeypatch.setenv("KUBECONFIG", f"{first}:{a_file(second / 'config', a_config(user))}")
+    assert kubeconfig.access().headers == {"Authorization": "Bearer t"}
+
+
+def test_credentials_of_the_file_have_precedence_over_those_of_the_plugin(tmp_path: Path) -> None:
+    plugin = a_plugin(tmp_path, """echo '{"status": {"token": "t"}}'""")
+    certificate = {"client-certificate": "/cert.pem", "client-key": "/key.pem"}
+    access = kubeconfig.access(a_file(tmp_path / "a", a_config({"exec": plugin, **certificate})))
+    assert access.headers == {"Authorization": "Bearer t"}
+    assert (access.certificate, access.key) == ("/cert.pem", "/key.pem")
+    path = a_file(tmp_path / "b", a_config({"exec": plugin, "token": "of the file"}))
+    assert kubeconfig.access(path).headers == {"Authorization": "Bearer of the file"}
+
+
+def test_a_plugin_gets_dates_as_text(tmp_path: Path) -> None:
+    plugin = a_plugin(
+        tmp_path, f"""echo "$KUBERNETES_EXEC_INFO" > {tmp_path}/info; echo '{{"status": {{"token": "t"}}}}'"""
+    )
+    path = a_file(tmp_path / "a", a_config({"exec": plugin}, {"since": date(2026, 1, 1)}))
+    kubeconfig.access(path)
+    assert json.loads((tmp_path / "info").read_text())["spec"]["cluster"]["since"] == "2026-01-01"
+
+
 @pytest.mark.parametrize(
-    "script, message", [("exit 3", "exited with code 3"), ("echo nonsense", "did not print an ExecCredential")]
+    "script, message",
+    [
+        ("exit 3", "exited with code 3"),
+        ("echo nonsense", "did not print an ExecCredential"),
+        ("""echo '{"status": {}}'""", "returned neither a token nor a certificate with its key"),
+        ("""echo '{"status": {"clientKeyData": "x"}}'""", "returned neither a token nor a certificate with its key"),
+    ],
 )
 def test_a_credential_plugin_that_fails_is_named(tmp_path: Path, script: str, message: str) -> None:
     path = a_file(tmp_path / "a", a_config({"exec": a_plugin(tmp_path, script)}))
@@ -132,6 +180,52 @@ def test_an_account_of_a_pod_is_used_without_a_kubeconfig(tmp_path: Path, monkey
     assert kubeconfig.namespace() == "muster"
 
 
+@pytest.mark.parametrize("home", ["", "a" * 300], ids=["no home directory", "inaccessible"])
+def test_an_account_of_a_pod_is_used_if_the_home_directory_cannot_be_read(
+    home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if home:
+        monkeypatch.setenv("HOME", f"/{home}")
+    else:
+        monkeypatch.delenv("HOME")
+        monkeypatch.setattr(os, "getuid", lambda: 4_000_000)  # not in the password database
+    (tmp_path / "token").write_text("t")
+    monkeypatch.setattr(kubeconfig, "_SERVICE_ACCOUNT", tmp_path)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    assert kubeconfig.access().headers == {"Authorization": "Bearer t"}
+    assert kubeconfig.namespace() == "default"
+
+
+def test_a_file_that_cannot_be_read_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = f"/{'a' * 300}/config"
+    with pytest.raises(BadUsage, match="cannot be read: File name too long"):
+        kubeconfig.access(path)
+    monkeypatch.setenv("KUBECONFIG", path)
+    with pytest.raises(BadUsage, match="cannot be read: File name too long"):
+        kubeconfig.access()
+
+
+@pytest.mark.parametrize(
+    "user, cluster, item",
+    [
+        ({"as": "ann"}, {}, "as"),
+        ({"as-groups": ["a"]}, {}, "as-groups"),
+        ({"as-uid": "1"}, {}, "as-uid"),
+        ({"as-user-extra": {"a": ["b"]}}, {}, "as-user-extra"),
+        ({}, {"proxy-url": "http://proxy"}, "proxy-url"),
+        ({}, {"tls-server-name": "name"}, "tls-server-name"),
+    ],
+)
+def test_what_is_not_supported_is_rejected(user: Json, cluster: Json, item: str, tmp_path: Path) -> None:
+    with pytest.raises(BadUsage, match=f'context "one" has {item}, which is not supported'):
+        kubeconfig.access(a_file(tmp_path / "a", a_config(user, cluster)))
+
+
+def with_user(user: Json) -> Json:
+    return {"users": [{"name": "one", "user": user}]}
+
+
 @pytest.mark.parametrize(
     "change, message",
     [
@@ -140,13 +234,33 @@ def test_an_account_of_a_pod_is_used_without_a_kubeconfig(tmp_path: Path, monkey
         ({"users": []}, 'user "one" of context "one" does not exist in '),
         ({"clusters": [{"name": "one", "cluster": "x"}]}, "clusters one: cluster is not a mapping"),
         ({"current-context": ""}, "has no current context; set --context"),
-        ({"users": [{"name": "one", "user": {"client-key-data": "%"}}]}, "client-key-data is not base64"),
+        (with_user({"client-key-data": "%"}), "client-key-data is not base64"),
+        (with_user({"client-key-data": "é"}), "client-key-data is not base64"),
+        (with_user({"token": "two\nlines"}), "has a character that HTTP does not allow"),
+        (with_user({"tokenFile": "a\0b"}), "cannot be read: embedded null byte"),
+        (with_user({"exec": "foo"}), "users one: exec is not a mapping"),
+        (with_user({"exec": {"args": []}}), "users one: exec has no valid command"),
+        (with_user({"exec": {"command": "a\0b"}}), "users one: exec has no valid command"),
+        (with_user({"exec": {"command": "a", "args": "b"}}), "users one: exec: args is not a list"),
+        (with_user({"exec": {"command": "a", "env": [{"value": "b"}]}}), "users one: exec: env is not a list of names"),
     ],
 )
 def test_an_unusable_kubeconfig_is_reported_with_its_path_or_entry(change: Json, message: str, tmp_path: Path) -> None:
     path = a_file(tmp_path / "a", a_config() | change)
     with pytest.raises(BadUsage, match=message):
         kubeconfig.access(path)
+
+
+def test_an_argument_that_a_process_cannot_have_is_one_error(tmp_path: Path) -> None:
+    path = a_file(tmp_path / "a", a_config({"exec": {"command": "a", "args": ["b\0c"]}}))
+    with pytest.raises(Unreachable, match="credential plugin a cannot run: embedded null byte"):
+        kubeconfig.access(path)
+
+
+def test_an_impossible_date_is_not_a_kubeconfig(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("since: 2026-13-45\n")
+    with pytest.raises(BadUsage, match="is not a kubeconfig: month must be in"):
+        kubeconfig.access(str(tmp_path / "a"))
 
 
 def test_no_kubeconfig_at_all_names_the_options() -> None:

@@ -4,6 +4,8 @@ import json
 import signal
 import subprocess
 import sys
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -118,6 +120,29 @@ def test_all_namespaces_adds_a_column_and_the_applications_without_a_namespace(s
     assert missing.stderr.endswith("train in namespace ns; it exists in other namespaces: use -n or -A\n")
     several = served.run("app", "train", "-A")
     assert (several.exit_code, "write NAMESPACE/ID" in several.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("text", [None, "nonsense: [", "current-context: prod", "current-context: ''"])
+def test_a_server_needs_no_kubeconfig_and_shows_all_namespaces_without_one(
+    served: Served, text: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "other-kubeconfig"
+    if text is not None:
+        path.write_text(text)
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    served.scenario.send(ApplicationAdded(an_application("train", queue="root.b", namespace="red")))
+    result = served.run("apps")
+    assert {tuple(row[:2]) for row in rows(result)} == {("ns", "gang"), ("ns", "waits"), ("red", "train")}
+    assert [row[0] for row in rows(served.run("apps", "-n", "red"))] == ["train"]
+    for command in ("app", "explain"):
+        assert served.run(command, "train").exit_code == 0
+
+
+def test_the_version_of_the_client_is_printed_without_a_context() -> None:
+    result = run("version", "--context", "prod")
+    assert result.exit_code == 2
+    assert version("muster-scheduler") in result.stdout
+    assert 'context "prod" does not exist' in result.stderr
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])
