@@ -24,7 +24,10 @@ from muster_operator.runtime.conflicts import NAMESPACE, PREFIX
 from muster_operator.webhook.certificates import SECRET
 from muster_operator.webhook.registration import name_of
 
-EXAMPLES = ("muster uninstall --namespace muster",)
+EXAMPLES = (
+    "muster uninstall --namespace muster",
+    "muster uninstall --namespace muster --only-registrations",
+)
 
 RUNNING: Final = "app=muster,component=scheduler"
 """Labels of pods with an operator, in the chart and in deploy/."""
@@ -32,7 +35,7 @@ PAUSE_S: Final = 1.0
 _REGISTRATIONS: Final = "/apis/admissionregistration.k8s.io/v1"
 
 
-def command(
+def command(  # noqa: PLR0913 # long: the command line is its options
     *,
     namespace: Annotated[
         str, typer.Option("--namespace", "-n", envvar="NAMESPACE", help="Namespace of Muster.")
@@ -44,15 +47,23 @@ def command(
         str,
         typer.Option(help="Value of service.schedulerNames; only placeholders with these scheduler names are deleted."),
     ] = "muster,yunikorn",
+    only_registrations: Annotated[
+        bool,
+        typer.Option(
+            "--only-registrations", help="Delete only the webhook registration of a Muster that continues without it."
+        ),
+    ] = False,
     seconds: Annotated[int, typer.Option(min=0, help="Timeout for the end of Muster's pods, in seconds.")] = 120,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
 ) -> None:
     """Delete placeholders, the webhook registration, Secrets and Leases after Muster was uninstalled."""
     names = tuple(name for part in scheduler_names.split(",") if (name := part.strip()))
-    exit_on_error(
-        lambda: delete_leftovers(connect(kubeconfig, context), Installation(namespace, lease_name, names), seconds)
-    )
+    installation = Installation(namespace, lease_name, names)
+    if only_registrations:
+        exit_on_error(lambda: delete_registrations(connect(kubeconfig, context), installation))
+    else:
+        exit_on_error(lambda: delete_leftovers(connect(kubeconfig, context), installation, seconds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +78,14 @@ class Installation:
     scheduler_names: tuple[str, ...]
 
 
+def delete_registrations(cluster: Cluster, installation: Installation) -> None:
+    """Delete the webhook registration, and print each object. Raises Exit(1) if something could not be deleted."""
+    steps = Steps()
+    for path in _registrations(installation):
+        steps.run(partial(_delete, cluster, path))
+    steps.end()
+
+
 def delete_leftovers(cluster: Cluster, installation: Installation, seconds: float) -> None:
     """Delete what is left of the installation, and print each object.
 
@@ -75,12 +94,10 @@ def delete_leftovers(cluster: Cluster, installation: Installation, seconds: floa
     _wait_for_pods_to_end(cluster, installation.namespace, seconds)
     steps = Steps()
     home = f"/api/v1/namespaces/{installation.namespace}"
-    registered = name_of(installation.namespace)
     keys = f"{home}/secrets/{signing.SECRET}"
     all_deleted = steps.run(lambda: _delete_placeholders(cluster, installation, steps))
     for path in (
-        f"{_REGISTRATIONS}/mutatingwebhookconfigurations/{registered}",
-        f"{_REGISTRATIONS}/validatingwebhookconfigurations/{registered}",
+        *_registrations(installation),
         f"{home}/secrets/{SECRET}",
         f"/apis/coordination.k8s.io/v1/namespaces/{installation.namespace}/leases/{installation.lease_name}",
     ):
@@ -92,6 +109,11 @@ def delete_leftovers(cluster: Cluster, installation: Installation, seconds: floa
     else:
         typer.echo(f"kept, placeholders may be left: {keys}")
     steps.end()
+
+
+def _registrations(installation: Installation) -> list[str]:
+    name = name_of(installation.namespace)
+    return [f"{_REGISTRATIONS}/{kind}webhookconfigurations/{name}" for kind in ("mutating", "validating")]
 
 
 def _wait_for_pods_to_end(cluster: Cluster, namespace: str, seconds: float) -> None:

@@ -93,6 +93,25 @@ annotations:
   helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end }}
 
+{{- define "muster.unregisterHook" -}}
+labels:
+  {{- include "muster.labels" . | nindent 2 }}
+annotations:
+  helm.sh/hook: post-upgrade
+  helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}
+
+{{/* Not empty: the webhook is disabled, but an earlier revision of the release registered it. Always empty without a
+     cluster, as in helm template. */}}
+{{- define "muster.leftRegistration" -}}
+{{- if and .Release.IsUpgrade (ne (include "muster.webhookIsOn" .) "true") }}
+{{- $name := include "muster.admissionName" . }}
+{{- range $kind := list "MutatingWebhookConfiguration" "ValidatingWebhookConfiguration" }}
+{{- if lookup "admissionregistration.k8s.io/v1" $kind "" $name }}{{ $name }}{{ end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "muster.testHook" -}}
 labels:
   {{- include "muster.labels" . | nindent 2 }}

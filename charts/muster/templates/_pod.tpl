@@ -59,3 +59,49 @@ terminationMessagePolicy: FallbackToLogsOnError
 {{- define "muster.tokenMount" -}}
 - {name: token, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
 {{- end }}
+
+{{/* Job of a Helm hook that runs muster uninstall. root: the chart; name: of the Job and its account; hook: its labels
+     and annotations; args: of the command. */}}
+{{- define "muster.cleanupJob" -}}
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  {{- .hook | nindent 2 }}
+    helm.sh/hook-weight: "1"
+spec:
+  backoffLimit: 3
+  activeDeadlineSeconds: 240
+  # A failed Job is kept for this time, because its log has the reason.
+  ttlSecondsAfterFinished: 3600
+  template:
+    metadata:
+      labels:
+        {{- include "muster.labels" .root | nindent 8 }}
+        app: muster
+        component: cleanup
+    spec:
+      restartPolicy: Never
+      serviceAccountName: {{ .name }}
+      {{- include "muster.place" .root | nindent 6 }}
+      securityContext:
+        {{- include "muster.podSecurity" .root | nindent 8 }}
+      containers:
+        - name: cleanup
+          image: {{ include "muster.image" .root }}
+          imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+          {{- include "muster.lastWords" .root | nindent 10 }}
+          command: [muster, uninstall]
+          args:
+            {{- toYaml .args | nindent 12 }}
+          resources:
+            requests: {cpu: 50m, memory: 128Mi}
+            limits: {memory: 512Mi}
+          securityContext:
+            {{- include "muster.containerSecurity" .root | nindent 12 }}
+          volumeMounts:
+            {{- include "muster.tokenMount" .root | nindent 12 }}
+      volumes:
+        {{- include "muster.tokenVolume" .root | nindent 8 }}
+{{- end }}

@@ -141,12 +141,12 @@ class Metrics:
                 count += 1
                 if isinstance(event, NodeActionReported) and event.action is NodeAction.DECOMMISSION:
                     self.nodes_gone += 1
+                elif isinstance(event, ApplicationAdded) and not event.spec.is_renewal:
+                    self._new.inc()
             counter = self._by_kind.get(kind)
             if counter is None:
                 counter = self._by_kind[kind] = self._events.labels(kind.__name__)
             counter.inc(count)
-            if kind is ApplicationAdded:
-                self._new.inc(count)
 
     def sent(self, effect: Effect) -> None:
         """Counts an effect."""

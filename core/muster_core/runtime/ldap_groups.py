@@ -1,6 +1,6 @@
 """User group lookups in an LDAP directory, with the settings of YuniKorn's LDAP secret.
 
-`user_groups` loads this module at the first lookup, because few installations use LDAP.
+`user_groups` loads this module before the first lookup, because few installations use LDAP.
 
 Differs: attribute names are compared without case, as in LDAP; YuniKorn finds no groups if the server spells GroupAttr
 differently. Differs: referrals are not followed, so that the password is sent to one server only.

@@ -15,9 +15,10 @@ import os
 import pwd
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -108,9 +109,13 @@ class LdapDirectory:
 
     secret: Path = SECRET
 
+    def load(self) -> None:
+        """Imports ldap3, which is slow to load and rarely used."""
+        import_module("muster_core.runtime.ldap_groups")
+
     def __call__(self, user: str) -> GroupsAnswer:
         """Returns the user's groups in LDAP."""
-        from muster_core.runtime.ldap_groups import look_up  # noqa: PLC0415 - ldap3 is slow to load and rarely used
+        from muster_core.runtime.ldap_groups import look_up  # noqa: PLC0415 - see load
 
         return look_up(self.secret, user)
 
@@ -160,6 +165,7 @@ class Groups:
         #: Time until which a directory that did not respond is not queried, and the reason to report meanwhile.
         self._silent: dict[GroupResolver, tuple[float, str]] = {}
         self._is_closed = False
+        self._is_loaded = False
 
     async def fill(
         self, rm: RmId, events: Sequence[Event], resolvers: Mapping[PartitionId, GroupResolver]
@@ -194,7 +200,17 @@ class Groups:
         self._is_closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _answers(self, wanted: Iterable[Key]) -> dict[Key, GroupsAnswer]:
+    async def _load(self, wanted: Iterable[Key]) -> None:
+        """Loads the LDAP client before its first lookup, because loading may take longer than the lookup's timeout."""
+        ldap = self._directories.get(GroupResolver.LDAP)
+        if self._is_loaded or not isinstance(ldap, LdapDirectory):
+            return
+        if any(resolver is GroupResolver.LDAP for resolver, _ in wanted):
+            await asyncio.to_thread(ldap.load)
+            self._is_loaded = True
+
+    async def _answers(self, wanted: Collection[Key]) -> dict[Key, GroupsAnswer]:
+        await self._load(wanted)
         now_s = self._now_s()
         found: dict[Key, GroupsAnswer] = {}
         asked: dict[Key, asyncio.Future[GroupsAnswer]] = {}

@@ -221,6 +221,7 @@ def _add_application(partition: Partition, spec: ApplicationSpec, now_ns: int) -
         elif known is not None:
             _renew(partition, known, spec, now_ns)
             if spec.given_up and known.is_reserving:
+                known.gang.given_up = True
                 gangs.fail(partition, known, now_ns, spec.given_up)
     elif partition.is_closing:
         _reject_application(partition, spec, now_ns, f"partition {partition.id} is being removed")

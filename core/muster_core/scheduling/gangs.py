@@ -385,10 +385,11 @@ def _drop_asks(
     partition: Partition, app: Application, why: str, answer: ResponseBuilder, *, placeholders_only: bool
 ) -> None:
     gone = [ask for ask in app.asks.values() if ask.spec.placeholder or not placeholders_only]
+    given_up = app.gang.given_up
     for ask in gone:
-        if ask.spec.placeholder:
+        if ask.spec.placeholder and not given_up:
             app.gang.groups[ask.spec.group].timed_out += ask.left
-        ledger.remove_ask(partition, app, ask, Detail.REQUEST_TIMEOUT)
+        ledger.remove_ask(partition, app, ask, Detail.REQUEST_CANCEL if given_up else Detail.REQUEST_TIMEOUT)
         if ask.spec.is_virtual:
             report_withdrawn(partition, app, ask)
         else:

@@ -523,7 +523,7 @@ def mark_releasing(
     app.mark_releasing(allocation, termination, now_ns)
     if allocation.spec.placeholder:
         partition.requeue_one(app)
-    if termination is Termination.TIMEOUT and allocation.spec.placeholder:
+    if termination is Termination.TIMEOUT and allocation.spec.placeholder and not app.gang.given_up:
         app.gang.groups[allocation.spec.group].timed_out += 1
 
 

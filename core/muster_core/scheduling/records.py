@@ -93,6 +93,8 @@ def queue_left(partition: Partition, app: Application) -> None:
 def place_left(partition: Partition, app: Application, place: Allocation, *, node_removed: bool) -> None:
     """Records the end of an allocation, with the termination type or the removal of its node."""
     why = Detail.ALLOC_NODEREMOVED if node_removed else _GOING[place.releasing]
+    if why is Detail.ALLOC_TIMEOUT and app.gang.given_up:
+        why = Detail.ALLOC_CANCEL
     partition.note_allocations(app, (place,), Change.REMOVE, why)
 
 

@@ -69,6 +69,8 @@ class Gang:
     live: dict[TaskGroup, dict[AllocationId, None]] = field(default_factory=dict)
     groups: dict[TaskGroup, GroupCount] = field(default_factory=dict)
     over: bool = False
+    #: The resource manager gave it up: what is released has not timed out.
+    given_up: bool = False
     #: Placeholders that existed before the core started.
     recovered: dict[AllocationId, None] = field(default_factory=dict)
     #: Position among gangs that compete for the same resources; None = no request yet.

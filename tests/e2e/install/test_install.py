@@ -90,13 +90,14 @@ async def what_it_makes_while_it_runs(cluster: Cluster) -> None:
         await operator.request("POST", pods, placeholder, params)
 
 
-async def play_the_last_hook(cluster: Cluster, release: Release) -> str:
+async def play_the_hook(cluster: Cluster, release: Release, account: str) -> str:
     """Run what its pod would run, and say that it ran; returns what it printed."""
 
     async def its_pod() -> Json | None:
-        return next(iter(await release.pods(CLEANUP)), None)
+        pods = await release.pods(CLEANUP)
+        return next((pod for pod in pods if pod["spec"]["serviceAccountName"] == account), None)
 
-    pod = await until("the last hook's pod is let in", its_pod, 60)
+    pod = await until(f"the pod of {account} is let in", its_pod, 60)
     assert pod is not None
     (container,) = pod["spec"]["containers"]
     kubeconfig = await cluster.kubeconfig_for(pod["spec"]["serviceAccountName"], ENFORCED)
@@ -123,10 +124,21 @@ async def test_helm_installs_upgrades_rolls_back_and_uninstalls_and_leaves_nothi
     assert await release.replicas() == (1, False)
 
     await what_it_makes_while_it_runs(enforced)
+    by_hand = f"kubectl delete mutatingwebhookconfigurations,validatingwebhookconfigurations {name_of(ENFORCED)}"
+    no_job = "cleanup.enabled=false,webhook.certificates=certManager"
+    told = await release.helm("upgrade", CHART, "--reset-then-reuse-values", "--set", no_job)
+    assert by_hand in told
+    assert "webhook.certificates has no effect without webhook.enabled: true" in told
+    upgrading = asyncio.create_task(
+        release.helm("upgrade", CHART, "--reset-then-reuse-values", "--set", "cleanup.enabled=true")
+    )
+    printed = await play_the_hook(enforced, release, "muster-unregister")
+    assert [line.partition(":")[0] for line in printed.splitlines()] == ["deleted", "deleted"]
+    assert by_hand in await upgrading
     told = await release.helm("upgrade", CHART, "--reset-then-reuse-values")
-    assert f"kubectl delete mutatingwebhookconfigurations,validatingwebhookconfigurations {name_of(ENFORCED)}" in told
+    assert "WARNING" not in told
     uninstalling = asyncio.create_task(release.helm("uninstall"))
-    printed = await play_the_last_hook(enforced, release)
+    printed = await play_the_hook(enforced, release, "muster-cleanup")
     assert "deleted: 1 placeholders" in printed
     assert "uninstalled" in await uninstalling
     assert await everything(enforced.admin, ENFORCED) - before == set()

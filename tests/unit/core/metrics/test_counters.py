@@ -1,6 +1,7 @@
 """Metrics count with the names and buckets of YuniKorn's metrics."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -72,11 +73,14 @@ def test_a_yes_after_a_no_is_no_shortfall() -> None:
 
 def test_events_are_counted_by_kind_and_new_applications_and_lost_nodes_of_them() -> None:
     metrics = Metrics()
-    metrics.received([ApplicationAdded(an_application())])
+    renewed = replace(an_application(), is_renewal=True)
+    metrics.received([ApplicationAdded(an_application()), ApplicationAdded(renewed)])
+    metrics.received([ApplicationAdded(replace(renewed, given_up="no placeholder could be created"))])
     metrics.received([NodeActionReported(PARTITION, NodeId("n"), NodeAction.DECOMMISSION)])
     metrics.received([NodeActionReported(PARTITION, NodeId("n"), NodeAction.DRAIN)])
     metrics.sent(NodeRejected(RM, NodeId("n"), "known"))
     assert value(metrics, "muster_core_events_total", kind="NodeActionReported") == 2
+    assert value(metrics, "muster_core_events_total", kind="ApplicationAdded") == 3
     assert value(metrics, "yunikorn_scheduler_application_submission_total", result="new") == 1
     assert (metrics.nodes_gone, metrics.nodes_refused) == (1, 1)
 

@@ -25,7 +25,12 @@ import kubernetes.config
 
 @pytest.mark.parametrize(
     "start",
-    ["from muster_operator.main import app; app()", "import muster_operator.kube.watch"],
+    [
+        "import muster_operator.__main__",
+        "from muster_operator.main import app; app()",
+        "import muster_operator.handlers.framework",
+        "import muster_operator.kube.watch",
+    ],
 )
 def test_the_official_client_is_loaded_when_it_is_needed_and_not_at_start(start: str) -> None:
     program = PROGRAM.format(start=start)
