@@ -15,6 +15,7 @@ from tests.unit.core.scheduling.random_events.rounds import run_round
 _SEEDS = (1, 15)
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", _SEEDS)
 def test_random_events_break_no_law(seed: int) -> None:
