@@ -36,6 +36,7 @@ from muster_operator.webhook.certificates import (
     Pair,
     given,
     issue,
+    kept_or_made,
 )
 from muster_operator.webhook.cluster import ClusterView, ConfigurationCheck
 from muster_operator.webhook.context import AdmissionAnswer, Identity, Review
@@ -48,6 +49,9 @@ log = structlog.get_logger("muster.admission")
 
 #: Seconds between rounds, after which a changed configuration is corrected.
 EVERY_S: Final = 3.0
+
+#: Name in the certificate of a standby before the leader has created the authorities.
+PROVISIONAL_NAME: Final = "muster-webhook"
 
 
 class CertificateSource(Protocol):
@@ -101,17 +105,27 @@ class GivenSource:
 
 
 class WebhookReconciler:
-    """Reconciles certificate and registration. `serve` is called with a new certificate."""
+    """Reconciles certificate and registration. `serve` is called with a new certificate.
+
+    A standby is ready while no authority is registered, because no API server can call the webhook yet. Otherwise a
+    rolling update that enables the webhook would wait for ever: the leader is a replica without the webhook, and it
+    leads until a new replica is ready.
+    """
 
     def __init__(self, source: CertificateSource, registrar: Registrar, serve: Callable[[Leaf], None]) -> None:
         self._source, self._registrar, self._serve = source, registrar, serve
         self._rotation = CertificateRotation()
         self._problem = ""
         self._is_registered = False
+        self._is_unused = False
+        self._is_standby = False
+        self._provisional: Leaf | None = None
 
     @property
     def missing(self) -> str:
         """Why the webhook is not ready; empty if it is."""
+        if self._is_unused and self._is_standby:
+            return ""
         if self._rotation.serving is None:
             return self._problem or "there is no certificate yet"
         return "" if self._is_registered else self._problem or "not registered yet"
@@ -124,9 +138,11 @@ class WebhookReconciler:
 
     async def attempt(self, now: datetime) -> None:
         """Runs one round. A problem is logged when it begins or changes."""
+        self._is_standby = False
         try:
             await self._round(now)
         except NotLeading:
+            self._is_standby = True
             self._report("")  # the leader corrects it
         except ApiRefused as error:
             rights = " (deploy/rbac.yaml has the permissions for the webhook)" if error.status == 403 else ""
@@ -142,17 +158,26 @@ class WebhookReconciler:
             self._rotation.want(leaf)
         read = await self._registrar.read()
         registered = read.authorities
+        self._is_unused = not any(registered)
         self._rotation.record_registered(registered, now)
         if (new := self._rotation.to_serve(now)) is not None:
             self._serve(new)
             log.info("serving with a new certificate", until=new.not_after.isoformat())
         if self._rotation.serving is None:
+            self._is_standby = leaf is None
+            if self._is_unused and self._provisional is None:
+                self._serve_provisional(now)
             return
         wanted = self._rotation.authorities_to_register(registered, now)
         self._is_registered = all(set(self._rotation.serving.authorities) <= set(bundle) for bundle in registered)
         await self._registrar.keep(read, wanted)
         self._rotation.record_registered([wanted for _ in registered], now)
         self._is_registered = True
+
+    def _serve_provisional(self, now: datetime) -> None:
+        """Serves a certificate that no client trusts, so that kubelets can read the readiness of a standby."""
+        self._provisional = issue(kept_or_made((None, None), now), [PROVISIONAL_NAME], now)
+        self._serve(self._provisional)
 
     def _report(self, problem: str) -> None:
         if problem and problem != self._problem:
