@@ -22,7 +22,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "webhook": {"replicas": 2, "webhook": {"enabled": True}},
     "admission-policy": {"admissionPolicy": {"enabled": True}},
 }
-HEADER = "# Written by `make manifests` from charts/muster; do not edit. Overlays of your own go beside or outside.\n"
+HEADER = "# Written by `make manifests` from charts/muster; do not edit. Put your own overlays elsewhere.\n"
 OF_HELM = ("helm.sh/chart", "app.kubernetes.io/managed-by", "app.kubernetes.io/instance")
 
 Json = dict[str, Any]

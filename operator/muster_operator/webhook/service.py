@@ -108,7 +108,7 @@ class WebhookReconciler:
     """Reconciles certificate and registration. `serve` is called with a new certificate.
 
     A standby is ready while no authority is registered, because no API server can call the webhook yet. Otherwise a
-    rolling update that enables the webhook would wait for ever: the leader is a replica without the webhook, and it
+    rolling update that enables the webhook would never complete: the leader is a replica without the webhook, and it
     leads until a new replica is ready.
     """
 

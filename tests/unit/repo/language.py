@@ -192,6 +192,8 @@ CITATION = re.compile(
 _PROSE = {key: (re.compile(pattern, re.IGNORECASE), instead) for key, (pattern, instead) in PROSE.items()}
 
 # (file, words, reason). An exception without a hit fails the test.
+#: Files whose comments and texts users and reviewers read: charts, manifests, workflows, project files.
+CONFIGURATION = (".yaml", ".yml", ".tpl", ".txt", ".toml", ".jinja")
 EXCEPTIONS: tuple[tuple[str, str, str], ...] = ()
 
 _CODE_SPAN = re.compile(r"(`+)(?:(?!\1).)*?\1")
@@ -295,6 +297,10 @@ def findings() -> tuple[Finding, ...]:
     found: list[Finding] = []
     for path in files(".md"):
         found += markdown(name(path), path.read_text())
+    for path in files(*CONFIGURATION):
+        if name(path).startswith("tests/"):
+            continue
+        found += prose(name(path), 1, path.read_text())
     product = set(modules(*PRODUCT))
     for path in (*modules(*PRODUCT), *modules("tests", "tools", "devcluster", "benchmarks")):
         found += code(name(path), parsed(path), product=path in product)
