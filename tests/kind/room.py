@@ -12,7 +12,7 @@ import aiohttp
 from devcluster.api import Api, Json
 from devcluster.errors import ApiError, ConditionNotMet
 from devcluster.waiting import until
-from tests.e2e.manifests import is_bound, is_placeholder
+from tests.e2e.manifests import a_pod, is_bound, is_placeholder
 from tests.kind.cluster import Kind
 from tests.kind.release import Release
 
@@ -61,6 +61,18 @@ class Room:
             return found if len(found) == count and not await self.pods(placeholders=True) else []
 
         return await self.eventually(f"{count} pods run and no placeholder is left", run, deadline_s)
+
+    async def block(self) -> tuple[int, int]:
+        """Run the pod `blocker` in one of the places of a gang that would fill all empty nodes.
+
+        Returns the number of places, and the millicores of one. For a gang that not even empty nodes could hold,
+        nothing would be reserved.
+        """
+        free = await self.kind.free_cpu()
+        each = min(free.values()) // 2
+        await self.create([a_pod("blocker", cpu=f"{each}m")])
+        await self.running(1)
+        return sum(left // each for left in free.values()), each
 
     async def reserved(self, count: int) -> list[Json]:
         """Wait until exactly so many placeholders are bound."""

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from devcluster.api import Json
 from tests.e2e.manifests import Group, a_gang
 from tests.kind.conftest import OpenRoom
 from tests.kind.manifests import restricted, running
@@ -40,28 +41,33 @@ async def test_a_gang_whose_members_end_gives_all_back_also_the_places_no_one_to
     assert len(room.placeholders) == 3
 
 
-async def test_hard_fails_completely_and_tells_its_pods_where_the_nodes_cannot_hold_it(room: Room) -> None:
-    each = min((await room.kind.free_cpu()).values()) // 2
-    members = sum(left // each for left in (await room.kind.free_cpu()).values()) + 1
-    gang = a_gang("hard", [Group("workers", members, cpu=f"{each}m", real=2)], style="Hard", timeout_s=10)
+async def test_hard_fails_completely_and_tells_its_pods_where_the_nodes_have_no_room_in_time(room: Room) -> None:
+    places, each = await room.block()
+    gang = a_gang("hard", [Group("workers", places, cpu=f"{each}m", real=2)], style="Hard", timeout_s=10)
     await room.create(gang)
-    await room.reserved(members - 1)
+    await room.reserved(places - 1)
 
     async def has_failed() -> bool:
-        phases = Counter(pod["status"].get("phase") for pod in await room.pods())
+        phases = Counter(pod["status"].get("phase") for pod in await members(room))
         return phases == {"Failed": 2} and not await room.pods(placeholders=True)
 
     await room.eventually("every pod of the gang has failed and no placeholder is left", has_failed)
-    for pod in await room.pods():
+    for pod in await members(room):
         assert "nodeName" not in pod["spec"]
         assert pod["status"]["reason"]
         assert "the placeholder timeout expired" in pod["status"]["message"]
     await room.told(gang[0]["metadata"]["name"], "timed out")
 
 
-async def test_soft_continues_without_a_gang_where_the_nodes_cannot_hold_it(room: Room) -> None:
-    await room.create(a_gang("large", [Group("workers", 200, cpu="500m", real=2)], style="Soft", timeout_s=5))
-    await room.running(2)
+async def members(room: Room) -> list[Json]:
+    """The pods of the gang."""
+    return [pod for pod in await room.pods() if pod["metadata"]["name"] != "blocker"]
+
+
+async def test_soft_continues_without_a_gang_where_the_nodes_have_no_room_in_time(room: Room) -> None:
+    places, each = await room.block()
+    await room.create(a_gang("large", [Group("workers", places, cpu=f"{each}m", real=2)], style="Soft", timeout_s=5))
+    await room.running(3)
 
 
 async def test_a_gang_runs_in_a_namespace_that_enforces_pod_security_restricted(open_room: OpenRoom) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from devcluster.api import Json
-from tests.e2e.manifests import Group, a_gang, a_pod
+from tests.e2e.manifests import Group, a_gang
 from tests.kind.manifests import restarts
 from tests.kind.release import NAMESPACE, Release
 from tests.kind.room import Room
@@ -17,11 +17,7 @@ KILL_CORE = (
 
 async def half_reserved(room: Room) -> list[Json]:
     """A gang that would fill all nodes, if the pod `blocker` was not in one of its places; returns its placeholders."""
-    free = await room.kind.free_cpu()
-    each = min(free.values()) // 2
-    places = sum(left // each for left in free.values())
-    await room.create([a_pod("blocker", cpu=f"{each}m")])
-    await room.running(1)
+    places, each = await room.block()
     await room.create(a_gang("firm", [Group("workers", places, cpu=f"{each}m")], style="Hard", timeout_s=600))
     return await room.reserved(places - 1)
 
