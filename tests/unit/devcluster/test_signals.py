@@ -7,9 +7,12 @@ import sys
 
 import pytest
 
+# A shell without job control starts background programs with SIGINT ignored, and they pass that on to their children.
 PROGRAM = """
-import asyncio
+import asyncio, signal
 from devcluster import signals
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 async def main():
     try:
