@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from muster_si.errors import RefusalCode, Refused
 from tests.unit.core.conftest import Bench
 from tests.unit.core.messages import RM, a_node, an_application, an_ask, applications, asks, nodes
 
+ROOT = Path(__file__).parents[4]
 FEATURES = ("placement_constraints", "predicate_callbacks", "utilization", "recommendations")
 CONSTRAINT = '{"simpleConstraint": {"nodeAffinityConstraint": {"targetExpressions": []}}}'
 MODULES = "muster_core.runtime.service, muster_core.rest.server, muster_core.placement.filters.hooks"
@@ -51,6 +53,16 @@ def test_installation_sets_every_hook(monkeypatch: pytest.MonkeyPatch) -> None:
     install()
     assert set(FEATURES) == set(HOOKS.__slots__)
     assert all(getattr(HOOKS, feature) is not None for feature in FEATURES)
+
+
+def test_random_events_that_run_without_pytest_have_every_hook() -> None:
+    """`make soak` does; its requests have placement constraints."""
+    code = (
+        "import tools.soak\n"
+        "from muster_core.placement.filters.hooks import HOOKS\n"
+        f"assert all(getattr(HOOKS, name) is not None for name in {FEATURES})"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
 async def test_a_core_without_the_features_schedules(bare: Bench) -> None:

@@ -12,9 +12,12 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.errors import FlakyStrategyDefinition
 from hypothesis.stateful import run_state_machine_as_test
 
+from muster_core.extensions.installation import install
 from tests.unit.core.scheduling.random_events.base import Profile
 from tests.unit.core.scheduling.random_events.simulated_core import Tally
 from tests.unit.core.scheduling.random_events.state_machine import RandomEvents
+
+install()
 
 _SETTINGS: Final = settings(
     max_examples=40,
