@@ -40,8 +40,7 @@ from muster_core.model.ids import AllocationKey, ApplicationId, TaskGroup, Termi
 from muster_core.model.resources import Resources
 from muster_core.model.specs import ApplicationSpec, AskSpec, GangPlacement, Member
 from muster_core.runtime.service import Scheduler
-from muster_core.scheduling.cycle import cycle
-from muster_core.scheduling.step import step
+from muster_core.scheduling.scheduler import cycle, step
 from muster_core.state.scheduler_state import SchedulerState
 from muster_si import si_pb2
 

@@ -26,8 +26,7 @@ from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, RmId, pa
 from muster_core.model.resources import Resources
 from muster_core.model.specs import ApplicationSpec, AskSpec, NodeSpec
 from muster_core.placement.node_search import place
-from muster_core.scheduling.cycle import cycle
-from muster_core.scheduling.step import step
+from muster_core.scheduling.scheduler import cycle, step
 from muster_core.state.nodes import NodeTable
 from muster_core.state.scheduler_state import SchedulerState
 from muster_core.state.snapshot import RequestShape, Snapshot

@@ -32,8 +32,7 @@ from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, No
 from muster_core.model.resources import Resources
 from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, NodeSpec
 from muster_core.model.storage import NamespaceLabels
-from muster_core.scheduling.cycle import cycle
-from muster_core.scheduling.step import step
+from muster_core.scheduling.scheduler import cycle, step
 from muster_core.si import nodes as si_nodes
 from muster_core.si import pod_tags, storage, values
 from muster_core.state.scheduler_state import SchedulerState

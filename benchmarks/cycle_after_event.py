@@ -37,8 +37,7 @@ from muster_core.model.events import (
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, RmId, Termination, partition_id
 from muster_core.model.resources import UNLIMITED, Limit, Resources
 from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, NodeSpec
-from muster_core.scheduling.cycle import cycle
-from muster_core.scheduling.step import step
+from muster_core.scheduling.scheduler import cycle, step
 from muster_core.state.scheduler_state import SchedulerState
 
 RM = RmId("benchmark")

@@ -24,8 +24,7 @@ from muster_core.model.events import ApplicationAdded, AskAdded
 from muster_core.model.ids import AllocationKey, ApplicationId
 from muster_core.model.resources import Resources
 from muster_core.model.specs import ApplicationSpec, AskSpec
-from muster_core.scheduling.cycle import cycle
-from muster_core.scheduling.step import step
+from muster_core.scheduling.scheduler import cycle, step
 from muster_core.state.scheduler_state import SchedulerState
 
 #: Asks per message.

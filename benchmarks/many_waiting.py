@@ -36,8 +36,7 @@ from muster_core.model.ids import AllocationKey, ApplicationId
 from muster_core.model.resources import Resources
 from muster_core.model.specs import ApplicationSpec, AskSpec
 from muster_core.runtime.loop import GarbageCollectorFreezer, LoopSettings, size
-from muster_core.scheduling.cycle import cycle
-from muster_core.scheduling.step import step
+from muster_core.scheduling.scheduler import cycle, step
 from muster_core.state.scheduler_state import SchedulerState
 
 _BUDGET_S: Final = LoopSettings().budget_s

@@ -30,8 +30,7 @@ from muster_core.rest.server import RestServer, RestSettings
 from muster_core.runtime.log_level import LogLevel
 from muster_core.runtime.loop import QueuedMessage
 from muster_core.runtime.service import Scheduler
-from muster_core.scheduling.cycle import cycle
-from muster_core.scheduling.step import step
+from muster_core.scheduling.scheduler import cycle, step
 from muster_core.state.scheduler_state import SchedulerState
 from muster_si.log_lines import LogFormat
 

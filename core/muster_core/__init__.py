@@ -2,10 +2,6 @@
 
 Read in this order: ``model`` (values), ``state`` (queues, applications, nodes), ``queues``, ``placement``,
 ``preemption`` and ``gangs`` (plans that read the state), ``scheduling`` (the only writer of the state; begin with
-``step`` and ``cycle``), ``config`` (``queues.yaml``), ``si`` (messages of the Scheduler Interface), ``metrics``,
+``scheduler``), ``config`` (``queues.yaml``), ``si`` (messages of the Scheduler Interface), ``metrics``,
 ``runtime`` (the scheduler task and the service), ``rest``, and ``main``, which connects them.
-
-Read in this order: ``model`` (values), ``state`` (what the scheduler knows), ``queues``, ``placement``,
-``preemption`` and ``gangs`` (plans that read the state), ``scheduling`` (the only writer of the state), ``si``
-(messages of the Scheduler Interface), ``config``, ``metrics``, ``runtime`` (the scheduler task), ``rest``.
 """

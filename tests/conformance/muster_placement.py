@@ -28,7 +28,7 @@ from muster_core.placement.filters import node_properties
 from muster_core.placement.plugins import SCORES
 from muster_core.placement.scores import node_properties as scores_node_properties
 from muster_core.runtime.sessions import Decoder
-from muster_core.scheduling.step import step
+from muster_core.scheduling.scheduler import step
 from muster_core.si import allocations as si_allocations
 from muster_core.si import applications as si_applications
 from muster_core.si import nodes as si_nodes

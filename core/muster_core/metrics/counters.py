@@ -24,7 +24,7 @@ from muster_core.model.effects import (
     SchedulingStateChanged,
 )
 from muster_core.model.events import ApplicationAdded, Event, NodeAction, NodeActionReported
-from muster_core.scheduling.cycle import Step
+from muster_core.scheduling.scheduler import CyclePhase
 
 #: Buckets of YuniKorn: 0.0001 · 10^k seconds.
 DECADES: Final = tuple(10.0 ** (exponent - 4) for exponent in range(8))
@@ -36,14 +36,14 @@ class CyclePhases:
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._last = clock()
-        self.seconds: dict[Step, float] = {}
-        self.counts: dict[Step, int] = {}
+        self.seconds: dict[CyclePhase, float] = {}
+        self.counts: dict[CyclePhase, int] = {}
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, phase: CyclePhase) -> None:
         """Adds the time since the previous call to this phase."""
         now = self._clock()
-        self.seconds[step] = self.seconds.get(step, 0.0) + now - self._last
-        self.counts[step] = self.counts.get(step, 0) + 1
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + now - self._last
+        self.counts[phase] = self.counts.get(phase, 0) + 1
         self._last = now
 
 
@@ -59,7 +59,7 @@ class PhaseTimes:
             buckets=DECADES,
             registry=registry,
         )
-        self._sorting = {Step.QUEUE: sorting.labels("queue"), Step.APPLICATION: sorting.labels("app")}
+        self._sorting = {CyclePhase.QUEUE: sorting.labels("queue"), CyclePhase.APPLICATION: sorting.labels("app")}
         sorting.labels("node")  # nodes are ranked within the search
         one = "Mean time of one application's search for nodes in a cycle, in seconds."
         self._search = Histogram(f"{prefix}_trynode_latency_milliseconds", one, buckets=DECADES, registry=registry)
@@ -74,11 +74,11 @@ class PhaseTimes:
 
     def count(self, phases: CyclePhases) -> None:
         """Adds one cycle."""
-        for step, seconds in phases.seconds.items():
-            if step in self._sorting:
-                self._sorting[step].observe(seconds)
-            elif step is Step.NODE:
-                self._search.observe(seconds / phases.counts[step])
+        for phase, seconds in phases.seconds.items():
+            if phase in self._sorting:
+                self._sorting[phase].observe(seconds)
+            elif phase is CyclePhase.NODE:
+                self._search.observe(seconds / phases.counts[phase])
                 self._searches.observe(seconds)
 
 

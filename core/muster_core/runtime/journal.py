@@ -23,8 +23,7 @@ from muster_core.model.effects import Effect
 from muster_core.model.events import Event
 from muster_core.model.resources import Limit, Resources
 from muster_core.runtime.sessions import Supervisor
-from muster_core.scheduling.cycle import CycleBudget, cycle
-from muster_core.scheduling.step import step
+from muster_core.scheduling.scheduler import CycleBudget, cycle, step
 from muster_core.state.scheduler_state import SchedulerState
 
 #: All modules of `muster_core.model`, so that new classes there need no change here.

@@ -32,8 +32,7 @@ from muster_core.model.events import (
 from muster_core.runtime.journal import Journal
 from muster_core.runtime.sessions import Dispatcher, MessageKind, RecoveryBarrier, Session, Supervisor
 from muster_core.scheduling import invariants
-from muster_core.scheduling.cycle import CycleBudget, CycleResult, cycle
-from muster_core.scheduling.step import step
+from muster_core.scheduling.scheduler import CycleBudget, CycleResult, cycle, step
 from muster_core.si import callbacks
 from muster_core.state.scheduler_state import SchedulerState
 

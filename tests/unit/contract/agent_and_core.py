@@ -35,8 +35,7 @@ from muster_core.model.records import EventRecorded
 from muster_core.runtime import service
 from muster_core.runtime.sessions import Decoder, TimerHeap
 from muster_core.scheduling import invariants
-from muster_core.scheduling.cycle import cycle
-from muster_core.scheduling.step import step
+from muster_core.scheduling.scheduler import cycle, step
 from muster_core.si import allocations as si_allocations
 from muster_core.si import applications as si_applications
 from muster_core.si import callbacks as si_callbacks

@@ -9,8 +9,7 @@ from muster_core.model.effects import SchedulingState, SchedulingStateChanged
 from muster_core.model.events import ApplicationAdded, AskAdded, ConnectionLost, Event, ManagerRegistered, NodeAdded
 from muster_core.model.ids import AllocationKey, ApplicationId, RmId
 from muster_core.runtime.service import Scheduler
-from muster_core.scheduling.cycle import cycle
-from muster_core.scheduling.step import step
+from muster_core.scheduling.scheduler import cycle, step
 from tests.unit.builders import RM, a_configuration, a_node, a_queue, an_application, an_ask
 
 

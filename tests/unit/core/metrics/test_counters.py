@@ -22,7 +22,7 @@ from muster_core.model.effects import (
 from muster_core.model.events import ApplicationAdded, NodeAction, NodeActionReported
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, Termination
 from muster_core.runtime.loop import EventQueue, QueuedMessage
-from muster_core.scheduling.cycle import Step
+from muster_core.scheduling.scheduler import CyclePhase
 from tests.unit.builders import PARTITION, RM, an_application, an_ask
 
 APP, KEY = ApplicationId("app"), AllocationKey("k")
@@ -92,7 +92,7 @@ def ticking(*moments: float) -> CyclePhases:
 
 def test_a_cycle_is_counted_with_its_steps_in_seconds() -> None:
     metrics, laps = Metrics(), ticking(0.0, 0.5, 0.75, 1.75, 4.75)
-    for step in (Step.QUEUE, Step.APPLICATION, Step.NODE, Step.NODE):
+    for step in (CyclePhase.QUEUE, CyclePhase.APPLICATION, CyclePhase.NODE, CyclePhase.NODE):
         laps(step)
     metrics.cycled(2.0, 3, laps)
     prefix = "yunikorn_scheduler"

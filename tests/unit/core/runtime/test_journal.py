@@ -13,7 +13,7 @@ from muster_core.model.events import Event
 from muster_core.runtime.journal import Journal, from_plain, replay, to_plain
 from muster_core.runtime.loop import LoopSettings, QueuedMessage
 from muster_core.runtime.service import Scheduler
-from muster_core.scheduling.cycle import CycleBudget
+from muster_core.scheduling.scheduler import CycleBudget
 from muster_si import keys, si_pb2
 from tests.unit.core import messages
 from tests.unit.core.conftest import Bench, FakeClock, Notebook

@@ -33,8 +33,7 @@ from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, No
 from muster_core.model.records import AllocationsRecorded, AskRecorded, EventRecorded, records_of
 from muster_core.model.specs import AllocationSpec, AskSpec
 from muster_core.scheduling import invariants
-from muster_core.scheduling.cycle import cycle
-from muster_core.scheduling.step import step
+from muster_core.scheduling.scheduler import cycle, step
 from muster_core.state.applications import Application
 from muster_core.state.scheduler_state import Partition, SchedulerState
 from tests.unit.builders import PARTITION, RM, SECOND, a_node, an_allocation, an_ask

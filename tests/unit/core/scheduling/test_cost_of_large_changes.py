@@ -14,8 +14,7 @@ from muster_core.model.events import (
 )
 from muster_core.model.ids import AllocationKey, ApplicationId, Termination
 from muster_core.model.specs import GangPlacement
-from muster_core.scheduling.cycle import Step, cycle
-from muster_core.scheduling.step import step
+from muster_core.scheduling.scheduler import CyclePhase, cycle, step
 from tests.unit.builders import PARTITION, a_configuration, a_node, a_queue, an_application, an_ask
 from tests.unit.core.scheduling.scenario import Scenario, placed
 
@@ -26,9 +25,9 @@ NODES = 48
 def tried(scenario: Scenario, *events: Event) -> tuple[int, int]:
     """How many applications were tried after the events, and how many asks got a place."""
     effects = [effect for event in events for effect in step(scenario.scheduler_state, event, scenario.now_ns)]
-    steps: list[Step] = []
+    steps: list[CyclePhase] = []
     effects += cycle(scenario.scheduler_state, scenario.now_ns, lambda: True, steps.append).effects
-    return steps.count(Step.NODE), len(placed(effects))
+    return steps.count(CyclePhase.NODE), len(placed(effects))
 
 
 def short(name: str) -> list[Event]:

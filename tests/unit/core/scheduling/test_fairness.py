@@ -12,8 +12,7 @@ from muster_core.model.config import QueueConfig
 from muster_core.model.effects import AllocationResponse, Effect
 from muster_core.model.events import AllocationReleased, ApplicationAdded, AskAdded, Event, NodeAdded
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, QueuePath, Termination
-from muster_core.scheduling.cycle import cycle
-from muster_core.scheduling.step import step
+from muster_core.scheduling.scheduler import cycle, step
 from tests.unit.builders import PARTITION, a_configuration, a_node, a_queue, an_application, an_ask
 from tests.unit.core.scheduling.scenario import Scenario
 

@@ -8,7 +8,7 @@ from muster_core.model.effects import ApplicationUpdated
 from muster_core.model.events import ApplicationAdded, ApplicationRemoved, ConfigurationReplaced, ManagerRegistered
 from muster_core.model.ids import ApplicationId
 from muster_core.model.records import Detail
-from muster_core.scheduling.step import step
+from muster_core.scheduling.scheduler import step
 from muster_core.state.applications import Application
 from muster_core.state.scheduler_state import HISTORY
 from tests.unit.builders import PARTITION, RM, SECOND, a_configuration, a_queue, an_application, an_ask

@@ -25,10 +25,8 @@ from muster_core.model.ids import ApplicationId, NodeId, Termination, partition_
 from muster_core.model.limits import FAILURE_BACKOFF_MOST_NS
 from muster_core.model.specs import GangStyle, Topology
 from muster_core.placement import pods
-from muster_core.scheduling import applications, commit, invariants, ledger, lifecycle, selectors
-from muster_core.scheduling import cycle as cycle_module
-from muster_core.scheduling.cycle import QueueAttempt, cycle
-from muster_core.scheduling.step import step
+from muster_core.scheduling import applications, commit, invariants, ledger, lifecycle, scheduler, selectors
+from muster_core.scheduling.scheduler import QueueAttempt, cycle, step
 from muster_core.state.applications import Application
 from muster_core.state.scheduler_state import Partition
 from tests.unit.builders import (
@@ -113,7 +111,7 @@ def test_a_gang_whose_plan_raises_does_not_hold_back_those_behind_it() -> None:
 
 def test_changes_committed_before_a_partition_fails_are_still_reported() -> None:
     scenario = two_applications()
-    with fault(cycle_module, "_watch", lambda *_: True):
+    with fault(scheduler, "_watch", lambda *_: True):
         effects = scenario.ask(an_ask("x", app="next"))
         assert set(placed(effects)) == {"x"}
         assert scenario.failures == (f"partition {PARTITION}",)

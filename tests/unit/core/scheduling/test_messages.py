@@ -19,8 +19,7 @@ from muster_core.model.events import (
 )
 from muster_core.model.ids import ApplicationId, Termination
 from muster_core.model.states import ManagerState
-from muster_core.scheduling.cycle import cycle
-from muster_core.scheduling.step import step
+from muster_core.scheduling.scheduler import cycle, step
 from tests.unit.builders import (
     PARTITION,
     RM,

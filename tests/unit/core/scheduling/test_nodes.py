@@ -20,8 +20,7 @@ from muster_core.model.events import (
 )
 from muster_core.model.ids import AllocationId, NodeId, RmId, Termination, partition_id
 from muster_core.model.states import NodeState
-from muster_core.scheduling.cycle import cycle
-from muster_core.scheduling.step import step
+from muster_core.scheduling.scheduler import cycle, step
 from muster_core.state.scheduler_state import SchedulerState
 from tests.unit.builders import (
     PARTITION,

@@ -9,8 +9,7 @@ import pytest
 from muster_core.model.config import ApplicationOrder, PriorityPolicy, QueueConfig, QueuePolicies
 from muster_core.model.events import ApplicationAdded, AskAdded, ConfigurationReplaced, NodeAdded
 from muster_core.model.ids import QueuePath
-from muster_core.scheduling.cycle import cycle
-from muster_core.scheduling.step import step
+from muster_core.scheduling.scheduler import cycle, step
 from tests.unit.builders import RM, a_configuration, a_node, a_queue, an_application, an_ask
 from tests.unit.core.scheduling.scenario import Scenario, placed
 

@@ -24,8 +24,7 @@ from muster_core.model.events import AllocationReleased, ApplicationAdded, AskAd
 from muster_core.model.ids import AllocationKey, ApplicationId, PartitionId, Termination, parent_path, partition_id
 from muster_core.model.limits import LOOKS_PER_ATTEMPT, MOST_RESTARTS
 from muster_core.scheduling import requeue
-from muster_core.scheduling.cycle import CycleResult, cycle
-from muster_core.scheduling.step import step
+from muster_core.scheduling.scheduler import CycleResult, cycle, step
 from muster_core.state import ordering
 from muster_core.state.scheduler_state import SchedulerState
 from muster_core.state.scheduling_queue import MembersDoNotFit

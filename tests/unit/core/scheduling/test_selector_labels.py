@@ -22,7 +22,7 @@ from muster_core.model.constraints import (
 from muster_core.model.events import ApplicationAdded, ApplicationRemoved, AskAdded
 from muster_core.model.ids import ApplicationId
 from muster_core.model.specs import NO_PROPERTIES, AskSpec, Member, PodProperties
-from muster_core.scheduling.step import step
+from muster_core.scheduling.scheduler import step
 from muster_core.state.affinity import SelectorLabels
 from tests.unit.builders import PARTITION, a_configuration, a_node, a_queue, an_application, an_ask
 from tests.unit.core.placement.affinity_clusters import HOST

@@ -24,8 +24,7 @@ from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, Terminat
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import GangPlacement
 from muster_core.scheduling.commit import commit
-from muster_core.scheduling.cycle import CycleResult, cycle
-from muster_core.scheduling.step import step
+from muster_core.scheduling.scheduler import CycleResult, cycle, step
 from tests.unit.builders import (
     PARTITION,
     a_configuration,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from muster_core.model.config import Timing
 from muster_core.model.events import ApplicationAdded, AskAdded, NodeAdded
-from muster_core.scheduling.cycle import CycleResult, cycle
-from muster_core.scheduling.step import step
+from muster_core.scheduling.scheduler import CycleResult, cycle, step
 from tests.unit.builders import SECOND, a_configuration, a_node, a_queue, an_application, an_ask
 from tests.unit.core.scheduling.scenario import Scenario, placed, states, waits
 

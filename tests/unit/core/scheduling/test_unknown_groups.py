@@ -19,7 +19,7 @@ from muster_core.model.events import (
 from muster_core.model.ids import RECOVERY, ApplicationId
 from muster_core.model.resources import NOTHING
 from muster_core.model.specs import ApplicationSpec
-from muster_core.scheduling.step import step
+from muster_core.scheduling.scheduler import step
 from tests.unit.builders import (
     PARTITION,
     RM,

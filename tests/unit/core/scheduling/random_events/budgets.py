@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from muster_core.scheduling.cycle import CycleBudget
+from muster_core.scheduling.scheduler import CycleBudget
 
 
 class Budget(Protocol):

@@ -47,7 +47,7 @@ from muster_core.model.ids import (
 from muster_core.model.resources import Resources
 from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, NodeSpec
 from muster_core.model.states import ApplicationState, NodeState
-from muster_core.scheduling.cycle import _STATES as SCHEDULING_STATES
+from muster_core.scheduling.records import SCHEDULING_STATES
 from muster_core.state.scheduler_state import Partition
 
 Place = tuple[ApplicationId, AllocationId]

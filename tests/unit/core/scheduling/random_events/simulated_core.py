@@ -15,8 +15,7 @@ from muster_core.model.ids import PartitionId, RmId
 from muster_core.model.states import ManagerState
 from muster_core.runtime.journal import Journal, replay
 from muster_core.scheduling import invariants
-from muster_core.scheduling.cycle import CycleBudget, CycleResult, cycle
-from muster_core.scheduling.step import step
+from muster_core.scheduling.scheduler import CycleBudget, CycleResult, cycle, step
 from muster_core.state.scheduler_state import SchedulerState
 from tests.unit.builders import SECOND
 from tests.unit.core.scheduling.faults import FAULT, FaultAt

@@ -1,7 +1,12 @@
-"""Scheduling cycle: tries the applications of one leaf queue after another.
+"""Applies events to the scheduler state, and tries the applications that may have become schedulable.
 
-The scheduler task calls `cycle`. A cycle plans and commits for each active application until its time budget is used.
-It makes at least one scheduling attempt in each partition with pending requests. An attempt that runs out of time
+The scheduler task calls both entry points. Effects collect in the outbox of the state.
+
+`step` applies one event: it finds the partition and calls the handler in `applications`, `allocations`, `nodes`,
+`configuration` or `timers`.
+
+`cycle` plans and commits for each active application, one leaf queue after another, until its time budget is used. It
+makes at least one scheduling attempt in each partition with pending requests. An attempt that runs out of time
 continues in the next cycle.
 """
 
@@ -11,16 +16,39 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
-from typing import Final
+from typing import Final, assert_never
 
 from muster_core.gangs import planning
 from muster_core.model import messages
 from muster_core.model.config import ApplicationOrder
 from muster_core.model.decisions import PlaceholderReplacement, Placement, ReasonKind, UnschedulableReason
-from muster_core.model.effects import Effect, SchedulingState, SchedulingStateChanged
+from muster_core.model.effects import Effect
 from muster_core.model.errors import BrokenDecision, caught
-from muster_core.model.events import TimerKind
-from muster_core.model.ids import AllocationKey
+from muster_core.model.events import (
+    AllocationReleased,
+    AllocationReported,
+    ApplicationAdded,
+    ApplicationRemoved,
+    AskAdded,
+    AskReleased,
+    CallbacksDeclared,
+    ClusterObjectsReported,
+    ConfigurationReplaced,
+    ConnectionLost,
+    Event,
+    GroupsResolved,
+    ManagerLeft,
+    ManagerRegistered,
+    NodeActionReported,
+    NodeAdded,
+    NodeUpdated,
+    PlacementsEvaluated,
+    RecoveryBarrierPassed,
+    TimerFired,
+    TimerKind,
+    UtilizationReported,
+    VictimsEvaluated,
+)
 from muster_core.model.limits import LOOKS_PER_ATTEMPT, MOST_RESTARTS
 from muster_core.model.records import Detail, Notice
 from muster_core.model.states import ApplicationState, ManagerState
@@ -29,9 +57,13 @@ from muster_core.placement.filters.hooks import HOOKS
 from muster_core.queues import quota
 from muster_core.queues.quota import FREELY, CompetingQueue, FairnessQuantum, quantum_of
 from muster_core.scheduling import (
+    allocations,
+    applications,
+    configuration,
     failures,
     gangs,
     lifecycle,
+    nodes,
     preemption,
     records,
     requeue,
@@ -42,9 +74,8 @@ from muster_core.scheduling import (
 )
 from muster_core.scheduling.commit import commit
 from muster_core.state import ordering
-from muster_core.state.applications import Application, Ask
+from muster_core.state.applications import Application
 from muster_core.state.queues import Queue
-from muster_core.state.request_classes import AskClass
 from muster_core.state.scheduler_state import Partition, SchedulerState
 from muster_core.state.scheduling_queue import (
     BlockingReason,
@@ -53,10 +84,111 @@ from muster_core.state.scheduling_queue import (
     NoNodeFits,
     QueuedBehindGang,
 )
-from muster_core.state.snapshot import AllocationPlan, Unplaced, wanted
+from muster_core.state.snapshot import AllocationPlan, wanted
+
+_PlacesEvent = AskAdded | AskReleased | AllocationReported | AllocationReleased
+
+_PartitionEvent = (
+    ApplicationAdded
+    | ApplicationRemoved
+    | GroupsResolved
+    | NodeAdded
+    | NodeUpdated
+    | NodeActionReported
+    | UtilizationReported
+    | ClusterObjectsReported
+)
 
 
-class Step(StrEnum):
+def step(scheduler_state: SchedulerState, event: Event, now_ns: int) -> list[Effect]:
+    """Applies one event. Returns the effects of the outbox, with event records last.
+
+    Raises CoreError only for a bug of the core. The effects of earlier changes then stay in the outbox.
+    """
+    _step(scheduler_state, event, now_ns)
+    if scheduler_state.is_any_closing:
+        configuration.drop_closed_partitions(scheduler_state)
+    return scheduler_state.outbox.drain()
+
+
+def _step(scheduler_state: SchedulerState, event: Event, now_ns: int) -> None:
+    match event:  # requests and allocations first, because most events are about them
+        case AskAdded() | AskReleased() | AllocationReleased() | AllocationReported():
+            _step_places(scheduler_state, event, now_ns)
+        case ManagerRegistered():
+            configuration.register_manager(scheduler_state, event, now_ns)
+        case RecoveryBarrierPassed():
+            configuration.pass_recovery_barrier(scheduler_state, event.rm, now_ns)
+        case ConnectionLost():
+            configuration.manager_lost(scheduler_state, event.rm, now_ns)
+        case ManagerLeft():
+            configuration.manager_left(scheduler_state, event.rm)
+        case ConfigurationReplaced():
+            configuration.replace_configuration(scheduler_state, event, now_ns)
+        case TimerFired():
+            ring = partial(configuration.on_timer, scheduler_state, event.timer, now_ns)
+            failures.attempt_timer(scheduler_state, event.timer, now_ns, ring)
+        case CallbacksDeclared() | PlacementsEvaluated() | VictimsEvaluated():
+            if HOOKS.predicate_callbacks is not None:
+                HOOKS.predicate_callbacks.apply(scheduler_state, event, preemption.confirm, now_ns)
+        case _:
+            _step_partition(scheduler_state, event, now_ns)
+
+
+def _step_partition(scheduler_state: SchedulerState, event: _PartitionEvent, now_ns: int) -> None:
+    partition = _partition_of(scheduler_state, event)
+    if partition is None:
+        configuration.reject_closed_partition(scheduler_state, event)
+        return
+    match event:
+        case ApplicationAdded():
+            applications.add_application(partition, event.spec, now_ns)
+        case ApplicationRemoved():
+            applications.remove_application(scheduler_state, partition, event, now_ns)
+        case GroupsResolved():
+            applications.resolve_groups(partition, event, now_ns)
+        case NodeAdded():
+            nodes.add_node(partition, event, now_ns)
+        case NodeUpdated():
+            nodes.update_node(partition, event, now_ns)
+        case NodeActionReported():
+            nodes.set_node_action(partition, event, now_ns)
+        case UtilizationReported():
+            if HOOKS.utilization is not None:
+                HOOKS.utilization.report(scheduler_state, partition, event)
+        case ClusterObjectsReported():
+            nodes.update_cluster_objects(partition, event)
+        case _:
+            assert_never(event)
+
+
+def _step_places(scheduler_state: SchedulerState, event: _PlacesEvent, now_ns: int) -> None:
+    partition = _partition_of(scheduler_state, event)
+    if partition is None:
+        configuration.reject_closed_partition(scheduler_state, event)
+        return
+    match event:
+        case AskAdded():
+            applications.add_ask(partition, event.spec, now_ns)
+        case AskReleased():
+            applications.release_ask(scheduler_state, partition, event, now_ns)
+        case AllocationReleased():
+            allocations.release_allocation(scheduler_state, partition, event, now_ns)
+        case AllocationReported():
+            allocations.report_allocation(partition, event.spec, now_ns)
+        case _:
+            assert_never(event)
+
+
+def _partition_of(scheduler_state: SchedulerState, event: _PartitionEvent | _PlacesEvent) -> Partition | None:
+    match event:
+        case AskAdded() | ApplicationAdded() | AllocationReported() | NodeAdded() | NodeUpdated():
+            return scheduler_state.partitions.get(event.spec.partition)
+        case _:
+            return scheduler_state.partitions.get(event.partition)
+
+
+class CyclePhase(StrEnum):
     """Phases of a cycle that are timed separately.
 
     QUEUE: select the next leaf queue. APPLICATION: order the applications of the leaf. NODE: plan one application and
@@ -68,7 +200,7 @@ class Step(StrEnum):
     NODE = "node"
 
 
-PhaseTimer = Callable[[Step], None]
+PhaseTimer = Callable[[CyclePhase], None]
 
 
 class CycleBudget:
@@ -86,28 +218,12 @@ class CycleBudget:
         return True
 
 
-def untimed(step: Step) -> None:
+def untimed(phase: CyclePhase) -> None:
     """Phase timer that measures nothing."""
 
 
-_STATES: Final = {
-    ReasonKind.QUOTA: SchedulingState.SKIPPED,
-    ReasonKind.USER_QUOTA: SchedulingState.SKIPPED,
-    ReasonKind.APPLICATIONS: SchedulingState.SKIPPED,
-    ReasonKind.QUEUE_ORDER: SchedulingState.SKIPPED,
-    ReasonKind.ADMISSION: SchedulingState.SKIPPED,
-    ReasonKind.NODES: SchedulingState.FAILED,
-    ReasonKind.RESERVED: SchedulingState.RESERVED,
-    ReasonKind.CLUSTER: SchedulingState.FAILED,
-}
-
 _NOTHING: Final = AllocationPlan()
 _STARTED: Final = (ApplicationState.RUNNING, ApplicationState.COMPLETING)
-
-_NOTES: Final = {
-    Detail.APP_CANNOTRUN_QUEUE: Detail.APP_RUNNABLE_QUEUE,
-    Detail.APP_CANNOTRUN_QUOTA: Detail.APP_RUNNABLE_QUOTA,
-}
 
 
 @dataclass(slots=True)
@@ -136,10 +252,10 @@ class QueueAttempt:
         """
         scheduling = self.partition.scheduling
         app = self.only or scheduling.next_application(self.leaf)
-        self.phase_ended(Step.APPLICATION)
+        self.phase_ended(CyclePhase.APPLICATION)
         while app is not None:
             if self._attempt(app):
-                self.phase_ended(Step.NODE)
+                self.phase_ended(CyclePhase.NODE)
             tried, app = app, None if self.only else scheduling.next_application(self.leaf)
             if app is not None and (tried.unplanned or self._is_over(tried) or not self.may_go_on()):
                 break
@@ -181,26 +297,25 @@ class QueueAttempt:
             self._mark_unschedulable(app, [])  # its timer or the callback result requeues it
             return True
         if app.is_reserving and (waits := requeue.is_waiting(self.partition, app)):
-            report_unschedulable(
-                self.partition,
-                app,
-                [Unplaced(kind, UnschedulableReason(ReasonKind.QUEUE_ORDER, waits)) for kind in _reported_classes(app)],
-            )
+            why = UnschedulableReason(ReasonKind.QUEUE_ORDER, waits)
+            records.report_unschedulable(self.partition, app, records.for_all_classes(app, why))
             self._mark_unschedulable(app, [])  # the end of the takeover requeues it
             return True
         gang = self._gang_before(app)
         if gang is not None:
             why = UnschedulableReason(ReasonKind.QUEUE_ORDER, messages.queued_behind_gang(gang.name, self.leaf.path))
-            report_unschedulable(self.partition, app, [Unplaced(kind, why) for kind in _reported_classes(app)])
+            records.report_unschedulable(self.partition, app, records.for_all_classes(app, why))
             self._mark_unschedulable(app, [QueuedBehindGang(self.leaf.path)])
             return True
         held = quota.start_refusal(self.partition, app)
-        note_runnable(self.partition, app, held.detail if held is not None else Detail.NONE)
+        detail = held.detail if held is not None else Detail.NONE
+        if detail is not app.cannot_run:
+            records.runnable_changed(self.partition, app, detail)
         if held is None:
             return False
         requeue.note_short(self.partition, app)
         requeue.set_blocking(self.partition, app, blocks=False)
-        report_unschedulable(self.partition, app, [Unplaced(kind, held.why) for kind in _reported_classes(app)])
+        records.report_unschedulable(self.partition, app, records.for_all_classes(app, held.why))
         self._mark_unschedulable(app, [held.blocking_reason])
         return True
 
@@ -262,7 +377,7 @@ class QueueAttempt:
         self._carry_out(app, allocation_plan)
         self._note_progress(app, allocation_plan)
         self._settle(app, [held, replacements, allocation_plan], more=replacements.more or allocation_plan.more)
-        back_off(partition, app, allocation_plan, self.now_ns)
+        _back_off(partition, app, allocation_plan, self.now_ns)
 
     def _replace_only(self, app: Application) -> None:
         """Replaces placeholders by real pods.
@@ -275,8 +390,8 @@ class QueueAttempt:
         self._carry_out(app, replacements)
         requeue.set_blocking(partition, app, blocks=False)
         why = UnschedulableReason(ReasonKind.ADMISSION, app.withheld)
-        kinds = [kind for kind in _reported_classes(app) if not app.has_placeholder(kind)]
-        report_unschedulable(partition, app, [Unplaced(kind, why) for kind in kinds])
+        unplaced = [entry for entry in records.for_all_classes(app, why) if not app.has_placeholder(entry.kind)]
+        records.report_unschedulable(partition, app, unplaced)
         self._settle(app, [replacements], more=replacements.more)
 
     def _budget(self, app: Application) -> pods.SearchBudget:
@@ -374,68 +489,15 @@ class QueueAttempt:
         unplaced = (
             [replace(entry, room=None) for entry in allocation_plan.unplaced] if parked else allocation_plan.unplaced
         )
-        report_unschedulable(partition, app, unplaced)
+        if unplaced:
+            records.report_unschedulable(partition, app, unplaced)
         refused = [entry.kind for entry in allocation_plan.unplaced if entry.why.kind is ReasonKind.NODES]
         if refused:
             reservations.watch(partition, app, self.now_ns)
             preemption.watch_required(partition, app, refused, self.now_ns)
 
 
-def report_unschedulable(partition: Partition, app: Application, unplaced: list[Unplaced]) -> None:
-    """Sends a scheduling state for each request whose failure reason changed.
-
-    The requests of a class keep their order, and a reason is always reported for all of them. The walk therefore starts
-    at the newest request and ends at the first one that already has the reason. Requests that have lost a node
-    reservation are checked as well.
-    """
-    for entry in unplaced:
-        kind = entry.why.kind
-        if entry.room is not None:
-            then = requeue.held_by_nodes(partition, app, entry.kind) if entry.room else None
-            partition.unschedulable_classes.put(entry.kind, entry.room, entry.why, then)
-        if entry.kind in app.waiting:
-            app.refusals[entry.kind] = entry.reported_reason
-        text = entry.reported_reason.text()
-        unreported = _unreported(app, app.waiting.get(entry.kind, {}), kind)
-        if unreported:
-            records.refused(partition, unreported, entry.reported_reason)
-        for ask in unreported:
-            ask.reported_kind = kind
-        shown = unreported[:1] if entry.kind.placeholder and app.spec.uses_virtual_placeholders else unreported
-        state = _STATES[kind]
-        for one in shown:
-            partition.outbox.state(SchedulingStateChanged(partition.rm, app.id, one.spec.report_key, state, text, kind))
-
-
-def _unreported(app: Application, keys: dict[AllocationKey, None], kind: ReasonKind) -> list[Ask]:
-    """Returns the requests of the class for which this reason was not reported yet."""
-    found: dict[AllocationKey, Ask] = {}
-    for key in reversed(keys):
-        ask = app.asks[key]
-        if ask.reported_kind is kind:
-            break
-        if ask.reported_kind is not ReasonKind.RESERVED:
-            found[key] = ask
-    for key in [key for key in app.lost_reservations if key in keys]:
-        del app.lost_reservations[key]
-        if app.asks[key].reported_kind is None:
-            found[key] = app.asks[key]
-    return list(found.values())
-
-
-def note_runnable(partition: Partition, app: Application, held: Detail) -> None:
-    """Records an event when `maxapplications` starts or stops holding the application back.
-
-    The details are those of YuniKorn: APP_CANNOTRUN_* and APP_RUNNABLE_*.
-    """
-    if held is app.cannot_run:
-        return
-    detail = held if held is not Detail.NONE else _NOTES[app.cannot_run]
-    app.cannot_run = held
-    partition.note(Notice.APPLICATION, app.id, detail=detail)
-
-
-def back_off(partition: Partition, app: Application, allocation_plan: AllocationPlan, now_ns: int) -> None:
+def _back_off(partition: Partition, app: Application, allocation_plan: AllocationPlan, now_ns: int) -> None:
     """Starts a backoff if no node fits `application.unschedasks.backoff` or more of the requests in one attempt."""
     policies = app.queue.policies
     if not policies.backoff_after:
@@ -446,15 +508,6 @@ def back_off(partition: Partition, app: Application, allocation_plan: Allocation
         return
     app.backoff_until_ns = now_ns + policies.backoff_delay_ns
     lifecycle.set_timer(partition, app, TimerKind.BACKOFF, app.sequence, app.backoff_until_ns)
-
-
-def _reported_classes(app: Application) -> list[AskClass]:
-    """Returns the classes whose requests get the reason.
-
-    For a Direct gang that reserves, these are its virtual placeholders; else all classes.
-    """
-    is_direct = app.spec.uses_virtual_placeholders and app.is_reserving
-    return [kind for kind in app.waiting if kind.placeholder or not is_direct]
 
 
 def _has_started(app: Application) -> bool:
@@ -528,7 +581,7 @@ def _pass(
                 result.more = True
                 return
             is_first = False
-            phase_ended(Step.QUEUE)
+            phase_ended(CyclePhase.QUEUE)
             is_alone = partition.scheduling.is_alone(leaf)
             places = _TURN_ALONE if is_alone and leaf.policies.order is ApplicationOrder.FIFO else _TURN
             QueueAttempt(partition, leaf, FREELY if is_alone else None, places, now_ns, may_go_on, phase_ended).take()
