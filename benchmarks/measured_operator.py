@@ -22,8 +22,8 @@ from muster_operator import assembly as product
 from muster_operator.main import app
 from muster_operator.model.cluster_events import ClusterEvent
 from muster_operator.model.commands import Outcome
-from muster_operator.runtime.inbox import EventReceived, Inbox, Input
-from muster_operator.runtime.loop import Loop
+from muster_operator.runtime.inputs import EventReceived, Input
+from muster_operator.runtime.loop import Inbox, Loop
 from muster_operator.translate.pod_classes import PartialPod
 from muster_operator.translate.values import Raw
 

@@ -28,8 +28,7 @@ from muster_operator.kube.write_queue import Pool
 from muster_operator.model.commands import BindPod
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.pods import PodRef
-from muster_operator.runtime.inbox import Inbox
-from muster_operator.runtime.loop import Loop
+from muster_operator.runtime.loop import Inbox, Loop
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.translate.pod_classes import PartialPod
 from muster_operator.translate.values import Raw

@@ -38,6 +38,9 @@ _OUTER: Final = ("core_responses.py",)
 #: Functions of the codec that convert responses of the core, with all that they call; the others encode requests.
 _CODEC: Final = "muster_operator/si/codec.py"
 DECODERS: Final = ("decoded", "decoded_callback", "decoded_inventory")
+#: The inbox is in the module of the task that calls the controller; what is not a method of this class is the inbox.
+_LOOP: Final = "muster_operator/runtime/loop.py"
+TASK: Final = "Loop"
 
 
 class Samples:
@@ -67,6 +70,8 @@ class Samples:
                 found = "core responses"
             if found == "encode" and file.endswith(_CODEC) and frame.f_code.co_name in DECODERS:
                 found = "core responses"
+            if found == "controller" and file.endswith(_LOOP) and not frame.f_code.co_qualname.startswith(f"{TASK}."):
+                found = "decode"
             frame = frame.f_back
         self.stages[found] += 1
         self.places[f"{found} {place}"] += 1

@@ -17,8 +17,8 @@ from muster_operator.kube.write_queue import Pool
 from muster_operator.model.cluster_events import KeysSeen
 from muster_operator.model.pods import PlaceholderSpec, Pod
 from muster_operator.runtime.conflicts import NameLeases, leases_of
-from muster_operator.runtime.inbox import EventReceived, Inbox
-from muster_operator.runtime.loop import Loop
+from muster_operator.runtime.inputs import EventReceived
+from muster_operator.runtime.loop import Inbox, Loop
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.runtime.reconfigure import ChangeReceivers, Reconfigurer
 from muster_operator.runtime.session import PAUSE_S

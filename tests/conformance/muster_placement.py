@@ -44,7 +44,7 @@ from muster_operator.controller.recovery import begin, open_nodes, report_nodes,
 from muster_operator.controller.state import Ledger
 from muster_operator.model.core_requests import CoreRequest
 from muster_operator.model.settings import Settings
-from muster_operator.runtime.inbox import DELETED, key_of
+from muster_operator.runtime.loop import DELETED, key_of
 from muster_operator.si.codec import Batch, Encoder, Request, Response, decoded
 from muster_operator.translate.objects import read_deletion, read_object
 from muster_si import keys, muster_pb2, si_pb2

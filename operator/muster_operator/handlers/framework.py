@@ -28,7 +28,7 @@ from muster_operator.kube.watch import (
 )
 from muster_operator.kube.watch import COMPARE_S as WATCH_COMPARE_S
 from muster_operator.model.errors import ApiRefused, PartEnded, Unreachable
-from muster_operator.runtime.inbox import Inbox
+from muster_operator.runtime.loop import Inbox
 from muster_operator.runtime.session import NEEDED
 
 comparison_log = structlog.get_logger("muster.comparison")

@@ -10,7 +10,7 @@ from muster_operator.config.configmaps import NAMES
 from muster_operator.kube.kopf_modules import kopf
 from muster_operator.kube.session import KubeSession
 from muster_operator.kube.watch import SILENT_S
-from muster_operator.runtime.inbox import Inbox
+from muster_operator.runtime.loop import Inbox
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from msgspec import Struct
 
@@ -134,3 +135,6 @@ class PlacementChosen(Struct, frozen=True, gc=False):
 StorageEvent = VolumeSeen | VolumeGone | ClaimSeen | ClaimGone | DriversSeen | AttachmentSeen | AttachmentGone
 ObjectEvent = NamespaceSeen | NamespaceGone | PriorityClassSeen | ObjectSeen
 ClusterEvent = PodSeen | PodGone | NodeSeen | NodeGone | ObjectEvent | StorageEvent | PlacementChosen | KeysSeen
+
+#: Events after which the object does not exist.
+DELETIONS: Final = (PodGone, NodeGone, NamespaceGone, VolumeGone, ClaimGone, AttachmentGone)

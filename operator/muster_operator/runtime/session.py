@@ -26,7 +26,7 @@ from muster_operator.model.commands import Outcome
 from muster_operator.model.core_requests import CoreRequest
 from muster_operator.model.core_responses import CoreResponse, Inventory, Part
 from muster_operator.model.states import AppState
-from muster_operator.runtime.inbox import BarrierAck, Compared, Input, OfSession, RecoveryStep, SessionLost, SessionUp
+from muster_operator.runtime.inputs import BarrierAck, Compared, Input, OfSession, RecoveryStep, SessionLost, SessionUp
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.si.session import Session, state_dump
 from muster_si import muster_pb2

@@ -1,4 +1,4 @@
-"""Any watched object as a cluster event. `runtime/inbox` calls it for each new state of an object."""
+"""Any watched object as a cluster event. `runtime/loop` calls it for each new state of an object."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from muster_operator.config.settings import Configuration
 from muster_operator.kube.session import KubeSession
 from muster_operator.model.errors import ApiRefused, LinkError, NotLeading, StartupRefused
 from muster_operator.model.settings import AdmissionSettings
-from muster_operator.runtime.inbox import Inbox
+from muster_operator.runtime.loop import Inbox
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.translate.values import mapping, text
 from muster_operator.webhook import cluster, registration

@@ -1,17 +1,19 @@
 """The path of one pod from its watch event to its bind, and how many modules a reader has to open to follow it.
 
-The real operator and the real core run in one process, the API server is a stub behind the HTTP connection pool. After
-the first pods of an application, whose shape is cached then, further ones are traced, one at a time. A trace begins
-when the watch delivers the bytes of the pod and ends when the bind request goes to the connection pool.
+The real operator and the real core run in one process, the API server is a stub in place of the HTTP connection pool.
+After the first pods of an application, whose shape is cached then, further ones are traced, one at a time. A trace
+begins when the watch delivers the bytes of the pod and ends when the bind request goes to the connection pool.
 
 A module is on the path if one of its functions is called for every traced pod. Timers run during one of the traces at
 most, so the path is what most traces agree on. A coroutine that continues only because the one that it awaits does so
 is not called.
 
 These modules are not counted, because they are opened for another question than the way of a pod:
-values, errors and limits (`model`), metrics, messages of the Scheduler Interface (`muster_si`), and the individual
-filters and scores. The data structures of the state (`muster_core.state`, `muster_operator.controller.state`), which
-the modules of the path read and write, are counted separately.
+values, errors and limits (`model`), metrics, messages of the Scheduler Interface (`muster_si`), the individual filters
+and scores, and the transports. A transport carries any bytes: the HTTP connection pool (`kube/http`), at which the
+trace ends, on the side of Kubernetes, and gRPC (`muster_si.transport`) on the side of the core. The data structures of
+the state (`muster_core.state`, `muster_operator.controller.state`), which the modules of the path read and write, are
+counted separately.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from muster_core import main as core
 from muster_core.runtime.service import Administration
 from muster_operator.assembly import Options, Ways, assembled
 from muster_operator.handlers.framework import Watching
-from muster_operator.kube import http, watch
+from muster_operator.kube import watch
 from muster_operator.kube.leadership import NoElection
 from muster_operator.kube.session import KubeSession, LeadershipGuard
 from muster_operator.running import configured
@@ -49,8 +51,8 @@ NODES: Final = 20
 WARM: Final = 3
 TRACED: Final = 5
 
-#: Modules on the path in each process, at most; the goal is 12.
-MOST: Final = {"operator": 14, "core": 12}
+#: Modules on the path in each process, at most.
+MOST: Final = {"operator": 12, "core": 12}
 
 NOT_COUNTED: Final = re.compile(
     r"muster_si\b"
@@ -84,8 +86,7 @@ class Trace:
         if frame.f_code is Feed._piece.__code__:  # the watch delivers the pod
             self.is_begun = True
             self.modules[watch.__name__] = None
-        if frame.f_code is StubLines.exchange.__code__:  # instead of the connection pool
-            self.modules[http.__name__] = None
+        if frame.f_code is StubLines.exchange.__code__:  # in place of the connection pool
             self.is_over = True
         name = frame.f_globals.get("__name__", "")
         if self.is_begun and not self.is_over and name.startswith("muster_") and not is_continued(frame):

@@ -7,7 +7,7 @@ from typing import Any
 from muster_operator.model.cluster_events import ClusterEvent
 from muster_operator.model.settings import Settings
 from muster_operator.model.storage import ClaimRef
-from muster_operator.runtime.inbox import key_of
+from muster_operator.runtime.loop import key_of
 from muster_operator.translate.objects import read_deletion, read_object
 
 Raw = dict[str, Any]

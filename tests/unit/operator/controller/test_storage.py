@@ -18,7 +18,7 @@ from muster_operator.model.core_requests import (
     NodeUpdated,
 )
 from muster_operator.model.settings import Settings
-from muster_operator.runtime.inbox import ObjectDecoder, key_of
+from muster_operator.runtime.loop import ObjectDecoder, key_of
 from muster_operator.translate.nodes import read_node
 from muster_operator.translate.objects import read_deletion
 from muster_operator.translate.storage import read_volume

@@ -21,7 +21,8 @@ from muster_operator.kube.watch import STALE_S, WatchFreshness
 from muster_operator.model.cluster_events import NamespaceSeen, PodGone, PodSeen
 from muster_operator.model.ids import PodUid
 from muster_operator.model.settings import Settings
-from muster_operator.runtime.inbox import EventReceived, Inbox, Input, Listed
+from muster_operator.runtime.inputs import EventReceived, Input, Listed
+from muster_operator.runtime.loop import Inbox
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.translate.pods import read_pod
 from tests.unit.operator.kube.apiserver import FixedCredentials

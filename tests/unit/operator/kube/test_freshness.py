@@ -12,7 +12,7 @@ from muster_operator.kube.watch import STALE_S, WatchFreshness
 from muster_operator.kube.write_queue import Pool
 from muster_operator.model.commands import Command, PostEvent
 from muster_operator.running import LeaderReadiness
-from muster_operator.runtime.inbox import Inbox
+from muster_operator.runtime.loop import Inbox
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.runtime.session import NEEDED
 from muster_operator.serving import hold_while_stale, run_sessions

@@ -13,7 +13,7 @@ from aiohttp import web
 from muster_operator.kube import watch
 from muster_operator.model.cluster_events import PodGone
 from muster_operator.model.ids import PodUid
-from muster_operator.runtime.inbox import EventReceived, Listed
+from muster_operator.runtime.inputs import EventReceived, Listed
 from tests.unit.operator.handlers.test_framework import Cluster, a_pod, change, seen, until, watching
 
 PODS = "/api/v1/pods"

@@ -6,7 +6,7 @@ import asyncio
 
 from muster_operator.controller.state import Ledger
 from muster_operator.model.ids import AppId
-from muster_operator.runtime.inbox import Input
+from muster_operator.runtime.inputs import Input
 from muster_operator.runtime.loop import Loop
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.runtime.session import Comparing

@@ -11,8 +11,15 @@ from muster_operator.model.commands import CommandUnanswered
 from muster_operator.model.ids import PodUid
 from muster_operator.model.settings import Settings
 from muster_operator.model.storage import ClusterObject, ObjectKind
-from muster_operator.runtime.inbox import CommandEnded, CoreMessage, EventReceived, Input, Listed, Unreadable
-from muster_operator.runtime.loop import named_input
+from muster_operator.runtime.inputs import (
+    CommandEnded,
+    CoreMessage,
+    EventReceived,
+    Input,
+    Listed,
+    Unreadable,
+    named_input,
+)
 from muster_operator.si.session import Session
 from muster_operator.translate.nodes import read_namespace, read_node
 from muster_operator.translate.pod_classes import PartialPod

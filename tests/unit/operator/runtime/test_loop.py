@@ -28,8 +28,8 @@ from muster_operator.model.commands import (
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.pods import Pod, PodRef
 from muster_operator.runtime import session
-from muster_operator.runtime.inbox import CommandEnded, EventReceived, Inbox, Unreadable
-from muster_operator.runtime.loop import Loop
+from muster_operator.runtime.inputs import CommandEnded, EventReceived, Unreadable
+from muster_operator.runtime.loop import Inbox, Loop
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.runtime.session import NEEDED, Stage
 from muster_operator.si.codec import Encoder, decoded

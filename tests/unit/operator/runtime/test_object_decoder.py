@@ -9,8 +9,9 @@ import pytest
 from muster_operator.model.cluster_events import PodGone, PodSeen
 from muster_operator.model.pods import ForeignPod, Pod
 from muster_operator.model.settings import Settings
-from muster_operator.runtime import inbox as inputs
-from muster_operator.runtime.inbox import READ, Inbox, ObjectDecoder, Unreadable
+from muster_operator.runtime import loop
+from muster_operator.runtime.inputs import Unreadable
+from muster_operator.runtime.loop import READ, Inbox, ObjectDecoder
 from muster_operator.runtime.metrics import Metrics
 
 
@@ -49,7 +50,7 @@ async def test_an_object_that_breaks_the_reader_is_informed_to_the_loop(monkeypa
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(inputs, "read_object", broken)
+    monkeypatch.setattr(loop, "read_object", broken)
     inbox = Inbox(Metrics())
     await inbox.watched("pods", "ADDED", a_pod(1))
     item = inbox.take()

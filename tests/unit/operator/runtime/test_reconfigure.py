@@ -16,7 +16,7 @@ from muster_operator.model.cluster_events import ClusterEvent, PlacementChosen
 from muster_operator.model.commands import Command, PostEvent, Subject
 from muster_operator.model.errors import BadSetting
 from muster_operator.model.pods import Placement
-from muster_operator.runtime.inbox import Inbox
+from muster_operator.runtime.loop import Inbox
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.runtime.reconfigure import ChangeReceivers, Reconfigurer, report_end
 from muster_operator.si.codec import Encoder

@@ -10,7 +10,7 @@ import pytest
 from muster_operator.model.cluster_events import ClusterEvent, NodeGone, PodGone, PodSeen
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.settings import Settings
-from muster_operator.runtime.inbox import PendingObjects
+from muster_operator.runtime.loop import PendingObjects
 from muster_operator.si import session
 from muster_operator.translate.pods import read_pod
 from muster_si import si_pb2

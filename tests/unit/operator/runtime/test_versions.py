@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from muster_operator.runtime.inbox import READ, Versions
+from muster_operator.runtime.loop import READ, Versions
 
 PODS, NODES = "pods", "nodes"
 

@@ -8,7 +8,7 @@ import pytest
 
 from muster_operator.kube.session import KubeSession
 from muster_operator.model.errors import ApiRefused, Unreachable
-from muster_operator.runtime.inbox import Inbox
+from muster_operator.runtime.loop import Inbox
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.translate.values import Raw
 from muster_operator.webhook.cluster import MAX_UNKNOWN_NAMES, ClusterView
