@@ -166,8 +166,8 @@ def _check_tls(files: TlsFiles) -> None:
     try:
         context.load_cert_chain(files.certificate, files.key)
     except ssl.SSLError as error:
-        said = f"{files.certificate} and {files.key} are not a certificate and its key"
-        raise StartError(f"TLS: {said}: {error.reason}") from error
+        problem = f"{files.certificate} and {files.key} are not a certificate and its key"
+        raise StartError(f"TLS: {problem}: {error.reason}") from error
     try:
         context.load_verify_locations(files.authority)
     except ssl.SSLError as error:

@@ -119,20 +119,20 @@ def tell_of_crashes() -> None:
             return
         log.critical("the process ends because of an unhandled error", exc_info=(kind, error, trace))
 
-    def thread_ended(told: threading.ExceptHookArgs) -> None:
-        if told.exc_value is not None and told.exc_type is not SystemExit:
+    def thread_ended(failure: threading.ExceptHookArgs) -> None:
+        if failure.exc_value is not None and failure.exc_type is not SystemExit:
             log.error(
                 "a thread ended because of an unhandled error",
-                exc_info=(told.exc_type, told.exc_value, told.exc_traceback),
+                exc_info=(failure.exc_type, failure.exc_value, failure.exc_traceback),
             )
 
-    def ignored(told: sys.UnraisableHookArgs) -> None:
-        if told.exc_value is not None:
+    def ignored(failure: sys.UnraisableHookArgs) -> None:
+        if failure.exc_value is not None:
             log.error(
                 "%s: %r",
-                told.err_msg or "an error was ignored",
-                told.object,
-                exc_info=(told.exc_type, told.exc_value, told.exc_traceback),
+                failure.err_msg or "an error was ignored",
+                failure.object,
+                exc_info=(failure.exc_type, failure.exc_value, failure.exc_traceback),
             )
 
     sys.excepthook, threading.excepthook, sys.unraisablehook = ended, thread_ended, ignored

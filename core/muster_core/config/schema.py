@@ -236,11 +236,11 @@ def check(data: Data, notes: Findings) -> FileForm | None:
     except ValidationError as error:
         # Missing keys are reported last, because often the key exists with a spelling error.
         for found in sorted(error.errors(include_url=False), key=lambda one: one["type"] == "missing"):
-            notes.wrong(_said(found))
+            notes.wrong(_error_of(found))
         return None
 
 
-def _said(finding: ErrorDetails) -> ConfigurationError:
+def _error_of(finding: ErrorDetails) -> ConfigurationError:
     kind, place, found = finding["type"], finding["loc"], finding["input"]
     path = ""
     for step in place:

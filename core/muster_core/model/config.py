@@ -92,8 +92,8 @@ def problem(expression: str) -> str:
     try:
         _compiled(expression)
     except re2.error as error:
-        said = error.args[0] if error.args else error
-        return said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+        detail = error.args[0] if error.args else error
+        return detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
     return ""
 
 

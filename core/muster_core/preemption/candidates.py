@@ -294,7 +294,7 @@ def may_run_without(snapshot: Snapshot, shape: RequestShape, node: NodeId, victi
     return may
 
 
-def going(partition: Partition, node: NodeId, now_ns: int) -> Resources:
+def releasing_on(partition: Partition, node: NodeId, now_ns: int) -> Resources:
     """Returns the resources that running releases will free on a node.
 
     Releases of replaced placeholders do not count. Releases older than the release timeout do not count either, because

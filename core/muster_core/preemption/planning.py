@@ -28,11 +28,11 @@ from muster_core.preemption.candidates import (
     Candidate,
     CandidatePool,
     Ranking,
-    going,
     in_the_way,
     is_eligible,
     may_run_without,
     move,
+    releasing_on,
     that_may_go,
     victim_leaves,
     youngest_first,
@@ -239,7 +239,7 @@ class _VictimSearch:
         freed = sum((victim.resources for victim in victims), NOTHING)
         for victim in victims:
             self.balance.lose(victim.app.queue, victim.resources)
-        freed += going(self.partition, node, self.now_ns)
+        freed += releasing_on(self.partition, node, self.now_ns)
         more = fewest(candidates, positive(shape.resources - Resources(room) - freed), self.balance)
         for victim in victims:
             self.balance.lose(victim.app.queue, victim.resources, -1)
@@ -314,7 +314,7 @@ def plan_for_required_node(partition: Partition, app: Application, ask: Ask, now
         return NO_HELP_ON_NODE
     row = partition.nodes.rows.row(node)
     room = {name: column.item(row) for name in asked if (column := snapshot.available(name)) is not None}
-    freed = sum((one.resources for one in victims), going(partition, node, now_ns))
+    freed = sum((one.resources for one in victims), releasing_on(partition, node, now_ns))
     lacking = positive(asked - Resources(room) - freed)
     for candidate in candidates:
         if not lacking:

@@ -112,7 +112,9 @@ def _search(settings: LdapSettings, user: str) -> GroupsAnswer:
     )
     try:
         if not connection.bind():
-            return GroupsAnswer(problem=f"the LDAP server refuses BindUser: {_said(connection.result)}", is_silent=True)
+            return GroupsAnswer(
+                problem=f"the LDAP server refuses BindUser: {_description(connection.result)}", is_silent=True
+            )
         wanted = settings.filter.replace(_USER, escape_filter_chars(user))
         connection.search(settings.base, wanted, attributes=[*{*settings.attributes, settings.group_attribute}])
         return _answer(connection.response or [], connection.result, settings, user)
@@ -132,7 +134,7 @@ def _answer(
 ) -> GroupsAnswer:
     found = [entry for entry in entries if entry.get("type") == "searchResEntry"]
     if not found:
-        return GroupsAnswer(problem=f"the LDAP server has no user {user!r} ({_said(result)})")
+        return GroupsAnswer(problem=f"the LDAP server has no user {user!r} ({_description(result)})")
     names = (group_name(value) for entry in found for value in _values(entry, settings.group_attribute))
     fit = (name for name in names if 0 < len(name) <= NAME_LIMIT)
     return GroupsAnswer(tuple(dict.fromkeys(fit))[:_MOST_GROUPS])
@@ -144,7 +146,7 @@ def _values(entry: Mapping[str, Any], attribute: str) -> Iterator[str]:
             yield from (value.decode(errors="replace") for value in values)
 
 
-def _said(result: Mapping[str, Any]) -> str:
+def _description(result: Mapping[str, Any]) -> str:
     return str(result.get("description", "no reason"))
 
 

@@ -180,8 +180,8 @@ def _checked_rm_id(name: str) -> RmId:
 def _require_version(version: str) -> None:
     """Requires the same major version. Raises Refused with both versions otherwise."""
     if version.partition(".")[0].removeprefix("v") != SI_VERSION.partition(".")[0]:
-        said = f"the resource manager uses version {version[:32]!r} of the Scheduler Interface"
-        raise Refused(RefusalCode.FAILED_PRECONDITION, f"{said}, this scheduler {SI_VERSION!r}")
+        problem = f"the resource manager uses version {version[:32]!r} of the Scheduler Interface"
+        raise Refused(RefusalCode.FAILED_PRECONDITION, f"{problem}, this scheduler {SI_VERSION!r}")
 
 
 def _config_text(policy_group: str, config: str, extra: Mapping[str, str]) -> str:
@@ -305,8 +305,8 @@ class Scheduler:  # long: one method for each call of the interface
         session = self._session(request.rmID)
         async with session.turn:
             intake = session.decoder.applications.read(request)
-            intake.events, said = await self.groups.fill(session.rm, intake.events, session.resolvers)
-            intake.answers += said
+            intake.events, problems = await self.groups.fill(session.rm, intake.events, session.resolvers)
+            intake.answers += problems
             await _take(self.loop, session, intake, MessageKind.APPLICATION)
             if any(isinstance(event, ApplicationAdded) and event.spec.groups_unknown for event in intake.events):
                 self.group_retries.watch(session)
@@ -375,8 +375,8 @@ class Scheduler:  # long: one method for each call of the interface
                 event = CallbacksDeclared(session.rm, wanted.predicates, wanted.preemptionPredicates)
                 self.loop.mailbox.post(QueuedMessage([event], session))
             case "predicates" if session.attendance.predicates:
-                judged = PlacementsEvaluated(session.rm, answer.predicates.id, tuple(answer.predicates.refusals))
-                self.loop.mailbox.post(QueuedMessage([judged], session))
+                evaluated = PlacementsEvaluated(session.rm, answer.predicates.id, tuple(answer.predicates.refusals))
+                self.loop.mailbox.post(QueuedMessage([evaluated], session))
             case "preemptionPredicates" if session.attendance.preemptionPredicates:
                 found = answer.preemptionPredicates
                 self.loop.mailbox.post(

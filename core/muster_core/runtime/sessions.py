@@ -290,14 +290,14 @@ class Dispatcher:
 
     def carry(self, effects: Iterable[Effect], now_ns: int) -> None:
         """Sends all effects in order. Event records come last."""
-        said: list[Effect] = []
+        responses: list[Effect] = []
         noted: list[Recorded] = []
         for effect in effects:
             if isinstance(effect, _NOTED):
                 noted.append(effect)
             else:
-                said.append(effect)
-        for (_, rm), run in groupby(said, key=_run_of):
+                responses.append(effect)
+        for (_, rm), run in groupby(responses, key=_run_of):
             self._carry_run(rm, list(run), now_ns)
         if noted:
             self._note(noted, now_ns)
@@ -328,7 +328,7 @@ class Dispatcher:
             _show(run)
         if isinstance(first, ApplicationSummarized):
             return
-        self._tell(rm, partial(_send, run=run), run)
+        self._send_to(rm, partial(_send, run=run), run)
 
     def _note(self, noted: Sequence[Recorded], now_ns: int) -> None:
         """Stores event records, and sends those that users act on to the resource managers."""
@@ -345,9 +345,9 @@ class Dispatcher:
         none: list[si_pb2.EventRecord] = []
         records = self._supervisor.attempt(lambda: [event_record(each, now_ns) for each in notes], none, notes)
         if records:
-            self._tell(rm, partial(_send_events, records=records), notes)
+            self._send_to(rm, partial(_send_events, records=records), notes)
 
-    def _tell(self, rm: RmId | None, send: Callable[[Session], None], run: Sequence[Effect]) -> None:
+    def _send_to(self, rm: RmId | None, send: Callable[[Session], None], run: Sequence[Effect]) -> None:
         session = self.sessions.get(rm) if rm is not None else None
         if session is None or not session.is_open or not session.is_in_force:
             self._metrics.dropped("effects of a session that is over")

@@ -178,7 +178,7 @@ class Groups:
         }
         answers = await self._answers(wanted)
         filled: list[Event] = []
-        said: list[EventRecorded] = []
+        problems: list[EventRecorded] = []
         for event in events:
             if not isinstance(event, ApplicationAdded) or event.spec.groups:
                 filled.append(event)
@@ -187,8 +187,8 @@ class Groups:
             answer = GroupsAnswer((event.spec.user,)) if key is None else answers[key]
             filled.append(replace(event, spec=replace(event.spec, groups=answer.groups, groups_unknown=answer.problem)))
             if answer.problem:
-                said.append(_problem(rm, event, answer.problem))
-        return filled, said
+                problems.append(_problem(rm, event, answer.problem))
+        return filled, problems
 
     async def look_up(self, resolver: GroupResolver, users: Sequence[str]) -> dict[str, GroupsAnswer]:
         """Returns the groups of these users, one lookup per user."""

@@ -340,21 +340,21 @@ def _renew(partition: Partition, app: Application, spec: ApplicationSpec, now_ns
     Differs: changes of a namespace quota apply immediately, including removals. YuniKorn applies changes with the next
     application and ignores removals.
     """
-    leaf, said = app.queue, spec.quota
+    leaf, quota = app.queue, spec.quota
     sharers = (partition.applications[name].spec.namespace for name in leaf.applications)
     if all(namespace == spec.namespace for namespace in sharers):
-        fresh = queues.leaf_on_demand(partition.queues, leaf.path, said)
-        said = NamespaceQuota(max=fresh.max, guaranteed=fresh.guaranteed, max_applications=fresh.max_applications)
-    _retune(partition, leaf, said, now_ns)
+        fresh = queues.leaf_on_demand(partition.queues, leaf.path, quota)
+        quota = NamespaceQuota(max=fresh.max, guaranteed=fresh.guaranteed, max_applications=fresh.max_applications)
+    _retune(partition, leaf, quota, now_ns)
 
 
-def _retune(partition: Partition, leaf: Queue, said: NamespaceQuota, now_ns: int) -> None:
+def _retune(partition: Partition, leaf: Queue, quota: NamespaceQuota, now_ns: int) -> None:
     """Applies the namespace's quota to the leaf.
 
     No application fails because of it (docs/internals/semantics.md, rule 11).
     """
     before, was = leaf.max, {leaf.path: preemption.before(partition, leaf)}
-    if queues.apply_quota(partition, leaf, said) and leaf.max != before:
+    if queues.apply_quota(partition, leaf, quota) and leaf.max != before:
         preemption.reconsider(partition, was, now_ns)
 
 

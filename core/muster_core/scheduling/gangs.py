@@ -159,8 +159,8 @@ def report_withdrawn(partition: Partition, app: Application, asked: Ask) -> None
     """Reports SCHEDULED for a removed placeholder request, if a reason for waiting was reported before."""
     if asked.reported_kind is not None:
         text = "no longer waiting for a reservation"
-        said = SchedulingStateChanged(partition.rm, app.id, asked.spec.report_key, SchedulingState.SCHEDULED, text)
-        partition.outbox.state(said)
+        change = SchedulingStateChanged(partition.rm, app.id, asked.spec.report_key, SchedulingState.SCHEDULED, text)
+        partition.outbox.state(change)
 
 
 _EARLY = (ApplicationState.NEW, ApplicationState.ACCEPTED)

@@ -100,7 +100,7 @@ def _held(partition: Partition, holds: list[NodeReservation]) -> Iterator[str]:
 
 def _queues(partition: Partition, holds: list[NodeReservation]) -> Iterator[str]:
     node_reserved: dict[QueuePath, Counter[str]] = {}
-    going: dict[QueuePath, Counter[str]] = {}
+    releasing: dict[QueuePath, Counter[str]] = {}
     for hold in holds:
         if hold.preempted:
             _count(partition, node_reserved, hold.application, hold.resources)
@@ -111,14 +111,14 @@ def _queues(partition: Partition, holds: list[NodeReservation]) -> Iterator[str]
             if is_victim != bool(allocation.preemption) or (is_victim and allocation.releasing is not _PREEMPTED):
                 yield f"allocation {allocation.id} counts as a victim of preemption {allocation.preemption}, wrongly"
             if allocation.preemption:
-                _count(partition, going, app.id, allocation.spec.resources)
+                _count(partition, releasing, app.id, allocation.spec.resources)
     ordinary = Counter(partition.applications[hold.application].queue.path for hold in holds if not hold.preempted)
     for path, queue in partition.queues.by_path.items():
         if queue.node_reservations != ordinary[path]:
             yield f"queue {path}: {queue.node_reservations} node reservations are recorded, {ordinary[path]} counted"
         for name, kept, counted in (
             ("node_reserved", queue.node_reserved, Resources(node_reserved.get(path, Counter()))),
-            ("preempting", queue.preempting, Resources(going.get(path, Counter()))),
+            ("preempting", queue.preempting, Resources(releasing.get(path, Counter()))),
         ):
             if kept != counted:
                 yield f"queue {path}: {name} is recorded as {kept}, counted as {counted}"

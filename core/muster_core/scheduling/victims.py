@@ -18,7 +18,7 @@ from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, QueuePat
 from muster_core.model.records import Change, Detail, Notice
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.preemption import guarantees, planning
-from muster_core.preemption.candidates import CandidatePool, going, is_eligible, is_victim_leaf
+from muster_core.preemption.candidates import CandidatePool, is_eligible, is_victim_leaf, releasing_on
 from muster_core.preemption.guarantees import GuaranteeBalance, fence
 from muster_core.preemption.planning import positive
 from muster_core.scheduling import ledger, requeue, reservations
@@ -170,7 +170,7 @@ def _check_room(
         freed[victim.node] = freed.get(victim.node, NOTHING) + victim.spec.resources
     is_required = any(ask.spec.required_node for ask, _ in asks)
     for node, amount in wanted.items():
-        room = partition.nodes.available(node) + freed.get(node, NOTHING) + going(partition, node, now_ns)
+        room = partition.nodes.available(node) + freed.get(node, NOTHING) + releasing_on(partition, node, now_ns)
         room -= requeue.reserved_on(partition, app, node)
         for hold in partition.reservations.on(node):
             if hold.ask not in own and (hold.required or (hold.preempted and not is_required)):

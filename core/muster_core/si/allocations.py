@@ -232,7 +232,7 @@ class AllocationDecoder:
 
     def existing(self, allocation: si_pb2.Allocation, intake: Intake, *, node: str) -> AllocationSpec:
         """`node`: where it was reported; empty = it has to say so itself. It is there and counts: of what cannot be
-        taken of its tags only that is left out, and said.
+        taken of its tags only that is left out, and reported.
         """
         tags, pod = self._properties(allocation, intake)
         group = values.group(allocation.taskGroupName)

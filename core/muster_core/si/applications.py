@@ -186,16 +186,16 @@ def _identity_of(new: si_pb2.AddApplicationRequest) -> si_pb2.AddApplicationRequ
 def _style_warning(rm: RmId, new: si_pb2.AddApplicationRequest) -> EventRecorded:
     """Warns about an empty or unknown style, which counts as Soft (docs/internals/semantics.md, rule 8)."""
     found = new.gangSchedulingStyle[:32]
-    said = f"gangSchedulingStyle {found!r} is not known" if found else "gangSchedulingStyle is not given"
+    problem = f"gangSchedulingStyle {found!r} is not known" if found else "gangSchedulingStyle is not given"
     known = " or ".join(_STYLES)
-    message = f"{said}; it is taken as {GangStyle.SOFT} ({known})"
+    message = f"{problem}; it is taken as {GangStyle.SOFT} ({known})"
     return EventRecorded(rm, Notice.APPLICATION, new.applicationID, message, app_name=_name(new))
 
 
 def _quota_warnings(rm: RmId, new: si_pb2.AddApplicationRequest, odd: list[str]) -> list[EventRecorded]:
     """Warns about the ignored parts of a namespace's quota."""
-    said = (messages.namespace_quota_ignored(why) for why in odd)
-    return [EventRecorded(rm, Notice.APPLICATION, new.applicationID, text, app_name=_name(new)) for text in said]
+    texts = (messages.namespace_quota_ignored(why) for why in odd)
+    return [EventRecorded(rm, Notice.APPLICATION, new.applicationID, text, app_name=_name(new)) for text in texts]
 
 
 def _name(new: si_pb2.AddApplicationRequest) -> str:

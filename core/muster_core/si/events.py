@@ -329,7 +329,7 @@ class PushFilter:
         self.sent = 0
         self.held_back = 0
         self._windows: dict[RmId, _Window] = {}
-        self._said: dict[_Words, _LastMessage] = {}
+        self._last: dict[_Words, _LastMessage] = {}
 
     def chosen(self, notes: Iterable[EventRecorded], now_ns: int) -> list[EventRecorded]:
         """Returns the notes that the resource manager receives, with the number of withheld ones in their text."""
@@ -338,13 +338,13 @@ class PushFilter:
     def forget(self, rm: RmId) -> None:
         """Forgets a resource manager that left or registers again."""
         self._windows.pop(rm, None)
-        self._said = {key: said for key, said in self._said.items() if key[0] != rm}
+        self._last = {key: last for key, last in self._last.items() if key[0] != rm}
 
     def _admit(self, noted: EventRecorded, now_ns: int) -> EventRecorded | None:
         key = (noted.rm, noted.about, noted.subject, noted.message)
-        said = self._said.get(key)
-        if said is not None and now_ns < said.at_ns + _SAME_NS:
-            said.again += 1
+        last = self._last.get(key)
+        if last is not None and now_ns < last.at_ns + _SAME_NS:
+            last.again += 1
             self.held_back += 1
             return None
         window = self._window(noted.rm, now_ns)
@@ -357,7 +357,7 @@ class PushFilter:
         self.sent += 1
         self._remember(key, now_ns)
         held_back = window.held_back.pop(noted.about, 0)
-        return _with_count(noted, said.again if said else 0, held_back)
+        return _with_count(noted, last.again if last else 0, held_back)
 
     def _window(self, rm: RmId, now_ns: int) -> _Window:
         window = self._windows.get(rm)
@@ -370,10 +370,10 @@ class PushFilter:
 
     def _remember(self, key: _Words, now_ns: int) -> None:
         """Newest last, so that old entries are at the front."""
-        self._said.pop(key, None)
-        self._said[key] = _LastMessage(now_ns)
-        while len(self._said) > _REMEMBERED:
-            del self._said[next(iter(self._said))]
+        self._last.pop(key, None)
+        self._last[key] = _LastMessage(now_ns)
+        while len(self._last) > _REMEMBERED:
+            del self._last[next(iter(self._last))]
 
 
 def is_pushed(noted: EventRecorded) -> bool:
@@ -388,9 +388,9 @@ def is_pushed(noted: EventRecorded) -> bool:
 
 def _with_count(noted: EventRecorded, again: int, held_back: int) -> EventRecorded:
     """Returns the note with the number of messages that were withheld before it."""
-    said = [noted.message] if noted.message else []
+    parts = [noted.message] if noted.message else []
     if again:
-        said.append(f"(repeated {again} times since the last report)")
+        parts.append(f"(repeated {again} times since the last report)")
     if held_back:
-        said.append(f"({held_back} earlier events of this kind were suppressed)")
-    return replace(noted, message=" ".join(said)) if again or held_back else noted
+        parts.append(f"({held_back} earlier events of this kind were suppressed)")
+    return replace(noted, message=" ".join(parts)) if again or held_back else noted

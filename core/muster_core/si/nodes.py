@@ -18,7 +18,7 @@ from muster_core.si.pod_tags import Partitions
 from muster_core.si.values import NAME_LIMIT, InvalidField, an_object, memoized, parsed, texts
 from muster_si import keys, muster_pb2, si_pb2
 
-#: A kubelet reports at most 50 images with 5 names each, unless it is told otherwise; a name is a host, a path
+#: A kubelet reports at most 50 images with 5 names each, unless configured otherwise; a name is a host, a path
 #: and a digest, 255 + 255 + 72 characters at most. Twice the 150,000 that this makes, rounded.
 IMAGES_LIMIT: Final = 262_144
 

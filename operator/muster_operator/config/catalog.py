@@ -161,8 +161,8 @@ def _compiled(expression: str) -> Pattern:
     try:
         compiled: Pattern = re2.compile(expression, options)
     except re2.error as error:
-        said = error.args[0] if error.args else "no reason"
-        reason = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+        detail = error.args[0] if error.args else "no reason"
+        reason = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
         fix = "write expressions of RE2 with commas between them, and none inside one"
         raise _InvalidValue(f'"{expression[:80]}" is no regular expression ({reason}); {fix}') from None
     return compiled

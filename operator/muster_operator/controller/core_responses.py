@@ -78,7 +78,7 @@ def handle_command_result(ledger: Ledger, out: Outcome, result: Result, now: flo
     """Handles the result of a command and adds the consequences to ``out``."""
     if isinstance(result.command, DeletePod) and (deletion := ledger.deletions.get(result.command.pod.uid)):
         deletion.answered = now
-        deletion.heard = now if deletion.heard is None else deletion.heard
+        deletion.confirmed_at = now if deletion.confirmed_at is None else deletion.confirmed_at
     if ledger.phase is not Phase.LIVE:
         _record_result(ledger, result)
         return

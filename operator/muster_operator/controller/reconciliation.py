@@ -220,16 +220,20 @@ def _held_in_core(comparison: Comparison, app: AppId, each: HeldInCore, node: No
     """Checks an allocation of the core: whether it is ours, on the expected node, and not being released."""
     task = comparison.ledger.tasks.get(each.key)
     if node in {each.node, _ANYWHERE}:
-        if each.going is not None and _is_release_missed(task) and comparison.note("order unheard", each.key):
-            order = Released(app, each.key, each.going, each.allocation_id)
+        if (
+            each.releasing is not None
+            and _is_release_missed(task)
+            and comparison.note("release order missed", each.key)
+        ):
+            order = Released(app, each.key, each.releasing, each.allocation_id)
             comparison.add(
                 handle_core_response(comparison.ledger, AllocationResponse(released=(order,)), comparison.now)
             )
         return
     what = "allocation left over" if node is None else "allocation elsewhere"
     if comparison.note(what, each.key):
-        going = each.going or TerminationType.STOPPED_BY_RM
-        comparison.out.news.append(AllocationReleased(app, each.key, going, each.allocation_id))
+        termination = each.releasing or TerminationType.STOPPED_BY_RM
+        comparison.out.news.append(AllocationReleased(app, each.key, termination, each.allocation_id))
         if node is not None:
             _resend(comparison, each.key)
 

@@ -433,11 +433,11 @@ def _is_unposted(task: Task, message: str, now: float) -> bool:
     After a restart nothing is remembered, and a message that the pod's condition contains counts as posted.
     """
     text = _NUMBER.sub("#", message)
-    before = () if task.heard or not _is_in_condition(task, text) else ((text, now),)
-    heard = {message_text: at for message_text, at in (*task.heard, *before) if now < at + EVENT_TTL_S}
-    if text in heard:
+    before = () if task.posted or not _is_in_condition(task, text) else ((text, now),)
+    posted = {message_text: at for message_text, at in (*task.posted, *before) if now < at + EVENT_TTL_S}
+    if text in posted:
         return False
-    task.heard = (*heard.items(), (text, now))[-_REMEMBERED:]
+    task.posted = (*posted.items(), (text, now))[-_REMEMBERED:]
     return True
 
 

@@ -151,7 +151,7 @@ class Task(Struct, gc=False):
     writes: int = 0
     checked_at: float = 0.0
     #: Event messages of the core about the pod, without numbers, and their times.
-    heard: tuple[tuple[str, float], ...] = ()
+    posted: tuple[tuple[str, float], ...] = ()
     avoid: tuple[NodeName, ...] = ()
     binds: int = 0
     #: Set while claims of the pod are being bound; the pod is bound after them.
@@ -332,10 +332,10 @@ class Deletion:
     reason: str
     placeholder: bool
     tries: int = 1
-    is_told: bool = False
+    is_reported: bool = False
     answered: float | None = None
     """When the API server answered the last delete; None: it is queued or in flight."""
-    heard: float | None = None
+    confirmed_at: float | None = None
     """When it answered the first delete. From then on the deletion does not wait for the write queue."""
 
 

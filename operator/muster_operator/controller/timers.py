@@ -71,9 +71,9 @@ def _check_deletion(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> No
     if deletion is None:
         return
     settings = ledger.settings
-    stuck_s = 0.0 if deletion.heard is None else now - deletion.heard
-    if deletion.placeholder and not deletion.is_told and stuck_s >= settings.delete_warning_s:
-        deletion.is_told = True
+    stuck_s = 0.0 if deletion.confirmed_at is None else now - deletion.confirmed_at
+    if deletion.placeholder and not deletion.is_reported and stuck_s >= settings.delete_warning_s:
+        deletion.is_reported = True
         _warn_stuck(out, deletion, round(stuck_s))
     pause = settings.delete_retry_s * min(deletion.tries, _MAX_PAUSES)
     earliest = (now if deletion.answered is None else deletion.answered) + pause

@@ -179,7 +179,7 @@ def _state(ledger: Ledger, task: Task, step: Step) -> str | None:
     claim = ledger.storage.claims.get(step.claim.key)
     if claim is None or claim.ref.uid != step.claim.uid:
         return problems.claim_gone(step.claim.name)
-    if claim.is_going:
+    if claim.is_deleting:
         return problems.claim_going(step.claim.name)
     if claim.is_bound:
         return _state_of_bound(ledger, task, claim)
@@ -198,7 +198,7 @@ def _state_of_bound(ledger: Ledger, task: Task, claim: Claim) -> str | None:
 
 def _state_of_chosen(ledger: Ledger, step: Step) -> str:
     volume = ledger.storage.volumes.get(step.volume)
-    if volume is None or volume.is_going:
+    if volume is None or volume.is_deleting:
         return problems.volume_gone(step.volume)
     if volume.claim is None:
         return problems.volume_released(volume.name) if step.state is StepState.SEEN else _NOT_YET

@@ -79,10 +79,10 @@ ATTEMPTS: Final = 5
 
 
 class SigningSecret:
-    """Keeps the signing keys up to date. `tell` is called with the keys when they change."""
+    """Keeps the signing keys up to date. `notify` is called with the keys when they change."""
 
-    def __init__(self, session: KubeSession, namespace: str, tell: Callable[[SigningKeys], None]) -> None:
-        self._namespace, self._tell = namespace, tell
+    def __init__(self, session: KubeSession, namespace: str, notify: Callable[[SigningKeys], None]) -> None:
+        self._namespace, self._notify = namespace, notify
         self._store = SecretStore(session, namespace, SECRET)
         self._stored: dict[str, bytes] = {}
         self._keys: SigningKeys | None = None
@@ -97,7 +97,7 @@ class SigningSecret:
     async def ready(self) -> None:
         """Reads or creates the keys. Returns without them after READY_S, because pods without gangs need none."""
         deadline = time.monotonic() + READY_S
-        while not await self.check() and time.monotonic() < deadline:  # noqa: ASYNC110 - only a look can tell
+        while not await self.check() and time.monotonic() < deadline:  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(AGAIN_S)
         if self._keys is None:
             log.warning("serving without signing keys: no placeholder is created or trusted", reason=self._problem)
@@ -127,7 +127,7 @@ class SigningSecret:
             ordered = [stored[name] for name in (CURRENT, PREVIOUS) if name in stored]
             self._keys = SigningKeys(self._namespace, ordered)
             log.info("signing keys loaded", keys=self._keys.ids)
-            self._tell(self._keys)
+            self._notify(self._keys)
         return True
 
     def _report(self, problem: str) -> None:

@@ -144,12 +144,12 @@ class PostEvent(Struct, frozen=True, gc=False):
 
     def __eq__(self, other: object) -> bool:
         """Compares all fields except the time."""
-        return isinstance(other, PostEvent) and self._said() == other._said()
+        return isinstance(other, PostEvent) and self._content() == other._content()
 
     def __hash__(self) -> int:
-        return hash(self._said())
+        return hash(self._content())
 
-    def _said(self) -> tuple[object, ...]:
+    def _content(self) -> tuple[object, ...]:
         return astuple(self)[:-1]
 
 

@@ -22,12 +22,12 @@ class Part(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HeldInCore:
-    """An allocation. ``going``: type of its release in progress; None if there is none."""
+    """An allocation. ``releasing``: type of its release in progress; None if there is none."""
 
     key: PodUid
     node: NodeName
     allocation_id: AllocationId
-    going: TerminationType | None = None
+    releasing: TerminationType | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A PersistentVolume. ``claim``: its ``spec.claimRef``. ``is_bound``: phase Bound. ``is_going``: being deleted.
+    """A PersistentVolume. ``claim``: its ``spec.claimRef``. ``is_bound``: phase Bound. ``is_deleting``: being deleted.
 
     ``reach``: terms of its node affinity, None = accessible from all nodes. ``handle``: handle of a CSI volume, empty
     for others, also for migrated in-tree volumes. ``reported``: the object as reported to the core.
@@ -67,7 +67,7 @@ class Volume:
     name: str
     claim: ClaimRef | None
     is_bound: bool
-    is_going: bool
+    is_deleting: bool
     reach: tuple[tuple[Requirement, ...], ...] | None
     handle: str
     reported: ClusterObject
@@ -77,14 +77,14 @@ class Volume:
 class Claim:
     """A PersistentVolumeClaim. ``volume``: name of its volume. ``is_bound``: the binding is completed.
 
-    ``selected_node``: the node that its volume is provisioned for. ``is_going``: being deleted. ``version``: its
+    ``selected_node``: the node that its volume is provisioned for. ``is_deleting``: being deleted. ``version``: its
     resource version, 0 if it is not a number.
     """
 
     ref: ClaimRef
     volume: str
     is_bound: bool
-    is_going: bool
+    is_deleting: bool
     selected_node: str
     reported: ClusterObject
     version: int = 0

@@ -52,7 +52,7 @@ async def health_server(
         reason = missing()
         if reason:
             return web.Response(text=f"{reason}\n", status=503)
-        return web.Response(text=f"ok, {said}\n" if (said := role()) else "ok\n")
+        return web.Response(text=f"ok, {text}\n" if (text := role()) else "ok\n")
 
     async def scrape(_: web.Request) -> web.Response:
         metrics.ready.set(not missing())

@@ -162,8 +162,8 @@ class Comparing:
         """Requests a part, and waits for all messages that it is based on. None = the session has ended."""
         try:
             async with asyncio.timeout(self._answer_s):
-                inventory, said = await session.take_inventory(part, beyond, LIMIT)
-                while self.words < said:  # noqa: ASYNC110 - another stream brings them; nobody signals
+                inventory, sent = await session.take_inventory(part, beyond, LIMIT)
+                while self.words < sent:  # noqa: ASYNC110 - another stream brings them; nobody signals
                     await asyncio.sleep(_LOOK_S)
                 return inventory
         except TimeoutError:
@@ -297,9 +297,9 @@ class Current:
         if self.stage is Stage.LIVE:
             return None
         if self._steps is not None:
-            said = next(self._steps, None)
-            if said is not None:
-                return said
+            request = next(self._steps, None)
+            if request is not None:
+                return request
             self._steps = None
         match self.stage:
             case Stage.SETTLING if self._binds is None or not self._binds.binds_in_flight:

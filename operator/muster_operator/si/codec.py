@@ -198,7 +198,7 @@ class Batch(Struct, frozen=True, gc=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Encoder:  # long: one method for each thing that is said
+class Encoder:  # long: one method per kind of message
     """Encodes requests for one resource manager with one partition."""
 
     rm_id: str
@@ -596,8 +596,8 @@ def _held(allocation: muster_pb2.AllocationInventory) -> HeldInCore:
 
 def _is_news(event: si_pb2.EventRecord) -> bool:
     """Whether the event is of a known kind and is not about an added or removed node, which has a response."""
-    is_told = event.type == si_pb2.EventRecord.NODE and event.eventChangeType in _COMES_OR_GOES
-    return event.type in _EVENT_KINDS and not is_told
+    has_response = event.type == si_pb2.EventRecord.NODE and event.eventChangeType in _COMES_OR_GOES
+    return event.type in _EVENT_KINDS and not has_response
 
 
 def _allocation_response(response: si_pb2.AllocationResponse) -> AllocationResponse:

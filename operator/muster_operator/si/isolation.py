@@ -60,9 +60,9 @@ class EncodableBatch:
         if error is None:
             return item
         log.error("an item cannot be sent to the core", item=type(item).__name__, exc_info=error)
-        for poorer in self._poorer(batch, item):
-            if self._error(batch, poorer) is None:
-                return poorer
+        for reduced in self._reduced(batch, item):
+            if self._error(batch, reduced) is None:
+                return reduced
         self._refuse(item, problems.not_sent(type(error).__name__), error)
         return None
 
@@ -73,7 +73,7 @@ class EncodableBatch:
             return error
         return None
 
-    def _poorer(self, batch: Batch, item: CoreRequest) -> Iterator[CoreRequest]:
+    def _reduced(self, batch: Batch, item: CoreRequest) -> Iterator[CoreRequest]:
         """Reduced variants of the item that still have all its resources."""
         match item:
             case AllocationReported(allocation):

@@ -65,7 +65,7 @@ class Session:
         self.sent = Sent()
         self.over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._outboxes: dict[MessageStream, _Outbox[Any]] = {
-            MessageStream.APPLICATIONS: self._outbox(partial(_tell, api)),
+            MessageStream.APPLICATIONS: self._outbox(partial(_send_applications, api)),
             MessageStream.NODES: self._outbox(api.update_node),
             MessageStream.ALLOCATIONS: self._outbox(api.update_allocation),
         }
@@ -172,7 +172,7 @@ async def _sent_by(session: Session) -> Sent:
     return so_far
 
 
-async def _tell(api: SchedulerAPI, message: si_pb2.ApplicationRequest | muster_pb2.FactsRequest) -> None:
+async def _send_applications(api: SchedulerAPI, message: si_pb2.ApplicationRequest | muster_pb2.FactsRequest) -> None:
     """Sends applications, or objects for filters, which are in effect on return."""
     if isinstance(message, si_pb2.ApplicationRequest):
         await api.update_application(message)
@@ -200,7 +200,7 @@ class _Outbox(Generic[M]):
         self._awaited: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._news = asyncio.Event()
         self._task = asyncio.create_task(self._run())
-        self._task.add_done_callback(lambda _: self._tell())
+        self._task.add_done_callback(lambda _: self._complete())
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -216,13 +216,13 @@ class _Outbox(Generic[M]):
         """A future that is done when the transport has accepted all queued messages, or never will."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._awaited.append((self._gone + len(self._waiting), done))
-        self._tell()
+        self._complete()
         return done
 
     def close(self) -> None:
         self._task.cancel()
 
-    def _tell(self) -> None:
+    def _complete(self) -> None:
         """Completes the futures whose messages were accepted, and all after the end."""
         is_over = self._task.done()
         while self._awaited and (is_over or self._awaited[0][0] <= self._gone):
@@ -251,7 +251,7 @@ class _Outbox(Generic[M]):
                     if self._waiting:  # it was cleared in the meantime if the limit was exceeded
                         self._waiting.popleft()
                     self._gone += 1
-                    self._tell()
+                    self._complete()
                     self._sent()
                     await asyncio.sleep(0)  # lets other tasks run between two messages
         except SchedulerInterfaceError as error:
@@ -347,10 +347,10 @@ class CoreLink:
         self.listener.session_up(session)
 
     def _end(self, refused: Refused) -> StartupRefused:
-        says = f"the core refuses to serve: {refused.reason}"
+        reason = f"the core refuses to serve: {refused.reason}"
         if refused.code is RefusalCode.INVALID_ARGUMENT:
-            return ConfigurationRejected(f"{self.configuration.policy_group}.yaml", says)
-        return StartupRefused(says)
+            return ConfigurationRejected(f"{self.configuration.policy_group}.yaml", reason)
+        return StartupRefused(reason)
 
 
 def is_state_dump(callback: muster_pb2.Callback) -> bool:

@@ -309,7 +309,7 @@ def read_volume(raw: Raw) -> Volume | None:
         return None
     phase = text(mapping(raw.get("status")).get("phase"))
     claim, terms, csi = _claim_ref(spec), _node_terms(spec), csi_of(spec, metadata)
-    is_going = bool(metadata.get("deletionTimestamp"))
+    is_deleting = bool(metadata.get("deletionTimestamp"))
     fields: dict[str, Any] = {
         "capacity": _bytes(mapping(spec.get("capacity")).get("storage")),
         "accessModes": _modes(spec),
@@ -322,13 +322,13 @@ def read_volume(raw: Raw) -> Volume | None:
         "phase": phase or None,
         "csi": {"driver": csi[0], "volumeHandle": csi[1]} if csi is not None else None,
         "migrated": migrated(spec, metadata, terms),
-        "deleting": is_going,
+        "deleting": is_deleting,
     }
     return Volume(
         name=name,
         claim=claim,
         is_bound=phase == "Bound",
-        is_going=is_going,
+        is_deleting=is_deleting,
         reach=_reach(terms),
         handle=text(mapping(spec.get("csi")).get("volumeHandle")),
         reported=_for_core(ObjectKind.VOLUME, name, fields),
@@ -373,7 +373,7 @@ def read_claim(raw: Raw) -> Claim | None:
         return None
     ref = ClaimRef(text(metadata.get("namespace")), name, text(metadata.get("uid")))
     annotations = strings(metadata.get("annotations"))
-    volume, is_going = text(spec.get("volumeName")), bool(metadata.get("deletionTimestamp"))
+    volume, is_deleting = text(spec.get("volumeName")), bool(metadata.get("deletionTimestamp"))
     is_bound = BIND_COMPLETED in annotations
     fields: dict[str, Any] = {
         "uid": ref.uid or None,
@@ -387,14 +387,14 @@ def read_claim(raw: Raw) -> Claim | None:
         "selector": _selector(spec.get("selector")),
         "phase": _optional(mapping(raw.get("status")).get("phase")),
         "selectedNode": annotations.get(SELECTED_NODE),
-        "deleting": is_going,
+        "deleting": is_deleting,
         "owner": _controller(metadata),
     }
     return Claim(
         ref=ref,
         volume=volume,
         is_bound=is_bound and bool(volume),
-        is_going=is_going,
+        is_deleting=is_deleting,
         selected_node=annotations.get(SELECTED_NODE, ""),
         reported=_for_core(ObjectKind.CLAIM, ref.key, fields),
         version=version_of(raw),

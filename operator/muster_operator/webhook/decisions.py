@@ -135,10 +135,10 @@ def _changed_annotation(case: AdmissionContext, stated: str, before: str) -> Use
         return _UNCHANGED
     if problem := _problem(case, stated):
         return UserInfoDecision(problem)
-    said = read_user_info(stated)
-    user, owner = said.user, _owner(before)
+    user_info = read_user_info(stated)
+    user, owner = user_info.user, _owner(before)
     if user == case.submitter.name and owner in {"", user}:
-        return _with_login_groups(case, stated, own_info, said.groups)
+        return _with_login_groups(case, stated, own_info, user_info.groups)
     if user == owner:
         return UserInfoDecision(
             written=before, warning=f"{case.where(_OWNER)}: only {owner[:_NAME_LENGTH_SHOWN]!r} can change the groups"
@@ -157,12 +157,12 @@ def _with_login_groups(case: AdmissionContext, stated: str, own_info: str, group
 
 def _forged_refusal(case: AdmissionContext, user: str, owner: str) -> str:
     if owner:
-        said = f"would change from {owner[:_NAME_LENGTH_SHOWN]!r} to {user[:_NAME_LENGTH_SHOWN]!r}"
+        problem = f"would change from {owner[:_NAME_LENGTH_SHOWN]!r} to {user[:_NAME_LENGTH_SHOWN]!r}"
     else:
         sender = case.submitter.name[:_NAME_LENGTH_SHOWN]
-        said = f"names user {user[:_NAME_LENGTH_SHOWN]!r}, but the request is from {sender!r}"
+        problem = f"names user {user[:_NAME_LENGTH_SHOWN]!r}, but the request is from {sender!r}"
     return (
-        f"{case.where(_OWNER)} {said}: remove it, the webhook sets it; "
+        f"{case.where(_OWNER)} {problem}: remove it, the webhook sets it; "
         "to set other users, add the user to admissionController.accessControl.externalUsers"
     )
 

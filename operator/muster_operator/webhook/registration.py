@@ -218,8 +218,8 @@ async def _until_answered(ask: Callable[[], Awaitable[T]]) -> T:
 
 async def _version(session: KubeSession) -> tuple[int, int]:
     """The version of the API server. Some clouds report a minor version such as "28+"."""
-    said = await session.get("/version")
-    major, minor = (_DIGITS.match(text(said.get(key))) for key in ("major", "minor"))
+    version = await session.get("/version")
+    major, minor = (_DIGITS.match(text(version.get(key))) for key in ("major", "minor"))
     if major is None or minor is None:
         raise ApiRefused("GET /version", 200, "no version in it")
     return int(major[0]), int(minor[0])

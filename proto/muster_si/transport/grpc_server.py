@@ -100,6 +100,6 @@ class GrpcServer:
             return
         self._sessions.end_all("the scheduler is shutting down")
         await server.stop(grace=2 * self._settings.farewell_s)
-        await self._sessions.told()
+        await self._sessions.notified()
         if self._parsed.path is not None:
             self._parsed.path.unlink(missing_ok=True)

@@ -40,7 +40,7 @@ class Sessions:
     def __init__(self, core: SchedulerAPI) -> None:
         self._core = core
         self._present: dict[str, ServerSession] = {}
-        self._telling: set[asyncio.Task[None]] = set()
+        self._notifying: set[asyncio.Task[None]] = set()
 
     def open(self, session: ServerSession) -> None:
         """Makes it the present session and ends the previous one of the same resource manager.
@@ -77,18 +77,18 @@ class Sessions:
         for session in list(self._present.values()):
             session.end(Ending(grpc.StatusCode.UNAVAILABLE, reason, drains=True))
 
-    async def told(self) -> None:
+    async def notified(self) -> None:
         """Returns after every end so far was reported to the core."""
-        while self._telling:
-            await asyncio.wait(self._telling)
+        while self._notifying:
+            await asyncio.wait(self._notifying)
 
     def _ended(self, session: ServerSession, ending: Ending) -> None:
         if self._present.get(session.rm_id) is session:
             del self._present[session.rm_id]
         if ending.is_news:
-            task = asyncio.get_running_loop().create_task(self._tell(session))
-            self._telling.add(task)
-            task.add_done_callback(self._telling.discard)
+            task = asyncio.get_running_loop().create_task(self._notify(session))
+            self._notifying.add(task)
+            task.add_done_callback(self._notifying.discard)
 
-    async def _tell(self, session: ServerSession) -> None:
+    async def _notify(self, session: ServerSession) -> None:
         await self._core.connection_lost(session.rm_id, session)

@@ -59,7 +59,7 @@ class Held:
 
     ask: AskSpec
     node: NodeName
-    going: TerminationType | None = None
+    releasing: TerminationType | None = None
     parked: AskSpec | None = None
 
 
@@ -93,7 +93,7 @@ class App:
 
     def placeholders(self) -> list[Held]:
         """The placeholders that are not being released."""
-        return [held for held in self.held.values() if held.ask.placeholder and held.going is None]
+        return [held for held in self.held.values() if held.ask.placeholder and held.releasing is None]
 
     def forget(self, key: PodUid) -> None:
         """Remove an ask. A placeholder that is being released for it is released all the same."""
@@ -236,7 +236,7 @@ class Core:  # long: a complete scheduler is easier to review in one class
             confirmed = Released(news.app, news.key, STOPPED, news.allocation_id)
             self.allocations.append(AllocationResponse(released=(confirmed,)))
         else:
-            assert news.termination is held.going, "confirmed with another type"
+            assert news.termination is held.releasing, "confirmed with another type"
         if held.parked:
             is_open = held.node in self.nodes and held.node not in _avoided(held.parked)
             self._place(app, held.parked, held.node if is_open else self._next_node(held.parked))
@@ -274,13 +274,13 @@ class Core:  # long: a complete scheduler is easier to review in one class
         if target is None:
             self._place(app, ask, self._next_node(ask))
             return
-        target.going, target.parked = TerminationType.PLACEHOLDER_REPLACED, ask
+        target.releasing, target.parked = TerminationType.PLACEHOLDER_REPLACED, ask
         self.allocations.append(AllocationResponse(released=(self._release(app, target),)))
 
     @staticmethod
     def _release(app: App, held: Held) -> Released:
-        assert held.going is not None
-        return Released(app.spec.app, held.ask.key, held.going, AllocationId(f"{held.ask.key}-0"))
+        assert held.releasing is not None
+        return Released(app.spec.app, held.ask.key, held.releasing, AllocationId(f"{held.ask.key}-0"))
 
     def _next_node(self, ask: AskSpec) -> NodeName | None:
         names = sorted(name for name, is_open in self.nodes.items() if is_open and name not in _avoided(ask))
@@ -331,7 +331,7 @@ class Core:  # long: a complete scheduler is easier to review in one class
         keys = [key for key, ask in app.asks.items() if ask.placeholder or not soft]
         app.asks = {key: ask for key, ask in app.asks.items() if key not in keys}
         for held in app.held.values():
-            held.going = TerminationType.TIMEOUT
+            held.releasing = TerminationType.TIMEOUT
         response = AllocationResponse(
             cancelled_asks=tuple(AskCancelled(app_id, key, TerminationType.TIMEOUT) for key in keys),
             released=tuple(self._release(app, held) for held in app.held.values()),
@@ -346,7 +346,7 @@ class Core:  # long: a complete scheduler is easier to review in one class
             if app.asks or any(not held.ask.placeholder for held in app.held.values()) or app.state == "Accepted":
                 continue
             for held in app.placeholders():
-                held.going = TerminationType.TIMEOUT
+                held.releasing = TerminationType.TIMEOUT
                 self.allocations.append(AllocationResponse(released=(self._release(app, held),)))
             if not app.held and app.state == "Running":
                 self._move(app, "Completed")

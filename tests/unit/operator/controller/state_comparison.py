@@ -34,7 +34,7 @@ def _application(app: App) -> ApplicationInCore:
     return ApplicationInCore(
         app.spec.app,
         frozenset({*app.asks, *parked}),
-        tuple(HeldInCore(key, held.node, AllocationId(f"{key}-0"), held.going) for key, held in app.held.items()),
+        tuple(HeldInCore(key, held.node, AllocationId(f"{key}-0"), held.releasing) for key, held in app.held.items()),
     )
 
 

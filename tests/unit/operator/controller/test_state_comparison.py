@@ -77,7 +77,7 @@ def lose_release_of_ask(simulation: Simulation) -> None:
 
 def lose_order(simulation: Simulation) -> None:
     """The core's word that a pod has to go never arrived."""
-    simulation.core.apps[PLAIN].held[PodUid("uid-plain0")].going = TerminationType.PREEMPTED_BY_SCHEDULER
+    simulation.core.apps[PLAIN].held[PodUid("uid-plain0")].releasing = TerminationType.PREEMPTED_BY_SCHEDULER
 
 
 def lose_node_drain(simulation: Simulation) -> None:
@@ -111,7 +111,7 @@ LOSSES = [
     (lose_release, ("allocation left over", "gone")),
     (lose_ask, ("ask missing", "uid-plain1")),
     (lose_release_of_ask, ("ask left over", "gone")),
-    (lose_order, ("order unheard", "uid-plain0")),
+    (lose_order, ("release order missed", "uid-plain0")),
     (lose_node_drain, ("node closed or open", "n1")),
     (lose_end_of_node, ("node left over", "n7")),
     (lose_foreign, ("foreign missing", "uid-dns")),

@@ -75,7 +75,7 @@ def test_a_local_volume_is_reported_with_where_it_is_and_whose_it_is() -> None:
         "phase": "Bound",
         "deleting": True,
     }
-    assert (volume.claim, volume.is_bound, volume.is_going) == (ClaimRef("dev", "data", "u1"), True, True)
+    assert (volume.claim, volume.is_bound, volume.is_deleting) == (ClaimRef("dev", "data", "u1"), True, True)
     assert volume.reach == ((Requirement("kubernetes.io/hostname", "In", ("n1",)),),)
 
 
