@@ -24,7 +24,8 @@ import typer
 import uvloop
 
 from muster_core.config.settings import CoreSettings
-from muster_core.extensions.installation import install
+from muster_core.extensions import nodes, placement_constraints, predicate_callbacks
+from muster_core.placement.filters.hooks import HOOKS
 from muster_core.rest.auth import OPEN_READS, AccessSettings, ServerTls
 from muster_core.rest.server import RestServer, RestSettings, StartFailure
 from muster_core.runtime.journal import Journal
@@ -68,12 +69,20 @@ class StartError(Exception):
     """The core cannot start; the message is the one line that a user gets."""
 
 
+def install_extensions() -> None:
+    """Sets the hook of each optional feature."""
+    HOOKS.placement_constraints = placement_constraints
+    HOOKS.predicate_callbacks = predicate_callbacks
+    HOOKS.utilization = nodes
+    HOOKS.recommendations = nodes
+
+
 @asynccontextmanager
 async def running(options: Options) -> AsyncIterator[Scheduler]:
     """A core that schedules in this event loop until the block ends; `listen` and `tls` are not used.
     Raises StartError where the REST port is taken or the journal cannot be written.
     """
-    install()
+    install_extensions()
     journal = None if options.journal is None else _open_journal(options.journal)
     instance = str(uuid.uuid4())
     groups = Groups(directories(LdapDirectory(options.ldap_secret)))

@@ -1,5 +1,5 @@
 """Optional features of the Scheduler Interface (docs/internals/resource-managers.md). The scheduler works without them.
 
-``installation`` sets the hooks in ``placement/filters/hooks`` when the process starts. Only `main` imports the package.
-Each of ``placement_constraints``, ``predicate_callbacks``, ``utilization`` and ``recommendations`` is one feature.
+Only `main` imports the package: it sets the hooks in ``placement/filters/hooks`` when the process starts. The features
+are ``placement_constraints``, ``predicate_callbacks``, and the two of ``nodes``: utilization reports, recommendations.
 """

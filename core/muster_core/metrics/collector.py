@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
-from muster_core.metrics.counters import Metrics
-from muster_core.metrics.text_format import PAUSE, counter, gauge, word
+from muster_core.metrics.counters import PAUSE, Metrics
 from muster_core.model.ids import QueuePath
 from muster_core.model.states import ApplicationState
 from muster_core.placement.autoscaling import outstanding_by_leaf
@@ -31,6 +32,8 @@ _LABELS: Final[Mapping[ApplicationState, str]] = MappingProxyType(
 )
 
 _ENDED: Final = (ApplicationState.COMPLETED, ApplicationState.FAILED, ApplicationState.REJECTED)
+
+_INVALID: Final = re.compile(r"[^a-zA-Z0-9_]")
 
 #: Applications that are counted before other work may run.
 _APPLICATIONS_PER_SLICE: Final = 500
@@ -397,3 +400,26 @@ class StateCollector(Collector):
             "Received events without an effect, by kind.",
             [({"kind": kind}, count) for kind, count in ignored.items()],
         )
+
+
+def gauge(name: str, meaning: str, values: Iterable[tuple[Mapping[str, str], float]]) -> Metric:
+    """Returns a gauge with exactly this name."""
+    return _metric(name, name, meaning, "gauge", values)
+
+
+def counter(name: str, meaning: str, values: Iterable[tuple[Mapping[str, str], float]]) -> Metric:
+    """Returns a counter. A name that does not end in `_total` is kept unchanged."""
+    return _metric(name.removesuffix("_total"), name, meaning, "counter", values)
+
+
+def word(text: str) -> str:
+    """Returns a valid part of a metric name: other characters become `_`."""
+    return _INVALID.sub("_", text)
+
+
+def _metric(
+    family: str, name: str, meaning: str, kind: str, values: Iterable[tuple[Mapping[str, str], float]]
+) -> Metric:
+    metric = Metric(family, meaning, kind)
+    metric.samples = [Sample(name, dict(labels), value) for labels, value in values]
+    return metric

@@ -1,4 +1,4 @@
-"""Metrics that are updated when something happens.
+"""Metrics that are updated when something happens, and the text format of all metrics.
 
 Differs: one search evaluates all nodes. Therefore `trynode_latency` is the mean time of one application's search in a
 cycle, and `trynode_evaluation` is the total time of all searches in a cycle. The others are totals per cycle too.
@@ -6,14 +6,17 @@ cycle, and `trynode_evaluation` is the total time of all searches in a cycle. Th
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import groupby
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Histogram, ProcessCollector
+from prometheus_client.core import Metric
+from prometheus_client.samples import Sample
 
-from muster_core.metrics import text_format
 from muster_core.model.decisions import ReasonKind
 from muster_core.model.effects import (
     AllocationResponse,
@@ -84,6 +87,12 @@ class PhaseTimes:
 
 _SECONDS: Final = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
 _SIZES: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+
+#: Not a metric: yielded between the steps of a long computation, so that other work may run.
+PAUSE: Final = Metric("pause", "", "unknown")
+
+#: Lines of a metric that are written in one piece.
+_LINES: Final = 500
 
 
 class Metrics:
@@ -196,7 +205,7 @@ class Metrics:
 
     def pieces(self) -> Iterator[bytes]:
         """Yields the metrics in Prometheus text format. Other work may run between two pieces."""
-        return text_format.pieces(self.registry.collect())
+        return text_of(self.registry.collect())
 
     def text(self) -> bytes:
         """Returns the metrics in Prometheus text format."""
@@ -235,3 +244,48 @@ class _Times:
         if seconds > self._longest:
             self._longest = seconds
             self._longest_turn.set(seconds)
+
+
+def text_of(metrics: Iterable[Metric]) -> Iterator[bytes]:
+    """Yields the metrics in order in Prometheus text format, in pieces."""
+    for metric in metrics:
+        if metric is PAUSE:
+            yield b""
+            continue
+        samples = [sample for sample in metric.samples if sample.name != f"{metric.name}_created"]
+        lines = _head(metric, samples)
+        for sample in samples:
+            lines.append(_line(sample))
+            if len(lines) >= _LINES:
+                yield "".join(lines).encode()
+                lines = []
+        yield "".join(lines).encode()
+
+
+def _head(metric: Metric, samples: list[Sample]) -> list[str]:
+    name = metric.name
+    if metric.type == "counter" and (not samples or samples[0].name != name):
+        name += "_total"
+    meaning = metric.documentation.replace("\\", r"\\").replace("\n", r"\n")
+    kind = "untyped" if metric.type == "unknown" else metric.type
+    return [f"# HELP {name} {meaning}\n", f"# TYPE {name} {kind}\n"]
+
+
+def _line(sample: Sample) -> str:
+    number = _number(sample.value)
+    if not sample.labels:
+        return f"{sample.name} {number}\n"
+    labels = ",".join([f'{name}="{_escaped(text)}"' for name, text in sample.labels.items()])
+    return f"{sample.name}{{{labels}}} {number}\n"
+
+
+def _number(value: float) -> str:
+    """Formats a number for Prometheus."""
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return "NaN" if math.isnan(value) else repr(value)
+
+
+@lru_cache(maxsize=8192)
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

@@ -155,7 +155,7 @@ def _step_partition(scheduler_state: SchedulerState, event: _PartitionEvent, now
             nodes.set_node_action(partition, event, now_ns)
         case UtilizationReported():
             if HOOKS.utilization is not None:
-                HOOKS.utilization.report(scheduler_state, partition, event)
+                HOOKS.utilization.report_utilization(scheduler_state, partition, event)
         case ClusterObjectsReported():
             nodes.update_cluster_objects(partition, event)
         case _:

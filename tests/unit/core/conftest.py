@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from muster_core.extensions.installation import install
+from muster_core.main import install_extensions
 from muster_core.runtime.loop import LoopSettings
 from muster_core.runtime.service import Scheduler
 from muster_si import muster_pb2, si_pb2
 from tests.unit.core import messages
 from tests.unit.core.messages import RM
 
-install()
+install_extensions()
 
 
 @dataclass(slots=True)

@@ -112,7 +112,9 @@ class PredicateCallbacks(Protocol):
 class UtilizationReports(Protocol):
     """Hook of utilization reports."""
 
-    def report(self, scheduler_state: SchedulerState, partition: Partition, event: UtilizationReported) -> None:
+    def report_utilization(
+        self, scheduler_state: SchedulerState, partition: Partition, event: UtilizationReported
+    ) -> None:
         """Stores a report."""
 
 

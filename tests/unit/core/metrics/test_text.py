@@ -6,9 +6,8 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from muster_core.metrics import text_format
-from muster_core.metrics.counters import Metrics
-from muster_core.metrics.text_format import counter, gauge, word
+from muster_core.metrics.collector import counter, gauge, word
+from muster_core.metrics.counters import Metrics, text_of
 
 
 class Fixed(Collector):
@@ -29,7 +28,7 @@ def test_what_is_written_is_read_back() -> None:
         counter("yunikorn_root_queue_container", "As it is.", [({"state": "allocated"}, 2)]),
         gauge("nothing", "No sample.", []),
     ]
-    written = b"".join(text_format.pieces(metrics)).decode()
+    written = b"".join(text_of(metrics)).decode()
     read = {family.name: family for family in text_string_to_metric_families(written)}
     assert [(sample.labels, sample.value) for sample in read["depth"].samples] == [
         ({"of": odd}, 3),
@@ -43,7 +42,7 @@ def test_what_is_written_is_read_back() -> None:
 
 def test_many_lines_come_in_several_pieces() -> None:
     many = gauge("many", "Many.", [({"n": str(n)}, n) for n in range(1200)])
-    pieces = list(text_format.pieces([many]))
+    pieces = list(text_of([many]))
     assert len(pieces) >= 3
     assert b"".join(pieces).count(b"\n") == 1202
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from muster_core.extensions.installation import install
+from muster_core.main import install_extensions
 from muster_core.placement.filters.hooks import HOOKS
 from muster_si import keys, muster_pb2, si_pb2
 from muster_si.errors import RefusalCode, Refused
@@ -50,7 +50,7 @@ def test_the_core_is_loaded_without_the_package_of_the_features() -> None:
 def test_installation_sets_every_hook(monkeypatch: pytest.MonkeyPatch) -> None:
     for feature in FEATURES:
         monkeypatch.setattr(HOOKS, feature, None)
-    install()
+    install_extensions()
     assert set(FEATURES) == set(HOOKS.__slots__)
     assert all(getattr(HOOKS, feature) is not None for feature in FEATURES)
 

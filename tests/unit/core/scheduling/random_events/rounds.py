@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.errors import FlakyStrategyDefinition
 from hypothesis.stateful import run_state_machine_as_test
 
-from muster_core.extensions.installation import install
+from muster_core.main import install_extensions
 from tests.unit.core.scheduling.random_events.base import Profile
 from tests.unit.core.scheduling.random_events.simulated_core import Tally
 from tests.unit.core.scheduling.random_events.state_machine import RandomEvents
 
-install()
+install_extensions()
 
 _SETTINGS: Final = settings(
     max_examples=40,

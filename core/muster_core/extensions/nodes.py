@@ -1,6 +1,7 @@
-"""Recommendations for nodes (message NodeRecommendation of the Scheduler Interface).
+"""Two features for nodes: utilization reports, and recommendations.
 
-Muster's operator shows them as events of the node.
+Utilization reports are stored for the node order `utilization` (`placement/node_search`) and for REST. Muster's
+operator sends none. It shows recommendations (message NodeRecommendation) as events of the node.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Final
 
 from muster_core.model import messages
 from muster_core.model.effects import NodeRecommended
+from muster_core.model.events import UtilizationReported
 from muster_core.model.ids import NodeId
 from muster_core.model.resources import NOTHING
 from muster_core.model.specs import AskSpec
@@ -18,7 +20,7 @@ from muster_core.placement.search.backtracking import place_all
 from muster_core.placement.search.requests import Places
 from muster_core.state.applications import Allocation
 from muster_core.state.request_classes import occupant_of
-from muster_core.state.scheduler_state import Partition
+from muster_core.state.scheduler_state import Partition, SchedulerState
 from muster_core.state.snapshot import RequestShape, Snapshot
 
 #: Number of failed requests and time window that cause a recommendation.
@@ -28,6 +30,22 @@ WINDOW_NS: Final = 600 * 1_000_000_000
 #: Nodes, and allocations per node, that are examined when searching for a node to empty.
 _MOST_NODES: Final = 8
 _MOST_ALLOCATIONS: Final = 32
+
+
+def report_utilization(scheduler_state: SchedulerState, partition: Partition, event: UtilizationReported) -> None:
+    """Stores the newest report. A report about an unknown object is counted and ignored."""
+    if event.node is not None:
+        if event.node in partition.nodes:
+            partition.nodes.report(event.node, event.used)
+        else:
+            scheduler_state.ignore("utilization of an unknown node")
+        return
+    app = partition.applications.get(event.application)
+    allocation = app.allocations.get(event.allocation) if app is not None else None
+    if allocation is None:
+        scheduler_state.ignore("utilization of an unknown allocation")
+    else:
+        allocation.utilization = event.used
 
 
 def bind_failed(partition: Partition, spec: AskSpec, now_ns: int) -> None:
