@@ -68,11 +68,20 @@ class Room:
         Returns the number of places, and the millicores of one. For a gang that not even empty nodes could hold,
         nothing would be reserved.
         """
-        free = await self.kind.free_cpu()
+        free = await self.free_cpu()
         each = min(free.values()) // 2
         await self.create([a_pod("blocker", cpu=f"{each}m")])
         await self.running(1)
         return sum(left // each for left in free.values()), each
+
+    async def free_cpu(self) -> dict[str, int]:
+        """Wait until no pod is terminating, whose resources would be free soon; then as `Kind.free_cpu`."""
+
+        async def none_ends() -> bool:
+            return not any("deletionTimestamp" in pod["metadata"] for pod in await self.api.find("pods"))
+
+        await self.eventually("no pod is terminating", none_ends)
+        return await self.kind.free_cpu()
 
     async def reserved(self, count: int) -> list[Json]:
         """Wait until exactly so many placeholders are bound."""

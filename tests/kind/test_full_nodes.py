@@ -26,7 +26,7 @@ def a_job(name: str, group: Group) -> Json:
 
 async def filling(room: Room, app: str, **more: object) -> tuple[list[Json], int]:
     """A gang that fills all nodes, two members or more on each, and the millicores of one."""
-    free = await room.kind.free_cpu()
+    free = await room.free_cpu()
     each = min(free.values()) // 2
     members = sum(left // each for left in free.values())
     group = Group("workers", members, cpu=f"{each}m")
@@ -51,7 +51,7 @@ async def test_two_hundred_replacements_of_jobs_on_full_nodes_fail_no_pod(room: 
         return room.placeholders == room.ended
 
     while swaps < SWAPS:
-        free = await room.kind.free_cpu()
+        free = await room.free_cpu()
         each = min(free.values()) // MEMBERS_A_NODE
         count = sum(left // each for left in free.values())
         job = a_job(f"round-{swaps}", Group("workers", count, cpu=f"{each}m"))

@@ -25,7 +25,7 @@ async def away(kind: Kind, release: Release) -> AsyncIterator[str]:
 
 
 async def test_a_gang_runs_at_the_same_time_a_node_that_is_off_and_on_it_when_it_is_back(room: Room, away: str) -> None:
-    free = await room.kind.free_cpu()
+    free = await room.free_cpu()
     each = min(free.values()) // 2
     left = sum(cpu // each for node, cpu in free.items() if node != away)
     await said("docker", "stop", "--time", "5", away)

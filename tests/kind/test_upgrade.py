@@ -18,7 +18,7 @@ def images(pods: list[Json]) -> set[str]:
 
 async def reserving(room: Room, node: str) -> set[str]:
     """A gang of two that both go to that node, where a pod `blocker` is in the place of one; returns who holds."""
-    each = (await room.kind.free_cpu())[node] // 2
+    each = (await room.free_cpu())[node] // 2
     there = {"nodeSelector": {"kubernetes.io/hostname": node}}
     gang = a_gang("waits", [Group("workers", 2, cpu=f"{each}m", extra=there)], style="Hard", timeout_s=600)
     for pod in (blocker := a_pod("blocker", cpu=f"{each}m"), *gang):
@@ -35,7 +35,7 @@ async def test_gangs_live_through_an_upgrade_and_a_rollback(room: Room, release:
     (muster,) = old = await release.ready()
     before = images(old)
     # The next pod of Muster stands beside the old one for a while, and finds its room there.
-    held = await reserving(room, min((await room.kind.free_cpu()).keys() - {muster["spec"]["nodeName"]}))
+    held = await reserving(room, min((await room.free_cpu()).keys() - {muster["spec"]["nodeName"]}))
 
     await release.upgrade(f"image.tag={NEXT}")
     after = images(await release.ready())

@@ -19,9 +19,11 @@ import orjson
 
 from muster_core import model
 from muster_core.metrics.counters import Metrics
+from muster_core.model.constraints import NO_INTER_POD_CONSTRAINTS
 from muster_core.model.effects import Effect
 from muster_core.model.events import Event
 from muster_core.model.resources import Limit, Resources
+from muster_core.model.specs import NO_PROPERTIES
 from muster_core.runtime.sessions import Supervisor
 from muster_core.scheduling.scheduler import CycleBudget, cycle, step
 from muster_core.state.scheduler_state import SchedulerState
@@ -38,6 +40,11 @@ _CLASSES: Final[Mapping[str, type]] = MappingProxyType(
         for name, found in vars(module).items()
         if isinstance(found, type) and (is_dataclass(found) or (issubclass(found, StrEnum) and found is not StrEnum))
     }
+)
+
+#: Constants that the core also compares by identity, because that is faster.
+_SHARED: Final[Mapping[str, object]] = MappingProxyType(
+    {type(value).__name__: value for value in (NO_INTER_POD_CONSTRAINTS, NO_PROPERTIES)}
 )
 
 #: Maximum nesting. No value of the core exceeds it, because the length of queue paths is bounded
@@ -85,7 +92,9 @@ def from_plain(found: object) -> object:
     name = cast("str", found["$"])
     if name in ("Resources", "Limit"):
         return (Resources if name == "Resources" else Limit)(found["amounts"])
-    return _CLASSES[name](**{key: from_plain(item) for key, item in found.items() if key != "$"})
+    value: object = _CLASSES[name](**{key: from_plain(item) for key, item in found.items() if key != "$"})
+    shared = _SHARED.get(name)
+    return shared if value == shared else value
 
 
 class Journal:

@@ -3,18 +3,22 @@
 import asyncio
 import io
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import cast
 
 import orjson
 import pytest
 
 from muster_core.config.load import load
-from muster_core.model.events import Event
+from muster_core.model.constraints import NO_INTER_POD_CONSTRAINTS
+from muster_core.model.events import AskAdded, Event
+from muster_core.model.specs import NO_PROPERTIES, HostPort, PodProperties
 from muster_core.runtime.journal import Journal, from_plain, replay, to_plain
 from muster_core.runtime.loop import LoopSettings, QueuedMessage
 from muster_core.runtime.service import Scheduler
 from muster_core.scheduling.scheduler import CycleBudget
 from muster_si import keys, si_pb2
+from tests.unit import builders
 from tests.unit.core import messages
 from tests.unit.core.conftest import Bench, FakeClock, Notebook
 
@@ -64,6 +68,19 @@ async def test_what_was_written_down_replays_to_the_same_effects() -> None:
     assert b"PLACEHOLDER_REPLACED" in written
     assert b'"NewAllocation"' in written
     assert list(replay(lines)) == []
+
+
+def test_the_absence_of_constraints_is_the_same_object_after_it_was_read() -> None:
+    """The core skips requests without constraints by identity. Otherwise the replay would do more work per cycle."""
+    ask = replace(builders.an_ask("p1"), facts=PodProperties(ports=(HostPort("127.0.0.1", "TCP", 80),)))
+    event = AskAdded(ask)
+    read = from_plain(orjson.loads(orjson.dumps(to_plain(event))))
+    assert read == event
+    assert isinstance(read, AskAdded)
+    assert read.spec.facts.inter_pod is NO_INTER_POD_CONSTRAINTS
+    plain = from_plain(orjson.loads(orjson.dumps(to_plain(AskAdded(builders.an_ask("p2"))))))
+    assert isinstance(plain, AskAdded)
+    assert plain.spec.facts is NO_PROPERTIES
 
 
 async def test_a_deviation_names_its_line() -> None:
