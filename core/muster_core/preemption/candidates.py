@@ -218,7 +218,7 @@ class _Census:
     def __init__(self, app: Application) -> None:
         left = Counter(one.spec.group for one in app.allocations.values() if one.releasing is None)
         least = {member.group: member.count for member in app.spec.members} or {
-            group: count.count for group, count in app.gang.groups.items()
+            group: count.count - count.timed_out for group, count in app.gang.groups.items()
         }
         self.size = sum(left.values())
         self._is_broken = any(left[group] < count for group, count in least.items())

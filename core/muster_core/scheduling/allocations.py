@@ -163,8 +163,6 @@ def end_allocation(
     was = allocation.releasing
     ledger.drop(partition, app, allocation, now_ns, node_removed=node_removed)
     if allocation.spec.placeholder:
-        if was is not Termination.TIMEOUT:
-            ledger.uncount_placeholder(app, allocation.spec, 1)
         if app.is_reserving and app.gang.quota_reservation:
             ledger.set_quota_reservation(partition, app, lacking(app), granted=app.gang.granted)
         gangs.lost_placeholder(partition, app, was, now_ns)

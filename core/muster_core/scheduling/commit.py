@@ -368,7 +368,7 @@ def confirm_replacement(partition: Partition, app: Application, placeholder: All
     answer.new.append(NewAllocation(ask.spec, allocation.id, allocation.node, volumes))
     partition.note_allocations(app, (allocation,), Change.ADD, Detail.APP_ALLOC, asked=True)
     # The placeholder is removed last. Otherwise a queue above a lowered maximum would be within it for a moment.
-    ledger.drop(partition, app, placeholder, now_ns)
+    ledger.drop(partition, app, placeholder, now_ns, replaced=True)
     if ask.spec.timeout_ns:
         set_run_timer(partition, app, allocation, now_ns)
     ledger.count_pending(partition, app, ask.spec.resources, -1)

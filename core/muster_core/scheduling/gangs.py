@@ -97,7 +97,7 @@ def release_virtual_placeholders(partition: Partition, app: Application, reporte
     if held is not None:
         app.gang.groups[reported.group].replaced += 1
         app.mark_releasing(held, Termination.PLACEHOLDER_REPLACED, now_ns)
-        ledger.drop(partition, app, held, now_ns)
+        ledger.drop(partition, app, held, now_ns, replaced=True)
 
 
 def returning_placeholders(partition: Partition) -> list[ApplicationId]:

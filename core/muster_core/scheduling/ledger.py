@@ -311,9 +311,20 @@ def count_in(partition: Partition, app: Application, spec: AskSpec, count: int) 
 
 
 def drop(
-    partition: Partition, app: Application, allocation: Allocation, now_ns: int, *, node_removed: bool = False
+    partition: Partition,
+    app: Application,
+    allocation: Allocation,
+    now_ns: int,
+    *,
+    node_removed: bool = False,
+    replaced: bool = False,
 ) -> None:
-    """Removes one allocation from application, queues, user and node."""
+    """Removes one allocation from application, queues, user and node.
+
+    A placeholder that is not replaced counts as timed out in REST (placeholderData), whatever ended it.
+    """
+    if allocation.spec.placeholder and not replaced:
+        app.gang.groups[allocation.spec.group].timed_out += 1
     _leave_place(partition, app, allocation, now_ns, node_removed=node_removed)
     charge(partition, app, allocation.spec.resources, -1)
     partition.nodes.give_back(allocation.node, allocation.spec.resources)
@@ -523,8 +534,6 @@ def mark_releasing(
     app.mark_releasing(allocation, termination, now_ns)
     if allocation.spec.placeholder:
         partition.requeue_one(app)
-    if termination is Termination.TIMEOUT and allocation.spec.placeholder and not app.gang.given_up:
-        app.gang.groups[allocation.spec.group].timed_out += 1
 
 
 def set_quota_reservation(partition: Partition, app: Application, amount: Resources, *, granted: bool) -> None:

