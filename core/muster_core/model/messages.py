@@ -371,11 +371,6 @@ def application_ends(app: str, state: str) -> str:
     return f"application {app} is {state}"
 
 
-def no_placeholder_ask(app: str) -> str:
-    """A placeholder was requested for an application that is not a gang."""
-    return f"application {app} has no placeholderAsk, so it accepts no placeholders"
-
-
 def constraints_ignored(problem: str) -> str:
     """The constraints of a bound pod are invalid. Its resources count.
 

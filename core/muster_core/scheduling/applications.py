@@ -157,7 +157,7 @@ def _wake(partition: Partition, app: Application, spec: AskSpec, now_ns: int) ->
     match app.state:
         case ApplicationState.NEW:
             lifecycle.accept(partition, app, now_ns)
-        case ApplicationState.COMPLETING if not spec.placeholder:
+        case ApplicationState.COMPLETING if not (spec.placeholder and app.spec.is_gang):
             lifecycle.run(partition, app, now_ns)
         case _:
             pass
@@ -170,10 +170,6 @@ def _refusal(app: Application, spec: AskSpec) -> str:
         return f"ask {spec.key} is the scheduler's own"
     if spec.key in app.ids:
         return f"ask {spec.key} is allocated already; release its allocation first"
-    if not spec.placeholder:
-        return ""
-    if not app.spec.is_gang:
-        return messages.no_placeholder_ask(app.name)
     return ""
 
 

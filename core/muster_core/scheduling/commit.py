@@ -251,7 +251,10 @@ def _after_placement(partition: Partition, app: Application, now_ns: int) -> Non
         gangs.note_reservation(partition, app, now_ns)
         gangs.after_placing(partition, app, now_ns)
         requeue.note_holding(partition, app)
-    elif app.state is ApplicationState.ACCEPTED:
+        return
+    if app.gang.reserved and not app.spec.is_gang and not app.gang.timer:
+        gangs.start_timer(partition, app, now_ns)  # placeholders without a placeholderAsk
+    if app.state is ApplicationState.ACCEPTED:
         lifecycle.run(partition, app, now_ns)
 
 

@@ -322,6 +322,8 @@ def time_out(partition: Partition, app: Application, now_ns: int) -> None:
         give_up(partition, app, now_ns, why)
     elif app.state in (ApplicationState.RUNNING, ApplicationState.COMPLETING):
         release_placeholders(partition, app, "unused placeholder", now_ns)
+        if not app.spec.is_gang:
+            _stop_timer(app)  # the next placeholder starts it again
         if not app.gang.allocated:  # real pods never came (docs/internals/semantics.md, rule 13)
             lifecycle.complete_if_done(partition, app, now_ns)
 

@@ -138,10 +138,11 @@ class Asks(Ground):
         constraints = made_for(node) if tolerant else ANYWHERE
         self.send(AskAdded(replace(ask, required_node=NodeId(node), constraints=constraints)))
 
-    @precondition(lambda self: any(app.is_reserving for app in self.apps()))
+    @precondition(lambda self: any(app.is_reserving or not app.spec.is_gang for app in self.apps()))
     @rule(data=st.data(), count=st.integers(1, 5))
     def ask_for_placeholders(self, data: st.DataObject, count: int) -> None:
-        app = self.one_of(data, [app for app in self.apps() if app.is_reserving])
+        """Send asks of placeholders for a gang, or for an application without a placeholderAsk."""
+        app = self.one_of(data, [app for app in self.apps() if app.is_reserving or not app.spec.is_gang])
         asks = []
         for _ in range(count):
             key = self.new_name("p")
