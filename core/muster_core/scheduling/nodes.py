@@ -10,7 +10,7 @@ from typing import assert_never
 
 from muster_core.model.effects import NodeAccepted, NodeRejected, Release
 from muster_core.model.events import ClusterObjectsReported, NodeAction, NodeActionReported, NodeAdded, NodeUpdated
-from muster_core.model.ids import NodeId, Termination
+from muster_core.model.ids import ROOT, NodeId, Termination
 from muster_core.model.records import Change, Detail, Notice
 from muster_core.model.states import NODE, NodeEvent, NodeState, follow
 from muster_core.model.storage import Claim, NamespaceLabels, ObjectGone, ObjectKind, StorageFact
@@ -58,6 +58,8 @@ def add_node(partition: Partition, event: NodeAdded, now_ns: int) -> None:
         return
     partition.nodes.add(spec, draining=event.draining)
     partition.outbox.put(NodeAccepted(partition.rm, spec.id))
+    _note_schedulable(partition, spec.id, draining=event.draining)
+    _note_total(partition)
     text = "Node added to the scheduler"
     partition.note(Notice.NODE, spec.id, change=Change.ADD, resource=spec.capacity, message=text)
     for existing in event.existing:
@@ -79,6 +81,8 @@ def update_node(partition: Partition, event: NodeUpdated, now_ns: int) -> None:
     ):
         if before != now:
             partition.note(Notice.NODE, spec.id, change=Change.SET, detail=detail, resource=now)
+    if old.capacity != spec.capacity:
+        _note_total(partition)
     for existing in event.existing:
         allocations.report_allocation(partition, existing, now_ns)
 
@@ -110,8 +114,18 @@ def _set_draining(partition: Partition, node: NodeId, *, draining: bool) -> None
         # A replacement that is not confirmed yet would become a new allocation on the draining node.
         _abandon_targets(partition, node, list(partition.placed.get(node, {}).values()))
     partition.nodes.set_draining(node, draining=draining)
+    _note_schedulable(partition, node, draining=draining)
+
+
+def _note_schedulable(partition: Partition, node: NodeId, *, draining: bool) -> None:
     text = f"schedulable: {str(not draining).lower()}"
     partition.note(Notice.NODE, node, change=Change.SET, detail=Detail.NODE_SCHEDULABLE, message=text)
+
+
+def _note_total(partition: Partition) -> None:
+    """Records the changed total of the nodes, which is the maximum of root."""
+    total = partition.nodes.capacity_total
+    partition.note(Notice.QUEUE, ROOT, change=Change.SET, detail=Detail.QUEUE_MAX, resource=total)
 
 
 def _decommission(partition: Partition, node: NodeId, now_ns: int) -> None:
@@ -132,6 +146,7 @@ def _decommission(partition: Partition, node: NodeId, now_ns: int) -> None:
         ledger.leave(partition, node, spec)
     capacity = partition.nodes.record(node).spec.capacity
     partition.nodes.remove(node)
+    _note_total(partition)
     text, detail = "Node removed from the scheduler", Detail.NODE_DECOMISSION
     partition.note(Notice.NODE, node, change=Change.REMOVE, detail=detail, resource=capacity, message=text)
 

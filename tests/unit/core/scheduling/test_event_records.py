@@ -162,7 +162,7 @@ def test_a_waiting_ask_that_turns_out_to_be_allocated_is_fulfilled() -> None:
     scenario.ask(an_ask("r0"))
     scenario.records.clear()
     scenario.add_node("n0", an_allocation("r0", "n0"), draining=True)
-    assert [line[3] for line in lines(scenario)][1:3] == [Detail.REQUEST_ALLOC, Detail.APP_ALLOC]
+    assert [line[3] for line in lines(scenario)][3:5] == [Detail.REQUEST_ALLOC, Detail.APP_ALLOC]
 
 
 def test_asks_go_because_they_are_cancelled_or_replaced() -> None:
@@ -264,15 +264,36 @@ def test_nodes_come_change_close_and_open() -> None:
     scenario.send(NodeUpdated(node), NodeUpdated(node))
     scenario.node("n0", NodeAction.DRAIN)
     scenario.node("n0", NodeAction.OPEN)
-    texts = [n.message for n in scenario.records]
+    scenario.node("n0", NodeAction.DECOMMISSION)
+    messages = [n.message for n in scenario.records if n.about is NODE]
     assert lines(scenario) == [
+        (NODE, "n0", SET, Detail.NODE_SCHEDULABLE, ""),
+        (QUEUE, "root", SET, Detail.QUEUE_MAX, ""),
         (NODE, "n0", ADD, Detail.NONE, ""),
         (NODE, "n0", SET, Detail.NODE_CAPACITY, ""),
         (NODE, "n0", SET, Detail.NODE_OCCUPIED, ""),
+        (QUEUE, "root", SET, Detail.QUEUE_MAX, ""),
         (NODE, "n0", SET, Detail.NODE_SCHEDULABLE, ""),
         (NODE, "n0", SET, Detail.NODE_SCHEDULABLE, ""),
+        (QUEUE, "root", SET, Detail.QUEUE_MAX, ""),
+        (NODE, "n0", REMOVE, Detail.NODE_DECOMISSION, ""),
     ]
-    assert texts == ["Node added to the scheduler", "", "", "schedulable: false", "schedulable: true"]
+    assert messages == [
+        *("schedulable: true", "Node added to the scheduler", "", ""),
+        *("schedulable: false", "schedulable: true", "Node removed from the scheduler"),
+    ]
+
+
+def test_the_maximum_of_root_is_the_total_of_the_nodes() -> None:
+    scenario = a_scenario(nodes=0)
+    scenario.add_node("n0")
+    scenario.add_node("n1", draining=True)
+    scenario.node("n0", NodeAction.DECOMMISSION)
+    totals = [n.resource["vcore"] for n in scenario.records if n.detail is Detail.QUEUE_MAX]
+    assert totals == [4000, 8000, 4000]
+    assert [n.message for n in scenario.records if (n.subject, n.detail) == ("n1", Detail.NODE_SCHEDULABLE)] == [
+        "schedulable: false"
+    ]
 
 
 def test_the_queues_of_a_registration_are_noted_with_their_limits() -> None:
