@@ -21,6 +21,9 @@ MEMORY: Final = "memory"
 PODS: Final = "pods"
 NONE: Final = "-"
 
+#: Priority of a queue or application without pending requests in REST.
+_NO_REQUESTS: Final = -(2**31)
+
 
 def _grid() -> Table:
     """Labels and values without a header."""
@@ -126,9 +129,13 @@ def _queue_details(queue: Json) -> tuple[str, ...]:
         amounts(queue["headroom"]),
         amounts(queue["reservedQuota"]),
         queue["sortingPolicy"] if queue["isLeaf"] else "fair",
-        str(queue["currentPriority"]),
+        _priority(queue["currentPriority"]),
         _preemption(queue),
     )
+
+
+def _priority(value: int) -> str:
+    return NONE if value == _NO_REQUESTS else str(value)
 
 
 def _preemption(queue: Json) -> str:
@@ -173,7 +180,7 @@ def _app_details(app: Json) -> tuple[str, ...]:
     reasons = dict.fromkeys(filter(None, (pending.reason_message(ask) for ask in app["requests"])))
     return (
         app.get("gangSchedulingStyle") or NONE,
-        str(app["maxRequestPriority"]),
+        _priority(app["maxRequestPriority"]),
         amounts(app["pendingResource"]),
         app["rejectedMessage"] or next(iter(reasons), NONE),
     )

@@ -278,12 +278,12 @@ class RequestContext:
         return found
 
     def queue(self) -> Queue:
-        """Finds the queue by its full path. The recovery queue is not shown, as in YuniKorn."""
+        """Finds the queue by its full path. The recovery queue is found while it exists, as in YuniKorn."""
         path = self.text("queue").lower()
         if not _QUEUE.fullmatch(path):
             raise bad_request("Invalid queue name")
         found = self.partition().queues.get(QueuePath(path))
-        if found is None or found.is_recovery:
+        if found is None:
             raise not_found(NO_QUEUE)
         return found
 

@@ -176,7 +176,7 @@ class ApplicationInfo(Shape):
     )
     hasReserved: bool
     reservations: list[str]
-    maxRequestPriority: int
+    maxRequestPriority: int = Field(description="-2147483648 = no pending requests")
     startTime: int = Field(description="milliseconds since the epoch; 0 = not started")
     resourceHistory: ResourceHistory
     backoffDeadline: TimeNs | None = None
@@ -256,7 +256,7 @@ class QueueInfo(Shape):
     absUsedCapacity: Percents
     maxRunningApps: int = Field(description="0 = unlimited")
     runningApps: int
-    currentPriority: int
+    currentPriority: int = Field(description="-2147483648 = no pending requests")
     allocatingAcceptedApps: list[str]
     sortingPolicy: str
     prioritySorting: bool

@@ -127,7 +127,8 @@ _ORDERS: Final[Mapping[ApplicationOrder, Callable[[OrderingContext, Application]
     {ApplicationOrder.FIFO: _fifo, ApplicationOrder.FAIR: _fair}
 )
 
-_LOWEST: Final = -(2**31)
+#: Also the priority that REST shows for a queue or application without requests, as YuniKorn does.
+LOWEST_PRIORITY: Final = -(2**31)
 _HIGHEST: Final = 2**31 - 1
 
 
@@ -159,7 +160,7 @@ def risen(queue: Queue, priority: int) -> int:
     """Returns a priority in the queue as its parent sees it: with offset and fence."""
     if queue.policies.priority is PriorityPolicy.FENCE:
         priority = 0
-    return max(_LOWEST, min(_HIGHEST, priority + queue.policies.priority_offset))
+    return max(LOWEST_PRIORITY, min(_HIGHEST, priority + queue.policies.priority_offset))
 
 
 def recount(queues: Iterable[Queue]) -> None:

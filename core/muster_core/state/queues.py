@@ -179,7 +179,7 @@ class Queue:
 
     @property
     def is_recovery(self) -> bool:
-        """Whether it is the recovery queue, which views of queues do not show."""
+        """Whether it is the recovery queue, which the queue tree of REST does not show."""
         return self.path == RECOVERY
 
     @property

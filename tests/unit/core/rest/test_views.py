@@ -1,5 +1,6 @@
 """Each view has the JSON names of YuniKorn's REST API, shows the state, and returns None for unknown names."""
 
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
@@ -111,7 +112,20 @@ async def test_the_tree_of_queues_is_one_object(ask: Ask, scenario: Scenario) ->
     assert (leaf["absUsedCapacity"], leaf["guaranteedResource"]) == ({"vcore": 50}, {"vcore": 1000})
     assert (leaf["preemptionDelay"], leaf["quotaPreemptionDelay"], leaf["sortingPolicy"]) == ("30s", "0s", "fifo")
     assert (other["pendingResource"]["vcore"], other["currentPriority"]) == (9000, 7)
-    assert root["currentPriority"] == 7
+    assert (root["currentPriority"], leaf["currentPriority"]) == (7, -2147483648)
+
+
+async def test_the_recovery_queue_is_answered_while_it_exists_and_is_not_in_the_tree(
+    ask: Ask, scenario: Scenario
+) -> None:
+    lost = replace(an_application("recovered", queue="root.gone", forced=True), tags={})
+    scenario.send(ApplicationAdded(lost))
+    queue = await ask("queue/root.@recovery@")
+    assert (queue["queuename"], queue["isLeaf"], queue["isManaged"]) == ("root.@recovery@", True, False)
+    [app] = await ask("queue/root.@recovery@/applications")
+    assert app["applicationID"] == "recovered"
+    tree = await ask("queues")
+    assert [child["queuename"] for child in tree["children"]] == ["root.a", "root.b"]
 
 
 async def test_a_queue_shows_until_when_its_preemption_is_paused(ask: Ask, scenario: Scenario) -> None:
@@ -156,6 +170,7 @@ async def test_an_application_reports_why_it_waits(ask: Ask, scenario: Scenario)
     [reason] = waiting["allocationLog"]
     assert reason["message"] == "0/3 nodes are available: 3 Insufficient cpu."
     assert app["maxRequestPriority"] == 7
+    assert (await ask("application/gang"))["maxRequestPriority"] == -2147483648
 
 
 async def test_an_application_shows_its_gang(ask: Ask, scenario: Scenario) -> None:
