@@ -198,6 +198,27 @@ def same_for_others(reason: str, others: int) -> str:
     return f"{reason} (and {others} more requests like it)"
 
 
+def held_back_by_gang(reason: str) -> str:
+    """A pod of a gang was requested before the gang is reserved. The reason of the gang follows.
+
+    Follow the reason.
+    """
+    return f"waiting for the reservation of the gang: {reason}"
+
+
+def not_evaluated() -> str:
+    """The placeholders of the gang were requested, and are evaluated next."""
+    return "its placeholders are not evaluated yet"
+
+
+def members_not_requested() -> str:
+    """Not all placeholders of the gang were requested yet.
+
+    Check whether the resource manager creates all placeholders.
+    """
+    return "not all placeholders are requested yet"
+
+
 def gang_timed_out() -> str:
     """The placeholder timeout of a gang expired.
 

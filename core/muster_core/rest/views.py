@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version as installed_version
 from typing import Final
 
+from muster_core.model import messages
 from muster_core.model.config import (
     ChildTemplate,
     PlacementRule,
@@ -220,7 +221,19 @@ def _reasons(app: Application, item: Ask, now_ns: int) -> list[schemas.LogEntry]
                 reasons=dict(why.counts) or None,
             )
         )
+    elif why is None and app.is_reserving and not item.spec.placeholder:
+        message = messages.held_back_by_gang(_reason_of_gang(app))
+        log.append(schemas.LogEntry(message=message, lastOccurrence=now_ns, count=1))
     return log
+
+
+def _reason_of_gang(app: Application) -> str:
+    """Returns why the reservation of a gang is incomplete."""
+    if app.gang.impossible:
+        return app.gang.impossible
+    if not app.placeholder_asks:
+        return messages.members_not_requested()
+    return next((why.text() for kind, why in app.refusals.items() if kind.placeholder), messages.not_evaluated())
 
 
 def _history(app: Application) -> schemas.ResourceHistory:

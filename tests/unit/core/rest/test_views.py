@@ -115,6 +115,22 @@ async def test_the_tree_of_queues_is_one_object(ask: Ask, scenario: Scenario) ->
     assert (root["currentPriority"], leaf["currentPriority"]) == (7, -2147483648)
 
 
+@pytest.mark.parametrize(
+    "requested, reason",
+    [(20, "0/3 nodes are available: 3 Insufficient cpu."), (0, "not all placeholders are requested yet")],
+)
+async def test_a_pod_of_an_incomplete_gang_reports_why_the_gang_waits(
+    ask: Ask, scenario: Scenario, requested: int, reason: str
+) -> None:
+    scenario.gang(ApplicationAdded(an_application("early", queue="root.b", gang=20)), requested)
+    scenario.ask(an_ask("pod", app="early", group="workers"))
+    found = {item["allocationKey"]: item for item in (await ask("application/early"))["requests"]}
+    [entry] = found["pod"]["allocationLog"]
+    assert entry["message"].startswith("waiting for the reservation of the gang: ")
+    assert entry["message"].endswith(reason)
+    assert entry["count"] == 1
+
+
 async def test_the_recovery_queue_is_answered_while_it_exists_and_is_not_in_the_tree(
     ask: Ask, scenario: Scenario
 ) -> None:

@@ -122,6 +122,15 @@ async def test_a_fence_waits_for_all_that_it_counts_on_every_stream(bench: Bench
     assert not bench.core.loop.scheduler_state.managers[messages.RM].fence_up
 
 
+async def test_without_a_declared_barrier_requests_are_placed_at_once(bench: Bench) -> None:
+    await bench.register()
+    await bench.core.update_node(messages.nodes(messages.a_node()))
+    await bench.core.update_application(messages.applications(messages.an_application()))
+    await bench.core.update_allocation(messages.asks(messages.an_ask()))
+    await bench.rm.until(lambda: any(isinstance(heard, si_pb2.AllocationResponse) for heard in bench.rm.heard))
+    assert not bench.core.loop.scheduler_state.managers[messages.RM].fence_up
+
+
 async def test_a_fence_ends_with_its_session(bench: Bench) -> None:
     await bench.register()
     fence = asyncio.create_task(bench.core.fence(muster_pb2.FenceRequest(rmID=messages.RM, nodeRequests=1)))

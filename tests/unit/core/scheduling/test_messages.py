@@ -95,11 +95,6 @@ def test_an_ask_of_an_unknown_application_is_refused(scenario: Scenario) -> None
     assert "not known" in refused_asks(scenario.ask(an_ask("r0", app="nobody")))["r0"]
 
 
-def test_a_placeholder_ask_of_an_application_without_gang_is_refused(scenario: Scenario) -> None:
-    effects = scenario.ask(an_ask("p0", group="g", placeholder=True))
-    assert "placeholderAsk" in refused_asks(effects)["p0"]
-
-
 def test_a_queue_that_does_not_exist_falls_to_the_next_rule() -> None:
     scenario = Scenario(a_configuration(a_queue("a")))
     assert rejection(scenario.send(ApplicationAdded(an_application(queue="root.nowhere")))) == ""
