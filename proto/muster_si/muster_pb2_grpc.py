@@ -98,8 +98,8 @@ class SessionServicer:
 
     def Fence(self, request, context):
         """Returns when the core has processed as many messages of this session as the
-        request counts. Nothing is scheduled for the resource manager before the
-        first barrier without `more`.
+        request counts. Nothing is scheduled before the first barrier without `more`
+        for a resource manager that registered with muster/fence in extraConfig.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -52,8 +52,8 @@ class SessionStub:
     """
     Fence: _grpc.UnaryUnaryMultiCallable[_muster_pb2.FenceRequest, _muster_pb2.FenceResponse]
     """Returns when the core has processed as many messages of this session as the
-    request counts. Nothing is scheduled for the resource manager before the
-    first barrier without `more`.
+    request counts. Nothing is scheduled before the first barrier without `more`
+    for a resource manager that registered with muster/fence in extraConfig.
     """
     UpdateUtilization: _grpc.UnaryUnaryMultiCallable[_muster_pb2.UtilizationRequest, _muster_pb2.UtilizationResponse]
     """Actual usage of nodes and allocations. Invalid reports are returned; reports
@@ -88,8 +88,8 @@ class SessionAsyncStub(SessionStub):
     """
     Fence: _aio.UnaryUnaryMultiCallable[_muster_pb2.FenceRequest, _muster_pb2.FenceResponse]  # type: ignore[assignment]
     """Returns when the core has processed as many messages of this session as the
-    request counts. Nothing is scheduled for the resource manager before the
-    first barrier without `more`.
+    request counts. Nothing is scheduled before the first barrier without `more`
+    for a resource manager that registered with muster/fence in extraConfig.
     """
     UpdateUtilization: _aio.UnaryUnaryMultiCallable[_muster_pb2.UtilizationRequest, _muster_pb2.UtilizationResponse]  # type: ignore[assignment]
     """Actual usage of nodes and allocations. Invalid reports are returned; reports
@@ -139,8 +139,8 @@ class SessionServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_muster_pb2.FenceResponse, _abc.Awaitable[_muster_pb2.FenceResponse]]:
         """Returns when the core has processed as many messages of this session as the
-        request counts. Nothing is scheduled for the resource manager before the
-        first barrier without `more`.
+        request counts. Nothing is scheduled before the first barrier without `more`
+        for a resource manager that registered with muster/fence in extraConfig.
         """
 
     @_abc_1.abstractmethod

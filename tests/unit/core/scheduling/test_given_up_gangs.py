@@ -1,4 +1,4 @@
-"""A gang that its resource manager gives up fails like one that timed out, but its event records report cancellations."""
+"""A gang that its resource manager gives up fails like one that timed out. Its event records report cancellations."""
 
 from __future__ import annotations
 

@@ -354,7 +354,7 @@ def test_placeholders_count_as_timed_out_when_their_release_is_confirmed() -> No
 
 
 @pytest.mark.parametrize("node_removed", [True, False])
-def test_placeholders_that_leave_with_their_node_or_on_their_own_count_as_timed_out(node_removed: bool) -> None:
+def test_placeholders_that_leave_with_their_node_or_on_their_own_count_as_timed_out(*, node_removed: bool) -> None:
     scenario = running(members=2)
     if node_removed:
         scenario.node("n0", NodeAction.DECOMMISSION)
