@@ -1,9 +1,8 @@
-"""Puts the core together and runs it: its loop, the REST server and, in a process of its own, the gRPC server.
+"""Creates the parts of the core and runs them: the scheduler task, the REST server and the gRPC server.
 
-`running` is the core inside another process (embedded mode, tests): nothing
-but the SchedulerAPI it yields. `serve` adds the socket and signals; `app` is
-the command line, every option also an environment variable. A core that
-cannot start says why in one line and exits with 1.
+`running` starts the core inside another process, as in embedded mode and in tests. `serve` starts it as a process with
+a gRPC server and signal handlers. `app` is the command line; each option is also an environment variable. A core that
+cannot start prints the reason in one line and exits with status 1.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run the core. `rest_port`: None = no REST, 0 = any free port. `journal`: None = none is kept.
-    `ldap_secret`: the folder with the settings of the group resolver `ldap`.
+    """Options of the core. `rest_port`: None = no REST server, 0 = any free port. `journal`: None = no journal.
+    `ldap_secret`: directory with the settings of the LDAP group resolver.
     """
 
     listen: str = "unix:///run/muster/core.sock"
@@ -58,7 +57,7 @@ class Options:
     rest_tls: ServerTls | None = None
     rest_access: AccessSettings = OPEN_READS
     levels: LevelControl | None = None
-    #: Receives the settings whenever they take effect.
+    #: Called with the settings when they take effect.
     follow: Callable[[CoreSettings], None] | None = None
     journal: Path | None = None
     ldap_secret: Path = SECRET
@@ -66,7 +65,7 @@ class Options:
 
 
 class StartError(Exception):
-    """The core cannot start; the message is the one line that a user gets."""
+    """The core cannot start. The message is printed as one line."""
 
 
 def install_extensions() -> None:
@@ -79,8 +78,9 @@ def install_extensions() -> None:
 
 @asynccontextmanager
 async def running(options: Options) -> AsyncIterator[Scheduler]:
-    """A core that schedules in this event loop until the block ends; `listen` and `tls` are not used.
-    Raises StartError where the REST port is taken or the journal cannot be written.
+    """Runs a core in this event loop until the block ends. `listen` and `tls` are not used.
+
+    Raises StartError if the REST port is in use or the journal cannot be written.
     """
     install_extensions()
     journal = None if options.journal is None else _open_journal(options.journal)
@@ -103,7 +103,7 @@ async def running(options: Options) -> AsyncIterator[Scheduler]:
 
 
 async def serve(options: Options) -> None:
-    """The core in a process of its own, until SIGTERM or SIGINT. Raises StartError."""
+    """Runs the core with its gRPC server until SIGTERM or SIGINT. Raises StartError."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -115,7 +115,7 @@ async def serve(options: Options) -> None:
         except AddressError as error:
             raise StartError(str(error)) from error
         _log.info("the core listens", address=address, rest=options.rest_address, rest_port=options.rest_port)
-        # Without its loop the core does nothing. It exits, and recovers its state when it is restarted.
+        # Without the scheduler task the core does nothing. It exits, and its state is recovered after the restart.
         scheduler.loop.on_end = stop.set
         try:
             await stop.wait()
@@ -167,7 +167,7 @@ def _open_journal(path: Path) -> BinaryIO:
 
 
 def _check_tls(files: TlsFiles) -> None:
-    """Reads the files once with a library that says what is wrong with them."""
+    """Checks the files with the ssl module, because the errors of gRPC do not name the problem."""
     for path in (files.certificate, files.key, files.authority):
         if not path.is_file():
             raise StartError(f"TLS: {path} does not exist")
@@ -184,7 +184,7 @@ def _check_tls(files: TlsFiles) -> None:
 
 
 def tls_files(certificate: Path | None, key: Path | None, authority: Path | None) -> TlsFiles | None:
-    """The three files, None where there is none of them. Raises StartError where some are missing."""
+    """Returns the three files, or None if none is given. Raises StartError if only some are given."""
     if certificate is None and key is None and authority is None:
         return None
     if certificate is None or key is None or authority is None:
@@ -193,7 +193,7 @@ def tls_files(certificate: Path | None, key: Path | None, authority: Path | None
 
 
 def rest_tls(certificate: Path | None, key: Path | None) -> ServerTls | None:
-    """Both files, None where there is neither. Raises StartError where one is missing."""
+    """Returns both files, or None if none is given. Raises StartError if only one is given."""
     if certificate is None and key is None:
         return None
     if certificate is None or key is None:
@@ -202,7 +202,7 @@ def rest_tls(certificate: Path | None, key: Path | None) -> ServerTls | None:
 
 
 def configure_logs(level: LogLevel, form: LogFormat) -> Threshold:
-    """Structured logs to standard error; returns what changes their level while the process runs."""
+    """Configures structured logs on standard error. Returns the threshold, which can be changed later."""
     threshold = Threshold(level)
     log_lines.configure(form, [threshold], lambda *names: SubsystemLogger(sys.stderr, names[0] if names else ""))
     threshold.set(level)

@@ -34,11 +34,11 @@ from muster_si.api import AdministrationAPI, SchedulerAPI
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run the operator. `namespace`: where our ConfigMaps are. `health_port`: 0 = any free one.
+    """Options of the operator. `namespace`: namespace of the ConfigMaps. `health_port`: 0 = any free port.
 
-    `candidacy`: None = no election, we write from the start. `compare_s`: seconds between two parts of the core's
-    ledger that are compared with ours. `pod`: the name of ours, empty = we run in none.
-    `is_fast`: whether pods, nodes and volumes take the fast path.
+    `candidacy`: None = no leader election, writes are allowed from the start. `compare_s`: seconds between comparisons
+    of two parts of the core's state. `pod`: name of the operator's pod, empty = it does not run in a pod.
+    `is_fast`: whether pods, nodes and volumes are watched without kopf.
     """
 
     namespace: str = "default"
@@ -52,7 +52,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """Both ways to the core: as its resource manager, and as one of its administrators."""
+    """Clients of the core: for the Scheduler Interface and for administration."""
 
     scheduler: SchedulerAPI
     administration: AdministrationAPI
@@ -65,7 +65,7 @@ def assembled(
     ways: Ways,
     options: Options,
 ) -> Parts:
-    """All parts, wired; nothing runs yet."""
+    """Creates all parts. None of them runs yet."""
     settings = configuration.settings
     ledger = Ledger(settings)
     inbox = Inbox(metrics, partial(getattr, ledger, "settings"))
@@ -102,7 +102,7 @@ def assembled(
 def with_admission(
     parts: Parts, options: Options, session: KubeSession, core: AdministrationAPI, metrics: Metrics
 ) -> Parts:
-    """The same parts with admission, which sees what the watch shows."""
+    """Adds admission, which receives watched objects from the inbox."""
     admission = Admission(options.webhook, options.namespace, session, lambda: parts.core.configuration, core, metrics)
     admission.attach(parts.memo.inbox)
     return replace(parts, admission=admission)
@@ -112,7 +112,7 @@ def _placeholders(ledger: Ledger) -> Placeholders:
     settings = ledger.settings
 
     def is_ours(raw: Raw, spec: PlaceholderSpec) -> bool:
-        """Signed by us, of this application's originator, and not on its way out."""
+        """Whether an existing pod is this placeholder: signed, for this originator, and not terminating."""
         pod = read_pod(raw, settings)
         if not isinstance(pod, Pod) or pod.terminating:
             return False

@@ -1,7 +1,7 @@
-"""The operator's command line, `python -m muster_operator`: a process of its own, and a gRPC client to the core.
+"""The command line of the operator, `python -m muster_operator`. It is a gRPC client of the core.
 
-An operator that cannot serve as it is configured says why in one line and exits with 1; in a cluster that is a crash
-loop whose log names the fix.
+If the configuration does not allow the operator to run, it prints the reason in one line and exits with status 1. In a
+cluster the kubelet restarts it, and each log ends with the reason and the fix.
 """
 
 from __future__ import annotations
@@ -97,10 +97,10 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 def tls_files(certificate: Path | None, key: Path | None, authority: Path | None) -> TlsFiles | None:
-    """The three files of mutual TLS, or none of them.
+    """Returns the three files of mutual TLS, or None if none is given.
 
     Raises:
-        StartupRefused: only some are given, or one is not there.
+        StartupRefused: only some are given, or one does not exist.
     """
     if certificate is None and key is None and authority is None:
         return None
@@ -113,7 +113,7 @@ def tls_files(certificate: Path | None, key: Path | None, authority: Path | None
 
 
 def own_identity() -> str:
-    """A name for this process that no other will ever have: a successor waits until the lease runs out."""
+    """Returns a unique name of this process, so that another process never takes its Lease for its own."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 

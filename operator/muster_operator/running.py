@@ -1,4 +1,4 @@
-"""Runs the operator from start to end."""
+"""Starts the operator: reads the configuration, creates the parts and runs them until it is stopped."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ log = structlog.get_logger("muster")
 
 @dataclass(frozen=True, slots=True)
 class LeaderReadiness:
-    """Reads the loop and the leadership at each request."""
+    """The readiness of an operator whose parts run. It is computed for each request."""
 
     leading: Leading
     loop: Loop
@@ -41,7 +41,7 @@ class LeaderReadiness:
 
     @property
     def missing(self) -> str:
-        """What keeps us from being ready; empty = nothing. Who stands by is ready when it could take over at once."""
+        """Why the operator is not ready; empty = it is. A standby is ready when it could take over immediately."""
         if self.leading.problem:
             return f"the Lease cannot be read or renewed: {self.leading.problem}"
         if not self.leading.begun.is_set():
@@ -52,7 +52,7 @@ class LeaderReadiness:
 
     @property
     def role(self) -> str:
-        """The leader, if it is another replica; else the reason why decisions wait.
+        """The leader if it is another replica, else the reason why decisions wait; empty = they do not.
 
         Waiting decisions do not make the process unready: its webhook and the core's REST API still respond.
         """
@@ -67,33 +67,33 @@ T = TypeVar("T")
 Connect = Callable[[], SchedulerAPI]
 Administer = Callable[[], AdministrationAPI]
 
-#: Seconds an API server that does not answer, or not yet, is waited for at the start before we say so and exit.
+#: Seconds to wait for an API server that does not answer at start. Then the operator exits with the reason.
 API_SERVER_S: Final = 60.0
 
-#: Answers that an API server which begins gives to everybody: busy, or not yet sure who may do what.
+#: Status codes that a starting API server returns for any request: overloaded, or its authorization is not ready.
 MAY_PASS: Final = PASSING | {401, 403}
 
 
 class Readiness:
-    """Why the operator is not ready, and what else probes receive; `leader_readiness` once there is one."""
+    """The readiness for probes. `leader_readiness` is set when the parts run."""
 
     def __init__(self) -> None:
         self.leader_readiness: LeaderReadiness | None = None
 
     def missing(self) -> str:
-        """Empty = ready."""
+        """Returns why the operator is not ready; empty = it is."""
         return "starting" if self.leader_readiness is None else self.leader_readiness.missing
 
     def role(self) -> str:
-        """Empty = we lead."""
+        """Returns the role of this replica as a text; empty = it leads and decides."""
         return "" if self.leader_readiness is None else self.leader_readiness.role
 
 
 async def run(options: Options, connect: Connect, administer: Administer) -> None:
-    """Serve until SIGTERM or SIGINT, then drain and return.
+    """Runs the operator until SIGTERM or SIGINT, then drains and returns.
 
     Raises:
-        LinkError: it cannot serve as it is configured, or a part that has to run permanently ended; one line.
+        LinkError: the configuration does not allow it to run, or a part has ended. The message is one line.
     """
     options.webhook.check()
     stop, readiness, metrics = asyncio.Event(), Readiness(), Metrics()
@@ -135,10 +135,10 @@ async def run(options: Options, connect: Connect, administer: Administer) -> Non
 
 
 async def configured(session: KubeSession, namespace: str) -> Configuration:
-    """The configuration in force, once the API server answers.
+    """Reads the configuration. Waits for the API server.
 
     Raises:
-        LinkError: the ConfigMaps are wrong or unreadable, YuniKorn runs next to us, or there is no API server.
+        LinkError: the ConfigMaps are invalid or cannot be read, YuniKorn also runs, or the API server does not answer.
     """
     deadline, wait_s = time.monotonic() + API_SERVER_S, 0.2
     while True:
@@ -165,13 +165,13 @@ async def configured(session: KubeSession, namespace: str) -> Configuration:
 
 
 async def _done(work: Coroutine[None, None, None]) -> bool:
-    """Do it: true when it is done."""
+    """Awaits the work and returns True."""
     await work
     return True
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[None, None, T]) -> T | None:
-    """The result of the work, None if a signal stops us before it is done."""
+    """Returns the result of the work, or None if the operator is stopped before."""
     working, stopped = asyncio.create_task(work), asyncio.create_task(stop.wait())
     await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
     stopped.cancel()

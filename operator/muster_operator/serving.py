@@ -1,4 +1,4 @@
-"""Runs the parts of the operator until they are stopped."""
+"""Runs the parts of the operator until they are stopped, then drains them."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from muster_operator.webhook.service import Admission
 
 log = structlog.get_logger("muster")
 
-#: Seconds that writes in flight get at the end; the kubelet kills 30 s after SIGTERM.
+#: Seconds for writes in flight at the end. The kubelet kills the process 30 s after SIGTERM.
 DRAIN_S: Final = 10.0
 
-#: Seconds a goodbye to the core may take.
+#: Seconds for unregistering from the core.
 UNREGISTER_TIMEOUT_S: Final = 2.0
 
-#: Seconds that giving back the lease may take, and those of the scheduler names; they run out anyway.
+#: Seconds for releasing the Leases of the leader and of the scheduler names. They also expire.
 RELEASE_S: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What runs next to kopf's tasks. `admission`, `names`, `conflict_detector`, `mark`, `signing`: None = off."""
+    """The parts that run beside kopf's tasks. The optional ones are None if they are disabled."""
 
     loop: Loop
     pool: Pool
@@ -53,10 +53,10 @@ class Parts:
 
 
 async def serve(parts: Parts, leading: Leading, watching: Watching, stop: asyncio.Event) -> None:
-    """Run all parts until `stop`, then drain: no more events, writes finished, unregistered, the Lease released.
+    """Runs all parts until `stop`, then handles no more events, finishes writes, unregisters and releases the Lease.
 
-    Who stands by watches and keeps its ledger, so that taking over is a registration and a replay; it answers the API
-    server's questions too.
+    A standby watches and keeps its state, so that it can take over with a registration and a recovery. It also answers
+    admission requests.
     """
     own = [
         asyncio.create_task(parts.loop.run(), name="agent"),
@@ -103,13 +103,13 @@ async def serve(parts: Parts, leading: Leading, watching: Watching, stop: asynci
 
 
 async def _ended(task: asyncio.Task[None]) -> None:
-    """Cancel it, and wait until it has ended."""
+    """Cancels the task and waits for its end."""
     task.cancel()
     await asyncio.wait({task})
 
 
 async def _write(pool: Pool, leading: Leading) -> None:
-    """Write from when we lead on, first that we do."""
+    """Starts the writers when this replica leads, first with the events about the election."""
     await leading.begun.wait()
     for event in leading.announcements():
         pool.submit(event)
@@ -123,7 +123,7 @@ async def run_sessions(
     names: NameLeases | None = None,
     signing: SigningSecret | None = None,
 ) -> None:
-    """Serve the core once we lead, hold our scheduler names, know the cluster and have the keys to verify pods with."""
+    """Connects to the core once this replica leads, holds its names, and has complete lists and signing keys."""
     await leading.begun.wait()
     if names is not None:
         await names.held.wait()
@@ -134,7 +134,7 @@ async def run_sessions(
 
 
 async def hold_while_stale(freshness: WatchFreshness, pool: Pool, leading: Leading) -> None:
-    """While leading, pause decisions when watches are stale, report it, and resume when they deliver again."""
+    """Reports, while this replica leads, that decisions pause because watches are stale, and that they resume."""
     await leading.begun.wait()
     while True:
         await freshness.until_stale()
@@ -150,16 +150,16 @@ async def hold_while_stale(freshness: WatchFreshness, pool: Pool, leading: Leadi
 
 
 async def _leading(leading: Leading, work: Callable[[], Awaitable[None]]) -> None:
-    """Do it from when we lead on."""
+    """Runs the work once this replica leads."""
     await leading.begun.wait()
     await work()
 
 
 def _raise_ends(done: Iterable[asyncio.Task[object]]) -> None:
-    """A part that ended by itself ends the operator, with its own words if it has any.
+    """Ends the operator with the error of a part that has ended.
 
     Raises:
-        LinkError: one ended.
+        LinkError: a part has ended.
     """
     for task in done:
         error = None if task.cancelled() else task.exception()
@@ -169,7 +169,7 @@ def _raise_ends(done: Iterable[asyncio.Task[object]]) -> None:
 
 
 def stop_on_signals(stop: asyncio.Event) -> None:
-    """SIGTERM and SIGINT set `stop`; elsewhere than in the main thread there are no signals."""
+    """Lets SIGTERM and SIGINT set `stop`. Does nothing outside the main thread, where signals cannot be handled."""
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
