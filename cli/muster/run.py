@@ -12,7 +12,7 @@ import typer
 import uvloop
 
 from muster_core import main as core
-from muster_core.rest.auth import AccessSettings
+from muster_core.rest.auth import AccessSettings, CompatibilityMode
 from muster_core.runtime.log_level import LogLevel as CoreLogLevel
 from muster_core.runtime.service import Administration
 from muster_operator import main as operator
@@ -76,6 +76,7 @@ def command(  # noqa: PLR0913 # long: the command line is its options
     rest_kubernetes_auth: core.RestKubernetesAuth = False,
     rest_closed: core.RestClosed = False,
     rest_trust_loopback: core.RestTrustLoopback = False,
+    rest_compatibility_mode: core.RestCompatibilityMode = CompatibilityMode.CLOSED,
     log_level: Annotated[LogLevel, typer.Option(envvar="MUSTER_LOG_LEVEL", help="Log level.")] = LogLevel.INFO,
     log_format: Annotated[LogFormat, typer.Option(envvar="MUSTER_LOG_FORMAT", help="Log format.")] = LogFormat.CONSOLE,
 ) -> None:
@@ -100,7 +101,11 @@ def command(  # noqa: PLR0913 # long: the command line is its options
                         rest_port=rest_port,
                         rest_tls=core.rest_tls(rest_tls_cert, rest_tls_key),
                         rest_access=AccessSettings(
-                            rest_token_file, rest_kubernetes_auth, rest_closed, rest_trust_loopback
+                            rest_token_file,
+                            rest_kubernetes_auth,
+                            rest_closed,
+                            rest_trust_loopback,
+                            rest_compatibility_mode,
                         ),
                         levels=_Levels(log_level),
                     ),

@@ -25,7 +25,7 @@ import uvloop
 from muster_core.config.settings import CoreSettings
 from muster_core.extensions import nodes, placement_constraints, predicate_callbacks
 from muster_core.placement.filters.hooks import HOOKS
-from muster_core.rest.auth import OPEN_READS, AccessSettings, ServerTls
+from muster_core.rest.auth import OPEN_READS, AccessSettings, CompatibilityMode, ServerTls
 from muster_core.rest.server import RestServer, RestSettings, StartFailure
 from muster_core.runtime.journal import Journal
 from muster_core.runtime.log_level import LevelControl, LogLevel, SubsystemLogger, Threshold
@@ -238,6 +238,14 @@ RestTrustLoopback = Annotated[
         help="Require no token from loopback addresses; do not use it behind a proxy on this machine.",
     ),
 ]
+RestCompatibilityMode = Annotated[
+    CompatibilityMode,
+    typer.Option(
+        "--rest-compatibility-mode",
+        envvar="MUSTER_CORE_REST_COMPATIBILITY_MODE",
+        help="open: every client may dump the state and change the log level without a token, as in YuniKorn.",
+    ),
+]
 
 
 @app.command()
@@ -270,6 +278,7 @@ def main(  # noqa: PLR0913 # long: the command line is its options
     rest_kubernetes_auth: RestKubernetesAuth = False,
     rest_closed: RestClosed = False,
     rest_trust_loopback: RestTrustLoopback = False,
+    rest_compatibility_mode: RestCompatibilityMode = CompatibilityMode.CLOSED,
     log_level: Annotated[LogLevel, typer.Option(envvar="MUSTER_CORE_LOG_LEVEL", help="Log level.")] = LogLevel.INFO,
     log_format: Annotated[
         LogFormat, typer.Option(envvar="MUSTER_CORE_LOG_FORMAT", help="Log format.")
@@ -296,7 +305,9 @@ def main(  # noqa: PLR0913 # long: the command line is its options
             rest_address=rest_address,
             rest_port=rest_port,
             rest_tls=rest_tls(rest_tls_cert, rest_tls_key),
-            rest_access=AccessSettings(rest_token_file, rest_kubernetes_auth, rest_closed, rest_trust_loopback),
+            rest_access=AccessSettings(
+                rest_token_file, rest_kubernetes_auth, rest_closed, rest_trust_loopback, rest_compatibility_mode
+            ),
             levels=levels,
             follow=levels.follow,
             journal=journal,

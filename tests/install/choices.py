@@ -20,6 +20,7 @@ CHOICES: dict[str, Json] = {
     "split webhook": {"webhook": {"enabled": True}, "split": {"enabled": True, "tls": TLS}},
     "split by secrets": {"split": {"enabled": True, "tls": {"coreSecret": "a", "operatorSecret": "b"}}},
     "rest": {"rest": {"kubernetesAuth": True, "closed": True, "tlsSecret": "rest"}},
+    "open rest": {"rest": {"compatibilityMode": "open"}},
     "split rest": {"split": {"enabled": True, "tls": TLS}, "rest": {"kubernetesAuth": True, "tlsSecret": "rest"}},
     "ldap": {"core": {"ldapSecret": "directory"}},
     "queues": {"queues": {"partitions": [{"name": "default"}]}, "settings": {"service.clusterId": "a", "log.level": 0}},

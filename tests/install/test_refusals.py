@@ -49,6 +49,9 @@ CONTRADICTIONS: dict[str, dict[str, Any]] = {
         "settings": {"queues.yaml": "partitions: []"},
     },
     "rest.closed requires rest.kubernetesAuth": {"rest": {"closed": True}},
+    "rest.compatibilityMode: open contradicts rest.closed": {
+        "rest": {"closed": True, "kubernetesAuth": True, "compatibilityMode": "open", "tlsSecret": "rest"}
+    },
     "monitoring.serviceMonitor.tokenSecret: rest.closed requires a token": {
         "rest": {"closed": True, "kubernetesAuth": True},
         "monitoring": {"serviceMonitor": {"enabled": True}},

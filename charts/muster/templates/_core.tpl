@@ -27,6 +27,9 @@ args:
   {{- if .Values.rest.closed }}
   - --rest-closed
   {{- end }}
+  {{- if ne .Values.rest.compatibilityMode "closed" }}
+  - --rest-compatibility-mode={{ .Values.rest.compatibilityMode }}
+  {{- end }}
   - --log-level={{ .Values.log.level }}
   - --log-format={{ .Values.log.format }}
   {{- range .Values.core.extraArgs }}

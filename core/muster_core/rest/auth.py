@@ -1,7 +1,8 @@
 """Authentication and authorization of REST requests, and TLS.
 
 Differs: YuniKorn allows everyone to read and to dump the state. Here reads are open unless a setting closes them;
-requests that dump or change the state require a token.
+requests that dump or change the state require a token. The state dump and the log level need none if the server listens
+on loopback and accepts no tokens, or in the compatibility mode `open`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from hashlib import sha256
 from ipaddress import ip_address
 from pathlib import Path
@@ -274,6 +275,14 @@ class AccessLevel(Enum):
     OPEN = "open"  # probes: no token, always
     READ = "read"  # no token, unless reads are closed
     GUARDED = "guarded"  # changes or dumps the state: requires a token
+    COMPATIBLE = "compatible"  # like GUARDED, but open to clients of YuniKorn on loopback or in open mode
+
+
+class CompatibilityMode(StrEnum):
+    """Whether state dump and log level answer every client without a token, as in YuniKorn."""
+
+    CLOSED = "closed"
+    OPEN = "open"
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,12 +294,14 @@ class AccessSettings:
     closed: reads require a token too.
     trusts_loopback: requests from this machine need no token. Not safe behind a proxy that
         connects through loopback, for example the sidecar of a service mesh.
+    mode: OPEN = everyone may dump the state and change the log level. Not together with `closed`.
     """
 
     token_file: Path | None = None
     kubernetes: bool = False
     closed: bool = False
     trusts_loopback: bool = False
+    mode: CompatibilityMode = CompatibilityMode.CLOSED
 
 
 #: Reads are open; requests that dump or change the state are rejected.
@@ -298,10 +309,13 @@ OPEN_READS: Final = AccessSettings()
 
 
 class Authorizer:
-    """Authorizes every request before it is handled."""
+    """Authorizes every request before it is handled. `on_loopback`: the server listens on a loopback address."""
 
-    def __init__(self, settings: AccessSettings, reviewer: Reviewer | None = None) -> None:
+    def __init__(
+        self, settings: AccessSettings, reviewer: Reviewer | None = None, *, on_loopback: bool = False
+    ) -> None:
         self._settings = settings
+        self._on_loopback = on_loopback
         self._token = TokenFile(settings.token_file) if settings.token_file else None
         self._reviewer = reviewer
 
@@ -316,9 +330,13 @@ class Authorizer:
         """
         if access is AccessLevel.OPEN or (access is AccessLevel.READ and not self._settings.closed):
             return
+        is_compatible = access is AccessLevel.COMPATIBLE
+        # Web pages cannot read the response, but a page of another site could change the log level.
+        if is_compatible and self._settings.mode is CompatibilityMode.OPEN and hdrs.ORIGIN not in request.headers:
+            return
         token = _token_of(request)
         if not token:
-            if self._settings.trusts_loopback and is_local(request):
+            if self._trusts_machine(is_compatible=is_compatible) and is_local(request):
                 return
             if not self.wants_tokens:
                 raise RestFailure(
@@ -328,6 +346,14 @@ class Authorizer:
         if self._token is not None and self._token.holds(token):
             return
         await self._review(request, token)
+
+    def _trusts_machine(self, *, is_compatible: bool) -> bool:
+        """Whether a program on this machine needs no token.
+
+        A server that accepts tokens or whose reads are closed is not opened by its address.
+        """
+        is_plain = self._on_loopback and not (self.wants_tokens or self._settings.closed)
+        return self._settings.trusts_loopback or (is_compatible and is_plain)
 
     async def _review(self, request: web.Request, token: str) -> None:
         if self._reviewer is None:

@@ -268,7 +268,7 @@ _OTHERS: Final = (
         diagnostics.full_state_dump,
         Media.JSON,
         query=(_INVARIANTS,),
-        access=AccessLevel.GUARDED,
+        access=AccessLevel.COMPATIBLE,
     ),
     Route("GET", "/debug/stack", 27, "Stacks of tasks and threads.", diagnostics.stack, access=AccessLevel.GUARDED),
     Route("GET", "/debug/pprof/", 28, "List of profiles.", diagnostics.index, access=AccessLevel.GUARDED),
@@ -299,7 +299,7 @@ _OTHERS: Final = (
         endpoints.set_log_level,
         schemas.LogLevelInfo,
         failures=(400, 501),
-        access=AccessLevel.GUARDED,
+        access=AccessLevel.COMPATIBLE,
         takes=endpoints.LogLevelRequest,
     ),
 )

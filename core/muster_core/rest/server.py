@@ -27,6 +27,7 @@ from muster_core.rest.auth import (
     AccessLevel,
     AccessSettings,
     Authorizer,
+    CompatibilityMode,
     Reviewer,
     ServerContext,
     ServerTls,
@@ -60,6 +61,8 @@ class RestSettings:
 
 _PART: Final = re.compile(r"{(\w+)}")
 _REF: Final = "#/components/schemas/{model}"
+
+_PROTECTED: Final = (AccessLevel.GUARDED, AccessLevel.COMPATIBLE)
 
 _SAID: Final = {
     400: "invalid parameter",
@@ -119,7 +122,7 @@ def _operation(route: Route) -> Json:
         found["responses"][str(status)] = {"description": _SAID[status], "content": content}
     if route.takes is not None:
         found["requestBody"] = {"required": True, "content": _content(route.takes)}
-    if route.access is AccessLevel.GUARDED:
+    if route.access in _PROTECTED:
         found["security"] = [{"bearer": []}]
     return found
 
@@ -180,13 +183,16 @@ class RestServer:
     """HTTP server on one address. The constructor raises StartFailure if the settings cannot be applied."""
 
     def __init__(self, scheduler: Scheduler, settings: RestSettings) -> None:
-        _check_token(settings)
+        _check_access(settings.access)
         self._settings = settings
         self._rest_context = RestContext(scheduler, levels=settings.levels)
         self._reviewer = _reviewer(settings)
         self._context = _context(settings)
         self._runner = web.AppRunner(
-            application(self._rest_context, Authorizer(settings.access, self._reviewer)),
+            application(
+                self._rest_context,
+                Authorizer(settings.access, self._reviewer, on_loopback=_is_on_loopback(settings)),
+            ),
             access_log=None,
             handle_signals=False,
             handler_cancellation=True,  # frees the event stream of a reader that disconnects
@@ -202,8 +208,11 @@ class RestServer:
         await web.TCPSite(self._runner, settings.address, settings.port, ssl_context=context).start()
         self._background.start()
         takes_tokens = settings.access.token_file or settings.access.kubernetes
-        if takes_tokens and context is None and not is_loopback(settings.address):
+        is_beyond = not _is_on_loopback(settings)
+        if takes_tokens and context is None and is_beyond:
             _log.warning("bearer tokens are sent unencrypted: the REST server listens beyond loopback without TLS")
+        if settings.access.mode is CompatibilityMode.OPEN and is_beyond:
+            _log.warning("every client may dump the state and change the log level: the compatibility mode is open")
         return int(self._runner.addresses[0][1])
 
     async def stop(self) -> None:
@@ -228,7 +237,7 @@ def application(rest_context: RestContext, guard: Authorizer) -> web.Application
     shared: dict[object, Mapping[str, str]] = {}
     for route in ROUTES:
         handler = partial(_admitted, route, rest_context, guard)
-        if route.access is not AccessLevel.GUARDED:
+        if route.access not in _PROTECTED:
             shared[handler] = _sharing(methods[route.path])
         made.router.add_route(route.method, route.path, handler)
         if route.method == "GET":
@@ -313,10 +322,14 @@ def _reviewer(settings: RestSettings) -> Reviewer | None:
         raise StartFailure(f"tokens of the cluster: {error}") from error
 
 
-def _check_token(settings: RestSettings) -> None:
-    if settings.access.token_file is None:
-        return
-    if problem := TokenFile(settings.access.token_file).problem():
+def _is_on_loopback(settings: RestSettings) -> bool:
+    return settings.address == "localhost" or is_loopback(settings.address)
+
+
+def _check_access(access: AccessSettings) -> None:
+    if access.closed and access.mode is CompatibilityMode.OPEN:
+        raise StartFailure("reads cannot be closed in the compatibility mode open: choose one of both")
+    if access.token_file is not None and (problem := TokenFile(access.token_file).problem()):
         raise StartFailure(problem)
 
 

@@ -14,6 +14,7 @@ from muster_core.rest.auth import (
     AccessSettings,
     ApiServer,
     Authorizer,
+    CompatibilityMode,
     Reviewer,
     Ruling,
     TokenFile,
@@ -51,7 +52,7 @@ async def statuses(http: aiohttp.ClientSession, headers: dict[str, str]) -> list
 
 
 def test_what_dumps_or_changes_is_guarded_and_nothing_but_probes_is_always_open() -> None:
-    guarded = {route.path for route in ROUTES if route.access is AccessLevel.GUARDED}
+    guarded = {route.path for route in ROUTES if route.access in (AccessLevel.GUARDED, AccessLevel.COMPATIBLE)}
     assert {route.path for route in ROUTES if route.path.startswith("/debug")} <= guarded
     changing = {route.path for route in ROUTES if route.method not in {"GET", "POST"}}
     assert changing == {"/ws/v1/scheduler/log-level"}
@@ -99,6 +100,63 @@ async def test_without_any_authentication_no_one_may_dump(serve: Serve) -> None:
     http = await serve(RestSettings(port=0))
     assert await statuses(http, {}) == [200, 200, 403]
     assert await statuses(http, bearer(TOKEN)) == [200, 200, 401]
+
+
+STATE, LEVEL = "/debug/fullstatedump", "/ws/v1/scheduler/log-level"
+
+
+async def compatible(http: aiohttp.ClientSession, headers: dict[str, str] | None = None) -> list[int]:
+    """Statuses of dump and log level (501: admitted, but this process does not set it), and of what stays guarded."""
+    found = []
+    for method, path in (("GET", STATE), ("PUT", LEVEL), ("GET", DUMP), ("GET", "/debug/pprof/")):
+        async with http.request(method, path, headers=headers, data=b'{"level": "debug"}') as answer:
+            found.append(answer.status)
+    return found
+
+
+def test_clients_of_yunikorn_need_no_token_for_the_state_dump_and_the_log_level_only() -> None:
+    found = {(route.method, route.path) for route in ROUTES if route.access is AccessLevel.COMPATIBLE}
+    assert found == {("GET", STATE), ("PUT", LEVEL)}
+
+
+async def test_on_loopback_a_local_program_needs_no_token(serve: Serve) -> None:
+    http = await serve(RestSettings(port=0))
+    assert await compatible(http) == [200, 501, 403, 403]
+    for headers in ({"Origin": "https://elsewhere.example"}, {"X-Forwarded-For": "10.0.0.1"}, {"Host": "muster"}):
+        assert await compatible(http, headers) == [403, 403, 403, 403]
+
+
+async def test_an_address_beyond_loopback_opens_nothing(serve: Serve) -> None:
+    http = await serve(RestSettings(address="0.0.0.0", port=0))  # noqa: S104 # the default of the chart
+    assert await compatible(http) == [403, 403, 403, 403]
+
+
+@pytest.mark.parametrize("closed", [True, False])
+async def test_who_configures_tokens_gets_no_request_without_one_on_loopback(
+    serve: Serve, token_file: Path, *, closed: bool
+) -> None:
+    http = await serve(RestSettings(port=0, access=AccessSettings(token_file, closed=closed)))
+    assert await compatible(http) == [401, 401, 401, 401]
+
+
+async def test_reads_that_are_closed_close_loopback_too(serve: Serve) -> None:
+    http = await serve(RestSettings(port=0, access=AccessSettings(closed=True)))
+    assert await compatible(http) == [403, 403, 403, 403]
+
+
+async def test_the_open_mode_answers_everyone_but_pages_of_other_sites(serve: Serve, token_file: Path) -> None:
+    access = AccessSettings(token_file, mode=CompatibilityMode.OPEN)
+    http = await serve(RestSettings(address="0.0.0.0", port=0, access=access))  # noqa: S104
+    assert await compatible(http) == [200, 501, 401, 401]
+    assert await compatible(http, {"Host": "muster", "X-Forwarded-For": "10.0.0.1"}) == [200, 501, 401, 401]
+    assert await compatible(http, {"Origin": "https://elsewhere.example"}) == [401, 401, 401, 401]
+    async with http.get(STATE) as answer:
+        assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+def test_closed_reads_and_the_open_mode_exclude_each_other(bench: Bench) -> None:
+    with pytest.raises(StartFailure, match="choose one of both"):
+        RestServer(bench.core, RestSettings(access=AccessSettings(closed=True, mode=CompatibilityMode.OPEN)))
 
 
 async def test_who_has_no_token_is_informed_how_to_show_one(serve: Serve, token_file: Path) -> None:
