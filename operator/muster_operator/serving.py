@@ -39,7 +39,7 @@ RELEASE_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts that run beside kopf's tasks. The optional ones are None if they are disabled."""
+    """The parts that run in addition to kopf's tasks. The optional ones are None if they are disabled."""
 
     loop: Loop
     pool: Pool
