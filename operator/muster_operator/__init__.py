@@ -4,8 +4,4 @@ Read in this order: ``model`` (values), ``translate`` (Kubernetes objects to val
 its handlers), ``kube`` (the API server), ``config`` (ConfigMaps), ``si`` (the core), ``runtime`` (the loop),
 ``handlers`` (kopf), ``webhook`` (admission). ``running``, ``assembly`` and ``serving`` start, connect and stop these
 parts.
-
-Read in this order: ``model`` (values), ``translate`` (Kubernetes objects to values), ``controller`` (the state and
-the reactions), ``kube`` (the API server), ``config``, ``si`` (the core), ``runtime`` (the loop), ``handlers``
-(kopf), ``webhook`` (admission).
 """

@@ -494,7 +494,7 @@ class WatchStream:
         version = raw.metadata.resource_version if isinstance(raw, PartialPod) else raw["metadata"]["resourceVersion"]
         if kind != "BOOKMARK":
             await self._handle(event)
-        elif _is_older(version, self._version):
+        elif is_older(version, self._version):
             self._is_reset = True
             raise Expired(f"the server is at {version} and was at {self._version}: etcd was restored")
         else:
@@ -559,9 +559,11 @@ def _with_jitter(seconds: float) -> float:
     return seconds * (1 + JITTER * random.random())  # noqa: S311 - not security relevant
 
 
-def _is_older(version: str, than: str) -> bool:
+def is_older(version: str, seen: str | None) -> bool:
     """Compares numeric versions, which Kubernetes 1.35 guarantees for its own resources. Others are never older."""
-    return version.isdecimal() and than.isdecimal() and int(version) < int(than)
+    if not seen or not version.isdecimal() or not seen.isdecimal():
+        return False
+    return len(version) < len(seen) or (len(version) == len(seen) and version < seen)
 
 
 #: Seconds without data after which a stream is stale. A silent watch is closed and restarted after 75 s.

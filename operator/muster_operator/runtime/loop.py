@@ -27,7 +27,7 @@ import structlog
 
 from muster_operator.controller import cluster_events, core_responses, state, timers
 from muster_operator.controller.state import Ledger
-from muster_operator.kube.watch import WatchFreshness, whole
+from muster_operator.kube.watch import WatchFreshness, is_older, whole
 from muster_operator.model.cluster_events import DELETIONS, ClusterEvent, KeysSeen, PodSeen
 from muster_operator.model.commands import Failure, Order, Outcome, PostEvent, Result
 from muster_operator.model.limits import LOGGED_DELETIONS, REMEMBERED_DELETIONS
@@ -114,12 +114,12 @@ class Versions:
             if before is not None and not one.is_reset:
                 known[key] = seen = before
         if kind == "DELETED":
-            if _is_older(version, seen):
+            if is_older(version, seen):
                 return False  # the list has already shown a newer object with the same name
             known.pop(key, None)
             self._remember_deleted(plural, key, version)
             return True
-        if (version and version == seen) or _is_older(version, seen):
+        if (version and version == seen) or is_older(version, seen):
             return False
         if seen is None and before is None and self._is_deleted(plural, key, version):
             return False
@@ -134,7 +134,7 @@ class Versions:
         seen = known.get(key)
         if seen is None and self._was_deleted(plural, key, version):
             return False
-        if version == seen or _is_older(version, seen):
+        if version == seen or is_older(version, seen):
             return False
         known[key] = version
         return True
@@ -142,7 +142,7 @@ class Versions:
     def _was_deleted(self, plural: str, key: str, version: str) -> bool:
         """Whether an unknown object, which was read at that version, was deleted since."""
         at = self._listed.get(plural, "")
-        return (plural, key) in self._deleted or (bool(at) and not _is_older(at, version))
+        return (plural, key) in self._deleted or (bool(at) and not is_older(at, version))
 
     def begin_list(self, plural: str, *, is_reset: bool = False) -> None:
         """A list is about to be requested. An open list was abandoned. `is_reset`: the store was restored."""
@@ -161,7 +161,7 @@ class Versions:
         one = self._lists[plural]
         while one.unconfirmed:
             key, seen = one.unconfirmed.popitem()
-            if not one.is_reset and _is_older(version, seen):
+            if not one.is_reset and is_older(version, seen):
                 self._seen[plural][key] = seen  # newer than the list
                 continue
             self._remember_deleted(plural, key, version if version.isdecimal() else seen)
@@ -176,7 +176,7 @@ class Versions:
         at = one.deleted.get(key) if one is not None else None
         if at is None:
             at = self._deleted.get((plural, key))
-        return at is not None and (version == at or _is_older(version, at))
+        return at is not None and (version == at or is_older(version, at))
 
     def _remember_deleted(self, plural: str, key: str, version: str) -> None:
         self._deleted[plural, key] = version
@@ -202,13 +202,6 @@ def version_of(raw: Raw | PartialPod) -> str:
     if isinstance(raw, PartialPod):
         return raw.metadata.resource_version
     return text(mapping(raw.get("metadata")).get("resourceVersion"))
-
-
-def _is_older(version: str, seen: str | None) -> bool:
-    """Compares numeric versions, which Kubernetes 1.35 guarantees for its own resources. Others are never older."""
-    if not seen or not version.isdecimal() or not seen.isdecimal():
-        return False
-    return len(version) < len(seen) or (len(version) == len(seen) and version < seen)
 
 
 class ObjectDecoder:
