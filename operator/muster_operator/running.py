@@ -12,8 +12,8 @@ from typing import Final, TypeVar
 import structlog
 
 from muster_operator.assembly import Options, Ways, assembled, with_admission
-from muster_operator.config.configmaps import merged, read_config_maps
-from muster_operator.config.settings import SCHEDULER_NAMES, Configuration, parse
+from muster_operator.config.configmaps import is_yunikorns, merged, read_config_maps
+from muster_operator.config.settings import SCHEDULER_NAMES, Configuration, name_for_pods, parse
 from muster_operator.handlers.framework import Watching
 from muster_operator.kube.http import PASSING
 from muster_operator.kube.leadership import LeaderLabel, Leadership, Leading, NoElection
@@ -143,7 +143,8 @@ async def configured(session: KubeSession, namespace: str) -> Configuration:
     deadline, wait_s = time.monotonic() + API_SERVER_S, 0.2
     while True:
         try:
-            entries = merged(await read_config_maps(session, namespace))
+            config_maps = await read_config_maps(session, namespace)
+            entries = merged(config_maps)
             configuration = parse(entries)
             wanted = configuration.settings.scheduler_names
             names = await allowed_names(session, wanted, are_chosen=SCHEDULER_NAMES in entries)
@@ -160,7 +161,8 @@ async def configured(session: KubeSession, namespace: str) -> Configuration:
             wait_s = min(5.0, wait_s * 2)
         else:
             logs.follow(configuration.log_levels)
-            settings = replace(configuration.settings, scheduler_names=names)
+            name = name_for_pods(entries, names, is_yunikorns=is_yunikorns(config_maps))
+            settings = replace(configuration.settings, scheduler_names=names, scheduler_name=name)
             return replace(configuration, settings=settings, withheld=wanted - names)
 
 

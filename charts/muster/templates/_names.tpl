@@ -78,6 +78,9 @@ component: {{ ternary "core" "scheduler" .Values.split.enabled }}
 {{- if eq (toString (get $given "service.enableConfigHotRefresh")) "false" }}
 {{- toJson (list $given .Values.queues) }}
 {{- end }}
+{{- if .Values.yunikornDefaults }}
+yunikornDefaults
+{{- end }}
 {{- range $key := splitList "\n" (.Files.Get "files/at-start.txt" | trim) }}
 {{- if hasKey $given $key }}
 {{ $key }}={{ include "muster.text" (get $given $key) }}

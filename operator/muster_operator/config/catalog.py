@@ -16,6 +16,7 @@ import re2
 
 from muster_operator.config import settings
 from muster_operator.config.settings import UNIQUE_APP_IDS, subsystem_of
+from muster_operator.model import names
 from muster_operator.model.settings import AccessRules, AdmissionSettings, NamespaceRules, Pattern, Patterns
 from muster_si import keys
 
@@ -42,9 +43,6 @@ DEFAULTS: Final[Mapping[str, str]] = {
     EXTERNAL_USERS: "",
     EXTERNAL_GROUPS: "",
 }
-
-#: The scheduler name that the webhook sets on pods, if it is served.
-_OWN_NAME: Final = "muster"
 
 #: Maximum characters of an expression, and maximum memory of the compiled one in bytes.
 _LONGEST: Final = 1024
@@ -93,17 +91,17 @@ class _Reader:
             return parser(DEFAULTS[key])
 
 
-def parse(entries: Mapping[str, str], scheduler_names: frozenset[str]) -> tuple[AdmissionSettings, tuple[str, ...]]:
-    """Returns the settings, and a warning per ignored value. `scheduler_names`: the served ones."""
+def parse(entries: Mapping[str, str], scheduler_name: str) -> tuple[AdmissionSettings, tuple[str, ...]]:
+    """Returns the settings, and a warning per ignored value. `scheduler_name`: the one that is set on pods."""
     reader = _Reader(entries)
-    settings = _settings(reader, scheduler_names)
+    settings = _settings(reader, scheduler_name)
     return settings, tuple(f"{key} {text}" for key, text in reader.warnings.items())
 
 
 def admission_warnings(entries: Mapping[str, str]) -> dict[str, str]:
     """Problems of values by key."""
     reader = _Reader(entries)
-    _settings(reader, frozenset())
+    _settings(reader)
     return reader.warnings
 
 
@@ -117,7 +115,7 @@ def loose(entries: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _settings(reader: _Reader, scheduler_names: frozenset[str]) -> AdmissionSettings:
+def _settings(reader: _Reader, scheduler_name: str = names.MUSTER) -> AdmissionSettings:
     return AdmissionSettings(
         namespaces=NamespaceRules(
             process=reader.namespaces(PROCESS_NAMESPACES),
@@ -133,7 +131,7 @@ def _settings(reader: _Reader, scheduler_names: frozenset[str]) -> AdmissionSett
             external_groups=reader.patterns(EXTERNAL_GROUPS),
         ),
         unique_app_ids=reader.switch(UNIQUE_APP_IDS),
-        scheduler_name=_OWN_NAME if _OWN_NAME in scheduler_names else min(scheduler_names, default=_OWN_NAME),
+        scheduler_name=scheduler_name,
     )
 
 
@@ -285,6 +283,12 @@ OPERATOR: Final = (
         settings.SCHEDULER_NAMES, "muster,yunikorn", "Muster schedules pods with one of these as `schedulerName`"
     ),
     _at_start(
+        settings.SCHEDULER_NAME,
+        "",
+        "the webhook sets this scheduler name on pods; one of `service.schedulerNames`. Not set = `yunikorn` with "
+        "`yunikorn-defaults` or `yunikorn-configs`, otherwise `muster`. If the name is not served, another one is set",
+    ),
+    _at_start(
         settings.SHARING_GROUPS,
         "",
         "namespaces that share application IDs: `<group>=<namespace>,<namespace>`, separated by `;`; empty = every "
@@ -414,7 +418,8 @@ def awaiting_restart(old: Mapping[str, str], new: Mapping[str, str]) -> list[Fin
     return [
         _about(
             setting.key,
-            f"= {setting.value(new)} takes effect after a restart; the present value is {setting.value(old)}",
+            f"= {setting.value(new) or 'the default'} takes effect after a restart; "
+            f"the present value is {setting.value(old) or 'the default'}",
         )
         for setting in SETTINGS.values()
         if setting.takes is Takes.AT_START and setting.value(old) != setting.value(new)

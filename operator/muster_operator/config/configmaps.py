@@ -49,6 +49,11 @@ async def read_config_maps(session: KubeSession, namespace: str, new: Raw | None
     return ()
 
 
+def is_yunikorns(config_maps: Sequence[Raw]) -> bool:
+    """Whether the ConfigMaps in use have YuniKorn's names."""
+    return bool(config_maps) and _source(config_maps[0]).name in PAIRS[1]
+
+
 def merged(config_maps: Iterable[Raw]) -> dict[str, str]:
     """Merges the entries of several ConfigMaps; later ones take precedence.
 

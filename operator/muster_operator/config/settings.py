@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from muster_operator.kube.write_queue import Limits
+from muster_operator.model import names
 from muster_operator.model.errors import BadSetting
 from muster_operator.model.pods import Placement
 from muster_operator.model.settings import Settings
@@ -21,6 +22,9 @@ POLICY_GROUP: Final = "service.policyGroup"
 
 #: Muster only: served scheduler names, separated by commas.
 SCHEDULER_NAMES: Final = "service.schedulerNames"
+
+#: The scheduler name that the webhook sets on pods.
+SCHEDULER_NAME: Final = "service.schedulerName"
 HOT_REFRESH: Final = "service.enableConfigHotRefresh"
 DISABLE_GANG: Final = "service.disableGangScheduling"
 
@@ -126,6 +130,7 @@ def parse(entries: Mapping[str, str], policy_group: str | None = None) -> Config
     """
     for key in DURATIONS:
         _read(entries, key, "", _duration)
+    _check_scheduler_name(entries)
     policy_group = policy_group or _read(entries, POLICY_GROUP, "queues", _word)
     return Configuration(
         settings=_settings(entries),
@@ -157,6 +162,19 @@ def _settings(entries: Mapping[str, str]) -> Settings:
         instance_type_label=label,
         volume_bind_s=_read(entries, VOLUME_BIND_TIMEOUT, default.volume_bind_s, _seconds),
     )
+
+
+def name_for_pods(entries: Mapping[str, str], served: frozenset[str], *, is_yunikorns: bool) -> str:
+    """The scheduler name that the webhook sets on pods. `is_yunikorns`: the entries are from YuniKorn's ConfigMaps."""
+    wanted = _read(entries, SCHEDULER_NAME, names.YUNIKORN if is_yunikorns else names.MUSTER, _word)
+    return next((name for name in (wanted, names.MUSTER) if name in served), min(served, default=names.MUSTER))
+
+
+def _check_scheduler_name(entries: Mapping[str, str]) -> None:
+    served = _read(entries, SCHEDULER_NAMES, Settings().scheduler_names, _names)
+    name = _read(entries, SCHEDULER_NAME, min(served), _word)
+    if name not in served:
+        raise BadSetting(SCHEDULER_NAME, name, f"Write one of {SCHEDULER_NAMES} ({', '.join(sorted(served))}).")
 
 
 def _log_levels(entries: Mapping[str, str]) -> dict[str, str]:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+#: Scheduler names that Muster serves by default.
+MUSTER: Final = "muster"
+YUNIKORN: Final = "yunikorn"
+
 #: Field manager of placeholder creations: one of the marks of our placeholders (docs/internals/semantics.md, 18).
 PLACEHOLDER_FIELD_MANAGER: Final = "muster-placeholder"
 

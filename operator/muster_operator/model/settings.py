@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from muster_operator.model import names
 from muster_operator.model.pods import Placement
 
 
@@ -13,8 +14,11 @@ from muster_operator.model.pods import Placement
 class Settings:
     """Settings of the operator. Defaults are YuniKorn's if it has the setting."""
 
-    scheduler_names: frozenset[str] = frozenset({"muster", "yunikorn"})
+    scheduler_names: frozenset[str] = frozenset({names.MUSTER, names.YUNIKORN})
     """Muster schedules pods with one of these in ``spec.schedulerName``; all others are foreign."""
+
+    scheduler_name: str = names.MUSTER
+    """One of `scheduler_names`: the webhook sets it on pods. It does not change while the operator runs."""
 
     partition: str = "default"
     """The only partition of the operator."""
@@ -119,4 +123,4 @@ class AdmissionSettings:
     namespaces: NamespaceRules = field(default_factory=NamespaceRules)
     access: AccessRules = field(default_factory=AccessRules)
     unique_app_ids: bool = False
-    scheduler_name: str = "muster"
+    scheduler_name: str = names.MUSTER

@@ -27,10 +27,10 @@ from muster_operator.kube.session import KubeSession, Request, running_s
 from muster_operator.kube.watch import PAGE
 from muster_operator.model import limits
 from muster_operator.model.errors import AnswerTooLarge, ApiRefused, PartEnded, StartupRefused, Uncertain, Unreachable
+from muster_operator.model.names import YUNIKORN
 
 log = structlog.get_logger("muster.beside")
 
-YUNIKORN: Final = "yunikorn"
 DEPLOYMENT: Final = "yunikorn-scheduler"
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 #: From the API server's cache (resourceVersion=0), because these lists are repeated. A cache may ignore page limits.

@@ -242,7 +242,7 @@ class Admission:
     ) -> None:
         self._options, self._namespace, self._session, self._present = options, namespace, session, present
         self._metrics = ReviewMetrics(metrics)
-        self._names = present().settings.scheduler_names
+        self._names, self._name = present().settings.scheduler_names, present().settings.scheduler_name
         self._view = ClusterView(session, namespace, self._names)
         self._check = ConfigurationCheck(session, namespace, core, present)
         self._read_from: Mapping[str, str] | None = None
@@ -302,7 +302,7 @@ class Admission:
         """The present settings, parsed again after a change."""
         entries = self._present().extra
         if entries is not self._read_from:
-            self._settings, warnings = parse(entries, self._names)
+            self._settings, warnings = parse(entries, self._name)
             self._read_from = entries
             for warning in warnings:
                 log.warning("admission setting ignored", reason=warning)

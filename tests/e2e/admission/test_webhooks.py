@@ -16,7 +16,7 @@ from devcluster.api import Api, Json
 from devcluster.certificates import Authority
 from devcluster.cluster import Cluster, documents
 from devcluster.errors import ApiError
-from devcluster.muster import NAMESPACE
+from devcluster.muster import CONFIGURATION, NAMESPACE
 from devcluster.nodes import FakeNode
 from devcluster.resources import BY_KIND
 from muster_operator.model.names import INTERNAL_PREFIX
@@ -268,6 +268,42 @@ async def what_is_broken_is_put_right(scenario: Scenario) -> None:
 async def is_served_anew(scenario: Scenario) -> bool:
     """Whether the operator has said so after its first certificate."""
     return scenario.muster.operator.tail(5000).count("serving with a new certificate") > 1
+
+
+async def test_with_yunikorns_config_maps_pods_get_its_scheduler_name_until_a_restart(
+    open_scenario: OpenScenario, ann: Api
+) -> None:
+    scenario = await open_scenario([FakeNode("node-0")], env=webhook(), started=False)
+    api = scenario.api
+    entries = (await api.get("configmaps", CONFIGURATION, NAMESPACE))["data"]
+    await api.delete("configmaps", CONFIGURATION, NAMESPACE)
+    theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "yunikorn-configs"}, "data": entries}
+    await api.create(theirs, NAMESPACE)
+    try:
+        await scenario.muster.start()
+        await registered(scenario)
+        assert await scheduler_of_a_new_pod(scenario, ann, "first") == "yunikorn"
+        await api.patch("configmaps", "yunikorn-configs", {"data": {"service.schedulerName": "muster"}}, NAMESPACE)
+        await scenario.eventually("the change is read", lambda: awaits_restart(scenario))
+        assert await scheduler_of_a_new_pod(scenario, ann, "second") == "yunikorn"
+        await scenario.muster.operator.stop()
+        await scenario.muster.start()
+        assert await scheduler_of_a_new_pod(scenario, ann, "third") == "muster"
+        await scenario.all_bound(3)
+    finally:
+        await api.delete("configmaps", "yunikorn-configs", NAMESPACE)
+
+
+async def scheduler_of_a_new_pod(scenario: Scenario, ann: Api, name: str) -> str:
+    made = await ann.create(a_pod(name, scheduler="default-scheduler"), scenario.namespace)
+    scheduler: str = made["spec"]["schedulerName"]
+    return scheduler
+
+
+async def awaits_restart(scenario: Scenario) -> bool:
+    """Whether the operator has reported that the scheduler name takes effect after a restart."""
+    events = await scenario.api.find("events", NAMESPACE)
+    return any("service.schedulerName = muster takes effect after a restart" in event["message"] for event in events)
 
 
 async def test_bad_configurations_are_refused_and_without_us_only_our_own_pods_are(

@@ -11,14 +11,15 @@ from muster_operator.config.catalog import setting_warnings as doubts_of_all
 from muster_operator.model.settings import AdmissionSettings, Patterns
 from muster_operator.webhook.context import is_served
 
-NAMES = frozenset({"muster", "yunikorn"})
 FILTER, ACCESS = "admissionController.filtering.", "admissionController.accessControl."
 PROCESS, BYPASS, SYSTEM = f"{FILTER}processNamespaces", f"{FILTER}bypassNamespaces", f"{ACCESS}systemUsers"
 CONTROLLER = "system:serviceaccount:kube-system:job-controller"
 
 
 def settings(**entries: str) -> AdmissionSettings:
-    return parse({f"admissionController.{key.replace('__', '.')}": value for key, value in entries.items()}, NAMES)[0]
+    return parse({f"admissionController.{key.replace('__', '.')}": value for key, value in entries.items()}, "muster")[
+        0
+    ]
 
 
 def finds(patterns: Patterns, name: str) -> bool:
@@ -26,7 +27,7 @@ def finds(patterns: Patterns, name: str) -> bool:
 
 
 def test_no_entries_mean_the_defaults_of_the_contract() -> None:
-    found, warnings = parse({}, NAMES)
+    found, warnings = parse({}, "muster")
     assert warnings == ()
     assert (found.namespaces.process, found.namespaces.label, found.namespaces.no_label) == ((), (), ())
     assert (found.access.external_users, found.access.external_groups) == ((), ())
@@ -65,7 +66,7 @@ def test_switches_are_written_as_elsewhere(written: str, *, means: bool) -> None
     ],
 )
 def test_a_bad_value_is_reported_by_key_and_fix_and_the_default_counts(key: str, value: str, says: str) -> None:
-    found, warnings = parse({key: value}, NAMES)
+    found, warnings = parse({key: value}, "muster")
     assert len(warnings) == 1
     assert warnings[0].startswith(f"{key} = ")
     assert says in warnings[0]
@@ -81,7 +82,7 @@ def test_a_bad_value_is_reported_by_key_and_fix_and_the_default_counts(key: str,
 def test_a_slip_in_the_list_of_namespaces_does_not_serve_the_cluster(written: str, served: set[str]) -> None:
     """The default of that list is every namespace."""
     found, [warning] = (
-        parse({PROCESS: written, BYPASS: "(,^infra$"}, NAMES)[0],
+        parse({PROCESS: written, BYPASS: "(,^infra$"}, "muster")[0],
         admission_warnings({PROCESS: written}).values(),
     )
     names = ("team-1", "infra", "dev(", "x")
@@ -102,7 +103,7 @@ def test_who_trusts_a_part_of_a_name_is_reported() -> None:
 
 
 def test_one_bad_entry_leaves_the_others() -> None:
-    found, warnings = parse({BYPASS: "(", f"{ACCESS}externalUsers": "^jenkins$"}, NAMES)
+    found, warnings = parse({BYPASS: "(", f"{ACCESS}externalUsers": "^jenkins$"}, "muster")
     assert len(warnings) == 1
     assert finds(found.access.external_users, "jenkins")
 
@@ -113,13 +114,6 @@ def test_no_expression_takes_long() -> None:
     start = time.process_time()
     assert not finds(patterns, "a" * 50_000 + "!")
     assert time.process_time() - start < 1
-
-
-@pytest.mark.parametrize(
-    "names, written", [(NAMES, "muster"), (frozenset({"yunikorn"}), "yunikorn"), (frozenset({"b", "a"}), "a")]
-)
-def test_the_scheduler_that_is_set_is_one_that_is_served(names: frozenset[str], written: str) -> None:
-    assert parse({}, names)[0].scheduler_name == written
 
 
 def test_the_catalogue_shows_an_empty_list_as_what_it_is() -> None:

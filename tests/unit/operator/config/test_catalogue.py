@@ -49,4 +49,7 @@ def test_only_what_is_read_at_the_start_awaits_one() -> None:
     assert [late.line for late in awaiting_restart(old, {"gang.waitTimeout": "2s"})] == [
         "service.clusterId = mycluster takes effect after a restart; the present value is a"
     ]
+    assert [late.line for late in awaiting_restart({}, {"service.schedulerName": "yunikorn"})] == [
+        "service.schedulerName = yunikorn takes effect after a restart; the present value is the default"
+    ]
     assert awaiting_restart({}, {"service.clusterId": " mycluster "}) == []

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import base64
 import gzip
+from functools import partial
 
 import pytest
 
-from muster_operator.config.configmaps import UNPACKED_LIMIT, merged, read_config_maps, source
-from muster_operator.config.settings import Configuration, parse
+from muster_operator.config.configmaps import UNPACKED_LIMIT, is_yunikorns, merged, read_config_maps, source
+from muster_operator.config.settings import Configuration, name_for_pods, parse
 from muster_operator.kube.session import KubeSession
 from muster_operator.model.errors import BadSetting
+from muster_operator.translate.values import Raw
 from muster_si import keys
 from tests.unit.operator.kube.apiserver import ApiServer, FixedCredentials, reply, serving, status
 
@@ -59,6 +61,7 @@ def test_unknown_keys_go_to_the_core_and_queue_configurations_do_not() -> None:
         ("gang.placement", "direct"),
         ("service.schedulerNames", "muster,,x"),
         ("service.schedulerNames", "Muster Scheduler"),
+        ("service.schedulerName", "other"),
         ("kubernetes.qps", "-5"),
         ("kubernetes.qps", "1e3"),
         ("kubernetes.concurrency", "0"),
@@ -75,6 +78,37 @@ def test_a_bad_value_is_one_line_that_names_key_value_and_fix(key: str, value: s
     assert repr(value) in message
     assert "Write" in message
     assert "\n" not in message
+
+
+BOTH = frozenset({"muster", "yunikorn"})
+
+
+@pytest.mark.parametrize(
+    "setting, served, of_yunikorn, expected",
+    [
+        ("", BOTH, False, "muster"),
+        ("", BOTH, True, "yunikorn"),
+        ("", frozenset({"yunikorn"}), False, "yunikorn"),
+        ("", frozenset({"muster"}), True, "muster"),
+        ("", frozenset({"b", "a"}), True, "a"),
+        ("yunikorn", BOTH, False, "yunikorn"),
+        ("muster", BOTH, True, "muster"),
+        ("yunikorn", frozenset({"muster"}), False, "muster"),
+        (" b ", frozenset({"a", "b", "muster"}), False, "b"),
+    ],
+)
+def test_pods_get_the_scheduler_name_of_the_setting_or_of_the_config_maps_if_it_is_served(
+    setting: str, served: frozenset[str], of_yunikorn: object, expected: str
+) -> None:
+    entries = {"service.schedulerName": setting} if setting else {}
+    assert name_for_pods(entries, served, is_yunikorns=bool(of_yunikorn)) == expected
+
+
+def test_the_scheduler_name_for_pods_is_one_of_the_scheduler_names() -> None:
+    entries = {"service.schedulerNames": "batch,other", "service.schedulerName": "batch"}
+    assert parse(entries).settings.scheduler_names == {"batch", "other"}
+    with pytest.raises(BadSetting, match=r"Write one of service.schedulerNames \(batch, other\)"):
+        parse(entries | {"service.schedulerName": "muster"})
 
 
 @pytest.mark.parametrize("value", ["0s", "0", "15m", "1h30m", "1.5h", "250ms"])
@@ -150,17 +184,21 @@ def test_an_entry_that_unpacks_to_a_flood_is_refused() -> None:
 
 
 async def entries_of(*config_maps: tuple[str, dict[str, str]]) -> dict[str, str]:
+    return merged(await read(*config_maps))
+
+
+async def read(*config_maps: tuple[str, dict[str, str]]) -> tuple[Raw, ...]:
     server = ApiServer()
     present = dict(config_maps)
     for name in ("muster-defaults", "muster-configs", "yunikorn-defaults", "yunikorn-configs"):
         if name in present:
-            server.plan(BASE + name, lambda data=present[name]: reply(200, {"data": data}))  # type: ignore[misc] # bound early
+            server.plan(BASE + name, partial(reply, 200, {"metadata": {"name": name}, "data": present[name]}))
         else:
             server.plan(BASE + name, lambda: status(404, "NotFound"))
     async with serving(server):
         session = KubeSession(FixedCredentials(server.url, ["t"]))
         try:
-            return merged(await read_config_maps(session, "muster"))
+            return await read_config_maps(session, "muster")
         finally:
             await session.close()
 
@@ -173,6 +211,12 @@ async def test_configs_overlay_defaults() -> None:
 async def test_yunikorns_config_maps_are_read_where_there_are_none_of_ours() -> None:
     assert await entries_of(("yunikorn-configs", {"a": "y"})) == {"a": "y"}
     assert await entries_of(("yunikorn-configs", {"a": "y"}), ("muster-defaults", {"a": "m"})) == {"a": "m"}
+
+
+async def test_the_config_maps_in_use_are_yunikorns_or_ours() -> None:
+    assert is_yunikorns(await read(("yunikorn-configs", {"a": "y"})))
+    assert not is_yunikorns(await read(("yunikorn-configs", {"a": "y"}), ("muster-defaults", {"a": "m"})))
+    assert not is_yunikorns(await read())
 
 
 async def test_no_config_map_has_to_exist() -> None:
