@@ -23,6 +23,7 @@ from aiohttp import web
 
 from muster_core.model.ids import partition_name
 from muster_core.rest import views
+from muster_core.rest.endpoints import active_config
 from muster_core.rest.http import RequestContext, RestContext, RestFailure, array, bad_request, not_found, write
 from muster_core.rest.schemas import Shape, encode
 from muster_core.rest.views import amounts
@@ -209,10 +210,11 @@ async def _outside(rest_context: RestContext) -> list[tuple[str, Json]]:
         }
         for item in partitions
     ]
+    clusters = [views.cluster(item, sessions, rest_context.started_ns) for item in partitions]
     return [
-        ("clusterInfo", [{"rmId": session.rm, **session.build_info} for session in sessions]),
+        ("clusterInfo", [orjson.loads(encode(item)) for item in clusters]),
         ("rmDiagnostics", {session.rm: answer for session, answer in zip(sessions, reported, strict=True)}),
-        ("config", {s.rm: {"config": s.config_text, "extra": dict(s.extra_config)} for s in sessions}),
+        ("config", orjson.loads(encode(await active_config(rest_context)))),
         ("placementRules", rules),
         ("containerHistory", [orjson.loads(encode(item)) for item in rest_context.history.containers()]),
         ("logLevel", rest_context.levels.level.value if rest_context.levels else ""),

@@ -212,29 +212,41 @@ _FLAGS: Final = frozenset({"parent", "create", "enabled", "quotapreemptionenable
 async def config(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
     """Returns the active configuration: JSON if the Accept header is exactly `application/json`, else YAML."""
     session = _session(rest_context, request.query.get("rmId", ""))
-    text = session.config_text if session and session.config_text.strip() else DEFAULT_TEXT
-    extra = _settings(session.extra_config if session else {})
-    async with rest_context.checking:
-        data = await asyncio.to_thread(document.read, text)
-    found = data if isinstance(data, dict) else {}
     if request.headers.get(hdrs.ACCEPT) == _JSON:
-        partitions = _typed(found.get("partitions"), _go_name)
-        shape = Config(
-            Partitions=partitions if isinstance(partitions, list) else [],
-            Checksum=checksum(text),
-            Extra=extra,
-            DeadlockDetectionEnabled=False,
-            DeadlockTimeoutSeconds=0,
-        )
-        return await write(request, one(shape))
+        return await write(request, one(await active_config(rest_context, session)))
+    text = _config_text(session)
     shown = {
-        "partitions": _typed(found.get("partitions"), str),
+        "partitions": _typed(await _partitions_in(rest_context, text), str),
         "checksum": checksum(text),
-        "extra": extra,
+        "extra": _settings(session.extra_config if session else {}),
         "deadlockdetectionenabled": False,
         "deadlocktimeoutseconds": 0,
     }
     return web.Response(text=_yaml(shown), content_type="application/x-yaml", charset="utf-8")
+
+
+async def active_config(rest_context: RestContext, session: Session | None = None) -> Config:
+    """Returns the active configuration of a session, or else of the first one, in YuniKorn's JSON."""
+    session = session or _session(rest_context, "")
+    text = _config_text(session)
+    partitions = _typed(await _partitions_in(rest_context, text), _go_name)
+    return Config(
+        Partitions=partitions if isinstance(partitions, list) else [],
+        Checksum=checksum(text),
+        Extra=_settings(session.extra_config if session else {}),
+        DeadlockDetectionEnabled=False,
+        DeadlockTimeoutSeconds=0,
+    )
+
+
+def _config_text(session: Session | None) -> str:
+    return session.config_text if session and session.config_text.strip() else DEFAULT_TEXT
+
+
+async def _partitions_in(rest_context: RestContext, text: str) -> object:
+    async with rest_context.checking:
+        data = await asyncio.to_thread(document.read, text)
+    return data.get("partitions") if isinstance(data, dict) else None
 
 
 async def validate_conf(rest_context: RestContext, request: web.Request) -> web.StreamResponse:

@@ -278,17 +278,17 @@ class QueueInfo(Shape):
 
 
 class Build(Shape):
-    """Build information that a resource manager sent with its registration; missing names are omitted."""
+    """Build information that a resource manager sent with its registration. Names that it did not send are empty."""
 
     rmId: str
-    arch: str | None = None
-    buildDate: str | None = None
-    buildVersion: str | None = None
-    coreSHA: str | None = None
-    goVersion: str | None = None
-    isPluginVersion: str | None = None
-    shimSHA: str | None = None
-    siSHA: str | None = None
+    arch: str = ""
+    buildDate: str = ""
+    buildVersion: str = ""
+    coreSHA: str = ""
+    goVersion: str = ""
+    isPluginVersion: str = ""
+    shimSHA: str = ""
+    siSHA: str = ""
 
 
 class ClusterInfo(Shape):

@@ -8,6 +8,7 @@ from enum import Enum
 from functools import lru_cache
 from importlib.metadata import version
 from itertools import chain, groupby, repeat
+from platform import machine
 from typing import Final
 
 import orjson
@@ -130,7 +131,12 @@ Configuration = si_pb2.UpdateConfigurationRequest
 _USUAL_AMOUNTS: Final = 8
 
 #: Build information for the core's logs and dumps.
-BUILD_INFO: Final[Mapping[str, str]] = {"name": "muster-operator", "buildVersion": version("muster-scheduler")}
+BUILD_INFO: Final[Mapping[str, str]] = {
+    "name": "muster-operator",
+    "buildVersion": version("muster-scheduler"),
+    "arch": {"x86_64": "amd64", "aarch64": "arm64"}.get(machine(), machine()),  # as Go names it
+    "isPluginVersion": "false",
+}
 
 _PARTS: Final = {
     Part.APPLICATIONS: muster_pb2.InventoryRequest.APPLICATIONS,

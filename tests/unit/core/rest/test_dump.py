@@ -171,8 +171,18 @@ async def test_the_dump_shows_what_the_resource_manager_said_of_itself(
     request.extraConfig["log.level"] = "INFO"
     await bench.core.register_resource_manager(request, bench.rm)
     found = await full_dump(http)
-    assert found["clusterInfo"] == [{"rmId": messages.RM, "buildVersion": "1.2.3"}]
-    assert found["config"] == {messages.RM: {"config": "", "extra": {"log.level": "INFO"}}}
+    async with http.get("/ws/v1/clusters") as answer:
+        clusters = await answer.json()
+    assert found["clusterInfo"] == clusters
+    [[build]] = [cluster["rmBuildInformation"] for cluster in clusters]
+    assert build == {
+        **dict.fromkeys(("arch", "buildDate", "coreSHA", "goVersion", "isPluginVersion", "shimSHA", "siSHA"), ""),
+        "rmId": messages.RM,
+        "buildVersion": "1.2.3",
+    }
+    async with http.get("/ws/v1/config", headers={"Accept": "application/json"}) as answer:
+        assert found["config"] == await answer.json()
+    assert (found["config"]["Extra"], len(found["config"]["Partitions"])) == ({"log.level": "INFO"}, 1)
 
 
 async def test_metrics_have_the_names_that_dashboards_know(http: aiohttp.ClientSession, bench: Bench) -> None:
