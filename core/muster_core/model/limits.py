@@ -40,6 +40,15 @@ REMEMBERED_CHARACTERS: Final = 4096
 #: parent queue, because the number of dynamic queues is not limited.
 ENDED_COUNTS_OF_GONE_QUEUES: Final = 4096
 
+#: Estimated bytes of the ended applications that a partition keeps for REST. The oldest ones are dropped before their
+#: time above this limit.
+HISTORY_BYTES: Final = 64 * 2**20
+
+#: Estimated bytes of one ended application without texts of users (measured: 4 to 7 KiB with a gang of four members),
+#: and of each of its task groups, state changes and resource amounts.
+ENDED_APPLICATION_BYTES: Final = 7168
+ENDED_APPLICATION_PART_BYTES: Final = 128
+
 #: Applications of a partition that wait for the groups of their users. Further ones are rejected, so that an
 #: unreachable directory does not exhaust the memory.
 UNDECIDED_APPLICATIONS: Final = 10_000

@@ -3,7 +3,8 @@
 The other modules of `scheduling` call `change_state` and `settle` after each change. The states and their transitions
 are in `muster_core.model.states`.
 
-Differs: at most the newest 1,000 ended applications are kept; YuniKorn keeps all of the last three days.
+Differs: ended applications are kept for three days as in YuniKorn, but only the newest in 64 MiB per partition, which
+are usually 8,000.
 """
 
 from __future__ import annotations
@@ -28,10 +29,14 @@ from muster_core.state.scheduler_state import Partition
 _ENDS: Final = tuple(ApplicationState)
 
 
+#: The most that Python needs for a character of a text.
+_BYTES_PER_CHARACTER: Final = 4
+
+
 def remember_application(partition: Partition, app: Application, now_ns: int) -> None:
     """Adds an ended application to the history."""
     app.ended_ns = now_ns
-    partition.history.append(app)
+    _store(partition, app)
     # Rejected applications are counted at the root. They may name any queue, so that the counts could grow without
     # bound.
     ended = (ROOT if app.rejected_message else app.queue.path, app.state)
@@ -41,6 +46,39 @@ def remember_application(partition: Partition, app: Application, now_ns: int) ->
         partition.outbox.put(_summary(partition, app))
     if not partition.expiring:
         _set_clock(partition)
+
+
+def _store(partition: Partition, app: Application) -> None:
+    """Adds the application to the history, and removes the oldest ones above the limit.
+
+    What no view shows is dropped, because users determine its size.
+    """
+    app.spec = replace(app.spec, tags={}, members=(), topology=None)
+    app.kept_bytes = _size(app)
+    partition.history.append(app)
+    partition.history_bytes += app.kept_bytes
+    while partition.history_bytes > limits.HISTORY_BYTES:
+        _pop_oldest(partition)
+
+
+def _pop_oldest(partition: Partition) -> Application:
+    app = partition.history.popleft()
+    partition.history_bytes -= app.kept_bytes
+    return app
+
+
+def _size(app: Application) -> int:
+    """Estimates the bytes of an ended application, generously."""
+    spec = app.spec
+    texts = (spec.id, spec.shown_as, spec.user, spec.namespace, spec.queue, app.queue.path, *spec.groups)
+    usages = (app.used, app.preempted, app.placeholder_consumption)
+    amounts = sum(1 + len(by_name) for usage in usages for by_name in usage.amounts.values())
+    parts = len(app.gang.groups) + len(app.state_log) + amounts
+    return (
+        limits.ENDED_APPLICATION_BYTES
+        + sum(map(len, (*texts, app.rejected_message, app.gang.impossible))) * _BYTES_PER_CHARACTER
+        + parts * limits.ENDED_APPLICATION_PART_BYTES
+    )
 
 
 def _fold_counts(partition: Partition) -> None:
@@ -76,7 +114,7 @@ def expire_history(partition: Partition, timer: Timer, now_ns: int) -> None:
         return
     oldest_ns = now_ns - partition.timing.expiry_ns
     while partition.history and partition.history[0].ended_ns <= oldest_ns:
-        app = partition.history.popleft()
+        app = _pop_oldest(partition)
         if (app.state, ApplicationEvent.EXPIRE) in APPLICATION:  # a removed application may have no final state
             app.state = follow(APPLICATION, app.state, ApplicationEvent.EXPIRE)
             records.app_moved(partition, app)

@@ -166,6 +166,8 @@ class Application:  # long: every write to an application goes through here
     started_ns: int = 0
     #: Time when it ended, was rejected or was removed; 0 = not yet.
     ended_ns: int = 0
+    #: Estimated bytes in the history of ended applications; 0 = it has not ended.
+    kept_bytes: int = 0
     #: Why it was rejected.
     rejected_message: str = ""
     #: Usage over time of real allocations, of preempted ones, and of placeholders.

@@ -122,8 +122,6 @@ class Outbox:
         return drained
 
 
-#: Ended applications that are stored for the REST API.
-HISTORY: Final = 1000
 _NUMBER_BITS: Final = 40
 
 
@@ -163,7 +161,9 @@ class Partition:
     #: Allocations of other schedulers by ID (docs/internals/semantics.md, rule 7).
     foreign: dict[AllocationId, AllocationSpec] = field(default_factory=dict)
     #: Ended applications for the REST API, newest last.
-    history: deque[Application] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    history: deque[Application] = field(default_factory=deque)
+    #: Estimated bytes of `history`.
+    history_bytes: int = 0
     #: Number of ended applications by queue and final state. Never decreases.
     ended: dict[tuple[QueuePath, ApplicationState], int] = field(default_factory=dict)
     #: Timer of the oldest ended application; 0 = none.

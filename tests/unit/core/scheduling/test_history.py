@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from muster_core.model import limits
 from muster_core.model.config import Timing
 from muster_core.model.effects import ApplicationUpdated
@@ -10,7 +12,6 @@ from muster_core.model.ids import ApplicationId
 from muster_core.model.records import Detail
 from muster_core.scheduling.scheduler import step
 from muster_core.state.applications import Application
-from muster_core.state.scheduler_state import HISTORY
 from tests.unit.builders import PARTITION, RM, SECOND, a_configuration, a_queue, an_application, an_ask
 from tests.unit.core.scheduling.scenario import Scenario, rejection
 
@@ -55,7 +56,7 @@ def test_a_rejected_application_is_kept_with_the_reason() -> None:
     app = kept(scenario)["bad"]
     assert reason
     assert (app.state.value, app.rejected_message, app.queue.path) == ("Rejected", reason, "root.a")
-    assert app.spec is spec
+    assert app.spec == replace(spec, tags={}, members=())
     scenario.wait(73 * HOUR)
     assert app.state.value == "Expired"
     assert kept(scenario) == {}
@@ -97,15 +98,39 @@ def test_one_that_was_removed_is_completed_and_let_go_in_time() -> None:
     assert kept(scenario) == {}
 
 
-def test_the_newest_thousand_are_kept() -> None:
+def test_the_oldest_are_dropped_early_when_all_need_too_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "HISTORY_BYTES", 1_000_000)
     scenario = a_scenario(hours=1)
-    specs = [an_application(f"app{i}", queue="root.a") for i in range(HISTORY + 5)]
+    specs = [an_application(f"app{i}", queue="root.a") for i in range(150)]
     scenario.send(*(ApplicationAdded(spec) for spec in specs))
     scenario.send(*(ApplicationRemoved(PARTITION, spec.id) for spec in specs))
-    assert len(scenario.partition.history) == HISTORY
-    assert scenario.partition.history[0].id == "app5"
+    names = [app.id for app in scenario.partition.history]
+    assert names == [spec.id for spec in specs[-len(names) :]]
+    assert 100 < len(names) < 150
+    assert scenario.partition.history_bytes <= 1_000_000
     scenario.wait(2 * HOUR)
-    assert kept(scenario) == {}
+    assert (kept(scenario), scenario.partition.history_bytes) == ({}, 0)
+
+
+def test_ended_applications_are_kept_for_their_time_whatever_their_number() -> None:
+    scenario = a_scenario(hours=1)
+    specs = [an_application(f"app{i}", queue="root.a") for i in range(1_200)]
+    scenario.send(*(ApplicationAdded(spec) for spec in specs))
+    scenario.send(*(ApplicationRemoved(PARTITION, spec.id) for spec in specs))
+    assert len(kept(scenario)) == 1_200
+
+
+def test_what_users_wrote_counts_towards_the_memory_or_is_dropped() -> None:
+    scenario = a_scenario()
+    tags = {"namespace": "ns", "large": "x" * 100_000}
+    long = replace(an_application("long", gang=2), tags=tags, groups=("g" * 200,) * 50)
+    scenario.send(ApplicationAdded(an_application("short")), ApplicationAdded(long))
+    scenario.send(ApplicationRemoved(PARTITION, ApplicationId("short")))
+    scenario.send(ApplicationRemoved(PARTITION, ApplicationId("long")))
+    short, ended = scenario.partition.history
+    assert (dict(ended.spec.tags), ended.spec.members) == ({}, ())
+    assert (ended.spec.groups, ended.spec.placeholder_ask) == (long.groups, long.placeholder_ask)
+    assert 40_000 <= ended.kept_bytes - short.kept_bytes < 50_000
 
 
 def test_a_timer_of_an_earlier_session_lets_nothing_go() -> None:
