@@ -18,6 +18,7 @@ FORBIDDEN_FIXTURES = {"monkeypatch", "mocker"}
 #: File, offence and reason.
 EXCEPTIONS = {
     ("tests/unit/core/scheduling/random_events/test_random_events.py", "monkeypatch"): "leaves out a write on purpose",
+    ("tests/unit/core/scheduling/test_history.py", "monkeypatch"): "a smaller limit needs fewer applications",
     ("tests/unit/core/scheduling/test_selector_labels.py", "monkeypatch"): "a smaller limit needs fewer requests",
 }
 
