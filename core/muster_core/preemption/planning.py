@@ -8,6 +8,9 @@ Differs: a pod that requires a node never preempts pods of its own application; 
 
 Differs: for a lowered maximum, a victim larger than the excess is selected if there is no smaller one; YuniKorn then
 stays above the maximum.
+
+Differs: for a lowered maximum, no victim is selected that the excess does not require; YuniKorn selects victims in each
+leaf until its part of the excess is covered, which can release more than the excess.
 """
 
 from __future__ import annotations
@@ -375,7 +378,11 @@ def plan_for_quota(partition: Partition, queue: Queue) -> QuotaPreemption | None
         if not rest or len(chosen) >= ALLOCATIONS_PER_QUOTA_PREEMPTION:
             break
         rest = positive(rest - _take(partition, leaf, rest, balance, chosen, at_most))
-    return QuotaPreemption(partition.id, queue.path, tuple(chosen)) if chosen else None
+    # Each leaf rounds its share up to complete victims, so together they may free more than the excess.
+    cluster = partition.nodes.capacity_total
+    by_order = sorted(chosen.values(), key=lambda victim: _quota_victim_order(victim, over, cluster))
+    victims = _without_idle(by_order, over - rest)
+    return QuotaPreemption(partition.id, queue.path, tuple(victim.id for victim in victims)) if victims else None
 
 
 def _shares(root: Queue, over: Resources) -> list[tuple[Queue, Resources]]:
@@ -412,7 +419,8 @@ def _take(
         for app, one in islice(youngest_first(partition, leaf), at_most * _TRIED)
         if (app.id, one.id) not in chosen and is_eligible(one, amount)
     )
-    candidates = sorted(islice(found, at_most), key=lambda candidate: _quota_victim_order(candidate, amount))
+    cluster = partition.nodes.capacity_total
+    candidates = sorted(islice(found, at_most), key=lambda candidate: _quota_victim_order(candidate, amount, cluster))
     freed = NOTHING
     for victim in fewest(candidates, amount, balance, enough=False) or ():
         balance.lose(leaf, victim.resources)
@@ -421,10 +429,22 @@ def _take(
     return freed
 
 
-def _quota_victim_order(candidate: Candidate, over: Resources) -> tuple[bool, bool, float, int, bool, int, float, int]:
+#: Pods of one hour are ordered by size.
+_HOUR_NS: Final = 3600 * 1_000_000_000
+
+_QuotaVictimKey = tuple[bool, bool, float, int, bool, int, tuple[float, ...], int, int]
+
+
+def _quota_victim_order(candidate: Candidate, over: Resources, cluster: Resources) -> _QuotaVictimKey:
+    """Returns the ordering key of a victim: as in YuniKorn, the youngest hour first and the smallest within the hour.
+
+    The size is the share of the cluster, largest resource first, and counts only resources above the maximum.
+    """
     spec = candidate.allocation.spec
     matching = sum(1 for name in spec.resources if name in over) / max(sum(1 for _ in spec.resources), 1)
-    since = -candidate.allocation.allocated_ns
+    since_ns = candidate.allocation.allocated_ns
+    hour = -((spec.created_ns or since_ns) // _HOUR_NS)
+    size = tuple(sorted((spec.resources[name] / max(cluster[name], 1) for name in over), reverse=True))
     opted_out = not spec.allow_preempt_self
     value = (spec.originator, opted_out, -matching, spec.priority)
-    return *value, not spec.is_virtual, since, candidate.cost, candidate.key[-1]
+    return *value, not spec.is_virtual, hour, size, -since_ns, candidate.key[-1]

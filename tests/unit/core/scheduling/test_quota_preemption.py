@@ -178,3 +178,35 @@ def test_a_pod_whose_only_large_placeholder_is_preempted_gives_a_smaller_one_up(
     assert releases(scenario.ask(an_ask("r0", group="workers", vcore=1500, constraints=ssd))) == {}
     reload(scenario, a(1000))
     assert releases(scenario.wait(61)) == {"p0": Termination.PREEMPTED_BY_SCHEDULER, "p1": Termination.TIMEOUT}
+
+
+def test_within_an_hour_smaller_pods_go_before_younger_ones_and_older_hours_stay() -> None:
+    scenario = Scenario(with_preemption(a(None), by_quota=True), nodes=1, vcore=100_000)
+    run(scenario, "root.a", an_ask("old", vcore=1000))
+    scenario.wait(3600)
+    run(scenario, "root.a", an_ask("small", vcore=1000))
+    scenario.wait(1)
+    run(scenario, "root.a", an_ask("young", vcore=3000))
+    reload(scenario, a(4000))
+    assert victims(scenario.wait(61)) == {"small"}
+
+
+def test_of_pods_of_one_size_within_an_hour_the_youngest_go() -> None:
+    scenario = Scenario(with_preemption(a(None), by_quota=True), nodes=1, vcore=100_000)
+    for name in ("first", "second"):
+        run(scenario, "root.a", an_ask(name))
+        scenario.wait(1)
+    reload(scenario, a(1000))
+    assert victims(scenario.wait(61)) == {"second"}
+
+
+def test_leaves_that_share_an_excess_release_no_more_pods_than_it_needs() -> None:
+    def tree(vcore: int | None) -> QueueConfig:
+        return a_queue("p", a_queue("b"), a_queue("c"), vcore=vcore, policies=after(60))
+
+    scenario = Scenario(with_preemption(tree(None), by_quota=True), nodes=1, vcore=200_000)
+    for leaf in ("b", "c"):
+        run(scenario, f"root.p.{leaf}", *pods(leaf, 7, vcore=10_000))
+    reload(scenario, tree(10_000))
+    assert len(victims(scenario.wait(61))) == 13
+    assert sum(cores(scenario, "root.p.b", "root.p.c")) == 10
