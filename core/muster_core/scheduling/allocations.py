@@ -192,6 +192,7 @@ def _enter(partition: Partition, app: Application, spec: AllocationSpec, now_ns:
     allocation = Allocation(ask, _identity(spec), spec.node, spec.allocated_ns or now_ns)
     if ask.placeholder:
         requeue.fix_key(app, ask.priority)
+    ledger.note_age(partition, app, ask)
     ledger.book(partition, app, allocation)
     if ask.placeholder:  # after the allocation is stored: a report that raises before is rejected and comes again
         group = app.gang.groups.setdefault(ask.group, GroupCount(ask.resources))

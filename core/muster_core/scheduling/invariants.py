@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import TypeVar
 
 from muster_core.model.constraints import NAMESPACE, Tags
@@ -320,6 +321,22 @@ def _links(app: Application) -> Iterator[str]:
             yield f"allocation {allocation.id} is not known by its key"
     if sum(len(keys) for keys in app.waiting.values()) > len(app.asks):
         yield f"application {app.id} has a class for an ask that it does not have"
+    yield from _ages(app)
+
+
+def _ages(app: Application) -> Iterator[str]:
+    """Checks the order of requests and the age of the application."""
+    for kind, keys in app.waiting.items():
+        if kind not in app.unsorted and any(app.asks[a].asked_ns > app.asks[b].asked_ns for a, b in pairwise(keys)):
+            yield f"application {app.id}: requests of a class are not in the order of their creation"
+    first = [app.asks[next(iter(keys))].asked_ns for keys in app.waiting.values()]
+    if not app.unsorted and not app.are_classes_unsorted and first != sorted(first):
+        yield f"application {app.id}: its classes are not in the order of their oldest requests"
+    if any(kind not in app.waiting for kind in app.unsorted):
+        yield f"application {app.id}: a class without waiting requests has to be sorted"
+    specs = [*(ask.spec for ask in app.asks.values()), *(allocation.spec for allocation in app.allocations.values())]
+    if any(0 < spec.created_ns < app.oldest_ns for spec in specs):
+        yield f"application {app.id} is younger than its oldest request or allocation"
 
 
 def _gang(partition: Partition, app: Application) -> Iterator[str]:

@@ -63,7 +63,7 @@ def unreserve(partition: Partition, name: AskId, *, used: bool = False) -> None:
         app.queue.node_reservations -= 1
     if ask.reported_kind is ReasonKind.RESERVED:
         ask.reported_kind = None
-        app.lost_reservations[hold.key] = None
+        app.to_report[hold.key] = None
     records.reserved(partition, hold.node, ask.spec, Change.REMOVE)
 
 
@@ -138,6 +138,7 @@ def add_ask(partition: Partition, app: Application, ask: Ask) -> None:
     """Adds a pending request, and counts it as pending on each queue of the path."""
     is_first = ask.kind not in app.waiting
     app.add_ask(ask)
+    note_age(partition, app, ask.spec)
     if partition.nodes.pods_on_nodes.tags.labels.is_on:
         selectors.join(partition, ask.spec)
     count_pending(partition, app, ask.spec.resources, ask.left)
@@ -149,6 +150,14 @@ def add_ask(partition: Partition, app: Application, ask: Ask) -> None:
     if is_first:  # the indices depend on the classes of the application only
         note_waiting(partition, app)
     partition.requeue_one(app)
+
+
+def note_age(partition: Partition, app: Application, spec: AskSpec) -> None:
+    """Makes the application as old as its oldest request or allocation, as in YuniKorn."""
+    if 0 < spec.created_ns < app.oldest_ns:
+        app.oldest_ns = spec.created_ns
+        partition.scheduling.moved_in_leaf(app)
+        partition.requeue_one(app)
 
 
 def remove_ask(

@@ -101,7 +101,7 @@ def _summary(partition: Partition, app: Application) -> ApplicationSummarized:
         queue=app.queue.path,
         user=app.spec.user,
         state=app.state,
-        times_ns=(app.submitted_ns, app.started_ns, app.ended_ns),
+        times_ns=(app.oldest_ns, app.started_ns, app.ended_ns),
         used=app.used.seconds(),
         preempted=app.preempted.seconds(),
         placeholders=app.placeholder_consumption.seconds(),

@@ -354,6 +354,7 @@ def _subject(partition: Partition, app: Application, kind: AskClass) -> list[Ask
     """
     if kind not in app.waiting or partition.pending_callbacks.awaits_callback(partition.id, app.id) or app.failures:
         return []
+    app.sort_waiting()
     if app.is_reserving:
         if requeue.is_waiting(partition, app):
             return []

@@ -147,8 +147,8 @@ def report_unschedulable(partition: Partition, app: Application, unplaced: list[
     """Sends a scheduling state for each request whose failure reason changed.
 
     The requests of a class keep their order, and a reason is always reported for all of them. The walk therefore starts
-    at the newest request and ends at the first one that already has the reason. Requests that have lost a node
-    reservation are checked as well.
+    at the newest request and ends at the first one that already has the reason. The requests in `to_report` are checked
+    as well.
     """
     for entry in unplaced:
         kind = entry.why.kind
@@ -178,8 +178,8 @@ def _unreported(app: Application, keys: dict[AllocationKey, None], kind: ReasonK
             break
         if ask.reported_kind is not ReasonKind.RESERVED:
             found[key] = ask
-    for key in [key for key in app.lost_reservations if key in keys]:
-        del app.lost_reservations[key]
+    for key in [key for key in app.to_report if key in keys]:
+        del app.to_report[key]
         if app.asks[key].reported_kind is None:
             found[key] = app.asks[key]
     return list(found.values())

@@ -177,11 +177,18 @@ class Application:  # long: every write to an application goes through here
     #: Newest state changes with their times.
     state_log: deque[tuple[int, ApplicationState]] = field(default_factory=lambda: deque(maxlen=_STATES_KEPT))
     asks: dict[AllocationKey, Ask] = field(default_factory=dict)
+    #: Waiting requests by class: the class with the oldest request first, and in each class the oldest request first.
+    #: `sort_waiting` restores this order.
     waiting: dict[AskClass, dict[AllocationKey, None]] = field(default_factory=dict)
+    #: Classes to which a request was added that is older than others of them.
+    unsorted: dict[AskClass, None] = field(default_factory=dict)
+    #: The order of the classes may have changed.
+    are_classes_unsorted: bool = False
     #: Why the last attempt did not schedule requests of a class.
     refusals: dict[AskClass, UnschedulableReason] = field(default_factory=dict)
-    #: Requests that lost their node reservation. Their reason is reported again.
-    lost_reservations: dict[AllocationKey, None] = field(default_factory=dict)
+    #: Requests whose reason must be reported although newer requests of their class have it: they lost their node
+    #: reservation, or were added before others.
+    to_report: dict[AllocationKey, None] = field(default_factory=dict)
     #: Some request needed more than one allocation.
     has_multiple: bool = False
     allocations: dict[AllocationId, Allocation] = field(default_factory=dict)
@@ -236,10 +243,13 @@ class Application:  # long: every write to an application goes through here
     id: ApplicationId = field(init=False)
     #: Application ID that users see.
     name: str = field(init=False)
+    #: Earliest of `submitted_ns` and the creation times of its requests and allocations so far. Orders the applications
+    #: of a FIFO leaf (REST: submissionTime).
+    oldest_ns: int = field(init=False)
 
     def __post_init__(self) -> None:
         """Copies ID and name from the specification, because they are read very often."""
-        self.id, self.name = self.spec.id, self.spec.name
+        self.id, self.name, self.oldest_ns = self.spec.id, self.spec.name, self.submitted_ns
 
     @property
     def pending(self) -> Resources:
@@ -271,7 +281,7 @@ class Application:  # long: every write to an application goes through here
         """Removes a waiting or parked request. The caller updates `pending`."""
         spec = ask.spec
         del self.asks[spec.key]
-        self.lost_reservations.pop(spec.key, None)
+        self.to_report.pop(spec.key, None)
         self._stop_waiting(ask)
         if spec.placeholder:
             self.placeholder_asks -= 1
@@ -290,6 +300,16 @@ class Application:  # long: every write to an application goes through here
         ask.reported_kind = None
         ask.kind = class_of(ask.spec, as_usual=as_usual, tags=ask.kind.pod_on_node.tags)
         _let_wait(self, ask)
+
+    def sort_waiting(self) -> None:
+        """Sorts the waiting requests by creation time, if needed. Called once per attempt, not for each request."""
+        asks = self.asks
+        for kind in self.unsorted:
+            self.waiting[kind] = dict.fromkeys(sorted(self.waiting[kind], key=lambda key: asks[key].asked_ns))
+        if (self.unsorted or self.are_classes_unsorted) and len(self.waiting) > 1:
+            self.waiting = dict(sorted(self.waiting.items(), key=lambda item: asks[next(iter(item[1]))].asked_ns))
+        self.unsorted.clear()
+        self.are_classes_unsorted = False
 
     def add_allocation(self, allocation: Allocation) -> None:
         """Adds an allocation without its sums. The caller calls `add_sums`, once per batch."""
@@ -360,8 +380,11 @@ class Application:  # long: every write to an application goes through here
         keys = self.waiting.get(ask.kind)
         if keys is not None and ask.spec.key in keys:
             del keys[ask.spec.key]
-            if not keys:
+            if keys:  # its oldest request may be another one now
+                self.are_classes_unsorted = True
+            else:
                 del self.waiting[ask.kind]
+                self.unsorted.pop(ask.kind, None)
                 _leave_class(self, ask.kind)
                 self.priorities.replace(ask.kind.priority, None)
                 self.refusals.pop(ask.kind, None)
@@ -370,10 +393,20 @@ class Application:  # long: every write to an application goes through here
 def _let_wait(app: Application, ask: Ask) -> None:
     keys = app.waiting.get(ask.kind)
     if keys is None:
+        app.are_classes_unsorted = app.are_classes_unsorted or _is_older_than_last_class(app, ask)
         keys = app.waiting[ask.kind] = {}
         app.queue.classes.setdefault(ask.kind, {})[app.id] = None
         app.priorities.replace(None, ask.kind.priority)
+    elif ask.kind in app.unsorted or app.asks[next(reversed(keys))].asked_ns > ask.asked_ns:
+        app.unsorted[ask.kind] = None
+        if ask.kind in app.refusals:
+            app.to_report[ask.spec.key] = None
     keys[ask.spec.key] = None
+
+
+def _is_older_than_last_class(app: Application, ask: Ask) -> bool:
+    last = next(reversed(app.waiting), None)
+    return last is not None and app.asks[next(iter(app.waiting[last]))].asked_ns > ask.asked_ns
 
 
 def _leave_class(app: Application, kind: AskClass) -> None:

@@ -1,4 +1,4 @@
-"""Order of queues, applications and requests: priority, submission time and fair share."""
+"""Order of queues, applications and requests: priority, age and fair share."""
 
 from __future__ import annotations
 
@@ -97,7 +97,14 @@ def applications(partition: OrderingContext, leaf: Queue) -> list[Application]:
 
 
 def classes(app: Application) -> list[AskClass]:
-    """Returns the waiting classes of an application: higher priority first, then in order of arrival."""
+    """Returns the waiting classes of an application: higher priority first, then the one with the oldest request.
+
+    Sorts the waiting requests of each class too. Equally old ones stay in order of arrival.
+
+    Differs: equal requests of an application are scheduled together when the oldest of them is next, because one search
+    of the nodes serves them all; YuniKorn schedules each request by itself.
+    """
+    app.sort_waiting()
     if len(app.waiting) == 1:
         return list(app.waiting)
     return sorted(app.waiting, key=lambda kind: -kind.priority)
@@ -111,8 +118,8 @@ def application_share(partition: OrderingContext, app: Application) -> float:
 def _fifo(partition: OrderingContext, app: Application) -> Key:
     priority = -(app.shown or 0)
     if app.queue.policies.sorts_by_priority:
-        return priority, app.submitted_ns, app.sequence
-    return app.submitted_ns, priority, app.sequence
+        return priority, app.oldest_ns, app.sequence
+    return app.oldest_ns, priority, app.sequence
 
 
 def _fair(partition: OrderingContext, app: Application) -> Key:

@@ -331,8 +331,6 @@ def volumes_of(snapshot: Snapshot, *kinds: AskClass) -> Choice:
 
 
 def has_unreported(app: Application, kind: AskClass) -> bool:
-    """Whether a request of the class has no reported reason yet, or lost its node reservation. New requests are last in
-    it.
-    """
+    """Whether the reason of a request of the class must be reported. New requests are last, or in `to_report`."""
     keys = app.waiting[kind]
-    return app.asks[next(reversed(keys))].reported_kind is None or any(key in keys for key in app.lost_reservations)
+    return app.asks[next(reversed(keys))].reported_kind is None or any(key in keys for key in app.to_report)

@@ -84,6 +84,7 @@ def _dressed(draw: st.DrawFn, ask: AskSpec) -> AskSpec:
         allow_preempt_self=itself,
         allow_preempt_other=others,
         originator=first,
+        created_ns=draw(st.sampled_from([0, 0, 1000, 900, 500])) * SECOND,
     )
 
 
@@ -126,8 +127,10 @@ class Asks(Ground):
     def ask_for_many(self, data: st.DataObject, vcore: int, count: int) -> None:
         """Send asks of single pods, with which queues compete."""
         app = self.one_of(data, self.apps())
-        asks = (an_ask(self.new_name("s"), app=app.id, vcore=vcore) for _ in range(count))
-        self.send(*(AskAdded(ask) for ask in asks))
+        asks = [an_ask(self.new_name("s"), app=app.id, vcore=vcore) for _ in range(count)]
+        created = data.draw(st.lists(st.sampled_from([0, 999, 990, 1000]), min_size=count, max_size=count))
+        aged = (replace(ask, created_ns=at * SECOND) for ask, at in zip(asks, created, strict=True))
+        self.send(*(AskAdded(ask) for ask in aged))
 
     @precondition(lambda self: self.apps() and self.nodes())
     @rule(data=st.data(), vcore=st.sampled_from([1000, 2000]), priority=st.sampled_from([0, 5]), tolerant=st.booleans())

@@ -1,0 +1,132 @@
+"""Age orders the requests of an application and the applications of a FIFO leaf, whatever the order of arrival is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from muster_core.model.events import AllocationReported, ApplicationAdded, AskAdded
+from muster_core.model.specs import AskSpec
+from tests.unit.builders import SECOND, a_configuration, a_queue, an_allocation, an_application, an_ask
+from tests.unit.core.scheduling.scenario import Scenario, placed, waits
+
+
+def at(created_s: int, ask: AskSpec) -> AskSpec:
+    return replace(ask, created_ns=created_s * SECOND)
+
+
+def order(scenario: Scenario, places: int) -> list[str]:
+    """Return the keys in the order in which they get the places that come one by one."""
+    keys: list[str] = []
+    for number in range(places):
+        keys += placed(scenario.add_node(f"one{number}", vcore=1000))
+    return keys
+
+
+def waiting(*asks: AskSpec) -> Scenario:
+    """Send the asks of one application to a cluster without nodes."""
+    scenario = Scenario(a_configuration(a_queue("a")))
+    scenario.send(ApplicationAdded(an_application()))
+    scenario.ask(*asks)
+    return scenario
+
+
+def test_equal_requests_go_by_their_creation_time() -> None:
+    scenario = waiting(*(at(created_s, an_ask(f"r{created_s}")) for created_s in (30, 10, 20)))
+    assert order(scenario, 3) == ["r10", "r20", "r30"]
+
+
+def test_a_request_that_arrives_late_goes_before_younger_ones_that_failed_already() -> None:
+    scenario = waiting(at(20, an_ask("r20")), at(30, an_ask("r30")))
+    reported = waits(scenario.ask(at(10, an_ask("r10"))))
+    assert list(reported) == ["r10"], "its own reason is reported"
+    assert reported["r10"][0] == "FAILED"
+    assert order(scenario, 3) == ["r10", "r20", "r30"]
+
+
+def test_requests_without_a_creation_time_are_as_old_as_their_arrival() -> None:
+    scenario = waiting(an_ask("arrived"), at(10, an_ask("created")))
+    assert order(scenario, 2) == ["created", "arrived"]
+
+
+def test_equally_old_requests_go_in_the_order_of_arrival() -> None:
+    scenario = waiting(*(at(10, an_ask(key)) for key in "cab"))
+    assert order(scenario, 3) == ["c", "a", "b"]
+
+
+def test_the_class_with_the_oldest_request_goes_first_after_priority() -> None:
+    first, high = at(10, an_ask("old", vcore=900)), at(30, an_ask("high", vcore=800, priority=1))
+    scenario = waiting(at(20, an_ask("young")), first, high)
+    assert order(scenario, 3) == ["high", "old", "young"]
+
+
+def test_a_class_whose_oldest_request_is_placed_is_as_old_as_the_next_one() -> None:
+    scenario = waiting(at(10, an_ask("wide10")), at(20, an_ask("slim20", vcore=900)))
+    assert order(scenario, 1) == ["wide10"]
+    scenario.ask(at(30, an_ask("wide30")))
+    assert order(scenario, 2)[-1:] == ["slim20"]
+
+
+@pytest.mark.parametrize("step", [5, 7, 11])
+def test_the_order_of_many_requests_does_not_depend_on_the_order_of_arrival(step: int) -> None:
+    asks = [at(100 + index, an_ask(f"r{index}")) for index in range(12)]
+    scenario = waiting()
+    mixed = [asks[index * step % len(asks)] for index in range(len(asks))]
+    scenario.ask(*mixed[:6])
+    first = order(scenario, 2)
+    scenario.ask(*mixed[6:])
+    rest = [ask.key for ask in asks if ask.key not in first]
+    more = [key for number in range(10) for key in placed(scenario.add_node(f"more{number}", vcore=1000))]
+    assert first == [ask.key for ask in sorted(mixed[:6], key=lambda ask: ask.created_ns)[:2]]
+    assert more == rest
+
+
+def submit(scenario: Scenario, name: str, submitted_s: int = 0) -> None:
+    scenario.send(ApplicationAdded(an_application(name, created_s=submitted_s)))
+
+
+def test_an_application_is_as_old_as_its_oldest_request() -> None:
+    scenario = Scenario(a_configuration(a_queue("a")))
+    for name, submitted_s, created_s in (("first", 10, 10), ("second", 20, 5)):
+        submit(scenario, name, submitted_s)
+        scenario.ask(at(created_s, an_ask(name, app=name)))
+    assert order(scenario, 2) == ["second", "first"]
+
+
+def test_an_older_request_moves_an_application_that_waits_already() -> None:
+    scenario = Scenario(a_configuration(a_queue("a")))
+    for name in ("first", "second"):
+        submit(scenario, name)
+        scenario.ask(an_ask(name, app=name))
+    scenario.ask(at(5, an_ask("older", app="second")))
+    assert order(scenario, 3) == ["older", "second", "first"]
+
+
+def test_an_application_is_as_old_as_its_oldest_allocation_after_a_restart() -> None:
+    scenario = Scenario(a_configuration(a_queue("a")))
+    scenario.add_node("full", vcore=1000)
+    for name in ("first", "second"):
+        submit(scenario, name, 10)
+    scenario.send(AllocationReported(replace(an_allocation("bound", "full", app="second"), created_ns=5 * SECOND)))
+    scenario.send(*(AskAdded(at(20, an_ask(name, app=name))) for name in ("first", "second")))
+    assert order(scenario, 2) == ["second", "first"]
+
+
+def test_an_application_stays_as_old_as_it_was_when_its_oldest_request_is_cancelled() -> None:
+    scenario = Scenario(a_configuration(a_queue("a")))
+    for name, created_s in (("first", 10), ("second", 5)):
+        submit(scenario, name, 10)
+        scenario.ask(at(created_s, an_ask(f"{name}0", app=name)), at(20, an_ask(f"{name}1", app=name)))
+    scenario.release_ask("second0", app="second")
+    assert order(scenario, 1) == ["second1"]
+
+
+def test_the_key_of_a_gang_keeps_the_time_of_its_originator() -> None:
+    scenario = Scenario(a_configuration(a_queue("a")))
+    scenario.send(ApplicationAdded(an_application(gang=2, created_s=10)))
+    scenario.ask(at(5, an_ask("p0", group="workers", placeholder=True)))
+    key = scenario.app().gang.key
+    assert key is not None
+    assert key[1] == 10 * SECOND
+    assert scenario.app().oldest_ns == 5 * SECOND
