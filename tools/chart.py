@@ -1,4 +1,4 @@
-"""Writes the generated files of the chart, and the table of its values in ``docs/reference/helm-values.md``.
+"""Writes the generated files of the chart, and the tables of its values and of those of YuniKorn's chart.
 
 The chart has copies of files of ``deploy/``, because Helm reads only files of the chart. Called by ``make diagrams``;
 a test fails if a file is stale.
@@ -13,9 +13,13 @@ from typing import Any
 import yaml
 
 from muster_operator.config.catalog import SETTINGS, Takes
+from tools.tables import put
 
 ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "charts" / "muster"
+MIGRATION = ROOT / "docs" / "migration" / "from-yunikorn.md"
+REJECTED = CHART / "files" / "yunikorn-values.yaml"
+REJECTED_HEADING = "### Values that the chart rejects"
 PAGE = ROOT / "docs" / "reference" / "helm-values.md"
 COPIES = {
     CHART / "files" / source.name: source
@@ -66,6 +70,12 @@ def page() -> str:
     return before + table() + rest.partition(END)[2]
 
 
+def migration() -> str:
+    """Return the migration page with the current table of rejected values of YuniKorn's chart."""
+    rows = "".join(f"| `{key}` | {instead} |\n" for key, instead in yaml.safe_load(REJECTED.read_text()).items())
+    return put(MIGRATION.read_text(), {REJECTED_HEADING: "| YuniKorn | Muster |\n|---|---|\n" + rows})
+
+
 def at_start() -> str:
     """Return the keys of settings that are read only at startup, one per line. A change of them restarts the pods."""
     return "".join(f"{setting.key}\n" for setting in SETTINGS.values() if setting.takes is Takes.AT_START)
@@ -74,7 +84,11 @@ def at_start() -> str:
 def stale() -> list[str]:
     """Return the names of stale files."""
     copies = [copy for copy, source in COPIES.items() if not copy.exists() or copy.read_bytes() != source.read_bytes()]
-    made = [path for path, text in ((PAGE, page()), (AT_START, at_start())) if path.read_text() != text]
+    made = [
+        path
+        for path, text in ((PAGE, page()), (MIGRATION, migration()), (AT_START, at_start()))
+        if path.read_text() != text
+    ]
     return [path.relative_to(ROOT).as_posix() for path in (*copies, *made)]
 
 
@@ -83,3 +97,4 @@ if __name__ == "__main__":
         shutil.copyfile(source, copy)
     AT_START.write_text(at_start())
     PAGE.write_text(page())
+    MIGRATION.write_text(migration())

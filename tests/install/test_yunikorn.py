@@ -1,13 +1,15 @@
-"""Values of YuniKorn's chart: equal values have the same effect; the others are rejected by name."""
+"""Values of YuniKorn's chart: equal values have the same effect; the others are rejected with their replacement."""
 
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.install.choices import Json
+from tests.install.choices import TLS, Json
 from tests.install.test_chart import named
+from tools.chart import REJECTED
 from tools.manifests import render
 
 PAGE = Path(__file__).parents[2] / "docs" / "migration" / "from-yunikorn.md"
@@ -46,8 +48,9 @@ OTHERS = {
     "configuration",
     "operatorPlugins",
     "placeHolderImage",
+    "service.portWeb",
 }
-"""All others at the top."""
+"""All others."""
 
 
 @pytest.fixture(scope="module")
@@ -90,14 +93,41 @@ def test_defaults_are_a_config_map_of_yunikorns_name_with_numbers_as_they_were_w
     assert data == {"service.clusterId": "ours", "event.ringBufferCapacity": "1000000", "log.level": "DEBUG"}
 
 
-@pytest.mark.parametrize("name", sorted(OTHERS))
-def test_any_other_value_is_refused_by_its_name(name: str) -> None:
+def rejection(values: Json) -> str:
     with pytest.raises(subprocess.CalledProcessError) as refused:
-        render({name: {}})
-    assert f"additional properties '{name}' not allowed" in refused.value.stderr
+        render(values)
+    text: str = refused.value.stderr
+    return text
+
+
+def test_all_other_values_are_rejected_in_one_error_with_their_replacements() -> None:
+    mapping: dict[str, str] = yaml.safe_load(REJECTED.read_text())
+    assert set(mapping) == OTHERS
+    given: Json = {name: {"some": "value"} for name in OTHERS if "." not in name} | {"service": {"portWeb": 9889}}
+    error = rejection(given)
+    assert [f"  {name}: {instead}" for name, instead in mapping.items() if f"  {name}: {instead}" not in error] == []
+    assert "  goGC: remove it" in rejection({"goGC": 0})
+    assert "web" not in rejection({"resources": {}}).partition("does not have:")[2]
+
+
+def test_a_value_that_is_null_is_not_given() -> None:
+    """YuniKorn's chart has null as the default of deprecated values."""
+    assert render({"configuration": None, "operatorPlugins": None})
+
+
+def test_a_service_of_yunikorns_name_selects_the_same_pods_if_it_is_enabled(made: list[Json]) -> None:
+    services = [one["metadata"]["name"] for one in made if one["kind"] == "Service"]
+    assert "yunikorn-service" not in services
+    for values in ({}, {"split": {"enabled": True, "tls": TLS}}):
+        enabled = render(values | {"yunikornService": {"enabled": True}})
+        ours, theirs = (named(enabled, "Service", name)["spec"] for name in ("muster", "yunikorn-service"))
+        assert theirs["selector"] == ours["selector"]
+        assert theirs["ports"] == [{"name": "yunikorn-core", "port": 9080, "targetPort": "rest"}]
+    renamed = render({"yunikornService": {"enabled": True, "name": "scheduler"}, "service": {"port": 9081}})
+    assert named(renamed, "Service", "scheduler")["spec"]["ports"][0]["port"] == 9081
 
 
 def test_the_page_about_migration_has_each_of_them() -> None:
     coming = PAGE.read_text().partition("## Helm values")[2].partition("\n## ")[0]
     told = set(re.findall(r"`([A-Za-z]+)[.`]", coming))
-    assert OTHERS | set(SAME) <= told
+    assert {name.partition(".")[0] for name in OTHERS | set(SAME)} <= told

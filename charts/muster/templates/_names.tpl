@@ -49,6 +49,14 @@ app: muster
 component: {{ ternary "core" "scheduler" .Values.split.enabled }}
 {{- end }}
 
+{{/* Labels of the pod that answers REST. The leader labels its pod; the core of a standby has no state. */}}
+{{- define "muster.restSelector" -}}
+{{ include "muster.coreSelector" . }}
+{{- if not .Values.split.enabled }}
+internal.yunikorn.apache.org/role: leader
+{{- end }}
+{{- end }}
+
 {{/* embedAdmissionController is YuniKorn's name for webhook.enabled. */}}
 {{- define "muster.webhookIsOn" -}}
 {{ ternary .Values.webhook.enabled .Values.embedAdmissionController (eq .Values.embedAdmissionController nil) }}
