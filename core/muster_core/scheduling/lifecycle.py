@@ -5,6 +5,9 @@ are in `muster_core.model.states`.
 
 Differs: ended applications are kept for three days as in YuniKorn, but only the newest in 64 MiB per partition, which
 are usually 8,000.
+
+Differs: an application with placeholders but without a placeholderAsk is Running with its first allocation; YuniKorn
+keeps it Accepted while it has only placeholders.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ on each request.
 
 Differs: APP_STARTING and NODE_READY are never sent, because there is no state Starting, and NODE_SCHEDULABLE reports
 that a node is ready.
+
+Differs: QUEUE_MAX of root has the new total of the nodes; YuniKorn's record has the previous one.
 """
 
 from __future__ import annotations
