@@ -6,6 +6,9 @@ their usage above their guarantees.
 
 Differs: a pod that requires a node never preempts pods of its own application; YuniKorn does.
 
+Differs: victims may together be smaller than the request if the free resources of the node cover the rest, because then
+fewer pods are preempted; YuniKorn does not preempt in this case.
+
 Differs: for a lowered maximum, a victim larger than the excess is selected if there is no smaller one; YuniKorn then
 stays above the maximum.
 

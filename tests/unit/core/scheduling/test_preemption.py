@@ -117,6 +117,24 @@ def test_law_4_only_a_queue_below_its_guarantee_may_take() -> None:
     assert ask.attempts is None, "it is not even tried"
 
 
+def test_a_leaf_without_a_guarantee_takes_what_the_guarantee_of_its_parent_has_left() -> None:
+    tenant = a_queue("tenant", a_queue("a"), a_queue("c"), guaranteed=3000)
+    scenario = Scenario(a_configuration(tenant, a_queue("b")), nodes=1, vcore=6000)
+    run(scenario, "root.tenant.c", an_ask("c0"))
+    run(scenario, "root.b", *pods("b", 5))
+    run(scenario, "root.tenant.a", *pods("a", 2))
+    assert len(settle(scenario)) == 2
+    assert cores(scenario, "root.tenant.a", "root.tenant.c", "root.b") == [2, 1, 3]
+
+
+def test_a_leaf_with_a_guarantee_of_its_own_does_not_take_what_that_of_its_parent_has_left() -> None:
+    tenant = a_queue("tenant", a_queue("a", guaranteed=1000), guaranteed=3000)
+    scenario = Scenario(a_configuration(tenant, a_queue("b")), nodes=1, vcore=6000)
+    run(scenario, "root.b", *pods("b", 6))
+    run(scenario, "root.tenant.a", *pods("a", 2))
+    assert len(settle(scenario)) == 1
+
+
 def test_law_5_only_a_queue_over_its_guarantee_may_lose() -> None:
     leaves = (a_queue("a", guaranteed=4000), a_queue("b", guaranteed=2000), a_queue("c", guaranteed=4000))
     scenario = Scenario(a_configuration(a_queue("p", *leaves, vcore=8000)), nodes=1, vcore=100_000)

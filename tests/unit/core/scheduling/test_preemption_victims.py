@@ -67,6 +67,14 @@ def test_the_last_resort_is_not_safe() -> None:
     assert settle(scenario) == ["only"]
 
 
+def test_a_victim_smaller_than_the_request_goes_if_free_resources_cover_the_rest() -> None:
+    scenario = two()
+    run(scenario, "root.b", *pods("b", 3))
+    run(scenario, "root.a", an_ask("x", vcore=2000))
+    assert settle(scenario) == ["b2"]
+    assert cores(scenario, "root.a") == [2]
+
+
 def test_no_more_go_than_are_needed() -> None:
     scenario = two(vcore=5000)
     run(scenario, "root.b", an_ask("wide", vcore=3000), *pods("b", 2))
