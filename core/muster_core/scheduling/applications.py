@@ -127,6 +127,7 @@ def release_ask(scheduler_state: SchedulerState, partition: Partition, event: As
         gangs.stop_claiming(partition, app)
         if any(ask.spec.placeholder for ask in gone):
             gangs.await_anew(partition, app, now_ns)
+        gangs.await_first_ask(partition, app, now_ns)
     if any(not ask.spec.placeholder for ask in gone):
         lifecycle.complete_if_done(partition, app, now_ns)
 

@@ -173,9 +173,7 @@ def start_timer(partition: Partition, app: Application, since_ns: int, *, is_ear
     """
     gang = app.gang
     number = partition.next_number()
-    timing = partition.timing
-    span_ns = min(app.spec.timeout_ns or timing.placeholder_timeout_ns, timing.max_placeholder_timeout_ns)
-    at_ns = since_ns + max(span_ns - gang.elapsed_ns, 0)
+    at_ns = since_ns + max(lifecycle.placeholder_timeout_ns(partition, app) - gang.elapsed_ns, 0)
     lifecycle.set_timer(partition, app, TimerKind.PLACEHOLDER, number, at_ns)
     gang.timer, gang.since_ns, gang.is_early, gang.is_paused = number, since_ns, is_early, False
 
@@ -337,6 +335,7 @@ def lost_placeholder(partition: Partition, app: Application, was: Termination | 
             pause_timer(app, now_ns)
         stop_claiming(partition, app)
         await_asks(partition, app, now_ns)
+        await_first_ask(partition, app, now_ns)
     elif was is Termination.TIMEOUT:
         lifecycle.complete_if_done(partition, app, now_ns)
 
@@ -362,6 +361,8 @@ def await_asks(partition: Partition, app: Application, now_ns: int) -> None:
     Some of its requests may never arrive. If all have arrived when the timer fires, the timer has no effect.
     """
     is_atomic = app.spec.gang_placement is GangPlacement.ATOMIC and app.is_reserving
+    if not is_atomic and app.gang.is_early and not app.gang.impossible:
+        _stop_timer(app)  # of `await_first_ask`
     if not is_atomic or app.gang.allocated or app.gang.timer or not app.placeholder_asks:
         return
     start_timer(partition, app, now_ns, is_early=True)
@@ -374,13 +375,26 @@ def await_anew(partition: Partition, app: Application, now_ns: int) -> None:
     await_asks(partition, app, now_ns)
 
 
-def _all_asked(app: Application) -> bool:
-    """Whether the pending requests cover all missing members.
+def await_first_ask(partition: Partition, app: Application, now_ns: int) -> None:
+    """Starts the placeholder timer of a gang that neither holds nor requests anything any more.
 
-    Also true for a gang without pending requests, which waits for its resource manager.
+    See docs/internals/semantics.md, rule 13.
+
+    Differs: a reserving gang without placeholders and requests ends with its placeholder timer, because its members may
+    be requested again; YuniKorn completes it after 30 seconds.
     """
+    gang = app.gang
+    is_idle = app.is_reserving and app.state is ApplicationState.ACCEPTED and not (app.asks or app.allocations)
+    if is_idle and not gang.timer:
+        was_paused = gang.is_paused
+        start_timer(partition, app, now_ns, is_early=True)
+        gang.is_paused = was_paused
+
+
+def _all_asked(app: Application) -> bool:
+    """Whether the pending requests cover all missing members."""
     asked = sum((ask.spec.resources.times(ask.left) for ask in app.asks.values() if ask.spec.placeholder), NOTHING)
-    return not asked or asked.covers(lacking(app))
+    return bool(asked) and asked.covers(lacking(app))
 
 
 def _drop_asks(

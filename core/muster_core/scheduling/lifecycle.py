@@ -234,6 +234,12 @@ def set_wait_timer(partition: Partition, app: Application, since_ns: int) -> Non
         set_timer(partition, app, TimerKind.WAIT, app.sequence, since_ns + wait_ns)
 
 
+def placeholder_timeout_ns(partition: Partition, app: Application) -> int:
+    """Returns the placeholder timeout of the application, at most `gang.maxPlaceholderTimeout`."""
+    timing = partition.timing
+    return min(app.spec.timeout_ns or timing.placeholder_timeout_ns, timing.max_placeholder_timeout_ns)
+
+
 def run(partition: Partition, app: Application, now_ns: int) -> None:
     """Makes the application Running, and starts its run time limit if it has one."""
     app.ending = False
@@ -292,6 +298,10 @@ def _go_on(partition: Partition, app: Application, now_ns: int) -> None:
         run(partition, app, now_ns)
     elif app.had_real:
         complete_if_done(partition, app, now_ns)
+    else:  # its pods may arrive later, but not at any time
+        app.completing = partition.next_number()
+        at_ns = now_ns + placeholder_timeout_ns(partition, app)
+        set_timer(partition, app, TimerKind.COMPLETING, app.completing, at_ns)
 
 
 def accept(partition: Partition, app: Application, now_ns: int) -> None:

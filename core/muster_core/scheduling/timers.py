@@ -170,7 +170,13 @@ def _wait(partition: Partition, app: Application, now_ns: int) -> None:
 
 
 def _complete(partition: Partition, app: Application, now_ns: int) -> None:
-    """Releases the remaining placeholders of a Completing application. It is Completed when the last one has ended."""
+    """Releases the remaining placeholders of a Completing application. It is Completed when the last one has ended.
+
+    An application that was accepted again without its gang becomes Completing if no request has arrived.
+    """
+    if app.state is ApplicationState.ACCEPTED:
+        lifecycle.complete_if_done(partition, app, now_ns)
+        return
     if app.state is not ApplicationState.COMPLETING:
         return
     app.ending = True

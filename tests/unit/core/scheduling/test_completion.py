@@ -272,12 +272,76 @@ def test_an_application_whose_last_real_ask_went_while_resuming_completes() -> N
     assert states(scenario.release("app-p1", why=TIMEOUT)) == ["Accepted", "Completing"]
 
 
-def test_an_application_that_resumes_before_its_pods_have_come_waits_for_them() -> None:
+def resumed() -> Scenario:
+    """A gang that was given up and accepted again before its pods have come."""
     scenario = partial(GangStyle.SOFT)
     scenario.wait(61)
     scenario.release("app-p0", why=TIMEOUT)
     assert states(scenario.release("app-p1", why=TIMEOUT)) == ["Accepted"]
+    return scenario
+
+
+def test_an_application_that_resumes_before_its_pods_have_come_waits_for_them_as_long_as_for_its_gang() -> None:
+    scenario = resumed()
+    assert states(scenario.wait(59)) == []
+    assert states(scenario.wait(2)) == ["Completing"]
+    assert states(scenario.wait(31)) == ["Completed"]
+
+
+def test_an_application_whose_pods_come_after_it_resumed_is_not_ended_by_the_wait_for_them() -> None:
+    scenario = resumed()
+    scenario.ask(an_ask("large", vcore=9000))
     assert states(scenario.wait(1000)) == []
+    assert states(scenario.release_ask("large")) == ["Completing"]
+
+
+def emptied(style: GangStyle, *, is_placed: bool) -> Scenario:
+    """A gang of 2 whose only request was placed and has ended, or was cancelled before."""
+    scenario = Scenario(a_configuration(a_queue("a")), nodes=is_placed)
+    scenario.send(ApplicationAdded(an_application(gang=2, style=style, timeout_s=60)))
+    scenario.ask(an_ask("p0", group="workers", placeholder=True))
+    (scenario.release if is_placed else scenario.release_ask)("p0")
+    assert scenario.app().state == "Accepted"
+    return scenario
+
+
+@pytest.mark.parametrize("is_placed", [True, False])
+@pytest.mark.parametrize(
+    "style, ends",
+    [
+        (GangStyle.SOFT, [["Resuming", "Accepted"], ["Completing"], ["Completed"]]),
+        (GangStyle.HARD, [["Failing", "Failed"]]),
+    ],
+)
+def test_a_gang_that_neither_holds_nor_requests_anything_ends(
+    style: GangStyle, ends: list[list[str]], *, is_placed: bool
+) -> None:
+    scenario = emptied(style, is_placed=is_placed)
+    assert [states(scenario.wait(seconds)) for seconds in (61, 61, 31)[: len(ends)]] == ends
+    assert scenario.partition.applications == {}
+
+
+@pytest.mark.parametrize("is_placed", [True, False])
+def test_a_gang_that_requests_its_members_again_is_reserved(*, is_placed: bool) -> None:
+    scenario = emptied(GangStyle.HARD, is_placed=is_placed)
+    scenario.wait(50)
+    scenario.add_node("again")
+    effects = scenario.ask(*(an_ask(f"again{index}", group="workers", placeholder=True) for index in range(2)))
+    assert states(effects) == ["Running"]
+
+
+def test_a_gang_that_requests_some_members_again_waits_for_room_without_a_timer() -> None:
+    scenario = emptied(GangStyle.HARD, is_placed=False)
+    scenario.ask(an_ask("again", group="workers", placeholder=True))
+    assert states(scenario.wait(1000)) == []
+
+
+def test_a_gang_whose_only_real_request_was_cancelled_ends() -> None:
+    scenario = Scenario(a_configuration(a_queue("a")))
+    scenario.send(ApplicationAdded(an_application(gang=2, timeout_s=60)))
+    scenario.ask(an_ask("r0", group="workers"))
+    scenario.release_ask("r0")
+    assert states(scenario.wait(61)) == ["Resuming", "Accepted", "Completing"]
 
 
 def test_the_timer_ends_a_reserved_gang_even_where_its_placeholders_went_by_themselves() -> None:

@@ -76,6 +76,16 @@ def test_the_wait_timeout_ends_no_gang_that_holds_nothing_because_of_a_preemptio
     assert scenario.app("gang").gang.reserved["vcore"] == 2000
 
 
+def test_a_preempted_gang_whose_missing_members_are_not_requested_again_ends_with_its_timer() -> None:
+    scenario = contested()
+    scenario.wait(29)
+    preempt(scenario)  # after 60 s
+    for key in [ask.spec.key for ask in scenario.app("gang").asks.values()]:
+        scenario.release_ask(key, "gang")
+    assert states(scenario.wait(39), "gang") == []
+    assert states(scenario.wait(2), "gang") == ["Resuming", "Accepted"]
+
+
 @pytest.mark.parametrize("released_s", [1, 200])
 def test_the_wait_timeout_ends_no_gang_that_was_emptied_by_a_take_over(released_s: int) -> None:
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=1)
