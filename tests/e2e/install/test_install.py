@@ -112,7 +112,8 @@ async def play_the_hook(cluster: Cluster, release: Release, account: str) -> str
 async def test_helm_installs_upgrades_rolls_back_and_uninstalls_and_leaves_nothing(enforced: Cluster) -> None:
     before = await everything(enforced.admin, ENFORCED)
     release = Release(enforced, await enforced.admin_kubeconfig())
-    assert "STATUS: deployed" in await release.helm("install", CHART, "--set", "admissionPolicy.enabled=true")
+    both = "admissionPolicy.enabled=true,yunikornService.enabled=true"
+    assert "STATUS: deployed" in await release.helm("install", CHART, "--set", both)
     await release.lets_in(1)
     assert await release.replicas() == (1, False)
     told = await release.helm("upgrade", CHART, "--reset-then-reuse-values", "--set", "replicas=2")
