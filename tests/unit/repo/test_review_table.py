@@ -1,4 +1,4 @@
-"""Every test that docs/internals/review-2026-11.md names exists."""
+"""Every test and module that docs/internals/review-2026-11.md names exists."""
 
 import re
 from collections.abc import Iterator
@@ -27,3 +27,9 @@ def test_every_test_that_the_table_names_exists() -> None:
         if not (ROOT / path).is_file() or not re.search(rf"(def|class) {name}\b", (ROOT / path).read_text())
     ]
     assert missing == []
+
+
+def test_every_module_that_the_table_names_exists() -> None:
+    paths = re.findall(r"`((?:core|operator|cli|proto|muster_core|muster_operator)/[\w/]+\.py)", PAGE.read_text())
+    assert paths
+    assert [path for path in paths if not (ROOT / path).is_file()] == []
