@@ -47,7 +47,7 @@ HISTORY_BYTES: Final = 64 * 2**20
 #: Estimated bytes of one ended application without texts of users (measured: 4 to 7 KiB with a gang of four members),
 #: and of each of its task groups, state changes and resource amounts.
 ENDED_APPLICATION_BYTES: Final = 7168
-ENDED_APPLICATION_PART_BYTES: Final = 128
+ENDED_APPLICATION_PART_BYTES: Final = 160
 
 #: Applications of a partition that wait for the groups of their users. Further ones are rejected, so that an
 #: unreachable directory does not exhaust the memory.

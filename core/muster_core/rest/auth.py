@@ -100,7 +100,23 @@ class TokenFile:
         return self._path.read_text(encoding="utf-8").strip()
 
 
-_PASSED_ON: Final = (hdrs.ORIGIN, hdrs.REFERER, hdrs.FORWARDED, hdrs.X_FORWARDED_FOR, hdrs.VIA, "Sec-Fetch-Site")
+#: Headers of requests from web pages.
+_FROM_PAGES: Final = (hdrs.ORIGIN, hdrs.REFERER, "Sec-Fetch-Site")
+#: Headers of requests that a proxy or a web page sent.
+_PASSED_ON: Final = (
+    *_FROM_PAGES,
+    hdrs.FORWARDED,
+    hdrs.VIA,
+    hdrs.X_FORWARDED_FOR,
+    hdrs.X_FORWARDED_HOST,
+    hdrs.X_FORWARDED_PROTO,
+    "X-Real-IP",
+)
+
+
+def _is_from_page(request: web.Request) -> bool:
+    """Whether a browser sent the request for a web page, as far as the browser says so."""
+    return any(header in request.headers for header in _FROM_PAGES)
 
 
 def is_local(request: web.Request) -> bool:
@@ -331,8 +347,7 @@ class Authorizer:
         if access is AccessLevel.OPEN or (access is AccessLevel.READ and not self._settings.closed):
             return
         is_compatible = access is AccessLevel.COMPATIBLE
-        # Web pages cannot read the response, but a page of another site could change the log level.
-        if is_compatible and self._settings.mode is CompatibilityMode.OPEN and hdrs.ORIGIN not in request.headers:
+        if is_compatible and self._settings.mode is CompatibilityMode.OPEN and not _is_from_page(request):
             return
         token = _token_of(request)
         if not token:

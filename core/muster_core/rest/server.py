@@ -328,7 +328,7 @@ def _is_on_loopback(settings: RestSettings) -> bool:
 
 def _check_access(access: AccessSettings) -> None:
     if access.closed and access.mode is CompatibilityMode.OPEN:
-        raise StartFailure("reads cannot be closed in the compatibility mode open: choose one of both")
+        raise StartFailure("reads cannot be closed in the compatibility mode open: use only one of them")
     if access.token_file is not None and (problem := TokenFile(access.token_file).problem()):
         raise StartFailure(problem)
 

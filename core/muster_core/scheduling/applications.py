@@ -140,8 +140,9 @@ def _is_late(app: Application, spec: AskSpec) -> bool:
 
 def _is_like(known: Ask, spec: AskSpec, tags: Tags) -> bool:
     """Whether the requests are equal for planning. The request then keeps its position, replacement and reservation."""
-    is_same_class = class_of(spec, as_usual=known.kind.as_usual, tags=tags) == known.kind
-    return is_same_class and spec.max_allocations == known.spec.max_allocations
+    if (spec.max_allocations, spec.created_ns) != (known.spec.max_allocations, known.spec.created_ns):
+        return False
+    return class_of(spec, as_usual=known.kind.as_usual, tags=tags) == known.kind
 
 
 def _forget(partition: Partition, app: Application, ask: Ask, why: Detail) -> None:
@@ -176,12 +177,8 @@ def _refusal(app: Application, spec: AskSpec) -> str:
 
 def _completed_meanwhile(partition: Partition, name: ApplicationId, now_ns: int) -> bool:
     """Whether the application completed so recently that the resource manager may not have known it."""
-    for app in reversed(partition.history):
-        if app.ended_ns < now_ns - _MOMENT_NS:
-            return False
-        if app.id == name:
-            return app.state is ApplicationState.COMPLETED
-    return False
+    app = partition.ended_applications.get(name)
+    return app is not None and app.state is ApplicationState.COMPLETED and app.ended_ns >= now_ns - _MOMENT_NS
 
 
 def _return(partition: Partition, spec: AskSpec, why: str) -> None:

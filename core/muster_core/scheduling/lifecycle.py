@@ -12,6 +12,7 @@ keeps it Accepted while it has only placeholders.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
@@ -59,6 +60,7 @@ def _store(partition: Partition, app: Application) -> None:
     app.spec = replace(app.spec, tags={}, members=(), topology=None)
     app.kept_bytes = _size(app)
     partition.history.append(app)
+    partition.ended_applications[app.id] = app
     partition.history_bytes += app.kept_bytes
     while partition.history_bytes > limits.HISTORY_BYTES:
         _pop_oldest(partition)
@@ -67,16 +69,20 @@ def _store(partition: Partition, app: Application) -> None:
 def _pop_oldest(partition: Partition) -> Application:
     app = partition.history.popleft()
     partition.history_bytes -= app.kept_bytes
+    if partition.ended_applications.get(app.id) is app:
+        del partition.ended_applications[app.id]
     return app
 
 
 def _size(app: Application) -> int:
     """Estimates the bytes of an ended application, generously."""
     spec = app.spec
-    texts = (spec.id, spec.shown_as, spec.user, spec.namespace, spec.queue, app.queue.path, *spec.groups)
+    groups = app.gang.groups
+    texts = (spec.id, spec.shown_as, spec.user, spec.namespace, spec.queue, app.queue.path, *spec.groups, *groups)
     usages = (app.used, app.preempted, app.placeholder_consumption)
-    amounts = sum(1 + len(by_name) for usage in usages for by_name in usage.amounts.values())
-    parts = len(app.gang.groups) + len(app.state_log) + amounts
+    amounts: list[Collection[str]] = [by_name for usage in usages for by_name in usage.amounts.values()]
+    amounts += [tuple(of) for of in (spec.placeholder_ask, *(group.resources for group in groups.values()))]
+    parts = len(app.state_log) + sum(1 + len(names) for names in amounts)
     return (
         limits.ENDED_APPLICATION_BYTES
         + sum(map(len, (*texts, app.rejected_message, app.gang.impossible))) * _BYTES_PER_CHARACTER

@@ -162,6 +162,8 @@ class Partition:
     foreign: dict[AllocationId, AllocationSpec] = field(default_factory=dict)
     #: Ended applications for the REST API, newest last.
     history: deque[Application] = field(default_factory=deque)
+    #: The newest application of the history by ID.
+    ended_applications: dict[ApplicationId, Application] = field(default_factory=dict)
     #: Estimated bytes of `history`.
     history_bytes: int = 0
     #: Number of ended applications by queue and final state. Never decreases.

@@ -122,7 +122,8 @@ def test_clients_of_yunikorn_need_no_token_for_the_state_dump_and_the_log_level_
 async def test_on_loopback_a_local_program_needs_no_token(serve: Serve) -> None:
     http = await serve(RestSettings(port=0))
     assert await compatible(http) == [200, 501, 403, 403]
-    for headers in ({"Origin": "https://elsewhere.example"}, {"X-Forwarded-For": "10.0.0.1"}, {"Host": "muster"}):
+    passed_on = ({"X-Forwarded-For": "10.0.0.1"}, {"X-Forwarded-Proto": "https"}, {"X-Real-IP": "10.0.0.1"})
+    for headers in ({"Origin": "https://elsewhere.example"}, *passed_on, {"Host": "muster"}):
         assert await compatible(http, headers) == [403, 403, 403, 403]
 
 
@@ -149,13 +150,14 @@ async def test_the_open_mode_answers_everyone_but_pages_of_other_sites(serve: Se
     http = await serve(RestSettings(address="0.0.0.0", port=0, access=access))  # noqa: S104
     assert await compatible(http) == [200, 501, 401, 401]
     assert await compatible(http, {"Host": "muster", "X-Forwarded-For": "10.0.0.1"}) == [200, 501, 401, 401]
-    assert await compatible(http, {"Origin": "https://elsewhere.example"}) == [401, 401, 401, 401]
+    for mark in ({"Origin": "https://a.example"}, {"Referer": "https://a.example/"}, {"Sec-Fetch-Site": "cross-site"}):
+        assert await compatible(http, mark) == [401, 401, 401, 401]
     async with http.get(STATE) as answer:
         assert "Access-Control-Allow-Origin" not in answer.headers
 
 
 def test_closed_reads_and_the_open_mode_exclude_each_other(bench: Bench) -> None:
-    with pytest.raises(StartFailure, match="choose one of both"):
+    with pytest.raises(StartFailure, match="use only one of them"):
         RestServer(bench.core, RestSettings(access=AccessSettings(closed=True, mode=CompatibilityMode.OPEN)))
 
 

@@ -45,6 +45,12 @@ def test_a_request_that_arrives_late_goes_before_younger_ones_that_failed_alread
     assert order(scenario, 3) == ["r10", "r20", "r30"]
 
 
+def test_a_request_that_is_sent_again_with_another_creation_time_moves() -> None:
+    scenario = waiting(*(at(created_s, an_ask(f"r{created_s}")) for created_s in (10, 20, 30)))
+    scenario.ask(at(5, an_ask("r30")))
+    assert order(scenario, 3) == ["r30", "r10", "r20"]
+
+
 def test_requests_without_a_creation_time_are_as_old_as_their_arrival() -> None:
     scenario = waiting(an_ask("arrived"), at(10, an_ask("created")))
     assert order(scenario, 2) == ["created", "arrived"]

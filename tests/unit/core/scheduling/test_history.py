@@ -1,5 +1,7 @@
 """Applications that ended, and those that were rejected, are kept for people for a time."""
 
+import gc
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -7,9 +9,16 @@ import pytest
 from muster_core.model import limits
 from muster_core.model.config import Timing
 from muster_core.model.effects import ApplicationUpdated
-from muster_core.model.events import ApplicationAdded, ApplicationRemoved, ConfigurationReplaced, ManagerRegistered
+from muster_core.model.events import (
+    ApplicationAdded,
+    ApplicationRemoved,
+    AskAdded,
+    ConfigurationReplaced,
+    ManagerRegistered,
+)
 from muster_core.model.ids import ApplicationId
 from muster_core.model.records import Detail
+from muster_core.model.resources import Resources
 from muster_core.scheduling.scheduler import step
 from muster_core.state.applications import Application
 from tests.unit.builders import PARTITION, RM, SECOND, a_configuration, a_queue, an_application, an_ask
@@ -131,6 +140,31 @@ def test_what_users_wrote_counts_towards_the_memory_or_is_dropped() -> None:
     assert (dict(ended.spec.tags), ended.spec.members) == ({}, ())
     assert (ended.spec.groups, ended.spec.placeholder_ask) == (long.groups, long.placeholder_ask)
     assert 39_000 < ended.kept_bytes - short.kept_bytes < 50_000
+
+
+@pytest.mark.parametrize("groups, names", [(100, 16), (20, 50), (1, 1)])
+def test_the_estimated_memory_covers_task_groups_and_their_resources(groups: int, names: int) -> None:
+    scenario = a_scenario()
+
+    def end(number: int) -> None:
+        name, state = f"app{number}", scenario.scheduler_state
+        step(state, ApplicationAdded(an_application(name)), scenario.now_ns)
+        for group in range(groups):
+            amounts = {f"example.com/r{index}": 10**6 + number * 1000 + group + index for index in range(names)}
+            ask = an_ask(f"{name}-{group}", app=name, group=f"group-{group}", placeholder=True)
+            step(state, AskAdded(replace(ask, resources=Resources(amounts))), scenario.now_ns)
+        step(state, ApplicationRemoved(PARTITION, ApplicationId(name)), scenario.now_ns)
+
+    end(0)
+    counted = scenario.partition.history_bytes
+    gc.collect()
+    tracemalloc.start()
+    for number in range(1, 11):
+        end(number)
+    gc.collect()
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert used <= 1.1 * (scenario.partition.history_bytes - counted)
 
 
 def test_a_timer_of_an_earlier_session_lets_nothing_go() -> None:
