@@ -28,7 +28,7 @@ def with_affinity(pod: Json, size_bytes: int) -> Json:
     return pod
 
 
-async def test_large_pods_stop_no_session_with_the_core(open_attack: OpenAttack) -> None:
+async def test_large_pods_do_not_interrupt_the_core_session(open_attack: OpenAttack) -> None:
     """A hundred members of 200 kB each would be one message of more than 16 MiB, sent again by every recovery."""
     attack = await open_attack()
     count = sized(40, 100)
@@ -42,7 +42,7 @@ async def test_large_pods_stop_no_session_with_the_core(open_attack: OpenAttack)
     await attack.victim_gets_its_gang(writes=4 * count, name="after-recovery")
 
 
-async def test_padded_task_groups_stop_no_recovery(open_attack: OpenAttack) -> None:
+async def test_padded_task_groups_do_not_block_recovery(open_attack: OpenAttack) -> None:
     """A hundred applications whose annotations are padded to 200 kB: together more than a message may have."""
     attack = await open_attack()
     count = sized(90, 200)
@@ -58,7 +58,7 @@ async def test_padded_task_groups_stop_no_recovery(open_attack: OpenAttack) -> N
     await attack.victim_gets_its_gang(writes=3 * count)
 
 
-async def test_pods_of_other_schedulers_leave_no_memory_behind(open_attack: OpenAttack) -> None:
+async def test_pods_of_other_schedulers_leak_no_memory(open_attack: OpenAttack) -> None:
     """Pods that never concern Muster, with constraints of 1 MB each, created and deleted one after the other."""
     attack = await open_attack()
     operator = attack.scenario.muster.operator
@@ -112,7 +112,7 @@ async def test_a_huge_min_member_costs_nothing(open_attack: OpenAttack) -> None:
     await attack.victim_gets_its_gang(writes=50)
 
 
-async def test_thousands_of_task_groups_are_refused_before_any_work(open_attack: OpenAttack) -> None:
+async def test_thousands_of_task_groups_are_rejected_early(open_attack: OpenAttack) -> None:
     """As many groups as an annotation can hold, in many pods."""
     attack = await open_attack()
     text = json.dumps([{"name": f"{n}", "minMember": 1} for n in range(7000)])
@@ -182,7 +182,7 @@ async def _runs(attack: Attack, name: str) -> bool:
     return name in {pod["metadata"]["name"] for pod in await attack.scenario.bound()}
 
 
-async def test_a_namespace_that_is_deleted_while_its_placeholders_are_created_leaves_nothing(
+async def test_a_namespace_deleted_during_placeholder_creation_leaves_nothing(
     open_attack: OpenAttack,
 ) -> None:
     """Creations are refused from the deletion on; the rest of the gang's creations is not tried."""

@@ -37,7 +37,7 @@ async def stays(attack: Attack, names: set[str], what: str) -> None:
     assert not names & running, what
 
 
-async def test_a_node_that_the_user_wrote_opens_no_queue(open_attack: OpenAttack) -> None:
+async def test_a_user_set_node_name_does_not_bypass_queue_access(open_attack: OpenAttack) -> None:
     """`spec.nodeName` on one pod does not let the later pods of its application past a queue's maximum or its ACL."""
     attack = await open_attack()
     for queue, where in (("root.private", "private"), ("root.nowhere", "nowhere")):
@@ -78,7 +78,7 @@ async def node_name_policy(attack: Attack) -> AsyncIterator[None]:
         yield
 
 
-async def test_the_policy_refuses_a_node_that_the_user_wrote(open_attack: OpenAttack) -> None:
+async def test_the_policy_rejects_a_user_set_node_name(open_attack: OpenAttack) -> None:
     """Neither a new pod nor a change of a waiting one brings a pod to a node, and nothing of it counts in a queue."""
     attack = await open_attack()
     waiting = a_pod("waiting", cpu="1m", labels={"queue": "root.private"})
@@ -105,7 +105,9 @@ async def test_the_policy_refuses_a_node_that_the_user_wrote(open_attack: OpenAt
     assert not any((queue["allocatedResource"] or {}).values()), "resources of the refused pods count"
 
 
-async def test_a_forged_or_copied_binding_signature_opens_no_queue_after_a_restart(open_attack: OpenAttack) -> None:
+async def test_a_forged_or_copied_binding_signature_gives_no_queue_access_after_a_restart(
+    open_attack: OpenAttack,
+) -> None:
     """Neither a signature copied from a pod that Muster bound nor an invented one forces an application in."""
     attack = await open_attack()
     await attack.user.create([a_pod("honest", cpu="1m", labels={"queue": "root.attacker"})])
@@ -154,7 +156,7 @@ async def test_a_copied_signature_makes_no_placeholder(open_attack: OpenAttack) 
     )
 
 
-async def test_a_node_that_the_user_wrote_passes_no_maximum(open_attack: OpenAttack) -> None:
+async def test_a_user_set_node_name_does_not_bypass_the_queue_maximum(open_attack: OpenAttack) -> None:
     """Pods with a node of their own count in their queue: nothing more of it is scheduled beyond its maximum."""
     attack = await open_attack()
     labels = {"applicationId": "pinned", "queue": "root.attacker"}
@@ -166,7 +168,7 @@ async def test_a_node_that_the_user_wrote_passes_no_maximum(open_attack: OpenAtt
     await stays(attack, {f"more-{n}" for n in range(3)}, "the queue is over its maximum")
 
 
-async def test_an_application_id_of_another_namespace_captures_nothing(open_attack: OpenAttack) -> None:
+async def test_an_application_id_of_another_namespace_does_not_affect_its_pods(open_attack: OpenAttack) -> None:
     """A Hard gang of the same ID fails in the attacker's namespace: pods of the other one neither join nor fail."""
     attack = await open_attack()
     for number, app in enumerate((f"yunikorn-{attack.scenario.namespace}-autogen", "bystander", "late")):
@@ -195,7 +197,7 @@ async def test_an_application_id_of_another_namespace_captures_nothing(open_atta
         await attack.scenario.api.delete("pods", pod["metadata"]["name"], attack.scenario.namespace, grace_s=0)
 
 
-async def test_forged_internal_annotations_and_field_managers_give_nothing(open_attack: OpenAttack) -> None:
+async def test_forged_internal_annotations_and_field_managers_have_no_effect(open_attack: OpenAttack) -> None:
     """A pod that looks like a placeholder of another tenant's gang is an ordinary pod and takes over no application."""
     attack = await open_attack()
     owner = (await attack.scenario.pods())[0]["metadata"]
@@ -295,7 +297,7 @@ async def _is_bound(attack: Attack, name: str) -> bool:
     return name in {pod["metadata"]["name"] for pod in await attack.scenario.bound()}
 
 
-async def test_victims_that_do_not_terminate_stop_no_preemption(open_attack: OpenAttack) -> None:
+async def test_victims_that_do_not_terminate_do_not_block_preemption(open_attack: OpenAttack) -> None:
     """The attacker fills the cluster; one of its pods is kept by a finalizer. Other pods are preempted instead."""
     settings = {"service.preemptionInterval": "500ms", "service.reservationDelay": "200ms"}
     attack = await open_attack({**settings, **NO_MAXIMUM}, nodes=2)

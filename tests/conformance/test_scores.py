@@ -36,7 +36,7 @@ def lead(points: Points) -> Points:
 
 
 @pytest.mark.parametrize("scenario", ["images", "labels", "taints", "spreading", "other_pods"])
-def test_a_node_leads_by_as_many_points_as_kube_scheduler_gives_it(scenario: str) -> None:
+def test_score_differences_between_nodes_match_kube_scheduler(scenario: str) -> None:
     told: Counter[str] = Counter()
 
     @seed(1)

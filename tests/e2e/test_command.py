@@ -88,7 +88,7 @@ async def muster(open_scenario: OpenScenario, cluster: Cluster) -> Command:
     return command
 
 
-async def test_what_runs_and_what_waits_is_shown_page_by_page(muster: Command) -> None:
+async def test_running_and_waiting_applications_are_shown_by_each_command(muster: Command) -> None:
     code, page, _ = await muster.run("status")
     assert code == 0
     assert "schedules" in page
@@ -108,7 +108,7 @@ async def test_what_runs_and_what_waits_is_shown_page_by_page(muster: Command) -
     assert version["operators"] == [version["client"]] == [version["core"]]
 
 
-async def test_a_gang_that_waits_is_explained_by_itself_and_by_its_pod(muster: Command) -> None:
+async def test_a_waiting_gang_is_explained_by_its_name_and_by_its_pod(muster: Command) -> None:
     namespace = muster.scenario.namespace
     found = await muster.data("explain", "waits")
     [reason] = found["reasons"]
@@ -159,7 +159,7 @@ async def test_the_settings_of_a_cluster_are_shown(muster: Command) -> None:
     assert [line.split()[2] for line in out.decode().splitlines() if line.startswith("queues.yaml ")] == ["lines"]
 
 
-async def test_the_doctor_finds_nothing_where_all_is_well_and_pods_that_were_meant_for_us(muster: Command) -> None:
+async def test_the_doctor_finds_no_problem_in_a_healthy_cluster_and_reports_stray_pods(muster: Command) -> None:
     namespace = muster.scenario.namespace
     findings = await muster.data("doctor")
     unverified = [finding for finding in findings if finding["check"] == "user identity"]
@@ -210,7 +210,7 @@ async def test_the_doctor_accepts_the_policy_instead_of_the_webhook(muster: Comm
             await cluster.admin.delete(kind, "muster-admission")
 
 
-async def test_the_doctor_sees_that_no_one_leads_and_that_a_right_is_missing(muster: Command, cluster: Cluster) -> None:
+async def test_the_doctor_reports_a_missing_leader_and_missing_permissions(muster: Command, cluster: Cluster) -> None:
     await muster.scenario.muster.stop()
     await cluster.admin.delete("clusterrolebindings", ACCOUNT)
     try:
@@ -226,7 +226,7 @@ async def test_the_doctor_sees_that_no_one_leads_and_that_a_right_is_missing(mus
     assert (await muster.run("queues"))[0] == 3
 
 
-async def test_kubectl_itself_completes_what_comes_after_its_own_name(tmp_path: Path) -> None:
+async def test_kubectl_completes_muster_commands(tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec(
         *(ensure([KUBECTL])["kubectl"], "__complete", "muster", "nod"),
         stdout=asyncio.subprocess.PIPE,

@@ -15,7 +15,7 @@ async def reserved(scenario: Scenario, count: int) -> None:
     await scenario.eventually(f"{count} placeholders are bound", is_so)
 
 
-async def test_a_first_pod_that_is_deleted_while_reserving_takes_its_placeholders_with_it(
+async def test_deleting_the_originator_while_reserving_deletes_its_placeholders(
     open_scenario: OpenScenario,
 ) -> None:
     scenario = await open_scenario([FakeNode("node-0", cpu="4500m")])
@@ -30,7 +30,7 @@ async def test_a_first_pod_that_is_deleted_while_reserving_takes_its_placeholder
     await scenario.eventually("nothing of the gang is left", nothing_is_left)
 
 
-async def test_another_member_takes_over_when_the_first_pod_is_deleted_while_reserving(
+async def test_another_member_becomes_originator_when_the_first_is_deleted_while_reserving(
     open_scenario: OpenScenario,
 ) -> None:
     """The places of the first die with it, through their owner reference, and are made again."""
@@ -49,7 +49,7 @@ async def test_another_member_takes_over_when_the_first_pod_is_deleted_while_res
     await scenario.all_bound(3)
 
 
-async def test_a_deleted_namespace_takes_the_gang_with_it(open_scenario: OpenScenario) -> None:
+async def test_deleting_a_namespace_deletes_its_gang(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario([FakeNode("node-0", cpu="4500m")])
     await scenario.occupy("node-0", "2")
     await scenario.create(a_gang("swept", [Group("workers", 4)], timeout_s=600, placement="Reserve"))
@@ -63,7 +63,7 @@ async def test_a_deleted_namespace_takes_the_gang_with_it(open_scenario: OpenSce
     await scenario.eventually("the namespace is gone", is_gone)
 
 
-async def test_a_member_whose_node_goes_during_its_replacement_is_scheduled_elsewhere(
+async def test_a_member_whose_node_is_deleted_during_replacement_is_scheduled_elsewhere(
     open_scenario: OpenScenario,
 ) -> None:
     """The same-node case."""
@@ -78,7 +78,7 @@ async def test_a_member_whose_node_goes_during_its_replacement_is_scheduled_else
         assert pod["spec"]["nodeName"] != node
 
 
-async def test_a_replacement_to_another_node_continues_when_the_node_of_its_placeholder_goes(
+async def test_a_replacement_continues_when_the_node_of_its_placeholder_is_deleted(
     open_scenario: OpenScenario,
 ) -> None:
     """The second case: the place that is held on the living node is taken."""
@@ -113,7 +113,7 @@ async def test_a_gang_moves_off_a_node_that_is_cordoned_while_it_reserves(open_s
         assert pod["spec"]["nodeName"] == "node-1"
 
 
-async def test_a_placeholder_deleted_by_hand_during_its_replacement_counts_as_released(
+async def test_a_placeholder_deleted_manually_during_replacement_counts_as_released(
     open_scenario: OpenScenario,
 ) -> None:
     """One that dies by itself counts as confirmed."""
@@ -132,7 +132,9 @@ async def test_a_placeholder_deleted_by_hand_during_its_replacement_counts_as_re
     await scenario.all_bound(3)
 
 
-async def test_a_placeholder_deleted_by_hand_while_reserving_does_not_end_the_gang(open_scenario: OpenScenario) -> None:
+async def test_a_placeholder_deleted_manually_while_reserving_does_not_end_the_gang(
+    open_scenario: OpenScenario,
+) -> None:
     scenario = await open_scenario([FakeNode("node-0", cpu="4500m")])
     await scenario.occupy("node-0", "2")
     await scenario.create(a_gang("short", [Group("workers", 4)], timeout_s=600, placement="Reserve"))

@@ -42,7 +42,7 @@ async def has_account(cluster: Cluster, namespace: str) -> None:
     )
 
 
-async def test_a_pod_bound_by_hand_runs_and_the_audit_log_knows_who_bound_it(local: Cluster) -> None:
+async def test_a_manually_bound_pod_runs_and_the_audit_log_records_the_user(local: Cluster) -> None:
     mark = local.audit.mark()
     await local.admin.create(a_pod("by-hand"))
     await bind(local.admin, "by-hand", "node-0", "default")
@@ -56,7 +56,7 @@ async def test_a_pod_bound_by_hand_runs_and_the_audit_log_knows_who_bound_it(loc
     assert bindings_per_pod(local.audit.since(mark)) == {("default", "by-hand", ""): 1}
 
 
-async def test_a_job_makes_pods_and_completes_when_they_do(local: Cluster) -> None:
+async def test_a_job_creates_pods_and_completes_with_them(local: Cluster) -> None:
     await local.admin.create(a_job("three", 3))
 
     async def pods() -> list[Json]:
@@ -72,7 +72,7 @@ async def test_a_job_makes_pods_and_completes_when_they_do(local: Cluster) -> No
     await until("the Job completes", completed, 30)
 
 
-async def test_others_and_unprivileged_accounts_are_refused(local: Cluster) -> None:
+async def test_anonymous_and_unprivileged_accounts_are_rejected(local: Cluster) -> None:
     async with Api(Access(local.server, local.admin.access.tls)) as nobody:
         with pytest.raises(ApiError) as refused:
             await nobody.find("pods", "default")
@@ -84,7 +84,7 @@ async def test_others_and_unprivileged_accounts_are_refused(local: Cluster) -> N
     assert "system:serviceaccount:default:default" in forbidden.value.message
 
 
-async def test_nothing_is_left_after_the_block_even_if_it_fails() -> None:
+async def test_processes_and_files_are_removed_after_the_block_even_if_it_fails() -> None:
     processes: list[psutil.Process] = []
     folders: list[Path] = []
 
@@ -101,7 +101,7 @@ async def test_nothing_is_left_after_the_block_even_if_it_fails() -> None:
     assert not [folder for folder in folders if folder.exists()]
 
 
-async def test_muster_is_installed_again_while_its_old_namespace_is_still_going() -> None:
+async def test_muster_is_installed_again_while_its_old_namespace_terminates() -> None:
     configuration = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "any"}}
     async with running(which=Flavour.LOCAL) as cluster:
         for _ in range(2):

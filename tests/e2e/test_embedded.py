@@ -12,13 +12,13 @@ from tests.e2e.scenario import Scenario
 NODES = [FakeNode("node-0"), FakeNode("node-1")]
 
 
-async def test_a_gang_goes_through_its_whole_cycle_in_one_process(open_scenario: OpenScenario) -> None:
+async def test_a_gang_completes_its_lifecycle_in_one_process(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(NODES, embedded=True)
     await scenario.create([*a_gang("gang", [Group("driver", 1), Group("executors", 3)]), a_pod("single")])
     await scenario.all_bound(5)
 
 
-async def test_soft_times_out_in_one_process(open_scenario: OpenScenario) -> None:
+async def test_a_soft_gang_times_out_in_one_process(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(NODES, embedded=True)
     await scenario.occupy("node-0", "6")  # so that 10 of 16 places are free
     large = [Group("workers", 12, real=2)]
@@ -31,7 +31,9 @@ async def test_soft_times_out_in_one_process(open_scenario: OpenScenario) -> Non
     [("POST", r"/pods/tg-[^/]*/binding$"), ("DELETE", r"/pods/tg-[^/]*$")],
     ids=["half bound", "release sent"],
 )
-async def test_the_one_process_survives_a_kill(request_: tuple[str, str], open_scenario: OpenScenario) -> None:
+async def test_the_embedded_process_recovers_after_a_kill(
+    request_: tuple[str, str], open_scenario: OpenScenario
+) -> None:
     scenario: Scenario = await open_scenario(NODES, gated=True, embedded=True)
     held = scenario.gate.hold(*request_, skip=1)
     await scenario.create(a_gang("gang", [Group("workers", 4)], timeout_s=600, placement=with_pods()))

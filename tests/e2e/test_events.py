@@ -9,7 +9,7 @@ from tests.e2e.conftest import OpenScenario, with_pods
 from tests.e2e.manifests import Group, a_gang, a_pod
 
 
-async def test_a_pod_that_no_node_holds_reports_what_the_nodes_lack(open_scenario: OpenScenario) -> None:
+async def test_a_pod_that_fits_no_node_reports_the_node_reasons(open_scenario: OpenScenario) -> None:
     """Unschedulable, which an autoscaler reads."""
     scenario = await open_scenario([FakeNode("node-0", cpu="1"), FakeNode("node-1", labels={"disk": "ssd"})])
     picky = a_pod("picky", cpu="2")
@@ -26,7 +26,7 @@ async def test_a_pod_that_no_node_holds_reports_what_the_nodes_lack(open_scenari
     assert pod["spec"]["nodeName"] == "node-2"
 
 
-async def test_a_pod_that_its_queue_holds_back_reports_it_and_calls_for_no_node(open_scenario: OpenScenario) -> None:
+async def test_a_pod_that_waits_for_quota_does_not_trigger_a_scale_up(open_scenario: OpenScenario) -> None:
     """SchedulingSkipped, for which no autoscaler adds a node."""
     scenario = await open_scenario([FakeNode("node-0")], queues(resources={"max": {"vcore": "1"}}))
     labels = {"applicationId": "bounded", "queue": "root.leaf"}
@@ -36,7 +36,7 @@ async def test_a_pod_that_its_queue_holds_back_reports_it_and_calls_for_no_node(
     await waits_with(scenario, "second", "SchedulingSkipped", "root.leaf", "cpu")
 
 
-async def test_a_gang_costs_few_writes_and_tells_its_progress_once(open_scenario: OpenScenario) -> None:
+async def test_a_gang_costs_few_writes_and_reports_its_progress_once(open_scenario: OpenScenario) -> None:
     """Five writes a member, and few for the gang: progress is one series on its first pod."""
     members = 40
     scenario = await open_scenario([FakeNode(f"node-{index}", cpu="16") for index in range(4)])

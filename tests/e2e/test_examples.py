@@ -45,7 +45,7 @@ async def settles(scenario: Scenario, counts: dict[str, int], waiting: int = 0) 
     await scenario.eventually(f"{counts} run, {waiting} wait", is_so)
 
 
-async def test_the_three_placements_hold_while_they_wait_what_the_readme_defines(open_scenario: OpenScenario) -> None:
+async def test_the_three_placements_reserve_what_the_readme_describes(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(NODES)
     await apply(scenario, "06-placements", "1-reserve.yaml")
     await settles(scenario, {"simulate": 3})
@@ -67,7 +67,7 @@ async def test_the_three_placements_hold_while_they_wait_what_the_readme_defines
     await settles(scenario, {"pipeline": 4, "train": 4})
 
 
-async def test_a_guarantee_is_given_back_and_the_job_counts_no_failure(open_scenario: OpenScenario) -> None:
+async def test_a_queue_regains_its_guarantee_and_the_job_counts_no_failure(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(NODES, configuration() | QUICK_PREEMPTION)
     await apply(scenario, "03-preemption", "1-research.yaml")
     await settles(scenario, {"research": 4})

@@ -38,7 +38,7 @@ async def phases(scenario: Scenario) -> Counter[str]:
     return Counter(pod["status"].get("phase", "") for pod in await scenario.pods())
 
 
-async def test_a_gang_of_one_group_reserves_all_its_places_before_a_real_pod_is_bound(
+async def test_a_gang_binds_all_placeholders_before_a_real_pod(
     open_scenario: OpenScenario,
 ) -> None:
     scenario = await open_scenario(nodes(3))
@@ -49,7 +49,7 @@ async def test_a_gang_of_one_group_reserves_all_its_places_before_a_real_pod_is_
     assert len(scenario.writes(of_operator=True)) <= 6 * 6
 
 
-async def test_real_pods_of_two_groups_run_where_placeholders_of_their_group_were(open_scenario: OpenScenario) -> None:
+async def test_real_pods_of_two_groups_run_on_the_nodes_of_their_placeholders(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(nodes(4))
     groups = [Group("leader", 1, cpu="3"), Group("workers", 4, cpu="2")]
     await scenario.create(a_gang("two", groups, timeout_s=LONG_S, placement=with_pods()))
@@ -62,13 +62,13 @@ async def test_real_pods_of_two_groups_run_where_placeholders_of_their_group_wer
 
 
 @pytest.mark.gangs
-async def test_the_first_example_runs_as_it_is_written(open_scenario: OpenScenario) -> None:
+async def test_the_first_example_runs_unchanged(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(nodes(4, cpu="1"))
     await scenario.create(yaml.safe_load_all(EXAMPLE.read_text()))
     await scenario.all_bound(7)
 
 
-async def test_executors_that_come_after_their_driver_runs_take_the_places_held_for_them(
+async def test_executors_created_after_their_driver_runs_use_its_reservation(
     open_scenario: OpenScenario,
 ) -> None:
     scenario = await open_scenario(nodes(3))
@@ -93,7 +93,7 @@ async def test_members_beyond_min_member_are_scheduled_as_usual(open_scenario: O
     assert sum(is_of_placeholder(write) for write in bindings(scenario)) == 2
 
 
-async def test_a_group_without_members_is_left_out_and_the_others_stay_a_gang(open_scenario: OpenScenario) -> None:
+async def test_a_group_without_members_is_ignored_and_the_other_groups_stay_a_gang(open_scenario: OpenScenario) -> None:
     """What KubeRay writes of a worker group with ``minReplicas: 0``: its pods run after the gang, unreserved."""
     scenario = await open_scenario(nodes(2, cpu="2"))
     groups = [Group("head", 2, cpu="2"), Group("workers", 0, cpu="500m", real=2)]
@@ -122,7 +122,7 @@ async def test_an_unknown_scheduling_parameter_is_reported_and_the_gang_runs(ope
     await scenario.all_bound(1)
 
 
-async def test_smaller_real_pods_give_back_what_their_placeholders_held_too_much(open_scenario: OpenScenario) -> None:
+async def test_smaller_real_pods_release_the_excess_of_their_placeholders(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(nodes(2))
     await scenario.create(a_gang("small", [Group("workers", 3, cpu="2", real_cpu="500m")], timeout_s=LONG_S))
     await scenario.all_bound(3)
@@ -152,7 +152,7 @@ async def test_a_real_pod_larger_than_its_placeholder_is_scheduled_as_usual_and_
     await scenario.eventually("the pod is told", is_reported, 10)
 
 
-async def test_two_gangs_that_fit_only_one_after_the_other_both_finish(open_scenario: OpenScenario) -> None:
+async def test_two_gangs_that_fit_only_one_at_a_time_both_finish(open_scenario: OpenScenario) -> None:
     """The first one takes over what the other one reserves."""
     scenario = await open_scenario(nodes(2, cpu="2"))
     gangs = [a_gang(app, [Group("workers", 3)], timeout_s=LONG_S) for app in ("left", "right")]
@@ -165,7 +165,7 @@ async def test_two_gangs_that_fit_only_one_after_the_other_both_finish(open_scen
     await scenario.eventually("both gangs are done", all_done)
 
 
-async def test_places_that_no_real_pod_took_are_released_when_the_application_ends(open_scenario: OpenScenario) -> None:
+async def test_unused_placeholders_are_released_when_the_application_finishes(open_scenario: OpenScenario) -> None:
     """A left-over placeholder does not keep an application Running."""
     scenario = await open_scenario(nodes(2))
     gang = a_gang("left", [Group("workers", 4, real=2)], timeout_s=LONG_S)
@@ -177,7 +177,7 @@ async def test_places_that_no_real_pod_took_are_released_when_the_application_en
     await scenario.eventually("the places left over are gone", only_the_finished_are_there)
 
 
-async def test_a_gang_reserves_what_fits_and_waits_for_quota_that_others_hold(
+async def test_a_gang_reserves_what_fits_and_waits_for_used_quota(
     open_scenario: OpenScenario,
 ) -> None:
     queues = {"partitions": [{"name": "default", "queues": [{"name": "root", "queues": [a_queue("small", "4")]}]}]}
@@ -211,7 +211,7 @@ async def test_single_pods_are_scheduled_without_placeholders(open_scenario: Ope
     assert not [write for write in scenario.writes(of_operator=True) if write.what == "create pods"]
 
 
-async def test_pods_of_another_scheduler_are_counted_on_their_node_and_left_alone(open_scenario: OpenScenario) -> None:
+async def test_pods_of_another_scheduler_count_on_their_node_and_are_not_changed(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario([FakeNode("node-0", cpu="4")])
     foreign = a_pod("foreign", cpu="3", scheduler="somebody-else")
     foreign["spec"]["nodeName"] = "node-0"

@@ -41,7 +41,7 @@ async def names(local: Cluster) -> set[str]:
     return {item["metadata"]["name"] for item in found}
 
 
-async def test_a_request_without_a_rule_passes_and_a_failure_is_for_the_client_only(
+async def test_a_request_without_a_rule_passes_and_a_failure_affects_only_the_client(
     gate: Gate, through: Api, local: Cluster
 ) -> None:
     refusal = gate.fail("POST", CONFIGMAPS, 429, retry_after_s=1)
@@ -69,7 +69,7 @@ async def test_the_third_request_is_held_until_the_gate_opens(gate: Gate, throug
     assert await names(local) == {"a", "b", "c"}
 
 
-async def test_a_held_request_dies_with_its_client(gate: Gate, local: Cluster) -> None:
+async def test_a_held_request_is_dropped_with_its_client(gate: Gate, local: Cluster) -> None:
     held = gate.hold("POST", CONFIGMAPS)
     access = local.admin.access
     async with Api(Access(gate.url, access.tls, access.token)) as client:
@@ -86,14 +86,16 @@ async def test_a_held_request_dies_with_its_client(gate: Gate, local: Cluster) -
     assert await names(local) == set()
 
 
-async def test_a_lost_answer_was_a_request_that_worked(gate: Gate, through: Api, local: Cluster) -> None:
+async def test_a_request_with_a_lost_response_took_effect(gate: Gate, through: Api, local: Cluster) -> None:
     gate.drop_response("POST", CONFIGMAPS)
     with pytest.raises(aiohttp.ClientError):
         await through.create(a_configmap("lost"))
     assert await names(local) == {"lost"}
 
 
-async def test_frozen_watches_stay_silent_and_then_tell_everything(gate: Gate, through: Api, local: Cluster) -> None:
+async def test_frozen_watches_send_nothing_and_later_deliver_all_events(
+    gate: Gate, through: Api, local: Cluster
+) -> None:
     behind: list[str] = []
     direct: list[str] = []
 

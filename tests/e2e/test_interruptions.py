@@ -39,7 +39,7 @@ async def test_a_gang_continues_when_the_api_server_restarts_during_its_replacem
     await scenario.all_bound(4)
 
 
-async def test_deletes_that_no_watch_told_are_found_by_the_list_after_410(open_scenario: OpenScenario) -> None:
+async def test_deletes_missed_by_the_watch_are_found_by_the_list_after_410(open_scenario: OpenScenario) -> None:
     """After 410 Gone nothing says what vanished: room of a pod, and a placeholder that was told to go."""
     scenario = await open_scenario([FakeNode("node-0", cpu="4500m")], gated=True)
     await scenario.create([a_pod("holds-room", cpu="2")])
@@ -61,7 +61,7 @@ async def test_deletes_that_no_watch_told_are_found_by_the_list_after_410(open_s
     await scenario.eventually("the gang and the waiting pod have their places", all_have_nodes)
 
 
-async def test_a_bind_whose_answer_is_lost_is_settled_by_reading_the_pod(open_scenario: OpenScenario) -> None:
+async def test_a_bind_with_a_lost_response_is_resolved_by_reading_the_pod(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario([FakeNode("node-0")], gated=True)
     lost = scenario.gate.drop_response("POST", r"/binding", times=3)
     await scenario.create(a_gang("lost", [Group("workers", 3)], timeout_s=600))
@@ -69,7 +69,7 @@ async def test_a_bind_whose_answer_is_lost_is_settled_by_reading_the_pod(open_sc
     await scenario.all_bound(3)
 
 
-async def test_a_busy_api_server_is_asked_again(open_scenario: OpenScenario) -> None:
+async def test_requests_to_a_busy_api_server_are_retried(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario([FakeNode("node-0")], gated=True)
     for method, path, status in [("POST", r"/pods$", 429), ("POST", r"/binding", 500), ("DELETE", r"/pods/tg-", 503)]:
         scenario.gate.fail(method, path, status, times=2, retry_after_s=1 if status == 429 else None)
@@ -77,7 +77,7 @@ async def test_a_busy_api_server_is_asked_again(open_scenario: OpenScenario) -> 
     await scenario.all_bound(3)
 
 
-async def test_a_bind_that_is_refused_for_good_is_reported_and_tried_on_another_node(
+async def test_a_permanently_rejected_bind_is_reported_and_tried_on_another_node(
     open_scenario: OpenScenario,
 ) -> None:
     """The ask keeps its key, the gang its place."""

@@ -36,7 +36,7 @@ def a_deployment(name: str, replicas: int, groups: list[Group]) -> Json:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
 
 
-async def test_a_pod_that_its_deployment_makes_again_is_scheduled_as_usual(open_scenario: OpenScenario) -> None:
+async def test_a_pod_recreated_by_its_deployment_is_scheduled_as_usual(open_scenario: OpenScenario) -> None:
     """The gang has started, so no placeholder is made again."""
     scenario = await open_scenario([FakeNode("node-0")])
     await scenario.create([a_deployment("serves", 3, [Group("workers", 3)])])
@@ -51,7 +51,7 @@ async def test_a_pod_that_its_deployment_makes_again_is_scheduled_as_usual(open_
     assert placeholders_made(scenario) == 3
 
 
-async def test_a_pod_behind_scheduling_gates_waits_and_reports_it_until_they_are_taken_away(
+async def test_a_pod_with_scheduling_gates_reports_them_and_waits_for_their_removal(
     open_scenario: OpenScenario,
 ) -> None:
     scenario = await open_scenario([FakeNode("node-0")])
@@ -68,7 +68,7 @@ async def test_a_pod_behind_scheduling_gates_waits_and_reports_it_until_they_are
     await scenario.all_bound(2)
 
 
-async def test_a_pod_that_has_ended_gives_its_room_back_although_it_is_still_there(open_scenario: OpenScenario) -> None:
+async def test_a_finished_pod_frees_its_resources_before_it_is_deleted(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario([FakeNode("node-0", cpu="1500m")])
     await scenario.create(with_annotations(a_pod(f"brief-{index}"), BRIEF) for index in range(2))
 
@@ -78,7 +78,7 @@ async def test_a_pod_that_has_ended_gives_its_room_back_although_it_is_still_the
     await scenario.eventually("one ran after the other", both_are_done)
 
 
-async def test_an_id_can_be_used_again_once_its_application_has_completed(open_scenario: OpenScenario) -> None:
+async def test_an_id_can_be_reused_after_its_application_has_completed(open_scenario: OpenScenario) -> None:
     """A CronJob's shape: the pods of the first run stay as they ended, the second is a gang of its own."""
     scenario = await open_scenario([FakeNode("node-0")])
     for run in (1, 2):
@@ -104,7 +104,7 @@ async def test_a_gang_without_a_queue_gets_one_named_after_its_namespace(open_sc
     assert app["queueName"] == f"root.{scenario.namespace}"
 
 
-async def test_a_pod_that_claims_to_be_a_placeholder_is_reported_and_neither_scheduled_nor_deleted(
+async def test_a_forged_placeholder_is_reported_and_neither_scheduled_nor_deleted(
     open_scenario: OpenScenario,
 ) -> None:
     """Muster did not sign it; the same for an operator that starts and finds it."""

@@ -25,7 +25,7 @@ async def names_bound(scenario: Scenario) -> set[str]:
     return {pod["metadata"]["name"] for pod in await scenario.bound()}
 
 
-async def test_a_user_at_the_limit_waits_while_another_runs_and_goes_when_there_is_room(
+async def test_a_user_at_the_limit_waits_while_another_user_runs(
     open_scenario: OpenScenario,
 ) -> None:
     scenario = await open_scenario(NODES, limited(users=["ann"]))
@@ -40,7 +40,7 @@ async def test_a_user_at_the_limit_waits_while_another_runs_and_goes_when_there_
     await scenario.all_bound(3)
 
 
-async def test_a_wildcard_gives_each_user_a_limit_of_its_own(open_scenario: OpenScenario) -> None:
+async def test_a_wildcard_gives_each_user_a_separate_limit(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(NODES, limited(users=["*"]))
     for name in ("ann-0", "bob-0", "ann-1"):
         await submit(scenario, name, name.split("-")[0])
@@ -58,7 +58,7 @@ async def test_the_members_of_a_group_share_its_limit(open_scenario: OpenScenari
     assert await names_bound(scenario) == {"ann-0", "eve-0"}
 
 
-async def test_an_application_beyond_the_count_of_its_queue_waits_for_one_to_end(open_scenario: OpenScenario) -> None:
+async def test_an_application_above_maxapplications_waits(open_scenario: OpenScenario) -> None:
     """Applications above `maxapplications` wait; they are not rejected."""
     scenario = await open_scenario(NODES, queues(maxapplications=1))
     first = a_pod("first", labels={"applicationId": "first", "queue": "root.leaf"})

@@ -27,7 +27,7 @@ def lines_at_info(scenario: Scenario) -> list[Json]:
     return [line for line in shown if line["level"] != "info" or not line["logger"].startswith("kopf")]
 
 
-async def test_every_line_is_json_with_the_same_keys_also_what_libraries_say_of_failures(
+async def test_every_log_line_is_json_with_the_same_keys_including_library_errors(
     open_scenario: OpenScenario,
 ) -> None:
     scenario = await open_scenario([FakeNode("node-0")], gated=True, started=False)
@@ -46,7 +46,7 @@ async def test_every_line_is_json_with_the_same_keys_also_what_libraries_say_of_
     assert [line for line in written if line["level"] in {"error", "critical"}] == []
 
 
-async def test_pods_that_are_served_leave_no_line_each(open_scenario: OpenScenario) -> None:
+async def test_scheduled_pods_do_not_add_one_log_line_each(open_scenario: OpenScenario) -> None:
     """A log that grows with pods would cost time in a burst, and hide what matters."""
     scenario = await open_scenario([FakeNode("node-0", cpu="64")])
     before = len(lines_at_info(scenario))

@@ -29,7 +29,7 @@ async def knows_tag(scenario: Scenario, tag: str) -> None:
     await scenario.eventually(f"the operator knows {tag}", is_known)
 
 
-async def test_a_namespaces_quota_holds_its_pods_back_and_a_change_counts_at_once(open_scenario: OpenScenario) -> None:
+async def test_a_changed_namespace_quota_applies_immediately(open_scenario: OpenScenario) -> None:
     """With the built-in configuration: a queue for each namespace. No new application is needed to hear of a change."""
     scenario = await open_scenario(NODES)
     queue = f"root.{scenario.namespace}"
@@ -53,7 +53,7 @@ async def namespace_is_reported(scenario: Scenario, words: str) -> bool:
     return any(event["involvedObject"]["kind"] == "Namespace" and words in event["message"] for event in about)
 
 
-async def test_a_namespace_names_the_parent_of_its_queue_whose_template_it_gets(open_scenario: OpenScenario) -> None:
+async def test_a_namespace_selects_its_parent_queue_and_gets_its_template(open_scenario: OpenScenario) -> None:
     template = {"resources": {"max": {"vcore": "2"}}}
     tenants = a_queue("tenants", parent=True, childtemplate=template)
     by_namespace = {

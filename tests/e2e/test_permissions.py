@@ -37,7 +37,7 @@ FORBIDDEN = [
 
 
 @pytest.mark.parametrize("method, path", FORBIDDEN)
-async def test_other_things_are_forbidden_to_the_operators_account(method: str, path: str, home: Cluster) -> None:
+async def test_other_requests_are_forbidden_to_the_operators_account(method: str, path: str, home: Cluster) -> None:
     if home.plane is None:
         pytest.skip("in a cluster that is not ours a refusal that fails would do harm")
     async with Api(await load(await home.kubeconfig_for(ACCOUNT, NAMESPACE))) as operator:

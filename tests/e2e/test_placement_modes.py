@@ -66,7 +66,5 @@ class Makes:
         (Makes, WITH_PODS),
     ],
 )
-def test_who_makes_a_gang_without_saying_how_it_is_placed_counts_in_every_placement(
-    what: object, placements: frozenset[str]
-) -> None:
+def test_a_test_without_an_explicit_placement_runs_in_every_placement(what: object, placements: frozenset[str]) -> None:
     assert placements_of([what]) == placements

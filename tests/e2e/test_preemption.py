@@ -26,7 +26,7 @@ async def names_bound(scenario: Scenario) -> set[str]:
     return {pod["metadata"]["name"] for pod in await scenario.bound()}
 
 
-async def test_a_queue_gets_its_guarantee_back_from_one_that_borrowed_it(open_scenario: OpenScenario) -> None:
+async def test_a_queue_regains_its_guarantee_by_preemption(open_scenario: OpenScenario) -> None:
     """The victims are told why, end in their own time, and nobody takes their place before they are gone."""
     scenario = await open_scenario(NODES, two_queues())
     for index in range(4):
@@ -52,7 +52,7 @@ async def test_a_queue_gets_its_guarantee_back_from_one_that_borrowed_it(open_sc
         await told(scenario, victim["metadata"]["name"], "preempt", kind="Normal")
 
 
-async def test_a_pod_that_opted_out_is_spared_while_others_can_go(open_scenario: OpenScenario) -> None:
+async def test_a_pod_that_opted_out_of_preemption_is_a_victim_of_last_resort(open_scenario: OpenScenario) -> None:
     """Victims of last resort."""
     scenario = await open_scenario(NODES, two_queues())
     spared = {"borrower-2", "borrower-3"}
@@ -70,7 +70,7 @@ async def test_a_pod_that_opted_out_is_spared_while_others_can_go(open_scenario:
     assert await names_bound(scenario) == {"owner-0", "owner-1"} | spared
 
 
-async def test_a_daemon_sets_pods_take_their_place_on_every_node_from_others(open_scenario: OpenScenario) -> None:
+async def test_daemon_set_pods_preempt_other_pods_on_every_node(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario([FakeNode(f"node-{index}", cpu="2") for index in range(2)], QUICK_PREEMPTION)
     await scenario.create(a_pod(f"plain-{index}", labels={"applicationId": "plain"}) for index in range(4))
     await scenario.all_bound(4)
@@ -91,7 +91,7 @@ async def test_a_daemon_sets_pods_take_their_place_on_every_node_from_others(ope
     assert sum(name.startswith("plain") for name in await names_bound(scenario)) == 2
 
 
-async def test_a_lowered_quota_takes_back_what_is_over_it(open_scenario: OpenScenario) -> None:
+async def test_a_lowered_quota_preempts_the_excess_pods(open_scenario: OpenScenario) -> None:
     """Quota preemption; no pod has to wait for it."""
 
     def bounded(vcore: str) -> dict[str, str]:

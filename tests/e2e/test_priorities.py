@@ -51,7 +51,7 @@ async def go_in_turn(scenario: Scenario, *names: str) -> None:
         running = name
 
 
-async def test_applications_of_a_leaf_go_by_priority_and_equal_ones_by_age(
+async def test_applications_of_a_leaf_are_ordered_by_priority_and_then_by_age(
     open_scenario: OpenScenario, classes: None
 ) -> None:
     scenario = await open_scenario(ROOM_FOR_ONE, queues())
@@ -61,14 +61,14 @@ async def test_applications_of_a_leaf_go_by_priority_and_equal_ones_by_age(
     await go_in_turn(scenario, "first", "older", "younger", "last")
 
 
-async def test_a_queue_with_an_offset_goes_before_the_others(open_scenario: OpenScenario, classes: None) -> None:
+async def test_a_queue_with_a_priority_offset_is_scheduled_first(open_scenario: OpenScenario, classes: None) -> None:
     ahead = a_queue("ahead", properties={"priority.offset": "2000"})
     scenario = await open_scenario(ROOM_FOR_ONE, queue_file(a_queue("plain"), ahead))
     await wait_behind(scenario, "root.plain", ("important", "root.plain", "high"), ("ours", "root.ahead", "low"))
     await go_in_turn(scenario, "ours", "important")
 
 
-async def test_a_fenced_queue_keeps_its_priorities_to_itself(open_scenario: OpenScenario, classes: None) -> None:
+async def test_priorities_of_a_fenced_queue_apply_only_inside_it(open_scenario: OpenScenario, classes: None) -> None:
     fenced = a_queue("fenced", properties={"priority.policy": "fence", "priority.offset": "-1"})
     scenario = await open_scenario(ROOM_FOR_ONE, queue_file(a_queue("plain"), fenced))
     await wait_behind(

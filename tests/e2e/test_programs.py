@@ -206,7 +206,7 @@ async def _is_over(scenario: Scenario, name: str) -> bool:
     return not await application(scenario, name)
 
 
-async def test_programs_run_as_gangs_and_services_next_to_them(open_scenario: OpenScenario) -> None:
+async def test_example_programs_run_as_gangs_next_to_services(open_scenario: OpenScenario) -> None:
     config = documents(EXAMPLES / "queues.yaml")[0]["data"]
     scenario = await open_scenario(NODES, config)
     for folder, steps in {

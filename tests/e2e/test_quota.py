@@ -14,7 +14,7 @@ async def names_bound(scenario: Scenario) -> set[str]:
     return {pod["metadata"]["name"] for pod in await scenario.bound()}
 
 
-async def test_a_pod_over_the_quota_waits_names_queue_resource_and_amounts_and_goes_when_another_ends(
+async def test_a_pod_over_quota_waits_with_a_message_and_runs_after_another_is_deleted(
     open_scenario: OpenScenario,
 ) -> None:
     scenario = await open_scenario(NODES, queues(resources={"max": {"vcore": "2500m"}}))
@@ -28,7 +28,7 @@ async def test_a_pod_over_the_quota_waits_names_queue_resource_and_amounts_and_g
     assert await names_bound(scenario) == {"pod-1", "late"}
 
 
-async def test_the_quota_of_a_parent_bounds_all_its_leaves_together(open_scenario: OpenScenario) -> None:
+async def test_the_quota_of_a_parent_limits_the_sum_of_its_leaves(open_scenario: OpenScenario) -> None:
     team = a_queue("team", a_queue("left"), a_queue("right"), maximum={"vcore": "2"})
     scenario = await open_scenario(NODES, queue_file(team))
     for leaf in ("left", "right"):
@@ -52,7 +52,7 @@ async def test_a_quota_counts_resources_by_any_name(open_scenario: OpenScenario)
     assert await names_bound(scenario) == {"gpu-0", "no-gpu"}
 
 
-async def test_no_member_of_a_gang_starts_before_a_queue_far_above_it_has_quota_for_all(
+async def test_no_gang_member_starts_before_every_parent_queue_has_quota_for_all(
     open_scenario: OpenScenario,
 ) -> None:
     """A deep hierarchy. In Reserve two members are reserved meanwhile, in Atomic none."""

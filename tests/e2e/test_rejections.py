@@ -60,7 +60,7 @@ async def test_malformed_task_groups_are_reported_by_field_and_the_pod_is_schedu
     await scenario.all_bound(len(MALFORMED))
 
 
-async def test_parameters_that_mean_nothing_are_reported_and_the_gang_continues(open_scenario: OpenScenario) -> None:
+async def test_invalid_parameters_are_reported_and_the_gang_continues(open_scenario: OpenScenario) -> None:
     """Each by its name; Soft and the configuration's defaults are taken."""
     scenario = await open_scenario(NODES, {"gang.placement": "Reserve"})
     words = "placeholderTimeoutInSeconds=soon gangSchedulingStyle=Firm gangPlacement=Best nonsense"
@@ -72,7 +72,7 @@ async def test_parameters_that_mean_nothing_are_reported_and_the_gang_continues(
     assert sum(write.what == "create pods" for write in scenario.writes(of_operator=True)) == 2
 
 
-async def test_a_gang_that_joins_an_application_without_task_groups_is_informed_that_it_is_none(
+async def test_a_gang_in_an_application_without_task_groups_is_reported(
     open_scenario: OpenScenario,
 ) -> None:
     scenario = await open_scenario(NODES)
@@ -81,7 +81,7 @@ async def test_a_gang_that_joins_an_application_without_task_groups_is_informed_
     await scenario.all_bound(3)
 
 
-async def test_an_application_id_that_is_too_long_is_refused_by_name_and_length(open_scenario: OpenScenario) -> None:
+async def test_an_application_id_that_is_too_long_is_rejected_with_its_length(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(NODES)
     key = f"{PREFIX}app-id"
     await scenario.create([with_annotations(a_pod("endless"), {key: "x" * 64}), a_pod("bystander")])
@@ -89,7 +89,7 @@ async def test_an_application_id_that_is_too_long_is_refused_by_name_and_length(
     await scenario.all_bound(1)
 
 
-async def test_pods_that_name_a_queue_that_does_not_exist_fail_with_its_name(open_scenario: OpenScenario) -> None:
+async def test_pods_with_an_unknown_queue_fail_with_its_name(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(NODES, queues())
     labels = {"applicationId": "lost", "queue": "root.nowhere"}
     await scenario.create([a_pod("lost", labels=labels), a_pod("bystander", labels={"queue": "root.leaf"})])
@@ -114,7 +114,7 @@ async def test_pods_that_name_a_queue_that_does_not_exist_fail_with_its_name(ope
         pytest.param({"gang.placeholderTimeout": "soon"}, ["gang.placeholderTimeout", "soon"], id="no duration"),
     ],
 )
-async def test_a_start_with_an_unreadable_configuration_ends_with_one_line_that_names_it(
+async def test_a_start_with_an_unreadable_configuration_fails_with_one_line(
     setting: dict[str, str], words: list[str], open_scenario: OpenScenario
 ) -> None:
     scenario = await open_scenario(NODES, setting, started=False)
@@ -133,7 +133,7 @@ async def test_a_start_with_an_unreadable_configuration_ends_with_one_line_that_
     await scenario.muster.start()
 
 
-async def test_a_pod_that_names_an_unknown_group_is_reported(open_scenario: OpenScenario) -> None:
+async def test_a_pod_with_an_unknown_task_group_is_reported(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(NODES)
     gang = a_gang("group", [Group("workers", 2)])
     stranger = with_annotations(

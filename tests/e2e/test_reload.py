@@ -20,7 +20,7 @@ async def push(scenario: Scenario, data: Mapping[str, str]) -> None:
     await scenario.api.patch("configmaps", "muster-configs", {"data": dict(data)}, scenario.muster.setup.namespace)
 
 
-async def test_a_second_configuration_counts_from_when_it_is_pushed(open_scenario: OpenScenario) -> None:
+async def test_a_pushed_configuration_applies_immediately(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(NODES, queues(resources={"max": {"vcore": "1"}}))
     labels = {"applicationId": "grows", "queue": "root.leaf"}
     await scenario.create([a_pod("first", labels=labels), a_pod("second", labels=labels)])
@@ -29,7 +29,7 @@ async def test_a_second_configuration_counts_from_when_it_is_pushed(open_scenari
     await scenario.all_bound(2)
 
 
-async def test_a_lowered_maximum_lets_run_what_runs_and_holds_back_what_comes(open_scenario: OpenScenario) -> None:
+async def test_a_lowered_maximum_keeps_running_pods_and_holds_back_new_ones(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(NODES, queues(resources={"max": {"vcore": "4"}}))
     labels = {"applicationId": "job", "queue": "root.leaf"}
     await scenario.create(a_pod(f"pod-{index}", labels=labels) for index in range(2))
@@ -45,7 +45,7 @@ async def test_a_lowered_maximum_lets_run_what_runs_and_holds_back_what_comes(op
     assert len(await scenario.bound()) == 2
 
 
-async def test_a_queue_that_is_added_takes_pods_and_one_that_is_removed_drains(open_scenario: OpenScenario) -> None:
+async def test_an_added_queue_accepts_pods_and_a_removed_one_drains(open_scenario: OpenScenario) -> None:
     old, new = a_queue("old"), a_queue("new")
     scenario = await open_scenario(NODES, queue_file(old))
     await scenario.create([a_pod("stays", labels={"applicationId": "stays", "queue": "root.old"})])
@@ -69,7 +69,7 @@ async def test_a_queue_that_is_added_takes_pods_and_one_that_is_removed_drains(o
     await scenario.eventually("the removed queue is gone once it is empty", is_gone)
 
 
-async def test_an_unreadable_configuration_leaves_the_old_one_in_force(open_scenario: OpenScenario) -> None:
+async def test_an_unreadable_configuration_keeps_the_old_one_active(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(NODES, queues(resources={"max": {"vcore": "2"}}))
     await push(scenario, {"queues.yaml": "partitions: [{name: default, quues: []}]"})
     labels = {"applicationId": "old", "queue": "root.leaf"}
@@ -79,7 +79,7 @@ async def test_an_unreadable_configuration_leaves_the_old_one_in_force(open_scen
     await reported_on_config_map(scenario, "quues", "stays active")
 
 
-async def test_a_compressed_configuration_wins_and_an_unknown_key_is_informed_where_it_is(
+async def test_a_compressed_configuration_takes_precedence_and_an_unknown_key_is_reported(
     open_scenario: OpenScenario,
 ) -> None:
     scenario = await open_scenario(NODES, queues(resources={"max": {"vcore": "1"}}))

@@ -97,13 +97,13 @@ async def _token(cluster: Cluster, account: str) -> str:
 @pytest.mark.parametrize(
     "who, dumping, changing", [("", 401, 401), ("stranger", 401, 401), (READER, 403, 403), (ADMIN, 200, 200)]
 )
-async def test_the_cluster_says_who_may_dump_and_change(rest: Rest, who: str, dumping: int, changing: int) -> None:
+async def test_cluster_roles_decide_who_may_dump_and_change(rest: Rest, who: str, dumping: int, changing: int) -> None:
     assert await rest.status(DUMP, who) == dumping
     assert await rest.status(LEVEL, who, "PUT") == changing
     assert await rest.status(READ, who) == 200
 
 
-async def test_a_role_that_is_taken_away_closes_within_seconds(rest: Rest, home: Cluster) -> None:
+async def test_removing_a_role_revokes_access_within_seconds(rest: Rest, home: Cluster) -> None:
     assert await rest.status(DUMP, ADMIN) == 200
     await home.admin.delete("clusterrolebindings", BINDING["metadata"]["name"])
 

@@ -55,7 +55,7 @@ async def rounds(scenario: Scenario, stop: asyncio.Event) -> int:
     return count
 
 
-async def test_every_view_answers_while_pods_come_and_keeps_its_shape(open_scenario: OpenScenario) -> None:
+async def test_every_rest_view_responds_while_pods_are_created(open_scenario: OpenScenario) -> None:
     nodes = [FakeNode(f"node-{index}", cpu="32") for index in range(10)]
     health = {"health.checkInterval": "1s"}
     scenario = await open_scenario(nodes, queue_file(a_queue("left"), a_queue("right")) | health)

@@ -25,13 +25,13 @@ async def warnings(scenario: Scenario) -> list[str]:
     return [event["message"] for event in await scenario.events() if event["type"] == "Warning"]
 
 
-async def test_soft_gives_the_places_back_and_schedules_the_pods_one_by_one(open_scenario: OpenScenario) -> None:
+async def test_a_soft_timeout_releases_placeholders_and_schedules_pods_one_by_one(open_scenario: OpenScenario) -> None:
     scenario = await crowded(open_scenario)
     await scenario.create(a_gang("soft", GANG, style="Soft", timeout_s=3, placement="Reserve"))
     await scenario.all_bound(4)
 
 
-async def test_hard_fails_the_application_and_no_real_pod_ever_runs(open_scenario: OpenScenario) -> None:
+async def test_a_hard_timeout_fails_the_application_before_a_real_pod_runs(open_scenario: OpenScenario) -> None:
     scenario = await crowded(open_scenario)
     await scenario.create(a_gang("hard", GANG, style="Hard", timeout_s=3, placement="Reserve"))
 
@@ -43,7 +43,7 @@ async def test_hard_fails_the_application_and_no_real_pod_ever_runs(open_scenari
     assert len(await scenario.bound()) == 2
 
 
-async def test_a_gang_that_no_empty_cluster_could_hold_is_reported_at_once_what_is_missing(
+async def test_an_unsatisfiable_gang_reports_the_missing_resources_immediately(
     open_scenario: OpenScenario,
 ) -> None:
     """Which member and which resource; the clock has not even begun to matter."""
@@ -56,7 +56,7 @@ async def test_a_gang_that_no_empty_cluster_could_hold_is_reported_at_once_what_
     await scenario.eventually("a Warning names group and resource", is_reported, 20)
 
 
-async def test_the_default_timer_of_the_configuration_counts_where_the_gang_names_none(
+async def test_the_configured_timeout_applies_to_gangs_without_one(
     open_scenario: OpenScenario,
 ) -> None:
     scenario = await crowded(open_scenario, {"gang.placeholderTimeout": "3s"})

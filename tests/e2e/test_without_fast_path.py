@@ -11,7 +11,7 @@ NODES = [FakeNode("node-0"), FakeNode("node-1")]
 OFF = {"MUSTER_FAST_PATH": "off"}
 
 
-async def test_a_gang_goes_through_its_whole_cycle(open_scenario: OpenScenario) -> None:
+async def test_a_gang_completes_its_lifecycle(open_scenario: OpenScenario) -> None:
     scenario: Scenario = await open_scenario(NODES, env=OFF)
     gang = a_gang("gang", [Group("driver", 1), Group("executors", 3)], placement=with_pods())
     await scenario.create([*gang, a_pod("single")])
@@ -26,7 +26,7 @@ async def test_a_gang_that_times_out_continues_without_placeholders(open_scenari
     await scenario.all_bound(2)
 
 
-async def test_deleted_pods_give_their_room_to_those_that_wait(open_scenario: OpenScenario) -> None:
+async def test_deleted_pods_free_their_resources_for_waiting_pods(open_scenario: OpenScenario) -> None:
     scenario: Scenario = await open_scenario(NODES, env=OFF)
     whole = [a_pod(f"first-{number}", cpu="5") for number in range(2)]
     await scenario.create(whole)

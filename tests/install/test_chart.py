@@ -42,13 +42,13 @@ def closed_or_not(schema: Json) -> Iterator[Json]:
         yield from closed_or_not(one)
 
 
-def test_helm_finds_nothing_to_complain_of() -> None:
+def test_helm_lint_finds_no_problem() -> None:
     command = [str(ensure([HELM])["helm"]), "lint", "--strict", str(CHART)]
     linted = subprocess.run(command, capture_output=True, text=True, check=False)
     assert linted.returncode == 0, linted.stdout + linted.stderr
 
 
-def test_what_the_chart_copies_and_its_table_of_values_are_as_their_sources() -> None:
+def test_copied_files_and_the_table_of_values_match_their_sources() -> None:
     assert chart.stale() == []
 
 
@@ -95,11 +95,11 @@ def understands(program: str, words: list[str]) -> bool:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_an_option_that_is_none_is_not_understood(program: str) -> None:
+def test_an_unknown_option_is_rejected(program: str) -> None:
     assert not understands(program, ["smoke-test", "--colour=red"] if program == "muster" else ["--colour=red"])
 
 
-def test_the_rights_are_those_of_the_one_role_file() -> None:
+def test_the_permissions_match_the_role_manifest() -> None:
     written = [*yaml.safe_load_all((ROOT / "deploy" / "rbac.yaml").read_text())]
     made = render(CHOICES["webhook"], "muster", "--no-hooks")
     for kind in ("ClusterRole", "Role"):
@@ -119,7 +119,7 @@ def test_by_default_there_is_no_webhook_and_no_permission_for_registrations_and_
     assert named == ["muster-signing"]
 
 
-def test_in_another_namespace_what_is_the_clusters_has_another_name() -> None:
+def test_cluster_scoped_objects_have_the_namespace_as_suffix() -> None:
     made = render({"admissionPolicy": {"enabled": True}, "webhook": {"enabled": True}}, "gangs")
     of_the_cluster = {one["metadata"]["name"] for one in made if "namespace" not in one["metadata"]}
     assert of_the_cluster
@@ -146,7 +146,7 @@ def test_webhook_and_probes_are_every_replicas_and_rest_is_that_of_the_one_that_
     assert LABEL_ROLE not in labels  # only the operator that leads puts it on
 
 
-def test_rest_of_a_core_of_its_own_is_asked_there() -> None:
+def test_the_rest_service_selects_the_separate_core() -> None:
     made = render(CHOICES["split webhook"])
     labels = named(made, "Deployment", "muster-core")["spec"]["template"]["metadata"]["labels"]
     assert named(made, "Service", "muster")["spec"]["selector"].items() <= labels.items()
@@ -172,7 +172,7 @@ def test_the_core_never_holds_the_operators_token() -> None:
     assert subject["name"] == "muster-core"
 
 
-def test_one_alone_can_be_drained_and_two_go_one_after_the_other() -> None:
+def test_one_replica_has_no_disruption_budget_and_two_have_one() -> None:
     assert not [one for one in render({}) if one["kind"] == "PodDisruptionBudget"]
     assert named(render({"replicas": 2}), "PodDisruptionBudget", "muster")["spec"]["maxUnavailable"] == 1
 
@@ -219,14 +219,14 @@ def test_a_change_of_what_is_read_at_the_start_begins_new_pods_and_no_other_does
     assert summed(cold) != summed(cold | {"log.level": "DEBUG"})
 
 
-def test_a_core_of_its_own_has_an_account_that_may_ask_about_tokens_and_nothing_else() -> None:
+def test_a_separate_core_has_an_account_with_only_the_token_review_permission() -> None:
     made = render(CHOICES["split rest"], "muster", "--no-hooks")
     account = named(made, "Deployment", "muster-core")["spec"]["template"]["spec"]["serviceAccountName"]
     bound = [one["roleRef"]["name"] for one in made if account in {s["name"] for s in one.get("subjects", ())}]
     assert bound == ["muster-rest-auth"]
 
 
-def test_a_rollout_is_given_longer_than_a_start_may_take() -> None:
+def test_the_rollout_deadline_exceeds_the_startup_time() -> None:
     spec = named(render({"startupSeconds": 1200}), "Deployment", "muster")["spec"]
     probe = spec["template"]["spec"]["containers"][0]["startupProbe"]
     assert spec["progressDeadlineSeconds"] > probe["periodSeconds"] * probe["failureThreshold"] == 1200
@@ -239,7 +239,7 @@ def test_prometheus_sends_its_token_where_reads_are_closed() -> None:
 
 
 @pytest.mark.parametrize("choice", ["defaults", "webhook", "split webhook"])
-def test_the_network_policy_lets_everyone_reach_the_webhook_and_no_one_but_clients_the_rest(choice: str) -> None:
+def test_the_network_policy_opens_the_webhook_to_all_and_rest_to_clients_only(choice: str) -> None:
     made = render(CHOICES[choice], "muster", "--no-hooks")
     rules = named(made, "NetworkPolicy", "muster")["spec"]["ingress"]
     opened = {port["port"]: rule.get("from") for rule in rules for port in rule["ports"]}

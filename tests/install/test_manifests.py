@@ -31,7 +31,7 @@ def test_an_overlay_is_complete(overlay: str) -> None:
     assert made["Namespace", "muster"]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
-def test_the_overlays_differ_in_what_they_are_called_for() -> None:
+def test_the_overlays_differ_only_in_what_they_are_named_for() -> None:
     one, two, hooked, policed = (built(name) for name in manifests.VARIANTS)
     assert one["Deployment", "muster"]["spec"]["replicas"] == 1
     assert two["Deployment", "muster"]["spec"]["replicas"] == 2

@@ -61,7 +61,7 @@ CONTRADICTIONS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("said", [*WRONG, *CONTRADICTIONS])
-def test_a_wrong_value_is_refused_in_words_that_name_its_key(said: str) -> None:
+def test_an_invalid_value_is_rejected_with_its_key(said: str) -> None:
     with pytest.raises(subprocess.CalledProcessError) as refused:
         render((WRONG | CONTRADICTIONS)[said])
     assert said in refused.value.stderr

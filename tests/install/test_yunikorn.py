@@ -73,7 +73,7 @@ def test_values_about_the_pod_do_what_they_do_there(made: list[Json]) -> None:
         assert (container["image"], container["imagePullPolicy"]) == ("registry.example.com/muster:1.0.0", "Always")
 
 
-def test_the_account_has_the_rights_that_ours_would_have(made: list[Json]) -> None:
+def test_the_custom_account_has_all_operator_permissions(made: list[Json]) -> None:
     kinds = {"ClusterRoleBinding", "RoleBinding"}
     bindings = [one for one in made if one["kind"] in kinds and one["metadata"]["name"] == "muster-operator"]
     assert [one["metadata"].get("namespace") for one in bindings] == [None, "muster", "kube-system"]

@@ -33,7 +33,7 @@ async def filling(room: Room, app: str, **more: object) -> tuple[list[Json], int
     return a_gang(app, [group], style="Hard", timeout_s=120, **more), each  # type: ignore[arg-type]  # the rest of a_gang's
 
 
-async def test_members_swap_on_full_nodes_without_being_refused(room: Room) -> None:
+async def test_members_replace_placeholders_on_full_nodes_without_rejection(room: Room) -> None:
     gang, each = await filling(room, "full")
     await room.create(gang)
     await room.running(len(gang))
@@ -84,9 +84,7 @@ async def test_two_gangs_that_both_fill_the_nodes_run_one_after_the_other(room: 
     assert room.refused == set()
 
 
-async def test_a_second_replica_comes_on_full_nodes_and_costs_no_more_pods_than_its_room(
-    room: Room, release: Release
-) -> None:
+async def test_a_second_replica_on_full_nodes_preempts_no_more_pods_than_needed(room: Room, release: Release) -> None:
     """kube-scheduler preempts for it; the room must not go to the members that wait for room like it."""
     gang, _ = await filling(room, "runs")
     waiting, _ = await filling(room, "waits")

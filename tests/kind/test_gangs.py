@@ -17,7 +17,7 @@ ENFORCED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 
 @pytest.mark.parametrize("style", ["Soft", "Hard"])
-async def test_a_gang_of_two_groups_takes_the_places_of_its_placeholders(style: str, room: Room) -> None:
+async def test_a_gang_of_two_groups_replaces_its_placeholders(style: str, room: Room) -> None:
     await room.create(a_gang(f"spark-{style.lower()}", GROUPS, style=style))
     await room.running(4)
     assert len(room.placeholders) == 4
@@ -29,7 +29,7 @@ async def test_a_direct_gang_runs_without_any_placeholder(room: Room) -> None:
     assert room.placeholders == set()
 
 
-async def test_a_gang_whose_members_end_gives_all_back_also_the_places_no_one_took(room: Room) -> None:
+async def test_a_finished_gang_releases_all_resources_including_unused_placeholders(room: Room) -> None:
     gang = a_gang("short", [Group("workers", 3, cpu="100m", real=2)], style="Soft", timeout_s=600)
     await room.create(running(pod, room.kind.image, "print('done')") for pod in gang)
 
@@ -41,7 +41,7 @@ async def test_a_gang_whose_members_end_gives_all_back_also_the_places_no_one_to
     assert len(room.placeholders) == 3
 
 
-async def test_hard_fails_completely_and_tells_its_pods_where_the_nodes_have_no_room_in_time(room: Room) -> None:
+async def test_a_hard_gang_without_free_resources_fails_after_the_timeout_with_a_reason(room: Room) -> None:
     places, each = await room.block()
     gang = a_gang("hard", [Group("workers", places, cpu=f"{each}m", real=2)], style="Hard", timeout_s=10)
     await room.create(gang)
@@ -64,7 +64,7 @@ async def members(room: Room) -> list[Json]:
     return [pod for pod in await room.pods() if pod["metadata"]["name"] != "blocker"]
 
 
-async def test_soft_continues_without_a_gang_where_the_nodes_have_no_room_in_time(room: Room) -> None:
+async def test_a_soft_gang_without_free_resources_continues_after_the_timeout(room: Room) -> None:
     places, each = await room.block()
     await room.create(a_gang("large", [Group("workers", places, cpu=f"{each}m", real=2)], style="Soft", timeout_s=5))
     await room.running(3)

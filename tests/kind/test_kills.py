@@ -26,7 +26,7 @@ def uids(pods: list[Json]) -> set[str]:
     return {pod["metadata"]["uid"] for pod in pods}
 
 
-async def test_a_gang_that_reserves_keeps_its_places_while_the_operators_pod_is_killed(
+async def test_a_reserving_gang_keeps_its_placeholders_when_the_operator_pod_is_deleted(
     room: Room, release: Release
 ) -> None:
     held = await half_reserved(room)
@@ -39,9 +39,7 @@ async def test_a_gang_that_reserves_keeps_its_places_while_the_operators_pod_is_
     assert len(room.placeholders) == len(held) + 1, "no placeholder was made twice"
 
 
-async def test_what_runs_does_not_notice_that_the_core_is_killed_and_what_comes_runs(
-    room: Room, release: Release
-) -> None:
+async def test_running_pods_survive_a_core_kill_and_new_pods_run(room: Room, release: Release) -> None:
     await room.create(a_gang("runs", [Group("workers", 3, cpu="100m")], style="Hard"))
     before = await room.running(3)
     (pod,) = await release.ready()

@@ -11,7 +11,7 @@ LESS_THAN_IT_WANTS = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {
 WANTS_A_GIB = "held = bytearray(2**30); held[::4096] = bytes([1]) * len(held[::4096])"
 
 
-async def test_a_member_whose_image_is_missing_waits_in_its_place_and_another_pod_can_have_it(room: Room) -> None:
+async def test_a_member_without_its_image_waits_and_another_pod_can_replace_it(room: Room) -> None:
     gang = a_gang("unpulled", WORKERS, style="Hard", timeout_s=60)
     broken = gang[1]
     broken["spec"]["containers"][0]["image"] = "registry.invalid/no/such:image"
@@ -31,7 +31,7 @@ async def test_a_member_whose_image_is_missing_waits_in_its_place_and_another_po
     await room.running(3)
 
 
-async def test_a_member_that_takes_too_much_memory_is_killed_alone_and_its_place_is_free(room: Room) -> None:
+async def test_only_the_member_over_its_memory_limit_is_killed_and_its_resources_are_free(room: Room) -> None:
     gang = a_gang("greedy", WORKERS, style="Hard", timeout_s=60)
     members = [running(pod, room.kind.image) for pod in gang]
     running(members[0], room.kind.image, WANTS_A_GIB, resources=LESS_THAN_IT_WANTS)

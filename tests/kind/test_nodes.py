@@ -24,7 +24,7 @@ async def away(kind: Kind, release: Release) -> AsyncIterator[str]:
     await is_open(kind, node)
 
 
-async def test_a_gang_runs_at_the_same_time_a_node_that_is_off_and_on_it_when_it_is_back(room: Room, away: str) -> None:
+async def test_a_gang_avoids_a_stopped_node_and_uses_it_after_its_return(room: Room, away: str) -> None:
     free = await room.free_cpu()
     each = min(free.values()) // 2
     left = sum(cpu // each for node, cpu in free.items() if node != away)

@@ -16,7 +16,7 @@ ABOVE = (
 )
 
 
-async def test_an_uninstall_leaves_nothing_but_the_pods_of_users(room: Room, kind: Kind, release: Release) -> None:
+async def test_an_uninstall_keeps_only_user_pods(room: Room, kind: Kind, release: Release) -> None:
     assert await named_muster(), "what is looked for is there"
     places, each = await room.block()
     gang = a_gang("left", [Group("workers", places, cpu=f"{each}m", real=2)], style="Hard", timeout_s=600)

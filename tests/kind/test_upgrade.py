@@ -29,7 +29,7 @@ async def reserving(room: Room, node: str) -> set[str]:
     return {pod["metadata"]["name"] for pod in await room.reserved(1)}
 
 
-async def test_gangs_live_through_an_upgrade_and_a_rollback(room: Room, release: Release) -> None:
+async def test_gangs_survive_an_upgrade_and_a_rollback(room: Room, release: Release) -> None:
     await room.create(a_gang("runs", [Group("workers", 2, cpu="100m")], style="Hard"))
     running = {pod["metadata"]["uid"] for pod in await room.running(2)}
     (muster,) = old = await release.ready()

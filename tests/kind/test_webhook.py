@@ -32,7 +32,7 @@ async def enabled(kind: Kind, release: Release) -> None:
     await until("the webhook is registered", is_registered, 60, every_s=0.5, tolerate=(ApiError,))
 
 
-async def test_a_pod_that_names_no_scheduler_becomes_musters_and_runs(room: Room) -> None:
+async def test_a_pod_without_a_scheduler_name_is_assigned_to_muster_and_runs(room: Room) -> None:
     pod = a_pod("plain", cpu="50m")
     del pod["spec"]["schedulerName"]
     await room.create([pod])
@@ -42,12 +42,12 @@ async def test_a_pod_that_names_no_scheduler_becomes_musters_and_runs(room: Room
     assert "yunikorn.apache.org/user.info" in found["metadata"]["annotations"]
 
 
-async def test_who_pretends_to_be_a_placeholder_is_refused(room: Room) -> None:
+async def test_a_forged_placeholder_is_rejected(room: Room) -> None:
     with pytest.raises(ApiError, match="placeholder"):
         await room.api.create(with_annotations(a_pod("forged"), {PLACEHOLDER: "true"}), room.namespace)
 
 
-async def test_queues_that_mean_nothing_are_refused_before_they_are_in_force(room: Room) -> None:
+async def test_an_invalid_queue_configuration_is_rejected_before_it_is_applied(room: Room) -> None:
     queues = "partitions:\n  - name: default\n    queues:\n      - name: root\n        colour: red\n"
     metadata = {"name": CONFIGURATION, "namespace": NAMESPACE}
     with pytest.raises(ApiError, match="colour"):

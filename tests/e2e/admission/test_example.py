@@ -49,7 +49,7 @@ def row(pod: Json) -> list[str]:
     return [meta["namespace"], pod["spec"]["schedulerName"], *written]
 
 
-async def test_plain_pods_become_musters_forged_ones_are_refused_and_a_namespace_is_left_alone(
+async def test_the_webhook_adopts_plain_pods_and_rejects_forged_ones_in_managed_namespaces(
     open_scenario: OpenScenario,
 ) -> None:
     scenario = await open_scenario([FakeNode("node-0")], env=webhook())

@@ -63,7 +63,7 @@ async def refusal(who: Api, pod: Json) -> str:
     return ""
 
 
-async def test_a_new_pod_of_a_served_scheduler_names_no_node(admin: Api) -> None:
+async def test_a_new_muster_pod_with_a_node_name_is_rejected(admin: Api) -> None:
     for scheduler in ("muster", "yunikorn"):
         assert "remove spec.nodeName" in await refusal(admin, placed(scheduler))
     assert await refusal(admin, placed("default-scheduler")) == ""

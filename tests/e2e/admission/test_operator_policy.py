@@ -94,16 +94,14 @@ async def refusal(
 
 
 @pytest.mark.parametrize("change, words", REFUSED)
-async def test_the_operators_account_creates_no_other_pod_than_a_placeholder(
-    change: Change, words: str, operator: Api
-) -> None:
+async def test_the_operators_account_can_create_only_placeholders(change: Change, words: str, operator: Api) -> None:
     pod = a_placeholder(IMAGE)
     assert await refusal(operator, "POST", "pods", pod) == ""
     change(pod)
     assert words in await refusal(operator, "POST", "pods", pod)
 
 
-async def test_the_operators_account_deletes_no_pod_of_another_scheduler(operator: Api) -> None:
+async def test_the_operators_account_cannot_delete_pods_of_another_scheduler(operator: Api) -> None:
     assert await refusal(operator, "DELETE", "pods/muster", None) == ""
     assert "only pods of the scheduler names muster" in await refusal(operator, "DELETE", "pods/other", None)
 
@@ -119,21 +117,23 @@ async def test_the_operators_account_deletes_no_pod_of_another_scheduler(operato
         ({"labels": {"queue": "root.other"}}, "may not change labels, or annotations other than its own"),
     ],
 )
-async def test_the_status_of_a_pod_is_no_way_to_change_its_metadata(metadata: Json, words: str, operator: Api) -> None:
+async def test_the_pod_status_subresource_cannot_change_protected_metadata(
+    metadata: Json, words: str, operator: Api
+) -> None:
     merge = "application/merge-patch+json"
     said = await refusal(operator, "PATCH", "pods/muster/status", {"metadata": metadata}, merge)
     assert words in said
     assert bool(said) == bool(words)
 
 
-async def test_the_status_of_another_schedulers_pod_is_not_the_operators(operator: Api) -> None:
+async def test_the_operators_account_cannot_write_the_status_of_foreign_pods(operator: Api) -> None:
     change = {"status": {"phase": "Failed"}}
     merge = "application/merge-patch+json"
     assert await refusal(operator, "PATCH", "pods/muster/status", change, merge) == ""
     assert "only pods of the scheduler names" in await refusal(operator, "PATCH", "pods/other/status", change, merge)
 
 
-async def test_the_operators_account_makes_no_token_of_another_account(operator: Api) -> None:
+async def test_the_operators_account_cannot_create_token_secrets(operator: Api) -> None:
     """A Secret of this type would be filled with a token of the named account."""
     secret = {
         "metadata": {"name": "muster-admission", "annotations": {"kubernetes.io/service-account.name": ACCOUNT}},

@@ -131,7 +131,7 @@ async def _editor(home: Cluster, stack: AsyncExitStack, account: str, namespace:
     await home.admin.create(binding, DEV)
 
 
-async def test_a_policy_alone_refuses_forged_owners_and_marks(people: People, home: Cluster) -> None:
+async def test_the_policy_alone_rejects_forged_users_and_internal_annotations(people: People, home: Cluster) -> None:
     with pytest.raises(ApiError, match="cannot change"):
         await home.admin.patch("pods", "owned", change("Pod", {USER_INFO: OTHER}), DEV, subresource="status")
     for kind in KINDS:
@@ -164,9 +164,7 @@ async def test_only_muster_changes_or_removes_a_stored_internal_annotation(peopl
     await home.admin.delete("pods", "marked", DEV)
 
 
-async def test_ones_own_name_passes_as_the_webhook_writes_it_and_none_that_only_looks_like_it(
-    people: People, home: Cluster
-) -> None:
+async def test_a_users_own_identity_passes_and_similar_names_are_rejected(people: People, home: Cluster) -> None:
     """Both can be in force: the policy sees what the webhook has written."""
     async with Api(home.admin.access) as somebody:
         for user, is_john in (("JohnSmith", False), ("John Smith", True)):
@@ -181,7 +179,7 @@ async def test_ones_own_name_passes_as_the_webhook_writes_it_and_none_that_only_
             assert "may name only you" in await refused(somebody, "Pod", {USER_INFO: other_groups})
 
 
-async def test_a_binding_writes_no_owner_and_no_mark_on_its_pod(people: People, home: Cluster) -> None:
+async def test_a_binding_cannot_set_the_user_or_internal_annotations(people: People, home: Cluster) -> None:
     """Kubernetes merges its annotations into the pod's; one without ours goes through."""
     await people.controller.create(a_thing("Pod", {USER_INFO: BOSS}, "unbound"), DEV)
     paths = [f"{BY_KIND['Pod'].path(DEV, 'unbound')}/binding", f"/api/v1/namespaces/{DEV}/bindings"]
@@ -197,7 +195,7 @@ async def test_a_binding_writes_no_owner_and_no_mark_on_its_pod(people: People, 
     assert (found["spec"]["nodeName"], found["metadata"]["annotations"]) == ("nowhere", {USER_INFO: BOSS, "a": "b"})
 
 
-async def test_the_policy_lets_everything_else_pass(people: People, home: Cluster) -> None:
+async def test_the_policy_admits_everything_else(people: People, home: Cluster) -> None:
     for kind in KINDS:
         template_is_fixed = kind == "Job"
         assert await refused(people.dev, kind, {}) == "", kind

@@ -97,7 +97,7 @@ async def refusal(attempt: object) -> str:
     return str(refused.value)
 
 
-async def test_pods_get_scheduler_application_and_user_and_no_one_forges_one_while_certificates_change(
+async def test_the_webhook_sets_pod_fields_and_rejects_forgery_while_certificates_rotate(
     open_scenario: OpenScenario, ann: Api
 ) -> None:
     scenario = await open_scenario([FakeNode("node-0")], env=webhook(), started=False)
@@ -270,7 +270,7 @@ async def is_served_anew(scenario: Scenario) -> bool:
     return scenario.muster.operator.tail(5000).count("serving with a new certificate") > 1
 
 
-async def test_with_yunikorns_config_maps_pods_get_its_scheduler_name_until_a_restart(
+async def test_yunikorn_config_maps_set_the_scheduler_name_until_a_restart(
     open_scenario: OpenScenario, ann: Api
 ) -> None:
     scenario = await open_scenario([FakeNode("node-0")], env=webhook(), started=False)
@@ -306,7 +306,7 @@ async def awaits_restart(scenario: Scenario) -> bool:
     return any("service.schedulerName = muster takes effect after a restart" in event["message"] for event in events)
 
 
-async def test_bad_configurations_are_refused_and_without_us_only_our_own_pods_are(
+async def test_bad_configurations_are_rejected_and_an_outage_blocks_only_muster_pods(
     open_scenario: OpenScenario, ann: Api
 ) -> None:
     """Then the webhook is killed: what names Muster waits for it, everything else in the cluster goes on."""
@@ -380,9 +380,7 @@ async def bundle(scenario: Scenario) -> str:
     return found
 
 
-async def test_given_certificates_are_served_and_read_again_when_they_are_replaced(
-    open_scenario: OpenScenario, tmp_path: Path
-) -> None:
+async def test_provided_certificates_are_served_and_reloaded(open_scenario: OpenScenario, tmp_path: Path) -> None:
     """Embedded, where core and operator share a process with it."""
     files = {"MUSTER_WEBHOOK_CERT": "tls.crt", "MUSTER_WEBHOOK_KEY": "tls.key", "MUSTER_WEBHOOK_CA": "ca.crt"}
     one, other = given(tmp_path / "one"), given(tmp_path / "other")

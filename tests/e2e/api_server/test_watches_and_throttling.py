@@ -8,7 +8,7 @@ PODS = ("GET", "/api/v1/pods")
 LONG_S = 600
 
 
-async def test_a_watch_that_is_cut_continues_without_a_list_and_misses_nothing(open_scenario: OpenScenario) -> None:
+async def test_an_interrupted_watch_continues_without_a_list_and_misses_nothing(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario([FakeNode("node-0")], gated=True)
     watches = scenario.gate.requests[*PODS, True]
     lists = scenario.gate.requests[*PODS, False]
@@ -20,7 +20,7 @@ async def test_a_watch_that_is_cut_continues_without_a_list_and_misses_nothing(o
     assert scenario.gate.requests[*PODS, False] == lists
 
 
-async def test_creates_that_shall_wait_wait_and_binds_continue(open_scenario: OpenScenario) -> None:
+async def test_throttled_creates_wait_while_binds_continue(open_scenario: OpenScenario) -> None:
     """429 with Retry-After on one create: no other create comes until then, and a bind does not wait for them.
 
     Of two writes in flight one may be a create, so that the other creates wait when the first one is answered.

@@ -35,7 +35,7 @@ async def with_reason(scenario: Scenario, reason: str) -> set[str]:
     return {pod["metadata"]["name"] for pod in pods if scheduled(pod).get("reason") == reason}
 
 
-async def test_whoever_waits_says_for_what_and_only_for_want_of_nodes_is_a_node_called_for(
+async def test_waiting_pods_report_the_reason_and_only_missing_nodes_are_unschedulable(
     open_scenario: OpenScenario,
 ) -> None:
     nodes = [FakeNode("node-0", cpu="16"), FakeNode("node-1", cpu="200", taints=[TAINT])]
@@ -83,7 +83,7 @@ async def test_whoever_waits_says_for_what_and_only_for_want_of_nodes_is_a_node_
     await scenario.eventually("the condition is true once the pod is bound", is_scheduled, 10)
 
 
-async def test_a_gang_that_waits_for_nodes_reports_how_far_it_is_in_one_event_and_costs_nothing_while_it_waits(
+async def test_a_gang_waiting_for_nodes_reports_progress_once_without_further_writes(
     open_scenario: OpenScenario,
 ) -> None:
     """Five writes a member, and one more for each pod that had to say why it waits."""

@@ -48,7 +48,7 @@ def reserving_gang(placement: str) -> list[Json]:
 
 
 @pytest.mark.parametrize("pods", [waiting_pod(), running_pod(), reserving_gang("Reserve"), reserving_gang("Direct")])
-async def test_an_application_whose_last_pod_is_deleted_is_completed_and_stays_readable(
+async def test_an_application_completes_after_its_last_pod_is_deleted_and_stays_readable(
     open_scenario: OpenScenario, pods: list[Json]
 ) -> None:
     scenario = await open_scenario([NODE], SOON)

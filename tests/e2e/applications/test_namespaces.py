@@ -68,7 +68,7 @@ def pods(count: int, app: str) -> list[Json]:
     return [a_pod(f"{app}-{index}", labels={"applicationId": app}) for index in range(count)]
 
 
-async def test_pods_that_are_seen_before_their_namespace_wait_for_its_quota(open_scenario: OpenScenario) -> None:
+async def test_pods_received_before_their_namespace_wait_for_its_quota(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(NODES, gated=True)
     scenario.gate.freeze_watches()
     held = scenario.gate.hold("GET", "^/api/v1/namespaces$")
@@ -87,7 +87,7 @@ async def test_pods_that_are_seen_before_their_namespace_wait_for_its_quota(open
         assert await bound(scenario, "late") == {"job-0"}
 
 
-async def test_a_namespace_takes_a_waiting_gang_with_it_and_one_of_its_name_begins_again(
+async def test_a_deleted_namespace_removes_its_waiting_gang_and_can_be_recreated(
     open_scenario: OpenScenario,
 ) -> None:
     scenario = await open_scenario([FakeNode("node-0", cpu="4")])

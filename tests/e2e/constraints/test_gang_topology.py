@@ -36,7 +36,7 @@ async def apply(scenario: Scenario, file: str, app: str, count: int) -> Counter[
     return await scenario.eventually(f"{count} pods of {app} run", all_run)
 
 
-async def test_gangs_are_packed_into_zones_as_the_example_says_and_one_that_finds_none_names_the_best(
+async def test_gangs_are_packed_into_zones_and_a_waiting_gang_reports_the_best_zone(
     open_scenario: OpenScenario,
 ) -> None:
     scenario = await open_scenario(

@@ -65,7 +65,7 @@ async def soft_taints_and_images(scenario: Scenario) -> None:
     assert await node_of(scenario, "at-ease") == "a"
 
 
-async def test_what_nodes_are_decides_where_pods_may_go_and_would_rather_go(open_scenario: OpenScenario) -> None:
+async def test_node_conditions_and_taints_filter_and_score_nodes(open_scenario: OpenScenario) -> None:
     closed, soft = FakeNode("closed", unschedulable=True), FakeNode("a", taints=[SOFT])
     scenario = await open_scenario([closed, soft, FakeNode("b"), FakeNode("c")])
     await cordons(scenario)

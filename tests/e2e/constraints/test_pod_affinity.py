@@ -76,7 +76,7 @@ async def relabel(scenario: Scenario, pod: str, app: str) -> None:
     await scenario.api.patch("pods", pod, {"metadata": {"labels": {"app": app}}}, scenario.namespace)
 
 
-async def test_pods_keep_near_and_apart_as_they_ask_and_say_what_they_wait_for(open_scenario: OpenScenario) -> None:
+async def test_pod_affinity_and_anti_affinity_apply_and_waiting_pods_report_them(open_scenario: OpenScenario) -> None:
     """Among each other, and among pods of other schedulers."""
     scenario = await open_scenario(nodes())
     await scenario.create(running(f"loud-{name}", "loud", name) for name in HOSTS)
@@ -104,7 +104,7 @@ async def test_pods_keep_near_and_apart_as_they_ask_and_say_what_they_wait_for(o
     await scenario.api.delete("pods", gone, scenario.namespace, grace_s=0)
 
 
-async def test_pods_are_spread_over_zones_and_get_ports_nodes_and_features_as_they_ask(
+async def test_topology_spread_host_ports_and_node_preferences_apply(
     open_scenario: OpenScenario,
 ) -> None:
     scenario = await open_scenario(nodes())
@@ -158,7 +158,7 @@ async def test_a_namespace_is_selected_as_soon_as_it_has_the_label(open_scenario
         assert await host(scenario, "friend") == "b0"
 
 
-async def test_a_gang_whose_members_keep_apart_has_a_host_for_each(open_scenario: OpenScenario) -> None:
+async def test_a_gang_with_anti_affinity_gets_a_host_for_each_member(open_scenario: OpenScenario) -> None:
     """Its placeholders keep apart first, then its pods, which take the places of these."""
     scenario = await open_scenario(nodes())
     extra = {"affinity": apart("ring", HOST), "labels": {"app": "ring"}}

@@ -37,7 +37,7 @@ def witness() -> PodObserver:
     return PodObserver([FakeNode("n1", cpu="2"), FakeNode("n2", cpu="2")])
 
 
-def test_a_real_pod_that_is_bound_before_its_placeholder_is_gone_is_one_too_many(witness: PodObserver) -> None:
+def test_a_real_pod_bound_before_its_placeholder_is_deleted_exceeds_the_node(witness: PodObserver) -> None:
     witness.see(a_placeholder("tg-0", "a", node="n1"))
     witness.see(a_version("a", node="n1"))
     assert witness.violations == []
@@ -45,7 +45,7 @@ def test_a_real_pod_that_is_bound_before_its_placeholder_is_gone_is_one_too_many
     assert ["n1 is over its cpu" in words for words in witness.violations] == [True]
 
 
-def test_room_of_pods_that_ended_or_went_is_free(witness: PodObserver) -> None:
+def test_resources_of_finished_and_deleted_pods_are_free(witness: PodObserver) -> None:
     witness.see(a_version("a", node="n1", cpu="2"))
     witness.see(a_version("a", node="n1", cpu="2", phase="Succeeded"))
     witness.see(a_version("b", node="n1", cpu="2"))
@@ -58,7 +58,7 @@ def ends(witness: PodObserver, end: End, pods: int = 1) -> list[str]:
     return checks.unsettled([Item("it", "pod", [], end, single=pods)], witness)
 
 
-def test_a_pod_that_never_came_or_never_ran_is_lost(witness: PodObserver) -> None:
+def test_a_pod_that_was_never_created_or_never_ran_is_lost(witness: PodObserver) -> None:
     assert ends(witness, End.SERVED)
     witness.see(a_version("a"))
     assert ends(witness, End.SERVED)
@@ -68,7 +68,7 @@ def test_a_pod_that_never_came_or_never_ran_is_lost(witness: PodObserver) -> Non
     assert ends(witness, End.DELETED)
 
 
-def test_a_pod_that_waits_without_a_message_is_not_properly_refused(witness: PodObserver) -> None:
+def test_a_waiting_pod_without_a_message_is_a_violation(witness: PodObserver) -> None:
     silent = a_version("a")
     witness.see(silent)
     assert ends(witness, End.REFUSED)
@@ -114,7 +114,7 @@ def a_dump(uid: str = "uid-a", node: str = "n1", vcore: int = 1000, phase: str =
     }
 
 
-def test_ledgers_that_are_the_cluster_have_no_differences(witness: PodObserver) -> None:
+def test_state_that_matches_the_cluster_has_no_differences(witness: PodObserver) -> None:
     witness.see(a_version("a", node="n1"))
     assert consistency.differences(a_dump(), witness.pods.values()) == []
 
@@ -128,7 +128,7 @@ def test_ledgers_that_are_the_cluster_have_no_differences(witness: PodObserver) 
         pytest.param(a_dump(phase="RECOVERING"), {"operator"}, id="not live"),
     ],
 )
-def test_ledgers_that_believe_otherwise_are_found(witness: PodObserver, dump: Json, parts: set[str]) -> None:
+def test_state_that_differs_from_the_cluster_is_found(witness: PodObserver, dump: Json, parts: set[str]) -> None:
     witness.see(a_version("a", node="n1"))
     found = consistency.differences(dump, witness.pods.values())
     assert {words.partition(":")[0].partition(",")[0] for words in found} == parts
@@ -144,22 +144,22 @@ def test_ledgers_that_believe_otherwise_are_found(witness: PodObserver, dump: Js
         '{"event": "x", "level": "warning", "exception": "ValueError"}',
     ],
 )
-def test_an_exception_that_no_one_handled_is_found_in_a_log(line: str) -> None:
+def test_an_unhandled_exception_is_found_in_a_log(line: str) -> None:
     assert logs.unhandled("core", ["a line", line, "another"])
 
 
-def test_a_try_that_is_repeated_is_handled() -> None:
+def test_a_retried_request_counts_as_handled() -> None:
     handled = '{"event": "a request failed; will retry", "level": "warning", "logger": "muster.watch", "error": "E"}'
     assert logs.unhandled("operator", [handled, '{"event": "a command failed", "level": "info"}']) == []
 
 
-def test_a_task_of_kopf_that_an_end_interrupted_is_no_fault_of_ours_and_any_other_is() -> None:
+def test_an_interrupted_kopf_task_is_ignored_and_any_other_is_reported() -> None:
     line = '{"event": "Task exception was never retrieved\\nfuture: <... defined at /x/%s:60>", "level": "error"}'
     assert logs.unhandled("operator", [line % "kopf/_cogs/clients/scanning.py"]) == []
     assert logs.unhandled("operator", [line % "muster_operator/kube/watch.py"])
 
 
-def test_a_watch_of_kopf_that_an_end_interrupted_is_no_fault_of_ours_and_any_other_is() -> None:
+def test_an_interrupted_kopf_watch_is_ignored_and_any_other_is_reported() -> None:
     line = (
         '{"event": "an error occurred during closing of asynchronous generator <async_generator object %s>", '
         '"level": "error", "exception": "Traceback (most recent call last):\\n  File \\"/x/%s\\", line 88"}'

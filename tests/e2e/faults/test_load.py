@@ -17,14 +17,14 @@ def test_the_same_seed_gives_the_same_load() -> None:
     assert items(3) != items(4)
 
 
-def test_portions_are_as_large_as_was_asked_for() -> None:
+def test_portions_have_the_requested_size() -> None:
     found = items(portions=100)
     assert sum(item.gang for item in found) >= 500
     assert sum(item.single for item in found) == 500
     assert len({item.name for item in found}) == len(found)
 
 
-def test_every_sort_of_gang_comes_in_every_placement() -> None:
+def test_every_kind_of_gang_occurs_in_every_placement() -> None:
     found = {(item.kind, placement) for item in items(portions=400) if item.gang for placement in placements(item)}
     kinds = {kind for kind, _ in found}
     assert found == {(kind, placement) for kind in kinds for placement in PLACEMENTS}
@@ -35,7 +35,7 @@ def placements(item: Item) -> set[str]:
     return {placement for placement in PLACEMENTS if f"gangPlacement={placement}" in text}
 
 
-def test_every_end_and_every_way_to_be_deleted_is_in_it() -> None:
+def test_the_load_has_every_outcome_and_every_deletion() -> None:
     found = items()
     assert {item.end for item in found} == set(End)
     assert {item.deletion for item in found} == set(Deletion)

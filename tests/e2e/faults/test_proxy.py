@@ -61,7 +61,7 @@ async def is_there(local: Cluster, name: str) -> bool:
     "fault, status",
     [(Fault.CONFLICT, 409), (Fault.THROTTLED, 429), (Fault.ERROR, 500), (Fault.UNAVAILABLE, 503), (Fault.GONE, 410)],
 )
-async def test_a_refusal_is_answered_and_the_server_never_asked(
+async def test_a_rejection_is_returned_without_calling_the_server(
     fault: Fault, status: int, through: Open, local: Cluster
 ) -> None:
     proxy, api = await through(PlannedFault(fault))
@@ -73,7 +73,7 @@ async def test_a_refusal_is_answered_and_the_server_never_asked(
 
 
 @pytest.mark.parametrize("fault, acted", [(Fault.RESET_BEFORE, False), (Fault.RESET_AFTER, True)])
-async def test_a_reset_comes_before_or_after_the_server_acted(
+async def test_a_reset_occurs_before_or_after_the_server_acted(
     fault: Fault, *, acted: bool, through: Open, local: Cluster
 ) -> None:
     _, api = await through(PlannedFault(fault))
@@ -83,7 +83,7 @@ async def test_a_reset_comes_before_or_after_the_server_acted(
 
 
 @pytest.mark.parametrize("fault, acted", [(Fault.SILENT_BEFORE, False), (Fault.SILENT_AFTER, True)])
-async def test_a_silent_request_waits_until_its_client_has_enough(
+async def test_an_unanswered_request_waits_until_its_client_times_out(
     fault: Fault, *, acted: bool, through: Open, local: Cluster
 ) -> None:
     _, api = await through(PlannedFault(fault))
@@ -93,7 +93,7 @@ async def test_a_silent_request_waits_until_its_client_has_enough(
 
 
 @pytest.mark.parametrize("fault", [Fault.CUT, Fault.TORN, Fault.EXPIRED])
-async def test_a_watch_ends_after_its_lines_as_its_stroke_defines(fault: Fault, through: Open, local: Cluster) -> None:
+async def test_a_watch_ends_as_its_planned_fault_defines(fault: Fault, through: Open, local: Cluster) -> None:
     proxy, _ = await through(PlannedFault(fault, after=1))
     lines = bytearray()
     url = f"{proxy.url}/api/v1/pods?watch=true"
@@ -122,7 +122,7 @@ async def test_a_watch_ends_after_its_lines_as_its_stroke_defines(fault: Fault, 
     assert lines.endswith(b"\n") or fault is Fault.TORN
 
 
-async def test_quiet_ends_every_silence_and_every_fault(through: Open, local: Cluster) -> None:
+async def test_quiet_ends_all_pending_and_future_faults(through: Open, local: Cluster) -> None:
     proxy, api = await through(PlannedFault(Fault.SILENT_BEFORE))
     waiting = asyncio.create_task(api.create(a_configmap("interrupted")))
     await proxy.reaches(frozenset({Kind.OTHER}), 1)

@@ -14,7 +14,7 @@ def strokes(seed: int, kind: Kind, count: int) -> list[PlannedFault | None]:
     return [schedule.next(kind) for _ in range(count)]
 
 
-def test_the_same_seed_gives_the_same_faults_whatever_the_other_kinds_do() -> None:
+def test_the_same_seed_gives_the_same_faults_independent_of_other_kinds() -> None:
     schedule = Schedule(7)
     mixed = []
     for _ in range(200):
@@ -25,7 +25,7 @@ def test_the_same_seed_gives_the_same_faults_whatever_the_other_kinds_do() -> No
 
 
 @pytest.mark.parametrize("kind", Kind)
-def test_each_fault_that_fits_comes_before_any_comes_again(kind: Kind) -> None:
+def test_each_matching_fault_occurs_before_any_repeats(kind: Kind) -> None:
     met = [stroke.fault for stroke in strokes(1, kind, 2000) if stroke is not None]
     deck = len(FITS[kind])
     assert sorted(met[:deck]) == sorted(FITS[kind])

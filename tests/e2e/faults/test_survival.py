@@ -17,7 +17,7 @@ from tests.e2e.faults.schedule import Fault
         pytest.param(Plan(seed=6, episodes=5, gang=30, single=20, settle_s=60, operators=2), id="two operators"),
     ],
 )
-async def test_nothing_is_lost_leaked_or_doubled_whatever_fails_and_dies(plan: Plan, home: Cluster) -> None:
+async def test_no_pod_is_lost_leaked_or_bound_twice_with_faults_and_kills(plan: Plan, home: Cluster) -> None:
     """Every pod is served once or refused with a reason, and all ledgers are the cluster."""
     if home.plane is None:
         pytest.skip("only our own control plane may be killed")

@@ -33,7 +33,7 @@ async def reason(scenario: Scenario, pod: str) -> str:
 
 
 @whole
-async def test_a_gang_that_waits_holds_nothing_from_others(placement: str, open_scenario: OpenScenario) -> None:
+async def test_a_waiting_gang_reserves_nothing(placement: str, open_scenario: OpenScenario) -> None:
     scenario = await open_scenario([ROOM_FOR_TWO])
     await scenario.create(a_whole_gang(placement))
     await waits_with(scenario, "gang-0", "Unschedulable", LACK)
@@ -46,7 +46,7 @@ async def test_a_gang_that_waits_holds_nothing_from_others(placement: str, open_
     await scenario.eventually("two single pods have the room", singles_run)
 
 
-async def test_every_member_of_a_direct_gang_calls_for_nodes_with_the_counts(open_scenario: OpenScenario) -> None:
+async def test_every_member_of_a_direct_gang_is_unschedulable_with_the_counts(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario([FakeNode("node-0", cpu="4500m")])
     await scenario.create([a_pod("busy", cpu="2")])
     await scenario.all_bound(1)
@@ -64,7 +64,7 @@ async def test_every_member_of_a_direct_gang_calls_for_nodes_with_the_counts(ope
     await scenario.all_bound(5)
 
 
-async def test_a_direct_gang_that_a_quota_holds_back_calls_for_no_node(open_scenario: OpenScenario) -> None:
+async def test_a_direct_gang_that_waits_for_quota_does_not_trigger_a_scale_up(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario([FakeNode("node-0")], queues(resources={"max": {"vcore": "5"}}))
     labels = {"applicationId": "busy", "queue": "root.leaf"}
     await scenario.create(a_pod(f"busy-{index}", labels=labels) for index in range(2))
@@ -78,7 +78,7 @@ async def test_a_direct_gang_that_a_quota_holds_back_calls_for_no_node(open_scen
 
 
 @whole
-async def test_soft_that_waited_too_long_has_its_members_scheduled_one_by_one(
+async def test_members_of_a_soft_gang_are_scheduled_one_by_one_after_the_timeout(
     placement: str, open_scenario: OpenScenario
 ) -> None:
     scenario = await open_scenario([ROOM_FOR_TWO])
@@ -88,7 +88,7 @@ async def test_soft_that_waited_too_long_has_its_members_scheduled_one_by_one(
 
 
 @whole
-async def test_hard_that_waited_too_long_fails_and_no_member_ever_runs(
+async def test_a_hard_gang_fails_after_the_timeout_and_no_member_runs(
     placement: str, open_scenario: OpenScenario
 ) -> None:
     scenario = await open_scenario([ROOM_FOR_TWO])
@@ -103,16 +103,14 @@ async def test_hard_that_waited_too_long_fails_and_no_member_ever_runs(
 
 
 @whole
-async def test_a_gang_that_no_empty_cluster_could_hold_is_reported_at_once(
-    placement: str, open_scenario: OpenScenario
-) -> None:
+async def test_an_unsatisfiable_gang_is_reported_immediately(placement: str, open_scenario: OpenScenario) -> None:
     scenario = await open_scenario([ROOM_FOR_TWO])
     await scenario.create(a_gang("huge", [Group("workers", 2, cpu="64")], timeout_s=600, placement=placement))
     await told(scenario, "huge-workers-0", "workers", "cpu")
     await waits_with(scenario, "huge-workers-0", "Unschedulable", "empty cluster")
 
 
-async def test_the_placement_of_the_configuration_counts_for_gangs_that_begin_after_its_change(
+async def test_a_changed_default_placement_applies_to_new_gangs(
     open_scenario: OpenScenario,
 ) -> None:
     scenario = await open_scenario([ROOM_FOR_TWO], {"gang.placement": "Direct"})
@@ -139,7 +137,9 @@ async def test_the_placement_of_the_configuration_counts_for_gangs_that_begin_af
     assert len(created) == 4
 
 
-async def test_a_direct_gang_keeps_the_place_of_a_member_that_its_kubelet_refused(open_scenario: OpenScenario) -> None:
+async def test_a_direct_gang_keeps_the_reservation_of_a_member_rejected_by_its_kubelet(
+    open_scenario: OpenScenario,
+) -> None:
     not_yet = {"devcluster.muster/start-after": "1h"}
     scenario = await open_scenario([FakeNode(f"node-{number}", cpu="1") for number in range(4)])
     gang = a_gang("firm", [Group("workers", 3)], timeout_s=600, placement="Direct")

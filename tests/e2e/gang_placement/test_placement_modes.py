@@ -38,9 +38,7 @@ async def restart(scenario: Scenario, victims: list[str]) -> None:
 
 
 @every_placement
-async def test_a_gang_runs_for_as_many_writes_as_its_placement_costs(
-    placement: str, open_scenario: OpenScenario
-) -> None:
+async def test_a_gang_costs_the_expected_writes_of_its_placement(placement: str, open_scenario: OpenScenario) -> None:
     """Counted at the API server; what is told of the gang as a whole is one event, which moves on."""
     scenario = await open_scenario([FakeNode("node-0"), FakeNode("node-1")])
     await scenario.create(a_gang("gang", WORKERS, timeout_s=600, placement=placement))
@@ -58,9 +56,7 @@ async def test_a_gang_runs_for_as_many_writes_as_its_placement_costs(
 
 
 @every_placement
-async def test_two_gangs_that_fit_only_one_after_the_other_both_finish(
-    placement: str, open_scenario: OpenScenario
-) -> None:
+async def test_two_gangs_that_fit_only_one_at_a_time_both_finish(placement: str, open_scenario: OpenScenario) -> None:
     scenario = await open_scenario([FakeNode(f"node-{index}", cpu="2") for index in range(2)])
     gangs = [a_gang(app, [Group("workers", 3)], timeout_s=600, placement=placement) for app in ("left", "right")]
     for pair in zip(*gangs, strict=True):
@@ -74,7 +70,7 @@ async def test_two_gangs_that_fit_only_one_after_the_other_both_finish(
 
 @every_victim
 @every_placement
-async def test_a_gang_is_complete_after_a_kill_in_the_middle_of_its_binds(
+async def test_a_gang_completes_after_a_kill_during_its_binds(
     placement: str, victims: list[str], open_scenario: OpenScenario
 ) -> None:
     """Two of five members have their nodes, three binds never arrive."""
@@ -88,7 +84,7 @@ async def test_a_gang_is_complete_after_a_kill_in_the_middle_of_its_binds(
 
 @every_victim
 @every_placement
-async def test_a_gang_that_waits_continues_waiting_after_a_kill_and_is_complete_when_there_is_room(
+async def test_a_waiting_gang_survives_a_kill_and_runs_when_resources_are_free(
     placement: str, victims: list[str], open_scenario: OpenScenario
 ) -> None:
     scenario = await open_scenario([TIGHT])
@@ -105,7 +101,7 @@ async def test_a_gang_that_waits_continues_waiting_after_a_kill_and_is_complete_
 
 
 @every_placement
-async def test_executors_that_no_one_creates_before_their_driver_runs_have_their_places(
+async def test_resources_are_reserved_for_executors_created_after_their_driver_runs(
     placement: str, open_scenario: OpenScenario
 ) -> None:
     """A rival, who came in between, has to wait for room of its own."""
@@ -130,9 +126,7 @@ async def test_executors_that_no_one_creates_before_their_driver_runs_have_their
 
 
 @every_placement
-async def test_places_that_no_one_took_are_given_back_when_their_time_is_up(
-    placement: str, open_scenario: OpenScenario
-) -> None:
+async def test_unused_reservations_are_released_after_the_timeout(placement: str, open_scenario: OpenScenario) -> None:
     scenario = await open_scenario([FakeNode("node-0", cpu="4")])
     await scenario.create(a_gang("left", [Group("workers", 4, real=1)], timeout_s=3, placement=placement))
 
@@ -145,7 +139,7 @@ async def test_places_that_no_one_took_are_given_back_when_their_time_is_up(
 
 
 @every_victim
-async def test_after_a_kill_a_direct_gang_holds_places_for_who_is_still_to_come_and_not_for_who_has_ended(
+async def test_after_a_kill_a_direct_gang_reserves_only_for_missing_members(
     victims: list[str], open_scenario: OpenScenario
 ) -> None:
     """Of four members one has ended, one runs, two are still to come."""
@@ -164,7 +158,7 @@ async def test_after_a_kill_a_direct_gang_holds_places_for_who_is_still_to_come_
 
 
 @every_placement
-async def test_members_beyond_min_member_and_pods_of_no_group_are_scheduled_as_usual(
+async def test_extra_members_and_pods_without_a_group_are_scheduled_as_usual(
     placement: str, open_scenario: OpenScenario
 ) -> None:
     scenario = await open_scenario([FakeNode("node-0"), FakeNode("node-1")])

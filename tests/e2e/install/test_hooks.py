@@ -64,7 +64,7 @@ def _home(document: Json) -> str | None:
     return found
 
 
-async def test_a_smoke_test_runs_a_gang_and_takes_it_away(open_scenario: OpenScenario) -> None:
+async def test_a_smoke_test_runs_a_gang_and_deletes_it(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario([FakeNode("node-0")])
     code, text = await hooked(
         scenario, "muster-test", scenario.namespace, "smoke-test", f"--image={IMAGE}", "--seconds=60"
@@ -73,7 +73,9 @@ async def test_a_smoke_test_runs_a_gang_and_takes_it_away(open_scenario: OpenSce
     await scenario.eventually("its pods are gone", lambda: _has_no_pod(scenario))
 
 
-async def test_a_smoke_test_that_finds_no_room_reports_what_each_member_waits_for(open_scenario: OpenScenario) -> None:
+async def test_a_smoke_test_without_free_resources_reports_what_each_member_waits_for(
+    open_scenario: OpenScenario,
+) -> None:
     scenario = await open_scenario([FakeNode("node-0", cpu="20m")])
     code, text = await hooked(
         scenario, "muster-test", scenario.namespace, "smoke-test", f"--image={IMAGE}", "--seconds=4"
@@ -84,7 +86,7 @@ async def test_a_smoke_test_that_finds_no_room_reports_what_each_member_waits_fo
     await scenario.eventually("its pods are gone", lambda: _has_no_pod(scenario))
 
 
-async def test_an_uninstall_deletes_its_placeholders_registration_secret_and_lease_and_nothing_of_another_muster(
+async def test_an_uninstall_deletes_only_the_objects_of_its_installation(
     open_scenario: OpenScenario,
 ) -> None:
     scenario = await open_scenario([FakeNode("node-0")])
@@ -132,7 +134,7 @@ async def test_an_uninstall_deletes_its_placeholders_registration_secret_and_lea
     await api.delete("pods", first["metadata"]["name"], scenario.namespace, grace_s=0)
 
 
-async def test_forged_placeholders_are_listed_and_deleted_and_signed_ones_stay(open_scenario: OpenScenario) -> None:
+async def test_forged_placeholders_are_listed_and_deleted_and_signed_ones_are_kept(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario([FakeNode("node-0")])
     (first, *_) = a_gang("left", [Group("workers", 3), Group("others", 2)], timeout_s=600, placement="Reserve")
     await scenario.create([first])

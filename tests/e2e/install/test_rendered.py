@@ -47,7 +47,7 @@ async def admit(cluster: Cluster, spec: Json) -> None:
     await cluster.admin.request("POST", path, a_pod(spec), dry)
 
 
-async def test_pod_security_restricted_lets_in_all_pods_but_those_on_the_nodes_network(enforced: Cluster) -> None:
+async def test_pod_security_restricted_admits_all_pods_without_host_network(enforced: Cluster) -> None:
     for choice, values in CHOICES.items():
         made = pods(render(values, ENFORCED))
         on_the_node = [spec for spec in made if spec.get("hostNetwork")]
@@ -60,7 +60,7 @@ async def test_pod_security_restricted_lets_in_all_pods_but_those_on_the_nodes_n
                 await admit(enforced, spec)
 
 
-async def test_kubeconform_finds_no_field_that_the_api_server_does_not_know(home: Cluster, tmp_path: Path) -> None:
+async def test_kubeconform_finds_no_unknown_field(home: Cluster, tmp_path: Path) -> None:
     known = tmp_path / "schemas"
     known.mkdir()
     assert len(FILES) > 7

@@ -48,7 +48,7 @@ def who(write: Write) -> str:
     return write.agent.partition("(")[2].rstrip(")")
 
 
-async def test_who_stands_by_is_ready_writes_nothing_and_says_who_leads(
+async def test_a_standby_replica_is_ready_writes_nothing_and_reports_the_leader(
     open_scenario: OpenScenario, join: Join
 ) -> None:
     scenario = await open_scenario(NODES, env=QUICKLY)
@@ -66,9 +66,7 @@ async def test_who_stands_by_is_ready_writes_nothing_and_says_who_leads(
     }
 
 
-async def test_no_decision_is_lost_or_doubled_while_operators_go_and_die(
-    open_scenario: OpenScenario, join: Join
-) -> None:
+async def test_no_decision_is_lost_or_repeated_across_leader_changes(open_scenario: OpenScenario, join: Join) -> None:
     """A rolling upgrade in the middle of gangs, then the death of the new one: each pod is bound once (aftermath)."""
     scenario = await open_scenario(NODES, env=QUICKLY, gated=True)
     first, second = scenario.muster, await join(scenario, "muster-1")
@@ -96,7 +94,9 @@ async def test_no_decision_is_lost_or_doubled_while_operators_go_and_die(
     assert reigns(scenario) == ["muster-0", "muster-1", "muster-0"]
 
 
-async def test_who_cannot_renew_stops_writing_before_another_begins(open_scenario: OpenScenario, join: Join) -> None:
+async def test_a_leader_that_cannot_renew_stops_writing_before_another_starts(
+    open_scenario: OpenScenario, join: Join
+) -> None:
     """It is cut off from the lease and from nothing else: only its fence keeps it from writing beside its successor."""
     roomy = [FakeNode(f"node-{number}", cpu="512", memory="1Ti", pods="1000") for number in range(2)]
     scenario = await open_scenario(roomy, env=QUICKLY, gated=True)
@@ -119,7 +119,7 @@ async def test_who_cannot_renew_stops_writing_before_another_begins(open_scenari
     assert "leadership ended: muster-1 took the lease muster/muster" in first.operator.tail()
 
 
-async def test_an_api_server_that_is_down_for_longer_than_the_lease_ends_no_one(open_scenario: OpenScenario) -> None:
+async def test_an_api_server_outage_longer_than_the_lease_ends_no_replica(open_scenario: OpenScenario) -> None:
     """ADR 0012: nobody else can have led meanwhile, so who led goes on where it was."""
     scenario = await open_scenario(NODES, env=QUICKLY)
     plane = scenario.cluster.plane

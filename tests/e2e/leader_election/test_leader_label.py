@@ -50,7 +50,9 @@ async def asked_is(scenario: Scenario, selector: dict[str, str], name: str) -> N
     await scenario.eventually(f"the Service selects {name} alone", is_alone, 30)
 
 
-async def test_rest_is_asked_of_who_leads_while_it_is_killed_and_goes(open_scenario: OpenScenario, join: Join) -> None:
+async def test_rest_requests_go_to_the_leader_across_kills_and_termination(
+    open_scenario: OpenScenario, join: Join
+) -> None:
     scenario = await open_scenario([FakeNode("node-0")], started=False, env=in_pod(REPLICAS[0], LONG_S))
     async with pods_of_the_chart(scenario) as selector:
         await scenario.muster.start()
@@ -65,7 +67,9 @@ async def test_rest_is_asked_of_who_leads_while_it_is_killed_and_goes(open_scena
         await asked_is(scenario, selector, REPLICAS[1])
 
 
-async def test_rest_is_not_asked_of_one_that_is_cut_off_from_the_lease(open_scenario: OpenScenario, join: Join) -> None:
+async def test_rest_requests_do_not_go_to_a_replica_cut_off_from_the_lease(
+    open_scenario: OpenScenario, join: Join
+) -> None:
     scenario = await open_scenario([FakeNode("node-0")], started=False, gated=True, env=in_pod(REPLICAS[0], QUICKLY_S))
     async with pods_of_the_chart(scenario) as selector:
         await scenario.muster.start()

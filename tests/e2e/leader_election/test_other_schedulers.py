@@ -70,7 +70,7 @@ async def another_muster(scenario: Scenario) -> AsyncIterator[None]:
     await scenario.api.delete("leases", NAME, NAMESPACE)
 
 
-async def test_a_muster_gives_way_to_one_that_was_there_before(open_scenario: OpenScenario) -> None:
+async def test_a_muster_exits_if_another_already_serves_the_scheduler_name(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario([FakeNode("node-0")], started=False)
     async with another_muster(scenario):
         scenario.muster.operator.start()
@@ -109,7 +109,7 @@ async def another_installation(scenario: Scenario) -> AsyncIterator[Muster]:
 
 
 @pytest.mark.timeout(240)
-async def test_of_two_musters_that_start_together_one_binds_and_the_other_gives_way(
+async def test_of_two_musters_started_together_one_binds_and_the_other_exits(
     open_scenario: OpenScenario,
 ) -> None:
     """Both find the Lease of the name free. Nothing is bound before it is held, and only one can hold it."""
@@ -133,7 +133,7 @@ async def test_of_two_musters_that_start_together_one_binds_and_the_other_gives_
         await scenario.muster.start()
 
 
-async def test_a_yunikorn_keeps_its_name_if_it_may_bind_and_does_not_count_if_not(open_scenario: OpenScenario) -> None:
+async def test_a_yunikorn_keeps_its_scheduler_name_only_if_it_may_bind(open_scenario: OpenScenario) -> None:
     """Only a pod of that look: Muster serves the name. It gets the right: a restart does not, and serves the other.
 
     The restart is a kill under a lease of an hour: who comes again under its own name need not wait for that.

@@ -34,7 +34,7 @@ async def delete(scenario: Scenario, name: str) -> None:
     await scenario.eventually(f"{name} is gone", is_gone)
 
 
-async def test_a_pod_deleted_at_any_step_of_its_bind_leaves_its_room_to_the_next(open_scenario: OpenScenario) -> None:
+async def test_a_pod_deleted_at_any_step_of_its_bind_frees_its_resources(open_scenario: OpenScenario) -> None:
     """While it waits, after the decision, after the bind whose answer is lost, and when it runs; of one name."""
     scenario = await open_scenario([FakeNode("node-0", cpu="4")], gated=True)
     await scenario.create([whole("first"), whole("waits")])

@@ -92,7 +92,7 @@ async def resize(scenario: Scenario, pod: str, cpu: str) -> None:
     await scenario.api.request("PATCH", path, body, content_type="application/strategic-merge-patch+json")
 
 
-async def test_pods_of_every_shape_take_what_kubernetes_counts(open_scenario: OpenScenario) -> None:
+async def test_pod_requests_are_counted_as_in_kubernetes(open_scenario: OpenScenario) -> None:
     """The amounts of the core's ledger; limits and overhead are the API server's to fill in."""
     scenario = await open_scenario([FakeNode("node-0", extra={"example.com/fpga": "4", "hugepages-2Mi": "1Gi"})])
     sandbox = {
@@ -113,7 +113,7 @@ async def test_pods_of_every_shape_take_what_kubernetes_counts(open_scenario: Op
     assert found == {name: {**size, "pods": 1} for name, size in SIZES.items()}
 
 
-async def test_pods_that_change_hold_what_they_hold(open_scenario: OpenScenario) -> None:
+async def test_changed_pods_keep_the_correct_allocations(open_scenario: OpenScenario) -> None:
     """Resized up and down in place, relabelled, bound beforehand, kept by a finalizer."""
     scenario = await open_scenario([FakeNode("node-0", cpu="4")])
     beforehand = a_pod("beforehand", cpu="500m", labels={"applicationId": "static"})

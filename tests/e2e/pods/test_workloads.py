@@ -127,7 +127,7 @@ async def application(scenario: Scenario, name: str) -> str:
     return str(found[0]["applicationState"]) if found else ""
 
 
-async def test_what_controllers_make_and_make_again_is_placed_once_each(open_scenario: OpenScenario) -> None:
+async def test_every_pod_that_a_controller_creates_is_scheduled_once(open_scenario: OpenScenario) -> None:
     """Deployment, StatefulSet, Job with retries, a CronJob's runs, DaemonSet; nothing is refused meanwhile."""
     scenario = await open_scenario([FakeNode("node-0"), FakeNode("node-1"), FakeNode("node-2", unschedulable=True)])
     side = a_pod("side", cpu="100m", labels={"applicationId": "retries"})

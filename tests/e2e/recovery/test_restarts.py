@@ -55,7 +55,7 @@ async def in_every_phase(scenario: Scenario) -> None:
     await creations.reached(2)
 
 
-async def test_gangs_in_every_phase_end_as_they_would_have_when_both_are_killed(open_scenario: OpenScenario) -> None:
+async def test_gangs_in_every_phase_finish_correctly_after_both_are_killed(open_scenario: OpenScenario) -> None:
     """The final checks look for pods that were bound twice."""
     scenario = await open_scenario([FakeNode("node-0", cpu="32"), FakeNode("node-1", cpu="32")], gated=True)
     for node in ("node-0", "node-1"):
@@ -81,7 +81,7 @@ async def failed(scenario: Scenario, of: str, count: int) -> None:
     await scenario.eventually(f"{count} pods of {of} failed", have_failed)
 
 
-async def test_order_timers_and_words_survive_a_restart(open_scenario: OpenScenario) -> None:
+async def test_queue_order_timers_and_reported_events_survive_a_restart(open_scenario: OpenScenario) -> None:
     """The order of gangs is kept, timers continue, and events are not sent again."""
     scenario = await open_scenario([FakeNode("node-0", cpu="8500m")])
     await scenario.occupy("node-0", "6")
@@ -136,7 +136,7 @@ def times(event: Json) -> int:
     return int((event.get("series") or {}).get("count") or event.get("count") or 1)
 
 
-async def test_a_core_and_an_operator_that_stood_still_continue(open_scenario: OpenScenario) -> None:
+async def test_a_suspended_core_or_operator_continues(open_scenario: OpenScenario) -> None:
     """The operator sleeps for longer than its lease lasts; then the core sleeps while pods come."""
     scenario = await open_scenario([FakeNode("node-0")], env={"MUSTER_LEASE_DURATION": "3"})
     await scenario.create(a_gang("first", [Group("g", 2)], timeout_s=LONG_S))

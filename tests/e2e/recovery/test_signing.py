@@ -32,7 +32,7 @@ async def restart(scenario: Scenario) -> None:
     await scenario.muster.start()
 
 
-async def test_a_waiting_gang_keeps_its_placeholders_over_a_rotation_a_deleted_secret_and_restarts(
+async def test_a_waiting_gang_keeps_its_placeholders_after_key_rotation_and_restarts(
     open_scenario: OpenScenario,
 ) -> None:
     scenario = await open_scenario([FakeNode("node-0", cpu="4")])
@@ -80,7 +80,7 @@ async def test_a_waiting_gang_keeps_its_placeholders_over_a_rotation_a_deleted_s
         assert signature.split(":")[1] == key_id(base64.b64decode(second[PREVIOUS if old else CURRENT]))
 
 
-async def test_placeholders_of_a_lost_key_are_counted_reported_and_not_deleted(open_scenario: OpenScenario) -> None:
+async def test_placeholders_signed_with_a_lost_key_are_reported_and_not_deleted(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario([FakeNode("node-0", cpu="4")])
     await scenario.create([a_pod("single", cpu="1500m")])
     await scenario.all_bound(1)

@@ -29,7 +29,7 @@ async def names(scenario: Scenario, *, placeholders: bool = False) -> set[str]:
     return {pod["metadata"]["name"] for pod in await scenario.bound(placeholders=placeholders)}
 
 
-async def test_a_gang_keeps_the_places_that_kubelets_refuse(open_scenario: OpenScenario) -> None:
+async def test_a_gang_keeps_its_reservations_after_kubelet_rejections(open_scenario: OpenScenario) -> None:
     """First a placeholder, while the gang reserves; then a member, whose place another pod would like to have."""
     nodes = [FakeNode("node-0", cpu="2"), FakeNode("node-1", cpu="1")]
     scenario = await open_scenario(nodes, queues(resources={"max": {"vcore": "3"}}))

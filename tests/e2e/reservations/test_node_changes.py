@@ -50,7 +50,7 @@ async def told_of(scenario: Scenario, *nodes: str) -> set[tuple[str, str]]:
     return {(node, reason) for node, reason in told if node in nodes}
 
 
-async def test_a_gang_that_reserves_moves_off_nodes_that_are_drained_or_tainted(open_scenario: OpenScenario) -> None:
+async def test_a_reserving_gang_moves_off_drained_and_tainted_nodes(open_scenario: OpenScenario) -> None:
     """A placeholder that is evicted, by `kubectl drain` or for a taint, is made again elsewhere."""
     scenario = await open_scenario([FakeNode("drained", cpu="4"), FakeNode("tainted", cpu="1")])
     await scenario.occupy("drained", "2")
@@ -76,7 +76,7 @@ async def test_a_gang_that_reserves_moves_off_nodes_that_are_drained_or_tainted(
     assert not await told_of(scenario, "drained", "tainted")
 
 
-async def test_what_a_node_offers_may_change_under_its_pods_and_a_node_may_be_made_again(
+async def test_node_resources_can_change_under_pods_and_a_node_can_be_recreated(
     open_scenario: OpenScenario,
 ) -> None:
     odd = {"example.com/fpga": "3", "hugepages-2Mi": "1Gi", "attachable-volumes-x": "39"}
@@ -112,7 +112,7 @@ async def test_what_a_node_offers_may_change_under_its_pods_and_a_node_may_be_ma
     await scenario.all_bound(5)
 
 
-async def test_room_that_kube_scheduler_makes_for_its_pod_is_not_given_away(open_scenario: OpenScenario) -> None:
+async def test_resources_of_a_nominated_pod_are_not_allocated(open_scenario: OpenScenario) -> None:
     """Its status names the node as kube-scheduler writes it after a preemption, until the pod is bound or gives up."""
     scenario = await open_scenario([FakeNode("node-0", cpu="3"), FakeNode("node-1", cpu="1")])
     await scenario.create([a_pod("promised", cpu="2", scheduler="somebody-else")])

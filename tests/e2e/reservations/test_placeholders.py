@@ -95,7 +95,7 @@ def shape(pod: Json, owner: Json, group: Json) -> None:
     assert "volumes" not in spec
 
 
-async def test_placeholders_have_the_contracts_shape_and_pass_a_restricted_namespace(
+async def test_placeholders_match_the_contract_and_pass_a_restricted_namespace(
     open_scenario: OpenScenario,
 ) -> None:
     """With a LimitRange that gives every container more than its group says, and settings for image and ids."""
@@ -139,7 +139,7 @@ async def test_placeholders_have_the_contracts_shape_and_pass_a_restricted_names
     await scenario.api.delete("priorityclasses", "shaped")
 
 
-async def test_a_quota_of_kubernetes_that_refuses_placeholders_ends_the_gang_and_not_the_wait(
+async def test_a_resource_quota_that_rejects_placeholders_ends_the_gang_without_waiting(
     open_scenario: OpenScenario,
 ) -> None:
     """Soft: the pod is scheduled as usual. Hard: it fails with the reason. Nothing waits for ever."""
@@ -171,7 +171,7 @@ async def test_a_quota_of_kubernetes_that_refuses_placeholders_ends_the_gang_and
     assert "PlaceholderCreateFailed" in {event.get("action") for event in await scenario.events("GangScheduling")}
 
 
-async def test_what_a_stopped_muster_leaves_is_collected_and_a_start_takes_the_orphans(
+async def test_placeholders_of_a_stopped_muster_are_collected_and_orphans_are_deleted(
     open_scenario: OpenScenario,
 ) -> None:
     """The garbage collector takes placeholders with their originator; one that ended leaves orphans."""

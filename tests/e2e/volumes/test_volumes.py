@@ -48,7 +48,7 @@ def of_storage(scenario: Scenario) -> list[tuple[str, str]]:
     return [(write.verb, write.resource) for write in scenario.writes(of_operator=True) if write.resource in kinds]
 
 
-async def test_a_pod_goes_where_a_free_volume_is_and_a_second_one_waits_for_its_claim(
+async def test_a_pod_runs_where_a_free_volume_is_and_a_second_one_waits_for_the_claim(
     open_scenario: OpenScenario,
 ) -> None:
     """A volume of one node, claimed for one pod at a time; the second pod comes when the first is gone."""
@@ -74,7 +74,7 @@ async def test_a_pod_goes_where_a_free_volume_is_and_a_second_one_waits_for_its_
         assert of_storage(scenario) == [("patch", "persistentvolumes")], "claims that are bound cost no write"
 
 
-async def test_a_volume_is_made_for_the_node_and_elsewhere_where_that_fails(open_scenario: OpenScenario) -> None:
+async def test_a_volume_is_provisioned_on_another_node_after_a_failure(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(NODES)
     async with storage(scenario), Provisioner(scenario, first_refused=True) as provisioner:
         await scenario.create([a_claim("data", "made"), a_user("one", "data")])
@@ -84,7 +84,7 @@ async def test_a_volume_is_made_for_the_node_and_elsewhere_where_that_fails(open
         await told(scenario, "one", f"volumes for node {first} failed", 'provisioning failed for PVC "data"')
 
 
-async def test_a_pod_that_goes_while_its_volume_is_made_leaves_the_claim_as_it_was(open_scenario: OpenScenario) -> None:
+async def test_deleting_a_pod_during_provisioning_clears_the_node_of_its_claim(open_scenario: OpenScenario) -> None:
     """Nobody makes volumes here: the claim keeps no node, and pods without claims do not wait behind it."""
     scenario = await open_scenario(NODES)
     async with storage(scenario):
@@ -101,7 +101,7 @@ async def test_a_pod_that_goes_while_its_volume_is_made_leaves_the_claim_as_it_w
         await scenario.eventually("the claim has none any more", lambda: is_selected(wanted=False))
 
 
-async def test_each_member_of_a_gang_gets_a_volume_of_its_own(open_scenario: OpenScenario) -> None:
+async def test_each_gang_member_gets_a_separate_volume(open_scenario: OpenScenario) -> None:
     """Generic ephemeral volumes: their claims are made for the pods, by a controller, after them."""
     scenario = await open_scenario(NODES)
     async with storage(scenario), Provisioner(scenario) as provisioner:
@@ -116,7 +116,7 @@ async def test_each_member_of_a_gang_gets_a_volume_of_its_own(open_scenario: Ope
         assert len({claim["spec"]["volumeName"] for claim in claims}) == 3
 
 
-async def test_a_pod_is_informed_what_it_waits_for(open_scenario: OpenScenario) -> None:
+async def test_a_pod_reports_which_volume_it_waits_for(open_scenario: OpenScenario) -> None:
     """Nodes that attach no more volumes, and a claim that should be bound by now."""
     scenario = await open_scenario(NODES[:1])
     async with storage(scenario):

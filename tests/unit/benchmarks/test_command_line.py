@@ -29,7 +29,7 @@ def ended(*arguments: str) -> tuple[int, str]:
         (["--compare", "nosuch", "HEAD", "core/500"], "invalid reference: nosuch"),
     ],
 )
-def test_it_is_refused(arguments: Sequence[str], why: str) -> None:
+def test_an_invalid_command_line_is_rejected(arguments: Sequence[str], why: str) -> None:
     code, said = ended(*arguments)
     assert code != 0
     assert why in said

@@ -14,7 +14,7 @@ def a_figure(name: str, median: float, *, less: bool = True) -> dict[str, object
     return {"name": name, "unit": "s" if less else "/s", "median": median, "less_is_better": less}
 
 
-def test_a_turn_compares_what_both_have() -> None:
+def test_a_round_compares_figures_present_in_both() -> None:
     found: dict[str, Compared] = {}
     add(found, [a_figure("a", 4.0), a_figure("old", 1.0)], [a_figure("a", 2.0), a_figure("new", 1.0)])
     add(found, [a_figure("a", 9.0)], [a_figure("a", 3.0)])
@@ -41,6 +41,6 @@ def test_the_table_shows_the_median_turn_and_the_spread(tmp_path: Path) -> None:
     assert [cell.strip() for cell in row.strip("│").split("│")] == ["gang", "s", "4", "2", "2.00x", "1.00 to 4.00"]
 
 
-def test_a_commit_that_is_none_cannot_be_compared() -> None:
+def test_an_unknown_commit_cannot_be_compared() -> None:
     with pytest.raises(NotComparable, match="no-such-commit"):
         compare.compare(("no-such-commit", "HEAD"), ["core/500"], Session(), runs=1, quick=True)

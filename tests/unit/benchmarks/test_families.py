@@ -7,7 +7,7 @@ from benchmarks.figures import Options
 from benchmarks.session import Session
 
 
-def test_no_word_means_everything_but_what_is_optional() -> None:
+def test_no_argument_selects_everything_except_optional_benchmarks() -> None:
     found = chosen(None)
     assert list(found) == list(FAMILIES)
     assert "cluster/gang-100-direct" in found["cluster"]
@@ -18,7 +18,7 @@ def test_the_name_of_a_family_means_that_family_alone() -> None:
     assert list(chosen(["core"])) == ["core"]
 
 
-def test_a_whole_name_means_that_one_alone() -> None:
+def test_a_complete_name_selects_only_that_benchmark() -> None:
     assert chosen(["cluster/gang-100"]) == {"cluster": ["cluster/gang-100"]}
 
 
@@ -34,7 +34,7 @@ def test_every_name_begins_with_its_family() -> None:
     assert [name for key, family in FAMILIES.items() for name in family.names if not name.startswith(f"{key}/")] == []
 
 
-def test_what_is_measured_is_what_was_planned() -> None:
+def test_the_measured_benchmarks_match_the_plan() -> None:
     session = Session()
     options = Options(1, quick=True, session=session)
     names = chosen(["core/500"])
@@ -51,5 +51,5 @@ def test_what_is_slow_and_steady_is_measured_half_as_often_but_at_least_once() -
 
 
 @pytest.mark.parametrize("key", list(FAMILIES))
-def test_every_family_tells_its_steps(key: str) -> None:
+def test_every_family_plans_its_steps(key: str) -> None:
     assert planned({key: list(FAMILIES[key].names)}, Options())

@@ -10,24 +10,24 @@ from benchmarks.cluster.load import PREFIX, Load, Progress, completes
 GANG = {who: Load("load", 100, 5, who) for who in Who}
 
 
-def test_pods_ask_for_the_same_whoever_places_them() -> None:
+def test_pods_request_the_same_resources_for_every_scheduler() -> None:
     containers = [load.pod(0)["spec"]["containers"] for load in GANG.values()]
     assert all(some == containers[0] for some in containers)
 
 
-def test_muster_learns_of_a_gang_by_annotation() -> None:
+def test_a_muster_gang_is_defined_by_annotations() -> None:
     annotations = GANG[Who.RESERVE].pod(7)["metadata"]["annotations"]
     [group] = orjson.loads(annotations[f"{PREFIX}task-groups"])
     assert (group["name"], group["minMember"]) == (annotations[f"{PREFIX}task-group-name"], 20)
 
 
-def test_the_placement_is_said_unless_it_is_the_default() -> None:
+def test_the_placement_is_set_unless_it_is_the_default() -> None:
     key = f"{PREFIX}schedulingPolicyParameters"
     assert GANG[Who.DIRECT].pod(0)["metadata"]["annotations"][key] == "gangPlacement=Direct"
     assert key not in GANG[Who.RESERVE].pod(0)["metadata"]["annotations"]
 
 
-def test_kube_scheduler_learns_of_a_gang_by_a_pod_group_that_is_there() -> None:
+def test_a_kube_scheduler_gang_is_defined_by_a_pod_group() -> None:
     load = GANG[Who.KUBE]
     names = {
         group["metadata"]["name"]: group["spec"]["schedulingPolicy"]["gang"]["minCount"] for group in load.groups()
@@ -54,7 +54,7 @@ def test_the_way_of_the_first_bound_pod_is_its_own() -> None:
     assert (details["first_bound_s"], details["first_way_s"], details["bound_s"]) == (1.2, 0.2, 3.0)
 
 
-async def test_who_is_slow_is_waited_for() -> None:
+async def test_a_slow_scheduler_is_waited_for() -> None:
     seen = Progress()
 
     async def bind_one_by_one() -> None:
@@ -66,7 +66,7 @@ async def test_who_is_slow_is_waited_for() -> None:
     assert len(seen.bound) == 50
 
 
-async def test_who_stands_still_is_given_up() -> None:
+async def test_a_stalled_scheduler_is_given_up() -> None:
     async def bind_none() -> None:
         await asyncio.Event().wait()
 

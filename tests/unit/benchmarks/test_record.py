@@ -27,7 +27,7 @@ def test_it_is_replaced_again_the_next_time() -> None:
     assert placed_in(once, GANG).count("cluster/gang-100") == 1
 
 
-def test_who_ran_at_the_same_time_is_distinguished_from_a_fact() -> None:
+def test_a_peer_of_the_same_session_is_distinguished_from_a_fact() -> None:
     row = next(line for line in placed_in(PLACE, GANG).splitlines() if "gang-100" in line)
     assert row == "| `cluster/gang-100` | 3 s | 2 to 4 | 2 | ≤ 5: met | 5 (**1.8x**, 1.5x to 2x) | 5.2 (1.7x) \\* |"
 
@@ -63,11 +63,11 @@ def test_a_figure_of_an_earlier_session_reports_when_that_was() -> None:
     assert "| `cluster/gang-100` (2026-11-20 10:30) |" in page
 
 
-def test_the_page_has_a_place_for_it() -> None:
+def test_the_page_has_one_section_for_the_table() -> None:
     assert PAGE.read_text().count(BEGIN) == PAGE.read_text().count(END) == 1
 
 
-def test_who_used_the_processor_is_reported_with_the_peer_next_to_it_once() -> None:
+def test_cpu_seconds_are_listed_by_process_and_the_peer_once() -> None:
     """Both placements were measured beside the same runs of the peer."""
     theirs = {"kube-scheduler: kube-scheduler CPU, s": [3.0], "kube-scheduler: etcd CPU, s": [1.0]}
     reserve = replace(GANG, beside={"core CPU, s": [1.0, 3.0], "etcd CPU, s": [2.0], "p50, s": [1.0], **theirs})

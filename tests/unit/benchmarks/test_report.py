@@ -32,12 +32,12 @@ def test_a_goal_that_is_missed_reports_it() -> None:
     assert "≥ 48,000: missed" in printed(Figure("core/5000", "/s", [40_000.0], 48_000.0))
 
 
-def test_a_lead_that_no_one_was_there_to_measure_is_not_compared() -> None:
+def test_a_lead_over_an_unmeasured_peer_is_not_compared() -> None:
     figure = Figure("cluster/single-5000", "s", [10.0], less_is_better=True, ahead={KUBE: 1.05})
     assert "≥ 1.05x kube-scheduler: not compared" in printed(figure)
 
 
-def test_the_footnote_tells_how_busy_the_machine_was() -> None:
+def test_the_footnote_reports_the_machine_load() -> None:
     assert "1.5 before" in footnote(Session(load_before=1.5))
 
 

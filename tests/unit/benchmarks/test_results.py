@@ -27,7 +27,7 @@ def figures_of(name: str, ours: list[Json], theirs: list[Json]) -> dict[str, lis
     return {figure.name: [*figure.values, *figure.rivals.get(KUBE, ())] for figure in found}
 
 
-def test_times_stand_next_to_the_peers() -> None:
+def test_times_are_recorded_with_those_of_the_peer() -> None:
     found = figures_of("cluster/gang-100", [a_run(2.0), a_run(3.0)], [a_run(4.0), a_run(5.0)])
     assert found == {"cluster/gang-100": [2.0, 3.0, 4.0, 5.0]}
 
@@ -43,9 +43,9 @@ def test_a_burst_of_single_pods_has_goals_for_the_first_and_the_middle() -> None
     assert found["cluster/single-5000 p50"] == [pytest.approx(0.2), pytest.approx(0.4)]
 
 
-def test_what_never_ended_well_has_no_figure() -> None:
+def test_a_workload_that_never_finished_has_no_figure() -> None:
     assert figures_of("cluster/gang-100", [], [a_run(4.0)]) == {}
 
 
-def test_a_peer_that_never_ended_well_leaves_ours() -> None:
+def test_a_peer_that_never_finished_is_left_out() -> None:
     assert figures_of("cluster/gang-100", [a_run(2.0)], []) == {"cluster/gang-100": [2.0]}

@@ -8,19 +8,19 @@ from rich.console import Console
 from benchmarks.session import UNKNOWN_S, Session, minutes
 
 
-def test_what_took_long_before_is_expected_to_take_long() -> None:
+def test_the_remaining_time_uses_earlier_durations() -> None:
     session = Session(known={"slow": 100.0, "quick": 1.0})
     session.plan(["slow", "quick", "quick"])
     assert session.left_s() == pytest.approx(102.0)
 
 
-def test_a_step_that_no_one_has_seen_counts_too() -> None:
+def test_an_unknown_step_has_a_default_duration() -> None:
     session = Session()
     session.plan(["new"])
     assert session.left_s() == pytest.approx(UNKNOWN_S)
 
 
-def test_a_step_that_is_done_is_not_left_and_corrects_what_is_expected() -> None:
+def test_a_finished_step_corrects_the_remaining_time() -> None:
     session = Session(known={"work": 1000.0})
     session.plan(["work", "work"])
     with session.step("work"):
@@ -28,7 +28,7 @@ def test_a_step_that_is_done_is_not_left_and_corrects_what_is_expected() -> None
     assert session.left_s() < 1.0
 
 
-def test_a_step_that_fails_is_done_too() -> None:
+def test_a_failed_step_counts_as_done() -> None:
     session = Session()
     session.plan(["work"])
     with pytest.raises(ValueError, match="no"), session.step("work"):
@@ -36,7 +36,7 @@ def test_a_step_that_fails_is_done_too() -> None:
     assert session.left_s() == 0
 
 
-def test_what_was_not_measured_now_is_remembered_from_before() -> None:
+def test_durations_of_unmeasured_steps_are_kept() -> None:
     session = Session(known={"old": 7.0, "work": 100.0})
     with session.step("work"):
         pass
@@ -56,7 +56,7 @@ def test_without_a_terminal_each_step_is_a_line_with_what_is_left() -> None:
     assert session.failures == ["it hung"]
 
 
-def test_on_a_terminal_a_bar_says_the_same() -> None:
+def test_a_terminal_shows_the_same_information_in_a_bar() -> None:
     output = io.StringIO()
     session = Session(known={"a": 30.0, "b": 600.0})
     session.plan(["a", "b"])
@@ -79,5 +79,5 @@ def test_a_plan_may_grow() -> None:
 
 
 @pytest.mark.parametrize("seconds, words", [(4.4, "4 s left"), (89.0, "89 s left"), (100.0, "2 min left")])
-def test_time_is_reported_in_a_persons_words(seconds: float, words: str) -> None:
+def test_durations_are_reported_in_readable_units(seconds: float, words: str) -> None:
     assert minutes(seconds) == words

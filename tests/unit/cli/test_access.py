@@ -36,14 +36,14 @@ def closed(tmp_path: Path) -> Iterator[Served]:
         yield served
 
 
-def test_a_closed_core_is_asked_with_a_token_over_tls(closed: Served, tmp_path: Path) -> None:
+def test_a_protected_core_accepts_a_token_over_tls(closed: Served, tmp_path: Path) -> None:
     trusting = ("--certificate-authority", str(tmp_path / "ca.pem"))
     token = ("--token-file", str(tmp_path / "token"))
     assert closed.run("queues", *trusting, *token).exit_code == 0
     assert closed.run("queues", "--insecure-skip-tls-verify", *token).exit_code == 0
 
 
-def test_a_closed_core_reports_what_is_missing(closed: Served, tmp_path: Path) -> None:
+def test_a_protected_core_reports_the_missing_credential(closed: Served, tmp_path: Path) -> None:
     trusting = ("--certificate-authority", str(tmp_path / "ca.pem"))
     nobody = closed.run("queues", *trusting)
     assert nobody.exit_code == 3
@@ -52,14 +52,14 @@ def test_a_closed_core_reports_what_is_missing(closed: Served, tmp_path: Path) -
     assert closed.run("queues", *trusting, "--token-file", str(tmp_path / "other")).exit_code == 3
 
 
-def test_a_certificate_of_an_unknown_authority_is_not_accepted(closed: Served, tmp_path: Path) -> None:
+def test_a_certificate_of_an_unknown_authority_is_rejected(closed: Served, tmp_path: Path) -> None:
     result = closed.run("queues", "--token-file", str(tmp_path / "token"))
     assert result.exit_code == 3
     assert len(result.stderr.splitlines()) == 1
     assert "CERTIFICATE_VERIFY_FAILED" in result.stderr
 
 
-def test_a_cluster_that_does_not_answer_is_one_line_and_3(tmp_path: Path) -> None:
+def test_an_unreachable_cluster_gives_one_line_and_exit_code_3(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(KUBECONFIG.format(server=NOWHERE))
     for command in ("queues", "doctor"):
@@ -71,7 +71,7 @@ def test_a_cluster_that_does_not_answer_is_one_line_and_3(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "text", [None, "", "nonsense: [", "clusters: 1", KUBECONFIG.format(server="x").replace("name: u", "name: v")]
 )
-def test_a_kubeconfig_that_is_none_is_one_line_and_3_or_2(text: str | None, tmp_path: Path) -> None:
+def test_an_invalid_kubeconfig_gives_one_line_and_exit_code_2_or_3(text: str | None, tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     if text is not None:
         path.write_text(text)
@@ -80,7 +80,7 @@ def test_a_kubeconfig_that_is_none_is_one_line_and_3_or_2(text: str | None, tmp_
     assert len(result.stderr.splitlines()) == 1, result.output
 
 
-def test_a_context_that_does_not_exist_is_one_line_and_2(tmp_path: Path) -> None:
+def test_an_unknown_context_gives_one_line_and_exit_code_2(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(KUBECONFIG.format(server=NOWHERE))
     for command in (["queues"], ["apps", "--server", NOWHERE], ["config", "show"], ["smoke-test", "--image", "x"]):

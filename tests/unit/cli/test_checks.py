@@ -50,16 +50,16 @@ def a_lease(holder: str, *, ago_s: float = 1, home: str = "muster", serves: str 
         (a_lease("pod-1", ago_s=75), Level.PROBLEM, "pod-1 holds the Lease muster/muster and is 65 s late to renew it"),
     ],
 )
-def test_a_lease_has_to_be_held_and_renewed(lease: Json, level: Level, said: str) -> None:
+def test_a_lease_must_be_held_and_renewed(lease: Json, level: Level, said: str) -> None:
     found = only(checks.check_leases([lease], "muster", NOW))
     assert (found.level, found.message) == (level, said)
 
 
-def test_no_lease_at_all_may_be_wanted() -> None:
+def test_a_missing_lease_is_a_warning() -> None:
     assert levels(checks.check_leases([], "muster", NOW)) == [Level.WARNING]
 
 
-def test_another_muster_matters_while_it_lives_and_serves_a_name_of_ours() -> None:
+def test_another_live_muster_with_the_same_scheduler_name_is_a_problem() -> None:
     ours = a_lease("pod-1")
     others = [
         a_lease("dead", home="old", ago_s=99),
@@ -72,14 +72,14 @@ def test_another_muster_matters_while_it_lives_and_serves_a_name_of_ours() -> No
     ]
 
 
-def test_the_names_that_are_served_are_those_of_our_own_lease() -> None:
+def test_the_served_names_come_from_the_lease_of_this_installation() -> None:
     assert checks.served_names([a_lease("a", serves="mine"), a_lease("b", home="x", serves="its")], "muster") == {
         "mine"
     }
     assert checks.served_names([], "muster") == BOTH
 
 
-def test_operators_leases_are_the_ones_that_are_looked_for() -> None:
+def test_the_lease_selector_matches_the_labels_of_the_operator() -> None:
     assert ",".join(f"{key}={value}" for key, value in operators.LABELS.items()) == checks.LEASE_SELECTOR
     assert checks.SERVES == operators.ANNOTATION_SERVES
 
@@ -98,7 +98,7 @@ def a_member(name: str, scheduler: str, phase: str = "Pending") -> Json:
     return pod
 
 
-def test_pods_with_our_annotations_and_another_scheduler_are_named_together() -> None:
+def test_pods_with_muster_annotations_and_another_scheduler_are_reported_together() -> None:
     pods = [a_member(f"p{number}", "default-scheduler") for number in range(5)]
     pods += [a_member("good", "yunikorn"), a_pod("nothing", "default-scheduler"), a_member("over", "x", "Failed")]
     found = list(checks.check_pods(pods, BOTH, {}))
@@ -109,11 +109,11 @@ def test_pods_with_our_annotations_and_another_scheduler_are_named_together() ->
     assert "muster or yunikorn" in found[0].remedy
 
 
-def test_a_name_of_ours_that_no_one_serves_is_a_foreign_one() -> None:
+def test_an_unserved_scheduler_name_is_reported_like_a_foreign_one() -> None:
     assert levels(checks.check_pods([a_member("p", "yunikorn")], frozenset({"muster"}), {}))[0] is Level.PROBLEM
 
 
-def test_pods_of_an_application_that_was_rejected_are_reported_with_their_queue() -> None:
+def test_pods_of_a_rejected_application_are_reported_with_their_queue() -> None:
     pods = [a_pod("p", "muster", applicationId="job", queue="root.nowhere"), a_pod("q", "muster", applicationId="fine")]
     found = [one for one in checks.check_pods(pods, BOTH, {("ns", "job"): "no rule"}) if one.check == checks.POD_QUEUES]
     assert only(found).message == "1 pod (ns/p) of application job (queue root.nowhere), rejected: no rule"
@@ -145,7 +145,7 @@ LATER = NOW + timedelta(days=300)
         (NOW + timedelta(days=2), LISTENING, Level.WARNING, "the certificate authority expires on 2030-01-03"),
     ],
 )
-def test_someone_has_to_listen_with_a_valid_certificate(
+def test_the_webhook_needs_an_endpoint_and_a_valid_certificate(
     ends: datetime, endpoints: Any, level: Level, said: str
 ) -> None:
     found = only(checks.check_webhooks(checks.webhook_endpoints([a_configuration([a_bundle(ends)])]), endpoints, NOW))
@@ -153,7 +153,7 @@ def test_someone_has_to_listen_with_a_valid_certificate(
     assert found.message.startswith(said)
 
 
-def test_a_registration_without_its_service_is_deleted_or_the_webhook_enabled_again() -> None:
+def test_a_webhook_registration_without_its_service_is_a_problem_with_a_remedy() -> None:
     for bundle in ([a_bundle(LATER)], [a_bundle(NOW - timedelta(days=1))]):
         found = only(checks.check_webhooks(checks.webhook_endpoints([a_configuration(bundle)]), {}, NOW))
         assert found.level is Level.PROBLEM
@@ -167,14 +167,14 @@ def test_a_registration_without_its_service_is_deleted_or_the_webhook_enabled_ag
         )
 
 
-def test_of_two_authorities_one_has_to_be_valid() -> None:
+def test_one_valid_authority_of_two_is_sufficient() -> None:
     both = [a_bundle(NOW - timedelta(days=1)), a_bundle(LATER)]
     assert levels(checks.check_webhooks(checks.webhook_endpoints([a_configuration(both)]), LISTENING, NOW)) == [
         Level.FINE
     ]
 
 
-def test_a_bundle_that_is_missing_or_broken_is_a_problem() -> None:
+def test_a_missing_or_broken_ca_bundle_is_a_problem() -> None:
     none, broken = a_configuration([]), a_configuration([a_bundle(LATER)])
     for hook in broken["webhooks"]:
         hook["clientConfig"]["caBundle"] = base64.b64encode(b"nonsense").decode()
@@ -184,13 +184,13 @@ def test_a_bundle_that_is_missing_or_broken_is_a_problem() -> None:
         ]
 
 
-def test_hooks_of_others_are_no_business_of_ours() -> None:
+def test_foreign_webhooks_are_ignored() -> None:
     other = {"metadata": {"name": "x"}, "webhooks": [{"name": "a.example.org", "clientConfig": {"url": "https://x"}}]}
     found = only(checks.check_webhooks(checks.webhook_endpoints([other]), {}, NOW))
     assert (found.level, found.message) == (Level.FINE, "not registered")
 
 
-def test_a_webhook_at_an_address_needs_no_service() -> None:
+def test_a_webhook_with_a_url_needs_no_service() -> None:
     found = checks.check_webhooks(
         checks.webhook_endpoints([a_configuration([a_bundle(LATER)], "https://muster:9089")]), {}, NOW
     )
@@ -231,7 +231,7 @@ def test_the_admission_policy_has_the_name_of_the_manifest() -> None:
 # -- rights, other_schedulers, core -------------------------------------------------
 
 
-def test_the_rights_that_are_asked_about_are_those_of_the_manifest() -> None:
+def test_the_checked_permissions_match_the_manifest() -> None:
     documents = [item for item in yaml.safe_load_all((ROOT / "deploy/rbac.yaml").read_text()) if "rules" in item]
     written = {
         Permission(
@@ -252,7 +252,7 @@ def test_the_rights_that_are_asked_about_are_those_of_the_manifest() -> None:
     assert set(permissions.required(BOTH, has_webhook=True)) == written
 
 
-def test_the_rights_on_leases_are_those_of_the_names_and_the_lease_of_the_installation() -> None:
+def test_the_lease_permissions_match_the_names_of_the_installation() -> None:
     asked = {
         (permission.name, permission.is_home, permission.namespace)
         for permission in permissions.required(["batch"], "two", has_webhook=True)
@@ -271,7 +271,7 @@ def test_a_review_asks_for_the_operators_account_with_its_groups() -> None:
     assert named["resourceAttributes"]["name"] == "muster-admission-batch"
 
 
-def test_rights_of_the_webhook_count_only_where_there_is_one() -> None:
+def test_webhook_permissions_are_required_only_with_a_webhook() -> None:
     everything, without = permissions.required(BOTH, has_webhook=True), permissions.required(BOTH, has_webhook=False)
     assert {right.resource for right in {*everything} - {*without}} == {
         "mutatingwebhookconfigurations",
@@ -280,7 +280,7 @@ def test_rights_of_the_webhook_count_only_where_there_is_one() -> None:
     }
 
 
-def test_every_missing_right_is_named() -> None:
+def test_every_missing_permission_is_reported() -> None:
     missing = [
         Permission("", "pods/binding", "create"),
         Permission("coordination.k8s.io", "leases", "get", "muster"),
@@ -290,7 +290,7 @@ def test_every_missing_right_is_named() -> None:
     assert levels(permissions.check_permissions("a", [], 53)) == [Level.FINE]
 
 
-def test_yunikorn_beside_is_a_problem_where_its_name_is_served() -> None:
+def test_a_running_yunikorn_is_a_problem_if_muster_serves_its_name() -> None:
     deployment: Json = {"metadata": {"name": "yunikorn-scheduler", "namespace": "yunikorn"}, "spec": {"replicas": 1}}
     assert levels(checks.check_other_schedulers([deployment], [], BOTH)) == [Level.PROBLEM]
     assert levels(checks.check_other_schedulers([deployment], [], frozenset({"muster"}))) == [Level.WARNING]
@@ -299,7 +299,7 @@ def test_yunikorn_beside_is_a_problem_where_its_name_is_served() -> None:
     assert levels(checks.check_other_schedulers([], [a_pod("y", "x", phase="Running")], BOTH)) == [Level.PROBLEM]
 
 
-def test_a_core_has_to_be_reported_and_to_be_well() -> None:
+def test_a_core_must_be_ready_and_healthy() -> None:
     health = {"HealthChecks": [{"Name": "Orphans", "Succeeded": False, "DiagnosisMessage": "two"}]}
     status: Json = {
         "core": "x",
@@ -316,7 +316,7 @@ def test_a_core_has_to_be_reported_and_to_be_well() -> None:
     assert levels(checks.check_core(status | {"partitions": []})) == [Level.PROBLEM]
 
 
-def test_the_page_counts_what_it_shows() -> None:
+def test_the_summary_counts_the_findings() -> None:
     found = [
         {"check": "c", "level": level, "message": "s", "remedy": ""}
         for level in ("problem", "fine", "unknown", "problem")
@@ -374,7 +374,7 @@ def test_placeholders_without_a_valid_signature_are_listed() -> None:
     assert levels(placeholders.check_placeholders(surveyed(ours))) == [Level.FINE]
 
 
-def test_a_placeholder_of_an_unknown_key_is_distinguished_and_never_deleted() -> None:
+def test_a_placeholder_of_an_unknown_key_is_reported_and_never_deleted() -> None:
     survey = surveyed(a_marked_pod("foreign", signature=a_signature("foreign", OTHERS)))
     assert (survey.signed, survey.unsigned, len(survey.unverified)) == ([], [], 1)
     found = only(placeholders.check_placeholders(survey))
@@ -389,5 +389,5 @@ def test_without_the_keys_no_signature_counts_as_valid_or_invalid() -> None:
     assert placeholders.survey(pods[1:], BOTH, no_keys).error is None, "keys were read for nothing"
 
 
-def test_the_names_of_objects_are_those_of_the_operator() -> None:
+def test_the_secret_name_matches_the_operator() -> None:
     assert permissions.SIGNING == signing.SECRET

@@ -46,14 +46,14 @@ def test_the_version_names_the_scheduler_interface_too() -> None:
 
 
 @pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
-def test_every_command_reports_what_it_does_and_shows_how(entry: Entry) -> None:
+def test_the_help_of_every_command_shows_its_examples(entry: Entry) -> None:
     result = CliRunner().invoke(app, [entry.name, "--help"])
     assert result.exit_code == 0
     assert [example for example in entry.examples if " ".join(example.split()) not in words(result.stdout)] == []
 
 
 @pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
-def test_examples_are_command_lines_that_the_command_takes(entry: Entry) -> None:
+def test_examples_are_valid_command_lines(entry: Entry) -> None:
     for example in entry.examples:
         line = shlex.split(example.rpartition("| ")[2])
         assert line[:2] == ["muster", entry.name]
@@ -62,7 +62,7 @@ def test_examples_are_command_lines_that_the_command_takes(entry: Entry) -> None
 
 
 @pytest.mark.parametrize("command", ["", *(entry.name for entry in COMMANDS if entry.source.startswith("muster."))])
-def test_help_of_a_command_that_only_looks_loads_neither_half(command: str) -> None:
+def test_help_of_a_read_only_command_imports_neither_core_nor_operator(command: str) -> None:
     if command in NEED_BOTH:
         pytest.skip("it needs the rules or names of both halves")
     loaded = "; import sys; print([name for name in HEAVY if name in sys.modules])".replace("HEAVY", repr(HEAVY))
@@ -102,13 +102,13 @@ def test_the_command_is_a_plugin_of_kubectl_too() -> None:
     assert scripts["kubectl-muster"] == scripts["muster"]
 
 
-def test_run_without_embedded_reports_what_to_do() -> None:
+def test_run_without_embedded_reports_the_required_option() -> None:
     result = CliRunner().invoke(app, ["run"])
     assert result.exit_code == 2
     assert "--embedded" in result.output
 
 
-def test_an_operator_that_cannot_serve_reports_why_in_one_line(tmp_path: Path) -> None:
+def test_an_operator_that_cannot_start_reports_the_reason_in_one_line(tmp_path: Path) -> None:
     result = run("-m", "muster_operator", "--health-port=0", HOME=str(tmp_path), KUBECONFIG=str(tmp_path / "none"))
     assert result.returncode == 1
     last = result.stderr.strip().splitlines()[-1]
@@ -117,7 +117,7 @@ def test_an_operator_that_cannot_serve_reports_why_in_one_line(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("files", [("cert", None, None), ("cert", "key", "missing")])
-def test_the_files_of_mutual_tls_go_together_and_have_to_be_there(
+def test_the_files_of_mutual_tls_are_required_together_and_must_exist(
     files: tuple[str | None, ...], tmp_path: Path
 ) -> None:
     for name in ("cert", "key"):

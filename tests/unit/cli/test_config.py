@@ -30,20 +30,20 @@ def row(result: Result, key: str) -> list[str]:
     return line.split()[1:]
 
 
-def test_the_defaults_are_every_setting_with_its_meaning() -> None:
+def test_the_defaults_list_every_setting_with_its_meaning() -> None:
     result = show("--defaults")
     assert result.exit_code == 0
     assert [key for key in SETTINGS if key not in result.stdout] == []
     assert row(result, "gang.waitTimeout")[:3] == ["0s", "at", "once"]
 
 
-def test_the_defaults_are_data_that_a_config_map_can_hold() -> None:
+def test_the_defaults_are_valid_config_map_data() -> None:
     expected = {key: setting.default for key, setting in SETTINGS.items() if key != LEVELS}
     assert yaml.safe_load(show("--defaults", "-o", "yaml").stdout) == expected
     assert json.loads(show("--defaults", "-o", "json").stdout) == expected
 
 
-def test_values_name_the_config_map_that_has_them_and_the_later_one_wins(tmp_path: Path) -> None:
+def test_values_show_their_config_map_and_the_later_one_wins(tmp_path: Path) -> None:
     first = a_file(tmp_path, "muster-defaults", "gang.waitTimeout: 1h, log.level: WARN, queues.yaml: 'partitions: []'")
     second = a_file(tmp_path, "muster-configs", "gang.waitTimeout: 2h")
     result = show("-f", first, "-f", second)
@@ -54,20 +54,20 @@ def test_values_name_the_config_map_that_has_them_and_the_later_one_wins(tmp_pat
     assert row(result, "queues.yaml") == ["1", "lines", "muster-defaults"]
 
 
-def test_what_is_odd_is_reported_next_to_the_values(tmp_path: Path) -> None:
+def test_unknown_settings_are_reported_as_warnings(tmp_path: Path) -> None:
     result = show("-f", a_file(tmp_path, "muster-configs", "gang.waitTimout: 1h"), "-o", "json")
     assert result.exit_code == 0
     assert json.loads(result.stdout)["gang.waitTimout"] == "1h"
     assert result.stderr == ("warning: gang.waitTimout is not a setting of Muster; is gang.waitTimeout meant?\n")
 
 
-def test_a_value_that_would_be_refused_ends_with_1_and_its_line(tmp_path: Path) -> None:
+def test_an_invalid_value_ends_with_exit_code_1_and_a_message(tmp_path: Path) -> None:
     result = show("-f", a_file(tmp_path, "muster-configs", "gang.waitTimeout: soon"))
     assert result.exit_code == 1
     assert "setting gang.waitTimeout: invalid value 'soon'" in result.stderr
 
 
-def test_a_file_that_is_no_config_map_ends_with_2(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_config_map_ends_with_exit_code_2(tmp_path: Path) -> None:
     path = tmp_path / "pod.yaml"
     path.write_text("kind: Pod\n")
     result = show("-f", str(path))
@@ -75,7 +75,7 @@ def test_a_file_that_is_no_config_map_ends_with_2(tmp_path: Path) -> None:
     assert show("-f", str(tmp_path / "none.yaml")).exit_code == 2
 
 
-def test_no_cluster_is_one_line_and_3(tmp_path: Path) -> None:
+def test_a_missing_cluster_gives_one_line_and_exit_code_3(tmp_path: Path) -> None:
     result = show(KUBECONFIG=str(tmp_path / "none"), HOME=str(tmp_path))
     assert result.exit_code == 3
     assert result.stderr.startswith("muster: request to the cluster failed: no kubeconfig found; ")

@@ -24,14 +24,14 @@ from tests.unit.cli.conftest import Served, an_application, run
         (["queues", "--server", "http://[::1"], "muster: 'http://[::1' is not a URL of a server; "),
     ],
 )
-def test_a_command_line_that_is_not_understood_is_one_line_and_2(arguments: list[str], said: str) -> None:
+def test_an_invalid_command_line_gives_one_line_and_exit_code_2(arguments: list[str], said: str) -> None:
     result = run(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     (line,) = result.stderr.splitlines()
     assert line.startswith(said)
 
 
-def test_a_kubeconfig_that_is_not_there_is_named() -> None:
+def test_a_missing_kubeconfig_is_reported_with_its_path() -> None:
     result = run("queues", "--kubeconfig", "missing/config")
     said = "muster: --kubeconfig missing/config does not exist\n"
     assert (result.exit_code, result.stderr) == (2, said)
@@ -45,7 +45,7 @@ def test_without_a_command_the_commands_are_shown(arguments: list[str]) -> None:
     assert result.stderr == ""
 
 
-def test_an_output_that_no_one_can_take_is_one_line_and_1() -> None:
+def test_an_output_that_cannot_be_written_gives_one_line_and_exit_code_1() -> None:
     with Path("/dev/full").open("w") as full:
         line = [sys.executable, "-m", "muster", "version", "--client", "-o", "json"]
         done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
@@ -53,7 +53,7 @@ def test_an_output_that_no_one_can_take_is_one_line_and_1() -> None:
     assert done.stderr == "muster: cannot write the output: No space left on device\n"
 
 
-def test_a_reader_that_has_enough_ends_a_long_answer_without_a_message(served: Served) -> None:
+def test_a_closed_output_pipe_ends_the_command_without_a_message(served: Served) -> None:
     served.scenario.send(
         *(ApplicationAdded(an_application(f"one-more-{number}", queue="root.b")) for number in range(400))
     )
@@ -68,6 +68,6 @@ def test_a_reader_that_has_enough_ends_a_long_answer_without_a_message(served: S
     assert asking.returncode in (0, 1)
 
 
-def test_a_narrow_page_has_every_word_of_a_table(served: Served) -> None:
+def test_a_narrow_terminal_does_not_truncate_a_table(served: Served) -> None:
     narrow = CliRunner().invoke(app, ["queues", "--server", served.url], env={"COLUMNS": "20"})
     assert narrow.stdout == served.run("queues").stdout, "a pipe has no width"

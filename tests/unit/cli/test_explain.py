@@ -34,7 +34,7 @@ def submit_more(served: Served, name: str, *pods: str, vcore: int = 9000) -> Non
         served.scenario.ask(replace(an_ask(f"uid-{pod}", app=name, vcore=vcore), tags=tags))
 
 
-def test_what_nodes_are_missing_is_counted_by_reason(served: Served) -> None:
+def test_node_reasons_are_counted(served: Served) -> None:
     [reason] = explained(served, "waits")["reasons"]
     assert (reason["reason"], reason["nodes"], reason["pods"]) == ("nodes", {"Insufficient cpu": 3}, ["too-big"])
     page = served.run("explain", "waits").stdout
@@ -43,7 +43,7 @@ def test_what_nodes_are_missing_is_counted_by_reason(served: Served) -> None:
     assert "Suggestion: " in page
 
 
-def test_what_is_ahead_in_the_queue_is_reported_in_order(served: Served) -> None:
+def test_applications_ahead_in_the_queue_are_listed_in_order(served: Served) -> None:
     submit(served, "second", "root.b", "default/p")
     found = explained(served, "second")
     assert [item["applicationID"] for item in found["ahead"]] == ["waits"]
@@ -51,7 +51,7 @@ def test_what_is_ahead_in_the_queue_is_reported_in_order(served: Served) -> None
     assert "Ahead in queue root.b: 1 application" in served.run("explain", "second").stdout
 
 
-def test_a_quota_is_reported_with_the_queue_and_what_helps(served: Served) -> None:
+def test_a_blocking_quota_is_reported_with_its_queue(served: Served) -> None:
     submit(served, "greedy", "root.a", "default/a", "default/b", vcore=3500)
     found = explained(served, "greedy")
     [reason] = found["reasons"]
@@ -62,13 +62,13 @@ def test_a_quota_is_reported_with_the_queue_and_what_helps(served: Served) -> No
     assert "2 pods (default/a, default/b): Queue quota exceeded: root.a" in served.run("explain", "greedy").stdout
 
 
-def test_of_an_application_that_runs_in_part_the_result_counts_what_waits(served: Served) -> None:
+def test_the_status_of_a_partially_running_application_counts_pending_requests(served: Served) -> None:
     submit(served, "half", "root.b", "default/fits", vcore=100)
     submit_more(served, "half", "default/large")
     assert explained(served, "half")["status"] == "Pending: 1 of 2 blocked by insufficient free resources on nodes"
 
 
-def test_whatever_may_be_missing_has_words_and_a_cure() -> None:
+def test_every_blocking_reason_has_a_text_and_a_suggestion() -> None:
     assert set(pending.BLOCKED_BY) == set(pending.SUGGESTIONS) == {kind.value for kind in ReasonKind}
 
 
@@ -83,7 +83,7 @@ def test_a_pod_is_found_in_the_namespace_of_the_option_the_name_or_the_context(s
     assert result.stderr.startswith("muster: no application or pod p found in namespace ns (-n or -A selects others)")
 
 
-def test_a_pod_name_of_several_namespaces_has_to_be_qualified(served: Served) -> None:
+def test_a_pod_name_in_several_namespaces_must_be_qualified(served: Served) -> None:
     submit(served, "one", "root.b", "team-a/p")
     submit(served, "two", "root.b", "team-b/p")
     result = served.run("explain", "p", "-A")
@@ -92,14 +92,14 @@ def test_a_pod_name_of_several_namespaces_has_to_be_qualified(served: Served) ->
     assert explained(served, "team-b/p")["application"] == "two"
 
 
-def test_a_name_that_is_an_application_and_a_pod_is_distinguished(served: Served) -> None:
+def test_an_application_and_a_pod_of_the_same_name_can_be_selected(served: Served) -> None:
     submit(served, "same", "root.b", "ns/same", "ns/other")
     assert explained(served, "same")["pod"] == ""
     assert explained(served, "app/same")["pending"] == 2
     assert explained(served, "pod/same")["pending"] == 1
 
 
-def test_a_member_of_a_gang_that_waits_is_explained_by_its_placeholders(served: Served) -> None:
+def test_a_waiting_gang_member_is_explained_by_its_placeholders(served: Served) -> None:
     served.scenario.gang(ApplicationAdded(an_application("big", gang=13, queue="root.b")), 13)
     served.scenario.ask(an_ask("member", app="big", group="workers"))
     found = explained(served, "pod/member")
@@ -112,7 +112,7 @@ def test_a_member_of_a_gang_that_waits_is_explained_by_its_placeholders(served: 
     assert "placeholders of workers: " in served.run("explain", "big").stdout
 
 
-def test_a_member_that_the_core_was_not_asked_for_waits_for_the_places_of_its_gang(served: Served) -> None:
+def test_a_member_without_a_request_waits_for_the_reservation_of_its_gang(served: Served) -> None:
     served.scenario.gang(ApplicationAdded(an_application("big", gang=13, queue="root.b")), 13)
     app = json.loads(served.run("app", "big", "-o", "json").stdout)
     found = pending.explain(app, None, [], "default/member")
@@ -133,17 +133,17 @@ def test_a_member_that_the_core_was_not_asked_for_waits_for_the_places_of_its_ga
         ("real", "Replacing placeholders that are being deleted: replaces gang-p0-0"),
     ],
 )
-def test_what_does_not_wait_reports_what_it_is_instead(served: Served, subject: str, status: str) -> None:
+def test_an_explained_object_that_is_not_pending_reports_its_state(served: Served, subject: str, status: str) -> None:
     assert explained(served, subject, "-A")["status"].startswith(status)
 
 
-def test_what_the_core_does_not_know_is_1(served: Served) -> None:
+def test_an_unknown_object_gives_exit_code_1(served: Served) -> None:
     result = served.run("explain", "nothing")
     assert result.exit_code == 1
     assert result.stderr.startswith("muster: no application or pod nothing found")
 
 
-def test_a_gang_that_no_empty_cluster_could_hold_is_unsatisfiable(served: Served) -> None:
+def test_a_gang_too_large_for_an_empty_cluster_is_unsatisfiable(served: Served) -> None:
     served.scenario.gang(ApplicationAdded(an_application("huge", gang=100, queue="root.b")), 100)
     assert explained(served, "huge")["status"].startswith("Unsatisfiable: ")
     assert "Suggestion: request less, or add larger nodes" in served.run("explain", "huge").stdout

@@ -41,7 +41,7 @@ def a_file(path: Path, config: Json) -> str:
     return str(path)
 
 
-def test_without_an_option_the_file_of_the_home_directory_is_used(tmp_path: Path) -> None:
+def test_the_kubeconfig_of_the_home_directory_is_the_default(tmp_path: Path) -> None:
     a_file(tmp_path / "home/.kube/config", a_config({"token": "t"}, namespace="team-a"))
     assert kubeconfig.access().headers == {"Authorization": "Bearer t"}
     assert kubeconfig.namespace() == "team-a"
@@ -65,7 +65,7 @@ def test_of_several_files_the_first_with_an_entry_wins_and_missing_ones_are_skip
     assert kubeconfig.namespace(context="two") == "team-b"
 
 
-def test_paths_are_relative_to_their_file_and_inline_data_is_written_for_this_user_alone(tmp_path: Path) -> None:
+def test_paths_are_relative_to_their_file_and_inline_data_is_private(tmp_path: Path) -> None:
     inline = base64.b64encode(b"a key").decode()
     user = {"client-certificate": "certificate.pem", "client-key-data": inline}
     access = kubeconfig.access(a_file(tmp_path / "a", a_config(user, {"certificate-authority": "/ca.pem"})))
@@ -119,7 +119,9 @@ def test_a_credential_plugin_gets_its_arguments_and_the_cluster_and_returns_a_to
     assert (info["kind"], info["spec"]["cluster"]["server"]) == ("ExecCredential", "https://one:6443")
 
 
-def test_a_relative_plugin_is_next_to_the_file_of_its_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_plugin_path_is_resolved_from_the_file_of_its_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     second = tmp_path / "second"
     second.mkdir()
     user = {"exec": a_plugin(second, """echo '{"status": {"token": "t"}}'""")}
@@ -138,7 +140,7 @@ def test_credentials_of_the_file_have_precedence_over_those_of_the_plugin(tmp_pa
     assert kubeconfig.access(path).headers == {"Authorization": "Bearer of the file"}
 
 
-def test_a_plugin_gets_dates_as_text(tmp_path: Path) -> None:
+def test_a_plugin_receives_dates_as_text(tmp_path: Path) -> None:
     plugin = a_plugin(
         tmp_path, f"""echo "$KUBERNETES_EXEC_INFO" > {tmp_path}/info; echo '{{"status": {{"token": "t"}}}}'"""
     )
@@ -156,7 +158,7 @@ def test_a_plugin_gets_dates_as_text(tmp_path: Path) -> None:
         ("""echo '{"status": {"clientKeyData": "x"}}'""", "returned neither a token nor a certificate with its key"),
     ],
 )
-def test_a_credential_plugin_that_fails_is_named(tmp_path: Path, script: str, message: str) -> None:
+def test_a_failing_credential_plugin_is_reported_by_name(tmp_path: Path, script: str, message: str) -> None:
     path = a_file(tmp_path / "a", a_config({"exec": a_plugin(tmp_path, script)}))
     with pytest.raises(Unreachable, match=f"plugin {message}"):
         kubeconfig.access(path)
@@ -169,7 +171,7 @@ def test_a_credential_plugin_that_is_not_installed_shows_its_hint(tmp_path: Path
         kubeconfig.access(a_file(tmp_path / "a", a_config({"exec": plugin})))
 
 
-def test_an_account_of_a_pod_is_used_without_a_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pod_service_account_is_used_without_a_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in (("token", "t"), ("namespace", "muster")):
         (tmp_path / name).write_text(text)
     monkeypatch.setattr(kubeconfig, "_SERVICE_ACCOUNT", tmp_path)
@@ -181,7 +183,7 @@ def test_an_account_of_a_pod_is_used_without_a_kubeconfig(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("home", ["", "a" * 300], ids=["no home directory", "inaccessible"])
-def test_an_account_of_a_pod_is_used_if_the_home_directory_cannot_be_read(
+def test_the_pod_service_account_is_used_if_the_home_directory_is_unreadable(
     home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if home:
@@ -217,7 +219,7 @@ def test_a_file_that_cannot_be_read_is_reported(monkeypatch: pytest.MonkeyPatch)
         ({}, {"tls-server-name": "name"}, "tls-server-name"),
     ],
 )
-def test_what_is_not_supported_is_rejected(user: Json, cluster: Json, item: str, tmp_path: Path) -> None:
+def test_unsupported_entries_are_rejected(user: Json, cluster: Json, item: str, tmp_path: Path) -> None:
     with pytest.raises(BadUsage, match=f'context "one" has {item}, which is not supported'):
         kubeconfig.access(a_file(tmp_path / "a", a_config(user, cluster)))
 
@@ -251,7 +253,7 @@ def test_an_unusable_kubeconfig_is_reported_with_its_path_or_entry(change: Json,
         kubeconfig.access(path)
 
 
-def test_an_argument_that_a_process_cannot_have_is_one_error(tmp_path: Path) -> None:
+def test_an_invalid_process_argument_is_one_error(tmp_path: Path) -> None:
     path = a_file(tmp_path / "a", a_config({"exec": {"command": "a", "args": ["b\0c"]}}))
     with pytest.raises(Unreachable, match="credential plugin a cannot run: embedded null byte"):
         kubeconfig.access(path)
@@ -263,6 +265,6 @@ def test_an_impossible_date_is_not_a_kubeconfig(tmp_path: Path) -> None:
         kubeconfig.access(str(tmp_path / "a"))
 
 
-def test_no_kubeconfig_at_all_names_the_options() -> None:
+def test_a_missing_kubeconfig_is_reported_with_the_options() -> None:
     with pytest.raises(CommandError, match="no kubeconfig found; set --kubeconfig, or --server"):
         kubeconfig.access()

@@ -22,14 +22,14 @@ def a_pod(name: str, *containers: Json) -> Json:
     return {"metadata": {"name": name, "namespace": "muster"}, "spec": {"containers": list(containers)}}
 
 
-def test_the_port_is_the_one_that_is_called_rest_else_the_usual_one() -> None:
+def test_the_port_named_rest_is_used_or_the_default() -> None:
     operator = {"name": "operator", "ports": [{"name": "health", "containerPort": 8081}]}
     assert port_forward.port_of(a_pod("both", operator, {"name": "core", "ports": [REST]})) == 9999
     assert port_forward.port_of(a_pod("plain", operator)) == 9080
     assert port_forward.port_of({"metadata": {}}) == 9080
 
 
-def test_a_pod_of_the_operator_alone_is_left_out_where_the_core_has_its_own() -> None:
+def test_an_operator_only_pod_is_skipped_if_the_core_has_a_separate_pod() -> None:
     core, operator = a_pod("core", {"name": "core", "ports": [REST]}), a_pod("operator", {"name": "operator"})
     assert port_forward.with_core([operator, core]) == [core]
     assert port_forward.with_core([operator]) == [operator]
@@ -45,7 +45,7 @@ def test_a_pod_of_the_operator_alone_is_left_out_where_the_core_has_its_own() ->
         ({"env": [{"name": "MUSTER_CORE_REST_PORT", "value": "1"}]}, False),
     ],
 )
-def test_what_starts_the_core_reports_whether_it_serves_tls(container: Json, *, is_tls: bool) -> None:
+def test_the_container_reports_whether_the_core_serves_tls(container: Json, *, is_tls: bool) -> None:
     assert port_forward.serves_tls(a_pod("p", container)) is is_tls
 
 

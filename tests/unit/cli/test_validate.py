@@ -29,7 +29,7 @@ def run(path: Path, text: str | None) -> Result:
     return CliRunner().invoke(app, ["validate", str(path)])
 
 
-def test_a_good_file_is_allowed_and_its_checksum_said(tmp_path: Path) -> None:
+def test_a_valid_file_passes_and_its_checksum_is_printed(tmp_path: Path) -> None:
     path = tmp_path / "q.yaml"
     result = run(path, GOOD)
     assert (result.exit_code, result.stdout) == (0, f"{path}: valid, checksum {checksum(GOOD)}\n")
@@ -49,7 +49,7 @@ def test_every_finding_has_a_line_with_file_path_value_rule_and_fix(tmp_path: Pa
     assert result.stdout.splitlines() == expected
 
 
-def test_all_faults_of_form_are_found_at_once(tmp_path: Path) -> None:
+def test_all_schema_errors_are_reported_together(tmp_path: Path) -> None:
     lines = run(tmp_path / "q.yaml", BAD).stdout.splitlines()
     assert [line.split(" ")[1] for line in lines] == [f"partitions[0].queues[1].{key}:" for key in ("parent", "colour")]
 
@@ -62,7 +62,7 @@ def test_standard_input_is_read_for_a_dash() -> None:
     )
 
 
-def test_what_is_accepted_with_a_warning_is_a_warning_and_no_failure(tmp_path: Path) -> None:
+def test_a_warning_does_not_fail_the_validation(tmp_path: Path) -> None:
     result = run(tmp_path / "q.yaml", "checksum: beef\n" + GOOD.replace("a\n", "a\n        maxapplications: 0\n"))
     assert result.exit_code == 0
     assert "warning: partitions[0].queues[0].maxapplications: 0 means unlimited" in result.stderr
@@ -70,13 +70,13 @@ def test_what_is_accepted_with_a_warning_is_a_warning_and_no_failure(tmp_path: P
 
 
 @pytest.mark.parametrize("text", [None, "\0"])
-def test_a_file_that_cannot_be_read_is_distinguished_from_one_that_is_refused(text: str | None, tmp_path: Path) -> None:
+def test_an_unreadable_file_and_an_invalid_file_have_different_exit_codes(text: str | None, tmp_path: Path) -> None:
     result = run(tmp_path / "q.yaml", text)
     assert result.exit_code == (2 if text is None else 1)
     assert len(result.output.splitlines()) == 1
 
 
-def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_utf8_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "q.yaml"
     path.write_bytes(b"partitions: \xff\n")
     assert run(path, None).stdout.startswith(f"{path}: the file is not UTF-8 at character 12")
@@ -102,13 +102,13 @@ def test_a_config_map_is_validated_with_its_settings(tmp_path: Path) -> None:
         ("  - a", "data is not a mapping"),
     ],
 )
-def test_a_config_map_that_the_operator_would_refuse_is_refused(entries: str, said: str, tmp_path: Path) -> None:
+def test_a_config_map_that_the_operator_rejects_is_invalid(entries: str, said: str, tmp_path: Path) -> None:
     result = run(tmp_path / "map.yaml", MANIFEST.format(entries=entries))
     assert result.exit_code == 1
     assert result.stdout.startswith(f"{tmp_path}/map.yaml: {said}")
 
 
-def test_a_config_map_without_queues_means_the_default_ones(tmp_path: Path) -> None:
+def test_a_config_map_without_queues_uses_the_default_queues(tmp_path: Path) -> None:
     assert run(tmp_path / "map.yaml", MANIFEST.format(entries="  service.clusterId:")).exit_code == 0
 
 

@@ -18,7 +18,7 @@ from tests.unit.cli.conftest import NOWHERE, Served, an_application, rows, run
 LOOKING = ("status", "queues", "apps", "nodes", "version")
 
 
-def test_the_status_reports_how_full_the_cluster_is_and_what_misses_nodes(served: Served) -> None:
+def test_the_status_reports_usage_and_missing_resources(served: Served) -> None:
     result = served.run("status")
     assert result.exit_code == 0
     lines = dict(line.split("  ", 1) for line in result.stdout.splitlines())
@@ -31,20 +31,20 @@ def test_the_status_reports_how_full_the_cluster_is_and_what_misses_nodes(served
     assert "1 x cpu 9, pods 1 for 1 application" in served.run("status", "-o", "wide").stdout
 
 
-def test_a_core_without_an_operator_is_not_well(empty_core: str) -> None:
+def test_a_core_without_an_operator_is_not_healthy(empty_core: str) -> None:
     result = run("status", "--server", empty_core)
     assert result.exit_code == 1
     assert "no operator has registered" in result.stdout
     assert run("queues", "--server", empty_core).exit_code == 3
 
 
-def test_queues_show_what_is_used_of_what_may_be(served: Served) -> None:
+def test_queues_show_usage_and_limits(served: Served) -> None:
     result = served.run("queues")
     assert result.exit_code == 0
     assert rows(result)[1] == ["root.a", "Active", "1", "3/6", "0", "cpu", "1,", "pods", "1"]
 
 
-def test_one_queue_is_shown_with_what_is_below_it(served: Served) -> None:
+def test_a_queue_is_shown_with_its_children(served: Served) -> None:
     assert [row[0] for row in rows(served.run("queues", "root"))] == ["root", "root.a", "root.b"]
     assert [row[0] for row in rows(served.run("queues", "ROOT.a"))] == ["root.a"]
 
@@ -54,7 +54,7 @@ def test_a_wide_table_has_more_columns(served: Served) -> None:
     assert "HEADROOM" not in served.run("queues").stdout
 
 
-def test_applications_show_what_they_have_and_what_waits(served: Served) -> None:
+def test_applications_show_their_allocations_and_pending_requests(served: Served) -> None:
     table = {row[0]: row for row in rows(served.run("apps"))}
     assert table["gang"][1:8] == ["root.a", "Running", "kim", "1", "2", "1", "1"]
     assert table["waits"][1:7] == ["root.b", "Accepted", "lee@example.org", "0", "0", "1"]
@@ -72,7 +72,9 @@ def test_applications_show_what_they_have_and_what_waits(served: Served) -> None
         (["-n", "elsewhere"], []),
     ],
 )
-def test_applications_are_chosen_by_queue_user_and_state(served: Served, options: list[str], found: list[str]) -> None:
+def test_applications_are_filtered_by_queue_user_and_state(
+    served: Served, options: list[str], found: list[str]
+) -> None:
     assert [row[0] for row in rows(served.run("apps", *options))] == found
 
 
@@ -90,19 +92,19 @@ def test_a_gang_is_shown_with_its_phases_its_groups_and_its_members(served: Serv
     assert "replaces gang-p0-0" in result.stdout
 
 
-def test_a_member_whose_gang_has_no_places_yet_reports_it(served: Served) -> None:
+def test_a_member_of_an_incomplete_gang_reports_it(served: Served) -> None:
     served.scenario.gang(ApplicationAdded(an_application("big", gang=9, queue="root.b")), 9)
     served.scenario.ask(an_ask("member", app="big", group="workers"))
     [member] = [line for line in served.run("app", "big").stdout.splitlines() if line.startswith("member ")]
     assert "its gang is not complete" in member
 
 
-def test_nodes_show_how_full_they_are(served: Served) -> None:
+def test_nodes_show_their_usage(served: Served) -> None:
     assert rows(served.run("nodes"))[2] == ["n2", "SCHEDULABLE", "1/4", "25%", "0/16Gi", "0%", "1", "1"]
     assert [row[0] for row in rows(served.run("nodes", "n1", "n0"))] == ["n0", "n1"]
 
 
-def test_the_version_is_that_of_both_sides(served: Served) -> None:
+def test_the_version_shows_client_and_core(served: Served) -> None:
     found = json.loads(served.run("version", "-o", "json").stdout)
     assert found["client"] == found["core"] != ""
 
@@ -146,7 +148,7 @@ def test_the_version_of_the_client_is_printed_without_a_context() -> None:
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])
-def test_data_is_one_object_or_a_list_with_the_names_of_rest(served: Served, output: str) -> None:
+def test_structured_output_uses_the_rest_field_names(served: Served, output: str) -> None:
     def data(*arguments: str) -> Any:
         result = served.run(*arguments, "-o", output)
         assert (result.exit_code, result.stderr) == (0, "")
@@ -182,19 +184,19 @@ def test_data_is_one_object_or_a_list_with_the_names_of_rest(served: Served, out
         (["nodes", "n1", "nothing"], "Node not found: nothing"),
     ],
 )
-def test_what_is_not_there_is_one_line_and_1(served: Served, arguments: list[str], said: str) -> None:
+def test_a_missing_object_gives_one_line_and_exit_code_1(served: Served, arguments: list[str], said: str) -> None:
     result = served.run(*arguments)
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"muster: {said}\n")
 
 
 @pytest.mark.parametrize("command", LOOKING)
-def test_a_core_that_does_not_answer_is_one_line_and_3(command: str) -> None:
+def test_an_unreachable_core_gives_one_line_and_exit_code_3(command: str) -> None:
     result = run(command, "--server", NOWHERE)
     assert result.exit_code == 3
     assert result.stderr == f"muster: request to the core at {NOWHERE} failed: Connection refused\n"
 
 
-def test_a_server_that_is_no_core_is_distinguished_from_one_that_is_not_there(served: Served) -> None:
+def test_a_server_that_is_not_a_core_is_reported(served: Served) -> None:
     result = run("queues", "--server", f"{served.url}/elsewhere")
     assert result.exit_code == 3
     assert "is it the REST address of a Muster core?" in result.stderr
@@ -211,11 +213,11 @@ def test_a_server_that_is_no_core_is_distinguished_from_one_that_is_not_there(se
         ["--watch", "-o", "json", "--server", NOWHERE],
     ],
 )
-def test_what_makes_no_sense_is_2(options: list[str]) -> None:
+def test_invalid_options_give_exit_code_2(options: list[str]) -> None:
     assert run("queues", *options).exit_code == 2
 
 
-def test_an_odd_name_comes_to_the_core_as_it_is(served: Served) -> None:
+def test_a_name_with_special_characters_reaches_the_core_unchanged(served: Served) -> None:
     served.scenario.send(ApplicationAdded(an_application("a/b c+d%41", queue="root.b")))
     assert served.run("app", "a/b c+d%41").exit_code == 0
 
@@ -226,7 +228,7 @@ _INTERRUPTIBLE = (
 )
 
 
-def test_what_is_watched_is_printed_again_when_it_changed_and_ends_well_when_interrupted(served: Served) -> None:
+def test_watched_output_is_printed_again_on_changes_until_interrupted(served: Served) -> None:
     line = [sys.executable, "-c", _INTERRUPTIBLE, "queues", "root.b", "--watch", "--server", served.url]
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as watching:
         try:

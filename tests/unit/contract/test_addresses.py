@@ -14,13 +14,13 @@ from tests.unit.contract.conftest import SETTINGS, Socket
 from tests.unit.contract.peers import ResourceManager, Scheduler, a_registration, asks, keys_of
 
 
-async def test_the_socket_is_for_owner_and_group_only(socket: Socket) -> None:
+async def test_only_owner_and_group_can_access_the_socket(socket: Socket) -> None:
     mode = socket.path.stat().st_mode
     assert stat.S_ISSOCK(mode)
     assert stat.S_IMODE(mode) == 0o660
 
 
-async def test_a_socket_left_behind_is_replaced(tmp_path: Path) -> None:
+async def test_a_stale_socket_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "si.sock"
     with os_socket(AF_UNIX) as dead:
         dead.bind(str(path))
@@ -32,7 +32,7 @@ async def test_a_socket_left_behind_is_replaced(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-async def test_a_socket_that_is_served_is_left_alone(socket: Socket) -> None:
+async def test_a_socket_in_use_is_not_replaced(socket: Socket) -> None:
     with pytest.raises(AddressError, match="another process listens on this socket"):
         await GrpcServer(Scheduler(), socket.address).start()
     client = socket.connect()
@@ -41,7 +41,7 @@ async def test_a_socket_that_is_served_is_left_alone(socket: Socket) -> None:
     assert keys_of(await socket.scheduler.allocations.first()) == ["a"]
 
 
-async def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
+async def test_a_file_that_is_not_a_socket_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("mine")
     with pytest.raises(AddressError, match="not a socket"):
@@ -67,7 +67,7 @@ async def test_a_missing_folder_is_named(tmp_path: Path) -> None:
         ("", "neither unix:///path nor host:port"),
     ],
 )
-def test_an_address_that_is_none_is_refused_saying_what_one_is(address: str, reason: str) -> None:
+def test_an_invalid_address_is_rejected_with_the_valid_form(address: str, reason: str) -> None:
     with pytest.raises(AddressError, match=reason):
         GrpcServer(Scheduler(), address)
     with pytest.raises(AddressError, match=reason):
@@ -75,7 +75,7 @@ def test_an_address_that_is_none_is_refused_saying_what_one_is(address: str, rea
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:9090", "core.muster.svc:9090", "[::]:9090", "10.0.0.1:9090"])
-def test_plaintext_beyond_loopback_is_refused_unless_allowed_in_so_many_words(address: str) -> None:
+def test_plaintext_beyond_loopback_is_rejected_unless_explicitly_allowed(address: str) -> None:
     with pytest.raises(AddressError, match="mutual TLS"):
         GrpcServer(Scheduler(), address)
     with pytest.raises(AddressError, match="mutual TLS"):
@@ -84,7 +84,7 @@ def test_plaintext_beyond_loopback_is_refused_unless_allowed_in_so_many_words(ad
     GrpcClient(address, allow_plaintext=True)
 
 
-async def test_loopback_needs_no_certificates_and_reports_the_port_it_got() -> None:
+async def test_loopback_needs_no_certificates_and_reports_its_port() -> None:
     scheduler = Scheduler()
     server = GrpcServer(scheduler, "127.0.0.1:0", settings=SETTINGS)
     address = await server.start()

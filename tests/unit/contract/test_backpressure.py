@@ -48,7 +48,7 @@ async def fill(client: Client) -> None:
         await client.update_allocation(asks("a", padding=LARGE))
 
 
-async def test_while_one_stream_is_blocked_the_others_and_the_answers_flow(socket: Socket) -> None:
+async def test_other_streams_and_responses_flow_while_one_stream_is_blocked(socket: Socket) -> None:
     client, rm = socket.connect(), ResourceManager()
     await client.register_resource_manager(a_registration(), rm)
     socket.scheduler.gate.clear()

@@ -22,7 +22,7 @@ async def test_attendance_is_the_first_answer(wire: Wire) -> None:
     assert await wire.scheduler.answers.first() == [("rm", attendance)]
 
 
-async def test_answers_in_any_order_find_their_questions_by_id(wire: Wire) -> None:
+async def test_answers_in_any_order_are_matched_by_id(wire: Wire) -> None:
     client, rm = wire.connect(), ResourceManager()
     await client.register_resource_manager(a_registration(), rm)
     for number in (1, 2, 3):
@@ -36,7 +36,7 @@ async def test_answers_in_any_order_find_their_questions_by_id(wire: Wire) -> No
     assert answers[0][1].predicates.refusals == ["", "node(s) had taints"]
 
 
-async def test_a_preemption_question_travels_there_and_back(wire: Wire) -> None:
+async def test_a_preemption_question_and_its_answer_are_delivered(wire: Wire) -> None:
     client, rm = wire.connect(), ResourceManager()
     await client.register_resource_manager(a_registration(), rm)
     question = muster_pb2.PreemptionPredicatesQuestion(

@@ -134,7 +134,7 @@ def test_a_node_arrives_with_its_labels_taints_and_pods() -> None:
     assert [(item.key, item.node, item.placeholder) for item in event.existing] == [("uid-1", "n1", True)]
 
 
-def test_a_confirmation_arrives_as_what_it_confirms() -> None:
+def test_a_release_confirmation_keeps_its_termination_type() -> None:
     replaced = TerminationType.PLACEHOLDER_REPLACED
     said = core_requests.AllocationReleased(AppId("app-1"), PodUid("uid-1"), replaced, OperatorAllocationId("uid-1-0"))
     [data] = on_the_wire(said)
@@ -143,7 +143,7 @@ def test_a_confirmation_arrives_as_what_it_confirms() -> None:
     assert (event.key, event.id, event.termination) == ("uid-1", "uid-1-0", Termination.PLACEHOLDER_REPLACED)
 
 
-def test_a_place_and_a_release_arrive_back() -> None:
+def test_an_allocation_and_a_release_are_received() -> None:
     spec = the_core_receives(the_ask()).spec
     first = AllocationId("uid-1-0")
     release = Release(spec.partition, ApplicationId("app-1"), spec.key, first, Termination.TIMEOUT, "late")

@@ -36,7 +36,7 @@ async def test_a_registered_resource_manager_is_running(wire: CoreWire, talk: Ta
 
 
 @pytest.mark.parametrize("version", ["", "2.0.0", "0.9", "banana"])
-async def test_another_major_version_is_refused_with_both_named(wire: CoreWire, version: str) -> None:
+async def test_another_major_version_is_rejected_with_both_versions(wire: CoreWire, version: str) -> None:
     request = si_pb2.RegisterResourceManagerRequest(rmID=RM, version=version)
     with pytest.raises(Refused) as refused:
         await wire.connect().register_resource_manager(request, ResourceManager())
@@ -45,7 +45,7 @@ async def test_another_major_version_is_refused_with_both_named(wire: CoreWire, 
     assert "'1.0.0'" in refused.value.reason
 
 
-async def test_a_configuration_that_cannot_be_read_is_refused_saying_why(wire: CoreWire) -> None:
+async def test_an_unreadable_configuration_is_rejected_with_the_reason(wire: CoreWire) -> None:
     request = si_pb2.RegisterResourceManagerRequest(rmID=RM, version="1.0.0", config="partitions: 7")
     with pytest.raises(Refused, match="partitions") as refused:
         await wire.connect().register_resource_manager(request, ResourceManager())
@@ -59,7 +59,7 @@ async def test_a_refused_configuration_leaves_the_old_one_in_force(wire: CoreWir
     await talk.accepted()
 
 
-async def test_registering_again_drops_what_was_known_and_ends_the_older_session(wire: CoreWire, talk: Talk) -> None:
+async def test_registering_again_clears_the_state_and_ends_the_older_session(wire: CoreWire, talk: Talk) -> None:
     await with_a_node(talk)
     await talk.application()
     await talk.ask("p1")
@@ -110,7 +110,7 @@ async def test_a_lost_connection_pauses_and_registering_again_runs(wire: CoreWir
     assert wire.state() is ManagerState.RUNNING
 
 
-async def test_a_unregistration_stops_the_resource_manager_and_empties_its_state(wire: CoreWire, talk: Talk) -> None:
+async def test_unregistering_stops_the_resource_manager_and_clears_its_state(wire: CoreWire, talk: Talk) -> None:
     await with_a_node(talk)
     await talk.client.unregister(muster_pb2.UnregisterRequest(rmID=RM))
     other = Talk(wire.connect())
@@ -121,7 +121,7 @@ async def test_a_unregistration_stops_the_resource_manager_and_empties_its_state
     assert [partition.rm for partition in wire.core.loop.scheduler_state.partitions.values()] == ["other"]
 
 
-async def test_nothing_is_scheduled_before_the_fence(wire: CoreWire) -> None:
+async def test_nothing_is_scheduled_before_the_recovery_barrier(wire: CoreWire) -> None:
     talk = Talk(wire.connect())
     await talk.register(**fenced())
     await talk.application()
@@ -135,7 +135,7 @@ async def test_nothing_is_scheduled_before_the_fence(wire: CoreWire) -> None:
     await talk.allocated("p1")
 
 
-async def test_an_ask_gets_a_place_that_reports_what_the_ask_said(talk: Talk) -> None:
+async def test_an_ask_gets_an_allocation_with_its_priority_and_tags(talk: Talk) -> None:
     await with_a_node(talk)
     await talk.application()
     await talk.ask("p1", priority=3, tags={"a": "b"})
@@ -145,7 +145,7 @@ async def test_an_ask_gets_a_place_that_reports_what_the_ask_said(talk: Talk) ->
     await talk.state("Running")
 
 
-async def test_what_the_resource_manager_stopped_is_confirmed(talk: Talk) -> None:
+async def test_a_release_by_the_resource_manager_is_confirmed(talk: Talk) -> None:
     await with_a_node(talk)
     await talk.application()
     await talk.ask("p1")
@@ -157,7 +157,7 @@ async def test_what_the_resource_manager_stopped_is_confirmed(talk: Talk) -> Non
 
 
 @pytest.mark.parametrize("tags", [{}, {"muster/constraints": '{"nodeSelector":{"real":"yes"}}'}], ids=["same", "other"])
-async def test_a_gang_goes_from_placeholder_to_replaced_by_messages_alone(talk: Talk, tags: dict[str, str]) -> None:
+async def test_a_gang_is_placed_and_replaced_by_messages_alone(talk: Talk, tags: dict[str, str]) -> None:
     await talk.node("n1", vcore=2000)
     await talk.node("n2", vcore=2000, attributes={"kubernetes.io/label/real": "yes"})
     await talk.application(gang={"vcore": 2000, "pods": 2})
@@ -194,7 +194,7 @@ async def test_the_callback_stream_carries_events_and_states(talk: Talk) -> None
     assert state.reason
 
 
-async def test_an_answer_that_no_one_asked_for_is_counted_and_ignored(wire: CoreWire, talk: Talk) -> None:
+async def test_an_unrequested_answer_is_counted_and_ignored(wire: CoreWire, talk: Talk) -> None:
     await talk.client.answer(RM, muster_pb2.Answer(predicates=muster_pb2.PredicatesAnswer(id=7)))
     await talk.fence()
     await talk.application()
@@ -202,7 +202,7 @@ async def test_an_answer_that_no_one_asked_for_is_counted_and_ignored(wire: Core
     assert b"predicates, unasked" in wire.core.metrics.text()
 
 
-async def test_nothing_is_decided_nor_said_of_why_before_the_fence_that_is_not_followed_by_another(
+async def test_nothing_is_scheduled_or_reported_before_the_last_recovery_barrier(
     wire: CoreWire,
 ) -> None:
     """Nodes are created as draining, which must not be reported as a reason."""

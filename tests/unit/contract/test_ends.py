@@ -25,7 +25,7 @@ class Faulty(ResourceManager):
         raise ZeroDivisionError
 
 
-async def test_unregistering_is_received_by_the_scheduler_and_not_by_the_callback(wire: Wire) -> None:
+async def test_unregistering_reaches_the_scheduler_and_not_the_callback(wire: Wire) -> None:
     client, rm = wire.connect(), ResourceManager()
     await client.register_resource_manager(a_registration(), rm)
     await client.unregister(muster_pb2.UnregisterRequest(rmID="rm"))
@@ -36,7 +36,7 @@ async def test_unregistering_is_received_by_the_scheduler_and_not_by_the_callbac
     assert wire.scheduler.lost.items == []
 
 
-async def test_closing_a_client_loses_its_connection_and_nothing_it_sent(wire: Wire) -> None:
+async def test_closing_a_client_loses_no_sent_message(wire: Wire) -> None:
     client, rm = wire.connect(), ResourceManager()
     await client.register_resource_manager(a_registration(), rm)
     for number in range(1000):
@@ -47,7 +47,7 @@ async def test_closing_a_client_loses_its_connection_and_nothing_it_sent(wire: W
     assert rm.ends.items == []
 
 
-async def test_a_session_that_the_scheduler_ends_is_received_once_and_calls_after_it_fail(wire: Wire) -> None:
+async def test_a_session_ended_by_the_scheduler_is_reported_once_and_later_calls_fail(wire: Wire) -> None:
     client, rm = wire.connect(), ResourceManager()
     await client.register_resource_manager(a_registration(), rm)
     callback = wire.scheduler.present["rm"]
@@ -63,7 +63,7 @@ async def test_a_session_that_the_scheduler_ends_is_received_once_and_calls_afte
     assert wire.scheduler.lost.items == []
 
 
-async def test_a_call_that_waits_ends_with_the_session(wire: Wire) -> None:
+async def test_a_waiting_call_ends_with_the_session(wire: Wire) -> None:
     client, rm = wire.connect(), ResourceManager()
     await client.register_resource_manager(a_registration(), rm)
     await client.update_node(si_pb2.NodeRequest(rmID="rm", nodes=[si_pb2.NodeInfo(nodeID="n1")]))
@@ -74,7 +74,7 @@ async def test_a_call_that_waits_ends_with_the_session(wire: Wire) -> None:
         await fence
 
 
-async def test_dropping_a_callback_ends_its_session_without_telling_it(wire: Wire) -> None:
+async def test_dropping_a_callback_ends_its_session_without_informing_it(wire: Wire) -> None:
     client, rm = wire.connect(), ResourceManager()
     await client.register_resource_manager(a_registration(), rm)
     await client.connection_lost("rm", ResourceManager())
@@ -84,7 +84,7 @@ async def test_dropping_a_callback_ends_its_session_without_telling_it(wire: Wir
     assert rm.ends.items == []
 
 
-async def test_after_a_loss_the_same_object_registers_again(wire: Wire) -> None:
+async def test_the_same_object_registers_again_after_a_lost_session(wire: Wire) -> None:
     client, first, second = wire.connect(), ResourceManager(), ResourceManager()
     await client.register_resource_manager(a_registration(), first)
     wire.scheduler.present["rm"].session_lost("register again")
@@ -95,7 +95,7 @@ async def test_after_a_loss_the_same_object_registers_again(wire: Wire) -> None:
     assert second.ends.items == []
 
 
-async def test_a_broken_connection_is_received_on_both_sides(socket: Socket, proxy: Proxy) -> None:
+async def test_a_broken_connection_is_reported_on_both_sides(socket: Socket, proxy: Proxy) -> None:
     client, rm = socket.connect(proxy.address), ResourceManager()
     await client.register_resource_manager(a_registration(), rm)
     callback = socket.scheduler.present["rm"]
@@ -115,7 +115,7 @@ async def test_after_a_broken_connection_the_same_object_registers_again(socket:
     assert keys_of(await socket.scheduler.allocations.first()) == ["a"]
 
 
-async def test_a_peer_that_falls_silent_is_noticed_by_keepalive(socket: Socket, proxy: Proxy) -> None:
+async def test_keepalive_detects_an_unresponsive_peer(socket: Socket, proxy: Proxy) -> None:
     client, rm = socket.connect(proxy.address, settings=EAGER), ResourceManager()
     await client.register_resource_manager(a_registration(), rm)
     proxy.stop_forwarding()
@@ -123,7 +123,7 @@ async def test_a_peer_that_falls_silent_is_noticed_by_keepalive(socket: Socket, 
     assert reason.startswith("UNAVAILABLE: ")
 
 
-async def test_a_restarted_scheduler_is_found_again_by_the_same_object(socket: Socket) -> None:
+async def test_the_same_object_reconnects_to_a_restarted_scheduler(socket: Socket) -> None:
     client, first, second = socket.connect(), ResourceManager(), ResourceManager()
     await client.register_resource_manager(a_registration(), first)
     await socket.restart()
@@ -134,7 +134,7 @@ async def test_a_restarted_scheduler_is_found_again_by_the_same_object(socket: S
     assert keys_of(await socket.scheduler.allocations.first()) == ["a"]
 
 
-async def test_a_server_that_stops_delivers_what_the_scheduler_has_said(socket: Socket) -> None:
+async def test_a_stopping_server_delivers_all_queued_responses(socket: Socket) -> None:
     client, rm = socket.connect(), ResourceManager()
     await client.register_resource_manager(a_registration(), rm)
     callback = socket.scheduler.present["rm"]
@@ -166,7 +166,9 @@ async def test_a_session_whose_streams_are_never_opened_counts_as_lost(tmp_path:
     await server.aclose()
 
 
-async def test_a_bug_of_the_callback_ends_the_session_and_is_reported(socket: Socket, reported: list[str]) -> None:
+async def test_an_exception_in_the_callback_ends_the_session_and_is_reported(
+    socket: Socket, reported: list[str]
+) -> None:
     client, rm = socket.connect(), Faulty()
     await client.register_resource_manager(a_registration(), rm)
     socket.scheduler.present["rm"].update_node(si_pb2.NodeResponse())

@@ -40,7 +40,7 @@ async def tell(talk: Talk, *facts: Fact, partition: str = "default") -> list[Rej
     return list((await talk.client.update_facts(request)).rejected)
 
 
-async def test_a_pod_goes_where_its_volume_is_reached_and_receives_which_one_its_claim_gets(talk: Talk) -> None:
+async def test_a_pod_is_scheduled_where_its_volume_is_reachable_and_gets_the_chosen_volume(talk: Talk) -> None:
     for name, zone in (("n1", "a"), ("n2", "b")):
         await talk.node(name, attributes={f"{keys.NODE_LABEL_PREFIX}zone": zone})
     facts = (
@@ -76,7 +76,7 @@ async def test_an_ask_waits_for_a_claim_that_is_reported_later(talk: Talk) -> No
     assert allocation.allocationTags[keys.TAG_CHOSEN_VOLUMES] == '{"ns/c":""}'
 
 
-async def test_facts_that_cannot_be_read_come_back_and_the_others_count(talk: Talk) -> None:
+async def test_invalid_facts_are_rejected_and_the_others_are_applied(talk: Talk) -> None:
     bad = a_fact(Fact.VOLUME, "v", capacity="much")
     rejected = await tell(talk, bad, Fact(kind=Fact.NAMESPACE, name="ns", attributes={"team": "a"}), Fact(name="x"))
     assert [(one.kind, one.name) for one in rejected] == [(Fact.VOLUME, "v"), (Fact.UNKNOWN_KIND, "x")]

@@ -76,7 +76,7 @@ async def a_running(talk: Talk, *nodes: str) -> None:
 # -- PlacementConstraint, maxAllocations ----------------------------------------------
 
 
-async def test_constraints_of_a_manager_without_kubernetes_are_followed(talk: Talk) -> None:
+async def test_constraints_of_a_manager_without_kubernetes_are_applied(talk: Talk) -> None:
     await a_running(talk, "n1", "n2")
     zone = {"targetExpressions": [{"targetKey": "si/zone", "targetValues": ["zone-of-n2"]}]}
     await talk.ask("here", tags=constraint(nodeAffinityConstraint=zone))
@@ -88,7 +88,7 @@ async def test_constraints_of_a_manager_without_kubernetes_are_followed(talk: Ta
     assert {found["w1"], found["w2"]} == {"n1", "n2"}
 
 
-async def test_a_constraint_that_means_nothing_is_refused_with_its_reason(talk: Talk) -> None:
+async def test_an_invalid_constraint_is_rejected_with_its_reason(talk: Talk) -> None:
     await a_running(talk, "n1")
     await talk.ask("odd", tags=constraint(nodeAffinityConstraint={"targetExpressions": [{"targetKey": "a"}]}))
     refused = await talk.refused()
@@ -98,7 +98,7 @@ async def test_a_constraint_that_means_nothing_is_refused_with_its_reason(talk: 
     )
 
 
-async def test_an_ask_for_three_allocations_gets_them_under_one_key_and_gives_them_back_one_by_one(talk: Talk) -> None:
+async def test_an_ask_for_three_allocations_gets_one_key_and_releases_them_one_by_one(talk: Talk) -> None:
     await a_running(talk, "n1")
     await talk.ask("many", maxAllocations=3, tags={"role": "web"})
     await talk.rm.allocations.until(lambda _: len(talk.allocations()) == 3)
@@ -115,7 +115,7 @@ async def test_an_ask_for_three_allocations_gets_them_under_one_key_and_gives_th
 # -- UtilizationReport, NodeRecommendation ---------------------------------------------
 
 
-async def test_reports_are_kept_and_what_cannot_be_read_comes_back(wire: CoreWire, talk: Talk) -> None:
+async def test_valid_utilization_reports_are_stored_and_invalid_ones_are_returned(wire: CoreWire, talk: Talk) -> None:
     await a_running(talk, "n1")
     await talk.ask("a")
     [allocation] = await talk.allocated("a")
@@ -145,12 +145,12 @@ async def test_reports_are_kept_and_what_cannot_be_read_comes_back(wire: CoreWir
     assert scheduler_state.ignored["utilization of an unknown node"] == 1
 
 
-async def test_reports_of_another_manager_are_refused(talk: Talk) -> None:
+async def test_utilization_reports_of_another_manager_are_rejected(talk: Talk) -> None:
     with pytest.raises((Refused, SessionLost)):
         await talk.client.update_utilization(muster_pb2.UtilizationRequest(rmID="other"))
 
 
-async def test_a_node_that_keeps_refusing_binds_is_recommended_to_the_manager(talk: Talk) -> None:
+async def test_a_node_that_repeatedly_rejects_binds_is_recommended_to_the_manager(talk: Talk) -> None:
     await a_running(talk, "n1")
     await talk.ask("a", "b", "c", tags={keys.TAG_AVOID_NODES: "n1"})
     callbacks = await talk.rm.callbacks.until(
@@ -167,9 +167,7 @@ async def test_a_node_that_keeps_refusing_binds_is_recommended_to_the_manager(ta
 # -- AdminService, MetricsService ------------------------------------------------------
 
 
-async def test_an_administrator_replaces_the_configuration_and_gets_the_old_one(
-    talk: Talk, admin: AdministrationAPI
-) -> None:
+async def test_updating_the_configuration_returns_the_old_one(talk: Talk, admin: AdministrationAPI) -> None:
     answer = await admin.update_config(muster_pb2.UpdateConfigRequest(config=FEW_CORES))
     assert (answer.success, answer.oldConfig, answer.reason) == (True, "", "")
     await a_running(talk, "n1")
@@ -184,7 +182,7 @@ async def test_an_administrator_replaces_the_configuration_and_gets_the_old_one(
 
 
 @pytest.mark.parametrize("named", ["", "nobody"])
-async def test_a_configuration_for_no_one_is_refused(named: str, admin: AdministrationAPI) -> None:
+async def test_a_configuration_for_an_unknown_manager_is_rejected(named: str, admin: AdministrationAPI) -> None:
     with pytest.raises(Refused) as refused:
         await admin.update_config(muster_pb2.UpdateConfigRequest(rmID=named, config=FEW_CORES))
     assert refused.value.code is (RefusalCode.NOT_FOUND if named else RefusalCode.INVALID_ARGUMENT)
@@ -206,7 +204,7 @@ async def test_a_configuration_is_validated_without_a_manager_and_changes_nothin
     assert not state.managers
 
 
-async def test_the_state_shows_managers_and_partitions_in_numbers(talk: Talk, admin: AdministrationAPI) -> None:
+async def test_the_state_shows_managers_and_partitions_with_counts(talk: Talk, admin: AdministrationAPI) -> None:
     await a_running(talk, "n1")
     await talk.ask("a", "b", vcore=3000)
     await talk.allocated("a")
@@ -222,7 +220,7 @@ async def test_the_state_shows_managers_and_partitions_in_numbers(talk: Talk, ad
         await admin.scheduler_state(muster_pb2.SchedulerStateRequest(rmID="nobody"))
 
 
-async def test_what_waits_for_nodes_is_informed_to_autoscalers(talk: Talk, admin: AdministrationAPI) -> None:
+async def test_requests_that_wait_for_nodes_are_reported_to_autoscalers(talk: Talk, admin: AdministrationAPI) -> None:
     await a_running(talk, "n1")
     await talk.ask("a", "b", "c", vcore=3000)
     await talk.allocated("a")
@@ -236,14 +234,14 @@ async def test_what_waits_for_nodes_is_informed_to_autoscalers(talk: Talk, admin
     assert not other.outstandingRequests
 
 
-async def test_no_one_answers_an_administrator_where_no_scheduler_is(tmp_path: Path) -> None:
+async def test_an_administration_call_without_a_scheduler_times_out(tmp_path: Path) -> None:
     client = AdministrationClient(f"unix://{tmp_path}/nothing.sock", settings=replace(SETTINGS, question_timeout_s=0.2))
     with pytest.raises(SessionLost, match=r"no scheduler answered within 0\.2 s"):
         await client.scheduler_state(muster_pb2.SchedulerStateRequest())
     await client.aclose()
 
 
-async def test_a_question_waits_for_a_scheduler_that_just_comes_up(tmp_path: Path) -> None:
+async def test_an_administration_call_waits_for_a_starting_scheduler(tmp_path: Path) -> None:
     client = AdministrationClient(f"unix://{tmp_path}/core.sock", settings=replace(SETTINGS, question_timeout_s=10.0))
     early = asyncio.create_task(client.scheduler_state(muster_pb2.SchedulerStateRequest()))
     refused, _ = await asyncio.wait([early], timeout=0.3)
@@ -256,7 +254,7 @@ async def test_a_question_waits_for_a_scheduler_that_just_comes_up(tmp_path: Pat
 # -- several resource managers -----------------------------------------------------------
 
 
-async def test_two_managers_use_the_same_names_at_once(wire: CoreWire, talk: Talk) -> None:
+async def test_two_managers_can_use_the_same_names(wire: CoreWire, talk: Talk) -> None:
     second = Talk(wire.connect(), rm_id="second")
     await second.register()
     for one in (talk, second):

@@ -67,7 +67,7 @@ def scheduling_states(talk: Talk) -> list[tuple[str, int]]:
 WORKERS: dict[str, Any] = {"taskGroupName": "workers"}
 
 
-async def test_members_of_a_direct_gang_get_their_places_and_no_one_learns_of_what_was_held(talk: Talk) -> None:
+async def test_members_of_a_direct_gang_use_its_reservation_without_placeholder_releases(talk: Talk) -> None:
     await talk.node("n1", vcore=4000)
     await submit(talk, 3, keys.PLACEMENT_DIRECT)
     await told(talk, keys.APP_RUNNING)
@@ -84,7 +84,7 @@ async def test_members_of_a_direct_gang_get_their_places_and_no_one_learns_of_wh
     assert list(app.askKeys) == []
 
 
-async def test_why_a_direct_gang_waits_is_said_of_its_task_group(talk: Talk) -> None:
+async def test_the_reason_why_a_direct_gang_waits_is_reported_for_its_task_group(talk: Talk) -> None:
     await talk.node("n1", vcore=2000)
     await submit(talk, 3, keys.PLACEMENT_DIRECT)
     await talk.rm.callbacks.until(lambda _: bool(scheduling_states(talk)))
@@ -97,7 +97,7 @@ async def test_why_a_direct_gang_waits_is_said_of_its_task_group(talk: Talk) -> 
     await talk.rm.callbacks.until(lambda _: ("app/workers", scheduled) in scheduling_states(talk))
 
 
-async def test_a_direct_gang_that_is_removed_reports_nothing_of_its_places(talk: Talk) -> None:
+async def test_a_removed_direct_gang_releases_only_its_members(talk: Talk) -> None:
     await talk.node("n1", vcore=4000)
     await submit(talk, 3, keys.PLACEMENT_DIRECT)
     await told(talk, keys.APP_RUNNING)
@@ -108,7 +108,7 @@ async def test_a_direct_gang_that_is_removed_reports_nothing_of_its_places(talk:
     assert gone.allocationKey == "driver"
 
 
-async def test_after_a_restart_a_direct_gang_holds_what_its_bound_members_leave(wire: CoreWire) -> None:
+async def test_after_a_restart_a_direct_gang_keeps_the_reservation_of_its_missing_members(wire: CoreWire) -> None:
     talk = Talk(wire.connect())
     await talk.register(**fenced())
     await submit(talk, 3, keys.PLACEMENT_DIRECT, forced=True)
@@ -132,7 +132,7 @@ async def test_after_a_restart_a_direct_gang_holds_what_its_bound_members_leave(
     assert app.gang.groups["workers"].replaced == 3  # type: ignore[index]  # a task group
 
 
-async def test_placeholders_of_an_atomic_gang_come_in_one_message(talk: Talk) -> None:
+async def test_placeholders_of_an_atomic_gang_are_sent_in_one_message(talk: Talk) -> None:
     await talk.node("n1", vcore=2000)
     await submit(talk, 3, keys.PLACEMENT_ATOMIC)
     await talk.ask("p1", "p2", "p3", placeholder=True, **WORKERS)
@@ -144,7 +144,7 @@ async def test_placeholders_of_an_atomic_gang_come_in_one_message(talk: Talk) ->
     assert len(answer.new) == 3
 
 
-async def test_a_placement_of_another_name_is_refused_with_the_names_there_are(talk: Talk) -> None:
+async def test_an_unknown_placement_is_rejected_with_the_valid_names(talk: Talk) -> None:
     await submit(talk, 3, "Sideways")
     await talk.rm.applications.until(lambda items: any(response.rejected for response in items))
     [refused] = [one for response in talk.rm.applications.items for one in response.rejected]

@@ -34,7 +34,7 @@ def history(both: Both) -> list[list[ApplicationState]]:
 
 
 @pytest.mark.parametrize("refused", [1, 2, 3])
-def test_a_hard_gang_that_is_given_up_is_shown_as_failed_in_the_core(refused: int) -> None:
+def test_a_hard_gang_that_gives_up_is_failed_in_the_core(refused: int) -> None:
     both = given_up("Hard", refused=refused)
     assert both.kubernetes.placeholders() == []
     assert {pod["status"]["phase"] for pod in both.kubernetes.pods.values()} == {"Failed"}
@@ -46,13 +46,13 @@ def test_a_hard_gang_that_is_given_up_is_shown_as_failed_in_the_core(refused: in
     assert both.differences == []
 
 
-def test_a_soft_gang_that_is_given_up_ends_its_reservation_and_runs() -> None:
+def test_a_soft_gang_that_gives_up_releases_its_reservation_and_runs() -> None:
     both = given_up("Soft")
     assert all(pod["spec"].get("nodeName") for pod in both.kubernetes.pods.values())
     assert ApplicationState.FAILED not in {state for states in history(both) for state in states}
 
 
-def test_the_id_of_a_failed_gang_can_be_used_again() -> None:
+def test_the_id_of_a_failed_gang_can_be_reused() -> None:
     both = given_up("Hard")
     for uid in list(both.kubernetes.pods):
         both.kubernetes.delete(uid)
@@ -66,7 +66,7 @@ def test_the_id_of_a_failed_gang_can_be_used_again() -> None:
 
 
 @pytest.mark.parametrize("seed", [7, 10, 21, 23, 28])
-def test_a_member_that_a_user_bound_counts_on_its_node_after_its_gang_was_given_up(seed: int) -> None:
+def test_a_user_bound_member_counts_on_its_node_after_its_gang_gave_up(seed: int) -> None:
     """The bound pod comes at any time, also between the failure of the gang and its removal from the core."""
     chance = random.Random(seed)
     both = Both()

@@ -34,7 +34,7 @@ async def inventory(talk: Talk, beyond: str = "", limit: int = 0) -> muster_pb2.
     return await talk.client.take_inventory(request)
 
 
-async def test_it_shows_asks_allocations_and_how_much_was_said_of_them(talk: Talk) -> None:
+async def test_the_inventory_shows_asks_allocations_and_the_message_count(talk: Talk) -> None:
     await talk.ask("a", "b", "c")
     await talk.allocated("a", "b")
     found = await inventory(talk)
@@ -48,7 +48,7 @@ async def test_it_shows_asks_allocations_and_how_much_was_said_of_them(talk: Tal
     assert found.last == ""
 
 
-async def test_it_waits_for_the_messages_that_it_counts(talk: Talk) -> None:
+async def test_the_inventory_waits_for_the_counted_messages(talk: Talk) -> None:
     """The inventory has the ask without a wait before: one application, one node and one allocation request."""
     await talk.ask("a")
     after = muster_pb2.FenceRequest(rmID=RM, applicationRequests=1, nodeRequests=1, allocationRequests=1)
@@ -58,7 +58,7 @@ async def test_it_waits_for_the_messages_that_it_counts(talk: Talk) -> None:
     ]
 
 
-async def test_a_question_does_not_end_a_recovery(wire: CoreWire) -> None:
+async def test_an_inventory_request_does_not_end_a_recovery(wire: CoreWire) -> None:
     talk = Talk(wire.connect())
     await talk.register(**fenced())
     await talk.node("n1", vcore=2000)
@@ -73,7 +73,7 @@ async def test_a_question_does_not_end_a_recovery(wire: CoreWire) -> None:
     await talk.allocated("a")
 
 
-async def test_parts_follow_one_another_by_name(talk: Talk) -> None:
+async def test_parts_are_ordered_by_name(talk: Talk) -> None:
     for name in ("d", "b", "c", "a"):
         await talk.application(name)
         await talk.accepted(name)
@@ -87,7 +87,7 @@ async def test_parts_follow_one_another_by_name(talk: Talk) -> None:
     assert seen == ["a", "app", "b", "c", "d"]
 
 
-async def test_nodes_come_with_what_others_run_on_them(talk: Talk) -> None:
+async def test_nodes_are_listed_with_their_foreign_allocations(talk: Talk) -> None:
     foreign = si_pb2.Allocation(allocationKey="dns", nodeID="n1", partitionName="default")
     await talk.node("n0", "CREATE_DRAIN", existingAllocations=[])
     await talk.client.update_allocation(si_pb2.AllocationRequest(rmID=RM, allocations=[foreign]))
@@ -97,19 +97,19 @@ async def test_nodes_come_with_what_others_run_on_them(talk: Talk) -> None:
     assert shown == [("n0", False, []), ("n1", True, ["dns"])]
 
 
-async def test_a_partition_that_is_not_there_is_refused(talk: Talk) -> None:
+async def test_an_unknown_partition_is_rejected(talk: Talk) -> None:
     request = muster_pb2.InventoryRequest(after=muster_pb2.FenceRequest(rmID=RM), partitionName="moon")
     with pytest.raises(Refused, match="moon"):
         await talk.client.take_inventory(request)
 
 
-async def test_counting_less_than_nothing_is_refused(talk: Talk) -> None:
+async def test_a_negative_message_count_is_rejected(talk: Talk) -> None:
     after = muster_pb2.FenceRequest(rmID=RM, nodeRequests=-1)
     with pytest.raises(Refused, match="no less than 0"):
         await talk.client.take_inventory(muster_pb2.InventoryRequest(after=after))
 
 
-def test_words_are_the_items_of_every_list_so_that_merged_messages_count_as_much() -> None:
+def test_the_message_count_is_the_number_of_items_also_in_merged_messages() -> None:
     one = si_pb2.AllocationResponse(
         new=[si_pb2.Allocation()], released=[si_pb2.AllocationRelease()], releasedAsks=[si_pb2.AllocationAskRelease()]
     )

@@ -69,7 +69,7 @@ async def test_an_ask_and_its_release_keep_their_order(wire: Wire) -> None:
     assert kinds == ["ask", "release"] * 100
 
 
-async def test_a_fence_is_passed_when_everything_sent_before_it_was_taken_in(wire: Wire) -> None:
+async def test_the_recovery_barrier_waits_for_all_messages_sent_before_it(wire: Wire) -> None:
     client = wire.connect()
     await client.register_resource_manager(a_registration(), ResourceManager())
     for number in range(1000):
@@ -81,7 +81,7 @@ async def test_a_fence_is_passed_when_everything_sent_before_it_was_taken_in(wir
     assert sum(len(request.nodes) for request in wire.scheduler.nodes.items) == 3
 
 
-async def test_in_process_the_very_same_objects_arrive() -> None:
+async def test_in_process_calls_pass_the_same_objects() -> None:
     scheduler, request = Scheduler(), asks("a")
     client = InProcessClient(scheduler)
     await client.register_resource_manager(a_registration(), ResourceManager())

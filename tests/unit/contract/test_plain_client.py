@@ -27,7 +27,7 @@ async def status_of(stream: grpc.aio.StreamStreamCall[Request, Response]) -> tup
     return ended.value.code(), str(ended.value.details())
 
 
-async def test_the_three_streams_of_the_seed_work_without_metadata(socket: Socket, channel: grpc.aio.Channel) -> None:
+async def test_the_three_specified_streams_work_without_metadata(socket: Socket, channel: grpc.aio.Channel) -> None:
     stub = si_pb2_grpc.SchedulerStub(channel)
     await stub.RegisterResourceManager(a_registration())
     allocations, applications, nodes = stub.UpdateAllocation(), stub.UpdateApplication(), stub.UpdateNode()
@@ -46,7 +46,9 @@ async def test_the_three_streams_of_the_seed_work_without_metadata(socket: Socke
     assert (await anext(aiter(nodes))).accepted[0].nodeID == "n1"
 
 
-async def test_a_client_that_is_done_asking_still_gets_its_answers(socket: Socket, channel: grpc.aio.Channel) -> None:
+async def test_a_client_that_closed_its_sending_side_still_receives_responses(
+    socket: Socket, channel: grpc.aio.Channel
+) -> None:
     stub = si_pb2_grpc.SchedulerStub(channel)
     await stub.RegisterResourceManager(a_registration())
     stream = stub.UpdateAllocation()
@@ -70,7 +72,7 @@ async def test_a_cancelled_stream_is_a_lost_connection(socket: Socket, channel: 
     assert lost == "rm"
 
 
-async def test_a_stream_without_registration_is_refused_saying_what_to_do(
+async def test_a_stream_without_registration_is_rejected_with_a_remedy(
     channel: grpc.aio.Channel,
 ) -> None:
     stream = si_pb2_grpc.SchedulerStub(channel).UpdateAllocation()
@@ -104,7 +106,7 @@ async def test_a_second_stream_of_a_kind_is_refused_and_the_first_continues(
 
 
 @pytest.mark.parametrize("first", [b"", b"\xff\xff\xff", b"\x1a\x02\xff\xfe"])
-async def test_a_first_message_that_names_no_one_is_refused(channel: grpc.aio.Channel, first: bytes) -> None:
+async def test_a_first_message_without_rm_id_is_rejected(channel: grpc.aio.Channel, first: bytes) -> None:
     method: grpc.aio.StreamStreamMultiCallable[bytes, bytes]
     method = channel.stream_stream("/si.v1.Scheduler/UpdateAllocation")
     stream = method()
@@ -114,7 +116,7 @@ async def test_a_first_message_that_names_no_one_is_refused(channel: grpc.aio.Ch
     assert "rmID is missing" in reason or "are no si.v1.AllocationRequest" in reason
 
 
-async def test_bytes_that_are_no_message_end_the_session_saying_so(socket: Socket, channel: grpc.aio.Channel) -> None:
+async def test_an_invalid_message_ends_the_session_with_the_reason(socket: Socket, channel: grpc.aio.Channel) -> None:
     await si_pb2_grpc.SchedulerStub(channel).RegisterResourceManager(a_registration())
     method: grpc.aio.StreamStreamMultiCallable[bytes, bytes]
     method = channel.stream_stream("/si.v1.Scheduler/UpdateNode")
@@ -127,7 +129,7 @@ async def test_bytes_that_are_no_message_end_the_session_saying_so(socket: Socke
     await socket.scheduler.lost.first()
 
 
-async def test_a_registration_that_is_no_message_is_refused(channel: grpc.aio.Channel) -> None:
+async def test_an_invalid_registration_message_is_rejected(channel: grpc.aio.Channel) -> None:
     method: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
     method = channel.unary_unary("/si.v1.Scheduler/RegisterResourceManager")
     with pytest.raises(grpc.aio.AioRpcError) as refused:
@@ -136,7 +138,7 @@ async def test_a_registration_that_is_no_message_is_refused(channel: grpc.aio.Ch
     assert "are no si.v1.RegisterResourceManagerRequest" in str(refused.value.details())
 
 
-async def test_a_request_over_the_limit_loses_the_session_with_both_sizes_named(
+async def test_a_request_over_the_limit_ends_the_session_and_reports_the_limit(
     socket: Socket, channel: grpc.aio.Channel
 ) -> None:
     stub = si_pb2_grpc.SchedulerStub(channel)

@@ -61,7 +61,7 @@ async def judge(talk: Talk, asked: muster_pb2.PredicatesQuestion, *refusals: str
     await talk.client.answer(talk.rm_id, muster_pb2.Answer(predicates=answer))
 
 
-async def test_all_places_of_a_plan_are_one_question_and_those_that_are_refused_go_elsewhere(wire: CoreWire) -> None:
+async def test_all_allocations_of_a_plan_are_one_question_and_rejected_ones_are_replanned(wire: CoreWire) -> None:
     talk = await attending(wire, predicates=True)
     for name in ("n1", "n2"):
         await talk.node(name)
@@ -85,7 +85,7 @@ async def test_all_places_of_a_plan_are_one_question_and_those_that_are_refused_
     assert any("1 no licence here" in reason for reason in reasons), reasons
 
 
-async def test_others_go_on_while_an_answer_is_awaited(wire: CoreWire) -> None:
+async def test_other_requests_are_scheduled_while_an_answer_is_pending(wire: CoreWire) -> None:
     talk = await attending(wire, predicates=True)
     await talk.node("n1")
     for name in ("app", "late"):
@@ -101,7 +101,7 @@ async def test_others_go_on_while_an_answer_is_awaited(wire: CoreWire) -> None:
     await talk.allocated("a")
 
 
-async def test_room_that_went_meanwhile_is_looked_for_again(wire: CoreWire) -> None:
+async def test_an_allocation_whose_resources_were_taken_is_planned_again(wire: CoreWire) -> None:
     talk = await attending(wire, predicates=True)
     await talk.node("n1", vcore=1000)
     for name in ("app", "late"):
@@ -122,7 +122,7 @@ async def test_room_that_went_meanwhile_is_looked_for_again(wire: CoreWire) -> N
     await talk.allocated("a")
 
 
-async def test_an_atomic_gang_that_is_refused_one_place_gets_none_of_that_plan(wire: CoreWire) -> None:
+async def test_an_atomic_gang_with_one_rejected_allocation_gets_none_of_that_plan(wire: CoreWire) -> None:
     talk = await attending(wire, predicates=True)
     for name in ("n1", "n2"):
         await talk.node(name, vcore=2000)
@@ -139,7 +139,7 @@ async def test_an_atomic_gang_that_is_refused_one_place_gets_none_of_that_plan(w
     await talk.allocated("p1", "p2")
 
 
-async def test_victims_go_only_where_the_resource_manager_says_that_it_helps(wire: CoreWire) -> None:
+async def test_victims_are_preempted_only_if_the_resource_manager_confirms_it(wire: CoreWire) -> None:
     talk = await attending(wire, config=PREEMPTING, preemptionPredicates=True)
     await talk.node("n1")
     for name, queue in (("rich", "root.other"), ("app", "root.default")):
@@ -164,7 +164,7 @@ async def test_victims_go_only_where_the_resource_manager_says_that_it_helps(wir
     assert release.terminationType == si_pb2.PREEMPTED_BY_SCHEDULER
 
 
-async def test_one_that_declares_nothing_is_not_asked(wire: CoreWire) -> None:
+async def test_a_resource_manager_without_predicates_is_not_asked(wire: CoreWire) -> None:
     talk = await attending(wire)
     await talk.node("n1")
     await talk.application()

@@ -20,7 +20,7 @@ NOTICED_WITHIN = 100
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_agent_and_engine_survive_a_turmoil(seed: int) -> None:
+def test_operator_and_core_stay_consistent_with_random_events_and_kills(seed: int) -> None:
     """Messages, commands and events arrive in any order, with kills between any two of them."""
     chance = Random(seed)
     survives(RandomActions(chance.randrange), chance.randrange(3, 25))
@@ -28,14 +28,14 @@ def test_agent_and_engine_survive_a_turmoil(seed: int) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_agent_and_engine_survive_an_upheaval(seed: int) -> None:
+def test_operator_and_core_stay_consistent_with_preemption_and_lost_nodes(seed: int) -> None:
     """Adds preemption, quota changes, lost nodes, other binders, and pods that terminate slowly."""
     chance = Random(seed)
     survives(RandomPreemption(chance.randrange), chance.randrange(3, 25))
 
 
 @pytest.mark.parametrize("name", ["adopt_bound", "order_delete", "release_from_core"])
-def test_a_step_that_is_left_out_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_operator_step_is_detected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some of the first seeds need the step. The first of them ends the test."""
     monkeypatch.setattr(tasks, name, lambda *_, **__: None)
     with pytest.raises(AssertionError):
@@ -44,7 +44,7 @@ def test_a_step_that_is_left_out_is_noticed(name: str, monkeypatch: pytest.Monke
 
 def pass_every_random_preemption() -> None:
     for seed in range(NOTICED_WITHIN):
-        test_agent_and_engine_survive_an_upheaval(seed)
+        test_operator_and_core_stay_consistent_with_preemption_and_lost_nodes(seed)
 
 
 def survives(random_actions: RandomActions, things: int) -> None:
@@ -82,5 +82,5 @@ def one_after_the_other(pause_s: float, placements: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("pause_s", [0.0, 1.0, 40.0], ids=["at once", "while it completes", "once it has completed"])
 @pytest.mark.parametrize("first", PLACEMENTS)
 @pytest.mark.parametrize("second", PLACEMENTS)
-def test_an_id_serves_gangs_of_one_placement_after_the_other(first: str, second: str, pause_s: float) -> None:
+def test_an_id_can_be_reused_by_gangs_of_different_placements(first: str, second: str, pause_s: float) -> None:
     one_after_the_other(pause_s, (first, second, first))

@@ -22,7 +22,7 @@ async def test_a_refused_configuration_keeps_code_and_reason_and_the_session(wir
     assert rm.ends.items == []
 
 
-async def test_a_message_the_scheduler_refuses_ends_the_session_with_its_reason(wire: Wire) -> None:
+async def test_a_rejected_message_ends_the_session_with_its_reason(wire: Wire) -> None:
     client, rm = wire.connect(), ResourceManager()
     await client.register_resource_manager(a_registration(), rm)
     wire.scheduler.refusal = Refused(RefusalCode.INVALID_ARGUMENT, "the ask \u201ca\u201d has no partition")
@@ -43,7 +43,7 @@ async def test_a_message_the_scheduler_refuses_ends_the_session_with_its_reason(
         ("other", "INVALID_ARGUMENT: AllocationRequest.rmID is 'other', but this session belongs to 'rm'"),
     ],
 )
-async def test_a_message_of_no_one_or_of_someone_else_ends_the_session(wire: Wire, given: str, reason: str) -> None:
+async def test_a_message_with_a_missing_or_foreign_rm_id_ends_the_session(wire: Wire, given: str, reason: str) -> None:
     client, rm = wire.connect(), ResourceManager()
     await client.register_resource_manager(a_registration(), rm)
     await client.update_allocation(asks("a", rm_id=given))
@@ -51,7 +51,7 @@ async def test_a_message_of_no_one_or_of_someone_else_ends_the_session(wire: Wir
     assert wire.scheduler.allocations.items == []
 
 
-async def test_an_answer_in_another_users_name_ends_the_session(wire: Wire) -> None:
+async def test_an_answer_with_a_foreign_rm_id_ends_the_session(wire: Wire) -> None:
     client, rm = wire.connect(), ResourceManager()
     await client.register_resource_manager(a_registration(), rm)
     await client.answer("other", muster_pb2.Answer())
@@ -59,7 +59,7 @@ async def test_an_answer_in_another_users_name_ends_the_session(wire: Wire) -> N
     assert reason == "INVALID_ARGUMENT: Answer.rmID is 'other', but this session belongs to 'rm'"
 
 
-async def test_a_call_in_another_users_name_is_refused_and_the_session_continues(wire: Wire) -> None:
+async def test_a_call_with_a_foreign_rm_id_is_rejected_and_the_session_continues(wire: Wire) -> None:
     client, rm = wire.connect(), ResourceManager()
     await client.register_resource_manager(a_registration(), rm)
     with pytest.raises(Refused, match=r"UnregisterRequest\.rmID is 'other'"):
@@ -70,7 +70,7 @@ async def test_a_call_in_another_users_name_is_refused_and_the_session_continues
     assert keys_of(await wire.scheduler.allocations.first()) == ["a"]
 
 
-async def test_a_very_long_reason_is_cut_not_lost(socket: Socket) -> None:
+async def test_a_very_long_reason_is_truncated(socket: Socket) -> None:
     client, rm = socket.connect(), ResourceManager()
     await client.register_resource_manager(a_registration(), rm)
     socket.scheduler.refusal = Refused(RefusalCode.INVALID_ARGUMENT, "ü" * 100_000)
@@ -80,7 +80,7 @@ async def test_a_very_long_reason_is_cut_not_lost(socket: Socket) -> None:
     assert reason.endswith("…")
 
 
-async def test_a_message_over_the_limit_is_refused_before_it_is_sent(socket: Socket) -> None:
+async def test_a_message_over_the_limit_is_rejected_before_it_is_sent(socket: Socket) -> None:
     client, rm = socket.connect(), ResourceManager()
     await client.register_resource_manager(a_registration(), rm)
     with pytest.raises(Refused) as refused:
@@ -93,7 +93,7 @@ async def test_a_message_over_the_limit_is_refused_before_it_is_sent(socket: Soc
     assert rm.ends.items == []
 
 
-async def test_a_response_over_the_limit_ends_the_session_saying_how_large_it_was(socket: Socket) -> None:
+async def test_a_response_over_the_limit_ends_the_session_and_reports_its_size(socket: Socket) -> None:
     client, rm = socket.connect(), ResourceManager()
     await client.register_resource_manager(a_registration(), rm)
     huge = si_pb2.Allocation(allocationKey="a", allocationTags=an_ask("a", 300_000).tags)
@@ -103,7 +103,9 @@ async def test_a_response_over_the_limit_ends_the_session_saying_how_large_it_wa
     assert [callback.WhichOneof("kind") for callback in rm.callbacks.items] == ["reregister"]
 
 
-async def test_a_bug_of_the_scheduler_ends_the_session_and_is_reported(socket: Socket, reported: list[str]) -> None:
+async def test_an_exception_in_the_scheduler_ends_the_session_and_is_reported(
+    socket: Socket, reported: list[str]
+) -> None:
     client, rm = socket.connect(), ResourceManager()
     await client.register_resource_manager(a_registration(), rm)
     socket.scheduler.bug = ZeroDivisionError("a ledger")

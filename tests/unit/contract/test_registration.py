@@ -16,7 +16,7 @@ async def test_registration_reaches_the_scheduler_with_a_callback(wire: Wire) ->
     assert response.accepted[0].nodeID == "n1"
 
 
-async def test_a_refused_registration_reports_why_and_opens_no_session(wire: Wire) -> None:
+async def test_a_rejected_registration_reports_the_reason_and_opens_no_session(wire: Wire) -> None:
     client, rm = wire.connect(), ResourceManager()
     with pytest.raises(Refused) as refused:
         await client.register_resource_manager(a_registration(version="2.0.0"), rm)
@@ -27,7 +27,7 @@ async def test_a_refused_registration_reports_why_and_opens_no_session(wire: Wir
     assert rm.ends.items == []
 
 
-async def test_a_refused_registration_leaves_the_session_before_it_alone(wire: Wire) -> None:
+async def test_a_rejected_registration_keeps_the_earlier_session(wire: Wire) -> None:
     client, rm = wire.connect(), ResourceManager()
     await client.register_resource_manager(a_registration(), rm)
     with pytest.raises(Refused):
@@ -36,14 +36,14 @@ async def test_a_refused_registration_leaves_the_session_before_it_alone(wire: W
     assert keys_of(await wire.scheduler.allocations.first()) == ["a"]
 
 
-async def test_a_registration_without_rm_id_is_refused_naming_the_field(wire: Wire) -> None:
+async def test_a_registration_without_rm_id_is_rejected_with_the_field_name(wire: Wire) -> None:
     with pytest.raises(Refused) as refused:
         await wire.connect().register_resource_manager(a_registration(""), ResourceManager())
     assert refused.value.code is RefusalCode.INVALID_ARGUMENT
     assert refused.value.reason == "RegisterResourceManagerRequest.rmID is missing"
 
 
-async def test_every_call_before_registration_is_refused_saying_what_to_do(wire: Wire) -> None:
+async def test_every_call_before_registration_is_rejected_with_a_remedy(wire: Wire) -> None:
     client = wire.connect()
     calls = [
         client.update_allocation(asks("a")),

@@ -65,9 +65,7 @@ def used_cpu(both: Both) -> int:
 
 @every_kill
 @every_placement
-def test_a_half_finished_gang_holds_the_places_of_who_is_still_to_come_and_of_no_one_else(
-    placement: str, kill: Kill
-) -> None:
+def test_a_restart_keeps_the_reservation_only_for_members_still_missing(placement: str, kill: Kill) -> None:
     """Of four members one has ended, one runs, and two are missing."""
     both = began(placement, 0, 1)
     both.wait(5)
@@ -85,7 +83,7 @@ def test_a_half_finished_gang_holds_the_places_of_who_is_still_to_come_and_of_no
 
 @every_kill
 @every_placement
-def test_a_gang_of_which_only_ended_members_were_bound_holds_what_it_held(placement: str, kill: Kill) -> None:
+def test_a_gang_with_only_finished_members_keeps_its_reservation_after_a_kill(placement: str, kill: Kill) -> None:
     """All in one second, because a later pod could belong to another gang with the same ID."""
     both = began(placement, 0, 1)
     for name in ("w0", "w1"):
@@ -101,7 +99,7 @@ def test_a_gang_of_which_only_ended_members_were_bound_holds_what_it_held(placem
 
 @every_kill
 @every_placement
-def test_places_that_no_one_takes_go_when_their_time_is_up_also_after_a_kill(placement: str, kill: Kill) -> None:
+def test_unused_reservations_expire_after_the_timeout_also_after_a_kill(placement: str, kill: Kill) -> None:
     both = began(placement, 0)
     both.wait(LONG_S / 2)
     kill(both)
@@ -113,7 +111,7 @@ def test_places_that_no_one_takes_go_when_their_time_is_up_also_after_a_kill(pla
 
 @every_kill
 @every_placement
-def test_the_others_continue_when_the_first_is_deleted_while_they_wait_for_room(placement: str, kill: Kill) -> None:
+def test_members_waiting_for_nodes_continue_after_the_originator_is_deleted(placement: str, kill: Kill) -> None:
     both = began(placement, 0, 1, 2, 3, 4, nodes=0)
     both.kubernetes.delete_by_name("w0")
     both.run()

@@ -48,7 +48,7 @@ async def secured(tmp_path: Path) -> AsyncIterator[Secured]:
     await server.aclose()
 
 
-async def test_two_sides_with_certificates_of_one_authority_talk(secured: Secured) -> None:
+async def test_two_sides_with_certificates_of_one_authority_connect(secured: Secured) -> None:
     tls = files(secured.folder, secured.authority, "operator", "operator.muster")
     client = GrpcClient(secured.address, tls=tls, settings=SETTINGS)
     await client.register_resource_manager(a_registration(), ResourceManager())
@@ -113,7 +113,7 @@ def renew(folder: Path, authority: trustme.CA, name: str, identity: str) -> None
     files(folder, authority, name, identity)
 
 
-async def test_both_sides_follow_when_their_certificates_and_the_authority_are_replaced(secured: Secured) -> None:
+async def test_both_sides_reload_replaced_certificates_and_authority(secured: Secured) -> None:
     tls = files(secured.folder, secured.authority, "operator", "operator.muster")
     client = GrpcClient(secured.address, tls=tls, settings=SETTINGS)
     await client.register_resource_manager(a_registration(), ResourceManager())
@@ -126,7 +126,7 @@ async def test_both_sides_follow_when_their_certificates_and_the_authority_are_r
     await client.aclose()
 
 
-async def test_who_still_shows_a_certificate_of_the_old_authority_is_refused_from_then_on(secured: Secured) -> None:
+async def test_a_client_certificate_of_the_replaced_authority_is_rejected(secured: Secured) -> None:
     tls = files(secured.folder, secured.authority, "operator", "operator.muster")
     renew(secured.folder, trustme.CA(), "core", "localhost")
     client = GrpcClient(secured.address, tls=replace(tls, authority=secured.folder / "core.ca"), settings=HASTY)

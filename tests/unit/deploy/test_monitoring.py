@@ -52,7 +52,7 @@ def named(expression: str) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("expression", [*SHOWN.values(), *ALERTED.values()], ids=[*SHOWN, *ALERTED])
-def test_an_expression_names_only_what_exists(expression: str) -> None:
+def test_an_expression_uses_only_existing_metrics_and_labels(expression: str) -> None:
     metrics = list(named(expression))
     assert metrics, "an expression without a metric shows nothing"
     labels: set[str] = set()
@@ -76,7 +76,7 @@ def check_values(name: str, label: str, operator: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("expression", [*SHOWN.values(), *ALERTED.values()], ids=[*SHOWN, *ALERTED])
-def test_an_expression_closes_what_it_opens(expression: str) -> None:
+def test_an_expression_has_balanced_brackets(expression: str) -> None:
     for opening, closing in ("()", "{}", "[]"):
         assert expression.count(opening) == expression.count(closing)
     assert expression.count('"') % 2 == 0

@@ -18,7 +18,7 @@ def test_the_manifest_is_what_the_operator_would_register() -> None:
     assert webhooks.PORT == WEBHOOK_PORT
 
 
-def test_secrets_and_registrations_that_are_not_ours_can_neither_be_read_nor_changed() -> None:
+def test_foreign_secrets_and_webhook_registrations_cannot_be_read_or_changed() -> None:
     guarded = {
         "secrets": {SECRET, signing.SECRET},
         "mutatingwebhookconfigurations": {NAME},

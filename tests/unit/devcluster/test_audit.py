@@ -24,7 +24,7 @@ def line(
     return orjson.dumps(event) + b"\n"
 
 
-def test_a_log_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
+def test_a_missing_log_is_empty(tmp_path: Path) -> None:
     log = AuditLog(tmp_path / "audit.jsonl")
     assert (log.mark(), log.since()) == (0, [])
 
@@ -38,7 +38,7 @@ def test_a_line_still_being_written_is_left_for_the_next_time(tmp_path: Path) ->
     assert [write.name for write in log.since(len(whole))] == ["second"]
 
 
-def test_half_a_line_of_a_server_that_was_killed_costs_itself_and_no_other(tmp_path: Path) -> None:
+def test_a_truncated_line_does_not_affect_other_lines(tmp_path: Path) -> None:
     log = AuditLog(tmp_path / "audit.jsonl")
     log.path.write_bytes(line(name="first")[:60] + line(name="second") + b'{"kind":"Ev\n' + line(name="third"))
     assert [write.name for write in log.since()] == ["second", "third"]
@@ -68,7 +68,7 @@ def test_writes_are_counted_by_kind_for_one_user(tmp_path: Path) -> None:
     assert counts(log.since(), "u") == {"create pods": 1, "delete pods": 1, "create pods/binding": 1}
 
 
-def test_who_reads_on_sees_each_write_once(tmp_path: Path) -> None:
+def test_incremental_reads_return_each_write_once(tmp_path: Path) -> None:
     log = AuditLog(tmp_path / "audit.jsonl")
     log.path.write_bytes(line(name="a") + line(name="b")[:-20])
     first, mark = log.news(0)

@@ -14,12 +14,12 @@ from devcluster.process import Process
 
 
 @pytest.mark.parametrize("word", ["local", " Current ", "KIND"])
-async def test_the_users_word_decides(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_environment_variable_selects_the_flavour(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_CLUSTER", word)
     assert await flavour.choose() == Flavour(word.strip().lower())
 
 
-async def test_an_unknown_word_is_refused_with_the_known_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unknown_flavour_is_rejected_with_the_valid_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_CLUSTER", "minikube")
     with pytest.raises(FlavourUnavailable, match="local, current, kind"):
         await flavour.choose()
@@ -42,7 +42,7 @@ def test_the_file_that_kind_wrote_for_this_run_comes_before_the_users(
     assert kubeconfig_path(tmp_path) == tmp_path / OWN_FILE
 
 
-def test_what_was_kept_is_found_again_and_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kept_cluster_is_found_again_and_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert kept.load() is None
     folder = tmp_path / "cluster"

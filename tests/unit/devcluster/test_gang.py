@@ -31,7 +31,7 @@ def totals(view: GangView) -> dict[str, int]:
     }
 
 
-def test_a_pod_without_a_group_is_no_one_of_the_gang() -> None:
+def test_a_pod_without_a_group_is_not_a_gang_member() -> None:
     assert seen(("ADDED", {"metadata": {"name": "p"}, "spec": {}})).groups == {}
 
 

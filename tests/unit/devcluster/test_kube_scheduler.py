@@ -7,7 +7,7 @@ import yaml
 from devcluster.kube_scheduler import ACCOUNT, NAMESPACE, ROLES, configuration, manifests
 
 
-def test_its_configuration_has_limits_that_no_one_reaches_and_no_election(tmp_path: Path) -> None:
+def test_its_configuration_has_high_limits_and_no_leader_election(tmp_path: Path) -> None:
     found = yaml.safe_load(configuration(tmp_path / "file", tmp_path / "kubeconfig").read_text())
     assert found["clientConnection"] == {"kubeconfig": str(tmp_path / "kubeconfig"), "qps": 5000, "burst": 10000}
     assert found["leaderElection"] == {"leaderElect": False}

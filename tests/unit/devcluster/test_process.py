@@ -62,7 +62,7 @@ async def test_a_killed_child_starts_again_with_its_log_going_on(tmp_path: Path)
     await process.stop()
 
 
-async def test_a_child_that_died_tells_the_end_of_its_log(tmp_path: Path) -> None:
+async def test_a_failed_child_reports_the_end_of_its_log(tmp_path: Path) -> None:
     process = python(tmp_path, "raise SystemExit('no such flag')")
     process.start()
     assert await process.ended(10)
@@ -95,7 +95,7 @@ async def test_a_child_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None
     await until("the child is gone", is_gone, 10)
 
 
-async def test_a_condition_that_never_holds_reports_what_was_seen_last() -> None:
+async def test_a_condition_that_is_never_met_reports_the_last_result() -> None:
     async def nothing() -> list[int]:
         return []
 

@@ -39,7 +39,7 @@ def test_a_note_is_one_entry_of_the_section(note: Path) -> None:
     assert f"- {plain(text)}" in plain(drafted())
 
 
-def test_the_section_has_its_version_its_date_and_the_kinds_in_the_order_of_an_upgrade() -> None:
+def test_the_section_has_version_date_and_kinds_in_the_expected_order() -> None:
     kinds = ["Security", "Removed", "Deprecated", "Changed", "Added", "Fixed"]
     found = re.findall(r"^### (\w+)$", drafted(), re.MULTILINE)
     assert re.search(r"^## 1\.2\.3 \(2030-01-02\)$", drafted(), re.MULTILINE)
@@ -47,18 +47,18 @@ def test_the_section_has_its_version_its_date_and_the_kinds_in_the_order_of_an_u
     assert drafted().count("\n- ") == len(NOTES)
 
 
-def test_links_of_notes_lead_somewhere_from_the_changelog_too() -> None:
+def test_links_of_notes_resolve_from_the_changelog() -> None:
     assert [link for link in LINK.findall(drafted()) if not (ROOT / link).exists()] == []
 
 
-def test_the_section_goes_where_the_changelog_defines() -> None:
+def test_the_changelog_has_one_marker_for_new_sections() -> None:
     assert (ROOT / "CHANGELOG.md").read_text().count("<!-- towncrier release notes start -->\n") == 1
 
 
 RELEASED = Tree("1.2.3", "1.2.3", "1.2.3", "# Changes\n\n## 1.2.3 (2030-01-02)\n", 0)
 
 
-def test_a_tag_is_a_release_where_every_place_has_its_version() -> None:
+def test_a_tag_is_a_release_if_all_versions_match() -> None:
     assert faults(RELEASED, "v1.2.3") == []
     assert faults(replace(RELEASED, notes=3), "main") == []
 
@@ -73,7 +73,7 @@ def test_a_tag_is_a_release_where_every_place_has_its_version() -> None:
         (replace(RELEASED, notes=2), "2 notes are in changelog.d: run make changelog"),
     ],
 )
-def test_what_keeps_a_tag_from_being_a_release_is_said(tree: Tree, words: str) -> None:
+def test_the_reason_why_a_tag_is_not_a_release_is_reported(tree: Tree, words: str) -> None:
     assert faults(tree, "v1.2.3") == [words]
 
 
@@ -92,7 +92,7 @@ def test_a_packaged_chart_has_the_image_of_its_release() -> None:
         with_image("replicas: 1\n", "x")
 
 
-def test_what_was_pushed_is_signed_by_its_digest() -> None:
+def test_a_pushed_chart_is_signed_by_its_digest() -> None:
     assert (
         reference(f"Pushed: ghcr.io/a/charts/muster:0.1.0\nDigest: {DIGEST}\n") == f"ghcr.io/a/charts/muster@{DIGEST}"
     )

@@ -99,7 +99,7 @@ def running() -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("section", running())
-def test_the_list_and_the_running_thing_have_the_same_names(section: str) -> None:
+def test_the_list_matches_the_names_of_the_running_system(section: str) -> None:
     assert Counter(LIST.section(section).names) == Counter(running()[section])
 
 
@@ -122,28 +122,28 @@ YUNIKORN = {
 
 
 @pytest.mark.parametrize("section", YUNIKORN)
-def test_nothing_that_the_contract_names_is_left_out(section: str) -> None:
+def test_every_name_of_the_contract_is_listed(section: str) -> None:
     assert set(YUNIKORN[section]) - set(LIST.section(section).names) == set()
 
 
-def test_every_row_names_a_test_that_exists_or_why_there_is_none() -> None:
+def test_every_row_names_an_existing_test_or_a_difference() -> None:
     rows = [row for section in LIST.sections for row in section.rows]
     assert [row.name for row in rows if not (row.test in known_tests() if row.test else row.differs)] == []
 
 
-def test_every_shape_has_a_row_with_the_names_of_the_contract() -> None:
+def test_every_object_has_a_row_with_its_field_names() -> None:
     said = {row.name: set(re.findall(r"`(\w+)`", row.how)) for row in LIST.section("objects").rows}
     assert said == {name: set(fields.split()) for name, fields in yunikorn_names.OBJECTS.items()}
 
 
-def test_numbers_of_events_are_those_of_the_contract() -> None:
+def test_event_numbers_match_the_contract() -> None:
     details = dict(si_pb2.EventRecord.ChangeDetail.items())
     assert {name: details.get(name) for name in yunikorn_names.EVENT_DETAILS} == yunikorn_names.EVENT_DETAILS
     types = dict(si_pb2.EventRecord.Type.items())
     assert {name: types.get(name) for name in yunikorn_names.EVENT_TYPES} == yunikorn_names.EVENT_TYPES
 
 
-def test_both_pages_are_made_from_the_list_and_from_the_remarks_of_the_code() -> None:
+def test_both_pages_are_generated_from_the_list_and_the_code_comments() -> None:
     assert [path.name for path, text in compatibility.fresh().items() if path.read_text() != text] == [], (
         "make diagrams"
     )

@@ -44,7 +44,7 @@ def commands(program: str) -> list[tuple[str, list[str]]]:
     ]
 
 
-def test_the_guard_sees_commands_in_pipes_and_over_two_lines(tmp_path: Path) -> None:
+def test_commands_in_pipes_and_on_two_lines_are_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "```console\n$ helm install \\\n  --set a=b  # why\nsaid\n    $ sed 's/a; b/c/' x | kubectl apply -f -\n```\n"
@@ -57,7 +57,7 @@ def test_the_guard_sees_commands_in_pipes_and_over_two_lines(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("place,words", commands("muster"))
-def test_a_command_of_muster_has_these_options(place: str, words: list[str]) -> None:
+def test_the_options_of_a_muster_command_exist(place: str, words: list[str]) -> None:
     command = {entry.name: entry for entry in COMMANDS}[words[1]].command
     rest = words[2:]
     while isinstance(command, TyperGroup) and rest:
@@ -67,7 +67,7 @@ def test_a_command_of_muster_has_these_options(place: str, words: list[str]) -> 
 
 
 @pytest.mark.parametrize("place,words", commands("helm"))
-def test_a_value_that_is_set_is_one_of_the_chart(place: str, words: list[str]) -> None:
+def test_a_value_that_is_set_exists_in_the_chart(place: str, words: list[str]) -> None:
     for assignment in (after for word, after in pairwise(words) if word == "--set"):
         where = VALUES
         for step in assignment.partition("=")[0].split("."):
@@ -76,12 +76,12 @@ def test_a_value_that_is_set_is_one_of_the_chart(place: str, words: list[str]) -
 
 
 @pytest.mark.parametrize("place,words", [*commands("kubectl"), *commands("helm"), *commands("sed")])
-def test_a_path_of_the_repository_is_there(place: str, words: list[str]) -> None:
+def test_a_path_of_the_repository_exists(place: str, words: list[str]) -> None:
     assert [word for word in words if word.startswith(OURS) and not (ROOT / word).exists()] == [], place
 
 
 @pytest.mark.parametrize("place,words", [*commands("make"), *commands("KEEP=1"), *commands("RECORD=file")])
-def test_a_variable_is_read_by_someone(place: str, words: list[str]) -> None:
+def test_every_variable_is_read(place: str, words: list[str]) -> None:
     variables = [found[1] for word in words if (found := ASSIGNMENT.match(word))]
     unread = [
         one for one in variables if one not in MAKEFILE and one not in (ROOT / READ.get(one, "Makefile")).read_text()

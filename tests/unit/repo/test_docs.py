@@ -41,7 +41,7 @@ def test_every_make_target_is_in_the_help() -> None:
     assert set(TARGET.findall(makefile)) == set(HELPED.findall(makefile))
 
 
-def test_every_link_in_the_documents_leads_to_a_file() -> None:
+def test_every_link_in_the_documents_points_to_a_file() -> None:
     assert [
         f"{name(path)}: {link}"
         for path in files(".md")
@@ -64,7 +64,7 @@ def numbered(slugs: list[str]) -> list[tuple[str, int]]:
     return [(slug, slugs[:position].count(slug)) for position, slug in enumerate(slugs)]
 
 
-def test_every_link_to_a_heading_leads_to_one() -> None:
+def test_every_link_to_a_heading_points_to_an_existing_heading() -> None:
     links = [
         (path, file, anchor)
         for path in files(".md")
@@ -78,7 +78,7 @@ def test_every_link_to_a_heading_leads_to_one() -> None:
     assert len(links) > 50
 
 
-def test_no_page_is_too_long_to_read_at_once() -> None:
+def test_no_page_exceeds_the_word_limit() -> None:
     """References, internals and results of measurements are looked up and not read."""
     long = {"docs/reference", "docs/internals", "benchmarks"}
     assert [
@@ -89,7 +89,7 @@ def test_no_page_is_too_long_to_read_at_once() -> None:
     ] == []
 
 
-def test_the_guides_have_half_of_the_words_that_they_once_had() -> None:
+def test_the_guides_do_not_exceed_their_word_limit() -> None:
     """README, examples, and the pages of start, concepts, operate and migration."""
     folders = ("README.md", "examples/", "docs/start/", "docs/concepts/", "docs/operate/", "docs/migration/")
     pages = [path for path in files(".md") if name(path).startswith(folders)]
@@ -97,7 +97,7 @@ def test_the_guides_have_half_of_the_words_that_they_once_had() -> None:
     assert sum(len(path.read_text().split()) for path in pages) <= GUIDE_WORDS
 
 
-def test_every_cited_rule_is_written_down() -> None:
+def test_every_cited_rule_exists() -> None:
     rules = set(RULE.findall((ROOT / "docs/internals/semantics.md").read_text()))
     assert rules == {str(number) for number in range(1, len(rules) + 1)}
     assert [

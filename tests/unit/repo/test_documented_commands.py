@@ -4,7 +4,7 @@ from muster import checks, permissions
 from tools import commands as page
 
 
-def test_the_page_is_made_of_the_commands() -> None:
+def test_the_page_is_generated_from_the_commands() -> None:
     assert page.PAGE.read_text() == page.written(page.PAGE.read_text())
 
 

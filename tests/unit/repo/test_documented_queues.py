@@ -17,14 +17,14 @@ EXAMPLES = ROOT / "examples" / "queues.yaml"
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name)
-def test_a_documented_file_is_taken_as_it_is(path: Path) -> None:
+def test_a_documented_file_loads_without_warnings(path: Path) -> None:
     blocks = BLOCK.findall(path.read_text())
     assert len(blocks) >= 2
     for block in blocks:
         assert not load(block, {}).warnings, block
 
 
-def test_the_config_map_of_the_examples_is_taken_as_it_is() -> None:
+def test_the_config_map_of_the_examples_loads_without_warnings() -> None:
     data = yaml.safe_load(EXAMPLES.read_text())["data"]
     assert not load(data.get("queues.yaml", ""), data).warnings
     assert not [*setting_warnings(data)]

@@ -32,29 +32,29 @@ def of_the_operator() -> set[str]:
     return {item for item in flat if isinstance(item, str)}
 
 
-def test_every_setting_that_is_read_is_in_the_catalogue_and_no_other() -> None:
+def test_the_catalogue_lists_exactly_the_settings_that_are_read() -> None:
     assert set(SETTINGS) == of_the_core() | of_the_operator() | set(catalog.DEFAULTS) | {LEVELS}
 
 
-def test_the_page_is_made_of_the_catalogue() -> None:
+def test_the_page_is_generated_from_the_catalogue() -> None:
     assert page.PAGE.read_text() == put(page.PAGE.read_text(), page.tables())
 
 
 @pytest.mark.parametrize("key", sorted(of_the_core() - {keys.SETTING_LOG_LEVEL}))
-def test_the_default_in_the_catalogue_is_the_cores(key: str) -> None:
+def test_the_defaults_in_the_catalogue_match_the_core(key: str) -> None:
     written, absent = load("", {key: SETTINGS[key].default}), load("", {})
     assert (written.configuration, written.settings, written.warnings) == (absent.configuration, absent.settings, ())
 
 
 @pytest.mark.parametrize("key", sorted(of_the_operator()))
-def test_the_default_in_the_catalogue_is_the_operators(key: str) -> None:
+def test_the_defaults_in_the_catalogue_match_the_operator(key: str) -> None:
     written, absent = settings.parse({key: SETTINGS[key].default}), settings.parse({})
     assert (written.settings, written.limits) == (absent.settings, absent.limits)
     assert (written.cluster_id, written.policy_group) == (absent.cluster_id, absent.policy_group)
     assert (written.log_levels, written.hot_refresh) == (absent.log_levels, absent.hot_refresh)
 
 
-def test_the_defaults_in_the_catalogue_are_those_of_admission() -> None:
+def test_the_defaults_in_the_catalogue_match_the_admission_webhook() -> None:
     assert {key: SETTINGS[key].default for key in catalog.DEFAULTS} == catalog.DEFAULTS
 
 
@@ -72,7 +72,7 @@ def shown(default: object) -> str:
 
 
 @pytest.mark.parametrize("command", ["operator", "core", "run"])
-def test_every_option_is_in_the_documents_with_its_default(command: str) -> None:
+def test_every_option_is_documented_with_its_default(command: str) -> None:
     """A line that names an option's environment variable has its default as well."""
     lines = [line for path in sorted((ROOT / "docs").rglob("*.md")) for line in path.read_text().splitlines()]
     assert [option.opts[0] for option in options(command) if not any(option.opts[0] in line for line in lines)] == []

@@ -40,7 +40,7 @@ $ no: command
 """
 
 
-def test_commands_and_what_they_print_are_read_from_console_blocks_only() -> None:
+def test_commands_and_output_are_read_from_console_blocks_only() -> None:
     looks, applies, makes, refused = steps(DOCUMENT)
     assert (looks.command, looks.shown, looks.looks) == ("kubectl get pods   # all of them", ("NAME   READY",), True)
     assert (applies.command.split(), applies.shown, applies.looks) == (
@@ -53,12 +53,12 @@ def test_commands_and_what_they_print_are_read_from_console_blocks_only() -> Non
     assert refused.shown == ("Error from server (Forbidden): no",)
 
 
-def test_what_watches_permanently_or_wants_a_real_container_is_not_typed() -> None:
+def test_commands_that_watch_or_need_a_real_container_are_not_run() -> None:
     endless = ("kubectl get pods -w", "kubectl get pods --watch", "kubectl logs driver", "muster queues --watch")
     assert not [command for command in endless if Step(command, (), (0, 0)).is_typed]
 
 
-def test_made_up_names_nodes_ages_and_the_order_of_lines_make_no_difference() -> None:
+def test_generated_names_nodes_ages_and_line_order_are_ignored() -> None:
     again = PODS.replace("x2bcd", "zzzzz").replace("7s", "2m3s").replace("Running   0", "Running     0")
     assert difference(PODS.splitlines(), reversed(again.splitlines())) == ""
     assert difference(["tg-gang-leader-0a1b2c3d4e on node-1"], ["tg-gang-leader-zyxwvut987 on node-7"]) == ""
@@ -66,7 +66,7 @@ def test_made_up_names_nodes_ages_and_the_order_of_lines_make_no_difference() ->
 
 
 @pytest.mark.parametrize("changed", ["Pending", "Running   1", "gang-leader"])
-def test_another_state_count_or_number_of_lines_makes_a_difference(changed: str) -> None:
+def test_a_different_state_count_or_number_of_lines_is_a_difference(changed: str) -> None:
     again = {
         "Pending": PODS.replace("Running", "Pending", 1),
         "Running   1": PODS.replace("Running   0", "Running   1", 1),
@@ -78,12 +78,12 @@ def test_another_state_count_or_number_of_lines_makes_a_difference(changed: str)
     assert difference(PODS.splitlines(), PODS.splitlines()[:2])
 
 
-def test_three_dots_stand_for_lines_that_are_left_out() -> None:
+def test_three_dots_match_omitted_lines() -> None:
     assert difference(["NAME READY", "..."], ["NAME READY", "one 1", "two 2"]) == ""
     assert difference(["NAME READY", "..."], ["one 1"]) == "documented, not printed: NAME READY"
 
 
-def test_what_was_printed_is_written_below_its_command_and_nowhere_else() -> None:
+def test_output_is_written_only_below_its_command() -> None:
     first, *_ = steps(DOCUMENT)
     written = rewritten(DOCUMENT, {first: ["NAME   READY", "one    1/1  "]})
     assert written == DOCUMENT.replace("NAME   READY\n", "NAME   READY\none    1/1\n")
@@ -94,12 +94,12 @@ def test_what_was_printed_is_written_below_its_command_and_nowhere_else() -> Non
     )
 
 
-def test_the_path_of_a_program_in_a_clone_is_as_good_as_its_name() -> None:
+def test_a_program_path_in_a_clone_counts_as_its_name() -> None:
     assert Step(".venv/bin/muster doctor", (), (0, 0)).is_typed
     assert not Step(".venv/bin/pytest tests/unit", (), (0, 0)).is_typed
 
 
-def test_every_command_that_users_are_shown_is_typed_or_left_out_on_purpose() -> None:
+def test_every_documented_command_is_run_or_explicitly_left_out() -> None:
     known = {*TYPED, *LEFT_OUT}
     assert [
         f"{name(path)}: {step.command}"

@@ -38,7 +38,7 @@ DOORS = {
 MESSAGE = 'syntax = "proto3";\npackage sample.v1;\nmessage Sample {{ int32 {field} = 1; }}\n'
 
 
-def test_the_message_classes_are_those_of_the_proto_files() -> None:
+def test_the_message_classes_match_the_proto_files() -> None:
     assert proto.drift() == []
 
 
@@ -57,7 +57,7 @@ def test_a_changed_proto_file_is_drift_until_it_is_generated_again(tmp_path: Pat
     assert list(source.parent.glob("*_pb2*")) == []
 
 
-def test_the_compiler_refuses_a_broken_proto_file(tmp_path: Path) -> None:
+def test_the_compiler_rejects_a_broken_proto_file(tmp_path: Path) -> None:
     source = tmp_path / "sample" / "sample.proto"
     source.parent.mkdir()
     source.write_text("message {")
@@ -65,18 +65,18 @@ def test_the_compiler_refuses_a_broken_proto_file(tmp_path: Path) -> None:
         proto.drift(tmp_path)
 
 
-def test_the_diagrams_are_those_of_the_state_tables() -> None:
+def test_the_diagrams_match_the_state_tables() -> None:
     assert diagrams.stale() == []
 
 
-def test_a_picture_has_a_column_for_each_state_and_a_row_for_each_event_and_its_outcome() -> None:
+def test_a_diagram_has_a_column_per_state_and_a_row_per_event_and_outcome() -> None:
     picture = lifecycle.drawn("doors", diagrams.edges(DOORS))
     words = re.findall(r"<text[^>]*>([^<]*)</text>", picture)
     assert words == ["Shut", "Open", "Gone", "● begins   ◉ ends", "PUSH", "PULL", "BURN"]
     assert "| Shut | PULL | Open |" in diagrams.page("core", "DOORS", DOORS)
 
 
-def test_the_walk_of_a_gang_speaks_the_words_of_the_interface() -> None:
+def test_the_walkthrough_of_a_gang_uses_the_terms_of_the_interface() -> None:
     known = set(si_pb2.DESCRIPTOR.message_types_by_name) | set(si_pb2.TerminationType.keys()) | {"Running"}
     said = {word for step in walk.STEPS for word in re.findall(r"\b[A-Z]\w+", step.words)}
     assert said - known == set()
@@ -84,14 +84,14 @@ def test_the_walk_of_a_gang_speaks_the_words_of_the_interface() -> None:
     assert {actor for step in walk.STEPS for actor in step[:2]} == set(walk.ACTORS)
 
 
-def test_the_layers_in_the_picture_are_those_that_are_guarded() -> None:
+def test_the_diagram_shows_the_layers_that_the_import_linter_checks() -> None:
     picture = halves.drawn()
     for package, names in halves.layers().items():
         assert f": {package}<" in picture
         assert {name for name in names if f">{name.replace(' | ', ' and ')}<" not in picture} == {"__main__"}
 
 
-def test_the_recorded_run_is_a_whole_one() -> None:
+def test_the_recorded_run_is_complete() -> None:
     run = recorded.load()
     assert {group: len([life for life in run.pods.values() if life.group == group]) for group in run.asked} == {
         group: 2 * asked for group, asked in run.asked.items()
@@ -105,14 +105,14 @@ def test_the_tables_of_queues_metrics_and_events_are_generated_from_the_code() -
         assert put(page.PAGE.read_text(), page.tables()) == page.PAGE.read_text(), "make diagrams"
 
 
-def test_a_table_takes_the_place_of_the_one_under_its_heading_and_of_no_words() -> None:
+def test_a_table_replaces_only_the_table_under_its_heading() -> None:
     page = "# P\n\n## A\n\n| old |\n| row |\n\nWords.\n\n## B\n\nMore.\n"
     assert put(page, {"## A": "| new |\n"}) == "# P\n\n## A\n\n| new |\n\nWords.\n\n## B\n\nMore.\n"
     with pytest.raises(LookupError, match="## C"):
         put(page, {"## C": "| new |\n"})
 
 
-def test_a_key_of_queues_yaml_that_no_one_explained_is_refused() -> None:
+def test_a_queues_yaml_key_without_an_explanation_is_rejected() -> None:
     class Bare(Form):
         nothing: str = ""
 
@@ -127,7 +127,7 @@ def test_only_a_mapping_from_state_and_event_to_state_is_a_table() -> None:
     assert not diagrams.is_table({(WebhookEndpoint.OPEN, Touch.PUSH): True})
 
 
-def test_a_remark_is_found_in_comments_and_docstrings_up_to_the_end_of_its_paragraph(tmp_path: Path) -> None:
+def test_a_difference_note_is_read_up_to_the_end_of_its_paragraph(tmp_path: Path) -> None:
     module = tmp_path / "core" / "muster_core" / "gang.py"
     module.parent.mkdir(parents=True)
     module.write_text(

@@ -17,29 +17,29 @@ def instructions(word: str, lines: list[str]) -> list[str]:
     return [line.removeprefix(word).strip() for line in lines if line.split()[0] == word]
 
 
-def test_what_is_installed_is_what_is_locked_and_only_wheels() -> None:
+def test_only_locked_dependencies_are_installed_as_wheels() -> None:
     synced = [shlex.split(line.strip("[]").replace(",", " ")) for line in instructions("RUN", LINES) if "sync" in line]
     assert synced
     assert all("--frozen" in words and "--no-dev" in words for words in synced)
     assert "--no-build" in synced[0]
 
 
-def test_nothing_is_fetched_but_by_uv_and_pip() -> None:
+def test_only_uv_and_pip_download_files() -> None:
     assert instructions("ADD", LINES) == []
     assert [line for line in LINES if re.search(r"https?://|\bcurl\b|\bwget\b|\bapt", line)] == []
 
 
-def test_the_user_is_a_number_and_not_root() -> None:
+def test_the_user_is_numeric_and_not_root() -> None:
     (user,) = instructions("USER", SHIPPED)
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user)
 
 
-def test_it_starts_without_a_shell() -> None:
+def test_the_image_starts_without_a_shell() -> None:
     assert instructions("RUN", SHIPPED) == []
     assert all(line.startswith("[") for word in ("ENTRYPOINT", "CMD") for line in instructions(word, SHIPPED))
 
 
-def test_the_classic_builder_understands_it() -> None:
+def test_the_classic_builder_supports_the_dockerfile() -> None:
     assert "syntax=" not in JOINED
     assert [line for line in LINES if re.search(r"--(?:mount|chmod|link|parents|exclude)\b|<<", line)] == []
 
@@ -50,11 +50,11 @@ def test_the_base_is_one_argument_for_both_stages() -> None:
 
 
 @pytest.mark.parametrize("label", ["title", "description", "licenses", "version", "revision", "created"])
-def test_it_reports_what_it_is(label: str) -> None:
+def test_the_image_has_descriptive_labels(label: str) -> None:
     assert f"org.opencontainers.image.{label}=" in instructions("LABEL", SHIPPED)[0]
 
 
-def test_what_the_wheel_is_made_of_is_let_in_and_nothing_else_is() -> None:
+def test_the_build_context_contains_only_the_sources_of_the_wheel() -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     ignored = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
     assert ignored[0] == "*"
@@ -71,7 +71,7 @@ def test_what_the_wheel_is_made_of_is_let_in_and_nothing_else_is() -> None:
     assert copied >= {name.split("/")[0] for name in wheel["packages"]}
 
 
-def test_each_process_has_a_program_of_its_own() -> None:
+def test_each_process_has_a_separate_program() -> None:
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     assert scripts["muster-core"] == "muster_core.main:app"
     assert scripts["muster-operator"] == "muster_operator.main:app"

@@ -56,23 +56,23 @@ def without_what_is_dropped(code: str, *arguments: object) -> str:
     return run.stdout
 
 
-def test_all_of_ours_is_imported_without_what_is_dropped() -> None:
+def test_all_muster_modules_import_without_the_dropped_files() -> None:
     assert int(without_what_is_dropped("print(image.warm())")) > 1000
 
 
-def test_a_cluster_is_asked_without_what_is_dropped(tmp_path: Path) -> None:
+def test_a_cluster_request_works_without_the_dropped_files(tmp_path: Path) -> None:
     kubeconfig = tmp_path / "config"
     kubeconfig.write_text(KUBECONFIG)
     assert "port-forward failed: [Errno 111] Connection refused" in without_what_is_dropped(FORWARD, kubeconfig)
 
 
-def test_the_guard_sees_what_is_missing() -> None:
+def test_an_import_of_a_dropped_module_is_reported() -> None:
     with pytest.raises(AssertionError, match=r"kubernetes\.client\.api\.core_v1_api is not in the image"):
         without_what_is_dropped("from kubernetes.client import CoreV1Api")
 
 
 @pytest.mark.parametrize("pattern", image.DROPPED)
-def test_what_is_dropped_is_there_at_all(pattern: str) -> None:
+def test_the_dropped_files_exist(pattern: str) -> None:
     assert any(PACKAGES.glob(pattern))
 
 
@@ -80,7 +80,7 @@ def test_licences_and_metadata_stay() -> None:
     assert [path for path in image.unneeded(PACKAGES) if path.parent.suffix == ".dist-info"] == []
 
 
-def test_a_library_without_what_no_segment_maps_is_smaller_and_works(tmp_path: Path) -> None:
+def test_a_stripped_library_is_smaller_and_still_loads(tmp_path: Path) -> None:
     (library,) = (PACKAGES / "uvloop").glob("loop.*.so")
     copy = tmp_path / library.name
     copy.write_bytes(library.read_bytes())
@@ -95,6 +95,6 @@ def test_a_library_without_what_no_segment_maps_is_smaller_and_works(tmp_path: P
     assert image.strip([copy]) == 0
 
 
-def test_what_is_no_library_for_64_bits_is_left_as_it_is() -> None:
+def test_files_that_are_not_64_bit_libraries_are_not_changed() -> None:
     assert image.mapped(b"#!/bin/sh\n") is None
     assert image.mapped(b"\x7fELF\x01\x01" + bytes(200)) is None

@@ -42,14 +42,14 @@ def test_every_row_names_its_implementation_or_the_difference() -> None:
     ] == []
 
 
-def test_no_name_has_two_rows_and_every_current_message_has_one() -> None:
+def test_every_name_has_one_row_and_every_current_message_has_a_row() -> None:
     names = [(version, row["name"]) for row in ROWS for version in row["versions"]]
     assert len(names) == len(set(names))
     current = {name for version, name in names if version == "current"}
     assert {message.name for message in si_pb2.DESCRIPTOR.message_types_by_name.values()} <= current
 
 
-def test_what_muster_kept_of_the_first_version_has_rows() -> None:
+def test_the_kept_parts_of_the_first_version_have_rows() -> None:
     listed = {where for row in ROWS for where in row["where"]}
     assert {
         "muster.v1.UtilizationReport",

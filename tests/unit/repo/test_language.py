@@ -57,11 +57,11 @@ def report(hits: Iterable[Finding]) -> str:
     return "\n".join(["docs/internals/style.md, Language:", *map(str, hits)])
 
 
-def test_no_old_name_and_no_old_phrase_is_in_the_tree() -> None:
+def test_no_banned_name_or_phrase_is_in_the_tree() -> None:
     assert not language.findings(), report(language.findings())
 
 
-def test_every_exception_has_a_hit_and_a_reason() -> None:
+def test_every_exception_has_a_match_and_a_reason() -> None:
     for file, words, reason in language.EXCEPTIONS:
         path = ROOT / file
         text = path.read_text()
@@ -71,7 +71,7 @@ def test_every_exception_has_a_hit_and_a_reason() -> None:
 
 
 @pytest.mark.parametrize("words", PROSE)
-def test_each_phrase_is_found_in_markdown_texts_and_docstrings(words: str) -> None:
+def test_each_banned_phrase_is_found_in_markdown_strings_and_docstrings(words: str) -> None:
     sentence = SENTENCES[words]
     assert [str(one).startswith(f'docs/a.md:2: "{words}"') for one in markdown("docs/a.md", f"# A\n{sentence}")] == [
         True
@@ -84,14 +84,14 @@ def test_each_phrase_is_found_in_markdown_texts_and_docstrings(words: str) -> No
 
 
 @pytest.mark.parametrize("old", OLD_NAMES)
-def test_each_old_name_is_found_as_a_class_and_as_a_module(old: str) -> None:
+def test_each_banned_name_is_found_as_a_class_and_as_a_module(old: str) -> None:
     tree = ast.parse(f"class _{old}: ...")
     assert [one.words for one in code("tests/a.py", tree, product=False)] == [old]
     assert [one.words for one in code(f"core/{old.lower()}.py", ast.parse(""), product=True)] == [old]
 
 
 @pytest.mark.parametrize("old", OLD_WORDS)
-def test_each_old_word_is_found_as_a_function_a_field_a_parameter_and_a_key(old: str) -> None:
+def test_each_banned_word_is_found_as_a_function_field_parameter_and_key(old: str) -> None:
     sources = (f"def _{old}(): ...", f"class A:\n    {old}: int", f"def f({old}): ...", f"x['{old}']", f"x.{old} = 1")
     for source in sources:
         assert [one.words for one in code("core/a.py", ast.parse(source), product=True)] == [old], source
@@ -105,7 +105,7 @@ def test_a_citation_by_number_is_found_in_every_file(document: str, section: str
     assert list(citations("docs/a.md", f"The {document} of a gang. --{document}={section}")) == []
 
 
-def test_names_in_backquotes_and_blocks_of_output_are_not_prose() -> None:
+def test_code_spans_and_output_blocks_are_not_checked_as_prose() -> None:
     assert list(markdown("a.md", "The user `nobody`.\n\n```console\nuser nobody\n```\n")) == []
     assert [one.line for one in markdown("a.md", "```\nx\n```\nnobody")] == [4]
     assert list(prose("a.md", 1, "A replica stands by; `...` stands for other lines, a stand-in.")) == []

@@ -20,11 +20,11 @@ def test_a_folder_of_packages_is_not_a_package(folder: str) -> None:
 
 
 @pytest.mark.parametrize("package", ["proto/muster_si", "core/muster_core", "operator/muster_operator", "cli/muster"])
-def test_a_package_tells_type_checkers_that_it_is_typed(package: str) -> None:
+def test_every_package_has_a_py_typed_file(package: str) -> None:
     assert (ROOT / package / "py.typed").is_file()
 
 
-def test_the_first_file_of_a_package_is_a_docstring_and_nothing_else() -> None:
+def test_an_init_file_contains_only_a_docstring() -> None:
     assert [
         name(path)
         for path in modules()
@@ -33,19 +33,19 @@ def test_the_first_file_of_a_package_is_a_docstring_and_nothing_else() -> None:
     ] == []
 
 
-def test_every_folder_of_the_product_with_modules_is_a_package() -> None:
+def test_every_product_folder_with_modules_is_a_package() -> None:
     folders = {path.parent for path in modules(*PRODUCT)}
     assert sorted(name(folder) for folder in folders if not (folder / "__init__.py").exists()) == []
 
 
-def test_no_module_or_folder_has_a_name_that_reports_nothing() -> None:
+def test_no_module_or_folder_has_a_meaningless_name() -> None:
     def words(path: Path) -> set[str]:
         return {path.stem, *path.relative_to(ROOT).parent.parts}
 
     assert [name(path) for path in modules() if words(path) & NAMES_THAT_SAY_NOTHING] == []
 
 
-def test_every_module_reports_what_it_is_for() -> None:
+def test_every_module_has_a_docstring() -> None:
     assert [name(path) for path in modules() if not ast.get_docstring(parsed(path))] == []
 
 
@@ -65,7 +65,7 @@ def test_the_layers_import_downward_only() -> None:
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-def test_the_repository_is_seen_whole() -> None:
+def test_all_files_of_the_repository_are_listed() -> None:
     seen = {name(path) for path in files()}
     assert {"Makefile", "pyproject.toml", ".ci/run", "proto/muster_si/__init__.py"} <= seen
     assert not any(path.startswith((".venv/", ".git/", ".uv/")) for path in seen)

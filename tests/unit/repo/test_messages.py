@@ -56,7 +56,7 @@ def used(package: str, catalogue: ModuleType) -> set[str]:
     return found
 
 
-def test_only_the_catalogue_makes_events() -> None:
+def test_only_the_catalogue_creates_events() -> None:
     makers = {name(path) for path, call in calls("operator") if ast.unparse(call.func) in {"PostEvent", "Note"}}
     assert makers == {"operator/muster_operator/model/messages.py"}
 
@@ -101,18 +101,18 @@ def test_every_entry_of_a_catalogue_is_used(package: str, catalogue: ModuleType)
 
 
 @pytest.mark.parametrize("text", [*EVENTS.values(), *TEXTS.values()], ids=[*EVENTS, *TEXTS])
-def test_every_entry_shows_all_of_its_values_and_its_meaning(text: Callable[..., str]) -> None:
+def test_every_entry_shows_its_parameters_and_its_meaning(text: Callable[..., str]) -> None:
     shown = template(text)
     assert [one for one in inspect.signature(text).parameters if f"{{{one}}}" not in shown] == []
     assert explanation(text)[0]
 
 
-def test_every_warning_reports_what_to_do() -> None:
+def test_every_warning_has_a_remedy() -> None:
     warnings = [one.text for one in event_texts().values() if one.kind.type is EventType.WARNING]
     assert [text.__name__ for text in warnings if explanation(text)[1] == events.NOTHING] == []
 
 
-def test_every_reason_of_yunikorn_is_on_a_page() -> None:
+def test_every_yunikorn_reason_is_documented() -> None:
     found = set(TABLE.findall(PAGE.read_text()))
     page = (ROOT / "docs" / "operate" / "troubleshooting.md").read_text()
     unused = set(re.findall(r"`(\w+)`", page.partition("\n## YuniKorn reasons that Muster does not use\n")[2]))

@@ -26,12 +26,12 @@ def test_missing_programs_are_named_in_one_line(tmp_path: Path) -> None:
     assert run.stderr == ("make e2e-kind: docker, kind, kubectl, helm must be on PATH; missing: kind, helm\n")
 
 
-def test_a_docker_daemon_that_does_not_answer_is_reported_in_its_own_words(tmp_path: Path) -> None:
+def test_the_error_of_an_unavailable_docker_daemon_is_reported(tmp_path: Path) -> None:
     run = attempt(tmp_path, docker="echo no daemon here >&2; exit 1", kind="exit 0", kubectl="exit 0", helm="exit 0")
     assert (run.returncode, run.stderr) == (1, "make e2e-kind: no daemon here\n")
 
 
-def test_a_cluster_that_is_there_is_left_and_one_that_was_made_is_deleted_also_after_a_failure(tmp_path: Path) -> None:
+def test_an_existing_cluster_is_kept_and_a_created_one_is_deleted_after_a_failure(tmp_path: Path) -> None:
     log = tmp_path / "log"
     programs = {"docker": "exit 0", "kubectl": "exit 0", "helm": "exit 0", "make": f"echo make >> {log}; exit 1"}
     said = f'echo "$1 $2" >> {log}'
@@ -44,19 +44,19 @@ def test_a_cluster_that_is_there_is_left_and_one_that_was_made_is_deleted_also_a
     assert log.read_text().splitlines() == ["get clusters", "create cluster", "make", "delete cluster"]
 
 
-def test_no_other_target_collects_the_tests_on_kind() -> None:
+def test_no_other_target_runs_the_tests_on_kind() -> None:
     told = (ROOT / "Makefile").read_text()
     assert "tests/kind" not in told
     assert on_kind.TESTS not in (ROOT / "pyproject.toml").read_text().partition("testpaths")[2].splitlines()[0]
 
 
-def test_the_image_is_the_one_that_the_chart_installs_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_image_is_the_default_image_of_the_chart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("IMAGE", raising=False)
     chart = yaml.safe_load((ROOT / "charts/muster/Chart.yaml").read_text())
     values = yaml.safe_load((ROOT / "charts/muster/values.yaml").read_text())
     assert on_kind.image() == f"{values['image']['repository']}:{values['image']['tag'] or chart['appVersion']}"
 
 
-def test_gangs_have_two_workers() -> None:
+def test_the_cluster_has_two_workers() -> None:
     nodes = yaml.safe_load(on_kind.CONFIG.read_text())["nodes"]
     assert [node["role"] for node in nodes] == ["control-plane", "worker", "worker"]

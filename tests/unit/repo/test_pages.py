@@ -10,7 +10,7 @@ from tools import pages
 ADR = "internals/adr/0001-placeholders-and-the-scheduler-interface.md"
 
 
-def test_a_link_out_of_the_documents_leads_to_a_page_of_the_site() -> None:
+def test_a_link_out_of_the_documents_points_to_a_page_of_the_site() -> None:
     text = "[a](../../deploy/rbac.yaml) [b](../../examples/01-gang) [c](../internals/adr/) [d](pods.md#a)"
     assert pages.led(text, pages.DOCS / "concepts" / "gangs.md") == (
         "[a](../deploy/rbac.yaml.md) [b](../examples/01-gang/README.md) [c](../internals/adr/README.md) [d](pods.md#a)"
@@ -21,12 +21,12 @@ def test_a_link_out_of_the_documents_leads_to_a_page_of_the_site() -> None:
     )
 
 
-def test_a_link_in_a_block_of_code_is_no_link() -> None:
+def test_a_link_in_a_code_block_is_not_changed() -> None:
     text = "```\n[a](../deploy/rbac.yaml)\n```\n"
     assert pages.led(text, pages.DOCS / "concepts" / "gangs.md") == text
 
 
-def test_what_is_outside_and_linked_is_brought_in_with_what_that_links_to() -> None:
+def test_linked_files_outside_the_documents_become_pages() -> None:
     found = pages.outside()
     assert found["CONTRIBUTING.md"] == ROOT / "CONTRIBUTING.md"
     assert found["deploy/rbac.yaml.md"] == ROOT / "deploy" / "rbac.yaml"
@@ -34,7 +34,7 @@ def test_what_is_outside_and_linked_is_brought_in_with_what_that_links_to() -> N
     assert pages.as_page(found["deploy/rbac.yaml.md"]).startswith("# deploy/rbac.yaml\n\n```yaml\n")
 
 
-def test_a_folder_in_the_navigation_is_its_pages_its_readme_first() -> None:
+def test_a_folder_in_the_navigation_lists_its_pages_readme_first() -> None:
     [decisions] = pages.written_out([{"Decisions": "internals/adr/*"}])
     assert decisions["Decisions"][:2] == ["internals/adr/README.md", ADR]
     assert "examples/01-gang/README.md" in pages.written_out("examples/*")
@@ -47,7 +47,7 @@ def test_every_document_is_in_the_navigation() -> None:
     assert [name for name in documents if f"'{name}'" not in listed] == []
 
 
-def test_what_a_page_would_load_from_another_host_is_found(tmp_path: Path) -> None:
+def test_assets_from_another_host_are_found(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text(
         '<a href="//x.org">x</a><link rel="next" href="//x.org/"><script src="//x.org/y.js"></script><img src="p.svg">'
     )
@@ -55,5 +55,5 @@ def test_what_a_page_would_load_from_another_host_is_found(tmp_path: Path) -> No
     assert pages.remote_assets(tmp_path) == ["a.html: //x.org/y.js", "b.css: url(https://"]
 
 
-def test_no_picture_of_the_documents_needs_another_host() -> None:
+def test_no_diagram_loads_assets_from_another_host() -> None:
     assert pages.remote_assets(pages.DOCS / "pictures") == []

@@ -14,28 +14,28 @@ def used(*rights: Right, allowed: bool = True) -> list[Use]:
     return [Use(right, "muster-operator", allowed) for right in rights]
 
 
-def test_a_role_of_which_all_is_used_is_right() -> None:
+def test_a_role_whose_permissions_are_all_used_has_no_differences() -> None:
     assert differences(GRANTED, used(BIND, NAMED)) == []
 
 
-def test_a_permission_that_nothing_used_is_named() -> None:
+def test_an_unused_permission_is_reported() -> None:
     [found] = differences(GRANTED, used(BIND))
     assert "never used" in found
     assert "muster-signing" in found
 
 
-def test_a_request_that_the_role_does_not_permit_is_named() -> None:
+def test_a_request_that_the_role_does_not_grant_is_reported() -> None:
     refused = used(Right("", "nodes", "delete", "node-0"), allowed=False)
     [found] = differences(GRANTED, [*used(BIND, NAMED), *refused])
     assert "not granted" in found
     assert "nodes" in found
 
 
-def test_a_permitted_request_that_a_starting_server_refused_is_not() -> None:
+def test_a_granted_request_that_a_starting_server_rejected_is_not_reported() -> None:
     refused = used(Right("", "pods/binding", "create", "some-pod"), allowed=False)
     assert differences(GRANTED, [*used(BIND, NAMED), *refused]) == []
 
 
-def test_what_is_listed_as_never_requested_and_was_requested_is_named() -> None:
+def test_a_request_listed_as_never_made_is_reported_when_it_was_made() -> None:
     [found] = differences(GRANTED, used(BIND, NAMED, *UNSEEN))
     assert "listed as never requested" in found

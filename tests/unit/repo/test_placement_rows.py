@@ -10,15 +10,15 @@ def names(section: str) -> list[str]:
     return compatibility.load().section(section).names
 
 
-def test_the_rules_are_those_that_placement_knows_and_recovery() -> None:
+def test_the_rules_match_placement_and_recovery() -> None:
     assert sorted(names("rules")) == sorted([*placement_rules._RULES, "recovery"])
 
 
-def test_the_resolvers_are_those_of_the_configuration() -> None:
+def test_the_resolvers_match_the_configuration() -> None:
     assert sorted(names("resolvers")) == sorted(resolver.value or "none" for resolver in GroupResolver)
 
 
-def test_the_tags_are_those_that_choose_or_bound_a_queue() -> None:
+def test_the_tags_match_those_that_select_or_limit_a_queue() -> None:
     assert sorted(names("tags")) == sorted(
         (
             keys.APP_TAG_NAMESPACE,

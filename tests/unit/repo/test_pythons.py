@@ -25,24 +25,24 @@ def pythons(*versions: str) -> list[Interpreter]:
     return [Interpreter((a, b, c), f"/python{a}.{b}.{c}") for a, b, c in numbers]
 
 
-def test_the_newest_of_each_minor_version_is_taken_and_none_before_the_oldest_supported() -> None:
+def test_the_newest_supported_patch_of_each_minor_version_is_used() -> None:
     found = chosen(pythons("3.13.0", "3.11.2", "3.11.7", "3.10.13", "2.7.18", "3.12.1"))
     assert [str(one) for one in found] == ["3.11.7", "3.12.1", "3.13.0"]
 
 
-def test_a_release_goes_before_a_candidate_of_the_same_version() -> None:
+def test_a_release_is_preferred_to_a_candidate_of_the_same_version() -> None:
     candidate = Interpreter((3, 15, 1), "/candidate", final=False)
     assert [one.path for one in chosen([*pythons("3.15.0"), candidate])] == ["/python3.15.0"]
     assert chosen([candidate]) == [candidate]
 
 
-def test_only_what_was_asked_for_is_taken() -> None:
+def test_only_the_requested_versions_are_used() -> None:
     assert [str(one) for one in chosen(pythons("3.11.2", "3.12.1"), [minor("3.12")])] == ["3.12.1"]
     with pytest.raises(argparse.ArgumentTypeError, match="is not a version such as"):
         minor("312")
 
 
-def test_a_program_reports_which_python_it_is_and_others_are_passed_over() -> None:
+def test_the_python_version_is_read_and_other_programs_are_skipped() -> None:
     found = interpreter_of(sys.executable)
     assert found is not None
     assert found.version == sys.version_info[:3]
@@ -50,7 +50,7 @@ def test_a_program_reports_which_python_it_is_and_others_are_passed_over() -> No
     assert interpreter_of("/nowhere/python3.99") is None
 
 
-def test_the_supported_versions_are_those_of_the_classifiers() -> None:
+def test_the_supported_versions_match_the_classifiers() -> None:
     assert {(3, 11), (3, 12), (3, 13)} <= set(supported())
 
 
@@ -64,7 +64,7 @@ def test_the_supported_versions_are_those_of_the_classifiers() -> None:
         ("error: the lock is broken\n  caused by: a line", "the lock is broken"),
     ],
 )
-def test_a_dependency_without_a_wheel_is_named(said: str, words: str) -> None:
+def test_a_dependency_without_a_wheel_is_reported(said: str, words: str) -> None:
     assert why_not_installed(said) == words
 
 
@@ -76,11 +76,11 @@ def test_a_dependency_without_a_wheel_is_named(said: str, words: str) -> None:
         ("ImportError: no conftest", "pytest ended without a summary"),
     ],
 )
-def test_the_table_has_the_counts_of_pytest(output: str, words: str) -> None:
+def test_the_summary_has_the_counts_of_pytest(output: str, words: str) -> None:
     assert summary(output) == words
 
 
-def test_it_fails_for_failed_tests_and_for_versions_that_should_have_been_run() -> None:
+def test_failed_tests_and_required_versions_that_did_not_run_are_failures() -> None:
     needed = [(3, 11)]
     assert not is_failure({(3, 11): PASSED, (3, 15): UNRUN}, needed, [])
     assert is_failure({(3, 11): PASSED, (3, 15): FAILED}, needed, [])

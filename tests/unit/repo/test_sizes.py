@@ -76,7 +76,7 @@ def test_no_kopf_handler_is_longer_than_15_lines() -> None:
     ] == []
 
 
-def test_a_docstring_does_not_count_as_length_and_a_reason_excuses(tmp_path: Path) -> None:
+def test_docstrings_do_not_count_and_a_reason_exempts_a_function(tmp_path: Path) -> None:
     source = tmp_path / "module.py"
     source.write_text('def long(  # long: one table\n) -> int:\n    """One.\n\n    Two.\n    """\n    return 1\n')
     [function] = functions(ast.parse(source.read_text()))

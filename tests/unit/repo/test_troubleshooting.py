@@ -36,17 +36,17 @@ def of_nodes() -> Iterator[str]:
         )
 
 
-def test_every_lack_has_the_cure_that_the_command_defines() -> None:
+def test_every_blocking_reason_has_the_suggestion_of_the_command() -> None:
     told = rows("Blocking reasons")
     assert set(told) == set(ReasonKind) == set(SUGGESTIONS)
     assert {reason: cells[-1] for reason, cells in told.items()} == SUGGESTIONS
 
 
-def test_every_reason_of_a_node_is_explained() -> None:
+def test_every_node_reason_is_explained() -> None:
     told = {reason.removesuffix("…").strip() for reason in rows("Node reasons")}
     assert told == set(of_nodes()) - {"node(s)"}
 
 
-def test_reasons_that_muster_does_not_use_are_not_written() -> None:
+def test_reasons_listed_as_unused_are_not_written_by_muster() -> None:
     written = {one.kind.reason for one in event_texts().values()} | {one.reason for one in messages.CONDITIONS}
     assert set(rows("YuniKorn reasons that Muster does not use")) & written == set()

@@ -38,11 +38,11 @@ def offences(tree: ast.AST) -> Iterator[str]:
                 pass
 
 
-def test_the_pure_layers_are_tested_as_they_are() -> None:
+def test_the_pure_layers_are_tested_without_mocks_and_sleeps() -> None:
     paths: tuple[Path, ...] = modules(*PURE)
     assert {(name(path), offence) for path in paths for offence in offences(parsed(path))} == EXCEPTIONS.keys()
 
 
-def test_the_guard_sees_each_offence() -> None:
+def test_each_offence_is_found() -> None:
     source = "import time\nfrom unittest.mock import Mock\nasync def test(monkeypatch): await asyncio.sleep(1)\n"
     assert sorted(offences(ast.parse(source))) == ["monkeypatch", "sleep", "time", "unittest.mock"]

@@ -61,12 +61,12 @@ def is_foreign(word: str) -> bool:
     return any(sha256(candidate.encode()).hexdigest()[:16] in FOREIGN_WORDS for candidate in candidates)
 
 
-def test_a_workplace_word_is_seen_whole_and_by_its_beginning() -> None:
+def test_a_workplace_word_is_matched_by_its_prefix() -> None:
     assert is_foreign("sampleplace-tool")
     assert not is_foreign("sampleplace")
 
 
-def test_nothing_is_left_for_later() -> None:
+def test_no_todo_remains_in_the_code() -> None:
     assert matches(UNFINISHED, *CODE) == []
 
 
@@ -74,7 +74,7 @@ def test_every_ignored_type_error_names_its_code_and_its_reason() -> None:
     assert matches(UNEXPLAINED_IGNORE, ".py") == []
 
 
-def test_no_import_hides_from_the_run() -> None:
+def test_no_import_is_limited_to_type_checking() -> None:
     flag = "TYPE_" + "CHECKING"
     assert [
         name(path)
@@ -101,7 +101,7 @@ def test_no_word_of_one_workplace_is_in_the_tree() -> None:
     ] == []
 
 
-def test_the_guards_see_what_they_look_for() -> None:
+def test_the_patterns_match_what_they_search_for() -> None:
     marker = "# type: " + "ignore"
     assert MACHINE_PATH.search("see /" + "root/notes")
     assert not MACHINE_PATH.search("https://example.org/" + "home/page and $(DIR)/" + "work/x")

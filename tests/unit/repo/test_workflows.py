@@ -31,12 +31,12 @@ def commands(workflow: Json) -> list[list[str]]:
     return [shlex.split(line) for line in lines]
 
 
-def test_there_is_one_for_each_purpose() -> None:
+def test_each_purpose_has_a_workflow() -> None:
     assert set(WORKFLOWS) == {"chart.yaml", "docs.yaml", "e2e-kind.yaml", "image.yaml", "soak.yaml", "test.yaml"}
 
 
 @EACH
-def test_only_make_is_called_and_what_signs(workflow: Json) -> None:
+def test_workflows_run_only_make_and_cosign_sign(workflow: Json) -> None:
     targets = set(TARGET.findall(makefile))
     for words in commands(workflow):
         if words[0] == "cosign":
@@ -47,7 +47,7 @@ def test_only_make_is_called_and_what_signs(workflow: Json) -> None:
 
 
 @EACH
-def test_a_job_has_no_right_that_it_does_not_name_and_ends_in_time(workflow: Json) -> None:
+def test_every_job_lists_its_permissions_and_has_a_timeout(workflow: Json) -> None:
     assert workflow["permissions"] == {}
     assert "concurrency" in workflow
     for job in jobs(workflow):
@@ -56,14 +56,14 @@ def test_a_job_has_no_right_that_it_does_not_name_and_ends_in_time(workflow: Jso
 
 
 @EACH
-def test_a_checkout_leaves_no_token_behind(workflow: Json) -> None:
+def test_a_checkout_does_not_persist_credentials(workflow: Json) -> None:
     for job in jobs(workflow):
         for step in job["steps"]:
             if step.get("uses", "").startswith("actions/checkout@"):
                 assert step["with"]["persist-credentials"] is False
 
 
-def test_only_pushes_may_write_anywhere() -> None:
+def test_only_push_jobs_have_write_permissions() -> None:
     writing = {
         (name, key)
         for name, workflow in WORKFLOWS.items()
@@ -74,19 +74,19 @@ def test_only_pushes_may_write_anywhere() -> None:
     assert all("if" in WORKFLOWS[name]["jobs"][key] for name, key in writing)
 
 
-def test_every_action_is_pinned_to_a_commit_and_says_its_release() -> None:
+def test_every_action_is_pinned_to_a_commit_with_its_release() -> None:
     lines = [line.strip().removeprefix("- ") for path in PATHS for line in path.read_text().splitlines()]
     used = [line for line in lines if line.startswith("uses:")]
     assert used
     assert [line for line in used if not PINNED.match(line)] == []
 
 
-def test_the_pythons_are_those_that_are_called_supported() -> None:
+def test_the_test_matrix_has_the_supported_python_versions() -> None:
     classifiers = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text())
     assert WORKFLOWS["test.yaml"]["jobs"]["test"]["strategy"]["matrix"]["python"] == classifiers
 
 
-def test_the_nodes_are_of_three_minors_in_a_row() -> None:
+def test_the_node_matrix_has_three_consecutive_minor_versions() -> None:
     nodes = WORKFLOWS["e2e-kind.yaml"]["jobs"]["kind"]["strategy"]["matrix"]["node"]
     minors = [int(node.split(".")[1]) for node in nodes]
     assert minors == list(range(minors[0], minors[0] + 3))

@@ -72,7 +72,7 @@ async def batches(messages: Sequence[Message], outbox: Outbox | None = None) -> 
         (STATES, STATES),
     ],
 )
-async def test_these_travel_as_one(earlier: Message, later: Message) -> None:
+async def test_these_messages_are_merged(earlier: Message, later: Message) -> None:
     (batch,) = await batches([earlier, later])
     both = type(earlier)()
     both.MergeFrom(earlier)
@@ -107,7 +107,7 @@ async def test_these_travel_as_one(earlier: Message, later: Message) -> None:
         (Response(), NEW),
     ],
 )
-async def test_these_travel_apart(earlier: Message, later: Message) -> None:
+async def test_these_messages_are_sent_separately(earlier: Message, later: Message) -> None:
     assert [type(earlier).FromString(batch) for batch in await batches([earlier, later])] == [earlier, later]
 
 
@@ -126,7 +126,7 @@ async def test_these_travel_apart(earlier: Message, later: Message) -> None:
         si_pb2.NodeResponse(accepted=[si_pb2.AcceptedNode(nodeID="n")], rejected=[si_pb2.RejectedNode(nodeID="n")]),
     ],
 )
-async def test_a_message_of_two_kinds_of_items_travels_alone(message: Message) -> None:
+async def test_a_message_with_two_kinds_of_items_is_sent_alone(message: Message) -> None:
     assert len(await batches([message, message])) == 2
 
 
@@ -157,7 +157,7 @@ RESPONSES = st.builds(
 
 
 @given(st.lists(RESPONSES, max_size=12))
-async def test_whatever_is_said_is_applied_in_the_order_it_was_said(
+async def test_merged_messages_are_applied_in_the_sent_order(
     said: list[si_pb2.AllocationResponse],
 ) -> None:
     heard = [si_pb2.AllocationResponse.FromString(batch) for batch in await batches(said)]
@@ -176,6 +176,6 @@ async def test_a_batch_ends_at_the_limit_of_bytes() -> None:
     assert [len(batch) for batch in await batches([ASK] * 7, outbox)] == [3 * size, 3 * size, size]
 
 
-async def test_a_large_message_is_never_cut() -> None:
+async def test_a_large_message_is_never_split() -> None:
     large = Request(rmID="rm", asks=[si_pb2.AllocationAsk(allocationKey=str(n)) for n in range(1000)])
     assert [Request.FromString(batch) for batch in await batches([ASK, large, ASK])] == [ASK, large, ASK]

@@ -42,7 +42,7 @@ def test_tags_are_domain_group_and_key_in_this_order() -> None:
     assert keys.TAG_POD_LABEL_PREFIX == keys.DOMAIN_K8S + keys.GROUP_LABEL
 
 
-def test_every_name_of_ours_reports_it_and_is_used_once() -> None:
+def test_every_muster_key_and_tag_is_unique() -> None:
     names = {name: value for name, value in vars(keys).items() if isinstance(value, str) and name.isupper()}
     ours = [value for value in names.values() if value.startswith("muster/")]
     assert len(ours) == len(set(ours))

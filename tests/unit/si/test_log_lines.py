@@ -74,7 +74,7 @@ def lines(source: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in written(source).splitlines()]
 
 
-def test_our_lines_and_those_of_libraries_have_the_same_keys() -> None:
+def test_muster_and_library_log_lines_have_the_same_keys() -> None:
     ours, foreign = lines(SEVERAL)
     assert ours.pop("pod") == "a"
     assert ours.keys() == foreign.keys() == {"event", "level", "logger", "timestamp", "exception"}
@@ -86,25 +86,25 @@ def test_our_lines_and_those_of_libraries_have_the_same_keys() -> None:
         assert line["exception"].endswith("ZeroDivisionError: division by zero")
 
 
-def test_warnings_and_tasks_that_no_one_awaited_are_lines_too() -> None:
+def test_warnings_and_unawaited_task_errors_are_logged() -> None:
     found = lines(PYTHONS)
     assert [(line["logger"], line["level"]) for line in found] == [("py.warnings", "warning"), ("asyncio", "error")]
     assert "UserWarning: careful" in found[0]["event"]
     assert found[1]["exception"].endswith("ValueError: lost")
 
 
-def test_a_crash_is_a_line_with_its_traceback() -> None:
+def test_a_crash_is_logged_with_its_traceback() -> None:
     found = lines(CRASHES)
     assert [line["level"] for line in found] == ["error", "error", "critical"]
     ends = ["ZeroDivisionError: division by zero", "ValueError: while it goes", "RuntimeError: the end"]
     assert [line["exception"].splitlines()[-1] for line in found] == ends
 
 
-def test_an_interrupt_is_reported_as_python_tells_it() -> None:
+def test_an_interrupt_keeps_the_python_report() -> None:
     assert written("tell_of_crashes()\nraise KeyboardInterrupt").splitlines()[-1] == "KeyboardInterrupt"
 
 
-def test_people_get_text_without_local_variables_and_colours_only_on_a_terminal() -> None:
+def test_console_logs_have_no_local_variables_and_no_colours_without_a_terminal() -> None:
     text = written(SEVERAL, "console")
     assert "ours" in text
     assert "of a library" in text
@@ -113,5 +113,5 @@ def test_people_get_text_without_local_variables_and_colours_only_on_a_terminal(
     assert "\x1b" not in text
 
 
-def test_a_setup_that_is_done_again_writes_each_line_once() -> None:
+def test_a_repeated_setup_writes_each_line_once() -> None:
     assert [line["event"] for line in lines("prepare()\nlogging.getLogger('aiohttp.x').error('once')")] == ["once"]

@@ -30,7 +30,7 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_message_leaves_at_once_and_what_piled_up_meanwhile_leaves_together() -> None:
+async def test_a_message_is_taken_immediately_and_queued_messages_are_taken_together() -> None:
     outbox = an_outbox()
     taking = asyncio.create_task(outbox.take())
     await turns()
@@ -42,7 +42,7 @@ async def test_a_message_leaves_at_once_and_what_piled_up_meanwhile_leaves_toget
     assert (outbox.taken, outbox.batches, outbox.bytes) == (3, 2, 0)
 
 
-async def test_a_full_outbox_reports_it_and_keeps_what_it_has() -> None:
+async def test_a_full_outbox_rejects_a_message_and_keeps_its_contents() -> None:
     outbox = an_outbox()
     assert outbox.try_put(a_parcel("a", 9_000))
     assert not outbox.try_put(a_parcel("b", 9_000))
@@ -60,13 +60,13 @@ async def test_empty_messages_fill_an_outbox_too() -> None:
     assert accepted > 10
 
 
-async def test_one_message_larger_than_the_limit_goes_when_nothing_waits() -> None:
+async def test_a_message_over_the_limit_is_accepted_by_an_empty_outbox() -> None:
     outbox = an_outbox(limit_bytes=100)
     await outbox.put(a_parcel("a", 5_000))
     assert keys_in(await outbox.take()) == ["a"]
 
 
-async def test_those_who_wait_for_room_are_served_in_their_order() -> None:
+async def test_waiting_puts_are_served_in_order() -> None:
     outbox = an_outbox()
     puts = [asyncio.create_task(outbox.put(a_parcel(str(number), 6_000))) for number in range(5)]
     await turns()
@@ -81,7 +81,7 @@ async def test_those_who_wait_for_room_are_served_in_their_order() -> None:
     assert order == ["0", "1", "2", "3", "4", "small"]
 
 
-async def test_one_who_gives_up_waiting_does_not_block_the_others() -> None:
+async def test_a_cancelled_put_does_not_block_the_others() -> None:
     outbox = an_outbox()
     await outbox.put(a_parcel("a", 9_000))
     impatient = asyncio.create_task(outbox.put(a_parcel("b", 9_000)))
@@ -93,7 +93,7 @@ async def test_one_who_gives_up_waiting_does_not_block_the_others() -> None:
     assert keys_in(await outbox.take()) == ["c"]
 
 
-async def test_closing_ends_waiting_puts_with_the_reason_and_lets_the_rest_out() -> None:
+async def test_closing_ends_waiting_puts_with_the_reason_and_delivers_the_rest() -> None:
     outbox = an_outbox()
     await outbox.put(a_parcel("a", 9_000))
     waiting = asyncio.create_task(outbox.put(a_parcel("b", 9_000)))
@@ -107,7 +107,7 @@ async def test_closing_ends_waiting_puts_with_the_reason_and_lets_the_rest_out()
     assert await outbox.take() is None
 
 
-async def test_closing_ends_a_take_that_waits() -> None:
+async def test_closing_ends_a_waiting_take() -> None:
     outbox = an_outbox()
     taking = asyncio.create_task(outbox.take())
     await turns()
@@ -115,7 +115,7 @@ async def test_closing_ends_a_take_that_waits() -> None:
     assert await taking is None
 
 
-async def test_a_count_of_messages_becomes_the_count_of_batches_that_hold_them() -> None:
+async def test_a_message_count_is_converted_to_a_batch_count() -> None:
     outbox = an_outbox()
     counting = asyncio.create_task(outbox.batches_holding(3))
     for key in ("a", "b"):
@@ -128,7 +128,7 @@ async def test_a_count_of_messages_becomes_the_count_of_batches_that_hold_them()
     assert await counting == 2
 
 
-async def test_a_count_that_is_never_reached_ends_with_the_outbox() -> None:
+async def test_waiting_for_a_count_ends_when_the_outbox_is_closed() -> None:
     outbox = an_outbox()
     counting = asyncio.create_task(outbox.batches_holding(1))
     await turns()

@@ -126,11 +126,11 @@ LATER: dict[str, list[str]] = {
 
 
 @pytest.mark.parametrize("name", SPECIFIED)
-def test_every_fact_of_the_seed_holds(name: str) -> None:
+def test_every_specified_definition_is_implemented(name: str) -> None:
     assert OURS.get(name) == sorted(SPECIFIED[name] + LATER.get(name, []))
 
 
-def test_there_is_nothing_that_the_seed_does_not_know() -> None:
+def test_no_definition_is_outside_the_specification() -> None:
     assert sorted(OURS) == sorted(SPECIFIED)
 
 
@@ -142,11 +142,11 @@ def test_the_table_is_complete() -> None:
     assert sum(len(lines) for lines in SPECIFIED.values()) == 200
 
 
-def test_go_callers_find_the_package_where_the_seed_puts_it() -> None:
+def test_the_go_package_is_the_specified_one() -> None:
     assert FILE.options.go_package == "lib/go/si"
 
 
-def test_the_full_method_names_of_the_service_are_those_of_the_specification() -> None:
+def test_the_full_method_names_match_the_specification() -> None:
     service = si_pb2.DESCRIPTOR.services_by_name["Scheduler"]
     assert [method.full_name for method in service.methods] == [
         "si.v1.Scheduler.RegisterResourceManager",

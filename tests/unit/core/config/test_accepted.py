@@ -16,7 +16,7 @@ _SAYS = "# says: "
 
 
 @pytest.mark.parametrize("path", VALID, ids=lambda path: path.stem)
-def test_a_valid_file_is_accepted_with_the_words_that_it_names(path: Path) -> None:
+def test_a_valid_file_is_accepted_with_the_expected_warnings(path: Path) -> None:
     text = path.read_text()
     examined = examine(text, {})
     assert examined.errors == ()
@@ -24,7 +24,7 @@ def test_a_valid_file_is_accepted_with_the_words_that_it_names(path: Path) -> No
     assert examined.warnings == effects
 
 
-def test_there_are_thirty_of_them_and_more() -> None:
+def test_there_are_at_least_thirty_valid_files() -> None:
     assert len(VALID) >= 30
 
 

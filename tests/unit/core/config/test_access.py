@@ -54,7 +54,7 @@ def test_a_list_is_users_then_groups(text: str, found: AccessList) -> None:
         ),
     ],
 )
-def test_a_name_that_can_be_nobodys_is_left_out_with_a_warning(text: str, found: AccessList, effects: str) -> None:
+def test_an_invalid_name_is_ignored_with_a_warning(text: str, found: AccessList, effects: str) -> None:
     notes = Findings()
     assert access(text, "here", notes) == found
     assert notes.lines() == (effects,)

@@ -34,7 +34,7 @@ def test_one_entry_may_be_an_expression_and_several_are_names(text: str, found: 
     assert of(text) == (found, ())
 
 
-def test_entries_that_are_no_names_or_come_twice_are_left_out_with_a_warning() -> None:
+def test_invalid_or_duplicate_entries_are_ignored_with_a_warning() -> None:
     found, effects = of("{users: [ann, '^b', ann], groups: ['a/b', devs]}")
     assert found == RuleFilter(users=frozenset({"ann"}), groups=frozenset({"devs"}))
     assert effects == (

@@ -37,7 +37,7 @@ def test_any_text_is_validated(text: str) -> None:
 
 
 @given(st.sampled_from(FILES), edits)
-def test_a_file_with_lines_lost_doubled_and_replaced_is_validated(
+def test_a_file_with_removed_inserted_or_replaced_lines_is_validated(
     text: str, edited: list[tuple[int, int, int, str]]
 ) -> None:
     rows = text.splitlines()
@@ -88,7 +88,7 @@ trees: st.SearchStrategy[list[dict[str, object]]] = st.recursive(
 
 
 @given(trees)
-def test_a_tree_that_is_accepted_keeps_its_promises(tree: list[dict[str, object]]) -> None:
+def test_an_accepted_queue_tree_keeps_guarantees_within_the_maximums(tree: list[dict[str, object]]) -> None:
     examined = examine(json.dumps({"partitions": [{"queues": tree}]}), {})
     assert in_words(examined)
     if examined.loaded is not None:

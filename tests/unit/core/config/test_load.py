@@ -97,7 +97,7 @@ def test_the_flags_of_preemption_and_the_resolver_of_groups_are_read() -> None:
     assert partition("partitions: [{queues: [{name: a}]}]").preemption
 
 
-def test_an_empty_text_means_a_queue_for_each_namespace_made_when_needed() -> None:
+def test_an_empty_text_means_one_dynamic_queue_per_namespace() -> None:
     for text in ("", "\n", "# nothing\n", "---\n"):
         loaded = load(text, {})
         assert loaded == replace(load(DEFAULT_TEXT, {}), is_default=True)
@@ -114,7 +114,7 @@ def test_root_is_put_on_top_where_the_file_leaves_it_out() -> None:
     assert queues("      []\n").children == ()
 
 
-def test_a_queue_without_children_is_a_leaf_unless_it_says_parent() -> None:
+def test_a_queue_without_children_is_a_leaf_unless_it_sets_parent() -> None:
     root = queues("      - {name: a}\n      - {name: b, parent: true}\n      - {name: c, queues: [{name: d}]}\n")
     assert [child(root, name).parent for name in ("a", "b", "c", "c.d")] == [False, True, True, False]
 
@@ -137,14 +137,14 @@ partitions:
     )
 
 
-def test_a_maximum_of_nothing_forbids_and_zero_applications_are_unlimited_with_a_warning() -> None:
+def test_a_maximum_of_zero_forbids_and_zero_applications_mean_unlimited_with_a_warning() -> None:
     loaded = load("partitions: [{queues: [{name: a, maxapplications: 0, resources: {max: {gpu: 0}}}]}]", {})
     queue = child(loaded.configuration.partitions[0].root, "a")
     assert (queue.max, queue.max_applications) == (Limit({"gpu": 0}), 0)
     assert loaded.warnings == ("partitions[0].queues[0].maxapplications: 0 means unlimited",)
 
 
-def test_a_bound_on_cpu_is_reported_to_be_none() -> None:
+def test_a_limit_on_cpu_is_reported_to_have_no_effect() -> None:
     loaded = load("partitions: [{queues: [{name: a, resources: {max: {cpu: 1}}}]}]", {})
     assert loaded.warnings == ("partitions[0].queues[0].resources.max.cpu: has no effect; use vcore for CPU",)
 
@@ -162,7 +162,7 @@ def test_guarantees_of_children_may_add_up_to_their_parents() -> None:
     assert child(root, "a.c.d").guaranteed == Resources({"vcore": 2000})
 
 
-def test_numbers_may_stand_where_names_are_asked_for() -> None:
+def test_numbers_are_accepted_as_names() -> None:
     assert [queue.name for queue in queues("      - {name: 0123}\n      - {name: 'null'}\n").children] == [
         "0123",
         "null",
@@ -194,15 +194,13 @@ def test_the_checksum_is_of_the_text_without_its_own_line() -> None:
         ("nodesortpolicy: {resourceweights: {vcore: 1.0}}", NodeSort(weights=(("vcore", 1.0),))),
     ],
 )
-def test_who_writes_an_order_of_nodes_gets_that_alone_and_who_writes_none_gets_balance_too(
-    policy: str, expected: NodeSort
-) -> None:
+def test_nodes_are_balanced_by_default_only_without_a_node_sort_policy(policy: str, expected: NodeSort) -> None:
     text = f"partitions: [{{name: default, queues: [{{name: root}}]{', ' + policy if policy else ''}}}]"
     [partition] = load(text, {}).configuration.partitions
     assert partition.node_sort == expected
 
 
-def test_what_only_some_resource_managers_may_use_is_accepted_from_those() -> None:
+def test_restricted_options_are_accepted_from_resource_managers_that_enable_them() -> None:
     text = """
 partitions:
   - nodesortpolicy: {type: utilization}

@@ -67,13 +67,13 @@ def test_child_queues_inherit_the_delay_of_quota_preemption_and_may_switch_it_of
     assert found == [60 * SECOND, 300 * SECOND, 0]
 
 
-def test_of_the_policies_of_preemption_only_disabled_comes_down() -> None:
+def test_only_the_disabled_preemption_policy_is_inherited() -> None:
     root = queues(EVERY % "DISABLED")
     assert child(root, "parent.child").policies.preemption is PreemptionPolicy.DISABLED
     assert "priority.offset" not in child(root, "parent.child").properties
 
 
-def test_a_child_overrides_what_comes_down_and_hands_its_own_on() -> None:
+def test_a_child_overrides_inherited_properties_and_passes_its_own_on() -> None:
     root = queues(
         """
         - name: a
@@ -127,7 +127,7 @@ def test_root_hands_down_what_has_no_effect_on_itself() -> None:
         ("application.unschedasks.backoff.delay", "0s", "not a duration longer than 0"),
     ],
 )
-def test_a_value_that_means_nothing_is_reported_and_the_default_used(key: str, text: str, what: str) -> None:
+def test_an_invalid_value_is_reported_and_the_default_is_used(key: str, text: str, what: str) -> None:
     loaded = load(a_file(f"- {{name: a, properties: {{{key}: '{text}'}}}}"), {})
     assert child(loaded.configuration.partitions[0].root, "a").policies == QueuePolicies()
     path = f"partitions[0].queues[0].properties.{key}"

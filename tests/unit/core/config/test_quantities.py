@@ -30,9 +30,9 @@ def test_a_quantity_is_digits_and_a_suffix(resource: str, text: str, amount: int
     assert quantity(resource, text, "here") == amount
 
 
-def test_absent_amounts_are_none_at_all() -> None:
+def test_absent_amounts_are_empty() -> None:
     assert amounts(None, "here") == {}
 
 
-def test_an_amount_is_shown_in_the_unit_that_says_it_exactly() -> None:
+def test_an_amount_is_shown_in_an_exact_unit() -> None:
     assert (as_written("vcore", 1500), as_written("memory", 1500)) == ("1500m", "1500")

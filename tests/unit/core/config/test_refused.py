@@ -28,11 +28,11 @@ def test_an_invalid_file_is_refused_for_the_one_fault_that_it_has(path: Path) ->
     assert all((error.file, error.path, error.rule, error.fix) for error in errors)
 
 
-def test_sixty_faults_and_more_have_messages_of_their_own() -> None:
+def test_at_least_a_hundred_errors_have_distinct_messages() -> None:
     assert len({expected(path).partition(" ")[2] for path in INVALID}) >= 100
 
 
-def test_what_is_refused_at_start_is_what_a_result_names_first() -> None:
+def test_the_error_at_start_is_the_first_error_of_the_validation() -> None:
     for path in INVALID:
         text = path.read_text()
         with pytest.raises(ConfigurationError) as caught:
@@ -55,7 +55,7 @@ def refusal(text: str) -> ConfigurationError:
         ("a: \0", "is not YAML: unacceptable character #x0000: control characters are not allowed"),
     ],
 )
-def test_a_text_that_no_parser_should_see_is_refused(text: str, rule: str) -> None:
+def test_an_unsafe_text_is_rejected(text: str, rule: str) -> None:
     error = refusal(text)
     assert (error.path, error.value) == ("the file", None)
     assert error.rule.startswith(rule)
@@ -98,7 +98,7 @@ def test_a_fault_does_not_hide_the_others_nor_make_new_ones() -> None:
     ]
 
 
-def test_of_very_many_faults_and_oddities_only_the_first_are_reported() -> None:
+def test_only_the_first_errors_and_warnings_are_reported() -> None:
     names = "\n".join(f"- {{name: a.{i}}}" for i in range(MOST + 5))
     assert len(examine(a_file(names), {}).errors) == MOST
     odd = "\n".join(f"- {{name: a{i}, maxapplications: 0}}" for i in range(MOST + 5))

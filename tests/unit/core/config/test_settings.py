@@ -28,7 +28,7 @@ def test_every_setting_sets_its_field() -> None:
     assert load("", extra).settings == CoreSettings(False, 1, 2, 3, 0, 5, 60 * SECOND)
 
 
-def test_both_spellings_of_the_ring_are_read_and_the_sources_wins() -> None:
+def test_both_spellings_of_the_ring_capacity_are_read_and_one_takes_precedence() -> None:
     assert load("", {"event.ringbufferCapacity": "7"}).settings.ring_capacity == 7
     both = {"event.ringbufferCapacity": "7", "event.ringBufferCapacity": "8"}
     assert load("", both).settings.ring_capacity == 8
@@ -84,5 +84,5 @@ def test_levels_are_names_in_either_case_or_numbers(text: str, severity: str) ->
 
 
 @pytest.mark.parametrize("text, tracks", [("", True), ("true", True), ("false", False), ("F", False)])
-def test_the_state_knows_whether_to_record_changes(text: str, *, tracks: bool) -> None:
+def test_the_tracking_setting_is_read(text: str, *, tracks: bool) -> None:
     assert load("", {"event.trackingEnabled": text}).configuration.tracking is tracks

@@ -32,7 +32,7 @@ TREE = """
 """
 
 
-def test_the_nearest_template_upwards_holds_and_an_own_one_replaces_all_of_it() -> None:
+def test_the_nearest_template_applies_and_a_closer_one_replaces_it_completely() -> None:
     root = queues(TREE)
     found = [child(root, name).template for name in ("parent", "notemplate", "notemplate.deep", "empty")]
     assert found == [ChildTemplate(max=Limit({"memory": 10**9})), FIRST, FIRST, FIRST]
@@ -44,11 +44,11 @@ def test_an_empty_template_counts_as_absent_with_a_warning() -> None:
     assert load(a_file(TREE), {}).warnings == (f"{path}: is empty and is ignored",)
 
 
-def test_no_template_anywhere_is_none() -> None:
+def test_a_queue_without_a_template_on_its_path_has_none() -> None:
     assert child(queues("- {name: a, parent: true}"), "a").template is None
 
 
-def test_what_a_template_cannot_do_is_reported() -> None:
+def test_unsupported_template_settings_are_reported() -> None:
     loaded = load(
         a_file(
             """

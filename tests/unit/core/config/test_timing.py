@@ -47,7 +47,7 @@ def test_a_duration_is_read_as_go_reads_it(text: str, nanoseconds: int) -> None:
         ("9" * 50 + "h", "is not a duration"),
     ],
 )
-def test_what_is_not_a_duration_is_refused(text: str, rule: str) -> None:
+def test_an_invalid_duration_is_rejected(text: str, rule: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load("", {"gang.waitTimeout": text})
     assert (caught.value.path, caught.value.value, caught.value.rule) == ("gang.waitTimeout", text, rule)
@@ -75,7 +75,7 @@ SETTINGS = {
 }
 
 
-def test_every_setting_sets_its_clock_and_every_clock_has_one() -> None:
+def test_every_setting_sets_its_timer_and_every_timer_has_a_setting() -> None:
     extra = {key: f"{count}s" for count, key in enumerate(SETTINGS.values(), start=1)}
     spans = {name: count * SECOND for count, name in enumerate(SETTINGS, start=1)}
     assert load("", extra).configuration.timing == Timing(**spans)

@@ -9,19 +9,19 @@ RIGHT = checksum(TEXT)
 ODD = ("partitions[0].queues[0].maxapplications: 0 means unlimited",)
 
 
-def test_a_text_without_a_fault_is_allowed_with_what_its_writer_should_know() -> None:
+def test_a_valid_text_is_allowed_with_its_warnings() -> None:
     found = validate(TEXT)
     assert found == ValidationResult((), ODD, RIGHT, None)
     assert (found.allowed, found.reason) == (True, "")
 
 
 @pytest.mark.parametrize("effects, is_right", [(RIGHT, True), (RIGHT.lower(), True), ("0" * 64, False)])
-def test_the_texts_own_checksum_is_compared_in_either_case_and_forbids_nothing(effects: str, *, is_right: bool) -> None:
+def test_a_checksum_in_the_text_is_compared_in_either_case_and_forbids_nothing(effects: str, *, is_right: bool) -> None:
     found = validate(f"checksum: '{effects}'\n{TEXT}")
     assert (found.allowed, found.checksum, found.checksum_match) == (True, RIGHT, is_right)
 
 
-def test_a_fault_is_the_reason_and_the_checksum_is_informed_all_the_same() -> None:
+def test_the_first_error_is_the_reason_and_the_checksum_is_still_reported() -> None:
     text = "partitions: [{queues: [{name: a.b}, {name: c.d}]}]\n"
     found = validate(text, file="mine.yaml")
     assert (found.allowed, len(found.findings), found.reason) == (False, 2, found.findings[0])

@@ -62,7 +62,7 @@ def test_of_equal_domains_the_first_by_name_is_taken() -> None:
     assert where(packed(zones(b=4, a=4), [(SMALL, 3)], PREFERRED)) == {"n-a": 3}
 
 
-def test_a_domain_with_room_for_each_shape_but_not_for_all_is_passed_over() -> None:
+def test_a_domain_that_fits_each_shape_but_not_all_members_is_skipped() -> None:
     table = zones(a=5, b=8)
     assert where(packed(table, [(TALL, 1), (SMALL, 4)], REQUIRED)) == {"n-b": 5}
 
@@ -71,7 +71,7 @@ def test_a_gang_that_needs_two_domains_takes_the_largest_and_the_fullest_that_do
     assert where(packed(zones(a=2, b=6, c=4, d=1), [(SMALL, 8)], PREFERRED)) == {"n-b": 6, "n-a": 2}
 
 
-def test_a_required_domain_that_none_is_large_enough_for_is_refused_with_the_best_and_what_it_is_missing() -> None:
+def test_a_gang_too_large_for_every_domain_is_refused_with_the_best_domain() -> None:
     snapshot = Snapshot(zones(a=2, b=3))
     answer = placed(snapshot, [(SMALL, 4)], REQUIRED)
     assert isinstance(answer, Shortage)
@@ -93,14 +93,14 @@ def test_nodes_without_the_label_are_in_no_required_domain() -> None:
     assert answer.why.text() == "0/1 nodes are available: 1 node(s) had no label zone."
 
 
-def test_the_rest_of_a_gang_keeps_to_the_domain_where_most_of_it_is() -> None:
+def test_the_rest_of_a_gang_uses_the_domain_with_most_of_its_members() -> None:
     table = zones(a=3, b=3, c=9)
     assert where(packed(table, [(SMALL, 2)], REQUIRED, {"n-b": 2, "n-a": 1})) == {"n-b": 2}
     assert isinstance(packed(table, [(SMALL, 4)], REQUIRED, {"n-b": 2}), Shortage)
     assert where(packed(table, [(SMALL, 5)], PREFERRED, {"n-b": 2})).keys() == {"n-a", "n-b"}
 
 
-def test_a_part_of_a_gang_goes_where_all_of_it_may_be_once_there_is_room() -> None:
+def test_a_part_of_a_gang_uses_a_domain_that_fits_the_complete_gang_when_empty() -> None:
     """Zone a has more room now, but would be too small if it were empty."""
     table = zones(a=4, b=8)
     table.take(NodeId("n-b"), resources(vcore=6000))
@@ -113,13 +113,13 @@ def test_a_part_of_a_gang_goes_where_all_of_it_may_be_once_there_is_room() -> No
     assert part.name == "zone=b"
 
 
-def test_a_part_of_a_gang_that_prefers_fills_domain_after_domain() -> None:
+def test_a_part_of_a_gang_with_a_preferred_topology_fills_domain_after_domain() -> None:
     snapshot = Snapshot(zones(a=2, b=4))
     found = parts(snapshot, [(SMALL, 9)], domains(snapshot, PREFERRED, {NodeId("n-a"): 1}))
     assert [part.name for part in found] == ["zone=a", "zone=b", ""]
 
 
-def test_an_empty_cluster_of_small_domains_could_not_hold_a_gang_that_needs_one() -> None:
+def test_a_gang_that_requires_a_domain_does_not_fit_a_cluster_of_small_domains() -> None:
     table = zones(a=3, b=4)
     short = missing_on_empty_domains(table, [(SMALL, 5)], REQUIRED)
     assert short is not None
@@ -127,7 +127,7 @@ def test_an_empty_cluster_of_small_domains_could_not_hold_a_gang_that_needs_one(
     assert missing_on_empty_domains(table, [(SMALL, 5)], PREFERRED) is None
 
 
-def test_a_label_with_a_value_a_node_costs_a_few_tries_and_still_finds_the_one_that_holds() -> None:
+def test_the_fitting_domain_is_found_among_many_single_node_domains() -> None:
     table = a_table(*(in_zone(f"n{i:03}", f"z{i:03}", 4000) for i in range(300)), in_zone("big", "z-big", 9000))
     unsatisfiable = RequestShape(resources(vcore=3000, pods=1), Constraints())
     assert where(

@@ -50,7 +50,7 @@ def test_applications_are_counted_by_state_and_by_queue() -> None:
     assert ("root", "running") not in by_queue
 
 
-def test_ended_applications_are_counted_for_good_also_when_their_queue_goes() -> None:
+def test_finished_applications_stay_counted_after_their_queue_is_deleted() -> None:
     scenario = Scenario(a_configuration(), nodes=1)
     scenario.send(ApplicationAdded(an_application(queue="")))
     scenario.ask(an_ask("r"))
@@ -71,7 +71,7 @@ def test_a_rejected_application_makes_no_series_of_the_queue_it_named() -> None:
     assert ended["root", "rejected"] == 1
 
 
-def test_gangs_are_counted_by_how_far_they_are() -> None:
+def test_gangs_are_counted_by_phase() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=3000)
     scenario.gang(ApplicationAdded(an_application("one", gang=2)), 2)
     scenario.gang(ApplicationAdded(an_application("two", gang=2)), 2)
@@ -81,7 +81,7 @@ def test_gangs_are_counted_by_how_far_they_are() -> None:
     assert of_applications(scenario, "muster_core_allocations") == {(): 3}
 
 
-def test_queues_show_their_amounts_their_bound_on_applications_and_what_came_and_went() -> None:
+def test_queues_show_resources_application_limits_and_allocation_counts() -> None:
     leaf = replace(a_queue("a-b", vcore=9000, guaranteed=1000), max_applications=3)
     scenario = Scenario(a_configuration(leaf), nodes=1, vcore=4000)
     scenario.send(ApplicationAdded(an_application(queue="root.a-b")))
@@ -121,7 +121,7 @@ def test_nodes_are_counted_by_state() -> None:
     }
 
 
-def test_nodes_are_counted_by_how_full_they_are_with_the_bounds_belonging_to_the_lower_range() -> None:
+def test_nodes_are_counted_by_usage_range_including_the_upper_bound() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=0)
     taken = {"n0": 0, "n1": 100, "n2": 101, "n3": 999, "n4": 1000}
     for name in taken:
@@ -136,7 +136,7 @@ def test_nodes_are_counted_by_how_full_they_are_with_the_bounds_belonging_to_the
     assert [ranges[key] for key in (("[0,10%]",), ("(10%,20%]",), ("(90%,100%]",))] == [2, 1, 2]
 
 
-def test_the_cluster_shows_what_it_has_and_what_is_taken() -> None:
+def test_the_cluster_shows_its_capacity_and_usage() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=2, vcore=4000)
     scenario.send(ApplicationAdded(an_application()))
     scenario.ask(an_ask("r0"))
@@ -144,7 +144,7 @@ def test_the_cluster_shows_what_it_has_and_what_is_taken() -> None:
     assert [found["vcore", state] for state in ("capacity", "allocated", "reserved", "used")] == [8000, 1000, 0, 1000]
 
 
-def test_what_only_more_nodes_would_give_is_outstanding_and_what_a_quota_keeps_is_not() -> None:
+def test_only_requests_that_need_more_nodes_are_outstanding_and_not_those_over_quota() -> None:
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b", vcore=500)), nodes=1, vcore=1000)
     scenario.send(ApplicationAdded(an_application()), ApplicationAdded(an_application("b", queue="root.b")))
     scenario.ask(an_ask("r0"), an_ask("r1"), an_ask("r2"), an_ask("r3", app="b"))
@@ -178,7 +178,7 @@ def test_a_limit_of_zero_is_shown() -> None:
     assert of_queues([scenario.partition], "yunikorn_queue_resource")["root.a", "max", "vcore"] == 0
 
 
-def test_a_queue_that_has_nothing_of_what_it_was_guaranteed_shows_0() -> None:
+def test_a_guaranteed_resource_without_usage_shows_0() -> None:
     scenario = Scenario(a_configuration(a_queue("a", guaranteed=1000)))
     amounts = of_queues([scenario.partition], "yunikorn_queue_resource")
     assert {key[1]: value for key, value in amounts.items()} == {"guaranteed": 1000, "allocated": 0, "pending": 0}

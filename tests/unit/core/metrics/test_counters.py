@@ -63,7 +63,7 @@ def test_an_effect_is_counted_once(effect: Effect, name: str, label: str) -> Non
     assert value(metrics, full, **{key: label}) == 1
 
 
-def test_a_yes_after_a_no_is_no_shortfall() -> None:
+def test_a_scheduled_request_is_not_counted_as_unschedulable() -> None:
     metrics = Metrics()
     metrics.sent(SchedulingStateChanged(RM, APP, KEY, SchedulingState.SCHEDULED, "on node n"))
     assert [value(metrics, "muster_core_unschedulable_total", reason=kind.value) for kind in ReasonKind] == [0] * len(
@@ -71,7 +71,7 @@ def test_a_yes_after_a_no_is_no_shortfall() -> None:
     )
 
 
-def test_events_are_counted_by_kind_and_new_applications_and_lost_nodes_of_them() -> None:
+def test_events_are_counted_by_kind_with_new_applications_and_removed_nodes() -> None:
     metrics = Metrics()
     renewed = replace(an_application(), is_renewal=True)
     metrics.received([ApplicationAdded(an_application()), ApplicationAdded(renewed)])
@@ -119,7 +119,7 @@ def test_latencies_have_the_buckets_of_the_contract() -> None:
     assert [value(metrics, name, le=bound) for bound in ("0.01", "0.1", "1000.0")] == [0, 1, 1]
 
 
-def test_the_longest_turn_is_kept() -> None:
+def test_the_longest_loop_iteration_is_kept() -> None:
     metrics = Metrics()
     for seconds in (0.1, 0.3, 0.2):
         metrics.turned(seconds)

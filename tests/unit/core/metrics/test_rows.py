@@ -41,7 +41,7 @@ def test_every_metric_with_a_name_of_yunikorn_has_a_row() -> None:
     assert {name for name in KNOWN if name.startswith("yunikorn_")} <= resources
 
 
-def test_what_does_not_exist_reports_why_and_is_not_there() -> None:
+def test_an_unsupported_metric_has_a_reason_and_is_not_registered() -> None:
     absent = [row for row in ROWS if not row["type"]]
     assert [row["name"] for row in absent if not row["differs"] or row["name"] in KNOWN] == []
 

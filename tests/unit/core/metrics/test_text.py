@@ -20,7 +20,7 @@ class Fixed(Collector):
         return self._metrics
 
 
-def test_what_is_written_is_read_back() -> None:
+def test_written_metrics_can_be_read_back() -> None:
     odd = 'a "quoted" \\ back\nslash'
     metrics = [
         gauge("depth", "How deep.\nReally \\.", [({"of": odd}, 3), ({"of": "b"}, 0.25)]),
@@ -47,7 +47,7 @@ def test_many_lines_come_in_several_pieces() -> None:
     assert b"".join(pieces).count(b"\n") == 1202
 
 
-def test_when_a_counter_was_made_is_left_out_and_a_gauge_of_such_a_name_is_not() -> None:
+def test_counter_creation_times_are_omitted_and_gauges_of_such_a_name_are_kept() -> None:
     metrics = Metrics()
     metrics.registry.register(Fixed([gauge("yunikorn_event_total_created", "Made.", [({}, 3)])]))
     written = metrics.text().decode()
@@ -55,7 +55,7 @@ def test_when_a_counter_was_made_is_left_out_and_a_gauge_of_such_a_name_is_not()
     assert "muster_core_failures_created" not in written
 
 
-def test_everything_that_is_counted_can_be_read_by_prometheus() -> None:
+def test_prometheus_can_read_every_metric() -> None:
     metrics = Metrics()
     metrics.turned(0.5)
     read = {family.name for family in text_string_to_metric_families(metrics.text().decode())}
@@ -63,5 +63,5 @@ def test_everything_that_is_counted_can_be_read_by_prometheus() -> None:
     assert "process_cpu_seconds" in read
 
 
-def test_a_word_of_a_name_has_nothing_odd() -> None:
+def test_a_metric_name_part_has_no_special_characters() -> None:
     assert word("root.team-a.nvidia.com/gpu") == "root_team_a_nvidia_com_gpu"

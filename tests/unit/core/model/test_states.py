@@ -67,7 +67,7 @@ MANAGERS = {
         pytest.param(MANAGER, ManagerState, ManagerEvent, MANAGERS, id="manager"),
     ],
 )
-def test_every_pair_leads_where_the_contract_says_or_is_an_error(
+def test_every_state_event_pair_follows_the_contract_or_is_an_error(
     table: Mapping[tuple[StrEnum, StrEnum], StrEnum],
     states: type[StrEnum],
     events: type[StrEnum],

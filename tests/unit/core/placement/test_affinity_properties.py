@@ -118,7 +118,9 @@ def one_by_one(plain: list[Plain], shape: RequestShape, affinity: AllocationAffi
 
 @settings(max_examples=150)
 @given(nodes, affinities, tags, st.integers(1, 8))
-def test_all_at_once_is_one_by_one(plain: list[Plain], affinity: AllocationAffinity, mine: Tags, count: int) -> None:
+def test_placing_together_equals_placing_one_by_one(
+    plain: list[Plain], affinity: AllocationAffinity, mine: Tags, count: int
+) -> None:
     shape = RequestShape(
         resources(vcore=1000), placement=PlacementConstraint((), affinity), pod_on_node=PodOnNode(mine)
     )

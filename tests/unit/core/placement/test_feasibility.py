@@ -127,7 +127,7 @@ def test_one_untolerated_hard_taint_is_enough_to_refuse() -> None:
     assert named(node_properties.tolerates_taints(tolerant, table), table) == "clean ml soft"
 
 
-def test_a_named_node_is_the_only_one() -> None:
+def test_only_the_named_node_is_allowed() -> None:
     assert named(node_properties.has_name(Constraints(node_name="b1"), ZONES), ZONES) == "b1"
     assert named(node_properties.has_name(Constraints(node_name="gone"), ZONES), ZONES) == ""
 
@@ -152,9 +152,7 @@ def made_for(*nodes: str) -> tuple[Term, ...]:
         (Constraints(affinity=(), tolerations=(CORDON,)), "n2"),
     ],
 )
-def test_a_node_drained_for_no_told_reason_takes_only_pods_made_for_one_that_tolerate_a_cordon(
-    constraints: Constraints, found: str
-) -> None:
+def test_a_drained_node_accepts_only_daemon_pods_that_tolerate_a_cordon(constraints: Constraints, found: str) -> None:
     """ADR 0018; which node a pod is made for is the node affinity's business."""
     table = a_table(a_node("n1"), a_node("n2"))
     table.set_draining(NodeId("n1"), draining=True)
@@ -180,7 +178,7 @@ def test_a_cordoned_node_takes_pods_that_tolerate_the_cordon(toleration: Tolerat
     assert named(node_properties.allowed(constraints, table), table) == "open"
 
 
-def test_the_table_has_kube_schedulers_order_and_words() -> None:
+def test_the_filters_have_the_order_and_messages_of_kube_scheduler() -> None:
     assert [(entry.name, entry.reason) for entry in node_properties.FILTERS] == [
         ("NodeAffinity", "node(s) didn't satisfy plugin(s) [NodeAffinity]"),
         ("NodeUnschedulable", "node(s) were unschedulable"),
@@ -206,15 +204,13 @@ def test_the_table_has_kube_schedulers_order_and_words() -> None:
         (None, "a1 a2 b1 none"),
     ],
 )
-def test_nodes_that_no_term_names_are_no_candidates_where_every_term_names_some(
-    terms: tuple[Term, ...] | None, nodes: str
-) -> None:
+def test_other_nodes_are_not_candidates_when_every_term_names_nodes(terms: tuple[Term, ...] | None, nodes: str) -> None:
     constraints = Constraints(affinity=terms)
     assert named(node_properties.is_candidate(constraints, ZONES), ZONES) == nodes
     assert node_properties.conflict(constraints) == ""
 
 
-def test_a_pod_whose_terms_name_nodes_learns_of_these_and_of_all_others_by_another_reason() -> None:
+def test_a_pod_with_named_nodes_gets_a_separate_reason_for_all_other_nodes() -> None:
     table = a_table(labelled("n1"), labelled("n2"), tainted("n3", ("dedicated", "ml", "NoSchedule")))
     table.set_draining(NodeId("n2"), draining=True)
     text = unschedulable_reason(
@@ -224,7 +220,7 @@ def test_a_pod_whose_terms_name_nodes_learns_of_these_and_of_all_others_by_anoth
     assert text == f"0/3 nodes are available: {reasons}."
 
 
-def test_terms_that_name_no_node_in_common_are_a_reason_for_the_pod_and_not_for_a_number_of_nodes() -> None:
+def test_conflicting_node_names_in_a_term_are_reported_without_a_node_count() -> None:
     both = Term(fields=(*field("In", "a1").fields, *field("In", "b1").fields))
     why = unschedulable_reason(Snapshot(ZONES), RequestShape(resources(vcore=1), Constraints(affinity=(both,))))
     assert why.text() == "0/4 nodes are available: pod affinity terms conflict."
@@ -242,14 +238,14 @@ def test_a_node_has_to_declare_every_feature_that_the_pod_makes_use_of() -> None
     assert named(node_properties.allowed(Constraints(features=("A", "B")), table), table) == "all some"
 
 
-def test_features_are_asked_about_last() -> None:
+def test_features_are_checked_last() -> None:
     table = a_table(having("small", {"vcore": 1}), having("large", {"vcore": 9}))
     why = unschedulable_reason(Snapshot(table), RequestShape(resources(vcore=2), Constraints(features=("A",))))
     expected = "1 Insufficient cpu, 1 node(s) didn't match Pod's required features"
     assert why.text() == f"0/2 nodes are available: {expected}."
 
 
-def test_what_was_found_out_is_remembered_until_a_fact_changes() -> None:
+def test_filter_results_are_cached_until_a_node_property_changes() -> None:
     table = a_table(labelled("n1", zone="a"))
     asked = Constraints((("zone", "b"),))
     first = node_properties.allowed(asked, table)

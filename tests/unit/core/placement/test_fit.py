@@ -53,7 +53,7 @@ def test_only_weighted_resources_decide_the_order() -> None:
     assert place(Snapshot(table), asked, 1, NodeSort(NodeOrder.FAIR, (("vcore", 1.0),))) == [(N2, 1)]
 
 
-def test_pods_that_ask_for_nothing_weighted_are_spread_by_their_number() -> None:
+def test_pods_without_weighted_resources_are_spread_by_their_number() -> None:
     table = a_table(a_node("n1"), a_node("n2"))
     assert place(Snapshot(table), RequestShape(resources(pods=1)), 4, FAIR) == [(N1, 2), (N2, 2)]
 
@@ -63,7 +63,7 @@ def test_as_many_as_fit_are_placed_and_the_rest_is_not() -> None:
     assert place(Snapshot(table), ONE, 10, FAIR) == [(N1, 1), (N2, 2)]
 
 
-def test_a_draft_remembers_what_was_placed_on_it_and_the_table_does_not() -> None:
+def test_a_snapshot_keeps_its_placements_and_the_table_does_not_change() -> None:
     table = a_table(a_node("n1", vcore=2000))
     snapshot = Snapshot(table)
     assert place(snapshot, ONE, 1, FAIR) == [(N1, 1)]
@@ -85,7 +85,7 @@ def test_a_fork_leaves_its_origin_alone_until_it_is_absorbed() -> None:
     assert not fits_on(snapshot, ONE, N1)
 
 
-def test_what_no_node_has_fits_on_no_node_and_makes_no_column() -> None:
+def test_an_unknown_resource_fits_on_no_node_and_creates_no_column() -> None:
     table = a_table(a_node("n1"))
     snapshot = Snapshot(table)
     gpu = RequestShape(Resources({"example.com/gpu": 1}))
@@ -96,7 +96,7 @@ def test_what_no_node_has_fits_on_no_node_and_makes_no_column() -> None:
     assert "example.com/gpu" not in table.columns().availables
 
 
-def test_a_node_below_zero_takes_only_what_asks_nothing_of_that() -> None:
+def test_an_overcommitted_node_accepts_only_pods_without_that_resource() -> None:
     table = a_table(a_node("n1", vcore=4000))
     table.take(N1, resources(vcore=3000))
     table.update(a_node("n1", vcore=1000))
@@ -105,7 +105,7 @@ def test_a_node_below_zero_takes_only_what_asks_nothing_of_that() -> None:
     assert place(snapshot, RequestShape(resources(pods=1)), 2, FAIR) == [(N1, 2)]
 
 
-def test_fits_on_asks_for_constraints_avoidance_and_room_of_one_node() -> None:
+def test_fits_on_checks_constraints_avoided_nodes_and_free_resources() -> None:
     table = a_table(labelled("n1", zone="a"), labelled("n2", zone="b"))
     snapshot = Snapshot(table)
     in_a = replace(ONE, constraints=Constraints((("zone", "a"),)))
@@ -122,7 +122,7 @@ def test_an_avoided_node_is_left_out() -> None:
     assert unschedulable_reason(Snapshot(table), shape).counts == ((AVOIDED, 1),)
 
 
-def test_a_shortfall_counts_each_node_under_the_first_filter_that_refuses_it() -> None:
+def test_each_node_is_counted_under_the_first_filter_that_refuses_it() -> None:
     table = a_table(
         a_node("closed"),
         replace(tainted("tainted", ("k", "", "NoSchedule")), capacity=NOTHING),
@@ -143,7 +143,7 @@ def test_a_shortfall_counts_each_node_under_the_first_filter_that_refuses_it() -
     assert why.text().startswith("0/6 nodes are available: ")
 
 
-def test_a_node_counts_once_for_each_resource_that_it_has_too_little_of() -> None:
+def test_a_node_counts_once_for_each_insufficient_resource() -> None:
     table = a_table(having("n1", {"vcore": 10, "memory": 10, "pods": 0}))
     why = unschedulable_reason(Snapshot(table), RequestShape(resources(vcore=20, memory=20, pods=1)))
     assert dict(why.counts) == {"Insufficient cpu": 1, "Insufficient memory": 1, "Too many pods": 1}

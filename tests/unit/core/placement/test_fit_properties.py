@@ -88,7 +88,7 @@ def most_on(node: Plain, shape: RequestShape, count: int) -> int:
 
 
 @given(nodes, shapes, st.integers(1, 12), SORTS)
-def test_as_many_are_placed_as_a_plain_search_finds_room_for(
+def test_as_many_members_are_placed_as_a_plain_search_can_place(
     plain: list[Plain], shape: RequestShape, count: int, sort: NodeSort
 ) -> None:
     most = {node.name: most_on(node, shape, count) for node in plain}
@@ -98,7 +98,7 @@ def test_as_many_are_placed_as_a_plain_search_finds_room_for(
 
 
 @given(nodes, shapes, st.integers(2, 12), SORTS)
-def test_placing_all_at_once_equals_placing_them_one_by_one(
+def test_placing_together_equals_placing_one_by_one(
     plain: list[Plain], shape: RequestShape, count: int, sort: NodeSort
 ) -> None:
     table = table_of(plain)
@@ -110,7 +110,7 @@ def test_placing_all_at_once_equals_placing_them_one_by_one(
 
 
 @given(nodes, shapes, st.integers(2, 12), LIKING_SORTS, st.lists(st.sampled_from(TRAITS), min_size=8, max_size=8))
-def test_placing_all_at_once_equals_placing_them_one_by_one_where_nodes_are_liked_for_what_they_are(
+def test_placing_together_equals_placing_one_by_one_with_node_scores(
     plain: list[Plain], shape: RequestShape, count: int, sort: NodeSort, traits: list[NodeSpec]
 ) -> None:
     table = table_of(plain)
@@ -126,7 +126,7 @@ def test_placing_all_at_once_equals_placing_them_one_by_one_where_nodes_are_like
 
 
 @given(nodes, shapes, st.integers(1, 12))
-def test_fair_never_passes_over_a_node_that_was_less_used_and_had_room(
+def test_fair_never_skips_a_less_used_node_with_free_resources(
     plain: list[Plain], shape: RequestShape, count: int
 ) -> None:
     places = dict(place(Snapshot(table_of(plain)), shape, count, NodeSort()))
@@ -147,7 +147,7 @@ def test_fair_never_passes_over_a_node_that_was_less_used_and_had_room(
 
 
 @given(nodes, st.lists(st.tuples(shapes, st.integers(1, 5)), max_size=5), SORTS)
-def test_a_draft_that_is_thrown_away_leaves_the_table_as_it_was(
+def test_a_discarded_snapshot_does_not_change_the_table(
     plain: list[Plain], plans: list[tuple[RequestShape, int]], sort: NodeSort
 ) -> None:
     table = table_of(plain)
@@ -168,7 +168,7 @@ def test_a_draft_that_is_thrown_away_leaves_the_table_as_it_was(
 
 
 @given(nodes, shapes)
-def test_a_shortfall_counts_exactly_the_nodes_on_which_the_shape_does_not_fit(
+def test_the_unschedulable_reason_counts_exactly_the_nodes_that_do_not_fit(
     plain: list[Plain], shape: RequestShape
 ) -> None:
     table = table_of(plain)

@@ -42,32 +42,32 @@ def test_members_with_fewer_nodes_to_choose_from_go_first() -> None:
     assert place_all(Snapshot(table), [(SMALL, 4), (IN_A, 4)], FAIR) == Places((((N2, 4),), ((N1, 4),)))
 
 
-def test_members_that_found_no_room_are_tried_first_the_next_time() -> None:
+def test_members_that_did_not_fit_are_tried_first_the_next_time() -> None:
     table = a_table(labelled("n1", zone="a"), labelled("n2", zone="a"), a_node("n3", vcore=0))
     # The pinned members go first, one to each node, and leave 3 cores where 4 are asked for.
     answer = place_all(Snapshot(table), [(IN_A, 2), (RequestShape(resources(vcore=4000, pods=1)), 1)], FAIR)
     assert answer == Places((((N2, 2),), ((N1, 1),)))
 
 
-def test_nodes_are_packed_where_spreading_leaves_no_room() -> None:
+def test_nodes_are_packed_when_the_gang_does_not_fit_spread_out() -> None:
     table = a_table(a_node("n1", vcore=6000), a_node("n2", vcore=6000))
     # Only 3+3 and 2+2+2 fit; spreading either of them first leaves 3 and 3, or 2 and 4.
     demands = [(LARGE, 2), (RequestShape(resources(vcore=2000, pods=1)), 3)]
     assert place_all(Snapshot(table), demands, FAIR) == Places((((N1, 2),), ((N2, 3),)))
 
 
-def test_the_draft_is_charged_with_all_members() -> None:
+def test_the_snapshot_is_charged_with_all_members() -> None:
     table = a_table(a_node("n1"))
     snapshot = Snapshot(table)
     place_all(snapshot, [(SMALL, 1), (LARGE, 1)], FAIR)
     assert not fits_on(snapshot, RequestShape(resources(vcore=1)), N1)
 
 
-def test_nothing_asked_is_placed_at_once() -> None:
+def test_an_empty_demand_is_always_placed() -> None:
     assert place_all(Snapshot(a_table()), [], FAIR) == Places(())
 
 
-def test_a_gang_that_fits_an_empty_cluster_misses_nothing_however_full_it_is() -> None:
+def test_a_gang_that_fits_the_empty_cluster_has_no_shortage_when_it_is_full() -> None:
     table = a_table(a_node("n1"), a_node("n2"))
     table.take(N1, resources(vcore=4000))
     table.take(N2, resources(vcore=4000), foreign=True)
@@ -75,7 +75,7 @@ def test_a_gang_that_fits_an_empty_cluster_misses_nothing_however_full_it_is() -
     assert table.available(N1)["vcore"] == 0
 
 
-def test_a_gang_too_large_for_the_empty_cluster_is_informed_which_member_misses_what() -> None:
+def test_a_gang_too_large_for_the_empty_cluster_reports_the_member_and_resource() -> None:
     """The warning names member and resource."""
     table = a_table(a_node("n1"), replace(a_node("n2"), occupied=resources(vcore=2000)))
     short = missing_on_empty_nodes(table, [(SMALL, 1), (LARGE, 2)])
@@ -84,7 +84,7 @@ def test_a_gang_too_large_for_the_empty_cluster_is_informed_which_member_misses_
     assert short.why.counts == (("Insufficient cpu", 2),)
 
 
-def test_a_resource_that_no_node_has_is_missing_when_empty() -> None:
+def test_a_resource_that_no_node_has_is_insufficient_on_empty_nodes() -> None:
     short = missing_on_empty_nodes(a_table(a_node("n1")), [(RequestShape(resources(gpu=1)), 1)])
     assert short is not None
     assert short.why.counts == (("Insufficient gpu", 1),)
@@ -98,7 +98,7 @@ shapes = st.builds(RequestShape, st.builds(resources, st.integers(0, 4), st.inte
     st.lists(st.tuples(shapes, st.integers(1, 4)), max_size=4),
     st.sampled_from([NodeSort(order) for order in NodeOrder]),
 )
-def test_places_for_all_never_overcommit_and_hold_every_member(
+def test_placements_of_a_gang_never_overcommit_and_include_every_member(
     sizes: list[int], demands: list[MemberDemand], sort: NodeSort
 ) -> None:
     table = a_table(*(replace(a_node(f"n{i}"), capacity=resources(n, n, n)) for i, n in enumerate(sizes)))

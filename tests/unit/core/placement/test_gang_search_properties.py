@@ -32,9 +32,7 @@ def placed(answer: Places) -> Placed:
 
 @settings(max_examples=60)
 @given(cases, st.sampled_from(ORDERS), st.integers(0, 1))
-def test_places_that_are_found_hold_for_all_members_one_after_the_other(
-    case: Case, sort: NodeSort, in_vain: int
-) -> None:
+def test_found_placements_are_valid_for_all_members_in_sequence(case: Case, sort: NodeSort, in_vain: int) -> None:
     answer = asked(case, sort, in_vain)
     if isinstance(answer, Places):
         assert case.is_reached(placed(answer))
@@ -45,7 +43,7 @@ def test_places_that_are_found_hold_for_all_members_one_after_the_other(
 
 
 @pytest.mark.parametrize("make, count", [(full_case, 150), (entangled_case, 60)])
-def test_nearly_all_gangs_that_an_exhaustive_search_finds_places_for_get_them(
+def test_nearly_all_gangs_that_an_exhaustive_search_can_place_are_placed(
     make: Callable[[Random], Case], count: int
 ) -> None:
     """The bound is 95 %. Of 300 of each kind all were found; of 200 a search by order alone found 96 % and 63 %."""
@@ -70,16 +68,16 @@ def zones_of(case: Case) -> set[str]:
 MANY = {"a": 12, "b": 36, "c": 12, "d": 16, "e": 12, "f": 20}
 
 
-def test_members_that_want_their_like_near_are_where_all_of_them_have_room() -> None:
+def test_members_with_affinity_to_each_other_use_a_zone_that_fits_all_of_them() -> None:
     assert zones_of(zoned(MANY, Class("web", 120, 1, near=(ZONE, "web")))) == {"b"}
 
 
-def test_one_whom_many_want_near_goes_where_they_have_room_too() -> None:
+def test_a_pod_is_placed_in_a_zone_that_fits_all_pods_with_affinity_to_it() -> None:
     driver, workers = Class("driver", 1, 1), Class("workers", 130, 1, near=(ZONE, "driver"))
     assert zones_of(zoned(MANY, driver, workers)) == {"b"}
 
 
-def test_a_gang_that_wants_to_be_near_and_has_no_zone_with_room_for_it_is_refused() -> None:
+def test_a_gang_with_affinity_that_fits_no_zone_is_refused() -> None:
     answer = asked(zoned(MANY, Class("web", 160, 1, near=(ZONE, "web"))))
     assert isinstance(answer, Shortage)
     assert not answer.alone

@@ -78,7 +78,7 @@ def test_anti_affinity_refuses_the_domains_of_pods_that_match_a_term(apart: Iter
 @pytest.mark.parametrize(
     "topologies, expected", [((ZONE,), "n0 n1 n2"), ((ZONE, HOST), "n0 n1 n2"), ((ZONE, "rack"), "")]
 )
-def test_the_first_of_a_series_begins_where_the_node_has_every_topology_key(
+def test_the_first_pod_of_a_series_needs_a_node_with_every_topology_key(
     topologies: Iterable[str], expected: str
 ) -> None:
     near = tuple(term(topology=topology) for topology in topologies)
@@ -91,13 +91,13 @@ def test_the_first_of_a_series_begins_where_the_node_has_every_topology_key(
     assert may_go(table, wanting(a_pod(near=near))) == "n0 n1 n2"
 
 
-def test_the_series_continues_where_it_began() -> None:
+def test_pods_of_a_series_use_the_domain_of_the_first_pod() -> None:
     shape = wanting(a_pod(near=(term(),)))
     placed = dict(place(Snapshot(zones("a", "b", "a")), shape, 12, FAIR))
     assert placed == {NodeId("n0"): 6, NodeId("n2"): 6}
 
 
-def test_those_that_are_apart_from_their_like_get_a_domain_each() -> None:
+def test_pods_with_anti_affinity_to_each_other_get_a_domain_each() -> None:
     table = zones("a", "b", "a", "")
     assert place(Snapshot(table), wanting(a_pod(apart=(term(topology=HOST),))), 9, FAIR) == [
         (NodeId(f"n{index}"), 1) for index in range(4)
@@ -107,7 +107,7 @@ def test_those_that_are_apart_from_their_like_get_a_domain_each() -> None:
     assert dict(unschedulable_reason(snapshot, shape).counts) == {ANTI_AFFINITY_NOT_MET: 3, "Insufficient cpu": 1}
 
 
-def test_members_of_one_plan_see_each_other_and_those_that_are_supposed_to_go_do_not_count() -> None:
+def test_members_of_one_plan_see_each_other_and_assumed_victims_do_not_count() -> None:
     table = zones("a", "b")
     snapshot = Snapshot(table)
     charge(snapshot, wanting(a_pod("db", apart=(term(),))), row=0)
@@ -133,7 +133,7 @@ def test_members_of_one_plan_see_each_other_and_those_that_are_supposed_to_go_do
         (among("team", "one", operator=TargetOperator.NOT_IN), "blue red yellow", "blue yellow"),
     ],
 )
-def test_a_term_means_the_namespaces_it_names_and_those_it_selects(of: Selector, own: str, theirs: str) -> None:
+def test_a_term_applies_to_the_namespaces_that_it_names_and_selects(of: Selector, own: str, theirs: str) -> None:
     one = term(topology=HOST, namespaces=("blue",), of=of)
     for namespace in ("red", "blue", "yellow"):
         table = zones("a", "b")
@@ -148,7 +148,7 @@ def test_a_term_means_the_namespaces_it_names_and_those_it_selects(of: Selector,
         assert (may_go(table, wanting(a_pod(namespace=namespace))) == "n1") == (namespace in theirs)
 
 
-def test_a_namespace_selector_means_what_the_labels_are_now() -> None:
+def test_a_namespace_selector_uses_the_current_labels() -> None:
     table = two_zones()
     shape = wanting(a_pod("cache", near=(term(namespaces=(), of=among("team", "one")),)))
     assert may_go(table, shape) == ""
@@ -177,7 +177,7 @@ def test_preemption_may_help_against_anti_affinity_but_not_with_affinity() -> No
     ] == [False, True, True]
 
 
-def test_a_domain_changes_with_the_labels_of_its_nodes_and_goes_with_them() -> None:
+def test_a_domain_changes_with_the_labels_of_its_nodes_and_is_deleted_with_them() -> None:
     table = zones("a", "b")
     put(table, "n0", WEB)
     shape = wanting(a_pod("cache", near=(term(),)))

@@ -193,7 +193,7 @@ def test_every_node_is_refused_for_the_reason_that_the_rules_have(plain: list[Pl
 
 @settings(max_examples=80)
 @given(nodes, pods, st.integers(1, 8))
-def test_all_at_once_is_one_by_one(plain: list[Plain], pod: PodOnNode, count: int) -> None:
+def test_placing_together_equals_placing_one_by_one(plain: list[Plain], pod: PodOnNode, count: int) -> None:
     snapshot = Snapshot(table_of(plain))
     placed = place(snapshot, wanting(pod), count, NodeSort(NodeOrder.FAIR, (("vcore", 1.0),)))
     expected = Counter(NodeId(f"n{index}") for index in one_by_one(plain, pod, count))

@@ -43,7 +43,7 @@ def nodes(*names: str) -> NodeTable:
         (HostPort("::", "TCP", 80), HostPort("::1", "TCP", 80), True),
     ],
 )
-def test_a_port_is_taken_where_protocol_and_number_are_and_the_addresses_meet(
+def test_a_port_conflicts_if_protocol_number_and_address_overlap(
     wanted: HostPort, taken: HostPort, *, free: bool
 ) -> None:
     table = nodes("n1", "n2")
@@ -62,7 +62,7 @@ def test_one_port_out_of_several_is_enough() -> None:
     assert node_search.unschedulable_reason(Snapshot(table), asked).text() == f"0/1 nodes are available: 1 {REASON}."
 
 
-def test_at_most_one_of_a_shape_goes_to_a_node() -> None:
+def test_at_most_one_pod_of_a_shape_is_placed_on_a_node() -> None:
     table, sort = nodes("n1", "n2", "n3"), NodeSort()
     snapshot = Snapshot(table)
     assert node_search.place(snapshot, shape(HTTP), 5, sort) == [("n1", 1), ("n2", 1), ("n3", 1)]
@@ -71,7 +71,7 @@ def test_at_most_one_of_a_shape_goes_to_a_node() -> None:
     assert node_search.unschedulable_reason(snapshot, other).counts == ((REASON, 3),)
 
 
-def test_a_plan_that_supposes_someone_gone_may_have_the_port() -> None:
+def test_a_plan_may_use_the_host_port_of_an_assumed_victim() -> None:
     table = nodes("n1")
     row = table.rows.row(NodeId("n1"))
     table.pods_on_nodes.add(row, with_ports(HTTP))

@@ -48,13 +48,13 @@ ZONES = (labelled("a", zone="a", disk="ssd"), labelled("b", zone="b", disk="ssd"
         (((5, zone("nowhere")),), None),
     ],
 )
-def test_preferred_node_affinity_is_worth_two_hundred_points_where_most_of_its_weight_holds(
+def test_preferred_node_affinity_scores_200_where_most_of_its_weight_matches(
     terms: tuple[tuple[int, Term], ...], expected: dict[str, float] | None
 ) -> None:
     assert worth(a_table(*ZONES), Preferences(terms)) == expected
 
 
-def test_points_are_shared_out_among_the_nodes_that_the_constraints_allow() -> None:
+def test_scores_are_normalized_over_the_nodes_that_the_constraints_allow() -> None:
     only_b_and_c = Constraints(affinity=(zone("b"), zone("c")))
     found = points(only_b_and_c, Preferences(((10, zone("a")), (5, zone("b")))), table := a_table(*ZONES))
     assert found is not None
@@ -70,7 +70,7 @@ def test_points_are_shared_out_among_the_nodes_that_the_constraints_allow() -> N
         ((Toleration("", "Exists"),), None),
     ],
 )
-def test_every_prefer_no_schedule_taint_that_is_not_tolerated_costs_a_part_of_three_hundred_points(
+def test_each_untolerated_prefer_no_schedule_taint_costs_a_share_of_300_points(
     tolerations: tuple[Toleration, ...], expected: dict[str, float] | None
 ) -> None:
     table = a_table(
@@ -100,9 +100,7 @@ def holding(name: str, **images: int) -> NodeSpec:
         (("unknown:latest",), None),
     ],
 )
-def test_images_that_lie_on_a_node_are_worth_up_to_a_hundred_points(
-    images: tuple[str, ...], expected: dict[str, float] | None
-) -> None:
+def test_images_on_a_node_score_up_to_100(images: tuple[str, ...], expected: dict[str, float] | None) -> None:
     table = a_table(holding("n1", app=1000, small=40, everywhere=300, huge=9000), holding("n2", everywhere=300))
     assert worth(table, Preferences(images=images)) == expected
 
@@ -115,7 +113,7 @@ def test_images_of_volumes_count_and_do_not_raise_the_bound() -> None:
     assert worth(table, Preferences(images=("app:latest", "model:latest"))) == {"n1": 74, "n2": 0}
 
 
-def test_images_that_come_and_go_change_what_a_node_is_worth_from_then_on() -> None:
+def test_added_and_removed_images_change_the_score_of_a_node() -> None:
     table, wanted = a_table(holding("n1"), holding("n2")), Preferences(images=("app:latest",))
     assert worth(table, wanted) is None
     table.update(holding("n2", app=1000))
@@ -125,7 +123,7 @@ def test_images_that_come_and_go_change_what_a_node_is_worth_from_then_on() -> N
     assert worth(table, wanted) is None
 
 
-def test_nothing_is_computed_for_who_prefers_nothing_where_no_one_is_kept_off() -> None:
+def test_no_scores_are_computed_without_preferences_and_taints() -> None:
     table = a_table(labelled("n1", zone="a"), a_node("n2"))
     assert points(ANYWHERE, NO_PREFERENCES, table) is None
     assert not table.points
@@ -136,7 +134,7 @@ def liking(*terms: tuple[int, Term]) -> PodOnNode:
 
 
 @pytest.mark.parametrize("order", NodeOrder)
-def test_facts_of_nodes_come_on_top_of_every_order_of_nodes(order: NodeOrder) -> None:
+def test_node_scores_apply_with_every_node_order(order: NodeOrder) -> None:
     table = a_table(labelled("a1", zone="a"), labelled("b1", zone="b"), labelled("b2", zone="b"))
     shape = RequestShape(resources(vcore=1), pod_on_node=liking((1, zone("b"))))
     table.take(NodeId("b1"), resources(vcore=1000))
@@ -144,7 +142,7 @@ def test_facts_of_nodes_come_on_top_of_every_order_of_nodes(order: NodeOrder) ->
     assert place(Snapshot(table), shape, 1, NodeSort(order)) == [(expected, 1)]
 
 
-def test_a_soft_taint_loses_against_a_node_that_is_liked_for_more() -> None:
+def test_a_soft_taint_outweighs_a_preferred_node_affinity() -> None:
     """3 * 100 points against 2 * 100."""
     table = a_table(labelled("liked", zone="b"), a_node("clean"))
     table.update(replace(labelled("liked", zone="b"), taints=(Taint("x", "", "PreferNoSchedule"),)))
@@ -153,7 +151,7 @@ def test_a_soft_taint_loses_against_a_node_that_is_liked_for_more() -> None:
     ) == [("clean", 1)]
 
 
-def test_balance_prefers_the_node_whose_cpu_and_memory_come_nearer_to_each_other() -> None:
+def test_balance_prefers_the_node_with_more_equal_cpu_and_memory_usage() -> None:
     table = a_table(having("cpu-used", EVEN), having("memory-used", EVEN))
     table.take(NodeId("cpu-used"), resources(vcore=200))
     table.take(NodeId("memory-used"), resources(memory=200))
@@ -172,14 +170,14 @@ def test_balance_decides_between_nodes_that_are_used_about_alike_only() -> None:
     assert place(Snapshot(table), RequestShape(resources(vcore=100)), 1, NodeSort(balanced=True)) == [("cpu-used", 1)]
 
 
-def test_what_a_pod_prefers_of_nodes_concerns_no_one_else() -> None:
+def test_node_preferences_of_a_pod_are_not_recorded_for_other_pods() -> None:
     """Nearly every pod names an image: who is where is kept, and looked at anew, for those that others may meet."""
     table = a_table(a_node("n1"))
     assert not table.pods_on_nodes.is_noted(liking((1, zone("a"))).facts)
     assert table.pods_on_nodes.is_noted(PodProperties(ports=(HostPort("10.0.0.1", "TCP", 80),)))
 
 
-def test_images_count_where_no_order_of_nodes_is_written_and_what_the_pod_prefers_always() -> None:
+def test_images_are_scored_only_with_the_default_node_order() -> None:
     table = a_table(holding("n1"), holding("n2", app=1000))
     wanted = RequestShape(
         resources(vcore=1), pod_on_node=PodOnNode(facts=PodProperties(preferences=Preferences(images=("app:latest",))))

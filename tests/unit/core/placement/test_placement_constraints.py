@@ -57,7 +57,7 @@ def test_a_target_names_an_attribute_a_label_or_the_host(target: Target, expecte
     assert named(allowed(Snapshot(table), on_nodes(target)), table) == expected
 
 
-def test_node_targets_are_all_to_be_met_and_a_changed_attribute_is_seen() -> None:
+def test_all_node_targets_must_match_and_changed_attributes_are_considered() -> None:
     table = a_table(with_attributes("n1", arch="arm"), with_attributes("n2", arch="arm"))
     shape = on_nodes(Target("arch", values=("arm",)), Target("disk", TargetOperator.EXIST))
     assert named(allowed(Snapshot(table), shape), table) == "n2"
@@ -72,7 +72,7 @@ def test_node_targets_are_all_to_be_met_and_a_changed_attribute_is_seen() -> Non
     assert named(allowed(Snapshot(table), shape), table) == "n4"
 
 
-def test_one_per_host_is_the_documented_example_of_anti_affinity() -> None:
+def test_the_documented_anti_affinity_example_places_one_pod_per_host() -> None:
     table = zones("a", "a", "b")
     shape = RequestShape(
         resources(vcore=1000), placement=an_affinity("app", "web", scope="hostname", most=1), pod_on_node=ONE_WEB
@@ -83,7 +83,7 @@ def test_one_per_host_is_the_documented_example_of_anti_affinity() -> None:
 
 
 @pytest.mark.parametrize("order", list(NodeOrder))
-def test_a_group_of_nodes_takes_no_more_than_its_share_whatever_the_order(order: NodeOrder) -> None:
+def test_a_group_of_nodes_never_exceeds_its_maximum_with_any_node_order(order: NodeOrder) -> None:
     table = zones("a", "a", "b", "b")
     shape = RequestShape(resources(vcore=1000), placement=an_affinity("app", "web", most=3), pod_on_node=ONE_WEB)
     placed = dict(place(Snapshot(table), shape, 9, NodeSort(order)))
@@ -91,7 +91,7 @@ def test_a_group_of_nodes_takes_no_more_than_its_share_whatever_the_order(order:
     assert placed[NodeId("n3")] + placed.get(NodeId("n4"), 0) == 3
 
 
-def test_an_ask_goes_where_those_are_that_it_needs_and_nowhere_without_them() -> None:
+def test_an_ask_is_placed_only_next_to_the_allocations_that_it_requires() -> None:
     table = zones("a", "b")
     shape = RequestShape(resources(vcore=1000), placement=an_affinity("app", "db", least=1), pod_on_node=ONE_WEB)
     assert place(Snapshot(table), shape, 1, FAIR) == []
@@ -100,14 +100,14 @@ def test_an_ask_goes_where_those_are_that_it_needs_and_nowhere_without_them() ->
     assert place(Snapshot(table), shape, 2, FAIR) == [(NodeId("n2"), 2)]
 
 
-def test_those_that_want_to_be_together_begin_anywhere_and_then_stay_in_one_group() -> None:
+def test_pods_with_affinity_to_each_other_stay_in_the_group_of_the_first_pod() -> None:
     table = zones("a", "b", "b")
     shape = RequestShape(resources(vcore=2000), placement=an_affinity("app", "web", least=2), pod_on_node=ONE_WEB)
     placed = dict(place(Snapshot(table), shape, 9, FAIR))
     assert placed == {NodeId("n1"): 2}
 
 
-def test_a_preference_is_followed_as_far_as_it_goes_and_holds_no_one_up() -> None:
+def test_a_preference_is_followed_if_possible_and_blocks_no_placement() -> None:
     table = zones("a", "b")
     shape = RequestShape(
         resources(vcore=1000),
@@ -133,7 +133,7 @@ def test_a_node_without_the_scope_is_in_no_group() -> None:
     assert place(Snapshot(table), near, 1, FAIR) == []
 
 
-def test_members_of_one_gang_see_each_other_whatever_order_they_come_in() -> None:
+def test_members_of_one_gang_see_each_other_in_any_order() -> None:
     table = zones("a", "b")
     workers = RequestShape(resources(vcore=1000), placement=an_affinity("app", "db", least=1), pod_on_node=ONE_WEB)
     master = RequestShape(

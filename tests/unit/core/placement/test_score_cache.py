@@ -64,7 +64,7 @@ CHANGES = [take, take_on_many, give_back, grow, load_an_image, report, exchange]
     st.sampled_from(SORTS),
     st.integers(1, 30),
 )
-def test_who_was_asked_before_prefers_the_same_nodes_as_who_is_asked_again(
+def test_cached_scores_choose_the_same_nodes_as_new_scores(
     changes: list[tuple[object, NodeId]], shape: RequestShape, sort: NodeSort, count: int
 ) -> None:
     table = a_table(*(a_node(name) for name in NAMES))
@@ -78,7 +78,7 @@ def test_who_was_asked_before_prefers_the_same_nodes_as_who_is_asked_again(
         table.score_cache.kept.update(kept)
 
 
-def test_only_the_rows_that_changed_are_looked_at_by_who_asks_again() -> None:
+def test_only_changed_rows_are_scored_again() -> None:
     table = a_table(*(a_node(name) for name in NAMES))
     place(Snapshot(table), SHAPE, 3, NodeSort())
     (before,) = table.score_cache.kept.values()
@@ -90,7 +90,7 @@ def test_only_the_rows_that_changed_are_looked_at_by_who_asks_again() -> None:
     assert table.score_cache.since(after.seen) == []
 
 
-def test_what_a_plan_supposes_is_not_remembered() -> None:
+def test_assumptions_of_a_plan_are_not_cached() -> None:
     table = a_table(*(a_node(name) for name in NAMES))
     snapshot = Snapshot(table)
     place(snapshot, SHAPE, 20, NodeSort())
@@ -99,7 +99,7 @@ def test_what_a_plan_supposes_is_not_remembered() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 10, 24, 60])
-def test_nodes_that_are_alike_get_one_each_in_the_order_of_their_names_before_any_gets_two(count: int) -> None:
+def test_equal_nodes_get_one_pod_each_in_name_order_before_any_gets_two(count: int) -> None:
     names = sorted(NAMES)
     table = a_table(*(a_node(name, 20_000) for name in reversed(names)))
     places = place(Snapshot(table), SHAPE, count, NodeSort())

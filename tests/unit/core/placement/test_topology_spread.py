@@ -47,14 +47,14 @@ def test_a_domain_with_the_pod_is_at_most_max_skew_above_the_least(
     assert may_go(table, spreading(constraint)) == expected
 
 
-def test_a_pod_that_its_own_selector_does_not_match_adds_nothing() -> None:
+def test_a_pod_that_does_not_match_its_own_selector_adds_no_skew() -> None:
     table = zones("a", "b")
     put(table, "n0", a_pod())
     assert may_go(table, spreading(FEW, app="web")) == "n1"
     assert may_go(table, spreading(FEW, app="db")) == "n0 n1"
 
 
-def test_pods_of_other_namespaces_and_those_that_are_being_deleted_do_not_count() -> None:
+def test_pods_of_other_namespaces_and_terminating_pods_do_not_count() -> None:
     table = zones("a", "b")
     put(table, "n0", a_pod(namespace="other"), a_pod(terminating=True), a_pod("db"))
     assert may_go(table, spreading(FEW)) == "n0 n1"
@@ -67,7 +67,7 @@ def test_all_nodes_of_a_domain_count_together_and_full_ones_too() -> None:
     assert may_go(table, spreading(FEW)) == "n2"
 
 
-def test_while_there_are_fewer_domains_than_min_domains_the_least_is_0() -> None:
+def test_the_minimum_is_0_if_there_are_fewer_domains_than_min_domains() -> None:
     table = zones("a", "b")
     put(table, "n0", a_pod())
     put(table, "n1", a_pod())
@@ -76,7 +76,7 @@ def test_while_there_are_fewer_domains_than_min_domains_the_least_is_0() -> None
     assert may_go(table, spreading(spread(domains=3, skew=2))) == "n0 n1"
 
 
-def test_an_empty_selector_counts_no_pod_and_none_at_all_matches_not_even_the_pod_itself() -> None:
+def test_an_empty_or_absent_selector_counts_no_pods() -> None:
     table = zones("a", "b")
     put(table, "n0", a_pod(), a_pod())
     assert may_go(table, spreading(spread(selector=()))) == "n0 n1"
@@ -84,7 +84,7 @@ def test_an_empty_selector_counts_no_pod_and_none_at_all_matches_not_even_the_po
     assert len(place(Snapshot(table), spreading(spread(selector=())), 9, NodeSort())) == 2
 
 
-def test_a_pod_without_the_label_is_not_in_and_does_not_have_it() -> None:
+def test_a_pod_without_the_label_matches_not_in_and_does_not_exist() -> None:
     table = zones("a", "b")
     put(table, "n0", (("kubernetes.io/meta/namespace", "ns"),))
     selector = (Target("app", TargetOperator.NOT_IN, ("db",)), Target("app", TargetOperator.NOT_EXIST))
@@ -95,7 +95,7 @@ def test_a_pod_without_the_label_is_not_in_and_does_not_have_it() -> None:
 
 
 @pytest.mark.parametrize("constraint, expected", [(spread(), "n0"), (spread(honors_affinity=False), "")])
-def test_node_affinity_policy_reports_whether_nodes_that_the_pod_may_not_use_make_domains(
+def test_node_affinity_policy_decides_whether_excluded_nodes_form_domains(
     constraint: TopologySpreadConstraint, expected: str
 ) -> None:
     table = zones("a", "b")
@@ -108,7 +108,7 @@ def test_node_affinity_policy_reports_whether_nodes_that_the_pod_may_not_use_mak
 
 
 @pytest.mark.parametrize("constraint, expected", [(spread(honors_taints=True), "n0"), (spread(), "")])
-def test_node_taints_policy_reports_whether_tainted_nodes_make_domains(
+def test_node_taints_policy_decides_whether_tainted_nodes_form_domains(
     constraint: TopologySpreadConstraint, expected: str
 ) -> None:
     table = zones("a", "b")
@@ -117,7 +117,7 @@ def test_node_taints_policy_reports_whether_tainted_nodes_make_domains(
     assert may_go(table, spreading(constraint)) == expected
 
 
-def test_pods_on_nodes_that_make_no_domain_do_not_count_but_the_nodes_are_asked() -> None:
+def test_pods_on_nodes_outside_of_domains_do_not_count_but_the_nodes_are_filtered() -> None:
     table = zones("a", "a", "b")
     change(table, "n0", zone="a", disk="ssd")
     change(table, "n2", zone="b", disk="ssd")
@@ -161,7 +161,7 @@ def test_a_node_without_the_key_is_distinguished_from_one_in_a_full_domain(
     assert dict(unschedulable_reason(Snapshot(table), spreading(*constraints)).counts) == expected
 
 
-def test_a_full_domain_is_said_before_a_missing_key_of_a_later_constraint() -> None:
+def test_a_full_domain_is_reported_before_a_missing_key_of_a_later_constraint() -> None:
     table = zones("a", "b")
     change(table, "n1", zone="b", rack="r1")
     put(table, "n1", a_pod())
@@ -184,7 +184,7 @@ def test_members_placed_together_keep_the_skew_at_every_step(order: NodeOrder) -
     assert sorted(per_zone.values()) == [3, 3, 3]
 
 
-def test_a_full_zone_stops_the_others_one_above_it() -> None:
+def test_a_full_zone_limits_the_other_zones_by_the_skew() -> None:
     table = zones("a", "b", "c")
     table.take(NodeId("n1"), a_node("n1", vcore=98_000).capacity)
     snapshot = Snapshot(table)
@@ -194,7 +194,7 @@ def test_a_full_zone_stops_the_others_one_above_it() -> None:
     assert why[SKEWED] == 2
 
 
-def test_classes_of_one_plan_see_each_other_through_the_draft() -> None:
+def test_classes_of_one_plan_see_each_other_in_the_snapshot() -> None:
     table = zones("a", "b", vcore=3000)
     web = spreading(FEW)
     large = replace(web, resources=a_node("n", vcore=2000, pods=0).capacity)
@@ -203,7 +203,7 @@ def test_classes_of_one_plan_see_each_other_through_the_draft() -> None:
     assert [dict(spots) for spots in answer.per_demand] == [{"n0": 1, "n1": 1}, {"n0": 1, "n1": 1}]
 
 
-def test_a_domain_that_comes_or_goes_is_seen() -> None:
+def test_added_and_removed_domains_are_considered() -> None:
     table = zones("a", "b", "c")
     put(table, "n0", a_pod())
     put(table, "n1", a_pod())
@@ -216,14 +216,14 @@ def test_a_domain_that_comes_or_goes_is_seen() -> None:
     assert may_go(table, spreading(FEW)) == ""
 
 
-def test_the_selector_is_read_with_all_its_targets() -> None:
+def test_all_expressions_of_the_selector_must_match() -> None:
     table = zones("a", "b")
     put(table, "n0", a_pod())
     both = (*WEB, Target("app", TargetOperator.NOT_IN, ("web",)))
     assert may_go(table, spreading(spread(selector=both))) == "n0 n1"
 
 
-def test_no_more_topology_keys_are_remembered_than_so_many() -> None:
+def test_the_number_of_cached_topology_keys_is_limited() -> None:
     table = zones("a", "b")
     for number in range(MOST_KEYS + 1):
         assert may_go(table, spreading(spread(f"key-{number}"))) == ""

@@ -44,7 +44,7 @@ def rounded(*weighed: tuple[int, int]) -> int:
     return round(sum(pods * math.log(domains + 2) for pods, domains in weighed))
 
 
-def test_the_emptiest_domain_has_100_and_the_others_less_by_what_is_in_them() -> None:
+def test_the_emptiest_domain_scores_100_and_the_others_less_by_their_pods() -> None:
     table = zones("a", "b", "c")
     put(table, "n0", a_pod(), a_pod())
     put(table, "n1", a_pod())
@@ -54,18 +54,18 @@ def test_the_emptiest_domain_has_100_and_the_others_less_by_what_is_in_them() ->
     assert shares(table, spreading(WIDE)) == expected([one + 2 for one in sums]) == [40, 60, 100]
 
 
-def test_where_nothing_is_all_nodes_have_100() -> None:
+def test_all_nodes_score_100_without_pods() -> None:
     assert shares(zones("a", "b"), spreading(SOFT)) == [100, 100]
 
 
-def test_a_node_without_all_the_keys_has_0_and_its_pods_do_not_count() -> None:
+def test_a_node_without_all_the_keys_scores_0_and_its_pods_do_not_count() -> None:
     table = zones("a", "b", "")
     put(table, "n0", a_pod())
     put(table, "n2", a_pod(), a_pod())
     assert shares(table, spreading(SOFT, HOSTS)) == [0, 100, 0]
 
 
-def test_more_domains_weigh_more_and_only_those_of_nodes_that_are_left_are_domains() -> None:
+def test_more_domains_weigh_more_and_only_candidate_nodes_form_domains() -> None:
     table = zones("a", "b", "c", "d", "e", "f")
     put(table, "n0", *[a_pod()] * 5)
     put(table, "n1", *[a_pod()] * 4)
@@ -74,13 +74,13 @@ def test_more_domains_weigh_more_and_only_those_of_nodes_that_are_left_are_domai
     assert left[:2] == expected([rounded((5, 2)), rounded((4, 2))])
 
 
-def test_pods_on_nodes_that_are_not_left_count_all_the_same() -> None:
+def test_pods_on_nodes_that_are_not_candidates_count() -> None:
     table = zones("a", "a", "b")
     put(table, "n0", a_pod())
     assert shares(table, spreading(SOFT), "n1 n2")[1:] == [0, 100]
 
 
-def test_the_host_counts_its_own_pods_whatever_the_policies_are_and_weighs_as_many_as_nodes_are_left() -> None:
+def test_host_scores_ignore_node_policies_and_weigh_by_the_number_of_candidates() -> None:
     table = zones("a", "a", "b", "b")
     spec = table.record(NodeId("n0")).spec
     table.update(type(spec)(spec.partition, spec.id, spec.capacity, labels=spec.labels, taints=(DEDICATED,)))
@@ -92,7 +92,7 @@ def test_the_host_counts_its_own_pods_whatever_the_policies_are_and_weighs_as_ma
     assert shares(table, spreading(zone)) == expected([rounded((2, 2)), rounded((2, 2)), 0, 0])
 
 
-def test_the_sums_of_all_constraints_are_rounded_together() -> None:
+def test_the_sum_of_all_constraints_is_rounded_once() -> None:
     table = zones("a", "a", "b")
     put(table, "n0", a_pod())
     put(table, "n2", a_pod(), a_pod())
@@ -100,13 +100,13 @@ def test_the_sums_of_all_constraints_are_rounded_together() -> None:
     assert shares(table, spreading(SOFT, HOSTS)) == expected(sums)
 
 
-def test_required_constraints_and_pods_without_any_give_no_points() -> None:
+def test_required_constraints_and_pods_without_constraints_give_no_score() -> None:
     table = zones("a")
     assert score(Snapshot(table), spreading(spread()), np.ones(1, dtype=np.bool_)) is None
     assert score(Snapshot(table), spreading(), np.ones(1, dtype=np.bool_)) is None
 
 
-def test_a_node_without_room_is_not_left() -> None:
+def test_a_node_without_free_resources_is_not_a_candidate() -> None:
     table = zones("a", "b", "c")
     put(table, "n0", *[a_pod()] * 5)
     put(table, "n1", *[a_pod()] * 4)
@@ -121,7 +121,7 @@ def test_a_node_without_room_is_not_left() -> None:
 
 
 @pytest.mark.parametrize("constraint", [SOFT, HOSTS])
-def test_members_placed_together_spread_and_continue_where_no_even_place_is_left(
+def test_members_placed_together_spread_until_no_even_placement_is_left(
     constraint: TopologySpreadConstraint,
 ) -> None:
     table = zones("a", "b", "c")
@@ -132,7 +132,7 @@ def test_members_placed_together_spread_and_continue_where_no_even_place_is_left
 
 @pytest.mark.parametrize("constraints", [(SOFT,), (HOSTS,), (SOFT, HOSTS), (spread(selector=(), required=False),)])
 @pytest.mark.parametrize("left", ["", "n0 n2 n3"])
-def test_points_after_each_member_are_those_that_would_be_found_again(
+def test_updated_scores_after_each_member_equal_new_scores(
     constraints: tuple[TopologySpreadConstraint, ...], left: str
 ) -> None:
     table = zones("a", "a", "b", "c", "")

@@ -114,7 +114,7 @@ def refusal(plain: list[Plain], shape: RequestShape, at: int) -> str:
 
 @settings(max_examples=200)
 @given(nodes, shapes, st.lists(st.integers(0, 5), max_size=8))
-def test_each_node_is_refused_for_what_the_rules_say_and_so_it_is_after_each_member(
+def test_each_node_is_refused_by_the_rules_before_and_after_each_member(
     plain: list[Plain], shape: RequestShape, members: list[int]
 ) -> None:
     found = spread_filter(Snapshot(table_of(plain)), shape)
@@ -138,7 +138,7 @@ def test_each_node_is_refused_for_what_the_rules_say_and_so_it_is_after_each_mem
 
 @settings(max_examples=100)
 @given(nodes, shapes, st.integers(1, 8))
-def test_all_at_once_is_one_by_one(plain: list[Plain], shape: RequestShape, count: int) -> None:
+def test_placing_together_equals_placing_one_by_one(plain: list[Plain], shape: RequestShape, count: int) -> None:
     table = table_of(plain)
     together, singly = Snapshot(table), Snapshot(table)
     placed = dict(place(together, shape, count, NodeSort()))

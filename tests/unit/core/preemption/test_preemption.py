@@ -35,25 +35,25 @@ def queue(scenario: Scenario, path: str) -> Queue:
     return scenario.partition.queues.by_path[QueuePath(path)]
 
 
-def test_a_leaf_within_its_guarantee_may_look_everywhere() -> None:
+def test_a_leaf_within_its_guarantee_may_preempt_in_every_queue() -> None:
     scenario = scheduler_state(a_queue("a", guaranteed=3000), a=2)
     fence = guarantees.fence(scenario.app("a"), _ONE)
     assert fence is not None
     assert (fence.root.path, fence.need) == ("root", NOTHING)
 
 
-def test_a_leaf_that_would_go_beyond_its_guarantee_may_not_look_at_all() -> None:
+def test_a_leaf_that_would_exceed_its_guarantee_may_not_preempt() -> None:
     scenario = scheduler_state(a_queue("a", guaranteed=3000), a=3)
     assert guarantees.fence(scenario.app("a"), _ONE) is None
     assert not guarantees.is_under_guarantee(queue(scenario, "root.p.a"))
 
 
-def test_a_leaf_without_any_guarantee_on_its_path_has_no_right() -> None:
+def test_a_leaf_without_any_guarantee_on_its_path_may_not_preempt() -> None:
     scenario = scheduler_state(a_queue("a"), a=1)
     assert guarantees.fence(scenario.app("a"), _ONE) is None
 
 
-def test_an_inherited_guarantee_that_is_used_up_keeps_the_victims_inside_the_queue_that_has_it() -> None:
+def test_a_used_up_inherited_guarantee_limits_victims_to_the_queue_that_has_it() -> None:
     scenario = scheduler_state(a_queue("t", a_queue("a"), a_queue("b"), guaranteed=4000))
     run(scenario, "root.p.t.b", *pods("b", 4))
     run(scenario, "root.p.t.a", an_ask("x"))
@@ -63,14 +63,14 @@ def test_an_inherited_guarantee_that_is_used_up_keeps_the_victims_inside_the_que
     assert (fence.root.path, fence.need) == ("root.p.t", _ONE)
 
 
-def test_a_resource_beyond_its_guarantee_refuses_the_whole_ask() -> None:
+def test_one_resource_beyond_the_guarantee_forbids_preemption_for_the_ask() -> None:
     scenario = scheduler_state(a_queue("a", guaranteed=3000), a=1)
     queue(scenario, "root.p.a").guaranteed = Resources({"vcore": 3000, "memory": 10})
     assert guarantees.fence(scenario.app("a"), Resources({"vcore": 1000, "memory": 11})) is None
     assert guarantees.fence(scenario.app("a"), Resources({"vcore": 1000, "memory": 10})) is not None
 
 
-def test_what_a_queue_may_lose_counts_every_level_and_what_was_supposed_to_be_lost() -> None:
+def test_what_a_queue_may_release_counts_every_level_and_assumed_releases() -> None:
     scenario = scheduler_state(a_queue("t", a_queue("a"), guaranteed=2000))
     run(scenario, "root.p.t.a", *pods("a", 4))
     leaf, root = queue(scenario, "root.p.t.a"), scenario.partition.queues.root
@@ -83,7 +83,7 @@ def test_what_a_queue_may_lose_counts_every_level_and_what_was_supposed_to_be_lo
     assert balance.may_release(leaf, Resources({"vcore": 2000}))
 
 
-def test_a_queue_that_gains_what_it_loses_stays_where_it_is() -> None:
+def test_a_queue_that_gains_what_it_loses_keeps_its_guarantee() -> None:
     scenario = scheduler_state(a_queue("t", a_queue("a"), a_queue("b"), guaranteed=4000))
     run(scenario, "root.p.t.a", *pods("a", 4))
     path = frozenset(above.path for above in queue(scenario, "root.p.t.b").path_up())
@@ -92,7 +92,7 @@ def test_a_queue_that_gains_what_it_loses_stays_where_it_is() -> None:
     assert not balance.may_release(queue(scenario, "root.p.t.a"), Resources({"vcore": 2000}))
 
 
-def test_a_priority_rises_by_offsets_and_hides_behind_a_fence() -> None:
+def test_a_priority_adds_offsets_and_is_replaced_at_a_fence() -> None:
     scenario = scheduler_state(
         a_queue("t", a_queue("a", policies=offset(3)), policies=offset(10, fence=True)), a_queue("b")
     )
@@ -110,7 +110,7 @@ def test_a_priority_rises_by_offsets_and_hides_behind_a_fence() -> None:
     wanted=st.integers(1, 20),
     guaranteed=st.integers(0, 12),
 )
-def test_victims_are_enough_keep_the_guarantee_and_none_of_them_is_idle(
+def test_victims_are_sufficient_and_necessary_and_keep_the_guarantee(
     sizes: list[int], priorities: list[int], wanted: int, guaranteed: int
 ) -> None:
     scenario = scheduler_state(a_queue("a", guaranteed=guaranteed * 1000), a_queue("b"))
@@ -129,7 +129,7 @@ def test_victims_are_enough_keep_the_guarantee_and_none_of_them_is_idle(
     assert all(positive(lacking - (freed - victim.resources)) for victim in victims)
 
 
-def test_of_a_rivalry_only_the_second_turn_of_the_first_taker_comes_round() -> None:
+def test_thrashing_is_detected_when_the_first_queue_preempts_the_second_again() -> None:
     scenario = scheduler_state(a_queue("a"), a_queue("b"))
     a, b = QueuePath("root.p.a"), QueuePath("root.p.b")
     partition, now_ns = scenario.partition, scenario.now_ns
@@ -145,7 +145,7 @@ def test_the_pause_doubles_up_to_a_day() -> None:
     assert [guarantees.pause_ns(count) // SECOND for count in (0, 1, 2, 30)] == [60, 120, 240, 86_400]
 
 
-def test_held_room_counts_as_taken_even_where_nothing_else_is_left_of_a_resource() -> None:
+def test_reserved_resources_count_as_used_even_if_nothing_else_of_a_resource_is_left() -> None:
     nodes = NodeTable()
     nodes.add(a_node("n0", 1000), draining=False)
     nodes.add(a_node("n1", 1000), draining=False)

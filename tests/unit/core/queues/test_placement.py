@@ -117,7 +117,7 @@ def test_a_rule_without_a_usable_leaf_reports_why(rule: PlacementRule, app: Appl
     assert why in answer
 
 
-def test_rules_are_asked_in_order_and_the_first_that_yields_wins() -> None:
+def test_rules_are_evaluated_in_order_and_the_first_match_wins() -> None:
     rules = (PROVIDED, NAMESPACE)
     assert choose_queue(TREE, rules, an_app("root.leaf", namespace="dev")) == chosen("root.leaf")
     assert choose_queue(TREE, rules, an_app("root.gone", namespace="dev")) == chosen("root.dev", "root.dev")
@@ -138,7 +138,7 @@ def test_the_fallback_is_root_default_only_where_it_exists() -> None:
     assert isinstance(choose_queue(a_tree(a_queue("default", a_queue("x"))), (), an_app("root.gone")), str)
 
 
-def test_a_draining_queue_takes_no_one_and_gets_no_children() -> None:
+def test_a_draining_queue_accepts_no_applications_and_no_children() -> None:
     tree = a_tree(a_queue("leaf"), a_queue("top", a_queue("sub")))
     for queue in tree.by_path.values():
         queue.state = QueueState.ACTIVE if queue.path == "root" else QueueState.DRAINING

@@ -64,13 +64,13 @@ def chosen(path: str, *made: str) -> Chosen:
         (RuleFilter(users=names("ann"), group_expression="dev"), "kim", ("dev",), True),
     ],
 )
-def test_a_filter_says_whom_a_rule_is_for(
+def test_a_filter_selects_the_users_of_a_rule(
     found: RuleFilter | None, user: str, groups: tuple[str, ...], *, is_for: bool
 ) -> None:
     assert admits(found, user, groups) is is_for
 
 
-def test_a_rule_whose_filter_does_not_match_leaves_it_to_the_next() -> None:
+def test_a_rule_with_a_non_matching_filter_is_skipped() -> None:
     rules = (
         PlacementRule("fixed", value="prod", filter=RuleFilter(groups=names("ops"))),
         PlacementRule("user", create=True, filter=RuleFilter(allow=False, users=names("guest"))),
@@ -106,7 +106,7 @@ def test_the_filter_of_a_parent_rule_counts_for_the_whole_rule() -> None:
 )
 @pytest.mark.parametrize("kind", ["submit", "admin"])
 @pytest.mark.parametrize("level", ["root", "top", "sub"])
-def test_submit_or_admin_access_on_the_queue_or_any_above_it_lets_in(
+def test_submit_or_admin_access_on_the_queue_or_a_parent_permits_submission(
     found: AccessList, user: str, groups: tuple[str, ...], kind: str, level: str
 ) -> None:
     def given(name: str, which: str) -> AccessList:
@@ -128,13 +128,13 @@ def test_submit_or_admin_access_on_the_queue_or_any_above_it_lets_in(
         assert isinstance(choose_queue(queues, (), replace(spec, user="ann", groups=())), str)
 
 
-def test_who_is_on_no_list_is_refused_and_reported() -> None:
+def test_a_user_without_access_is_rejected_with_a_reason() -> None:
     queues = tree(leaf("a", submit=AccessList(users=names("ann"), groups=names("ops"))))
     refused = choose_queue(queues, (), app("kim", "dev", queue="root.a"))
     assert "(provided: user kim may not submit to queue root.a)" in str(refused)
 
 
-def test_access_to_a_sibling_or_to_a_queue_below_is_no_access() -> None:
+def test_access_to_a_sibling_or_child_queue_does_not_permit_submission() -> None:
     mine = AccessList(users=names("kim"))
     queues = tree(parent("top", leaf("mine", submit=mine), leaf("other")))
     assert isinstance(choose_queue(queues, (), app(queue="root.top.other")), str)
@@ -142,7 +142,7 @@ def test_access_to_a_sibling_or_to_a_queue_below_is_no_access() -> None:
     assert isinstance(choose_queue(queues, creating, app(queue="root.top.new")), str)
 
 
-def test_a_queue_that_is_to_be_made_is_open_to_whom_the_nearest_existing_one_is() -> None:
+def test_a_queue_to_be_created_uses_the_access_of_the_nearest_existing_queue() -> None:
     queues = tree(parent("teams", submit=AccessList(groups=names("dev"))))
     rules = (PlacementRule("provided", create=True),)
     path = "root.teams.a.b"
@@ -150,13 +150,13 @@ def test_a_queue_that_is_to_be_made_is_open_to_whom_the_nearest_existing_one_is(
     assert "user kim may not submit to queue root.teams.a.b" in str(choose_queue(queues, rules, app(queue=path)))
 
 
-def test_the_fallback_asks_its_access_list_too() -> None:
+def test_the_fallback_queue_checks_its_access_list() -> None:
     queues = tree(leaf("default", submit=AccessList(users=names("ann"))))
     assert choose_queue(queues, (), app("ann")) == chosen("root.default")
     assert "fallback: user kim may not submit to queue root.default" in str(choose_queue(queues, (), app("kim")))
 
 
-def test_what_already_runs_goes_to_the_recovery_queue_where_it_may_not_submit() -> None:
+def test_a_running_application_without_access_is_placed_in_the_recovery_queue() -> None:
     queues = tree(leaf("a"))
     assert choose_queue(queues, (), app(queue="root.a", forced=True)) == Chosen(RECOVERY, (RECOVERY,))
 
@@ -184,7 +184,7 @@ def test_a_tag_rule_below_a_fixed_parent() -> None:
     assert choose_queue(tree(submit=ALLOW_ALL), rules, app(namespace="dev")) == chosen("root.namespaces.dev", *made)
 
 
-def test_production_is_for_those_on_its_list_and_everyone_else_has_a_queue_of_their_own() -> None:
+def test_users_without_production_access_get_a_user_queue() -> None:
     users = PlacementRule("fixed", value="root.users")
     rules = (PlacementRule("fixed", value="root.production"), PlacementRule("user", create=True, parent=users))
     queues = tree(leaf("production", submit=AccessList(groups=names("sre"))), parent("users", submit=ALLOW_ALL))

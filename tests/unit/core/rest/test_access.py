@@ -51,7 +51,7 @@ async def statuses(http: aiohttp.ClientSession, headers: dict[str, str]) -> list
     return found
 
 
-def test_what_dumps_or_changes_is_guarded_and_nothing_but_probes_is_always_open() -> None:
+def test_debug_and_write_routes_are_guarded_and_only_probes_are_always_open() -> None:
     guarded = {route.path for route in ROUTES if route.access in (AccessLevel.GUARDED, AccessLevel.COMPATIBLE)}
     assert {route.path for route in ROUTES if route.path.startswith("/debug")} <= guarded
     changing = {route.path for route in ROUTES if route.method not in {"GET", "POST"}}
@@ -74,7 +74,7 @@ def test_what_dumps_or_changes_is_guarded_and_nothing_but_probes_is_always_open(
         (False, True, bearer("wrong"), [200, 200, 401]),
     ],
 )
-async def test_a_token_opens_what_is_closed(
+async def test_a_token_grants_access_to_guarded_routes(
     serve: Serve, token_file: Path, *, closed: bool, trusts: bool, headers: dict[str, str], expected: list[int]
 ) -> None:
     access = AccessSettings(token_file, closed=closed, trusts_loopback=trusts)
@@ -82,7 +82,7 @@ async def test_a_token_opens_what_is_closed(
     assert await statuses(http, headers) == expected
 
 
-async def test_bytes_that_are_no_text_are_no_token(serve: Serve, token_file: Path) -> None:
+async def test_a_token_of_undecodable_bytes_is_rejected(serve: Serve, token_file: Path) -> None:
     http = await serve(RestSettings(port=0, access=AccessSettings(token_file)))
     where = http._base_url  # a client that sends such bytes has to be written by hand
     assert where is not None
@@ -96,7 +96,7 @@ async def test_bytes_that_are_no_text_are_no_token(serve: Serve, token_file: Pat
     assert status.split()[1] == b"401"
 
 
-async def test_without_any_authentication_no_one_may_dump(serve: Serve) -> None:
+async def test_dumps_are_forbidden_without_configured_authentication(serve: Serve) -> None:
     http = await serve(RestSettings(port=0))
     assert await statuses(http, {}) == [200, 200, 403]
     assert await statuses(http, bearer(TOKEN)) == [200, 200, 401]
@@ -114,12 +114,12 @@ async def compatible(http: aiohttp.ClientSession, headers: dict[str, str] | None
     return found
 
 
-def test_clients_of_yunikorn_need_no_token_for_the_state_dump_and_the_log_level_only() -> None:
+def test_only_the_state_dump_and_the_log_level_are_compatible_without_a_token() -> None:
     found = {(route.method, route.path) for route in ROUTES if route.access is AccessLevel.COMPATIBLE}
     assert found == {("GET", STATE), ("PUT", LEVEL)}
 
 
-async def test_on_loopback_a_local_program_needs_no_token(serve: Serve) -> None:
+async def test_compatible_routes_need_no_token_on_loopback(serve: Serve) -> None:
     http = await serve(RestSettings(port=0))
     assert await compatible(http) == [200, 501, 403, 403]
     passed_on = ({"X-Forwarded-For": "10.0.0.1"}, {"X-Forwarded-Proto": "https"}, {"X-Real-IP": "10.0.0.1"})
@@ -127,25 +127,23 @@ async def test_on_loopback_a_local_program_needs_no_token(serve: Serve) -> None:
         assert await compatible(http, headers) == [403, 403, 403, 403]
 
 
-async def test_an_address_beyond_loopback_opens_nothing(serve: Serve) -> None:
+async def test_a_server_on_all_addresses_does_not_trust_loopback_clients(serve: Serve) -> None:
     http = await serve(RestSettings(address="0.0.0.0", port=0))  # noqa: S104 # the default of the chart
     assert await compatible(http) == [403, 403, 403, 403]
 
 
 @pytest.mark.parametrize("closed", [True, False])
-async def test_who_configures_tokens_gets_no_request_without_one_on_loopback(
-    serve: Serve, token_file: Path, *, closed: bool
-) -> None:
+async def test_configured_tokens_are_required_on_loopback_too(serve: Serve, token_file: Path, *, closed: bool) -> None:
     http = await serve(RestSettings(port=0, access=AccessSettings(token_file, closed=closed)))
     assert await compatible(http) == [401, 401, 401, 401]
 
 
-async def test_reads_that_are_closed_close_loopback_too(serve: Serve) -> None:
+async def test_closed_reads_apply_to_loopback_too(serve: Serve) -> None:
     http = await serve(RestSettings(port=0, access=AccessSettings(closed=True)))
     assert await compatible(http) == [403, 403, 403, 403]
 
 
-async def test_the_open_mode_answers_everyone_but_pages_of_other_sites(serve: Serve, token_file: Path) -> None:
+async def test_the_open_mode_rejects_only_cross_origin_requests(serve: Serve, token_file: Path) -> None:
     access = AccessSettings(token_file, mode=CompatibilityMode.OPEN)
     http = await serve(RestSettings(address="0.0.0.0", port=0, access=access))  # noqa: S104
     assert await compatible(http) == [200, 501, 401, 401]
@@ -161,7 +159,7 @@ def test_closed_reads_and_the_open_mode_exclude_each_other(bench: Bench) -> None
         RestServer(bench.core, RestSettings(access=AccessSettings(closed=True, mode=CompatibilityMode.OPEN)))
 
 
-async def test_who_has_no_token_is_informed_how_to_show_one(serve: Serve, token_file: Path) -> None:
+async def test_a_request_without_a_token_is_asked_for_a_bearer_token(serve: Serve, token_file: Path) -> None:
     http = await serve(RestSettings(port=0, access=AccessSettings(token_file)))
     async with http.get(DUMP) as answer:
         assert answer.headers["WWW-Authenticate"] == 'Bearer realm="muster"'
@@ -180,7 +178,9 @@ async def test_who_has_no_token_is_informed_how_to_show_one(serve: Serve, token_
         {"Host": "elsewhere.example"},
     ],
 )
-async def test_loopback_is_not_trusted_where_someone_asks_through_it(serve: Serve, headers: dict[str, str]) -> None:
+async def test_loopback_is_not_trusted_for_proxied_or_cross_site_requests(
+    serve: Serve, headers: dict[str, str]
+) -> None:
     http = await serve(RestSettings(port=0, access=AccessSettings(trusts_loopback=True)))
     assert await statuses(http, {}) == [200, 200, 200]
     assert await statuses(http, headers) == [200, 200, 403]
@@ -190,11 +190,11 @@ async def test_loopback_is_not_trusted_where_someone_asks_through_it(serve: Serv
     "host, expected",
     [("127.0.0.1", True), ("::1", True), ("::ffff:127.0.0.1", True), ("10.0.0.1", False), ("x", False)],
 )
-def test_loopback_is_this_machine_only(host: str, *, expected: bool) -> None:
+def test_only_loopback_addresses_count_as_loopback(host: str, *, expected: bool) -> None:
     assert is_loopback(host) is expected
 
 
-async def test_a_token_that_was_replaced_is_no_longer_good(serve: Serve, token_file: Path) -> None:
+async def test_a_replaced_token_is_rejected(serve: Serve, token_file: Path) -> None:
     other = bearer("another-token-of-ours")
     http = await serve(RestSettings(port=0, access=AccessSettings(token_file)))
     await asyncio.to_thread(token_file.write_text, "another-token-of-ours")
@@ -208,7 +208,7 @@ async def test_a_token_that_was_replaced_is_no_longer_good(serve: Serve, token_f
 @pytest.mark.parametrize(
     "content, problem", [(None, "No such file"), (b"short", "at least 16"), (b"\xff" * 20, "is not text")]
 )
-def test_a_token_file_of_no_use_is_said_at_the_start(
+def test_an_unusable_token_file_fails_the_start(
     bench: Bench, tmp_path: Path, content: bytes | None, problem: str
 ) -> None:
     path = tmp_path / "token"
@@ -223,7 +223,7 @@ def api_server(url: str) -> ApiServer:
     return ApiServer(url, ssl=False, headers=dict)
 
 
-async def test_where_the_cluster_gives_no_answer_the_answer_is_no() -> None:
+async def test_an_unusable_review_response_is_an_error() -> None:
     effects = [(200, "certainly"), (200, '{"status": 1}'), (200, "[]"), (500, '{"status": {"authenticated": true}}')]
     waiting = iter(effects)
 
@@ -241,7 +241,7 @@ async def test_where_the_cluster_gives_no_answer_the_answer_is_no() -> None:
         await reviewer.close()
 
 
-async def test_an_answer_of_the_cluster_holds_for_some_seconds_for_that_token_path_and_verb() -> None:
+async def test_a_review_is_cached_for_some_seconds_per_token_path_and_verb() -> None:
     asked: list[str] = []
     allowed = [True]
 
@@ -268,7 +268,7 @@ async def test_an_answer_of_the_cluster_holds_for_some_seconds_for_that_token_pa
     assert asked == [f"ann get {DUMP}", f"ann put {DUMP}", f"ann get {DUMP}"]
 
 
-async def test_a_cluster_that_is_not_there_closes_what_is_guarded() -> None:
+async def test_guarded_routes_are_unavailable_without_the_api_server() -> None:
     reviewer = Reviewer(api_server("http://127.0.0.1:9"))  # the port of discarding: nobody listens
     guard = Authorizer(AccessSettings(kubernetes=True), reviewer)
     request = make_mocked_request("GET", DUMP, headers=bearer("a-token"))

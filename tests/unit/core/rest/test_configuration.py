@@ -37,7 +37,7 @@ async def register(bench: Bench, text: str = TEXT) -> None:
     await bench.core.register_resource_manager(request, bench.rm)
 
 
-async def test_json_has_the_names_of_yunikorns_json(http: aiohttp.ClientSession, bench: Bench) -> None:
+async def test_json_configuration_has_yunikorn_field_names(http: aiohttp.ClientSession, bench: Bench) -> None:
     await register(bench)
     async with http.get("/ws/v1/config", headers={"Accept": "application/json"}) as answer:
         found = await answer.json()
@@ -54,7 +54,7 @@ async def test_json_has_the_names_of_yunikorns_json(http: aiohttp.ClientSession,
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/json, text/plain", "application/x-yaml"])
-async def test_yaml_is_for_everyone_else(http: aiohttp.ClientSession, bench: Bench, accept: str) -> None:
+async def test_other_accept_headers_get_yaml(http: aiohttp.ClientSession, bench: Bench, accept: str) -> None:
     await register(bench)
     async with http.get("/ws/v1/config", headers={"Accept": accept}) as answer:
         assert answer.content_type == "application/x-yaml"
@@ -63,7 +63,7 @@ async def test_yaml_is_for_everyone_else(http: aiohttp.ClientSession, bench: Ben
     assert (found["checksum"], found["extra"]) == (checksum(TEXT), {"log.level": "INFO"})
 
 
-async def test_where_none_was_sent_the_default_is_in_force(http: aiohttp.ClientSession, bench: Bench) -> None:
+async def test_the_default_configuration_applies_if_none_was_sent(http: aiohttp.ClientSession, bench: Bench) -> None:
     async with http.get("/ws/v1/config", headers={"Accept": "application/json"}) as answer:
         assert (await answer.json())["Checksum"] == checksum(DEFAULT_TEXT)
     async with http.get("/ws/v1/config?rmId=nobody") as answer:
@@ -79,7 +79,7 @@ async def test_where_none_was_sent_the_default_is_in_force(http: aiohttp.ClientS
         (b"\xff", False, "not UTF-8"),
     ],
 )
-async def test_a_configuration_is_validated_and_the_answer_is_always_an_answer(
+async def test_validation_always_returns_a_result(
     http: aiohttp.ClientSession, text: bytes, *, allowed: bool, reason: str | None
 ) -> None:
     async with http.post("/ws/v1/validate-conf", data=text) as answer:
@@ -92,19 +92,19 @@ async def test_a_configuration_is_validated_and_the_answer_is_always_an_answer(
         assert found["checksum"] == checksum(TEXT)
 
 
-async def test_a_checksum_in_the_text_is_compared(http: aiohttp.ClientSession) -> None:
+async def test_validation_compares_the_checksum_in_the_text(http: aiohttp.ClientSession) -> None:
     for node_reserved, matches in ((checksum(TEXT), True), ("0" * 64, False)):
         async with http.post("/ws/v1/validate-conf", data=f"{TEXT}checksum: '{node_reserved}'\n") as answer:
             assert (await answer.json())["checksumMatch"] is matches
 
 
-async def test_a_body_that_is_too_large_is_not_read(http: aiohttp.ClientSession) -> None:
+async def test_an_oversized_body_is_rejected(http: aiohttp.ClientSession) -> None:
     async with http.post("/ws/v1/validate-conf", data=io.BytesIO(b"#" * (5 * 1024 * 1024))) as answer:
         assert answer.status == 413
         assert (await answer.json())["status_code"] == 413
 
 
-async def test_the_level_of_the_log_is_read_and_set(serve: Serve) -> None:
+async def test_the_log_level_is_read_and_set(serve: Serve) -> None:
     levels = Threshold(LogLevel.INFO)
     http = await serve(RestSettings(port=0, access=TRUSTING, levels=levels))
     path = "/ws/v1/scheduler/log-level"
@@ -119,6 +119,6 @@ async def test_the_level_of_the_log_is_read_and_set(serve: Serve) -> None:
     assert levels.level is LogLevel.WARNING
 
 
-async def test_a_level_that_is_not_ours_cannot_be_set(http: aiohttp.ClientSession) -> None:
+async def test_the_log_level_cannot_be_set_without_a_level_control(http: aiohttp.ClientSession) -> None:
     async with http.put("/ws/v1/scheduler/log-level", json={"level": "info"}) as answer:
         assert answer.status == 501

@@ -59,7 +59,7 @@ async def test_a_running_core_is_alive_and_ready(http: aiohttp.ClientSession, be
             assert (answer.status, await answer.text()) == (200, "ok")
 
 
-async def test_a_core_whose_loop_ended_is_neither_alive_nor_ready(http: aiohttp.ClientSession, bench: Bench) -> None:
+async def test_a_core_whose_loop_stopped_is_neither_alive_nor_ready(http: aiohttp.ClientSession, bench: Bench) -> None:
     await bench.register()
     await bench.settle()
     bench.core.close()
@@ -70,7 +70,7 @@ async def test_a_core_whose_loop_ended_is_neither_alive_nor_ready(http: aiohttp.
             assert (answer.status, await answer.text()) == (503, "the scheduling loop is not running")
 
 
-async def test_the_dump_counts_what_a_gang_holds(http: aiohttp.ClientSession, bench: Bench) -> None:
+async def test_the_dump_counts_the_resources_of_a_gang(http: aiohttp.ClientSession, bench: Bench) -> None:
     await with_a_gang(bench)
     found = await full_dump(http)
     ledgers = found["ledgers"]
@@ -82,7 +82,7 @@ async def test_the_dump_counts_what_a_gang_holds(http: aiohttp.ClientSession, be
     assert found["invariants"] == []
 
 
-async def test_the_dump_has_the_keys_that_people_know(http: aiohttp.ClientSession, bench: Bench) -> None:
+async def test_the_dump_has_the_keys_of_yunikorn(http: aiohttp.ClientSession, bench: Bench) -> None:
     await with_a_gang(bench)
     found = await full_dump(http)
     assert set(found) == {
@@ -105,7 +105,7 @@ async def test_the_dump_has_the_keys_that_people_know(http: aiohttp.ClientSessio
     assert found["resourceManagers"] == [{"rmId": messages.RM, "state": "running", "fenced": False}]
 
 
-async def test_when_all_is_removed_the_ledgers_are_empty(http: aiohttp.ClientSession, bench: Bench) -> None:
+async def test_the_ledgers_are_empty_after_everything_is_removed(http: aiohttp.ClientSession, bench: Bench) -> None:
     await with_a_gang(bench)
     removal = si_pb2.RemoveApplicationRequest(applicationID="app-1", partitionName="default")
     await bench.core.update_application(si_pb2.ApplicationRequest(rmID=messages.RM, remove=[removal]))
@@ -117,12 +117,12 @@ async def test_when_all_is_removed_the_ledgers_are_empty(http: aiohttp.ClientSes
     assert not any(ledgers.values())
 
 
-async def test_an_empty_state_is_a_whole_document() -> None:
+async def test_the_dump_of_an_empty_state_is_valid_json() -> None:
     found = orjson.loads(b"".join(diagnostics.state_dump_pieces(SchedulerState(), 7, [])))
     assert (found["timestamp"], found["nodes"], found["applications"], found["invariants"]) == (7, [], [], [])
 
 
-async def test_the_dump_asks_the_resource_manager_for_its_part(http: aiohttp.ClientSession, bench: Bench) -> None:
+async def test_the_dump_includes_the_state_of_the_resource_manager(http: aiohttp.ClientSession, bench: Bench) -> None:
     await bench.register()
     attendance = muster_pb2.Attendance(stateDump=True)
     await bench.core.answer(messages.RM, muster_pb2.Answer(attendance=attendance))
@@ -142,7 +142,7 @@ async def test_the_dump_asks_the_resource_manager_for_its_part(http: aiohttp.Cli
         (muster_pb2.StateDumpAnswer(json="{"), "the response is not JSON"),
     ],
 )
-async def test_a_resource_manager_that_cannot_say_does_not_spoil_the_dump(
+async def test_the_dump_reports_an_error_of_the_resource_manager(
     http: aiohttp.ClientSession, bench: Bench, answer: muster_pb2.StateDumpAnswer, effects: str
 ) -> None:
     await bench.register()
@@ -162,7 +162,7 @@ async def test_a_resource_manager_without_a_state_dump_is_not_asked(http: aiohtt
     assert bench.rm.heard == []
 
 
-async def test_the_dump_shows_what_the_resource_manager_said_of_itself(
+async def test_the_dump_shows_the_build_information_of_the_resource_manager(
     http: aiohttp.ClientSession, bench: Bench
 ) -> None:
     request = si_pb2.RegisterResourceManagerRequest(
@@ -185,7 +185,7 @@ async def test_the_dump_shows_what_the_resource_manager_said_of_itself(
     assert (found["config"]["Extra"], len(found["config"]["Partitions"])) == ({"log.level": "INFO"}, 1)
 
 
-async def test_metrics_have_the_names_that_dashboards_know(http: aiohttp.ClientSession, bench: Bench) -> None:
+async def test_metrics_have_the_names_that_dashboards_use(http: aiohttp.ClientSession, bench: Bench) -> None:
     await with_a_gang(bench)
     async with http.get("/ws/v1/metrics") as answer:
         lines = (await answer.text()).splitlines()
@@ -195,7 +195,7 @@ async def test_metrics_have_the_names_that_dashboards_know(http: aiohttp.ClientS
     assert any(line.startswith("yunikorn_scheduler_scheduling_cycle_milliseconds_bucket") for line in lines)
 
 
-async def test_an_unknown_path_has_the_body_of_an_error(http: aiohttp.ClientSession) -> None:
+async def test_an_unknown_path_returns_an_error_body(http: aiohttp.ClientSession) -> None:
     async with http.get("/ws/v1/nothing") as answer:
         assert answer.status == 404
         assert (await answer.json())["status_code"] == 404

@@ -24,9 +24,7 @@ async def batch(http: aiohttp.ClientSession, query: str = "") -> dict[str, objec
         return found
 
 
-async def test_a_batch_has_the_range_that_is_kept_and_the_records_asked_for(
-    http: aiohttp.ClientSession, bench: Bench
-) -> None:
+async def test_a_batch_has_the_kept_range_and_the_requested_records(http: aiohttp.ClientSession, bench: Bench) -> None:
     note(bench, "n0", "n1", "n2")
     found = await batch(http, "?start=1&count=1")
     assert (found["LowestID"], found["HighestID"]) == (0, 2)
@@ -43,9 +41,7 @@ def records_of(found: dict[str, object]) -> list[object]:
     return records
 
 
-async def test_where_the_first_record_is_not_kept_there_is_the_range_only(
-    http: aiohttp.ClientSession, bench: Bench
-) -> None:
+async def test_a_batch_from_an_unavailable_record_has_the_range_only(http: aiohttp.ClientSession, bench: Bench) -> None:
     assert (await batch(http))["EventRecords"] is None
     note(bench, "n0")
     assert await batch(http, "?start=5") == {
@@ -56,7 +52,7 @@ async def test_where_the_first_record_is_not_kept_there_is_the_range_only(
     }
 
 
-async def test_no_answer_is_larger_than_the_setting_defines(http: aiohttp.ClientSession, bench: Bench) -> None:
+async def test_a_batch_is_limited_to_the_configured_response_size(http: aiohttp.ClientSession, bench: Bench) -> None:
     await bench.register(**{"event.RESTResponseSize": "2"})
     note(bench, "n0", "n1", "n2")
     for query in ("", "?count=9"):
@@ -64,12 +60,12 @@ async def test_no_answer_is_larger_than_the_setting_defines(http: aiohttp.Client
 
 
 @pytest.mark.parametrize("query, status", [("?count=0", 400), ("?count=x", 400), ("?start=-1", 400)])
-async def test_a_wrong_number_is_refused(http: aiohttp.ClientSession, query: str, status: int) -> None:
+async def test_an_invalid_start_or_count_is_rejected(http: aiohttp.ClientSession, query: str, status: int) -> None:
     async with http.get(f"/ws/v1/events/batch{query}") as answer:
         assert answer.status == status
 
 
-async def test_without_tracking_there_is_nothing_to_tell(http: aiohttp.ClientSession, bench: Bench) -> None:
+async def test_events_are_unavailable_when_tracking_is_disabled(http: aiohttp.ClientSession, bench: Bench) -> None:
     await bench.register(**{"event.trackingEnabled": "false"})
     for path in ("batch", "stream"):
         async with http.get(f"/ws/v1/events/{path}") as answer:
@@ -77,7 +73,7 @@ async def test_without_tracking_there_is_nothing_to_tell(http: aiohttp.ClientSes
             assert (await answer.json())["message"] == "Event tracking is disabled"
 
 
-async def test_a_stream_begins_with_the_instance_continues_and_ends_with_the_core(
+async def test_a_stream_starts_with_the_instance_id_and_ends_with_the_core(
     http: aiohttp.ClientSession, bench: Bench
 ) -> None:
     note(bench, "n0", "n1")
@@ -90,7 +86,7 @@ async def test_a_stream_begins_with_the_instance_continues_and_ends_with_the_cor
         assert await answer.content.readline() == b""
 
 
-async def test_only_so_many_streams_are_open_for_one_host_and_who_goes_makes_room(
+async def test_streams_per_host_are_limited_and_a_closed_stream_frees_a_slot(
     http: aiohttp.ClientSession, bench: Bench
 ) -> None:
     open_ones = [await http.get("/ws/v1/events/stream") for _ in range(MOST_STREAMS_PER_HOST)]

@@ -45,14 +45,14 @@ def failed(scheduler_state: SchedulerState, counts: Counts = FINE) -> list[str]:
     return [check.DiagnosisMessage for check in found(scheduler_state, counts).HealthChecks if not check.Succeeded]
 
 
-def test_a_sound_state_is_healthy_in_every_respect() -> None:
+def test_a_consistent_state_passes_every_health_check() -> None:
     health = found(a_scenario().scheduler_state)
     assert health.Healthy
     assert [check.Name for check in health.HealthChecks] == NAMES
     assert all(check.Description and check.DiagnosisMessage for check in health.HealthChecks)
 
 
-def test_what_failed_since_the_start_is_reported() -> None:
+def test_failures_since_the_start_are_reported() -> None:
     assert failed(SchedulerState(), Counts(2, 3)) == [
         "2 events or cycles failed since the start; see the log",
         "3 nodes were rejected since the start",
@@ -103,13 +103,13 @@ def reserve_without_request(scenario: Scenario) -> None:
         (count_the_total_wrong, "the sum of the nodes is"),
     ],
 )
-def test_each_damage_is_found(damage: Callable[[Scenario], None], told: str) -> None:
+def test_each_inconsistency_is_found(damage: Callable[[Scenario], None], told: str) -> None:
     scenario = a_scenario()
     damage(scenario)
     assert any(told in message for message in failed(scenario.scheduler_state))
 
 
-def test_no_message_is_longer_than_a_person_reads() -> None:
+def test_long_health_messages_are_truncated() -> None:
     scenario = a_scenario()
     for index in range(30):
         scenario.add_node(f"many-{index}")
@@ -119,12 +119,12 @@ def test_no_message_is_longer_than_a_person_reads() -> None:
     assert len(failed(scenario.scheduler_state)) == 2
 
 
-async def test_the_last_result_is_served(http: aiohttp.ClientSession) -> None:
+async def test_the_last_health_check_is_served(http: aiohttp.ClientSession) -> None:
     async with http.get("/ws/v1/scheduler/healthcheck") as answer:  # the server checked at its start
         assert (await answer.json())["Healthy"] is True
 
 
-async def test_checks_that_are_switched_off_leave_no_result(bench: Bench, serve: Serve) -> None:
+async def test_disabled_health_checks_return_not_found(bench: Bench, serve: Serve) -> None:
     await bench.register(**{"health.checkInterval": "0"})
     http = await serve(RestSettings(port=0))
     async with http.get("/ws/v1/scheduler/healthcheck") as answer:
@@ -132,7 +132,7 @@ async def test_checks_that_are_switched_off_leave_no_result(bench: Bench, serve:
         assert (await answer.json())["message"] == "Health check is not available"
 
 
-def test_history_counts_what_runs_and_keeps_a_day() -> None:
+def test_history_counts_applications_and_containers_for_a_day() -> None:
     history, scenario = History(), a_scenario()
     for minute in range(1441):
         history.sample(SchedulerState() if minute == 1 else scenario.scheduler_state, minute * 60 * SECOND)

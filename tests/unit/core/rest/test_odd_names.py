@@ -29,7 +29,9 @@ STATUSES = (200, 301, 400, 404, 414, 431)
 
 
 @pytest.mark.parametrize("odd", ODD)
-async def test_no_name_in_a_path_is_more_than_unknown(http: aiohttp.ClientSession, bench: Bench, odd: str) -> None:
+async def test_odd_names_in_a_path_return_an_expected_status(
+    http: aiohttp.ClientSession, bench: Bench, odd: str
+) -> None:
     bench.core.loop.scheduler_state = a_scenario().scheduler_state
     for route in ROUTES:
         parts = re.findall(r"\{\w+\}", route.path)

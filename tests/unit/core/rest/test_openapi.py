@@ -68,14 +68,14 @@ def base_url() -> Iterator[str]:
 
 @schema.parametrize()
 @settings(max_examples=amount(2, 4), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-def test_every_answer_is_one_that_is_described(case: Asking, base_url: str) -> None:
+def test_every_response_matches_the_openapi_description(case: Asking, base_url: str) -> None:
     case.call_and_validate(base_url=base_url, checks=CHECKS, allow_redirects=False)
 
 
-def test_every_route_is_described() -> None:
+def test_the_openapi_description_lists_every_route() -> None:
     described = {(method.upper(), path) for path, item in document()["paths"].items() for method in item}
     assert described == {(route.method, route.path) for route in ROUTES} | {("GET", path) for path in MOVED}
 
 
-def test_the_description_in_the_documents_is_that_of_the_routes() -> None:
+def test_the_documented_openapi_description_is_up_to_date() -> None:
     assert not openapi.is_stale()

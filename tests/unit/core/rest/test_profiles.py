@@ -12,14 +12,14 @@ async def text(http: aiohttp.ClientSession, path: str) -> str:
         return await answer.text()
 
 
-async def test_the_stacks_are_those_of_tasks_and_threads(http: aiohttp.ClientSession) -> None:
+async def test_the_stack_dump_lists_tasks_and_threads(http: aiohttp.ClientSession) -> None:
     for path in ("/debug/stack", "/debug/pprof/goroutine", "/ws/v1/stack"):
         found = await text(http, path)
         assert "task muster-rest-health" in found
         assert "thread MainThread" in found
 
 
-async def test_the_index_names_the_profiles(http: aiohttp.ClientSession) -> None:
+async def test_the_index_lists_the_profiles(http: aiohttp.ClientSession) -> None:
     assert "/debug/pprof/profile\n" in await text(http, "/debug/pprof/")
 
 
@@ -27,7 +27,7 @@ async def test_the_index_names_the_profiles(http: aiohttp.ClientSession) -> None
     "name, effects",
     [("profile", "function calls"), ("heap", "growth in 0 s"), ("allocs", "growth in 0 s"), ("cmdline", "")],
 )
-async def test_a_profile_looks_as_long_as_it_is_reported(http: aiohttp.ClientSession, name: str, effects: str) -> None:
+async def test_a_profile_accepts_its_duration_in_seconds(http: aiohttp.ClientSession, name: str, effects: str) -> None:
     assert effects in await text(http, f"/debug/pprof/{name}?seconds=0")
 
 
@@ -43,12 +43,14 @@ async def test_a_profile_looks_as_long_as_it_is_reported(http: aiohttp.ClientSes
         ("heap?seconds=x", 400),
     ],
 )
-async def test_what_there_is_no_profile_of_is_said(http: aiohttp.ClientSession, path: str, status: int) -> None:
+async def test_an_unavailable_profile_returns_an_error_status(
+    http: aiohttp.ClientSession, path: str, status: int
+) -> None:
     async with http.get(f"/debug/pprof/{path}") as answer:
         assert answer.status == status
 
 
-async def test_one_profile_at_a_time(http: aiohttp.ClientSession) -> None:
+async def test_only_one_profile_runs_at_a_time(http: aiohttp.ClientSession) -> None:
     first = asyncio.create_task(text(http, "/debug/pprof/heap?seconds=60"))
     status = 200
     while status != 409:

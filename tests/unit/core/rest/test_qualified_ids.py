@@ -47,7 +47,7 @@ async def test_every_view_shows_the_plain_id_and_the_namespace(ask: Ask, two: Sc
     assert {item["applicationId"] for node in nodes for item in node["allocations"]} == {"job"}
 
 
-async def test_an_id_of_two_namespaces_is_refused_with_their_names(http: aiohttp.ClientSession, two: Scenario) -> None:
+async def test_an_ambiguous_id_is_rejected_with_the_namespaces(http: aiohttp.ClientSession, two: Scenario) -> None:
     status, message = await refusal(http, "application/job")
     assert (status, message) == (
         400,
@@ -61,7 +61,7 @@ async def test_the_namespace_the_queue_or_the_qualified_id_selects_one_applicati
     assert (await ask("application/team-b%252Fjob"))["namespace"] == "team-b"
 
 
-async def test_a_namespace_without_such_an_application_has_none(http: aiohttp.ClientSession, two: Scenario) -> None:
+async def test_an_id_in_another_namespace_is_not_found(http: aiohttp.ClientSession, two: Scenario) -> None:
     assert await refusal(http, "application/job?namespace=team-c") == (404, "Application not found")
 
 

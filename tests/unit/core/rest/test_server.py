@@ -21,20 +21,20 @@ from tests.unit.core.rest.conftest import Ask
 from tests.unit.core.scheduling.scenario import Scenario
 
 
-async def test_an_unknown_path_has_the_body_of_an_error(http: aiohttp.ClientSession) -> None:
+async def test_an_unknown_path_returns_an_error_body(http: aiohttp.ClientSession) -> None:
     async with http.get("/ws/v1/nothing") as answer:
         assert answer.status == 404
         assert await answer.json() == {"status_code": 404, "message": "Not Found", "description": "Not Found"}
 
 
-async def test_another_method_is_refused_and_those_that_are_allowed_are_named(http: aiohttp.ClientSession) -> None:
+async def test_an_unsupported_method_is_rejected_with_the_allowed_ones(http: aiohttp.ClientSession) -> None:
     async with http.post("/ws/v1/partitions") as answer:
         assert answer.status == 405
         assert set(answer.headers["Allow"].split(",")) == {"GET", "HEAD", "OPTIONS"}
         assert (await answer.json())["status_code"] == 405
 
 
-async def test_a_head_has_the_headers_and_no_body(http: aiohttp.ClientSession) -> None:
+async def test_a_head_response_has_headers_and_no_body(http: aiohttp.ClientSession) -> None:
     async with http.head("/ws/v1/partitions") as answer:
         assert (answer.status, await answer.read()) == (200, b"")
         assert answer.headers["Content-Length"] == "2"
@@ -43,7 +43,9 @@ async def test_a_head_has_the_headers_and_no_body(http: aiohttp.ClientSession) -
 @pytest.mark.parametrize(
     "path, methods", [("/ws/v1/clusters", "GET, OPTIONS"), ("/ws/v1/validate-conf", "OPTIONS, POST")]
 )
-async def test_a_page_may_ask_which_methods_it_may_use(http: aiohttp.ClientSession, path: str, methods: str) -> None:
+async def test_an_options_request_returns_the_allowed_methods(
+    http: aiohttp.ClientSession, path: str, methods: str
+) -> None:
     async with http.options(path) as answer:
         assert answer.status == 200
         assert answer.headers["Access-Control-Allow-Methods"] == methods
@@ -51,25 +53,25 @@ async def test_a_page_may_ask_which_methods_it_may_use(http: aiohttp.ClientSessi
 
 
 @pytest.mark.parametrize("path", MOVED)
-async def test_what_moved_reports_where_it_is(http: aiohttp.ClientSession, path: str) -> None:
+async def test_a_moved_path_redirects_to_its_new_location(http: aiohttp.ClientSession, path: str) -> None:
     async with http.get(f"{path}?a=b", allow_redirects=False) as answer:
         assert answer.status == 301
         assert answer.headers["Location"] == f"{MOVED[path]}?a=b"
 
 
-async def test_a_redirect_repeats_the_query_as_it_was_written(http: aiohttp.ClientSession) -> None:
+async def test_a_redirect_keeps_the_query_unchanged(http: aiohttp.ClientSession) -> None:
     asked = URL("/ws/v1/stack?a=%0d%0aSet-Cookie:b", encoded=True)
     async with http.get(asked, allow_redirects=False) as answer:
         assert (answer.status, answer.headers["Location"]) == (301, "/debug/stack?a=%0d%0aSet-Cookie:b")
 
 
-def test_each_method_of_a_path_is_in_the_table_once_and_every_row_of_the_contract_is_there() -> None:
+def test_routes_are_unique_and_cover_every_row_of_the_contract() -> None:
     places = [(route.method, route.path) for route in ROUTES]
     assert len(places) == len(set(places))
     assert {route.row for route in ROUTES} == {*range(29)}  # 29, what moved, is in MOVED
 
 
-async def test_a_large_answer_is_packed_where_that_is_accepted(
+async def test_a_large_response_is_compressed_if_the_client_accepts_it(
     http: aiohttp.ClientSession, scenario: Scenario, ask: Ask
 ) -> None:
     scenario.send(*(NodeAdded(a_node(f"many-{index}")) for index in range(60)))
@@ -82,7 +84,7 @@ async def test_a_large_answer_is_packed_where_that_is_accepted(
         assert await answer.json() == packed
 
 
-async def test_a_big_answer_lets_others_run_while_it_is_written() -> None:
+async def test_writing_a_large_response_yields_to_other_tasks() -> None:
     """A step of the world between two pieces is only possible where the writer let go."""
     turns: list[int] = []
 
@@ -108,7 +110,7 @@ async def test_a_big_answer_lets_others_run_while_it_is_written() -> None:
     assert turns == [1]
 
 
-async def test_metrics_have_the_names_that_dashboards_know(http: aiohttp.ClientSession, bench: Bench) -> None:
+async def test_metrics_have_the_names_that_dashboards_use(http: aiohttp.ClientSession, bench: Bench) -> None:
     bench.core.metrics.dropped("a test")
     async with http.get("/ws/v1/metrics") as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=")
@@ -117,7 +119,7 @@ async def test_metrics_have_the_names_that_dashboards_know(http: aiohttp.ClientS
     assert any(line.startswith("yunikorn_scheduler_scheduling_cycle_milliseconds_bucket") for line in lines)
 
 
-async def test_a_reader_that_takes_nothing_is_dropped_and_holds_up_no_one() -> None:
+async def test_a_stalled_reader_is_disconnected_and_delays_no_other_request() -> None:
     ended: list[str] = []
 
     def endless() -> Iterator[bytes]:
@@ -147,7 +149,7 @@ async def test_a_reader_that_takes_nothing_is_dropped_and_holds_up_no_one() -> N
     assert ended == ["the client accepts no data"]
 
 
-async def test_who_connects_and_asks_nothing_is_cut_off() -> None:
+async def test_a_connection_without_a_complete_request_is_closed() -> None:
     connections = Connections()
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -176,7 +178,9 @@ async def test_who_connects_and_asks_nothing_is_cut_off() -> None:
             assert await answer.text() == "heard"
 
 
-async def test_a_core_is_ready_when_it_was_informed_all_that_exists(http: aiohttp.ClientSession, bench: Bench) -> None:
+async def test_a_core_is_ready_after_it_receives_the_existing_objects(
+    http: aiohttp.ClientSession, bench: Bench
+) -> None:
     await bench.register(**{EXTRA_FENCE: "true"})
     async with http.get("/livez"):  # lets the world hear of it
         pass
@@ -187,6 +191,6 @@ async def test_a_core_is_ready_when_it_was_informed_all_that_exists(http: aiohtt
         assert answer.status == 200
 
 
-async def test_the_last_health_checks_are_a_metric(http: aiohttp.ClientSession) -> None:
+async def test_the_last_health_check_is_a_metric(http: aiohttp.ClientSession) -> None:
     async with http.get("/ws/v1/metrics") as answer:
         assert "muster_core_healthy 1.0" in (await answer.text()).splitlines()

@@ -61,7 +61,7 @@ async def presented(context: ServerContext, authority: trustme.CA) -> bool:
     return True
 
 
-async def test_a_certificate_that_was_renewed_is_taken_and_a_broken_one_is_not(files: ServerTls) -> None:
+async def test_a_renewed_certificate_is_loaded_and_a_broken_one_is_ignored(files: ServerTls) -> None:
     context, other = ServerContext(files), trustme.CA()
     assert not context.renew()
     write(files, other, 2)
@@ -73,6 +73,6 @@ async def test_a_certificate_that_was_renewed_is_taken_and_a_broken_one_is_not(f
     assert not await presented(context, AUTHORITY)
 
 
-def test_files_that_are_no_certificate_are_said_at_the_start(bench: Bench, tmp_path: Path) -> None:
+def test_invalid_certificate_files_fail_the_start(bench: Bench, tmp_path: Path) -> None:
     with pytest.raises(StartFailure, match="TLS: "):
         RestServer(bench.core, RestSettings(tls=ServerTls(tmp_path / "no", tmp_path / "no")))

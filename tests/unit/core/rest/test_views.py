@@ -63,7 +63,7 @@ NAMES: dict[type[Shape], str] = {
 
 
 @pytest.mark.parametrize("shape", NAMES, ids=lambda shape: shape.__name__)
-def test_a_shape_has_every_name_of_the_contract(shape: type[Shape]) -> None:
+def test_a_shape_has_every_field_of_the_contract(shape: type[Shape]) -> None:
     assert set(NAMES[shape].split()) - set(shape.model_fields) == set()
 
 
@@ -93,7 +93,7 @@ async def test_clusters_and_partitions_are_arrays(http: aiohttp.ClientSession, s
     assert (partition["preemptionEnabled"], partition["quotaPreemptionEnabled"]) == (True, False)
 
 
-async def test_the_rules_in_force_end_with_the_one_for_recovered_applications(ask: Ask, scenario: Scenario) -> None:
+async def test_the_placement_rules_end_with_the_recovery_rule(ask: Ask, scenario: Scenario) -> None:
     assert await ask("placementrules") == [
         {"name": "provided", "parameters": {"create": "false"}},
         {"name": "tag", "parameters": {"create": "true", "tagName": "namespace"}},
@@ -101,7 +101,7 @@ async def test_the_rules_in_force_end_with_the_one_for_recovered_applications(as
     ]
 
 
-async def test_the_tree_of_queues_is_one_object(ask: Ask, scenario: Scenario) -> None:
+async def test_the_queue_tree_is_one_object(ask: Ask, scenario: Scenario) -> None:
     root = await ask("queues")
     assert (root["queuename"], root["isLeaf"], root["isManaged"], root["parent"]) == ("root", False, True, "")
     assert root["maxResource"]["vcore"] == 12000
@@ -131,9 +131,7 @@ async def test_a_pod_of_an_incomplete_gang_reports_why_the_gang_waits(
     assert entry["count"] == 1
 
 
-async def test_the_recovery_queue_is_answered_while_it_exists_and_is_not_in_the_tree(
-    ask: Ask, scenario: Scenario
-) -> None:
+async def test_the_recovery_queue_is_served_by_name_but_not_in_the_tree(ask: Ask, scenario: Scenario) -> None:
     lost = replace(an_application("recovered", queue="root.gone", forced=True), tags={})
     scenario.send(ApplicationAdded(lost))
     queue = await ask("queue/root.@recovery@")
@@ -151,13 +149,13 @@ async def test_a_queue_shows_until_when_its_preemption_is_paused(ask: Ask, scena
     assert "preemptionPausedUntil" not in await ask("queue/root.b")
 
 
-async def test_one_queue_has_its_children_only_where_they_are_asked_for(ask: Ask, scenario: Scenario) -> None:
+async def test_a_queue_includes_its_children_only_on_request(ask: Ask, scenario: Scenario) -> None:
     assert (await ask("queue/root"))["children"] == []
     assert [child["queuename"] for child in (await ask("queue/root?subtree"))["children"]] == ["root.a", "root.b"]
     assert (await ask("queue/ROOT.A"))["queuename"] == "root.a"
 
 
-async def test_applications_are_found_by_what_became_of_them(ask: Ask, scenario: Scenario) -> None:
+async def test_applications_are_filtered_by_state_and_status(ask: Ask, scenario: Scenario) -> None:
     async def ids(path: str) -> list[str]:
         return [app["applicationID"] for app in await ask(path)]
 
@@ -211,7 +209,7 @@ async def test_an_application_shows_its_gang(ask: Ask, scenario: Scenario) -> No
     assert not any("is_virtual" in item for item in (*app["allocations"], *app["requests"]))
 
 
-async def test_an_application_shows_the_places_that_are_held_without_pods(ask: Ask, scenario: Scenario) -> None:
+async def test_an_application_shows_its_virtual_placeholders(ask: Ask, scenario: Scenario) -> None:
     scenario.send(a_gang(1, "held"), a_gang(50, "vast", queue="root.b", user="lee"))
     app = await ask("queue/root.a/application/held")
     assert (app["gangPlacement"], app["placeholderData"][0]["count"]) == ("Direct", 1)
@@ -228,7 +226,7 @@ async def test_a_gang_is_unsatisfiable_only_while_it_reserves(ask: Ask, scenario
     assert (await ask("queue/root.b/application/vast"))["unsatisfiable"] is False
 
 
-async def test_nodes_show_what_runs_on_them_and_what_others_run(ask: Ask, scenario: Scenario) -> None:
+async def test_nodes_show_their_own_and_foreign_allocations(ask: Ask, scenario: Scenario) -> None:
     found = {node["nodeID"]: node for node in await ask("nodes")}
     assert set(found) == {"n0", "n1", "n2"}
     node = await ask("node/n2")
@@ -241,7 +239,7 @@ async def test_nodes_show_what_runs_on_them_and_what_others_run(ask: Ask, scenar
     assert len(await ask("nodes?limit=2")) == 2
 
 
-async def test_what_is_reserved_is_shown_on_both_sides(ask: Ask, scenario: Scenario) -> None:
+async def test_a_reservation_is_shown_on_the_node_and_the_application(ask: Ask, scenario: Scenario) -> None:
     hold = NodeReservation(
         ApplicationId("waits"), AllocationKey("too-big"), NodeId("n1"), Resources({"vcore": 9000}), 1
     )
@@ -251,7 +249,7 @@ async def test_what_is_reserved_is_shown_on_both_sides(ask: Ask, scenario: Scena
     assert (app["hasReserved"], app["reservations"]) == (True, ["n1|too-big"])
 
 
-async def test_an_application_remembers_the_most_it_had_and_how_long_it_sleeps(ask: Ask, scenario: Scenario) -> None:
+async def test_an_application_shows_its_peak_usage_and_backoff_deadline(ask: Ask, scenario: Scenario) -> None:
     before = await ask("application/gang")
     assert before["usedResource"] == before["maxUsedResource"] == {"pods": 1, "vcore": 1000}
     assert "backoffDeadline" not in before
@@ -262,7 +260,7 @@ async def test_an_application_remembers_the_most_it_had_and_how_long_it_sleeps(a
     assert after["backoffDeadline"] == 7
 
 
-async def test_what_came_of_preempting_is_in_the_log_of_an_ask(ask: Ask, scenario: Scenario) -> None:
+async def test_the_allocation_log_of_an_ask_shows_preemption_attempts(ask: Ask, scenario: Scenario) -> None:
     [waiting] = scenario.app("waits").asks.values()
     waiting.attempts, waiting.triggered = {"Preemption does not help": (3, 5)}, True
     [shown] = (await ask("application/waits"))["requests"]
@@ -272,7 +270,7 @@ async def test_what_came_of_preempting_is_in_the_log_of_an_ask(ask: Ask, scenari
     assert shown["triggeredPreemption"] is True
 
 
-async def test_nodes_are_counted_by_tenths_of_use(http: aiohttp.ClientSession, scenario: Scenario) -> None:
+async def test_nodes_are_counted_in_utilization_buckets(http: aiohttp.ClientSession, scenario: Scenario) -> None:
     [found] = await fetch(http, "/ws/v1/scheduler/node-utilizations")
     by_type = {item["type"]: item["utilization"] for item in found["utilizations"]}
     assert [bucket["bucketName"] for bucket in by_type["vcore"]][::9] == ["0-10%", "90-100%"]
@@ -280,7 +278,7 @@ async def test_nodes_are_counted_by_tenths_of_use(http: aiohttp.ClientSession, s
     assert sorted(by_type["memory"][0]["nodeNames"]) == ["n0", "n1", "n2"]
 
 
-async def test_users_and_groups_have_a_tree_of_usage_with_their_limits(ask: Ask, scenario: Scenario) -> None:
+async def test_users_and_groups_have_a_usage_tree_with_limits(ask: Ask, scenario: Scenario) -> None:
     assert [user["userName"] for user in await ask("usage/users")] == ["kim", "lee@example.org"]
     kim = await ask("usage/user/kim")
     assert kim["groups"] == {"gang": "staff"}
@@ -294,12 +292,12 @@ async def test_users_and_groups_have_a_tree_of_usage_with_their_limits(ask: Ask,
     assert await ask("usage/group/staff") == staff
 
 
-async def test_what_nodes_are_missing_for_is_reported(ask: Ask, scenario: Scenario) -> None:
+async def test_outstanding_requests_are_reported_for_autoscaling(ask: Ask, scenario: Scenario) -> None:
     [found] = await ask("autoscaling")
     assert (found["resource"], found["count"], found["applications"]) == ({"pods": 1, "vcore": 9000}, 1, 1)
 
 
-async def test_who_waits_in_a_leaf_is_reported_in_the_order_of_trying(ask: Ask, scenario: Scenario) -> None:
+async def test_waiting_applications_are_reported_in_scheduling_order(ask: Ask, scenario: Scenario) -> None:
     scenario.send(ApplicationAdded(an_application("late", queue="root.b")))
     scenario.ask(an_ask("late-big", app="late", vcore=9000, priority=9))
     scenario.send(ApplicationAdded(an_application("idle", queue="root.b")))
@@ -310,7 +308,7 @@ async def test_who_waits_in_a_leaf_is_reported_in_the_order_of_trying(ask: Ask, 
     assert await ask("queue/root.b/waiting?offset=1&limit=1") == found[1:]
 
 
-async def test_a_gang_whose_turn_it_is_blocks_others(ask: Ask, scenario: Scenario) -> None:
+async def test_a_waiting_gang_at_the_head_of_the_queue_blocks_others(ask: Ask, scenario: Scenario) -> None:
     scenario.gang(ApplicationAdded(an_application("next", gang=5, queue="root.a")), 5)
     scenario.send(ApplicationAdded(an_application("behind", queue="root.a")))
     scenario.ask(an_ask("small", app="behind", vcore=1000))
@@ -318,7 +316,7 @@ async def test_a_gang_whose_turn_it_is_blocks_others(ask: Ask, scenario: Scenari
     assert [item["applicationID"] for item in found if item["blocksOthers"]] == ["next"]
 
 
-async def test_why_an_ask_waits_is_counted_by_reason(ask: Ask, scenario: Scenario) -> None:
+async def test_the_allocation_log_counts_nodes_by_reason(ask: Ask, scenario: Scenario) -> None:
     [shown] = (await ask("application/waits"))["requests"]
     [log] = shown["allocationLog"]
     assert (log["reason"], log["reasons"]) == ("nodes", {"Insufficient cpu": 3})
@@ -354,7 +352,7 @@ async def test_why_an_ask_waits_is_counted_by_reason(ask: Ask, scenario: Scenari
         ("default/nodes?offset=99999999999999999999", 400, "offset must be an integer of 0 or more"),
     ],
 )
-async def test_a_no_has_the_words_of_the_contract(
+async def test_an_error_has_the_message_of_the_contract(
     http: aiohttp.ClientSession, scenario: Scenario, path: str, status: int, message: str
 ) -> None:
     async with http.get(URL(f"/ws/v1/partition/{path}", encoded=True)) as answer:

@@ -12,7 +12,7 @@ BUDGET_S = 600.0
 
 
 @pytest.mark.parametrize("messages", [1, 20])
-async def test_messages_that_follow_each_other_are_planned_together_and_the_last_waits_for_no_one(
+async def test_a_burst_of_messages_is_scheduled_in_one_cycle(
     messages: int,
 ) -> None:
     async with open_for_asks(LoopSettings(budget_s=BUDGET_S)) as bench:

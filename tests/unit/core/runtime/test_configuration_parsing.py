@@ -20,7 +20,7 @@ def names(bench: Bench) -> set[str]:
     return set(partition.queues.by_path)
 
 
-async def test_others_have_their_turns_while_a_configuration_is_read(bench: Bench) -> None:
+async def test_other_tasks_run_while_a_configuration_is_parsed(bench: Bench) -> None:
     await bench.register()
     task = asyncio.create_task(bench.core.update_configuration(an_update(1_000, "last")))
     turns = 0
@@ -33,7 +33,7 @@ async def test_others_have_their_turns_while_a_configuration_is_read(bench: Benc
     assert turns > 10, "read by the loop itself it has no more than a few"
 
 
-async def test_of_two_updates_the_later_one_is_in_force_although_it_is_shorter(bench: Bench) -> None:
+async def test_the_later_of_two_updates_applies_although_it_is_shorter(bench: Bench) -> None:
     await bench.register()
     updates = (an_update(300, "earlier"), an_update(1, "later"))
     await asyncio.gather(*(bench.core.update_configuration(update) for update in updates))

@@ -14,7 +14,7 @@ def a_clock(number: int) -> Timer:
     return Timer(TimerKind.WAIT, RM, PartitionId("p"), ApplicationId("a"), AllocationKey(""), number)
 
 
-def test_nothing_is_due_before_its_moment() -> None:
+def test_no_timer_fires_early() -> None:
     deadlines = TimerHeap()
     assert (deadlines.next_ns(), deadlines.due(10**30)) == (None, None)
     deadlines.set(TimerSet(a_clock(1), 100))
@@ -23,7 +23,7 @@ def test_nothing_is_due_before_its_moment() -> None:
     assert (deadlines.due(100), len(deadlines)) == (None, 0)
 
 
-def test_equal_moments_ring_in_the_order_they_were_set() -> None:
+def test_timers_with_equal_deadlines_fire_in_the_order_they_were_set() -> None:
     deadlines = TimerHeap()
     for number in (3, 1, 2):
         deadlines.set(TimerSet(a_clock(number), 5))
@@ -31,7 +31,7 @@ def test_equal_moments_ring_in_the_order_they_were_set() -> None:
     assert [event.timer.generation for event in rung if event] == [3, 1, 2]
 
 
-def test_what_belongs_to_a_state_that_is_gone_never_rings() -> None:
+def test_a_cleared_timer_never_fires() -> None:
     deadlines = TimerHeap()
     deadlines.set(TimerSet(a_clock(1), 5))
     deadlines.clear()
@@ -39,7 +39,7 @@ def test_what_belongs_to_a_state_that_is_gone_never_rings() -> None:
 
 
 @given(st.lists(st.integers(0, 50)), st.integers(0, 50))
-def test_what_is_due_at_a_moment_is_exactly_what_was_set_until_then(moments: list[int], now: int) -> None:
+def test_exactly_the_timers_with_a_past_deadline_fire(moments: list[int], now: int) -> None:
     deadlines = TimerHeap()
     for number, moment in enumerate(moments):
         deadlines.set(TimerSet(a_clock(number), moment))

@@ -20,12 +20,12 @@ def thawed() -> Iterator[None]:
     gc.unfreeze()
 
 
-def test_a_recovery_is_frozen() -> None:
+def test_recovered_objects_are_frozen() -> None:
     GarbageCollectorFreezer(is_on=True).recovered()
     assert gc.get_freeze_count() > 0
 
 
-def test_what_many_events_made_is_frozen_and_a_few_are_not_worth_it() -> None:
+def test_objects_are_frozen_after_many_events_and_not_after_a_few() -> None:
     freezer = GarbageCollectorFreezer(is_on=True)
     freezer.count(4_999)
     assert gc.get_freeze_count() == 0
@@ -55,7 +55,7 @@ def test_garbage_of_an_earlier_recovery_is_collected() -> None:
     assert left() is None
 
 
-def test_in_another_users_process_nothing_is_touched() -> None:
+def test_a_disabled_freezer_freezes_nothing() -> None:
     freezer = GarbageCollectorFreezer(is_on=False)
     freezer.recovered()
     freezer.count(100_000)

@@ -62,7 +62,7 @@ async def journal_of_life_cycle(*extra: QueuedMessage) -> list[bytes]:
     return file.getvalue().splitlines()
 
 
-async def test_what_was_written_down_replays_to_the_same_effects() -> None:
+async def test_the_journal_replays_to_the_same_effects() -> None:
     lines = await journal_of_life_cycle()
     written = b"".join(lines)
     assert b"PLACEHOLDER_REPLACED" in written
@@ -70,7 +70,7 @@ async def test_what_was_written_down_replays_to_the_same_effects() -> None:
     assert list(replay(lines)) == []
 
 
-def test_the_absence_of_constraints_is_the_same_object_after_it_was_read() -> None:
+def test_decoding_restores_the_shared_object_for_absent_constraints() -> None:
     """The core skips requests without constraints by identity. Otherwise the replay would do more work per cycle."""
     ask = replace(builders.an_ask("p1"), facts=PodProperties(ports=(HostPort("127.0.0.1", "TCP", 80),)))
     event = AskAdded(ask)
@@ -93,14 +93,14 @@ async def test_a_deviation_names_its_line() -> None:
     assert (deviation.line, deviation.written) == (number, [])
 
 
-def test_a_cycle_is_given_leave_as_often_as_it_was() -> None:
+def test_the_cycle_budget_counts_how_often_it_was_granted() -> None:
     answers = iter([True, True, False])
     leave = CycleBudget(lambda: next(answers))
     assert [leave(), leave(), leave()] == [True, True, False]
     assert leave.granted == 2
 
 
-def test_every_value_comes_back_as_it_was() -> None:
+def test_every_value_survives_a_round_trip() -> None:
     decoder = messages.a_decoder()
     tags = {keys.TAG_CONSTRAINTS: '{"nodeAffinity":[{"matchFields":[]}],"nodeName":"n"}', keys.TAG_AVOID_NODES: "a,b"}
     members = {keys.APP_TAG_MEMBERS: '[{"name":"w","minMember":2,"resource":{"vcore":5}}]'}
@@ -119,12 +119,12 @@ def test_every_value_comes_back_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("value", [object(), {"a": object()}, [b"bytes"]])
-def test_what_is_no_value_of_the_core_is_not_written_down(value: object) -> None:
+def test_an_unsupported_value_is_not_written(value: object) -> None:
     with pytest.raises(TypeError, match="no value of the core"):
         to_plain(value)
 
 
-def test_a_value_without_end_is_not_written_down() -> None:
+def test_an_endlessly_nested_value_is_not_written() -> None:
     endless: list[object] = []
     endless.append(endless)
     with pytest.raises(TypeError, match="nests without end"):

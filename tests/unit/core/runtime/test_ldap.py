@@ -50,20 +50,20 @@ def test_groups_are_the_names_of_the_distinguished_names_of_a_user(directory: Ld
     assert answer.problem == ""
 
 
-def test_a_user_without_groups_has_none_and_that_is_no_problem(directory: LdapDirectory) -> None:
+def test_a_user_without_groups_is_not_a_problem(directory: LdapDirectory) -> None:
     answer = directory("lone")
     assert (answer.groups, answer.problem) == ((), "")
 
 
 @pytest.mark.parametrize("user", ["nobody", "k*", "*", "kim)(uid=ann", "kim\x00"])
-def test_a_user_that_is_not_there_is_none_whatever_its_name_defines(directory: LdapDirectory, user: str) -> None:
+def test_an_unknown_user_is_not_found_whatever_its_name_contains(directory: LdapDirectory, user: str) -> None:
     answer = directory(user)
     assert answer.groups == ()
     assert "has no user" in answer.problem
     assert not answer.is_silent
 
 
-def test_a_name_with_a_special_character_is_that_user(directory: LdapDirectory) -> None:
+def test_a_user_with_a_special_character_in_the_name_is_found(directory: LdapDirectory) -> None:
     assert directory("ann*").groups == ("star",)
 
 
@@ -92,7 +92,7 @@ def test_a_password_is_read_again_for_every_search(directory: LdapDirectory) -> 
 @pytest.mark.filterwarnings(
     "ignore:ssl.match_hostname", "ignore:unclosed", "ignore::pytest.PytestUnraisableExceptionWarning"
 )
-def test_a_server_is_accepted_by_its_certificate_and_name_unless_that_is_waived(
+def test_the_server_certificate_and_name_are_verified_unless_disabled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority = trustme.CA()
@@ -115,13 +115,13 @@ def test_a_server_is_accepted_by_its_certificate_and_name_unless_that_is_waived(
         assert sorted(write(secret, Insecure="true")("kim").groups) == ["dev", "ops", "plain"]
 
 
-def test_a_server_that_is_not_there_is_silent(tmp_path: Path) -> None:
+def test_an_unreachable_server_is_reported(tmp_path: Path) -> None:
     answer = write(tmp_path, Host="127.0.0.1", Port="1")("kim")
     assert answer.is_silent
     assert answer.problem.startswith("the LDAP server: ")
 
 
-def test_a_secret_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_secret_is_named(tmp_path: Path) -> None:
     answer = LdapDirectory(tmp_path / "gone")("kim")
     assert answer.is_silent
     assert str(tmp_path / "gone") in answer.problem
@@ -130,13 +130,13 @@ def test_a_secret_that_is_not_there_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "settings, effects", [({"Port": "ldap"}, "'ldap'"), ({"Filter": "(uid=kim)"}, "Filter has no %s for the user")]
 )
-def test_a_setting_without_meaning_is_named(tmp_path: Path, settings: dict[str, str], effects: str) -> None:
+def test_an_invalid_setting_is_named(tmp_path: Path, settings: dict[str, str], effects: str) -> None:
     answer = write(tmp_path, **settings)("kim")
     assert answer.is_silent
     assert effects in answer.problem
 
 
-def test_an_empty_secret_means_the_defaults_of_the_contract(tmp_path: Path) -> None:
+def test_an_empty_secret_uses_the_defaults(tmp_path: Path) -> None:
     assert read_settings(tmp_path) == LdapSettings(
         host="localhost",
         port=389,

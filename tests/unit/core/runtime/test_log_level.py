@@ -65,7 +65,7 @@ def test_a_level_of_the_core_is_that_of_all_its_subsystems() -> None:
     assert is_written(threshold, ELSE, "warning")
 
 
-def test_a_level_that_is_taken_out_of_the_settings_is_that_of_the_start_again() -> None:
+def test_a_level_removed_from_the_settings_returns_to_the_start_level() -> None:
     threshold = Threshold(LogLevel.WARNING)
     follow(threshold, log_level="DEBUG", log_core_rest_level="ERROR")
     follow(threshold)
@@ -73,7 +73,7 @@ def test_a_level_that_is_taken_out_of_the_settings_is_that_of_the_start_again() 
     assert is_written(threshold, REST, "warning")
 
 
-def test_what_rest_sets_holds_until_the_levels_of_the_settings_change() -> None:
+def test_a_level_set_by_rest_stays_until_the_levels_in_the_settings_change() -> None:
     threshold = Threshold(LogLevel.INFO)
     follow(threshold, log_level="WARN")
     threshold.set(LogLevel.DEBUG)

@@ -43,7 +43,7 @@ async def test_an_event_that_fails_is_counted_and_the_core_continues(bench: Benc
     assert bench.rm.ends == []
 
 
-async def test_a_state_left_unsound_is_thrown_away_and_reported_again(bench: Bench) -> None:
+async def test_an_inconsistent_state_is_discarded_and_the_resource_manager_must_register_again(bench: Bench) -> None:
     await bench.register()
     await bench.core.update_node(messages.nodes(messages.a_node()))
     await bench.settle()
@@ -63,7 +63,7 @@ async def test_a_state_left_unsound_is_thrown_away_and_reported_again(bench: Ben
     assert len(bench.core.loop.scheduler_state.partitions) == 1
 
 
-async def test_a_callback_that_fails_loses_its_session_and_no_other(bench: Bench) -> None:
+async def test_a_failing_callback_ends_only_its_own_session(bench: Bench) -> None:
     await bench.register()
     other = Notebook()
     await bench.core.register_resource_manager(
@@ -79,7 +79,7 @@ async def test_a_callback_that_fails_loses_its_session_and_no_other(bench: Bench
     assert bench.core.loop.scheduler_state.managers[RmId("other")].state is ManagerState.RUNNING
 
 
-async def test_a_resource_manager_that_does_not_come_back_in_time_is_stopped(bench: Bench) -> None:
+async def test_a_resource_manager_that_does_not_reconnect_in_time_is_stopped(bench: Bench) -> None:
     await bench.register()
     await bench.core.update_node(messages.nodes(messages.a_node()))
     await bench.settle()
@@ -100,14 +100,14 @@ async def test_a_resource_manager_that_does_not_come_back_in_time_is_stopped(ben
     assert scheduler_state.partitions == {}
 
 
-async def test_the_loss_of_a_callback_that_is_not_the_present_one_is_no_loss(bench: Bench) -> None:
+async def test_the_loss_of_an_outdated_callback_is_ignored(bench: Bench) -> None:
     await bench.register()
     await bench.core.connection_lost(messages.RM, Notebook())
     await bench.settle()
     assert bench.core.loop.scheduler_state.managers[messages.RM].state is ManagerState.RUNNING
 
 
-async def test_a_fence_waits_for_all_that_it_counts_on_every_stream(bench: Bench) -> None:
+async def test_a_recovery_barrier_waits_for_the_counted_requests_of_every_stream(bench: Bench) -> None:
     await bench.register(**{keys.EXTRA_FENCE: "true"})
     request = muster_pb2.FenceRequest(rmID=messages.RM, applicationRequests=1, nodeRequests=1, allocationRequests=1)
     fence = asyncio.create_task(bench.core.fence(request))
@@ -122,7 +122,7 @@ async def test_a_fence_waits_for_all_that_it_counts_on_every_stream(bench: Bench
     assert not bench.core.loop.scheduler_state.managers[messages.RM].fence_up
 
 
-async def test_without_a_declared_barrier_requests_are_placed_at_once(bench: Bench) -> None:
+async def test_without_a_declared_recovery_barrier_requests_are_placed_immediately(bench: Bench) -> None:
     await bench.register()
     await bench.core.update_node(messages.nodes(messages.a_node()))
     await bench.core.update_application(messages.applications(messages.an_application()))
@@ -131,7 +131,7 @@ async def test_without_a_declared_barrier_requests_are_placed_at_once(bench: Ben
     assert not bench.core.loop.scheduler_state.managers[messages.RM].fence_up
 
 
-async def test_a_fence_ends_with_its_session(bench: Bench) -> None:
+async def test_a_recovery_barrier_ends_with_its_session(bench: Bench) -> None:
     await bench.register()
     fence = asyncio.create_task(bench.core.fence(muster_pb2.FenceRequest(rmID=messages.RM, nodeRequests=1)))
     for _ in range(3):
@@ -142,7 +142,7 @@ async def test_a_fence_ends_with_its_session(bench: Bench) -> None:
         await fence
 
 
-async def test_a_fence_that_counts_less_than_nothing_is_refused(bench: Bench) -> None:
+async def test_a_recovery_barrier_with_a_negative_count_is_rejected(bench: Bench) -> None:
     await bench.register()
     with pytest.raises(Refused) as refused:
         await bench.core.fence(muster_pb2.FenceRequest(rmID=messages.RM, nodeRequests=-1))
@@ -193,7 +193,7 @@ async def test_shutting_down_ends_every_session(bench: Bench) -> None:
     assert bench.rm.ends == ["the scheduler shuts down"]
 
 
-async def test_a_batch_of_news_is_one_message_and_a_decision_is_one_message(bench: Bench) -> None:
+async def test_asks_allocated_together_are_reported_in_one_message(bench: Bench) -> None:
     await bench.register()
     names = [f"app-{number}" for number in range(3)]
     await bench.core.update_application(messages.applications(*(messages.an_application(name) for name in names)))

@@ -19,7 +19,7 @@ from tests.unit.core.conftest import Bench, FakeClock, Notebook
 from tests.unit.core.messages import RM
 
 
-async def test_a_turn_that_fails_outside_of_the_state_is_recovered_from(bench: Bench) -> None:
+async def test_a_failed_delivery_starts_a_recovery(bench: Bench) -> None:
     await bench.register()
     await bench.settle()
     carry = bench.core.dispatcher.carry
@@ -53,7 +53,7 @@ async def test_the_end_of_the_loop_is_reported_to_its_caller() -> None:
     assert told == [False]
 
 
-async def test_a_loop_that_has_mail_and_completes_no_turn_is_stalled() -> None:
+async def test_a_loop_with_queued_messages_that_completes_no_iteration_is_stalled() -> None:
     core = Scheduler(LoopSettings())
     assert core.loop.stalled_s() == 0
     core.loop.mailbox.post(QueuedMessage([]))

@@ -45,7 +45,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-async def test_a_process_serves_both_ways_and_stops_when_told(tmp_path: Path) -> None:
+async def test_the_process_serves_grpc_and_rest_and_stops_on_sigterm(tmp_path: Path) -> None:
     listen, port = f"unix://{tmp_path}/core.sock", free_port()
     async with a_process("--listen", listen, "--rest-port", str(port)) as process:
         assert process.stderr is not None
@@ -78,7 +78,7 @@ async def test_a_core_that_cannot_listen_reports_why(options: Options, reason: s
         await serve(replace(options, rest_port=None))
 
 
-async def test_a_taken_rest_port_is_said_in_one_line_and_ends_the_process(tmp_path: Path) -> None:
+async def test_a_rest_port_in_use_is_logged_in_one_line_and_exits_the_process(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -102,7 +102,7 @@ def test_tls_files_go_together() -> None:
         (Options(rest_tls=ServerTls(Path("/no/cert"), Path("/no/key"))), "REST on 127.0.0.1:0: TLS: /no/cert"),
     ],
 )
-async def test_a_core_that_cannot_serve_rest_as_it_is_reported_reports_why(options: Options, reason: str) -> None:
+async def test_a_core_that_cannot_serve_rest_reports_why(options: Options, reason: str) -> None:
     with pytest.raises(StartError, match=reason):
         await serve(replace(options, rest_port=0))
 

@@ -40,7 +40,7 @@ async def test_asks_that_come_within_a_pause_are_planned_together_at_its_end() -
         assert len([one for one in bench.rm.heard if isinstance(one, si_pb2.AllocationResponse)]) == 1
 
 
-async def test_a_cycle_that_is_not_done_waits_for_no_pause() -> None:
+async def test_an_unfinished_cycle_continues_without_a_pause() -> None:
     async with open_for_asks(LoopSettings()) as bench:
         loop = bench.core.loop
         now_s = loop.mailbox.clock()

@@ -48,7 +48,7 @@ async def submit(bench: Bench, name: str, **fields: object) -> None:
     await bench.settle()
 
 
-async def test_a_bad_configuration_leaves_the_old_one_in_force_and_that_is_said(bench: Bench) -> None:
+async def test_an_invalid_configuration_is_reported_and_the_old_one_stays_active(bench: Bench) -> None:
     await bench.register(**{"queues.yaml": ONE})
     with pytest.raises(Refused, match=r"'b\.c' is not a queue name"):
         await bench.core.update_configuration(update("partitions: [{queues: [{name: b.c}]}]"))
@@ -62,7 +62,7 @@ async def test_a_bad_configuration_leaves_the_old_one_in_force_and_that_is_said(
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "# nothing\n---\n"])
-async def test_an_empty_file_does_not_replace_a_configuration_that_is_in_force(bench: Bench, text: str) -> None:
+async def test_an_empty_file_does_not_replace_an_active_configuration(bench: Bench, text: str) -> None:
     await bench.register(**{"queues.yaml": ONE})
     with pytest.raises(Refused, match=r"queues\.yaml is empty or missing"):
         await bench.core.update_configuration(update(text))
@@ -72,7 +72,7 @@ async def test_an_empty_file_does_not_replace_a_configuration_that_is_in_force(b
     assert "root.other" in rejected(bench)["none"]
 
 
-async def test_an_empty_file_stays_accepted_where_none_was_in_force(bench: Bench) -> None:
+async def test_an_empty_file_is_accepted_when_no_configuration_is_active(bench: Bench) -> None:
     await bench.register()
     await bench.core.update_configuration(update(""))
     await bench.core.update_configuration(update(ONE))
@@ -80,7 +80,7 @@ async def test_an_empty_file_stays_accepted_where_none_was_in_force(bench: Bench
     assert rejected(bench) == {}
 
 
-async def test_a_partition_that_comes_is_known_and_one_that_goes_is_refused_with_a_reason(bench: Bench) -> None:
+async def test_an_added_partition_is_usable_and_a_removed_one_is_rejected_with_a_reason(bench: Bench) -> None:
     await bench.register(**{"queues.yaml": ONE})
     await submit(bench, "early", partitionName="gpu")
     await bench.core.update_configuration(update(TWO))
@@ -94,7 +94,7 @@ async def test_a_partition_that_comes_is_known_and_one_that_goes_is_refused_with
     assert set(rejected(bench)) == {"early", "late"}
 
 
-async def test_groups_are_found_before_the_state_receives_and_later_messages_wait() -> None:
+async def test_groups_are_resolved_before_scheduling_and_later_messages_wait() -> None:
     turn = threading.Event()
 
     def slow(user: str) -> GroupsAnswer:

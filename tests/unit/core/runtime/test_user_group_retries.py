@@ -12,7 +12,7 @@ from muster_core.state.scheduler_state import SchedulerState
 from tests.unit.core.conftest import Notebook
 
 
-async def test_what_comes_while_the_last_round_ends_is_looked_up_too() -> None:
+async def test_a_session_watched_while_the_last_round_ends_is_looked_up_too() -> None:
     """A round that found nothing left is over at once, and not only when its task is seen to have ended."""
     worlds = list[int]()
 

@@ -86,7 +86,7 @@ async def test_an_event_reports_why_the_groups_of_a_user_are_unknown() -> None:
     assert [(note.subject, note.message) for note in effects] == [("a", "groups of user ann are unknown: no ann")]
 
 
-async def test_an_answer_is_accepted_for_five_minutes_and_a_no_for_half_of_one() -> None:
+async def test_groups_are_cached_for_five_minutes_and_failures_for_half_a_minute() -> None:
     book, clock = Book({"kim": GroupsAnswer(("dev",))}), FakeClock()
     groups = made(book, clock)
     both = [added("a", "kim"), added("b", "ann")]
@@ -102,7 +102,7 @@ async def test_an_answer_is_accepted_for_five_minutes_and_a_no_for_half_of_one()
     assert sorted(book.asked) == ["ann", "ann", "kim", "kim"]
 
 
-async def test_a_directory_that_hangs_is_given_up_and_left_alone_for_a_while() -> None:
+async def test_a_directory_that_hangs_times_out_and_is_not_queried_for_a_while() -> None:
     hang = threading.Event()
     asked: list[str] = []
 
@@ -129,7 +129,7 @@ async def test_a_directory_that_hangs_is_given_up_and_left_alone_for_a_while() -
     assert (groups_of(events), effects) == ({"b": ("dev",)}, [])
 
 
-async def test_a_slow_directory_that_goes_on_answering_is_waited_for() -> None:
+async def test_a_slow_directory_that_keeps_answering_does_not_time_out() -> None:
     one_at_a_time, never = threading.Lock(), threading.Event()
 
     def slow(user: str) -> GroupsAnswer:
@@ -144,7 +144,7 @@ async def test_a_slow_directory_that_goes_on_answering_is_waited_for() -> None:
     assert effects == []
 
 
-async def test_a_directory_that_fails_is_no_failure_of_the_core() -> None:
+async def test_a_failing_directory_does_not_fail_the_core() -> None:
     def failing(user: str) -> GroupsAnswer:
         raise RuntimeError("broken")
 
@@ -153,7 +153,7 @@ async def test_a_directory_that_fails_is_no_failure_of_the_core() -> None:
     assert "ldap failed: broken" in effects[0].message
 
 
-async def test_after_its_end_no_one_is_asked_any_more() -> None:
+async def test_no_directory_is_queried_after_the_shutdown() -> None:
     book = Book({"kim": GroupsAnswer(("dev",))})
     groups = made(book)
     groups.close()
@@ -163,7 +163,7 @@ async def test_after_its_end_no_one_is_asked_any_more() -> None:
     assert book.asked == []
 
 
-def test_the_cache_forgets_the_first_when_it_is_full() -> None:
+def test_a_full_cache_evicts_its_first_entry() -> None:
     cache = Cache(most=2)
     for user in ("a", "b", "c"):
         cache.put((GroupResolver.OS, user), GroupsAnswer((user,)), 0.0)
@@ -173,7 +173,7 @@ def test_the_cache_forgets_the_first_when_it_is_full() -> None:
     assert cache.get((GroupResolver.LDAP, "c"), 1.0) is None
 
 
-def test_the_system_knows_who_runs_this_test() -> None:
+def test_the_system_resolver_finds_the_current_user() -> None:
     me = pwd.getpwuid(os.getuid())
     answer = of_system(me.pw_name)
     assert answer.groups[0] == grp.getgrgid(me.pw_gid).gr_name
@@ -181,7 +181,7 @@ def test_the_system_knows_who_runs_this_test() -> None:
 
 
 @pytest.mark.parametrize("user", ["nobody-has-this-name", "with\0zero", ""])
-def test_the_system_says_whom_it_does_not_know(user: str) -> None:
+def test_the_system_resolver_reports_an_unknown_user(user: str) -> None:
     answer = of_system(user)
     assert answer.groups == ()
     assert "has no user" in answer.problem

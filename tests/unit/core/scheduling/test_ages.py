@@ -37,7 +37,7 @@ def test_equal_requests_go_by_their_creation_time() -> None:
     assert order(scenario, 3) == ["r10", "r20", "r30"]
 
 
-def test_a_request_that_arrives_late_goes_before_younger_ones_that_failed_already() -> None:
+def test_a_late_request_is_scheduled_before_younger_unschedulable_requests() -> None:
     scenario = waiting(at(20, an_ask("r20")), at(30, an_ask("r30")))
     reported = waits(scenario.ask(at(10, an_ask("r10"))))
     assert list(reported) == ["r10"], "its own reason is reported"
@@ -61,13 +61,13 @@ def test_equally_old_requests_go_in_the_order_of_arrival() -> None:
     assert order(scenario, 3) == ["c", "a", "b"]
 
 
-def test_the_class_with_the_oldest_request_goes_first_after_priority() -> None:
+def test_request_classes_are_ordered_by_priority_then_by_their_oldest_request() -> None:
     first, high = at(10, an_ask("old", vcore=900)), at(30, an_ask("high", vcore=800, priority=1))
     scenario = waiting(at(20, an_ask("young")), first, high)
     assert order(scenario, 3) == ["high", "old", "young"]
 
 
-def test_a_class_whose_oldest_request_is_placed_is_as_old_as_the_next_one() -> None:
+def test_a_request_class_takes_the_age_of_its_next_request_after_a_placement() -> None:
     scenario = waiting(at(10, an_ask("wide10")), at(20, an_ask("slim20", vcore=900)))
     assert order(scenario, 1) == ["wide10"]
     scenario.ask(at(30, an_ask("wide30")))
@@ -119,7 +119,7 @@ def test_an_application_is_as_old_as_its_oldest_allocation_after_a_restart() -> 
     assert order(scenario, 2) == ["second", "first"]
 
 
-def test_an_application_stays_as_old_as_it_was_when_its_oldest_request_is_cancelled() -> None:
+def test_an_application_keeps_its_age_when_its_oldest_request_is_cancelled() -> None:
     scenario = Scenario(a_configuration(a_queue("a")))
     for name, created_s in (("first", 10), ("second", 5)):
         submit(scenario, name, 10)

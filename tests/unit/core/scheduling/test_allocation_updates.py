@@ -47,7 +47,7 @@ def resize(scenario: Scenario, key: str, vcore: int, node: str = "n0", **more: A
 
 
 @pytest.mark.parametrize("vcore", [3000, 500])
-def test_a_resized_pod_counts_as_large_as_it_is_with_application_queues_user_and_node(vcore: int) -> None:
+def test_a_resize_updates_application_queue_user_and_node_usage(vcore: int) -> None:
     scenario = running()
     assert resize(scenario, "r0", vcore) == []
     now = resources(vcore=vcore, pods=1)
@@ -59,7 +59,7 @@ def test_a_resized_pod_counts_as_large_as_it_is_with_application_queues_user_and
     assert partition.nodes.allocated(N0) == now
 
 
-def test_the_same_once_more_changes_nothing() -> None:
+def test_a_repeated_resize_changes_nothing() -> None:
     scenario = running()
     resize(scenario, "r0", 2000)
     epoch = scenario.partition.nodes.epoch
@@ -67,19 +67,19 @@ def test_the_same_once_more_changes_nothing() -> None:
     assert scenario.partition.nodes.epoch == epoch
 
 
-def test_room_that_a_smaller_pod_leaves_is_given_to_one_that_waits() -> None:
+def test_node_resources_freed_by_a_resize_go_to_a_waiting_pod() -> None:
     scenario = running(vcore=4000)
     assert placed(scenario.ask(an_ask("r1"))) == {}
     assert placed(resize(scenario, "r0", 3000)) == {"r1": "n0"}
 
 
-def test_headroom_that_a_smaller_pod_leaves_is_given_to_one_that_waits() -> None:
+def test_headroom_freed_by_a_resize_goes_to_a_waiting_pod() -> None:
     scenario = running(vcore=2000, most=2000)
     assert placed(scenario.ask(an_ask("r1"))) == {}
     assert placed(resize(scenario, "r0", 1000)) == {"r1": "n0"}
 
 
-def test_a_pod_that_grew_over_its_node_and_queue_stays_and_nothing_else_goes_there() -> None:
+def test_a_pod_resized_beyond_its_node_and_queue_stays_and_blocks_new_pods() -> None:
     scenario = running(most=2000)
     assert resize(scenario, "r0", 5000) == []
     assert scenario.partition.nodes.available(N0)["vcore"] == -1000
@@ -89,7 +89,7 @@ def test_a_pod_that_grew_over_its_node_and_queue_stays_and_nothing_else_goes_the
     assert scenario.app().queue.tolerated == NOTHING
 
 
-def test_a_gang_whose_promised_headroom_a_larger_pod_takes_waits_for_it_again() -> None:
+def test_a_gang_whose_reserved_quota_is_used_by_a_resize_waits_for_it_again() -> None:
     scenario = running(most=5000)
     scenario.gang(ApplicationAdded(an_application("gang", gang=4)), 4)
     gang = scenario.app("gang").gang
@@ -100,7 +100,7 @@ def test_a_gang_whose_promised_headroom_a_larger_pod_takes_waits_for_it_again() 
     assert (gang.quota_reservation["vcore"], gang.granted) == (1000, True)
 
 
-def test_a_gang_that_misses_less_after_a_resize_reserves_the_quota_that_it_is_missing() -> None:
+def test_a_gang_reserves_the_missing_quota_after_a_placeholder_is_resized() -> None:
     scenario = running(vcore=2000, most=4000)
     scenario.gang(ApplicationAdded(an_application("gang", gang=4)), 4)
     gang = scenario.app("gang").gang
@@ -109,7 +109,7 @@ def test_a_gang_that_misses_less_after_a_resize_reserves_the_quota_that_it_is_mi
     assert (gang.quota_reservation, gang.granted) == (resources(pods=2), True)
 
 
-def test_a_queue_that_a_resize_takes_over_its_maximum_is_brought_below_it_later() -> None:
+def test_a_resize_over_the_maximum_starts_quota_preemption() -> None:
     policies = QueuePolicies(quota_preemption_delay_ns=60 * SECOND)
     queue = a_queue("a", vcore=2000, policies=policies)
     scenario = Scenario(with_preemption(queue, by_quota=True), nodes=1)
@@ -120,7 +120,7 @@ def test_a_queue_that_a_resize_takes_over_its_maximum_is_brought_below_it_later(
     assert set(releases(scenario.wait(61)).values()) == {Termination.PREEMPTED_BY_SCHEDULER}
 
 
-def test_a_victim_that_is_resized_on_its_way_out_leaves_clean_sums() -> None:
+def test_a_victim_resized_during_preemption_keeps_totals_consistent() -> None:
     policies = QueuePolicies(quota_preemption_delay_ns=60 * SECOND)
     scenario = Scenario(with_preemption(a_queue("a", policies=policies), by_quota=True), nodes=1)
     scenario.send(ApplicationAdded(an_application()))
@@ -135,7 +135,7 @@ def test_a_victim_that_is_resized_on_its_way_out_leaves_clean_sums() -> None:
     assert (queue.preempting, queue.allocated) == (NOTHING, NOTHING)
 
 
-def test_use_over_time_is_counted_by_the_size_that_it_had() -> None:
+def test_usage_over_time_is_counted_by_the_size_at_that_time() -> None:
     scenario = running(vcore=1000)
     app = scenario.app()
     scenario.wait(10)
@@ -145,14 +145,14 @@ def test_use_over_time_is_counted_by_the_size_that_it_had() -> None:
     assert app.used.seconds()["UNKNOWN"]["vcore"] == 10 * 1000 + 5 * 2000
 
 
-def test_the_most_that_an_application_had_grows_with_its_pod() -> None:
+def test_the_peak_usage_of_an_application_grows_with_its_pod() -> None:
     scenario = running()
     resize(scenario, "r0", 3000)
     resize(scenario, "r0", 500)
     assert scenario.app().peak["vcore"] == 3000
 
 
-def test_an_allocation_is_never_moved_by_being_told_again() -> None:
+def test_a_repeated_report_never_moves_an_allocation() -> None:
     scenario = running()
     scenario.add_node("n1")
     assert refusal(resize(scenario, "r0", 1000, "n1")) == (
@@ -164,7 +164,7 @@ def test_an_allocation_is_never_moved_by_being_told_again() -> None:
     assert scenario.app().allocated == resources(vcore=1000, pods=1)
 
 
-def test_labels_that_a_placed_pod_gets_later_let_those_who_wait_for_them_in() -> None:
+def test_labels_added_to_a_running_pod_requeue_pods_with_affinity_to_them() -> None:
     """A constraint counts the tags that pods have now."""
     scenario = running()
     beside = replace(an_ask("r1"), placement=an_affinity("role", "x", scope="hostname", least=1))
@@ -172,7 +172,7 @@ def test_labels_that_a_placed_pod_gets_later_let_those_who_wait_for_them_in() ->
     assert placed(resize(scenario, "r0", 1000, tags={"role": "x"})) == {"r1": "n0"}
 
 
-def test_whether_a_pod_may_be_preempted_can_change_while_it_runs() -> None:
+def test_a_running_pod_can_opt_out_of_preemption() -> None:
     scenario = running()
     resize(scenario, "r0", 1000, allow_preempt_self=False)
     [allocation] = scenario.app().allocations.values()
@@ -189,7 +189,7 @@ def reserving(*sizes: int) -> Scenario:
     return scenario
 
 
-def test_a_placeholder_that_shrinks_while_the_gang_reserves_is_reserved_as_small_as_it_is() -> None:
+def test_a_placeholder_that_shrinks_reduces_the_reservation_of_its_gang() -> None:
     scenario = reserving(1000)
     resize(scenario, "p0", 500, group="workers", placeholder=True)
     assert scenario.app().gang.reserved["vcore"] == scenario.app().gang.allocated["vcore"] == 500
@@ -198,7 +198,7 @@ def test_a_placeholder_that_shrinks_while_the_gang_reserves_is_reserved_as_small
     assert states(resize(scenario, "p0", 1000, group="workers", placeholder=True)) == ["Running"]
 
 
-def test_a_placeholder_that_is_resized_while_it_is_swapped_leaves_clean_sums() -> None:
+def test_a_placeholder_resized_during_replacement_keeps_totals_consistent() -> None:
     scenario = reserving(1000, 1000)
     assert scenario.app().state == "Running"
     assert releases(scenario.ask(an_ask("r0", group="workers"))) == {"p0": Termination.PLACEHOLDER_REPLACED}
@@ -207,7 +207,7 @@ def test_a_placeholder_that_is_resized_while_it_is_swapped_leaves_clean_sums() -
     assert scenario.partition.nodes.allocated(N0) == resources(vcore=2000, pods=2)
 
 
-def test_a_pod_does_not_exceed_the_maximum_when_its_placeholder_was_resized_below_it_during_the_replacement() -> None:
+def test_a_pod_larger_than_its_resized_placeholder_stays_within_the_maximum() -> None:
     scenario = reserving(1000, 1000)
     scenario.ask(an_ask("r0", group="workers"))
     scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=1500))))
@@ -217,7 +217,7 @@ def test_a_pod_does_not_exceed_the_maximum_when_its_placeholder_was_resized_belo
     assert placed(scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=2000))))) == {"r0": "n0"}
 
 
-def test_a_pod_does_not_exceed_its_node_when_its_placeholder_was_resized_below_it_during_the_replacement() -> None:
+def test_a_pod_larger_than_its_resized_placeholder_stays_within_its_node() -> None:
     scenario = reserving(1000, 1000)
     scenario.ask(an_ask("r0", group="workers"))
     resize(scenario, "p0", 300, group="workers", placeholder=True)
@@ -226,7 +226,7 @@ def test_a_pod_does_not_exceed_its_node_when_its_placeholder_was_resized_below_i
     assert scenario.partition.nodes.available(N0)["vcore"] == 300
 
 
-def test_an_ask_that_is_labelled_while_it_is_swapped_keeps_its_replacement() -> None:
+def test_an_ask_labelled_during_replacement_keeps_its_replacement() -> None:
     """Only an ask that is another to a plan begins anew."""
     scenario = reserving(1000, 1000)
     scenario.ask(an_ask("r0", group="workers"))
@@ -238,7 +238,7 @@ def test_an_ask_that_is_labelled_while_it_is_swapped_keeps_its_replacement() -> 
     assert allocation.spec.tags == {"job-index": "0"}
 
 
-def test_a_pod_of_another_scheduler_that_is_resized_takes_its_new_room() -> None:
+def test_a_resized_foreign_pod_uses_its_new_resources() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(AllocationReported(an_allocation("f", "n0", app="", vcore=1000, foreign=True)))
     assert resize_foreign(scenario, 3500, "n0") == []
@@ -258,7 +258,7 @@ def resize_foreign(scenario: Scenario, vcore: int, *nodes: str) -> list[Effect]:
     return scenario.send(AllocationReported(an_allocation("f", nodes[-1], app="", vcore=vcore, foreign=True)))
 
 
-def test_an_ask_of_an_allocated_key_is_still_refused() -> None:
+def test_an_ask_for_an_allocated_key_is_rejected() -> None:
     """An ask replaces an ask; what is allocated is told as an allocation."""
     scenario = running()
     effects = scenario.ask(an_ask("r0", vcore=2000))

@@ -58,14 +58,14 @@ def a_placeholder(key: str, node: str, app: str = "app", allocated_s: int = 0) -
     return AllocationReported(spec)
 
 
-def test_all_placeholders_get_their_places_in_one_answer() -> None:
+def test_all_placeholders_are_allocated_together() -> None:
     scenario = Scenario(CONFIGURATION, nodes=2)
     effects = scenario.gang(a_gang(5), 5)
     assert len(placed(effects)) == 5
     assert states(effects) == ["Accepted", "Running"]
 
 
-def test_not_one_has_a_place_while_they_do_not_all_fit() -> None:
+def test_no_placeholder_is_allocated_while_not_all_fit() -> None:
     scenario = Scenario(CONFIGURATION, nodes=1)
     effects = scenario.gang(a_gang(5), 5)
     assert placed(effects) == {}
@@ -75,14 +75,14 @@ def test_not_one_has_a_place_while_they_do_not_all_fit() -> None:
     assert len(placed(scenario.add_node("n1", vcore=1000))) == 5
 
 
-def test_not_one_has_a_place_before_all_were_asked_for() -> None:
+def test_no_placeholder_is_allocated_before_all_are_requested() -> None:
     scenario = Scenario(CONFIGURATION, nodes=2)
     scenario.send(a_gang(3))
     assert placed(scenario.ask(*placeholders(0, 2))) == {}
     assert len(placed(scenario.ask(*placeholders(2, 3)))) == 3
 
 
-def test_room_that_an_atomic_gang_waits_for_is_there_for_others() -> None:
+def test_resources_that_an_atomic_gang_waits_for_stay_free_for_others() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=6000), a_queue("b")), nodes=1)
     scenario.gang(a_gang(5), 5)
     assert scenario.app().gang.quota_reservation == NOTHING
@@ -90,7 +90,7 @@ def test_room_that_an_atomic_gang_waits_for_is_there_for_others() -> None:
     assert len(placed(scenario.ask(*(an_ask(f"r{index}", app="plain") for index in range(4))))) == 4
 
 
-def test_a_gang_that_starves_is_promised_the_headroom_as_any_other() -> None:
+def test_a_starving_atomic_gang_reserves_quota() -> None:
     timing = Timing(starvation_age_ns=60 * SECOND)
     scenario = Scenario(a_configuration(a_queue("a", vcore=6000), timing=timing), nodes=1)
     scenario.gang(a_gang(5), 5)
@@ -98,7 +98,7 @@ def test_a_gang_that_starves_is_promised_the_headroom_as_any_other() -> None:
     assert scenario.app().gang.quota_reservation == resources(vcore=5000, pods=5)
 
 
-def test_of_two_gangs_with_room_for_one_both_finish_one_after_the_other() -> None:
+def test_two_gangs_with_resources_for_one_finish_one_after_another() -> None:
     scenario = Scenario(CONFIGURATION, nodes=1)
     scenario.gang(a_gang(3, "one"), 3)
     assert placed(scenario.gang(a_gang(3, "two", queue="root.b"), 3)) == {}
@@ -107,7 +107,7 @@ def test_of_two_gangs_with_room_for_one_both_finish_one_after_the_other() -> Non
     assert states(effects, "two") == ["Running"]
 
 
-def test_a_gang_that_reserves_its_places_one_by_one_leaves_an_atomic_one_alone() -> None:
+def test_a_partially_reserved_gang_does_not_block_an_atomic_one() -> None:
     scenario = Scenario(CONFIGURATION, nodes=1, vcore=2000)
     scenario.add_full_node()
     scenario.gang(ApplicationAdded(an_application("part", gang=4)), 4)
@@ -118,7 +118,7 @@ def test_a_gang_that_reserves_its_places_one_by_one_leaves_an_atomic_one_alone()
     assert len([key for key in placed(effects) if key.startswith("whole")]) == 3
 
 
-def test_members_that_are_never_asked_for_run_into_the_timer() -> None:
+def test_an_atomic_gang_with_missing_requests_times_out() -> None:
     scenario = Scenario(CONFIGURATION, nodes=2)
     scenario.send(a_gang(3, timeout_s=60, style=GangStyle.HARD))
     scenario.ask(*placeholders(0, 2))
@@ -129,14 +129,14 @@ def test_members_that_are_never_asked_for_run_into_the_timer() -> None:
     assert set(released_asks(effects).values()) == {Termination.TIMEOUT}
 
 
-def test_a_gang_that_was_asked_for_whole_waits_for_room_without_a_timer() -> None:
+def test_a_completely_requested_gang_waits_without_a_timeout() -> None:
     scenario = Scenario(CONFIGURATION, nodes=1)
     scenario.gang(a_gang(5, timeout_s=60, style=GangStyle.HARD), 5)
     assert states(scenario.wait(1000)) == []
     assert scenario.app().state == "Accepted"
 
 
-def test_a_member_that_is_called_off_has_the_whole_time_to_be_asked_for_again() -> None:
+def test_releasing_a_member_ask_starts_the_full_timeout() -> None:
     scenario = Scenario(CONFIGURATION, nodes=1)
     scenario.gang(a_gang(5, timeout_s=60), 5)
     scenario.wait(50)
@@ -145,7 +145,7 @@ def test_a_member_that_is_called_off_has_the_whole_time_to_be_asked_for_again() 
     assert states(scenario.wait(11)) == ["Resuming", "Accepted"]
 
 
-def test_the_timer_of_the_placeholders_begins_with_their_places() -> None:
+def test_the_placeholder_timer_starts_with_the_allocations() -> None:
     scenario = Scenario(CONFIGURATION, nodes=1)
     scenario.gang(a_gang(5, timeout_s=60), 5)
     scenario.wait(100)
@@ -154,7 +154,7 @@ def test_the_timer_of_the_placeholders_begins_with_their_places() -> None:
     assert len(releases(scenario.wait(2))) == 5
 
 
-def test_a_gang_that_waited_for_its_room_without_success_has_the_outcome_of_its_style() -> None:
+def test_a_soft_gang_resumes_after_the_wait_timeout() -> None:
     scenario = Scenario(CONFIGURATION, nodes=1)
     scenario.gang(a_gang(5, wait_s=60), 5)
     effects = scenario.wait(61)
@@ -163,7 +163,7 @@ def test_a_gang_that_waited_for_its_room_without_success_has_the_outcome_of_its_
     assert len(placed(scenario.ask(*(an_ask(f"r{index}", group="workers") for index in range(5))))) == 4
 
 
-def test_after_a_restart_what_is_bound_stays_and_the_rest_is_placed_whole() -> None:
+def test_after_a_restart_the_unbound_placeholders_are_placed_atomically() -> None:
     scenario = Scenario(CONFIGURATION)
     scenario.send(ManagerRegistered(RM, CONFIGURATION, fenced=True), a_gang(4))
     scenario.add_node(
@@ -175,7 +175,7 @@ def test_after_a_restart_what_is_bound_stays_and_the_rest_is_placed_whole() -> N
     assert scenario.app().state == "Running"
 
 
-def test_a_recovered_gang_takes_no_part_of_the_rest_and_keeps_no_room_on_a_node_for_it() -> None:
+def test_a_recovered_atomic_gang_reserves_no_partial_resources() -> None:
     scenario = Scenario(CONFIGURATION)
     scenario.send(ManagerRegistered(RM, CONFIGURATION, fenced=True), a_gang(4, timeout_s=3600))
     scenario.add_node("n0", a_placeholder("app-p0", "n0", allocated_s=990).spec, vcore=3000)
@@ -185,7 +185,7 @@ def test_a_recovered_gang_takes_no_part_of_the_rest_and_keeps_no_room_on_a_node_
     assert not scenario.partition.reservations
 
 
-def test_a_member_bound_by_others_calls_the_placeholders_off() -> None:
+def test_a_member_bound_by_others_releases_the_placeholder_asks() -> None:
     scenario = Scenario(CONFIGURATION, nodes=1)
     scenario.gang(a_gang(5), 5)
     effects = scenario.send(AllocationReported(an_allocation("r0", "n0", group="workers")))
@@ -193,7 +193,7 @@ def test_a_member_bound_by_others_calls_the_placeholders_off() -> None:
     assert scenario.app().state == "Running"
 
 
-def test_a_bound_pod_that_cannot_be_verified_counts_and_calls_no_placeholder_off() -> None:
+def test_an_unverified_bound_pod_counts_and_releases_no_placeholder_ask() -> None:
     scenario = Scenario(CONFIGURATION, nodes=1)
     scenario.gang(a_gang(5), 5)
     effects = scenario.send(AllocationReported(replace(an_allocation("r0", "n0"), unverified=True)))
@@ -207,7 +207,7 @@ def test_a_bound_pod_that_cannot_be_verified_counts_and_calls_no_placeholder_off
     assert scenario.app().allocated == NOTHING
 
 
-def test_if_one_place_is_refused_by_the_resource_manager_none_is_given() -> None:
+def test_no_placeholder_is_allocated_if_the_resource_manager_rejects_one() -> None:
     scenario = Scenario(CONFIGURATION, nodes=2)
     scenario.send(CallbacksDeclared(RM, True, False))
     effects = scenario.gang(a_gang(3), 3)
@@ -216,7 +216,7 @@ def test_if_one_place_is_refused_by_the_resource_manager_none_is_given() -> None
     assert scenario.app().allocations == {}
 
 
-def test_a_gang_that_no_empty_cluster_could_hold_is_warned_of() -> None:
+def test_a_gang_larger_than_the_empty_cluster_is_reported() -> None:
     scenario = Scenario(CONFIGURATION, nodes=1)
     [effects] = notices(scenario.gang(a_gang(5), 5))
     assert effects.startswith("even an empty cluster could not hold the gang")

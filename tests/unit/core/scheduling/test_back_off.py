@@ -16,7 +16,7 @@ def sleepy(vcore: int | None = None) -> Scenario:
     return scenario
 
 
-def test_it_is_not_tried_until_its_time_is_over() -> None:
+def test_an_application_is_not_tried_until_its_backoff_expires() -> None:
     scenario = sleepy()
     scenario.ask(*(an_ask(f"x{index}", app="x") for index in range(3)))
     assert scenario.app("x").backoff_until_ns == scenario.now_ns + 30 * SECOND
@@ -27,21 +27,21 @@ def test_it_is_not_tried_until_its_time_is_over() -> None:
     assert scenario.app("x").backoff_until_ns == 0
 
 
-def test_fewer_than_that_keep_it_awake() -> None:
+def test_fewer_unschedulable_asks_than_the_threshold_cause_no_backoff() -> None:
     scenario = sleepy()
     scenario.ask(*(an_ask(f"x{index}", app="x") for index in range(2)))
     assert scenario.app("x").backoff_until_ns == 0
     assert placed(scenario.add_node("n1")).keys() == {"x1"}
 
 
-def test_a_quota_sends_no_one_to_sleep() -> None:
+def test_asks_that_exceed_a_quota_cause_no_backoff() -> None:
     scenario = sleepy(vcore=500)
     scenario.ask(*(an_ask(f"x{index}", app="x", vcore=400) for index in range(4)))
     assert scenario.app("x").backoff_until_ns == 0
     assert placed(scenario.release("x0", "x")).keys() == {"x1"}
 
 
-def test_others_of_the_leaf_continue() -> None:
+def test_backoff_does_not_affect_other_applications_of_the_leaf() -> None:
     scenario = sleepy()
     scenario.ask(*(an_ask(f"x{index}", app="x") for index in range(3)))
     scenario.send(ApplicationAdded(an_application("y")))
@@ -49,7 +49,7 @@ def test_others_of_the_leaf_continue() -> None:
     assert placed(scenario.add_node("n1", vcore=1000)).keys() == {"y0"}
 
 
-def test_it_sleeps_again_if_nothing_came_of_it() -> None:
+def test_an_application_backs_off_again_after_an_unsuccessful_attempt() -> None:
     scenario = sleepy()
     scenario.ask(*(an_ask(f"x{index}", app="x") for index in range(3)))
     scenario.wait(31)

@@ -39,7 +39,7 @@ def complete(scenario: Scenario, real: int = 2) -> None:
         scenario.release(placeholder, why=REPLACED)
 
 
-def test_a_soft_gang_that_times_out_gives_everything_back_and_continues_as_usual() -> None:
+def test_a_soft_gang_that_times_out_releases_everything_and_resumes() -> None:
     scenario = partial(GangStyle.SOFT)
     effects = scenario.wait(61)
     assert releases(effects) == {"app-p0": TIMEOUT, "app-p1": TIMEOUT}
@@ -73,13 +73,13 @@ def test_the_timer_starts_with_the_first_placeholder_not_with_the_submission() -
     assert states(scenario.wait(2)) == ["Resuming"]
 
 
-def test_a_gang_without_a_time_out_has_the_default_of_fifteen_minutes() -> None:
+def test_a_gang_without_a_timeout_uses_the_default_of_fifteen_minutes() -> None:
     scenario = partial(GangStyle.SOFT, timeout_s=0)
     assert states(scenario.wait(899)) == []
     assert states(scenario.wait(2)) == ["Resuming"]
 
 
-def test_a_time_out_while_running_releases_left_over_placeholders_and_nothing_else() -> None:
+def test_a_timeout_while_running_releases_only_unused_placeholders() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.gang(ApplicationAdded(an_application(gang=3, timeout_s=60, style=GangStyle.HARD)), 3)
     complete(scenario, 1)
@@ -89,7 +89,7 @@ def test_a_time_out_while_running_releases_left_over_placeholders_and_nothing_el
     assert scenario.app().state == "Running"
 
 
-def test_a_reserved_gang_whose_pods_never_come_is_ended_by_the_timer() -> None:
+def test_a_reserved_gang_without_pods_completes_after_its_timeout() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.gang(ApplicationAdded(an_application(gang=2, timeout_s=60)), 2)
     assert set(releases(scenario.wait(61))) == {"app-p0", "app-p1"}
@@ -98,7 +98,7 @@ def test_a_reserved_gang_whose_pods_never_come_is_ended_by_the_timer() -> None:
     assert states(scenario.wait(31)) == ["Completed"]
 
 
-def test_a_replacement_on_its_way_is_left_alone_by_the_time_out() -> None:
+def test_the_timeout_does_not_affect_a_replacement_in_progress() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.gang(ApplicationAdded(an_application(gang=2, timeout_s=60)), 2)
     scenario.ask(an_ask("r0", group="workers"))
@@ -109,14 +109,14 @@ def test_a_replacement_on_its_way_is_left_alone_by_the_time_out() -> None:
 @pytest.mark.parametrize(
     "style, end", [(GangStyle.SOFT, ["Resuming", "Accepted"]), (GangStyle.HARD, ["Failing", "Failed"])]
 )
-def test_the_wait_timer_ends_a_gang_that_holds_nothing(style: GangStyle, end: list[str]) -> None:
+def test_the_wait_timeout_ends_a_gang_without_placeholders(style: GangStyle, end: list[str]) -> None:
     scenario = Scenario(a_configuration(a_queue("a")))
     scenario.gang(ApplicationAdded(an_application(gang=2, style=style, wait_s=100)), 2)
     assert scenario.wait(99) == []
     assert states(scenario.wait(2)) == end
 
 
-def test_the_wait_timer_does_not_end_a_gang_that_holds_something() -> None:
+def test_the_wait_timeout_does_not_end_a_gang_with_placeholders() -> None:
     scenario = partial(GangStyle.HARD, timeout_s=500, wait_s=100)
     assert states(scenario.wait(101)) == []
 
@@ -141,7 +141,7 @@ def test_an_application_completes_some_time_after_its_last_allocation() -> None:
     assert scenario.partition.applications == {}
 
 
-def test_left_over_placeholders_do_not_keep_an_application_running_and_go_first() -> None:
+def test_unused_placeholders_are_released_before_an_application_completes() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.gang(ApplicationAdded(an_application(gang=2)), 2)
     complete(scenario, 1)
@@ -152,7 +152,7 @@ def test_left_over_placeholders_do_not_keep_an_application_running_and_go_first(
     assert states(scenario.release("app-p1", why=TIMEOUT)) == ["Completed"]
 
 
-def test_a_new_ask_brings_a_completing_application_back() -> None:
+def test_a_new_ask_returns_a_completing_application_to_running() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(ApplicationAdded(an_application()))
     scenario.ask(an_ask("r0"))
@@ -163,14 +163,14 @@ def test_a_new_ask_brings_a_completing_application_back() -> None:
     assert states(scenario.wait(100)) == [], "the old completing clock is stale"
 
 
-def test_an_application_does_not_complete_because_its_real_asks_have_not_come_yet() -> None:
+def test_an_application_without_real_asks_yet_does_not_complete() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.gang(ApplicationAdded(an_application(gang=2)), 2)
     assert scenario.wait(800) == []
     assert scenario.app().state == "Running"
 
 
-def test_a_completed_id_can_be_used_again_and_old_timers_do_not_reach_the_new_one() -> None:
+def test_a_completed_id_can_be_reused_and_old_timers_do_not_affect_it() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     for _ in range(3):
         assert rejection(scenario.send(ApplicationAdded(an_application()))) == ""
@@ -185,7 +185,7 @@ def test_a_live_id_is_refused_with_its_state() -> None:
     assert "New" in rejection(scenario.send(ApplicationAdded(an_application())))
 
 
-def test_removing_an_application_gives_everything_back_and_reports_it() -> None:
+def test_removing_an_application_releases_and_reports_everything() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.gang(ApplicationAdded(an_application(gang=2)), 2)
     scenario.ask(an_ask("r0", group="workers"))
@@ -196,7 +196,7 @@ def test_removing_an_application_gives_everything_back_and_reports_it() -> None:
     assert scenario.partition.applications == {}
 
 
-def test_a_placeholder_ask_after_the_reservation_is_given_back_and_not_refused() -> None:
+def test_a_placeholder_ask_after_the_reservation_is_released_and_not_rejected() -> None:
     """It may cross the word that the gang has its places, on another stream."""
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.gang(ApplicationAdded(an_application(gang=2)), 2)
@@ -205,7 +205,7 @@ def test_a_placeholder_ask_after_the_reservation_is_given_back_and_not_refused()
     assert refused_asks(effects) == {}
 
 
-def test_an_execution_time_out_of_an_application_without_a_gang_limits_its_run_time() -> None:
+def test_an_execution_timeout_limits_the_run_time_of_an_application_without_a_gang() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(ApplicationAdded(an_application(timeout_s=60)))
     scenario.ask(an_ask("r0"))
@@ -215,14 +215,14 @@ def test_an_execution_time_out_of_an_application_without_a_gang_limits_its_run_t
     assert states(scenario.release("r0", why=TIMEOUT)) == ["Failed"]
 
 
-def test_an_execution_time_out_of_an_ask_limits_the_run_time_of_its_allocation() -> None:
+def test_an_execution_timeout_of_an_ask_limits_the_run_time_of_its_allocation() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(ApplicationAdded(an_application()))
     scenario.ask(an_ask("r0", timeout_s=10), an_ask("r1"))
     assert releases(scenario.wait(11)) == {"r0": TIMEOUT}
 
 
-def test_the_run_time_of_an_allocation_starts_again_when_its_key_is_asked_for_again() -> None:
+def test_the_run_time_of_an_allocation_restarts_when_its_key_is_requested_again() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(ApplicationAdded(an_application()))
     scenario.ask(an_ask("r0", timeout_s=10))
@@ -233,7 +233,7 @@ def test_the_run_time_of_an_allocation_starts_again_when_its_key_is_asked_for_ag
     assert releases(scenario.wait(5)) == {"r0": TIMEOUT}
 
 
-def test_an_execution_time_out_does_not_count_the_time_spent_waiting() -> None:
+def test_an_execution_timeout_does_not_count_the_waiting_time() -> None:
     scenario = Scenario(a_configuration(a_queue("a")))
     scenario.send(ApplicationAdded(an_application(timeout_s=60)))
     scenario.ask(an_ask("r0"))
@@ -243,7 +243,7 @@ def test_an_execution_time_out_does_not_count_the_time_spent_waiting() -> None:
     assert states(scenario.wait(2)) == ["Failing"]
 
 
-def test_an_execution_time_out_goes_on_over_a_pause_in_completing() -> None:
+def test_an_execution_timeout_continues_while_completing() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(ApplicationAdded(an_application(timeout_s=60)))
     scenario.ask(an_ask("r0"))
@@ -253,7 +253,7 @@ def test_an_execution_time_out_goes_on_over_a_pause_in_completing() -> None:
     assert states(scenario.wait(21)) == ["Failing"]
 
 
-def test_a_real_pod_placed_while_resuming_makes_the_application_run_when_it_is_accepted_again() -> None:
+def test_a_real_pod_placed_while_resuming_makes_the_application_run() -> None:
     scenario = partial(GangStyle.SOFT)
     scenario.ask(an_ask("r0", group="workers", vcore=500))
     scenario.add_node("n1", vcore=500)
@@ -263,7 +263,7 @@ def test_a_real_pod_placed_while_resuming_makes_the_application_run_when_it_is_a
     assert states(scenario.release("app-p1", why=TIMEOUT)) == ["Accepted", "Running"]
 
 
-def test_an_application_whose_last_real_ask_went_while_resuming_completes() -> None:
+def test_an_application_whose_last_ask_is_deleted_while_resuming_completes() -> None:
     scenario = partial(GangStyle.SOFT)
     scenario.ask(an_ask("r0", group="workers", vcore=9000))
     scenario.wait(61)
@@ -344,7 +344,7 @@ def test_a_gang_whose_only_real_request_was_cancelled_ends() -> None:
     assert states(scenario.wait(61)) == ["Resuming", "Accepted", "Completing"]
 
 
-def test_the_timer_ends_a_reserved_gang_even_where_its_placeholders_went_by_themselves() -> None:
+def test_the_timer_ends_a_reserved_gang_whose_placeholders_were_deleted() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.gang(ApplicationAdded(an_application(gang=2, timeout_s=60)), 2)
     scenario.release("app-p0")
@@ -352,7 +352,7 @@ def test_the_timer_ends_a_reserved_gang_even_where_its_placeholders_went_by_them
     assert states(scenario.wait(61)) == ["Completing"]
 
 
-def test_the_log_of_states_of_an_application_that_comes_and_goes_has_an_end() -> None:
+def test_the_state_log_of_an_application_is_bounded() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(ApplicationAdded(an_application()))
     for _ in range(100):

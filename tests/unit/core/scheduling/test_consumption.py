@@ -24,7 +24,7 @@ def summary(effects: list[Effect]) -> ApplicationSummarized:
     return found
 
 
-def test_time_times_amount_is_counted_by_the_nodes_type() -> None:
+def test_resource_time_is_counted_by_node_type() -> None:
     scenario = a_scenario("large", "")
     submitted = scenario.now_ns
     scenario.send(ApplicationAdded(an_application()))
@@ -38,7 +38,7 @@ def test_time_times_amount_is_counted_by_the_nodes_type() -> None:
     assert found.times_ns == (submitted, submitted, submitted + 11 * SECOND)
 
 
-def test_placeholders_are_counted_apart() -> None:
+def test_placeholder_usage_is_counted_separately() -> None:
     scenario = a_scenario("large")
     scenario.gang(ApplicationAdded(an_application(gang=1)), 1)
     scenario.wait(5)

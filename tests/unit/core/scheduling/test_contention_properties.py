@@ -182,7 +182,7 @@ def _quotas(app: Application, others: list[Application]) -> Iterator[int]:
     maxima=st.dictionaries(st.sampled_from(PARENTS), st.integers(2, 20)),
     busy=st.integers(0, 4),
 )
-def test_no_gang_waits_that_fits_next_to_complete_ones_and_the_reservations_of_earlier_ones(
+def test_no_gang_waits_if_it_fits_next_to_complete_and_earlier_gangs(
     gangs: list[AGang], nodes: list[int], maxima: dict[str, int], busy: int
 ) -> None:
     scheduler_state = ContendingGangs(gangs, {"": nodes}, maxima, busy)
@@ -214,7 +214,7 @@ def test_gangs_that_share_neither_nodes_nor_quotas_do_not_delay_each_other(
 
 @settings(max_examples=amount(5, 10), deadline=None)
 @given(gangs=st.lists(GANGS, min_size=2, max_size=6), nodes=NODES, busy=st.integers(0, 4))
-def test_no_incomplete_gang_holds_anything_for_longer_than_its_timer(
+def test_no_incomplete_gang_keeps_reservations_after_its_timeout(
     gangs: list[AGang], nodes: list[int], busy: int
 ) -> None:
     scheduler_state = ContendingGangs(gangs, {"": nodes}, {}, busy)

@@ -34,25 +34,25 @@ def cordoned(vcore: int = 4000) -> Scenario:
     return scenario
 
 
-def test_a_daemon_sets_pod_goes_to_its_cordoned_node_and_the_others_go_elsewhere() -> None:
+def test_a_daemon_set_pod_is_placed_on_its_cordoned_node() -> None:
     scenario = cordoned()
     effects = run(scenario, "root.a", agent(), an_ask("r0"))
     assert placed(effects) == {"agent": "n0", "r0": "n1"}
 
 
-def test_one_that_does_not_tolerate_the_cordon_waits_for_its_end() -> None:
+def test_a_daemon_set_pod_without_the_toleration_waits_for_the_uncordon() -> None:
     scenario = cordoned()
     assert placed(run(scenario, "root.a", a_daemon("agent", "n0"))) == {}
     assert placed(scenario.node("n0", NodeAction.OPEN)) == {"agent": "n0"}
 
 
-def test_one_whose_node_is_not_there_yet_waits_for_it() -> None:
+def test_a_daemon_set_pod_waits_for_its_node_to_be_added() -> None:
     scenario = cordoned()
     assert placed(run(scenario, "root.a", agent("n7"))) == {}
     assert placed(scenario.add_node("n7", draining=True)) == {"agent": "n7"}
 
 
-def test_a_daemon_sets_pod_takes_from_a_full_node_also_when_that_is_cordoned() -> None:
+def test_a_daemon_set_pod_preempts_on_a_full_cordoned_node() -> None:
     scenario = Scenario(with_preemption(a_queue("a"), a_queue("b")), nodes=1, vcore=2000)
     run(scenario, "root.b", *pods("r", 2))
     scenario.node("n0", NodeAction.DRAIN)
@@ -63,7 +63,7 @@ def test_a_daemon_sets_pod_takes_from_a_full_node_also_when_that_is_cordoned() -
     assert placed(confirm(scenario, effects)) == {"agent": "n0"}
 
 
-def test_who_tolerates_a_cordon_goes_to_a_node_as_soon_as_its_drain_is_reported_as_one() -> None:
+def test_a_tolerant_pod_is_placed_when_the_drain_is_reported_as_a_cordon() -> None:
     scenario = Scenario(with_preemption(a_queue("a"), a_queue("b")), nodes=1)
     scenario.node("n0", NodeAction.DRAIN)
     assert placed(run(scenario, "root.a", an_ask("r0", constraints=TOLERANT), an_ask("r1"))) == {}

@@ -49,19 +49,19 @@ def a_full_cluster(waiting: int) -> Scenario:
 
 
 @pytest.mark.parametrize("waiting", [60, 120])
-def test_a_full_cluster_in_which_nothing_changes_tries_no_one_however_many_wait(waiting: int) -> None:
+def test_an_unchanged_full_cluster_tries_no_application(waiting: int) -> None:
     scenario = a_full_cluster(waiting)
     assert tried(scenario) == (0, 0)
 
 
 @pytest.mark.parametrize("waiting", [60, 120])
-def test_a_pod_that_goes_and_one_that_comes_try_two_however_many_wait(waiting: int) -> None:
+def test_one_deleted_and_one_added_pod_cause_two_attempts(waiting: int) -> None:
     scenario = a_full_cluster(waiting)
     assert tried(scenario, gone("short3"), *short("late")) == (2, 1)
 
 
 @pytest.mark.parametrize("waiting", [60, 120])
-def test_many_that_end_at_once_try_as_many_as_get_their_places(waiting: int) -> None:
+def test_attempts_after_many_pods_finish_match_the_allocations(waiting: int) -> None:
     scenario = a_full_cluster(waiting)
     ended = [ApplicationRemoved(PARTITION, ApplicationId(f"short{index}")) for index in range(NODES)]
     tries, places = tried(scenario, *ended)
@@ -80,7 +80,7 @@ def next_to_gang() -> Scenario:
     return scenario
 
 
-def test_a_gang_that_cannot_fit_is_not_tried_again_when_as_many_pods_go_as_come() -> None:
+def test_a_gang_that_cannot_fit_is_not_retried_when_pods_replace_each_other() -> None:
     scenario = next_to_gang()
     for turn in range(5):
         names = [f"short{turn * NODES + index}" for index in range(NODES)]
@@ -89,7 +89,7 @@ def test_a_gang_that_cannot_fit_is_not_tried_again_when_as_many_pods_go_as_come(
     assert scenario.app("gang").gang.searches == 1
 
 
-def test_such_a_gang_gets_its_places_as_soon_as_there_are_enough() -> None:
+def test_a_gang_that_could_not_fit_is_placed_when_resources_suffice() -> None:
     scenario = next_to_gang()
     for index in range(NODES - 1):
         assert tried(scenario, gone(f"short{index}"))[1] == 0

@@ -36,7 +36,7 @@ def allocated(scenario: Scenario, queue: str = "root.a") -> int:
     return next(one for one in scenario.partition.queues.leaves() if one.path == queue).allocated["vcore"]
 
 
-def test_places_are_held_before_any_member_is_there_and_the_resource_manager_is_not_reported() -> None:
+def test_virtual_placeholders_are_reserved_without_a_message() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=2)
     effects = scenario.send(a_gang(5))
     assert states(effects) == ["Accepted", "Running"]
@@ -46,7 +46,7 @@ def test_places_are_held_before_any_member_is_there_and_the_resource_manager_is_
     assert allocated(scenario) == 5000
 
 
-def test_a_member_that_comes_takes_its_place_at_once_with_one_message() -> None:
+def test_a_new_member_replaces_its_placeholder_with_one_message() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=2)
     scenario.send(a_gang(5))
     [answer] = answers(scenario.ask(*members(2)))
@@ -57,7 +57,7 @@ def test_a_member_that_comes_takes_its_place_at_once_with_one_message() -> None:
     assert scenario.app().gang.groups[WORKERS].replaced == 2
 
 
-def test_members_that_are_there_already_get_their_places_in_the_cycle_that_holds_them() -> None:
+def test_existing_members_are_placed_in_the_cycle_of_the_reservation() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=1000)
     scenario.send(a_gang(4))
     assert placed(scenario.ask(*members(4))) == {}
@@ -65,7 +65,7 @@ def test_members_that_are_there_already_get_their_places_in_the_cycle_that_holds
     assert held(scenario) == 0
 
 
-def test_a_gang_that_does_not_fit_completely_holds_nothing_and_reports_it_by_its_own_key() -> None:
+def test_a_gang_that_does_not_fit_reserves_nothing_and_reports_the_reason() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     effects = scenario.send(a_gang(5))
     assert held(scenario) == 0
@@ -77,7 +77,7 @@ def test_a_gang_that_does_not_fit_completely_holds_nothing_and_reports_it_by_its
     assert waits(scenario.add_node("n1"))[KEY] == ("SCHEDULED", "all members are reserved")
 
 
-def test_no_one_takes_the_room_that_is_held_for_members_to_come() -> None:
+def test_resources_reserved_for_future_members_are_not_given_to_others() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(a_gang(3))
     scenario.send(a_gang(2, "late"))
@@ -88,7 +88,7 @@ def test_no_one_takes_the_room_that_is_held_for_members_to_come() -> None:
     assert set(placed(scenario.ask(*executors))) == {one.key for one in executors}
 
 
-def test_of_two_gangs_with_room_for_one_both_finish_one_after_the_other() -> None:
+def test_two_gangs_with_resources_for_one_finish_one_after_another() -> None:
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=1)
     scenario.send(a_gang(3, "one"), a_gang(3, "two", queue="root.b"))
     assert (held(scenario, "one"), held(scenario, "two")) == (3, 0)
@@ -100,7 +100,7 @@ def test_of_two_gangs_with_room_for_one_both_finish_one_after_the_other() -> Non
     assert states(effects, "two") == ["Running"]
 
 
-def test_members_beyond_their_number_and_pods_of_no_group_are_scheduled_as_usual() -> None:
+def test_extra_members_and_pods_without_a_group_are_scheduled() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=2)
     scenario.send(a_gang(2))
     effects = scenario.ask(*members(4), an_ask("plain"))
@@ -109,7 +109,7 @@ def test_members_beyond_their_number_and_pods_of_no_group_are_scheduled_as_usual
     assert scenario.app().gang.groups[WORKERS].replaced == 2
 
 
-def test_one_ask_for_several_members_takes_a_place_for_each_and_what_is_left_as_usual() -> None:
+def test_one_ask_for_several_members_uses_a_placeholder_for_each() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=2)
     scenario.send(a_gang(3))
     answered = answers(scenario.ask(replace(member("many"), max_allocations=5)))
@@ -117,7 +117,7 @@ def test_one_ask_for_several_members_takes_a_place_for_each_and_what_is_left_as_
     assert held(scenario) == 0
 
 
-def test_a_larger_member_is_scheduled_as_usual_and_its_place_is_dropped_without_a_message() -> None:
+def test_a_larger_member_is_scheduled_and_its_placeholder_is_dropped() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(a_gang(3))
     effects = scenario.ask(member("big", vcore=2000))
@@ -129,7 +129,7 @@ def test_a_larger_member_is_scheduled_as_usual_and_its_place_is_dropped_without_
     assert held(scenario) == 2
 
 
-def test_a_smaller_member_gives_back_what_it_does_not_need() -> None:
+def test_a_smaller_member_releases_the_difference() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(a_gang(4))
     assert placed(scenario.ask(an_ask("other", app="app", vcore=600))) == {}
@@ -137,7 +137,7 @@ def test_a_smaller_member_gives_back_what_it_does_not_need() -> None:
     assert held(scenario) == 3
 
 
-def test_a_place_goes_with_its_node_and_its_member_is_scheduled_as_usual() -> None:
+def test_placeholders_are_removed_with_their_node() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(a_gang(4))
     scenario.add_node("n1")
@@ -147,7 +147,7 @@ def test_a_place_goes_with_its_node_and_its_member_is_scheduled_as_usual() -> No
     assert set(placed(scenario.ask(*members(4))).values()) == {"n1"}
 
 
-def test_a_member_that_may_not_run_where_its_place_is_takes_room_elsewhere() -> None:
+def test_a_member_excluded_from_its_placeholder_node_runs_elsewhere() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=2000)
     scenario.send(a_gang(2))
     scenario.add_node("n1")
@@ -157,7 +157,7 @@ def test_a_member_that_may_not_run_where_its_place_is_takes_room_elsewhere() -> 
     assert allocated(scenario) == 2000
 
 
-def test_places_of_several_task_groups_are_held_together_or_not_at_all() -> None:
+def test_several_task_groups_are_reserved_together_or_not_at_all() -> None:
     big, small = resources(vcore=3000, pods=1), resources(vcore=1000, pods=1)
     groups = (Member(TaskGroup("big"), 1, big), Member(WORKERS, 2, small))
     event = a_gang(1)
@@ -173,7 +173,7 @@ def test_places_of_several_task_groups_are_held_together_or_not_at_all() -> None
     )
 
 
-def test_a_packed_gang_has_all_its_places_in_one_domain() -> None:
+def test_a_packed_gang_is_reserved_in_one_domain() -> None:
     scenario = Scenario(a_configuration(a_queue("a")))
     cores = {"a": 3, "b": 4, "c": 9}
     scenario.send(*(NodeAdded(a_node(f"n-{zone}", 1000 * of, labels={"zone": zone})) for zone, of in cores.items()))
@@ -187,7 +187,7 @@ def test_a_packed_gang_has_all_its_places_in_one_domain() -> None:
 # -- quotas and turns --------------------------------------------------------------
 
 
-def test_a_queue_is_charged_for_what_is_held() -> None:
+def test_reserved_placeholders_count_towards_the_queue_quota() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=4000)), nodes=3)
     scenario.send(a_gang(3))
     scenario.send(ApplicationAdded(an_application("plain")))
@@ -195,7 +195,7 @@ def test_a_queue_is_charged_for_what_is_held() -> None:
     assert placed(scenario.ask(an_ask("p1", app="plain", vcore=1000))).keys() == {"p1"}
 
 
-def test_a_users_limit_counts_what_is_held() -> None:
+def test_reserved_placeholders_count_towards_the_user_limit() -> None:
     limit = a_limit(users=("kim",), vcore=3000)
     scenario = Scenario(a_configuration(a_queue("a", limits=(limit,))), nodes=3)
     scenario.send(a_gang(3), a_gang(1, "two"))
@@ -203,7 +203,7 @@ def test_a_users_limit_counts_what_is_held() -> None:
     assert waits(scenario.send(a_gang(1, "three")))["three/workers"][0] == "SKIPPED"
 
 
-def test_a_gang_larger_than_its_queue_may_ever_be_is_rejected() -> None:
+def test_a_gang_larger_than_the_queue_maximum_is_rejected() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=2000)), nodes=3)
     assert "it can never be reserved" in rejection(scenario.send(a_gang(3)))
 
@@ -215,7 +215,7 @@ def test_a_gang_without_task_groups_is_rejected() -> None:
     assert effects.startswith("gangPlacement is Direct, but no task groups were sent")
 
 
-def test_no_one_who_came_later_starts_before_a_gang_that_waits_for_headroom() -> None:
+def test_no_later_gang_starts_before_a_gang_that_waits_for_headroom() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=4000)), nodes=3)
     scenario.send(ApplicationAdded(an_application("busy")))
     scenario.ask(*(an_ask(f"b{index}", app="busy") for index in range(2)))
@@ -230,7 +230,7 @@ def test_no_one_who_came_later_starts_before_a_gang_that_waits_for_headroom() ->
 # -- taken back --------------------------------------------------------------------
 
 
-def test_what_was_not_taken_is_dropped_when_the_timer_ends_and_no_one_is_reported() -> None:
+def test_unused_placeholders_expire_without_a_message() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(a_gang(3, timeout_s=60))
     scenario.ask(member("r0"))
@@ -244,14 +244,14 @@ def test_what_was_not_taken_is_dropped_when_the_timer_ends_and_no_one_is_reporte
     assert placed(scenario.ask(member("r1"))) == {"r1": "n0"}
 
 
-def test_a_gang_whose_members_never_come_is_ended_by_the_timer() -> None:
+def test_a_gang_without_members_completes_after_its_timeout() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(a_gang(3, timeout_s=60))
     assert states(scenario.wait(61)) == ["Completing"]
     assert states(scenario.wait(60)) == ["Completed"]
 
 
-def test_left_over_places_end_with_the_application_at_once() -> None:
+def test_unused_placeholders_are_deleted_when_the_application_completes() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(a_gang(3))
     scenario.ask(member("r0"))
@@ -263,7 +263,7 @@ def test_left_over_places_end_with_the_application_at_once() -> None:
     assert scenario.partition.placed == {}
 
 
-def test_an_application_that_is_removed_gives_its_places_back_without_a_message() -> None:
+def test_a_removed_application_releases_placeholders_without_a_message() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(a_gang(3))
     scenario.ask(member("r0"))
@@ -273,14 +273,14 @@ def test_an_application_that_is_removed_gives_its_places_back_without_a_message(
     assert allocated(scenario) == 0
 
 
-def test_an_application_that_is_removed_while_it_waits_leaves_nothing() -> None:
+def test_an_application_removed_while_waiting_leaves_nothing_pending() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(a_gang(5))
     assert released_asks(scenario.send(ApplicationRemoved(PARTITION, ApplicationId("app")))) == {}
     assert scenario.partition.queues.root.pending == NOTHING
 
 
-def test_the_resource_manager_cannot_name_what_it_was_never_told_of() -> None:
+def test_the_resource_manager_cannot_release_virtual_placeholders() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(a_gang(3), a_gang(3, "waits"))
     why, app = Termination.STOPPED_BY_RM, ApplicationId("app")
@@ -297,7 +297,7 @@ def test_the_resource_manager_cannot_name_what_it_was_never_told_of() -> None:
     assert sum(scenario.scheduler_state.ignored.values()) == 4
 
 
-def test_a_placeholder_pod_comes_too_late_for_a_gang_that_has_no_use_for_it() -> None:
+def test_a_placeholder_ask_of_a_direct_gang_is_released() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(a_gang(5))
     effects = scenario.ask(an_ask("p0", group="workers", placeholder=True))

@@ -35,7 +35,7 @@ def passed(scenario: Scenario, *events: Event) -> list[str]:
     return states(scenario.send(RecoveryBarrierPassed(RM)))
 
 
-def test_after_a_restart_the_places_of_those_that_are_not_bound_are_held_again() -> None:
+def test_a_restart_reserves_placeholders_for_unbound_members_again() -> None:
     scenario = fenced()
     scenario.send(a_gang(4, forced=True))
     effects = scenario.add_node("n0", bound("r0", "n0", allocated_s=990).spec, bound("r1", "n0", allocated_s=991).spec)
@@ -46,7 +46,7 @@ def test_after_a_restart_the_places_of_those_that_are_not_bound_are_held_again()
     assert placed(scenario.ask(member("r2"), member("r3"), member("r4"))).keys() == {"r2", "r3"}
 
 
-def test_a_restart_before_any_member_is_bound_holds_all_places_again_before_others_that_came_later() -> None:
+def test_a_restart_reserves_an_unbound_gang_before_later_ones() -> None:
     scenario = fenced()
     scenario.send(a_gang(3), a_gang(3, "late"))
     scenario.add_node("n0")
@@ -54,7 +54,7 @@ def test_a_restart_before_any_member_is_bound_holds_all_places_again_before_othe
     assert (held(scenario), held(scenario, "late")) == (3, 0)
 
 
-def test_places_of_a_packed_gang_are_held_again_where_its_members_are() -> None:
+def test_a_packed_gang_is_reserved_again_in_the_domain_of_its_members() -> None:
     scenario = fenced()
     spec = replace(a_gang(4, forced=True).spec, topology=Topology("zone", required=True))
     scenario.send(ApplicationAdded(spec))
@@ -65,7 +65,7 @@ def test_places_of_a_packed_gang_are_held_again_where_its_members_are() -> None:
     assert held(scenario) == 3
 
 
-def test_the_places_of_a_gang_that_ran_are_held_again_before_others_are_served() -> None:
+def test_a_recovered_gang_is_reserved_again_before_others_are_placed() -> None:
     scenario = fenced()
     scenario.send(ApplicationAdded(an_application("busy", queue="root.b", created_s=1)))
     scenario.send(a_gang(4, forced=True))
@@ -76,7 +76,7 @@ def test_the_places_of_a_gang_that_ran_are_held_again_before_others_are_served()
     assert held(scenario) == 3
 
 
-def test_a_gang_whose_members_are_all_bound_holds_nothing_more() -> None:
+def test_a_gang_with_all_members_bound_reserves_nothing() -> None:
     scenario = fenced()
     scenario.send(a_gang(2, forced=True))
     scenario.add_node("n0", *(bound(f"r{index}", "n0").spec for index in range(3)))
@@ -87,7 +87,7 @@ def test_a_gang_whose_members_are_all_bound_holds_nothing_more() -> None:
     assert placed(scenario.ask(member("r9"))) == {"r9": "n0"}
 
 
-def test_places_that_are_held_again_go_by_the_timer_of_the_first_member_that_was_bound() -> None:
+def test_recovered_placeholders_expire_with_the_timer_of_the_first_bound_member() -> None:
     scenario = fenced()
     scenario.send(a_gang(4, timeout_s=60, forced=True))
     scenario.add_node("n0", bound("r1", "n0", allocated_s=980).spec, bound("r0", "n0", allocated_s=970).spec)
@@ -98,7 +98,7 @@ def test_places_that_are_held_again_go_by_the_timer_of_the_first_member_that_was
     assert held(scenario) == 0
 
 
-def test_a_gang_whose_clock_had_ended_before_the_restart_holds_nothing_again() -> None:
+def test_a_gang_whose_timer_expired_before_the_restart_reserves_nothing() -> None:
     scenario = fenced()
     scenario.send(a_gang(4, timeout_s=60, style=GangStyle.HARD, forced=True))
     scenario.add_node("n0", bound("r0", "n0", allocated_s=100).spec)
@@ -109,7 +109,7 @@ def test_a_gang_whose_clock_had_ended_before_the_restart_holds_nothing_again() -
     assert scenario.app().allocations.keys() == {"r0-0", "r1-0"}
 
 
-def test_places_that_do_not_fit_completely_any_more_are_waited_for_until_the_timer_ends() -> None:
+def test_a_recovered_gang_that_does_not_fit_waits_until_its_timer_expires() -> None:
     scenario = fenced()
     scenario.send(a_gang(4, timeout_s=60, forced=True))
     scenario.add_node("n0", bound("r0", "n0", allocated_s=990).spec, vcore=3000)
@@ -122,7 +122,7 @@ def test_places_that_do_not_fit_completely_any_more_are_waited_for_until_the_tim
     assert scenario.app().state == "Running"
 
 
-def test_places_that_do_not_fit_after_a_restart_are_held_when_there_is_room_again() -> None:
+def test_a_recovered_gang_that_does_not_fit_is_reserved_after_a_node_is_added() -> None:
     scenario = fenced()
     scenario.send(a_gang(4, timeout_s=60, forced=True))
     scenario.add_node("n0", bound("r0", "n0", allocated_s=990).spec, vcore=3000)
@@ -132,7 +132,7 @@ def test_places_that_do_not_fit_after_a_restart_are_held_when_there_is_room_agai
     assert held(scenario) == 3
 
 
-def test_an_application_is_over_when_its_last_member_goes_though_its_places_do_not_fit_again() -> None:
+def test_a_gang_completes_after_its_last_member_although_the_rest_does_not_fit() -> None:
     scenario = fenced()
     scenario.send(a_gang(4, forced=True))
     scenario.add_node("n0", bound("r0", "n0", allocated_s=990).spec, vcore=3000)
@@ -141,7 +141,7 @@ def test_an_application_is_over_when_its_last_member_goes_though_its_places_do_n
     assert states(scenario.wait(31)) == ["Completed"]
 
 
-def test_a_first_pod_of_no_task_group_that_is_bound_leaves_all_places_to_be_held() -> None:
+def test_a_bound_pod_without_a_task_group_uses_no_placeholder() -> None:
     scenario = fenced()
     scenario.send(a_gang(3, forced=True))
     scenario.add_node("n0", an_allocation("driver", "n0", allocated_s=990))
@@ -150,7 +150,7 @@ def test_a_first_pod_of_no_task_group_that_is_bound_leaves_all_places_to_be_held
     assert held(scenario) == 3
 
 
-def test_a_configuration_that_makes_the_rest_impossible_lets_those_run_that_do() -> None:
+def test_a_gang_made_impossible_by_a_reload_keeps_its_running_members() -> None:
     scenario = fenced()
     scenario.send(a_gang(4, forced=True))
     scenario.add_node("n0", bound("r0", "n0").spec, vcore=3000)
@@ -161,7 +161,7 @@ def test_a_configuration_that_makes_the_rest_impossible_lets_those_run_that_do()
     assert placed(scenario.ask(member("r1"))) == {"r1": "n0"}
 
 
-def test_a_gang_that_ran_and_comes_without_task_groups_continues_without_places() -> None:
+def test_a_recovered_gang_without_task_groups_continues_without_placeholders() -> None:
     scenario = fenced()
     scenario.send(ApplicationAdded(replace(a_gang(4, forced=True).spec, members=())))
     scenario.add_node("n0", bound("r0", "n0").spec)
@@ -169,7 +169,7 @@ def test_a_gang_that_ran_and_comes_without_task_groups_continues_without_places(
     assert placed(scenario.ask(member("r1"))) == {"r1": "n0"}
 
 
-def test_a_placeholder_pod_of_an_earlier_placement_stands_for_one_of_the_places() -> None:
+def test_a_recovered_placeholder_pod_replaces_a_virtual_placeholder() -> None:
     scenario = fenced()
     scenario.send(a_gang(3))
     scenario.add_node("n0", an_allocation("p0", "n0", group="workers", placeholder=True))
@@ -182,7 +182,7 @@ def test_a_placeholder_pod_of_an_earlier_placement_stands_for_one_of_the_places(
 # -- without a restart -------------------------------------------------------------
 
 
-def test_a_member_that_is_bound_unasked_while_places_are_held_has_one_of_them() -> None:
+def test_a_member_bound_by_others_uses_a_reserved_placeholder() -> None:
     scenario = Scenario(CONFIGURATION, nodes=2, vcore=2000)
     scenario.send(a_gang(3))
     before = scenario.partition.nodes.available(NodeId("n1"))
@@ -192,7 +192,7 @@ def test_a_member_that_is_bound_unasked_while_places_are_held_has_one_of_them() 
     assert scenario.partition.nodes.available(NodeId("n1")) == before
 
 
-def test_a_member_that_is_bound_unasked_while_the_gang_waits_makes_it_run_and_lack_one_less() -> None:
+def test_a_member_bound_by_others_starts_a_waiting_gang() -> None:
     scenario = Scenario(CONFIGURATION, nodes=1)
     scenario.send(a_gang(6, wait_s=100))
     effects = scenario.send(bound("r0", "n0"))
@@ -203,7 +203,7 @@ def test_a_member_that_is_bound_unasked_while_the_gang_waits_makes_it_run_and_la
     assert held(scenario) == 5
 
 
-def test_an_allocation_that_is_reported_under_the_schedulers_own_key_is_refused() -> None:
+def test_an_allocation_with_a_key_of_the_scheduler_is_rejected() -> None:
     scenario = Scenario(CONFIGURATION, nodes=1)
     scenario.send(a_gang(3), a_gang(3, "waits"))
     for key, app in ((KEY, "app"), ("waits/workers", "waits")):

@@ -25,7 +25,7 @@ def guarded(*, quota: bool = False, most: int | None = None) -> Configuration:
     return replace(made, partitions=(replace(partition, preemption=True, quota_preemption=quota),))
 
 
-def test_a_soft_gang_that_waited_without_success_is_scheduled_as_usual() -> None:
+def test_a_soft_gang_is_scheduled_without_reservation_after_the_wait_timeout() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(a_gang(5, wait_s=60))
     assert placed(scenario.ask(*members(5))) == {}
@@ -35,7 +35,7 @@ def test_a_soft_gang_that_waited_without_success_is_scheduled_as_usual() -> None
     assert answers(effects)[0].released_asks == ()
 
 
-def test_a_hard_gang_that_waited_without_success_fails_and_only_its_members_are_released() -> None:
+def test_a_hard_gang_fails_after_the_wait_timeout_and_releases_its_members() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(a_gang(5, wait_s=60, style=GangStyle.HARD))
     scenario.ask(member("r0"))
@@ -45,7 +45,7 @@ def test_a_hard_gang_that_waited_without_success_fails_and_only_its_members_are_
     assert [(one.key, one.termination) for one in answer.released_asks] == [("r0", Termination.TIMEOUT)]
 
 
-def test_the_style_has_no_word_once_the_places_are_held() -> None:
+def test_the_style_has_no_effect_after_the_placeholders_are_reserved() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(a_gang(3, wait_s=30, timeout_s=60, style=GangStyle.HARD))
     scenario.ask(member("r0"))
@@ -53,7 +53,7 @@ def test_the_style_has_no_word_once_the_places_are_held() -> None:
     assert scenario.app().state == "Running"
 
 
-def test_the_timer_of_the_places_begins_when_they_are_held_and_not_before() -> None:
+def test_the_placeholder_timer_starts_with_the_reservation() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=1000)
     scenario.send(a_gang(3, timeout_s=60))
     assert scenario.wait(100) == []
@@ -64,7 +64,7 @@ def test_the_timer_of_the_places_begins_when_they_are_held_and_not_before() -> N
     assert held(scenario) == 0
 
 
-def test_no_headroom_is_promised_to_a_gang_that_nodes_have_no_room_for_until_it_starves() -> None:
+def test_a_gang_that_fits_no_nodes_reserves_no_quota_until_it_starves() -> None:
     timing = Timing(starvation_age_ns=60 * SECOND)
     scenario = Scenario(a_configuration(a_queue("a", vcore=6000), timing=timing), nodes=1)
     scenario.send(a_gang(5))
@@ -76,7 +76,7 @@ def test_no_headroom_is_promised_to_a_gang_that_nodes_have_no_room_for_until_it_
     assert scenario.app().gang.quota_reservation == NOTHING
 
 
-def test_a_gang_that_no_empty_cluster_could_hold_is_warned_of_once() -> None:
+def test_a_gang_larger_than_the_empty_cluster_is_reported_once() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     [effects] = notices(scenario.send(a_gang(5)))
     assert effects.startswith("even an empty cluster could not hold the gang: 1 of 5 members of task group workers")
@@ -106,7 +106,7 @@ def test_a_gang_that_may_not_start_yet_reports_for_its_members() -> None:
 # -- preemption --------------------------------------------------------------------
 
 
-def test_places_that_are_held_go_at_once_for_whoever_has_a_right_to_them() -> None:
+def test_virtual_placeholders_are_preempted_immediately() -> None:
     scenario = Scenario(guarded(), nodes=1)
     scenario.send(a_gang(4))
     scenario.ask(member("r0"))
@@ -119,7 +119,7 @@ def test_places_that_are_held_go_at_once_for_whoever_has_a_right_to_them() -> No
     assert scenario.partition.preemptions.running == {}
 
 
-def test_a_member_whose_place_was_preempted_waits_as_usual() -> None:
+def test_a_member_whose_placeholder_was_preempted_waits_for_resources() -> None:
     scenario = Scenario(guarded(), nodes=1)
     scenario.send(a_gang(4))
     scenario.send(ApplicationAdded(an_application("poor", queue="root.b")))
@@ -130,7 +130,7 @@ def test_a_member_whose_place_was_preempted_waits_as_usual() -> None:
     assert waits(effects)["app-r2"][0] == "FAILED"
 
 
-def test_places_that_are_held_go_first_where_a_queue_is_over_a_lowered_maximum() -> None:
+def test_a_queue_over_a_lowered_maximum_releases_virtual_placeholders_first() -> None:
     scenario = Scenario(guarded(quota=True), nodes=1)
     scenario.send(a_gang(4))
     scenario.ask(member("r0"))
@@ -141,7 +141,7 @@ def test_places_that_are_held_go_first_where_a_queue_is_over_a_lowered_maximum()
     assert scenario.app().real_allocations == 1
 
 
-def test_a_gang_with_a_right_to_its_places_preempts_for_them_together_and_speaks_with_one_voice() -> None:
+def test_a_guaranteed_gang_preempts_for_all_placeholders_and_reports_once() -> None:
     scenario = Scenario(guarded(), nodes=1)
     scenario.send(ApplicationAdded(an_application("rich")))
     scenario.ask(*(an_ask(f"r{index}", app="rich") for index in range(4)))
@@ -160,7 +160,7 @@ def test_a_gang_with_a_right_to_its_places_preempts_for_them_together_and_speaks
     assert len(placed(scenario.ask(*members(2, "poor")))) == 2
 
 
-def test_a_gang_that_preempts_without_success_speaks_as_long_as_it_misses_one_place() -> None:
+def test_a_gang_that_cannot_preempt_reports_until_no_member_is_missing() -> None:
     scenario = Scenario(guarded(), nodes=1)
     scenario.send(ApplicationAdded(an_application("rich")))
     daemons = (replace(an_ask(f"r{index}", app="rich"), required_node=NodeId("n0")) for index in range(4))
@@ -175,7 +175,7 @@ def test_a_gang_that_preempts_without_success_speaks_as_long_as_it_misses_one_pl
 # -- who is asked --------------------------------------------------------------------
 
 
-def test_a_resource_manager_that_validates_places_is_asked_of_members_and_not_of_their_places() -> None:
+def test_placement_validation_covers_members_but_not_virtual_placeholders() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(CallbacksDeclared(RM, True, False))
     effects = scenario.send(a_gang(3))
@@ -187,7 +187,7 @@ def test_a_resource_manager_that_validates_places_is_asked_of_members_and_not_of
     assert held(scenario) == 2
 
 
-def test_a_resource_manager_that_validates_victims_is_not_asked_of_places_without_pods() -> None:
+def test_victim_validation_excludes_virtual_placeholders() -> None:
     scenario = Scenario(guarded(), nodes=1)
     scenario.send(CallbacksDeclared(RM, False, True), a_gang(4))
     scenario.send(ApplicationAdded(an_application("poor", queue="root.b")))

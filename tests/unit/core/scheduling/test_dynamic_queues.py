@@ -72,7 +72,7 @@ def settings(scenario: Scenario, path: str) -> tuple[Limit, Resources, int]:
 # -- templates -------------------------------------------------------------------
 
 
-def test_a_leaf_on_demand_has_the_template_of_the_nearest_queue_above() -> None:
+def test_a_dynamic_leaf_uses_the_template_of_the_nearest_parent_queue() -> None:
     """YuniKorn's documented example: one template at root, a second one at root.parent."""
     first, second = template(1000, guaranteed=500, most=3), template(2000)
     scenario = Scenario(configuration(parent("parent", of=second), parent("notemplate", of=first), template=first))
@@ -83,7 +83,7 @@ def test_a_leaf_on_demand_has_the_template_of_the_nearest_queue_above() -> None:
     assert queue(scenario, "root.notemplate.sales").properties == first.properties
 
 
-def test_a_parent_on_demand_hands_the_template_down_and_does_not_use_it() -> None:
+def test_a_dynamic_parent_passes_the_template_on_and_does_not_use_it() -> None:
     scenario = Scenario(configuration(template=template(1000)))
     submit(scenario, spec("one", "root.x.y.z"))
     for path in ("root.x", "root.x.y"):
@@ -92,7 +92,7 @@ def test_a_parent_on_demand_hands_the_template_down_and_does_not_use_it() -> Non
     assert queue(scenario, "root.x.y.z").max == Limit({"vcore": 1000})
 
 
-def test_a_leaf_on_demand_has_nothing_of_its_parents_own_settings() -> None:
+def test_a_dynamic_leaf_does_not_inherit_the_policies_of_its_parent() -> None:
     above = replace(parent("p"), policies=QueuePolicies(order=ApplicationOrder.FAIR, priority_offset=5))
     scenario = Scenario(configuration(above))
     submit(scenario, spec("one", "root.p.x"))
@@ -108,7 +108,7 @@ def test_a_changed_template_counts_for_new_leaves_only() -> None:
     assert queue(scenario, "root.x.new").max == Limit({"vcore": 2000})
 
 
-def test_a_queue_on_demand_comes_and_goes_with_a_note() -> None:
+def test_adding_and_removing_a_dynamic_queue_is_recorded() -> None:
     scenario = Scenario(configuration())
     scenario.records.clear()
     submit(scenario, spec("one", "root.x.y"))
@@ -124,7 +124,7 @@ def test_a_queue_on_demand_comes_and_goes_with_a_note() -> None:
 # -- quotas of namespaces --------------------------------------------------------
 
 
-def test_a_namespaces_quota_goes_before_the_template() -> None:
+def test_a_namespace_quota_overrides_the_template() -> None:
     scenario = Scenario(configuration(template=template(1000, guaranteed=100, most=9)))
     submit(scenario, spec("one", "root.ns", of=quota(5000, 300, 2)))
     submit(scenario, spec("two", "root.part", of=quota(guaranteed=300)))
@@ -132,7 +132,7 @@ def test_a_namespaces_quota_goes_before_the_template() -> None:
     assert settings(scenario, "root.part") == (Limit({"vcore": 1000}), Resources({"vcore": 300}), 9)
 
 
-def test_each_new_application_brings_its_namespaces_present_quota() -> None:
+def test_a_new_application_updates_the_namespace_quota() -> None:
     scenario = Scenario(configuration(), nodes=1)
     submit(scenario, spec("one", "root.ns", of=quota(1000)))
     assert len(placed(scenario.ask(an_ask("a", app="one"), an_ask("b", app="one")))) == 1
@@ -143,7 +143,7 @@ def test_each_new_application_brings_its_namespaces_present_quota() -> None:
     assert settings(scenario, "root.ns") == (Limit({"vcore": 2000}), Resources({"vcore": 500}), 4)
 
 
-def test_a_lowered_quota_leaves_what_runs() -> None:
+def test_a_lowered_quota_keeps_running_allocations() -> None:
     scenario = Scenario(configuration(), nodes=1)
     submit(scenario, spec("one", "root.ns", of=quota(3000)))
     scenario.ask(an_ask("a", app="one", count=3))
@@ -153,13 +153,13 @@ def test_a_lowered_quota_leaves_what_runs() -> None:
     assert placed(scenario.ask(an_ask("b", app="two"))) == {}
 
 
-def test_zero_in_a_quota_forbids() -> None:
+def test_a_quota_of_zero_forbids_the_resource() -> None:
     scenario = Scenario(configuration(), nodes=1)
     submit(scenario, spec("one", "root.ns", of=quota(0)))
     assert placed(scenario.ask(an_ask("a", app="one"))) == {}
 
 
-def test_a_quota_never_touches_a_configured_queue_nor_a_parent() -> None:
+def test_a_namespace_quota_does_not_change_configured_or_parent_queues() -> None:
     scenario = Scenario(configuration(a_queue("a", vcore=3000), parent("p")))
     submit(scenario, spec("one", "root.a", of=quota(1000, 500, 1)))
     submit(scenario, spec("two", "root.p.ns", of=quota(1000, 500, 1)))
@@ -181,7 +181,7 @@ def test_the_recovery_queue_has_neither_template_nor_quota() -> None:
 # -- gangs -----------------------------------------------------------------------
 
 
-def test_a_gang_larger_than_the_template_or_the_quota_is_refused_before_its_leaf_is_made() -> None:
+def test_a_gang_above_the_template_or_quota_is_rejected_before_its_leaf_is_created() -> None:
     scenario = Scenario(configuration(template=template(2000)))
     assert "maximum of queue root.x is 2:" in rejection([*submit(scenario, spec("one", "root.x", gang=3))])
     small = spec("two", "root.x", gang=3, of=quota(1000))
@@ -190,13 +190,13 @@ def test_a_gang_larger_than_the_template_or_the_quota_is_refused_before_its_leaf
     assert rejection([*submit(scenario, spec("three", "root.x", gang=3, of=quota(3000)))]) == ""
 
 
-def test_a_gang_is_refused_where_the_template_makes_fair_leaves() -> None:
+def test_a_gang_is_rejected_when_the_template_creates_fair_leaves() -> None:
     scenario = Scenario(configuration(template=template(9000, fair=True)))
     refused = rejection([*submit(scenario, spec("one", "root.x", gang=2))])
     assert "sorts its applications by fair share" in refused
 
 
-def test_a_gang_is_measured_by_the_quota_that_it_brings_itself() -> None:
+def test_a_gang_is_checked_against_the_quota_of_its_own_application() -> None:
     scenario = Scenario(configuration())
     submit(scenario, spec("one", "root.ns", of=quota(1000)))
     assert "maximum of queue root.ns is 1:" in rejection([*submit(scenario, spec("two", "root.ns", gang=3))])
@@ -204,14 +204,14 @@ def test_a_gang_is_measured_by_the_quota_that_it_brings_itself() -> None:
     assert queue(scenario, "root.ns").max == Limit({"vcore": 3000})
 
 
-def test_a_gang_that_is_refused_leaves_the_quota_as_it_was() -> None:
+def test_a_rejected_gang_does_not_change_the_quota() -> None:
     scenario = Scenario(configuration())
     submit(scenario, spec("one", "root.ns", of=quota(5000)))
     assert rejection([*submit(scenario, spec("two", "root.ns", gang=3, of=quota(2000)))]) != ""
     assert queue(scenario, "root.ns").max == Limit({"vcore": 5000})
 
 
-def test_a_gang_that_a_lowered_namespace_quota_makes_impossible_waits_until_the_quota_is_raised() -> None:
+def test_a_gang_made_unsatisfiable_by_a_lower_quota_waits_until_it_is_raised() -> None:
     scenario = Scenario(configuration(), nodes=1)
     scenario.add_full_node()
     scenario.gang(ApplicationAdded(spec("g", "root.ns", gang=5, of=quota(5000))), 5)
@@ -223,7 +223,7 @@ def test_a_gang_that_a_lowered_namespace_quota_makes_impossible_waits_until_the_
     assert states([*raised], "g") == ["Running"]
 
 
-def test_a_raised_count_of_applications_lets_the_next_one_run() -> None:
+def test_a_raised_application_limit_lets_the_next_application_run() -> None:
     scenario = Scenario(configuration(), nodes=1)
     submit(scenario, spec("one", "root.ns", of=quota(most=1)))
     submit(scenario, spec("two", "root.ns", of=quota(most=1)))
@@ -240,7 +240,7 @@ def test_a_raised_guarantee_and_a_lower_maximum_by_annotation_preempt_no_one() -
     assert releases(scenario.wait(3600)) == {}
 
 
-def test_a_leaf_that_goes_before_its_turn_keeps_no_one_from_theirs() -> None:
+def test_a_leaf_deleted_before_it_is_scheduled_does_not_block_other_leaves() -> None:
     scenario = Scenario(configuration(), nodes=1)
     submit(scenario, spec("stays", "root.x"))
     effects = scenario.send(
@@ -261,7 +261,7 @@ def of_namespace(name: str, to: str, of: NamespaceQuota, namespace: str = "ns") 
     return replace(spec(name, to, of=of), namespace=namespace)
 
 
-def test_a_namespace_that_says_something_else_is_received_at_once_and_answered_nothing() -> None:
+def test_a_namespace_quota_update_applies_immediately_and_is_not_rejected() -> None:
     scenario = Scenario(configuration(template=template(1000, most=9)), nodes=1)
     submit(scenario, of_namespace("one", "root.ns", quota(500, 100)))
     assert placed(scenario.ask(an_ask("a", app="one"))) == {}
@@ -271,14 +271,14 @@ def test_a_namespace_that_says_something_else_is_received_at_once_and_answered_n
     assert settings(scenario, "root.ns") == (Limit({"vcore": 2000}), Resources({"vcore": 0}), 9)
 
 
-def test_an_annotation_that_was_removed_leaves_the_template() -> None:
+def test_a_removed_quota_annotation_restores_the_template() -> None:
     scenario = Scenario(configuration(template=template(1000)))
     submit(scenario, of_namespace("one", "root.ns", quota(5000)))
     renew(scenario, "one", quota())
     assert queue(scenario, "root.ns").max == Limit({"vcore": 1000})
 
 
-def test_a_leaf_of_several_namespaces_keeps_what_one_of_them_does_not_say() -> None:
+def test_a_leaf_of_several_namespaces_keeps_settings_that_an_update_omits() -> None:
     scenario = Scenario(configuration())
     submit(scenario, of_namespace("one", "root.kim", quota(5000)))
     submit(scenario, of_namespace("two", "root.kim", quota(), "other"))
@@ -286,14 +286,14 @@ def test_a_leaf_of_several_namespaces_keeps_what_one_of_them_does_not_say() -> N
     assert settings(scenario, "root.kim") == (Limit({"vcore": 5000}), Resources({"vcore": 100}), 0)
 
 
-def test_a_namespace_is_not_received_by_configured_queues_nor_for_applications_that_are_gone() -> None:
+def test_a_quota_update_is_ignored_for_configured_queues_and_unknown_applications() -> None:
     scenario = Scenario(configuration(a_queue("a", vcore=3000)))
     submit(scenario, of_namespace("one", "root.a", quota()))
     assert [*renew(scenario, "one", quota(1000)), *renew(scenario, "gone", quota(1000))] == []
     assert queue(scenario, "root.a").max == Limit({"vcore": 3000})
 
 
-def test_what_is_tolerated_over_a_maximum_is_an_amount_that_no_decision_may_add_to() -> None:
+def test_adding_to_the_tolerated_usage_over_a_maximum_violates_an_invariant() -> None:
     scenario = Scenario(configuration(), nodes=1)
     submit(scenario, spec("one", "root.ns", of=quota(3000)))
     scenario.ask(an_ask("a", app="one", count=3))

@@ -73,7 +73,7 @@ def gone(why: Detail, key: str = "r0") -> list[Line]:
     ]
 
 
-def test_a_group_is_linked_to_an_application_from_its_first_allocation_on_and_charged_like_its_user() -> None:
+def test_a_group_is_linked_with_the_first_allocation_and_charged_like_the_user() -> None:
     limits = (QuotaLimit(groups=("staff",), max=Limit({"vcore": 9000})),)
     scenario = a_scenario(replace(a_queue("a"), limits=limits))
     scenario.send(ApplicationAdded(replace(an_application(), groups=("staff",))))
@@ -91,7 +91,7 @@ def test_a_group_is_linked_to_an_application_from_its_first_allocation_on_and_ch
     ]
 
 
-def test_an_application_that_may_not_start_and_then_may_is_noted_on_change_only() -> None:
+def test_a_change_of_runnable_state_is_recorded_once() -> None:
     scenario = a_scenario(replace(a_queue("a"), max_applications=1))
     scenario.send(ApplicationAdded(an_application()), ApplicationAdded(an_application("second")))
     scenario.ask(an_ask("r0"))
@@ -104,7 +104,7 @@ def test_an_application_that_may_not_start_and_then_may_is_noted_on_change_only(
     assert (APP, "second", Change.NONE, Detail.APP_RUNNABLE_QUEUE, "") in lines(scenario)
 
 
-def test_a_limit_of_a_user_on_applications_has_a_detail_of_its_own() -> None:
+def test_an_application_limit_of_a_user_has_a_separate_detail() -> None:
     limits = (QuotaLimit(users=("kim",), max_applications=1),)
     scenario = a_scenario(replace(a_queue("a"), limits=limits))
     scenario.send(ApplicationAdded(an_application()), ApplicationAdded(an_application("second")))
@@ -115,14 +115,14 @@ def test_a_limit_of_a_user_on_applications_has_a_detail_of_its_own() -> None:
     assert details == [Detail.APP_CANNOTRUN_QUOTA, Detail.APP_RUNNABLE_QUOTA]
 
 
-def test_a_new_application_is_noted_on_itself_and_on_its_queue() -> None:
+def test_a_new_application_is_recorded_on_itself_and_on_its_queue() -> None:
     assert told(a_scenario(), ApplicationAdded(an_application())) == [
         (APP, "app", ADD, Detail.APP_NEW, ""),
         (QUEUE, "root.a", ADD, Detail.QUEUE_APP, "app"),
     ]
 
 
-def test_a_rejected_application_is_noted_with_the_reason() -> None:
+def test_a_rejected_application_is_recorded_with_the_reason() -> None:
     scenario = a_scenario()
     scenario.send(ApplicationAdded(an_application()), ApplicationAdded(an_application()))
     rejected = [n for n in scenario.records if n.detail is Detail.APP_REJECT]
@@ -130,7 +130,7 @@ def test_a_rejected_application_is_noted_with_the_reason() -> None:
     assert "already exists" in rejected[0].message
 
 
-def test_an_ask_and_its_allocation_are_noted_in_order() -> None:
+def test_an_ask_and_its_allocation_are_recorded_in_order() -> None:
     scenario = a_scenario()
     scenario.send(ApplicationAdded(an_application()))
     scenario.records.clear()
@@ -148,7 +148,7 @@ def test_an_ask_and_its_allocation_are_noted_in_order() -> None:
     ]
 
 
-def test_an_allocation_that_exists_already_was_never_asked_for() -> None:
+def test_an_existing_allocation_has_no_request_record() -> None:
     scenario = a_scenario()
     scenario.send(ApplicationAdded(an_application()))
     noted = told(scenario, AllocationReported(an_allocation("r0", "n0")))
@@ -156,7 +156,7 @@ def test_an_allocation_that_exists_already_was_never_asked_for() -> None:
     assert Detail.REQUEST_ALLOC not in {line[3] for line in noted}
 
 
-def test_a_waiting_ask_that_turns_out_to_be_allocated_is_fulfilled() -> None:
+def test_a_pending_ask_that_is_reported_as_allocated_is_recorded_as_allocated() -> None:
     scenario = a_scenario(nodes=0)
     scenario.send(ApplicationAdded(an_application()))
     scenario.ask(an_ask("r0"))
@@ -165,7 +165,7 @@ def test_a_waiting_ask_that_turns_out_to_be_allocated_is_fulfilled() -> None:
     assert [line[3] for line in lines(scenario)][3:5] == [Detail.REQUEST_ALLOC, Detail.APP_ALLOC]
 
 
-def test_asks_go_because_they_are_cancelled_or_replaced() -> None:
+def test_cancelled_and_replaced_asks_are_recorded() -> None:
     scenario = a_scenario(nodes=0)
     scenario.send(ApplicationAdded(an_application()))
     scenario.ask(an_ask("r0"))
@@ -179,13 +179,13 @@ def test_asks_go_because_they_are_cancelled_or_replaced() -> None:
     assert lines(scenario)[0] == (APP, "app", REMOVE, Detail.REQUEST_CANCEL, "r0")
 
 
-def test_an_allocation_that_the_resource_manager_stops_is_cancelled() -> None:
+def test_an_allocation_stopped_by_the_resource_manager_is_recorded_as_cancelled() -> None:
     scenario = running(a_scenario())
     scenario.release("r0")
     assert lines(scenario) == [*gone(Detail.ALLOC_CANCEL), (APP, "app", SET, Detail.APP_COMPLETING, "")]
 
 
-def test_an_allocation_that_ran_too_long_timed_out() -> None:
+def test_an_allocation_over_its_run_time_is_recorded_as_timed_out() -> None:
     scenario = a_scenario()
     scenario.send(ApplicationAdded(an_application()))
     scenario.ask(an_ask("r0", timeout_s=10))
@@ -195,7 +195,7 @@ def test_an_allocation_that_ran_too_long_timed_out() -> None:
     assert lines(scenario)[:4] == gone(Detail.ALLOC_TIMEOUT)
 
 
-def test_an_allocation_goes_with_its_node_which_is_noted_last() -> None:
+def test_allocations_are_removed_with_their_node_which_is_recorded_last() -> None:
     scenario = running(a_scenario())
     scenario.node("n0", NodeAction.DECOMMISSION)
     noted = lines(scenario)
@@ -203,7 +203,7 @@ def test_an_allocation_goes_with_its_node_which_is_noted_last() -> None:
     assert noted[-1] == (NODE, "n0", REMOVE, Detail.NODE_DECOMISSION, "")
 
 
-def test_a_placeholder_is_replaced_by_the_member_that_takes_its_place() -> None:
+def test_a_placeholder_replacement_is_recorded() -> None:
     scenario = a_scenario()
     scenario.gang(ApplicationAdded(an_application(gang=1)), 1)
     scenario.ask(an_ask("r0", group="workers"))
@@ -250,14 +250,14 @@ def test_an_application_that_runs_too_long_fails() -> None:
     assert states[-2:] == [Detail.APP_FAILING, Detail.APP_FAILED]
 
 
-def test_a_removed_application_takes_its_allocations_with_it() -> None:
+def test_the_allocations_of_a_removed_application_are_recorded_as_cancelled() -> None:
     scenario = running(a_scenario())
     noted = told(scenario, ApplicationRemoved(PARTITION, ApplicationId("app")))
     assert noted[:4] == gone(Detail.ALLOC_CANCEL)
     assert (APP, "app", REMOVE, Detail.NONE, "") in noted
 
 
-def test_nodes_come_change_close_and_open() -> None:
+def test_node_changes_are_recorded() -> None:
     scenario = a_scenario(nodes=0)
     scenario.add_node("n0")
     node = replace(a_node("n0"), capacity=resources(vcore=8000), occupied=resources(vcore=1))
@@ -296,7 +296,7 @@ def test_the_maximum_of_root_is_the_total_of_the_nodes() -> None:
     ]
 
 
-def test_the_queues_of_a_registration_are_noted_with_their_limits() -> None:
+def test_the_queues_of_a_registration_are_recorded_with_their_limits() -> None:
     limits = (QuotaLimit(users=("ann",), groups=("staff",), max=Limit({"vcore": 5})),)
     noted = told(a_scenario(), ManagerRegistered(RM, a_configuration(replace(a_queue("a"), limits=limits))))
     assert noted == [
@@ -307,7 +307,7 @@ def test_the_queues_of_a_registration_are_noted_with_their_limits() -> None:
     ]
 
 
-def test_a_queue_on_demand_comes_and_goes_with_its_application() -> None:
+def test_a_dynamic_queue_is_added_and_removed_with_its_application() -> None:
     scenario = a_scenario()
     coming = told(scenario, ApplicationAdded(an_application(queue="")))
     assert coming[0] == (QUEUE, "root.ns", ADD, Detail.QUEUE_DYNAMIC, "")
@@ -323,7 +323,7 @@ def reload_of(*queues: QueueConfig) -> ConfigurationReplaced:
     return ConfigurationReplaced(RM, a_configuration(*queues))
 
 
-def test_each_change_of_a_queue_has_its_detail() -> None:
+def test_each_queue_change_has_its_detail() -> None:
     before = a_queue("a")
     assert changed(before, a_queue("a", vcore=5)) == [(QUEUE, "root.a", SET, Detail.QUEUE_MAX, "")]
     assert changed(before, a_queue("a", guaranteed=5)) == [(QUEUE, "root.a", SET, Detail.QUEUE_GUARANTEED, "")]
@@ -332,7 +332,7 @@ def test_each_change_of_a_queue_has_its_detail() -> None:
     assert changed(before, before) == []
 
 
-def test_limits_that_go_or_change_are_noted_and_others_are_not() -> None:
+def test_only_removed_or_changed_limits_are_recorded() -> None:
     ann, bob = QuotaLimit(users=("ann",), max_applications=1), QuotaLimit(users=("bob",), max_applications=1)
     before = replace(a_queue("a"), limits=(ann, bob))
     after = replace(a_queue("a"), limits=(replace(ann, max_applications=2),))
@@ -342,7 +342,7 @@ def test_limits_that_go_or_change_are_noted_and_others_are_not() -> None:
     ]
 
 
-def test_a_no_is_said_once_on_the_oldest_of_its_kind_with_their_number() -> None:
+def test_equal_unschedulable_requests_are_reported_once_with_their_count() -> None:
     scenario = a_scenario(a_queue("a", vcore=1000))
     scenario.send(ApplicationAdded(an_application()))
     [word] = notices(scenario.ask(*(an_ask(f"r{i}") for i in range(4))))
@@ -352,7 +352,7 @@ def test_a_no_is_said_once_on_the_oldest_of_its_kind_with_their_number() -> None
     assert notices(scenario.send()) == []
 
 
-def test_a_quota_that_is_enough_again_is_reported_with_what_is_missing_now() -> None:
+def test_a_sufficient_quota_is_reported_with_the_remaining_reason() -> None:
     scenario = a_scenario(a_queue("a", vcore=1000))
     scenario.send(ApplicationAdded(an_application()))
     scenario.ask(an_ask("r0", vcore=5000))
@@ -360,7 +360,7 @@ def test_a_quota_that_is_enough_again_is_reported_with_what_is_missing_now() -> 
     assert word.startswith("the request fits the quota again; ")
 
 
-def test_without_tracking_only_what_people_act_on_is_noted() -> None:
+def test_without_tracking_only_user_facing_events_are_recorded() -> None:
     configuration: Configuration = replace(a_configuration(a_queue("a", vcore=1000)), tracking=False)
     scenario = Scenario(configuration, nodes=1)
     scenario.send(ApplicationAdded(an_application()))
@@ -368,7 +368,7 @@ def test_without_tracking_only_what_people_act_on_is_noted() -> None:
     assert [(n.about, n.subject) for n in scenario.records] == [(Notice.REQUEST, "r1")]
 
 
-def test_tracking_is_switched_by_a_reload() -> None:
+def test_a_reload_enables_or_disables_tracking() -> None:
     scenario = a_scenario()
     scenario.send(ConfigurationReplaced(RM, replace(a_configuration(a_queue("a")), tracking=False)))
     assert told(scenario, ApplicationAdded(an_application())) == []
@@ -376,7 +376,7 @@ def test_tracking_is_switched_by_a_reload() -> None:
     assert told(scenario, ApplicationAdded(an_application("second"))) != []
 
 
-def test_every_note_that_names_an_application_has_its_plain_id() -> None:
+def test_every_record_of_an_application_has_its_plain_id() -> None:
     scenario = a_scenario(replace(a_queue("a"), limits=(QuotaLimit(groups=("staff",), max=Limit({"vcore": 9000})),)))
     spec = replace(an_application("ns/job", gang=2), groups=("staff",), shown_as="job")
     scenario.gang(ApplicationAdded(spec), 2)

@@ -79,7 +79,7 @@ def test_shares_converge_to_the_guarantees_from_an_unfair_start() -> None:
         assert abs(economy.cores(name) - cores) <= 2, (name, economy.cores(name))
 
 
-def test_more_than_all_guarantees_is_shared_in_their_proportion() -> None:
+def test_resources_beyond_the_guarantees_are_shared_in_proportion() -> None:
     guarantees = {"a": 30, "b": 10}
     queues = [a_queue(name, guaranteed=cores * 1000) for name, cores in guarantees.items()]
     economy = Economy(*queues, sizes=dict.fromkeys(guarantees, (1, 2, 3)))
@@ -88,7 +88,7 @@ def test_more_than_all_guarantees_is_shared_in_their_proportion() -> None:
     assert abs(economy.cores("b") - 30) <= 6
 
 
-def test_in_a_deep_tree_every_level_is_fair_and_what_one_leaves_goes_to_its_siblings() -> None:
+def test_every_level_is_fair_and_unused_shares_go_to_siblings() -> None:
     team = a_queue("team", a_queue("x", guaranteed=30_000), a_queue("y", guaranteed=10_000), guaranteed=80_000)
     economy = Economy(
         a_queue("org", team, a_queue("solo", guaranteed=40_000), guaranteed=120_000),
@@ -104,21 +104,21 @@ def test_in_a_deep_tree_every_level_is_fair_and_what_one_leaves_goes_to_its_sibl
     assert abs(economy.cores("org.team") - 80) <= 6  # its sibling gets
 
 
-def test_queues_without_guarantee_share_evenly_by_their_part_of_the_cluster() -> None:
+def test_queues_without_guarantee_share_the_cluster_evenly() -> None:
     economy = Economy(a_queue("a"), a_queue("b"), a_queue("c"), sizes={"a": (1,), "b": (2,), "c": (4,)})
     economy.turn_over(150)
     for name in ("a", "b", "c"):
         assert abs(economy.cores(name) - 40) <= 5, (name, economy.cores(name))
 
 
-def test_a_maximum_is_the_whole_of_who_has_no_guarantee() -> None:
+def test_queues_without_guarantee_share_in_proportion_to_their_maximum() -> None:
     economy = Economy(a_queue("a", vcore=80_000), a_queue("b", vcore=160_000), sizes={"a": (1,), "b": (1,)})
     economy.turn_over(150)
     assert abs(economy.cores("a") - 40) <= 3
     assert abs(economy.cores("b") - 80) <= 3
 
 
-def test_one_pass_over_much_room_does_not_run_ahead_of_the_shares() -> None:
+def test_one_pass_over_many_free_resources_keeps_the_shares() -> None:
     """A crowd of asks on an empty cluster: turns are long, but nobody gets far past what the others have."""
     queues = [a_queue(name, guaranteed=cores) for name, cores in (("a", 60_000), ("b", 40_000), ("c", 20_000))]
     scenario = Scenario(a_configuration(*queues))

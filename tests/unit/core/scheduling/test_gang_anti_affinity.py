@@ -33,7 +33,7 @@ def a_scenario(nodes: int) -> Scenario:
     return scenario
 
 
-def test_members_that_need_a_host_each_could_never_fit_on_fewer_hosts() -> None:
+def test_members_with_host_anti_affinity_never_fit_on_fewer_hosts() -> None:
     scenario = a_scenario(2)
     scenario.send(ApplicationAdded(a_gang(3)))
     [effects] = notices(scenario.ask(*placeholders(3)))
@@ -43,7 +43,7 @@ def test_members_that_need_a_host_each_could_never_fit_on_fewer_hosts() -> None:
     )
 
 
-def test_a_host_that_another_pod_keeps_them_off_now_may_be_free_some_day() -> None:
+def test_a_host_excluded_by_another_pod_is_not_reported_as_impossible() -> None:
     scenario = a_scenario(3)
     scenario.send(AllocationReported(replace(an_allocation("b", "n0", foreign=True), tags=WEB, facts=ALONE)))
     scenario.send(ApplicationAdded(a_gang(3)))

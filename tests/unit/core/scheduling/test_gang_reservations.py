@@ -51,7 +51,7 @@ def test_a_gang_over_the_quota_of_a_parent_is_refused_with_both_amounts() -> Non
     assert "of queue root.p is 3:" in reason
 
 
-def test_a_queue_made_on_demand_is_bounded_by_its_parent() -> None:
+def test_a_gang_is_accepted_in_a_dynamic_queue() -> None:
     scenario = Scenario(a_configuration(), nodes=1)
     assert rejection(scenario.send(ApplicationAdded(an_application(queue="", gang=4)))) == ""
     assert scenario.app().queue.path == "root.ns"
@@ -83,7 +83,7 @@ def test_an_application_that_has_not_started_does_not_overtake_a_gang_that_waits
     assert set(placed(running)) == {"b2"}, "an application that runs may grow"
 
 
-def test_a_starving_gang_pledges_before_running_applications_grow() -> None:
+def test_a_starving_gang_reserves_quota_before_running_applications_grow() -> None:
     timing = Timing(starvation_age_ns=60 * SECOND)
     scenario = Scenario(a_configuration(a_queue("a", vcore=4000), timing=timing), nodes=2)
     scenario.send(ApplicationAdded(an_application("busy")))
@@ -94,7 +94,7 @@ def test_a_starving_gang_pledges_before_running_applications_grow() -> None:
     assert placed(scenario.release("b0", "busy")).keys() == {"gang-p1"}
 
 
-def test_pledged_headroom_is_not_given_to_anyone_else() -> None:
+def test_reserved_quota_is_not_given_to_other_applications() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=4000)), nodes=2)
     scenario.send(ApplicationAdded(an_application("gang", gang=4)))
     scenario.ask(an_ask("gang-p0", app="gang", group="workers", placeholder=True))
@@ -104,7 +104,7 @@ def test_pledged_headroom_is_not_given_to_anyone_else() -> None:
     assert states(rest, "gang") == ["Running"]
 
 
-def test_any_number_of_gangs_hold_a_part_of_their_places() -> None:
+def test_several_gangs_can_have_partial_reservations() -> None:
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=1, vcore=5000)
     scenario.add_full_node(vcore=30_000)
     first = scenario.gang(ApplicationAdded(an_application("one", gang=6, each=resources(vcore=3000, pods=1))), 2)
@@ -113,7 +113,7 @@ def test_any_number_of_gangs_hold_a_part_of_their_places() -> None:
     assert len(placed(second)) == 2
 
 
-def test_two_gangs_competing_for_room_for_one_both_finish() -> None:
+def test_two_gangs_competing_for_the_same_resources_both_finish() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=4000)
     scenario.send(ApplicationAdded(an_application("one", gang=4)), ApplicationAdded(an_application("two", gang=4)))
     effects = []
@@ -127,7 +127,7 @@ def test_two_gangs_competing_for_room_for_one_both_finish() -> None:
     assert states(last, "two") == ["Running"]
 
 
-def test_a_gang_that_no_empty_cluster_could_hold_is_reported_once_and_reserves_nothing() -> None:
+def test_a_gang_larger_than_the_empty_cluster_is_reported_once_and_reserves_nothing() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=4000)
     effects = scenario.gang(ApplicationAdded(an_application(gang=6)), 6)
     assert placed(effects) == {}
@@ -138,7 +138,7 @@ def test_a_gang_that_no_empty_cluster_could_hold_is_reported_once_and_reserves_n
     assert notices(scenario.ask(an_ask("app-p6", group="workers", placeholder=True))) == []
 
 
-def test_a_gang_that_no_empty_cluster_could_hold_reserves_nothing_for_the_first_requests_that_arrive() -> None:
+def test_a_gang_larger_than_the_empty_cluster_reserves_nothing_for_early_requests() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=4000)
     scenario.send(ApplicationAdded(an_application(gang=6)))
     noted = []
@@ -152,7 +152,7 @@ def test_a_gang_that_no_empty_cluster_could_hold_reserves_nothing_for_the_first_
     assert states(scenario.add_node("n1"), "app") == ["Accepted", "Running"] or scenario.app().state == "Running"
 
 
-def test_a_gang_that_the_nodes_could_not_hold_reserves_what_its_queue_allows_once_they_could() -> None:
+def test_a_gang_reserves_within_its_quota_after_the_nodes_grow() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=5000)), nodes=1, vcore=1000)
     scenario.send(ApplicationAdded(an_application(gang=2, each=resources(vcore=2000, pods=1))))
     asks = (an_ask(f"p{index}", group="workers", placeholder=True, vcore=3000) for index in range(2))
@@ -161,7 +161,7 @@ def test_a_gang_that_the_nodes_could_not_hold_reserves_what_its_queue_allows_onc
 
 
 @pytest.mark.parametrize("first", ["small", "large"])
-def test_of_a_gang_with_a_task_group_that_fits_no_node_no_other_member_is_reserved(first: str) -> None:
+def test_a_gang_with_a_task_group_that_fits_no_node_reserves_nothing(first: str) -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=4000)
     small, large = resources(vcore=1000, pods=1), resources(vcore=5000, pods=1)
     members = (Member(TaskGroup("small"), 2, small), Member(TaskGroup("large"), 1, large))
@@ -174,7 +174,7 @@ def test_of_a_gang_with_a_task_group_that_fits_no_node_no_other_member_is_reserv
     assert not scenario.app().failures
 
 
-def test_a_gang_that_exceeds_the_nodes_ends_with_the_wait_timeout_and_not_before() -> None:
+def test_a_gang_that_exceeds_the_nodes_ends_only_with_the_wait_timeout() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=4000)
     scenario.gang(ApplicationAdded(an_application(gang=6, timeout_s=10, wait_s=100)), 6)
     assert states(scenario.wait(99)) == []
@@ -202,7 +202,7 @@ def test_gangs_that_share_no_node_do_not_delay_each_other() -> None:
     assert states(grown, "picky") == ["Running"]
 
 
-def test_a_missing_member_that_is_called_off_lets_the_gang_run() -> None:
+def test_releasing_a_pending_placeholder_ask_lets_the_gang_run() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=2000)
     scenario.gang(ApplicationAdded(an_application(gang=2)), 3)
     assert scenario.app().state == "Accepted", "a placeholder ask is still pending"

@@ -49,7 +49,7 @@ def preempt(scenario: Scenario) -> None:
     assert len(placed(confirm(scenario, effects))) == 2
 
 
-def test_the_timer_pauses_while_nothing_is_held_because_of_preemption_and_continues_with_the_next_reservation() -> None:
+def test_the_timer_pauses_while_all_placeholders_are_preempted() -> None:
     scenario = contested()
     scenario.wait(29)
     preempt(scenario)  # after 60 s
@@ -63,7 +63,7 @@ def test_the_timer_pauses_while_nothing_is_held_because_of_preemption_and_contin
     assert states(scenario.wait(2), "gang") == ["Resuming"]
 
 
-def test_the_wait_timeout_ends_no_gang_that_holds_nothing_because_of_a_preemption() -> None:
+def test_the_wait_timeout_does_not_end_a_gang_emptied_by_preemption() -> None:
     scenario = Scenario(with_preemption(a_queue("a", guaranteed=2000), a_queue("b")), nodes=1, vcore=2000)
     scenario.add_full_node()
     spec = an_application("gang", queue="root.b", gang=4, timeout_s=100)
@@ -87,7 +87,7 @@ def test_a_preempted_gang_whose_missing_members_are_not_requested_again_ends_wit
 
 
 @pytest.mark.parametrize("released_s", [1, 200])
-def test_the_wait_timeout_ends_no_gang_that_was_emptied_by_a_take_over(released_s: int) -> None:
+def test_the_wait_timeout_does_not_end_a_gang_emptied_by_a_take_over(released_s: int) -> None:
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=1)
     scenario.add_full_node()
     later = an_application("later", queue="root.b", gang=8, created_s=999)
@@ -105,7 +105,7 @@ def test_the_wait_timeout_ends_no_gang_that_was_emptied_by_a_take_over(released_
     assert scenario.app("later").gang.reserved["vcore"] == 4000
 
 
-def test_the_wait_timeout_ends_a_gang_that_never_held_anything() -> None:
+def test_the_wait_timeout_ends_a_gang_that_never_had_a_reservation() -> None:
     scenario = Scenario(a_configuration(a_queue("a")))
     scenario.gang(ApplicationAdded(replace(an_application(gang=4), wait_timeout_ns=90 * SECOND)), 4)
     assert states(scenario.wait(91))[0] == "Resuming"
@@ -126,7 +126,7 @@ def test_a_gang_that_becomes_impossible_contends_for_nothing() -> None:
     assert scenario.partition.contention.holding == {}
 
 
-def test_the_timer_continues_when_the_placeholders_of_a_gang_go_by_themselves() -> None:
+def test_the_timer_continues_when_the_placeholders_are_deleted() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.add_full_node()
     scenario.gang(ApplicationAdded(an_application(gang=5, timeout_s=100)), 5)
@@ -138,7 +138,7 @@ def test_the_timer_continues_when_the_placeholders_of_a_gang_go_by_themselves() 
     assert states(scenario.wait(11)) == ["Resuming"]
 
 
-def test_taking_back_a_pending_placeholder_does_not_prolong_the_timer() -> None:
+def test_releasing_a_pending_placeholder_ask_does_not_extend_the_timer() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.add_full_node()
     scenario.gang(ApplicationAdded(an_application(gang=5, timeout_s=100)), 5)
@@ -179,7 +179,7 @@ def test_a_hard_gang_over_a_limit_fails_with_its_timer() -> None:
     assert states(scenario.wait(61)) == ["Failing", "Failed"]
 
 
-def test_a_gang_over_a_limit_does_not_keep_those_behind_it_from_starting() -> None:
+def test_a_gang_over_a_limit_does_not_block_later_applications() -> None:
     scenario = Scenario(a_configuration(a_queue("a", limits=(a_limit(users=("kim",), vcore=5000),))), nodes=5)
     scenario.gang(ApplicationAdded(an_application("large", gang=10)), 10)
     scenario.gang(ApplicationAdded(an_application("small", gang=2, user="lee")), 2)

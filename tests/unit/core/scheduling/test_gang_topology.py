@@ -33,7 +33,7 @@ def nodes_of(scenario: Scenario, name: str = "app") -> set[str]:
     return {allocation.node for allocation in scenario.app(name).allocations.values()}
 
 
-def test_placeholders_that_come_one_by_one_go_where_all_of_them_have_room() -> None:
+def test_placeholders_that_arrive_one_by_one_use_a_domain_that_fits_all_of_them() -> None:
     scenario = a_scenario(a=2, b=5, c=9)
     scenario.send(packed(4))
     for index in range(4):
@@ -41,7 +41,7 @@ def test_placeholders_that_come_one_by_one_go_where_all_of_them_have_room() -> N
     assert scenario.app().state == "Running"
 
 
-def test_a_gang_without_a_domain_that_holds_it_waits_with_the_best_one_and_what_it_is_missing() -> None:
+def test_a_gang_that_fits_no_domain_waits_and_reports_the_best_domain() -> None:
     scenario = a_scenario(a=2, b=3)
     effects = scenario.gang(packed(4), 4)
     assert nodes_of(scenario) == set(), "these nodes cannot hold it: nothing is reserved"
@@ -56,7 +56,7 @@ def test_a_gang_without_a_domain_that_holds_it_waits_with_the_best_one_and_what_
     assert nodes_of(scenario) == {"n-b", "n-b2"}
 
 
-def test_a_lost_placeholder_is_placed_again_where_the_others_are() -> None:
+def test_a_lost_placeholder_is_replaced_in_the_domain_of_the_others() -> None:
     scenario = a_scenario(a=3, b=4, c=3)
     scenario.send(packed(4))
     scenario.ask(*(an_ask(f"p{index}", group="workers", placeholder=True) for index in range(3)))
@@ -65,7 +65,7 @@ def test_a_lost_placeholder_is_placed_again_where_the_others_are() -> None:
     assert placed(scenario.ask(an_ask("p4", group="workers", placeholder=True))) == {"p4": "n-b"}
 
 
-def test_after_a_restart_the_rest_goes_where_the_gang_was_found() -> None:
+def test_after_a_restart_missing_members_use_the_domain_of_the_gang() -> None:
     scenario = a_scenario(b=9)
     spec = replace(packed(3).spec, forced=True)
     scenario.send(ApplicationAdded(spec))
@@ -79,14 +79,14 @@ def test_after_a_restart_the_rest_goes_where_the_gang_was_found() -> None:
     assert set(placed(scenario.ask(*asks)).values()) == {"n-a"}
 
 
-def test_a_gang_that_prefers_is_in_two_domains_where_one_does_not_hold_it_and_is_not_held_up() -> None:
+def test_a_gang_with_a_preferred_topology_uses_two_domains_when_one_is_too_small() -> None:
     scenario = a_scenario(a=1, b=4, c=2)
     effects = scenario.gang(packed(6, topology=Topology("zone")), 6)
     assert states(effects) == ["Accepted", "Running"]
     assert nodes_of(scenario) == {"n-b", "n-c"}
 
 
-def test_others_of_the_same_class_are_not_refused_for_what_a_domain_misses() -> None:
+def test_a_full_domain_of_one_gang_does_not_block_members_of_the_same_class() -> None:
     scenario = a_scenario(a=2, b=9)
     scenario.send(packed(3))
     scenario.ask(an_ask("p0", group="workers", placeholder=True))
@@ -95,7 +95,7 @@ def test_others_of_the_same_class_are_not_refused_for_what_a_domain_misses() -> 
     assert states(other, "other") == ["Accepted", "Running"]
 
 
-def test_a_gang_of_two_shapes_reports_which_of_them_misses_places_next_to_the_others() -> None:
+def test_a_gang_of_two_shapes_reports_which_members_do_not_fit_with_the_others() -> None:
     """Each of them fits alone; the gang wants all or nothing, so they wait whole."""
     scenario = a_scenario(a=4)
     scenario.send(NodeAdded(a_node("n-big", 1000)))
@@ -116,7 +116,7 @@ def _busy(scenario: Scenario) -> str:
     return "busy"
 
 
-def test_small_members_that_come_first_leave_room_for_the_large_one() -> None:
+def test_small_members_that_arrive_first_leave_resources_for_the_large_member() -> None:
     """Members are reserved as they come; the gang was announced, so nobody has to guess."""
     scenario = a_scenario(a=3, b=2)
     scenario.send(ApplicationAdded(replace(_of_two_shapes(), queue="root.a")))
@@ -145,7 +145,7 @@ def test_members_of_a_large_gang_that_come_early_are_placed_a_few_at_a_time() ->
     assert nodes_of(scenario) == {"n-b"}
 
 
-def test_a_driver_goes_where_those_have_room_who_are_to_come_and_want_it_near() -> None:
+def test_a_driver_is_placed_where_announced_workers_with_affinity_to_it_fit() -> None:
     """The least used zone is too small for its workers; they were announced, and have not been asked for."""
     scenario = a_scenario(a=3, b=5, c=3)
     near = term("driver", "zone")

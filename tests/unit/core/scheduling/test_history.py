@@ -71,7 +71,7 @@ def test_a_rejected_application_is_kept_with_the_reason() -> None:
     assert kept(scenario) == {}
 
 
-def test_each_expires_at_its_own_time_and_one_clock_is_enough() -> None:
+def test_one_timer_expires_each_application_at_its_time() -> None:
     scenario = a_scenario(hours=1)
     for name in ("one", "two", "three"):
         finish(scenario, name)
@@ -86,14 +86,14 @@ def test_each_expires_at_its_own_time_and_one_clock_is_enough() -> None:
         assert name not in kept(scenario)
 
 
-def test_an_id_that_ended_may_come_again() -> None:
+def test_a_completed_id_may_be_reused() -> None:
     scenario = a_scenario()
     finish(scenario, "one")
     finish(scenario, "one")
     assert [app.id for app in scenario.partition.history] == ["one", "one"]
 
 
-def test_one_that_was_removed_is_completed_and_let_go_in_time() -> None:
+def test_a_removed_application_is_completed_and_expires() -> None:
     """The resource manager hears nothing of it: the ID may be another application's by then."""
     scenario = a_scenario(hours=1)
     scenario.send(ApplicationAdded(an_application("one")))
@@ -107,7 +107,7 @@ def test_one_that_was_removed_is_completed_and_let_go_in_time() -> None:
     assert kept(scenario) == {}
 
 
-def test_the_oldest_are_dropped_early_when_all_need_too_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_applications_are_dropped_early_to_limit_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "HISTORY_BYTES", 1_000_000)
     scenario = a_scenario(hours=1)
     specs = [an_application(f"app{i}", queue="root.a") for i in range(150)]
@@ -121,7 +121,7 @@ def test_the_oldest_are_dropped_early_when_all_need_too_much_memory(monkeypatch:
     assert (kept(scenario), scenario.partition.history_bytes) == ({}, 0)
 
 
-def test_ended_applications_are_kept_for_their_time_whatever_their_number() -> None:
+def test_any_number_of_completed_applications_is_kept_until_expiry() -> None:
     scenario = a_scenario(hours=1)
     specs = [an_application(f"app{i}", queue="root.a") for i in range(1_200)]
     scenario.send(*(ApplicationAdded(spec) for spec in specs))
@@ -129,7 +129,7 @@ def test_ended_applications_are_kept_for_their_time_whatever_their_number() -> N
     assert len(kept(scenario)) == 1_200
 
 
-def test_what_users_wrote_counts_towards_the_memory_or_is_dropped() -> None:
+def test_user_data_is_dropped_or_counted_as_memory() -> None:
     scenario = a_scenario()
     tags = {"namespace": "ns", "large": "x" * 100_000}
     long = replace(an_application("long", gang=2), tags=tags, groups=("g" * 200,) * 50)
@@ -167,7 +167,7 @@ def test_the_estimated_memory_covers_task_groups_and_their_resources(groups: int
     assert used <= 1.1 * (scenario.partition.history_bytes - counted)
 
 
-def test_a_timer_of_an_earlier_session_lets_nothing_go() -> None:
+def test_a_timer_of_an_earlier_session_expires_nothing() -> None:
     scenario = a_scenario(hours=2)
     finish(scenario, "one")
     scenario.wait(HOUR)
@@ -178,7 +178,7 @@ def test_a_timer_of_an_earlier_session_lets_nothing_go() -> None:
     assert set(kept(scenario)) == {"two"}
 
 
-def test_counts_of_queues_that_are_gone_are_added_to_those_above_once_they_are_very_many() -> None:
+def test_many_counts_of_deleted_queues_are_merged_into_their_parents() -> None:
     scenario = a_scenario()
     number = limits.ENDED_COUNTS_OF_GONE_QUEUES + 200
     for index in range(number):

@@ -18,13 +18,13 @@ def on_port(ask: AskSpec) -> AskSpec:
     return replace(ask, facts=WEB)
 
 
-def test_a_pod_whose_port_is_taken_waits_until_that_one_is_gone() -> None:
+def test_a_pod_whose_port_is_in_use_waits_until_it_is_free() -> None:
     scenario = Scenario(with_preemption(a_queue("a"), a_queue("b")), nodes=2)
     assert placed(run(scenario, "root.a", *(on_port(an_ask(f"r{i}")) for i in range(3)))) == {"r0": "n0", "r1": "n1"}
     assert placed(scenario.release("r1", app="a")) == {"r2": "n1"}
 
 
-def test_a_member_takes_over_its_placeholders_port_with_its_place() -> None:
+def test_a_member_replaces_its_placeholder_with_the_same_port() -> None:
     scenario = Scenario(with_preemption(a_queue("a"), a_queue("b")), nodes=2)
     scenario.send(ApplicationAdded(an_application(gang=2)))
     placeholders = (an_ask(f"p{i}", group="workers", placeholder=True) for i in range(2))

@@ -68,7 +68,7 @@ def two_applications() -> TolerantScenario:
     return scenario
 
 
-def test_an_application_whose_plan_raises_backs_off_and_all_others_are_placed_in_the_same_cycle() -> None:
+def test_an_application_whose_plan_raises_backs_off_and_others_are_placed() -> None:
     scenario = two_applications()
     with fault(pods, "plan_pods", is_bad):
         effects = scenario.ask(an_ask("x", app="bad"), an_ask("y", app="next"), an_ask("z", app="other"))
@@ -80,7 +80,7 @@ def test_an_application_whose_plan_raises_backs_off_and_all_others_are_placed_in
     assert scenario.app("bad").backoff_until_ns == scenario.now_ns + SECOND
 
 
-def test_the_back_off_doubles_up_to_its_bound_and_ends_with_the_first_attempt_that_does_not_raise() -> None:
+def test_the_backoff_doubles_up_to_its_limit_and_resets_on_success() -> None:
     scenario = two_applications()
     delays = []
     with fault(pods, "plan_pods", is_bad):
@@ -95,7 +95,7 @@ def test_the_back_off_doubles_up_to_its_bound_and_ends_with_the_first_attempt_th
     assert scenario.app("bad").failures == 0
 
 
-def test_a_gang_whose_plan_raises_does_not_hold_back_those_behind_it() -> None:
+def test_a_gang_whose_plan_raises_does_not_block_later_applications() -> None:
     scenario = TolerantScenario(a_configuration(a_queue("a", vcore=4000)), nodes=2)
     scenario.send(ApplicationAdded(an_application("before", queue="root.a")))
     scenario.ask(an_ask("b", app="before"))
@@ -134,7 +134,7 @@ def test_a_partition_that_fails_does_not_stop_the_others() -> None:
     assert set(placed(effects)) == {"y"}
 
 
-def test_a_commit_that_raises_before_its_first_write_puts_its_application_into_back_off() -> None:
+def test_a_commit_that_raises_before_its_first_write_backs_off_its_application() -> None:
     scenario = two_applications()
     with fault(commit, "_check_placement", is_bad):
         effects = scenario.ask(an_ask("x", app="bad"), an_ask("z", app="other"))
@@ -143,7 +143,7 @@ def test_a_commit_that_raises_before_its_first_write_puts_its_application_into_b
     assert "ZeroDivisionError" in notices(effects)[0]
 
 
-def test_a_commit_that_raises_half_way_ends_the_cycle_and_keeps_the_effects_of_the_others() -> None:
+def test_a_commit_that_raises_halfway_stops_the_cycle_and_keeps_other_effects() -> None:
     scenario = two_applications()
     for ask in (an_ask("x", app="next"), an_ask("z", app="other")):
         step(scenario.scheduler_state, AskAdded(ask), scenario.now_ns)
@@ -152,7 +152,7 @@ def test_a_commit_that_raises_half_way_ends_the_cycle_and_keeps_the_effects_of_t
     assert "x" in placed(scenario.scheduler_state.outbox.drain())
 
 
-def test_an_event_that_raises_halfway_has_reported_its_changes() -> None:
+def test_an_event_that_raises_halfway_reports_the_changes_it_made() -> None:
     scenario = two_applications()
     scenario.ask(an_ask("x", app="next"), an_ask("y", app="next"))
     with fault(ledger, "drop", lambda _, app, *__: len(app.allocations) == 1), pytest.raises(type(FAULT)):
@@ -177,7 +177,7 @@ def test_a_request_that_raises_is_rejected_with_the_error(owner: ModuleType, nam
     assert set(placed(scenario.ask(an_ask("x")))) == {"x"}
 
 
-def test_a_request_that_raises_once_it_waits_is_placed() -> None:
+def test_a_request_that_raises_after_it_was_added_is_placed() -> None:
     scenario = TolerantScenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(ApplicationAdded(an_application("app", queue="root.a")))
     with fault(ledger, "add_ask", lambda *_: True, after=True), pytest.raises(type(FAULT)):
@@ -209,7 +209,7 @@ def test_a_bound_pod_whose_report_raises_is_counted_or_rejected_with_the_error(
 
 @pytest.mark.parametrize("is_pending", [False, True])
 @pytest.mark.parametrize("is_after", [False, True])
-def test_a_placeholder_whose_report_raises_anywhere_is_counted_once_after_the_next_report(
+def test_a_placeholder_whose_report_raises_is_counted_once_after_the_next_report(
     *, is_pending: bool, is_after: bool
 ) -> None:
     """A state that the exception left inconsistent is not repaired but discarded: the core starts a recovery."""
@@ -268,7 +268,7 @@ def test_timers_that_fired_during_recovery_fire_again_separately() -> None:
     assert [clock.application for clock in clocks if clock.kind is TimerKind.WAIT] == ["one", "two"]
 
 
-def test_a_soft_gang_in_as_few_racks_as_possible_is_placed_where_shares_do_not_add_up_exactly() -> None:
+def test_a_soft_gang_with_rack_packing_is_placed_despite_rounding_errors() -> None:
     """Rooms of 1/6, 1/6 and four times 1/6 are 1 in one order and a little less in another."""
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")))
     scenario.send(*(NodeAdded(a_node(f"n{i}", 2000, labels={"rack": f"r{i}"})) for i in range(2)))

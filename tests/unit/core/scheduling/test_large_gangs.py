@@ -41,7 +41,7 @@ def test_a_direct_gang_too_large_for_preemption_is_not_split_into_members(member
     assert attempts(scenario) == [EXHAUSTED]
 
 
-def test_a_direct_gang_without_a_right_to_preempt_is_not_split_into_members() -> None:
+def test_a_direct_gang_that_may_not_preempt_is_not_split_into_members() -> None:
     scenario = full(guaranteed=2)
     submit(scenario, 3)
     scenario.wait(120)
@@ -49,7 +49,7 @@ def test_a_direct_gang_without_a_right_to_preempt_is_not_split_into_members() ->
     assert attempts(scenario) == [NO_RIGHT]
 
 
-def test_a_direct_gang_that_may_preempt_is_split_and_gets_its_places() -> None:
+def test_a_direct_gang_that_may_preempt_is_split_into_members() -> None:
     scenario = full()
     each = resources(vcore=1000, pods=1)
     spec = an_application(queue="root.a", gang=2, each=each, placement=GangPlacement.DIRECT)
@@ -59,7 +59,7 @@ def test_a_direct_gang_that_may_preempt_is_split_and_gets_its_places() -> None:
     assert [ask.left for ask in scenario.app().asks.values()] == [1, 1]
 
 
-def test_a_failed_preemption_of_a_large_atomic_gang_is_written_to_a_bounded_number_of_requests() -> None:
+def test_a_failed_preemption_of_a_large_gang_is_recorded_on_a_limited_number_of_requests() -> None:
     scenario = full()
     spec = an_application(queue="root.a", gang=500, placement=GangPlacement.ATOMIC)
     scenario.gang(ApplicationAdded(spec), 500)

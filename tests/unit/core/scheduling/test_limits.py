@@ -39,7 +39,7 @@ def users(scenario: Scenario) -> UserLedger:
     return scenario.partition.users
 
 
-def test_a_user_gets_no_more_than_the_limit_and_is_reported_whose_it_is() -> None:
+def test_a_user_gets_no_more_than_the_limit_and_the_reason_names_the_limit() -> None:
     scenario = Scenario(a_configuration(a_queue("a", limits=(a_limit(users=("kim",), vcore=2500),))), nodes=4)
     submit(scenario, "x")
     effects = scenario.ask(*(an_ask(f"x{index}", app="x") for index in range(3)))
@@ -52,14 +52,14 @@ def test_a_user_gets_no_more_than_the_limit_and_is_reported_whose_it_is() -> Non
     }
 
 
-def test_the_queues_own_maximum_is_reported_in_other_words() -> None:
+def test_a_queue_maximum_is_reported_with_its_own_message() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=1000)), nodes=1)
     submit(scenario, "x")
     effects = scenario.ask(an_ask("x0", app="x"), an_ask("x1", app="x"))
     assert waits(effects)["x1"][1].startswith("Queue quota exceeded: root.a, requested cpu 1, available 0 of 1")
 
 
-def test_a_limit_counts_all_applications_of_the_user_below_the_queue_and_of_no_one_else() -> None:
+def test_a_user_limit_counts_only_the_applications_of_the_user_below_the_queue() -> None:
     parent = a_queue("p", a_queue("a"), a_queue("b"), limits=(a_limit(users=("kim",), vcore=2000),))
     scenario = Scenario(a_configuration(parent), nodes=4)
     submit(scenario, "x", queue="root.p.a")
@@ -72,7 +72,7 @@ def test_a_limit_counts_all_applications_of_the_user_below_the_queue_and_of_no_o
     )
 
 
-def test_what_a_user_gives_back_goes_to_what_waited_for_it_in_another_leaf() -> None:
+def test_resources_that_a_user_releases_unblock_the_user_in_another_leaf() -> None:
     parent = a_queue("p", a_queue("a"), a_queue("b"), limits=(a_limit(users=("kim",), vcore=1000),))
     scenario = Scenario(a_configuration(parent), nodes=4)
     submit(scenario, "x", queue="root.p.a")
@@ -81,7 +81,7 @@ def test_what_a_user_gives_back_goes_to_what_waited_for_it_in_another_leaf() -> 
     assert placed(scenario.release("x0", "x")).keys() == {"y0"}
 
 
-def test_the_wildcard_is_a_limit_for_each_user_who_is_not_named() -> None:
+def test_the_wildcard_limit_applies_to_each_user_not_named() -> None:
     limits = (a_limit(users=("kim",), vcore=3000), a_limit(users=("*",), vcore=1000))
     scenario = Scenario(a_configuration(a_queue("a", limits=limits)), nodes=4)
     for name, user in (("x", "kim"), ("y", "lee"), ("z", "max")):
@@ -96,14 +96,14 @@ def test_the_tightest_limit_of_the_path_binds() -> None:
     assert len(want(scenario, "x", 4)) == 2
 
 
-def test_a_resource_with_limit_0_is_forbidden_and_others_are_free() -> None:
+def test_a_limit_of_0_forbids_only_that_resource() -> None:
     scenario = Scenario(a_configuration(a_queue("a", limits=(a_limit(users=("kim",), vcore=0),))), nodes=1)
     submit(scenario, "x")
     assert want(scenario, "x", 1) == []
     assert want(scenario, "x", 1, vcore=0) == ["x0"]
 
 
-def test_a_group_is_one_purse_for_all_its_members() -> None:
+def test_a_group_limit_is_shared_by_all_its_members() -> None:
     scenario = Scenario(a_configuration(a_queue("a", limits=(a_limit(groups=("dev",), vcore=2000),))), nodes=4)
     submit(scenario, "x", user="kim", groups=("dev",))
     submit(scenario, "y", user="lee", groups=("ops", "dev"))
@@ -112,7 +112,7 @@ def test_a_group_is_one_purse_for_all_its_members() -> None:
     assert scenario.app("z").group == ""
 
 
-def test_the_wildcard_group_is_one_purse_for_everyone_else() -> None:
+def test_the_wildcard_group_limit_is_shared_by_all_other_users() -> None:
     limits = (a_limit(groups=("dev",), vcore=1000), a_limit(groups=("*",), vcore=2000))
     scenario = Scenario(a_configuration(a_queue("a", limits=limits)), nodes=4)
     submit(scenario, "x", user="kim", groups=("dev",))
@@ -121,7 +121,7 @@ def test_the_wildcard_group_is_one_purse_for_everyone_else() -> None:
     assert [len(want(scenario, name, 2)) for name in ("x", "y", "z")] == [1, 2, 0]
 
 
-def test_the_group_is_the_first_that_the_nearest_queue_names_and_stays() -> None:
+def test_the_group_is_the_first_that_the_nearest_queue_names_and_does_not_change() -> None:
     leaf = a_queue("a", limits=(a_limit(groups=("ops",), vcore=9000), a_limit(groups=("dev",), vcore=9000)))
     above = a_queue("p", leaf, limits=(a_limit(groups=("qa",), vcore=9000),))
     scenario = Scenario(a_configuration(above), nodes=4)
@@ -144,7 +144,7 @@ def test_user_and_group_both_bind() -> None:
     assert want(scenario, "y", 3, vcore=500) == ["y0"]
 
 
-def test_a_reload_gives_a_raised_limit_at_once_and_takes_nothing_for_a_lowered_one() -> None:
+def test_a_raised_limit_applies_immediately_and_a_lowered_one_releases_nothing() -> None:
     def sized(vcore: int) -> ConfigurationReplaced:
         return ConfigurationReplaced(RM, a_configuration(a_queue("a", limits=(a_limit(users=("kim",), vcore=vcore),))))
 
@@ -157,7 +157,7 @@ def test_a_reload_gives_a_raised_limit_at_once_and_takes_nothing_for_a_lowered_o
     assert users(scenario).of("kim", _A) == resources(vcore=2000, pods=2)
 
 
-def test_usage_that_was_reported_counts_even_over_the_limit() -> None:
+def test_recovered_usage_counts_even_over_the_limit() -> None:
     scenario = Scenario(a_configuration(a_queue("a", limits=(a_limit(users=("kim",), vcore=1000),))))
     submit(scenario, "x")
     scenario.add_node("n0", an_allocation("old", "n0", app="x", vcore=2500))
@@ -166,7 +166,7 @@ def test_usage_that_was_reported_counts_even_over_the_limit() -> None:
     assert users(scenario).of("kim", _A) == resources(vcore=1000, pods=1)
 
 
-def test_accounts_end_with_what_they_count() -> None:
+def test_user_and_group_usage_is_deleted_when_it_is_empty() -> None:
     scenario = Scenario(a_configuration(a_queue("a", limits=(a_limit(groups=("dev",), vcore=9000),))), nodes=1)
     submit(scenario, "x", groups=("dev",))
     want(scenario, "x", 2)
@@ -175,7 +175,7 @@ def test_accounts_end_with_what_they_count() -> None:
     assert (users(scenario).users, users(scenario).groups) == ({}, {})
 
 
-def test_an_ask_for_many_places_stops_at_the_limit_and_continues_as_they_end() -> None:
+def test_an_ask_for_many_allocations_stops_at_the_limit_and_continues_as_they_finish() -> None:
     scenario = Scenario(a_configuration(a_queue("a", limits=(a_limit(users=("kim",), vcore=2000),))), nodes=4)
     submit(scenario, "x")
     effects = scenario.ask(an_ask("many", app="x", count=3, timeout_s=30))
@@ -186,7 +186,7 @@ def test_an_ask_for_many_places_stops_at_the_limit_and_continues_as_they_end() -
     assert not scenario.app("x").asks
 
 
-def test_a_gang_reserves_what_its_user_has_left_before_others_of_the_user_take_it() -> None:
+def test_a_gang_reserves_the_rest_of_its_user_limit_before_other_asks_of_the_user() -> None:
     limit = a_limit(users=("kim",), vcore=4000)
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b"), limits=(limit,)), nodes=1, vcore=2000)
     scenario.add_full_node()

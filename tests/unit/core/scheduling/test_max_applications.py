@@ -43,7 +43,7 @@ def noted(scenario: Scenario) -> list[tuple[str, str]]:
     return found
 
 
-def test_an_application_more_than_the_queue_may_run_waits_in_accepted_and_is_informed_why() -> None:
+def test_an_application_over_max_applications_waits_in_accepted_with_a_reason() -> None:
     scenario = Scenario(a_configuration(a_queue("a", max_applications=1)), nodes=4)
     start(scenario, "x")
     effects = start(scenario, "y", asks=2)
@@ -53,7 +53,7 @@ def test_an_application_more_than_the_queue_may_run_waits_in_accepted_and_is_inf
     assert noted(scenario) == [("y", "APP_CANNOTRUN_QUEUE")]
 
 
-def test_who_may_not_run_is_noted_on_change_only() -> None:
+def test_a_change_of_runnable_state_is_recorded_once() -> None:
     scenario = Scenario(a_configuration(a_queue("a", max_applications=1)), nodes=4)
     start(scenario, "x")
     start(scenario, "y")
@@ -62,7 +62,7 @@ def test_who_may_not_run_is_noted_on_change_only() -> None:
     assert noted(scenario) == [("y", "APP_CANNOTRUN_QUEUE"), ("y", "APP_RUNNABLE_QUEUE")]
 
 
-def test_completing_gives_the_place_to_the_next() -> None:
+def test_a_completing_application_lets_the_next_one_start() -> None:
     scenario = Scenario(a_configuration(a_queue("a", max_applications=2)), nodes=4)
     for name in ("x", "y", "z", "w"):
         start(scenario, name)
@@ -71,7 +71,7 @@ def test_completing_gives_the_place_to_the_next() -> None:
     assert running(scenario, "root.a", "root") == [2, 2]
 
 
-def test_an_application_that_runs_may_grow_although_the_queue_is_full_of_them() -> None:
+def test_a_running_application_may_grow_at_max_applications() -> None:
     scenario = Scenario(a_configuration(a_queue("a", max_applications=1)), nodes=4)
     start(scenario, "x")
     start(scenario, "y")
@@ -98,7 +98,7 @@ def test_a_gang_counts_from_when_it_starts_to_reserve() -> None:
     assert placed(scenario.add_node("n1", vcore=1000)).keys() == {"y0"}
 
 
-def test_a_gang_that_may_not_start_promises_nothing() -> None:
+def test_a_gang_that_may_not_start_reserves_no_quota() -> None:
     scenario = Scenario(a_configuration(a_queue("a", max_applications=1)), nodes=4)
     start(scenario, "x")
     effects = scenario.gang(ApplicationAdded(an_application("gang", gang=2)), 2)
@@ -121,7 +121,7 @@ def test_a_user_and_a_group_have_their_own_counts() -> None:
     assert noted(scenario) == [("k1", "APP_RUNNABLE_QUOTA")]
 
 
-def test_a_reload_raises_and_lowers_the_count_without_ending_anything() -> None:
+def test_a_reload_changes_max_applications_without_stopping_any() -> None:
     def sized(count: int) -> ConfigurationReplaced:
         return ConfigurationReplaced(RM, a_configuration(a_queue("a", max_applications=count)))
 
@@ -135,7 +135,7 @@ def test_a_reload_raises_and_lowers_the_count_without_ending_anything() -> None:
     assert states(scenario.release("y0", "y"), "z") == ["Running"]
 
 
-def test_of_gangs_that_reserve_nothing_yet_as_many_start_as_a_lowered_count_allows() -> None:
+def test_a_lowered_max_applications_limits_gangs_without_reservations() -> None:
     scenario = Scenario(a_configuration(a_queue("a", max_applications=3, vcore=90_000)))
     scenario.add_full_node(vcore=10_000)
     for name in ("x", "y", "z"):
@@ -160,7 +160,7 @@ def test_applications_that_had_pods_are_counted_when_they_are_reported_again() -
     assert states(scenario.release("y0", "y"), "z") == ["Running"]
 
 
-def test_an_application_with_a_run_time_limit_makes_room_when_it_is_over() -> None:
+def test_an_application_that_exceeds_its_run_time_lets_the_next_one_start() -> None:
     scenario = Scenario(a_configuration(a_queue("a", max_applications=1)), nodes=4)
     scenario.send(ApplicationAdded(an_application("x", timeout_s=60)))
     scenario.ask(an_ask("x0", app="x"))

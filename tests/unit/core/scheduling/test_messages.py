@@ -51,7 +51,7 @@ def scenario() -> Scenario:
     return scenario
 
 
-def test_an_ask_with_a_known_key_replaces_the_one_that_waits(scenario: Scenario) -> None:
+def test_an_ask_with_a_known_key_replaces_the_pending_one(scenario: Scenario) -> None:
     scenario.ask(an_ask("r0", vcore=9000))
     assert placed(scenario.ask(an_ask("r0", vcore=500))) == {"r0": "n0"}
     assert scenario.app().pending == resources()
@@ -95,7 +95,7 @@ def test_an_ask_of_an_unknown_application_is_refused(scenario: Scenario) -> None
     assert "not known" in refused_asks(scenario.ask(an_ask("r0", app="nobody")))["r0"]
 
 
-def test_a_queue_that_does_not_exist_falls_to_the_next_rule() -> None:
+def test_an_unknown_queue_falls_through_to_the_next_rule() -> None:
     scenario = Scenario(a_configuration(a_queue("a")))
     assert rejection(scenario.send(ApplicationAdded(an_application(queue="root.nowhere")))) == ""
     assert scenario.app().queue.path == "root.ns"
@@ -112,7 +112,7 @@ def test_nodes_are_accepted_once_and_unknown_ones_refused(scenario: Scenario) ->
     assert "not draining" in not_draining.reason
 
 
-def test_a_drained_node_takes_nothing_until_it_is_opened(scenario: Scenario) -> None:
+def test_a_drained_node_accepts_no_pods_until_it_is_opened(scenario: Scenario) -> None:
     scenario.node("n0", NodeAction.DRAIN)
     assert placed(scenario.ask(an_ask("r0"))) == {}
     assert placed(scenario.node("n0", NodeAction.OPEN)) == {"r0": "n0"}
@@ -126,20 +126,20 @@ def test_a_node_created_draining_waits_for_its_opening() -> None:
     assert placed(scenario.node("n0", NodeAction.OPEN)) == {"r0": "n0"}
 
 
-def test_growing_a_node_lets_what_waits_in_and_takes_the_no_back(scenario: Scenario) -> None:
+def test_growing_a_node_places_waiting_asks_and_reports_them_as_scheduled(scenario: Scenario) -> None:
     assert waits(scenario.ask(an_ask("r0", vcore=6000)))["r0"][0] == "FAILED"
     grown = scenario.send(NodeUpdated(a_node("n0", 8000)))
     assert placed(grown) == {"r0": "n0"}
     assert waits(grown)["r0"][0] == "SCHEDULED"
 
 
-def test_a_no_is_said_once_and_again_only_for_another_kind_of_reason(scenario: Scenario) -> None:
+def test_a_failure_with_the_same_kind_of_reason_is_reported_once(scenario: Scenario) -> None:
     assert set(waits(scenario.ask(an_ask("r0", vcore=6000)))) == {"r0"}
     assert set(waits(scenario.ask(an_ask("r1", vcore=6000)))) == {"r1"}
     assert waits(scenario.add_node("n1")) == {}
 
 
-def test_a_removed_node_takes_its_allocations_with_it_and_reports_it(scenario: Scenario) -> None:
+def test_a_removed_node_releases_its_allocations(scenario: Scenario) -> None:
     scenario.ask(an_ask("r0"))
     effects = scenario.node("n0", NodeAction.DECOMMISSION)
     assert releases(effects) == {"r0": Termination.STOPPED_BY_RM}
@@ -147,7 +147,7 @@ def test_a_removed_node_takes_its_allocations_with_it_and_reports_it(scenario: S
     assert scenario.add_node("n0") != []
 
 
-def test_a_gang_that_loses_a_placeholder_with_its_node_gets_it_back() -> None:
+def test_a_gang_replaces_placeholders_lost_with_their_node() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=2, vcore=2000)
     scenario.add_full_node()
     scenario.gang(ApplicationAdded(an_application(gang=6)), 6)
@@ -158,7 +158,7 @@ def test_a_gang_that_loses_a_placeholder_with_its_node_gets_it_back() -> None:
     assert states(scenario.add_node("n2", vcore=4000)) == ["Running"]
 
 
-def test_foreign_allocations_take_room_on_their_node_and_nowhere_else() -> None:
+def test_foreign_allocations_use_resources_of_their_node_but_not_of_queues() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=4000)))
     scenario.add_node("n0", an_allocation("f", "n0", app="", vcore=3000, foreign=True))
     scenario.send(ApplicationAdded(an_application()))
@@ -167,14 +167,14 @@ def test_foreign_allocations_take_room_on_their_node_and_nowhere_else() -> None:
     assert placed(scenario.release("f", app="", identity="f-0")) == {"r0": "n0"}
 
 
-def test_registering_again_drops_everything_known(scenario: Scenario) -> None:
+def test_registering_again_clears_the_scheduler_state(scenario: Scenario) -> None:
     scenario.ask(an_ask("r0"))
     scenario.send(ManagerRegistered(RM, a_configuration(a_queue("a"))))
     assert scenario.partition.applications == {}
     assert len(scenario.partition.nodes) == 0
 
 
-def test_nothing_is_scheduled_before_the_fence() -> None:
+def test_nothing_is_scheduled_before_the_recovery_barrier() -> None:
     scenario = Scenario(a_configuration(a_queue("a")))
     scenario.send(ManagerRegistered(RM, a_configuration(a_queue("a")), fenced=True))
     scenario.add_node("n0")
@@ -183,7 +183,7 @@ def test_nothing_is_scheduled_before_the_fence() -> None:
     assert placed(scenario.send(RecoveryBarrierPassed(RM))) == {"r0": "n0"}
 
 
-def test_a_lost_manager_is_paused_keeps_its_state_and_stops_after_its_time(scenario: Scenario) -> None:
+def test_a_disconnected_resource_manager_is_paused_and_stopped_after_the_timeout(scenario: Scenario) -> None:
     scenario.send(ConnectionLost(RM))
     assert scenario.scheduler_state.managers[RM].state is ManagerState.PAUSED
     assert placed(scenario.ask(an_ask("r0"))) == {}
@@ -192,14 +192,14 @@ def test_a_lost_manager_is_paused_keeps_its_state_and_stops_after_its_time(scena
     assert scenario.scheduler_state.partitions == {}
 
 
-def test_a_manager_that_came_back_is_not_stopped_by_the_old_timer(scenario: Scenario) -> None:
+def test_the_old_timer_does_not_stop_a_resource_manager_that_registered_again(scenario: Scenario) -> None:
     scenario.send(ConnectionLost(RM))
     scenario.send(ManagerRegistered(RM, a_configuration(a_queue("a"))))
     scenario.wait(301)
     assert scenario.scheduler_state.managers[RM].state is ManagerState.RUNNING
 
 
-def test_a_manager_that_leaves_is_stopped_at_once(scenario: Scenario) -> None:
+def test_a_resource_manager_that_unregisters_is_stopped_immediately(scenario: Scenario) -> None:
     scenario.send(ManagerLeft(RM))
     assert scenario.scheduler_state.managers[RM].state is ManagerState.STOPPED
     assert step(scenario.scheduler_state, ApplicationAdded(an_application()), 0) == []
@@ -225,7 +225,7 @@ def test_recovered_placeholders_count_and_the_rest_is_reserved() -> None:
     assert states(scenario.ask(an_ask("p2", group="workers", placeholder=True))) == ["Running"]
 
 
-def test_a_gang_whose_placeholders_are_all_bound_runs_at_once() -> None:
+def test_a_recovered_gang_with_all_placeholders_bound_runs_immediately() -> None:
     assert recovered("p0", "p1", "p2").app().state == "Running"
 
 
@@ -258,7 +258,7 @@ def test_an_existing_allocation_of_an_unknown_application_is_refused() -> None:
     assert [refusal.key for refusal in answer.rejected_allocations] == ["r0"]
 
 
-def test_a_reload_that_makes_a_waiting_gang_impossible_is_reported_once_and_the_gang_waits() -> None:
+def test_a_gang_made_unsatisfiable_by_a_reload_waits_and_is_reported_once() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=4000)))
     scenario.gang(ApplicationAdded(an_application(gang=4)), 4)
     lower = ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=2000)))
@@ -268,14 +268,14 @@ def test_a_reload_that_makes_a_waiting_gang_impossible_is_reported_once_and_the_
     assert notices(scenario.send(lower)) == []
 
 
-def test_a_reload_raises_a_limit_for_what_waits() -> None:
+def test_a_reload_that_raises_a_limit_unblocks_waiting_requests() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=1000)), nodes=1)
     scenario.send(ApplicationAdded(an_application()))
     assert placed(scenario.ask(an_ask("r0", vcore=2000))) == {}
     assert placed(scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=3000))))) == {"r0": "n0"}
 
 
-def test_a_queue_that_is_no_longer_configured_drains_and_vanishes_when_empty() -> None:
+def test_a_queue_removed_from_the_configuration_drains_and_is_deleted_when_empty() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(ApplicationAdded(an_application()))
     scenario.ask(an_ask("r0"))
@@ -286,7 +286,7 @@ def test_a_queue_that_is_no_longer_configured_drains_and_vanishes_when_empty() -
     assert set(scenario.partition.queues.by_path) == {"root", "root.b"}
 
 
-def test_the_pass_stops_when_its_time_is_up_and_continues_where_it_was() -> None:
+def test_a_cycle_stops_when_its_time_budget_is_used_and_continues_later() -> None:
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=8)
     events = [ApplicationAdded(an_application("one")), ApplicationAdded(an_application("two", queue="root.b"))]
     for event in events:

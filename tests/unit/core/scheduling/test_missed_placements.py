@@ -23,7 +23,7 @@ from tests.unit.core.scheduling.preemption_scenario import (
 from tests.unit.core.scheduling.scenario import Scenario, placed, states, waits
 
 
-def test_no_queue_above_the_fence_falls_below_its_guarantee_for_a_victim_larger_than_the_ask() -> None:
+def test_a_large_victim_is_kept_if_a_queue_above_the_fence_would_drop_below_its_guarantee() -> None:
     inner = a_queue("q", a_queue("small", guaranteed=2000), a_queue("large"), policies=FENCE)
     scenario = Scenario(a_configuration(a_queue("p", inner, guaranteed=10_000)), nodes=1, vcore=10_000)
     run(scenario, "root.p.q.large", *[an_ask(f"l{index}", vcore=5000) for index in range(2)])
@@ -31,7 +31,7 @@ def test_no_queue_above_the_fence_falls_below_its_guarantee_for_a_victim_larger_
     assert settle(scenario) == []
 
 
-def test_a_queue_that_falls_below_its_guarantee_while_another_takes_its_room_preempts() -> None:
+def test_a_queue_preempts_when_another_queue_uses_the_resources_of_its_guarantee() -> None:
     leaves = (a_queue("a", guaranteed=3000), a_queue("b", guaranteed=100_000), a_queue("c"))
     scenario = Scenario(a_configuration(*leaves), nodes=1, vcore=6000)
     run(scenario, "root.a", *pods("a", 3))
@@ -45,7 +45,7 @@ def test_a_queue_that_falls_below_its_guarantee_while_another_takes_its_room_pre
     assert cores(scenario, "root.a", "root.b", "root.c") == [3, 2, 1]
 
 
-def test_a_leaf_holds_room_for_its_first_ask_again_when_the_time_of_the_first_hold_was_up() -> None:
+def test_a_node_is_reserved_again_for_the_first_ask_after_the_reservation_timeout() -> None:
     timing = Timing(reservation_delay_ns=2 * SECOND, reservation_timeout_ns=60 * SECOND)
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b"), timing=timing), nodes=1)
     run(scenario, "root.b", *pods("b", 4))
@@ -57,7 +57,7 @@ def test_a_leaf_holds_room_for_its_first_ask_again_when_the_time_of_the_first_ho
     assert [hold.key for hold in scenario.partition.reservations.by_ask.values()] == ["one"]
 
 
-def test_a_gang_that_waits_for_its_users_limit_keeps_no_one_else_from_starting() -> None:
+def test_a_gang_that_waits_for_its_user_limit_does_not_block_other_users() -> None:
     queue = a_queue("a", limits=(a_limit(users=("kim",), vcore=2000),))
     scenario = Scenario(a_configuration(queue), nodes=1)
     submit(scenario, "first", "root.a")
@@ -67,7 +67,7 @@ def test_a_gang_that_waits_for_its_users_limit_keeps_no_one_else_from_starting()
     assert placed(scenario.ask(an_ask("o", app="other"))) == {"o": "n0"}
 
 
-def test_no_one_goes_for_an_ask_that_its_users_limit_would_refuse_by_now() -> None:
+def test_no_pod_is_preempted_for_an_ask_above_its_user_limit() -> None:
     leaves = (
         a_queue("a", guaranteed=4000, limits=(a_limit(users=("kim",), vcore=1000),)),
         a_queue("b"),
@@ -82,7 +82,7 @@ def test_no_one_goes_for_an_ask_that_its_users_limit_would_refuse_by_now() -> No
     assert settle(scenario) == []
 
 
-def test_no_one_goes_for_a_daemons_pod_whose_queue_is_full_by_now() -> None:
+def test_no_pod_is_preempted_for_a_daemon_pod_of_a_full_queue() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=2000), a_queue("b")), nodes=1)
     run(scenario, "root.b", *pods("b", 4))
     run(scenario, "root.a", a_daemon("d", "n0", vcore=2000, priority=-1))
@@ -97,7 +97,7 @@ def test_no_one_goes_for_a_daemons_pod_whose_queue_is_full_by_now() -> None:
     assert settle(scenario, 60) == []
 
 
-def test_a_shorter_delay_of_preemption_is_in_force_at_once() -> None:
+def test_a_shorter_preemption_delay_applies_immediately() -> None:
     def queues(delay_s: int) -> Configuration:
         waiting = QueuePolicies(preemption_delay_ns=delay_s * SECOND)
         return a_configuration(a_queue("a", guaranteed=2000, policies=waiting), a_queue("b"))
@@ -110,7 +110,7 @@ def test_a_shorter_delay_of_preemption_is_in_force_at_once() -> None:
     assert len(victims(scenario.wait(1))) == 1
 
 
-def test_asks_of_many_classes_do_not_let_a_turn_run_ahead_of_another_queue() -> None:
+def test_asks_of_many_classes_do_not_let_one_queue_get_ahead_of_another() -> None:
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=0)
     for name in "ab":
         submit(scenario, name, f"root.{name}")
@@ -121,7 +121,7 @@ def test_asks_of_many_classes_do_not_let_a_turn_run_ahead_of_another_queue() -> 
     assert abs(used[0] - used[1]) <= 200
 
 
-def test_a_queue_that_falls_below_its_guarantee_without_a_turn_of_its_own_preempts() -> None:
+def test_a_queue_below_its_guarantee_preempts_without_its_own_scheduling_attempt() -> None:
     leaves = (a_queue("a", guaranteed=2000), a_queue("b", guaranteed=100_000), a_queue("c"))
     scenario = Scenario(a_configuration(*leaves), nodes=1, vcore=2000)
     run(scenario, "root.a", an_ask("a0"))
@@ -139,7 +139,7 @@ def test_a_queue_that_falls_below_its_guarantee_without_a_turn_of_its_own_preemp
     assert cores(scenario, "root.a", "root.b", "root.c") == [2, 2, 1]
 
 
-def test_two_gangs_of_which_one_may_not_start_leave_the_other_its_turn() -> None:
+def test_a_gang_blocked_by_the_application_limit_runs_after_the_other_times_out() -> None:
     scenario = Scenario(a_configuration(a_queue("a", max_applications=1)), nodes=1)
     scenario.gang(ApplicationAdded(an_application("one", gang=3, timeout_s=60)), 2)
     scenario.gang(ApplicationAdded(an_application("two", gang=3)), 3)
@@ -150,7 +150,7 @@ def test_two_gangs_of_which_one_may_not_start_leave_the_other_its_turn() -> None
     assert scenario.app("two").state == "Running"
 
 
-def test_a_reload_that_makes_a_leaf_fair_leaves_the_reservation_of_its_gang_alone() -> None:
+def test_a_reload_to_fair_sorting_keeps_the_reservation_of_a_gang() -> None:
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=2)
     run(scenario, "root.b", *pods("b", 6))
     scenario.gang(ApplicationAdded(an_application("gang", gang=4)), 4)
@@ -162,7 +162,7 @@ def test_a_reload_that_makes_a_leaf_fair_leaves_the_reservation_of_its_gang_alon
     assert scenario.app("gang").state == "Running"
 
 
-def test_a_user_over_the_limit_after_a_restart_starts_nothing_and_continues_as_soon_as_it_may() -> None:
+def test_a_user_over_the_limit_after_a_restart_waits_until_the_usage_drops() -> None:
     limits = (a_limit(users=("kim",), vcore=2000, applications=1),)
     scenario = Scenario(a_configuration(a_queue("a", limits=limits)))
     scenario.send(ApplicationAdded(an_application("old", forced=True)), ApplicationAdded(an_application("new")))
@@ -173,7 +173,7 @@ def test_a_user_over_the_limit_after_a_restart_starts_nothing_and_continues_as_s
     assert placed(effects) == {"z": "n0"}
 
 
-def test_preempted_placeholders_of_a_gang_whose_reservation_is_over_do_not_keep_its_pods_waiting() -> None:
+def test_preempted_placeholders_of_a_running_gang_do_not_block_its_pods() -> None:
     scenario = Scenario(a_configuration(a_queue("a", guaranteed=4000), a_queue("b")), nodes=1)
     scenario.gang(ApplicationAdded(an_application("gang", gang=4, queue="root.b")), 4)
     assert scenario.app("gang").state == "Running"
@@ -188,7 +188,7 @@ def test_preempted_placeholders_of_a_gang_whose_reservation_is_over_do_not_keep_
     assert cores(scenario, "root.b") == [4]
 
 
-def test_a_namespace_that_raises_its_guarantee_and_count_lets_those_start_that_waited() -> None:
+def test_a_raised_namespace_application_limit_starts_waiting_applications() -> None:
     scenario = Scenario(a_configuration(), nodes=1)
     few, many = NamespaceQuota(max_applications=1), NamespaceQuota(max_applications=2)
     scenario.send(ApplicationAdded(replace(an_application("one", queue=""), quota=few)))

@@ -31,7 +31,7 @@ def held_up() -> Scenario:
     return scenario
 
 
-def test_after_the_delay_room_is_held_for_the_ask_and_that_is_said_and_noted() -> None:
+def test_a_node_is_reserved_for_the_ask_after_the_delay_and_reported() -> None:
     scenario = held_up()
     assert waits(scenario.wait(1)) == {}
     assert waits(scenario.wait(2)) == {
@@ -43,7 +43,7 @@ def test_after_the_delay_room_is_held_for_the_ask_and_that_is_said_and_noted() -
     assert [hold.node for hold in scenario.partition.reservations.of(ApplicationId("a"))] == ["n0"]
 
 
-def test_what_frees_there_gathers_for_the_holder() -> None:
+def test_resources_freed_on_a_reserved_node_are_kept_for_the_reservation() -> None:
     scenario = held_up()
     scenario.wait(3)
     assert placed(run(scenario, "root.b", an_ask("late"))) == {}
@@ -52,7 +52,7 @@ def test_what_frees_there_gathers_for_the_holder() -> None:
     assert not scenario.partition.reservations
 
 
-def test_others_use_what_the_holder_does_not_need() -> None:
+def test_other_asks_use_resources_that_the_reservation_does_not_need() -> None:
     scenario = Scenario(queues(), nodes=1, vcore=4000)
     run(scenario, "root.b", an_ask("b", vcore=3000))
     run(scenario, "root.a", an_ask("wide", vcore=2000))
@@ -60,7 +60,7 @@ def test_others_use_what_the_holder_does_not_need() -> None:
     assert placed(run(scenario, "root.b", an_ask("late"), an_ask("light", vcore=0))) == {"light": "n0"}
 
 
-def test_only_the_first_ask_of_a_leaf_has_room_held_and_the_next_follows() -> None:
+def test_only_the_first_ask_of_a_leaf_gets_a_reservation_and_the_next_follows() -> None:
     scenario = held_up()
     run(scenario, "root.a", an_ask("second", vcore=4000))
     scenario.wait(10)
@@ -83,14 +83,14 @@ def test_a_node_is_reserved_for_the_first_application_whichever_request_arrived_
     assert [hold.key for hold in scenario.partition.reservations.on(_N0)] == ["one-wide"]
 
 
-def test_no_node_is_held_that_could_not_hold_the_ask_even_if_it_were_empty() -> None:
+def test_a_node_too_small_for_the_ask_is_not_reserved() -> None:
     scenario = Scenario(queues(), nodes=1)
     run(scenario, "root.a", an_ask("huge", vcore=5000))
     scenario.wait(60)
     assert not scenario.partition.reservations
 
 
-def test_the_node_that_misses_least_is_held() -> None:
+def test_the_node_with_the_smallest_shortage_is_reserved() -> None:
     scenario = Scenario(queues())
     for name, vcore in (("n0", 4000), ("n1", 4000)):
         scenario.add_node(name, vcore=vcore)
@@ -101,7 +101,7 @@ def test_the_node_that_misses_least_is_held() -> None:
     assert hold.node == scenario.app("b").allocations[scenario.app("b").ids[an_ask("less").key][0]].node
 
 
-def test_the_holder_takes_another_node_when_that_has_room_first() -> None:
+def test_an_ask_with_a_reservation_uses_another_node_that_is_free_first() -> None:
     scenario = held_up()
     scenario.wait(3)
     assert placed(scenario.add_node("n1")) == {"wide": "n1"}
@@ -109,7 +109,7 @@ def test_the_holder_takes_another_node_when_that_has_room_first() -> None:
     assert placed(run(scenario, "root.b", an_ask("late"))) in ({"late": "n0"}, {"late": "n1"})
 
 
-def test_a_hold_ends_with_its_ask_its_node_or_its_time() -> None:
+def test_a_reservation_ends_with_its_ask_or_its_node_or_after_its_timeout() -> None:
     for end in ("ask", "drain", "gone", "small", "time"):
         scenario = held_up()
         run(scenario, "root.b", an_ask("waits", vcore=1000))
@@ -130,21 +130,21 @@ def test_a_hold_ends_with_its_ask_its_node_or_its_time() -> None:
         assert not scenario.partition.reservations, end
 
 
-def test_an_ask_whose_hold_ended_is_informed_why_it_waits_again() -> None:
+def test_the_reason_of_a_waiting_ask_is_reported_again_when_its_reservation_expires() -> None:
     scenario = held_up()
     scenario.wait(3)
     effects = scenario.wait(100)
     assert waits(effects)["wide"][0] in ("FAILED", "RESERVED")
 
 
-def test_a_daemons_pod_passes_by_what_others_hold() -> None:
+def test_a_daemon_pod_ignores_reservations_of_others() -> None:
     scenario = held_up()
     scenario.wait(3)
     assert placed(run(scenario, "root.b", an_ask("other"))) == {}
     assert placed(run(scenario, "root.b", a_daemon("daemon", "n0"))) == {"daemon": "n0"}
 
 
-def test_a_daemons_pod_uses_what_another_pod_of_its_application_leaves_only_once() -> None:
+def test_a_daemon_pod_uses_a_reservation_left_by_its_application_only_once() -> None:
     scenario = Scenario(with_preemption(a_queue("a", guaranteed=2000), a_queue("b")), nodes=1)
     run(scenario, "root.b", *(a_daemon(f"b{index}", "n0") for index in range(3)), an_ask("victim"))
     run(scenario, "root.a", an_ask("x"))
@@ -157,7 +157,7 @@ def test_a_daemons_pod_uses_what_another_pod_of_its_application_leaves_only_once
     assert placed(scenario.release("victim", app="b", why=PREEMPTED)) == {"daemon": "n0"}
 
 
-def test_a_pod_that_requires_a_node_is_refused_on_the_others_in_the_words_of_kube_scheduler() -> None:
+def test_a_pod_with_a_required_node_gets_the_kube_scheduler_reason_for_other_nodes() -> None:
     scenario = Scenario(queues(), nodes=2)
     effects = run(scenario, "root.a", a_daemon("daemon", "n1", vcore=5000))
     text = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't satisfy plugin(s) [NodeAffinity]."
@@ -182,7 +182,7 @@ def test_a_gang_reserves_no_node_that_its_own_placeholder_fills() -> None:
     assert len(scenario.app("gang").allocations) == 3, "each node that was reserved went to the gang, not to the others"
 
 
-def test_a_node_without_members_of_the_gang_is_reserved_rather_than_one_with_them() -> None:
+def test_a_gang_prefers_to_reserve_a_node_without_its_own_members() -> None:
     scenario = Scenario(queues())
     scenario.add_node("n0", vcore=2000)
     run(scenario, "root.b", an_ask("half"))
@@ -194,7 +194,7 @@ def test_a_node_without_members_of_the_gang_is_reserved_rather_than_one_with_the
 
 
 @pytest.mark.parametrize("kind", ["daemon", "foreign"])
-def test_no_node_is_reserved_on_which_too_much_is_never_freed(kind: str) -> None:
+def test_a_node_is_not_reserved_when_its_permanent_pods_leave_too_little(kind: str) -> None:
     scenario = Scenario(queues(), nodes=2)
     for node in ("n0", "n1"):
         if kind == "daemon":
@@ -208,7 +208,7 @@ def test_no_node_is_reserved_on_which_too_much_is_never_freed(kind: str) -> None
     assert placed(effects) == {"wide": "n1"}
 
 
-def test_what_is_never_freed_on_a_node_leaves_room_for_smaller_asks() -> None:
+def test_a_node_with_permanent_pods_is_reserved_for_a_smaller_ask() -> None:
     scenario = Scenario(queues(), nodes=1)
     run(scenario, "root.b", a_daemon("agent", "n0", vcore=1500), an_ask("job", vcore=2000))
     run(scenario, "root.a", an_ask("fits", vcore=2500))
@@ -228,7 +228,7 @@ def test_a_cordoned_node_is_not_reserved_even_for_an_ask_that_tolerates_the_cord
     assert reserved(scenario, "a") == [("system", "n1")]
 
 
-def test_a_leaf_reserves_several_nodes_in_a_larger_cluster_and_no_more_than_its_bound() -> None:
+def test_a_leaf_reserves_several_nodes_in_a_larger_cluster_up_to_its_limit() -> None:
     scenario = Scenario(queues(), nodes=20, vcore=1000)
     run(scenario, "root.b", *pods("b", 20))
     run(scenario, "root.a", *pods("a", 20))
@@ -237,7 +237,7 @@ def test_a_leaf_reserves_several_nodes_in_a_larger_cluster_and_no_more_than_its_
     assert len({node for _, node in reserved(scenario, "a")}) == 3
 
 
-def test_an_ask_that_no_node_could_hold_does_not_keep_the_next_one_from_a_reservation() -> None:
+def test_an_ask_that_fits_no_node_does_not_block_the_reservation_of_the_next_ask() -> None:
     scenario = Scenario(queues(), nodes=1)
     run(scenario, "root.b", *pods("b", 4))
     run(scenario, "root.a", an_ask("huge", vcore=5000), an_ask("small", vcore=1000))
@@ -245,7 +245,7 @@ def test_an_ask_that_no_node_could_hold_does_not_keep_the_next_one_from_a_reserv
     assert reserved(scenario, "a") == [("small", "n0")]
 
 
-def test_a_node_that_opens_later_is_reserved_for_an_ask_that_waits_already() -> None:
+def test_a_node_that_becomes_schedulable_is_reserved_for_a_waiting_ask() -> None:
     scenario = Scenario(queues(), nodes=1)
     run(scenario, "root.b", *pods("b", 4))
     scenario.node("n0", NodeAction.DRAIN)

@@ -74,7 +74,7 @@ def test_each_action_in_each_state(
             assert scenario.partition.nodes.record(NodeId(name)).state is expected
 
 
-def test_occupied_room_is_nobodys_and_comes_back_with_an_update() -> None:
+def test_occupied_resources_are_unavailable_until_an_update_lowers_them() -> None:
     scenario = a_scenario(0)
     scenario.send(NodeAdded(replace(a_node("n0"), occupied=resources(vcore=3500))))
     assert placed(scenario.ask(an_ask("a"))) == {}
@@ -85,7 +85,7 @@ def test_occupied_room_is_nobodys_and_comes_back_with_an_update() -> None:
     assert nodes.allocated(N0)["vcore"] == 1000
 
 
-def test_an_update_adds_to_what_runs_on_a_node() -> None:
+def test_a_node_update_adds_existing_allocations() -> None:
     scenario = a_scenario(0)
     scenario.add_node("n0", an_allocation("x", "n0", vcore=1000), draining=True)
     scenario.send(NodeUpdated(a_node("n0"), existing=(an_allocation("y", "n0", vcore=1000),)))
@@ -93,7 +93,7 @@ def test_an_update_adds_to_what_runs_on_a_node() -> None:
 
 
 @pytest.mark.parametrize("tag, preemptable", [("default", True), ("static", False)])
-def test_a_foreign_allocation_keeps_what_was_said_of_it(tag: str, *, preemptable: bool) -> None:
+def test_a_foreign_allocation_keeps_its_reported_preemption_policy(tag: str, *, preemptable: bool) -> None:
     scenario = a_scenario()
     spec = replace(
         an_allocation("dns", "n0", app="", vcore=3500, foreign=True),
@@ -106,7 +106,7 @@ def test_a_foreign_allocation_keeps_what_was_said_of_it(tag: str, *, preemptable
     assert placed(scenario.release("dns", app="")) == {"a": "n0"}
 
 
-def test_attributes_are_kept_as_sent_and_replaced_whole() -> None:
+def test_attributes_are_kept_as_sent_and_replaced_completely() -> None:
     scenario = a_scenario(0)
     scenario.send(NodeAdded(replace(a_node("n0"), attributes={"si/rackname": "r1", "os": "linux"})))
     scenario.send(NodeUpdated(replace(a_node("n0"), attributes={"si/rackname": "r2"})))
@@ -129,7 +129,7 @@ def swapping(*, elsewhere: bool = False) -> Scenario:
     return scenario
 
 
-def test_a_replacement_is_not_confirmed_onto_a_node_that_was_drained_meanwhile() -> None:
+def test_a_replacement_is_not_confirmed_on_a_node_drained_concurrently() -> None:
     scenario = swapping()
     assert placed(scenario.node("n0", NodeAction.DRAIN)) == {"r": "n1"}  # scheduled as usual
     assert placed(scenario.release("p", why=REPLACED)) == {}
@@ -141,7 +141,7 @@ def test_a_replacement_to_another_node_looks_for_a_third_when_that_is_drained() 
     assert placed(scenario.add_node("n2", vcore=1000)) == {"r": "n2"}
 
 
-def test_a_replacement_to_another_node_continues_when_the_placeholders_is_drained() -> None:
+def test_a_replacement_to_another_node_continues_when_the_placeholder_node_is_drained() -> None:
     scenario = swapping(elsewhere=True)
     scenario.node("n0", NodeAction.DRAIN)
     assert placed(scenario.release("p", why=REPLACED)) == {"r": "n1"}
@@ -158,7 +158,7 @@ def completed() -> Scenario:
     return scenario
 
 
-def test_an_ask_that_crosses_the_completion_is_given_back_and_not_called_wrong() -> None:
+def test_an_ask_that_crosses_the_completion_is_released_and_not_rejected() -> None:
     scenario = completed()
     effects = scenario.ask(an_ask("late"))
     assert released_asks(effects) == {"late": Termination.TIMEOUT}
@@ -167,7 +167,7 @@ def test_an_ask_that_crosses_the_completion_is_given_back_and_not_called_wrong()
     assert placed(scenario.ask(an_ask("late"))) == {"late": "n0"}
 
 
-def test_an_ask_long_after_the_completion_or_of_an_application_that_never_was_is_refused() -> None:
+def test_an_ask_of_an_unknown_or_long_completed_application_is_rejected() -> None:
     scenario = completed()
     assert refused_asks(scenario.ask(an_ask("x", app="never"))) == {"x": "application never is not known"}
     scenario.wait(61)
@@ -177,7 +177,7 @@ def test_an_ask_long_after_the_completion_or_of_an_application_that_never_was_is
 # -- several resource managers, several partitions -----------------------------------
 
 
-def test_two_resource_managers_use_the_same_names_and_never_meet() -> None:
+def test_two_resource_managers_with_the_same_names_are_isolated() -> None:
     other, theirs = RmId("other"), partition_id(RmId("other"), "default")
     scheduler_state = SchedulerState()
     for rm in (RM, other):
@@ -199,7 +199,7 @@ def test_two_resource_managers_use_the_same_names_and_never_meet() -> None:
     assert list(scheduler_state.partitions) == [PARTITION]
 
 
-def test_a_node_and_an_application_of_the_same_name_live_in_two_partitions_of_one_manager() -> None:
+def test_two_partitions_may_have_nodes_and_applications_of_the_same_name() -> None:
     configuration = a_configuration(a_queue("a"))
     [default] = configuration.partitions
     scenario = Scenario(replace(configuration, partitions=(default, replace(default, name="gpu"))))

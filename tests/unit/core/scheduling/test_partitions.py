@@ -42,7 +42,7 @@ def confirmed() -> AllocationReleased:
     return AllocationReleased(GPU, ApplicationId("far"), AllocationKey("r"), None, Termination.TIMEOUT)
 
 
-def test_a_partition_that_is_no_longer_configured_fails_what_runs_there_and_takes_nothing() -> None:
+def test_a_removed_partition_fails_its_applications_and_accepts_nothing_new() -> None:
     scenario = running()
     scenario.send(ApplicationAdded(an_application("near")))
     effects = scenario.send(ConfigurationReplaced(RM, configured("default")))
@@ -57,7 +57,7 @@ def test_a_partition_that_is_no_longer_configured_fails_what_runs_there_and_take
     assert states(scenario.send(confirmed()), "far") == ["Failed"]
 
 
-def test_a_closed_partition_is_gone_with_its_last_application_and_node() -> None:
+def test_a_closed_partition_is_deleted_with_its_last_application_and_node() -> None:
     scenario = running()
     scenario.send(ConfigurationReplaced(RM, configured("default")))
     scenario.send(confirmed())
@@ -66,7 +66,7 @@ def test_a_closed_partition_is_gone_with_its_last_application_and_node() -> None
     assert GPU not in scenario.scheduler_state.partitions
 
 
-def test_what_is_new_for_a_partition_that_is_gone_is_refused_and_the_rest_has_no_effect() -> None:
+def test_additions_to_a_deleted_partition_are_rejected_and_removals_ignored() -> None:
     scenario = Scenario(configured("default", "gpu"))
     scenario.send(ConfigurationReplaced(RM, configured("default")))
     assert GPU not in scenario.scheduler_state.partitions
@@ -82,7 +82,7 @@ def test_what_is_new_for_a_partition_that_is_gone_is_refused_and_the_rest_has_no
     assert scenario.scheduler_state.ignored == {"event for a partition that does not exist": 1}
 
 
-def test_a_partition_that_is_configured_again_while_it_closes_is_open() -> None:
+def test_a_closing_partition_that_is_configured_again_is_open() -> None:
     scenario = running()
     scenario.send(ConfigurationReplaced(RM, configured("default")))
     scenario.send(ConfigurationReplaced(RM, configured("default", "gpu")))

@@ -50,7 +50,7 @@ def swap_key(scenario: Scenario, key: str) -> str:
     return scenario.app().allocations[ask.replacement.placeholder].spec.key
 
 
-def test_the_placeholder_is_released_and_nothing_is_allocated_before_it_has() -> None:
+def test_a_member_is_allocated_after_its_placeholder_is_released() -> None:
     scenario = running()
     asked = scenario.ask(an_ask("r0", group="workers"))
     assert releases(asked) == {"app-p0": REPLACED}
@@ -78,7 +78,7 @@ def test_a_waiting_ask_does_not_keep_others_from_being_placed() -> None:
     assert placed(scenario.ask(an_ask("extra"))) == {"extra": "n0"}
 
 
-def test_a_smaller_real_pod_gives_the_difference_back() -> None:
+def test_a_smaller_real_pod_releases_the_difference() -> None:
     scenario = running()
     scenario.ask(an_ask("r0", group="workers", vcore=400))
     scenario.release("app-p0", why=REPLACED)
@@ -86,7 +86,7 @@ def test_a_smaller_real_pod_gives_the_difference_back() -> None:
     assert placed(scenario.ask(an_ask("filler", vcore=600))) == {"filler": "n0"}
 
 
-def test_a_larger_real_pod_gives_up_one_placeholder_and_is_scheduled_as_usual() -> None:
+def test_a_larger_real_pod_releases_one_placeholder_and_is_scheduled_without_it() -> None:
     scenario = running(vcore=2000)
     scenario.send(NodeAdded(a_node("big", 4000)))
     effects = scenario.ask(an_ask("r0", group="workers", vcore=1500))
@@ -139,7 +139,7 @@ def test_the_replacement_happens_on_a_full_node() -> None:
     assert both == {"r0": "n0", "r1": "n0"}
 
 
-def test_a_placeholder_that_dies_by_itself_counts_as_confirmed() -> None:
+def test_a_placeholder_that_terminates_on_its_own_counts_as_confirmed() -> None:
     scenario = running()
     scenario.ask(an_ask("r0", group="workers"))
     effects = scenario.release("app-p0", why=Termination.STOPPED_BY_RM)
@@ -147,7 +147,7 @@ def test_a_placeholder_that_dies_by_itself_counts_as_confirmed() -> None:
     assert releases(effects) == {"app-p0": Termination.STOPPED_BY_RM}, "STOPPED_BY_RM is always confirmed"
 
 
-def test_a_cancelled_real_ask_lets_its_placeholder_simply_go() -> None:
+def test_a_cancelled_real_ask_releases_its_placeholder() -> None:
     scenario = running()
     scenario.ask(an_ask("r0", group="workers"))
     assert released_asks(scenario.release_ask("r0")) == {"r0": Termination.STOPPED_BY_RM}
@@ -155,7 +155,7 @@ def test_a_cancelled_real_ask_lets_its_placeholder_simply_go() -> None:
     assert scenario.partition.nodes.available(NodeId("n0"))["vcore"] == 1000
 
 
-def test_a_cancelled_ask_gives_the_room_held_on_another_node_back() -> None:
+def test_a_cancelled_ask_releases_its_resources_on_another_node() -> None:
     scenario = running()
     scenario.send(NodeAdded(a_node("n-ssd", 1000, labels={"disk": "ssd"})))
     scenario.ask(an_ask("r0", group="workers", constraints=SSD))
@@ -163,7 +163,7 @@ def test_a_cancelled_ask_gives_the_room_held_on_another_node_back() -> None:
     assert scenario.partition.nodes.available(NodeId("n-ssd"))["vcore"] == 1000
 
 
-def test_an_unconfirmed_release_ends_with_the_ask_scheduled_as_usual() -> None:
+def test_an_ask_is_scheduled_normally_after_an_unconfirmed_release() -> None:
     scenario = running(timing=Timing(release_timeout_ns=30 * SECOND), vcore=3000)
     scenario.ask(an_ask("r0", group="workers"))
     effects = scenario.wait(31)
@@ -180,21 +180,21 @@ def test_a_placeholder_being_released_is_not_chosen_again() -> None:
     assert {swap_key(scenario, "r0"), swap_key(scenario, "r1")} == {"app-p0", "app-p1"}
 
 
-def test_a_node_that_goes_during_a_same_node_replacement_lets_the_ask_be_scheduled_as_usual() -> None:
+def test_an_ask_is_scheduled_normally_if_the_node_is_removed_during_replacement() -> None:
     scenario = running(members=2, vcore=2000)
     scenario.ask(an_ask("r0", group="workers"))
     assert placed(scenario.node("n0", NodeAction.DECOMMISSION)) == {}
     assert placed(scenario.add_node("n1")) == {"r0": "n1"}
 
 
-def test_a_replacement_to_another_node_continues_when_the_placeholders_node_goes() -> None:
+def test_a_replacement_on_another_node_survives_removal_of_the_placeholder_node() -> None:
     scenario = running()
     scenario.send(NodeAdded(a_node("n-ssd", 1000, labels={"disk": "ssd"})))
     scenario.ask(an_ask("r0", group="workers", constraints=SSD))
     assert placed(scenario.node("n0", NodeAction.DECOMMISSION)) == {"r0": "n-ssd"}
 
 
-def test_a_replacement_whose_target_node_goes_waits_for_another() -> None:
+def test_a_replacement_whose_target_node_is_removed_waits_for_another() -> None:
     scenario = running()
     scenario.send(NodeAdded(a_node("n-ssd", 1000, labels={"disk": "ssd"})))
     scenario.ask(an_ask("r0", group="workers", constraints=SSD))
@@ -212,7 +212,7 @@ def test_a_drained_node_keeps_its_placeholders_but_takes_no_real_pod() -> None:
     assert placed(scenario.release("app-p0", why=REPLACED)) == {"r0": "n1"}
 
 
-def test_two_task_groups_swap_within_their_own() -> None:
+def test_members_replace_placeholders_of_their_task_group_only() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=2)
     scenario.send(ApplicationAdded(an_application(gang=3)))
     scenario.ask(
@@ -224,7 +224,7 @@ def test_two_task_groups_swap_within_their_own() -> None:
     assert releases(scenario.ask(an_ask("re", group="executor"))) == {"e0": REPLACED}
 
 
-def test_the_first_replacement_does_not_change_the_state_and_counts_stay_for_people() -> None:
+def test_the_first_replacement_changes_the_counts_and_not_the_state() -> None:
     scenario = running()
     scenario.ask(an_ask("r0", group="workers"))
     assert states(scenario.release("app-p0", why=REPLACED)) == []
@@ -232,14 +232,14 @@ def test_the_first_replacement_does_not_change_the_state_and_counts_stay_for_peo
     assert (counts.count, counts.replaced, counts.timed_out) == (2, 1, 0)
 
 
-def test_a_replacement_goes_on_in_a_queue_whose_maximum_was_lowered_under_it() -> None:
+def test_a_replacement_continues_after_the_queue_maximum_is_lowered() -> None:
     scenario = running(members=2)
     scenario.ask(an_ask("r0", group="workers"))
     scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=1500))))
     assert placed(scenario.release("app-p0", why=REPLACED)) == {"r0": "n0"}
 
 
-def test_a_real_ask_for_several_places_swaps_them_one_after_the_other() -> None:
+def test_an_ask_for_several_allocations_replaces_placeholders_one_by_one() -> None:
     scenario = running()
     scenario.ask(an_ask("r", group="workers", count=2))
     swapped = scenario.release("app-p0", why=REPLACED)
@@ -256,7 +256,7 @@ def test_an_ask_replaced_while_waiting_looks_for_another_placeholder() -> None:
     assert placed(scenario.release("app-p1", why=REPLACED)) == {"r0": "n0"}
 
 
-def test_a_waiting_ask_that_is_reported_as_bound_leaves_its_replacement() -> None:
+def test_a_waiting_ask_reported_as_bound_ends_its_replacement() -> None:
     scenario = running()
     scenario.ask(an_ask("r0", group="workers"))
     scenario.add_node("n1")
@@ -265,7 +265,7 @@ def test_a_waiting_ask_that_is_reported_as_bound_leaves_its_replacement() -> Non
     assert scenario.app().allocated == resources(vcore=1000, pods=1)
 
 
-def test_a_release_of_the_whole_application_lets_a_waiting_ask_have_its_place() -> None:
+def test_a_release_of_all_allocations_completes_a_pending_replacement() -> None:
     scenario = running()
     scenario.ask(an_ask("r0", group="workers"))
     everything = AllocationReleased(PARTITION, ApplicationId("app"), None, None, Termination.STOPPED_BY_RM)
@@ -274,7 +274,7 @@ def test_a_release_of_the_whole_application_lets_a_waiting_ask_have_its_place() 
     assert placed(effects) == {"r0": "n0"}
 
 
-def test_a_real_pod_that_may_run_on_one_node_only_goes_there_and_not_where_its_placeholder_is() -> None:
+def test_a_real_pod_with_a_required_node_runs_there() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=2)
     scenario.gang(ApplicationAdded(an_application(gang=1)), 1)
     [placeholder] = scenario.app().allocations.values()
@@ -283,7 +283,7 @@ def test_a_real_pod_that_may_run_on_one_node_only_goes_there_and_not_where_its_p
     assert placed(scenario.release("app-p0", why=REPLACED)) == {"r0": other}
 
 
-def test_an_application_that_fails_gives_the_room_held_on_another_node_back() -> None:
+def test_a_failing_application_releases_its_resources_on_another_node() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=1000)
     scenario.send(ApplicationAdded(an_application(timeout_s=60, forced=True)))
     scenario.send(AllocationReported(an_allocation("p0", "n0", group="workers", placeholder=True)))
@@ -296,7 +296,7 @@ def test_an_application_that_fails_gives_the_room_held_on_another_node_back() ->
     assert states(scenario.release("p0", why=REPLACED)) == ["Failed"]
 
 
-def test_a_release_of_all_allocations_confirms_no_replacement() -> None:
+def test_a_release_of_all_allocations_confirms_no_replacement_on_a_drained_node() -> None:
     scenario = running()
     scenario.ask(an_ask("r0", group="workers"))
     scenario.node("n0", NodeAction.DRAIN)
@@ -311,7 +311,7 @@ def placeholders_counted(scenario: Scenario) -> int:
     return sum(group.count for group in scenario.app().gang.groups.values())
 
 
-def test_a_placeholder_that_is_asked_for_again_is_counted_once() -> None:
+def test_a_placeholder_that_is_requested_again_is_counted_once() -> None:
     scenario = Scenario(a_configuration(a_queue("a")))
     scenario.send(ApplicationAdded(an_application(gang=2)))
     for priority in range(4):
@@ -328,7 +328,7 @@ def test_a_placeholder_that_is_bound_while_it_waits_is_counted_once() -> None:
     assert placeholders_counted(scenario) == 1
 
 
-def test_a_lost_placeholder_counts_as_timed_out_and_its_successor_counts_again() -> None:
+def test_a_lost_placeholder_and_its_successor_are_both_counted() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=1000)
     scenario.add_full_node()
     scenario.gang(ApplicationAdded(an_application(gang=2)), 2)
@@ -364,7 +364,7 @@ def test_placeholders_that_leave_with_their_node_or_on_their_own_count_as_timed_
     assert counts(scenario) == (2, 0, 2)
 
 
-def test_a_placeholder_whose_pod_was_cancelled_meanwhile_counts_as_timed_out() -> None:
+def test_a_placeholder_whose_real_ask_was_cancelled_counts_as_timed_out() -> None:
     scenario = running(members=2)
     scenario.ask(an_ask("r0", group="workers"))
     scenario.release_ask("r0")

@@ -30,7 +30,7 @@ def test_a_placeholder_is_accepted_and_runs_the_application(scenario: Scenario) 
     assert states(effects) == ["Accepted", "Running"]
 
 
-def test_a_real_pod_of_its_group_replaces_it(scenario: Scenario) -> None:
+def test_a_real_pod_of_the_task_group_replaces_the_placeholder(scenario: Scenario) -> None:
     scenario.ask(an_ask("p0", group="workers", placeholder=True))
     assert releases(scenario.ask(an_ask("r0", group="workers"))) == {"p0": REPLACED}
     assert placed(scenario.release("p0", why=REPLACED)) == {"r0": "n0"}
@@ -38,7 +38,7 @@ def test_a_real_pod_of_its_group_replaces_it(scenario: Scenario) -> None:
     assert (count.count, count.replaced, count.timed_out) == (1, 1, 0)
 
 
-def test_real_pods_do_not_wait_for_it(scenario: Scenario) -> None:
+def test_real_pods_do_not_wait_for_the_placeholder(scenario: Scenario) -> None:
     effects = scenario.ask(
         replace(an_ask("p0", group="workers", placeholder=True), resources=an_ask("x", vcore=5000).resources),
         an_ask("r0", group="workers"),
@@ -46,7 +46,7 @@ def test_real_pods_do_not_wait_for_it(scenario: Scenario) -> None:
     assert placed(effects) == {"r0": "n0"}
 
 
-def test_an_unused_placeholder_ends_after_the_timeout_and_the_next_one_too(scenario: Scenario) -> None:
+def test_every_unused_placeholder_is_released_after_the_timeout(scenario: Scenario) -> None:
     for key in ("p0", "p1"):
         scenario.ask(an_ask(key, group="workers", placeholder=True))
         assert releases(scenario.wait(59)) == {}
@@ -55,6 +55,6 @@ def test_an_unused_placeholder_ends_after_the_timeout_and_the_next_one_too(scena
     assert states(scenario.wait(31)) == ["Completed"]
 
 
-def test_a_placeholder_that_exists_already_is_released_after_the_timeout(scenario: Scenario) -> None:
+def test_a_recovered_placeholder_is_released_after_the_timeout(scenario: Scenario) -> None:
     scenario.send(AllocationReported(an_allocation("p0", "n0", group="workers", placeholder=True)))
     assert releases(scenario.wait(61)) == {"p0": Termination.TIMEOUT}

@@ -19,7 +19,7 @@ def a_scenario(nodes: int = 2) -> Scenario:
     return scenario
 
 
-def test_no_more_than_allowed_share_a_node_and_the_next_comes_when_one_goes() -> None:
+def test_a_constraint_limits_allocations_per_node() -> None:
     scenario = a_scenario()
     effects = scenario.ask(*(an_ask(f"w{i}", tags=WEB, placement=ALONE) for i in range(3)))
     assert placed(effects) == {"w0": "n0", "w1": "n1"}
@@ -29,7 +29,7 @@ def test_no_more_than_allowed_share_a_node_and_the_next_comes_when_one_goes() ->
     assert placed(scenario.release("w1")) == {"w2": "n1"}
 
 
-def test_allocations_of_before_the_first_constraint_count_and_so_do_those_reported() -> None:
+def test_allocations_older_than_the_first_constraint_count() -> None:
     scenario = a_scenario(1)
     scenario.ask(an_ask("old", tags=WEB))
     scenario.send(NodeAdded(a_node("n1"), existing=(replace(an_allocation("found", "n1"), tags=WEB),)))
@@ -37,7 +37,7 @@ def test_allocations_of_before_the_first_constraint_count_and_so_do_those_report
     assert placed(scenario.add_node("n2")) == {"w": "n2"}
 
 
-def test_an_ask_that_needs_another_next_to_it_waits_until_that_comes() -> None:
+def test_an_ask_with_affinity_waits_for_the_other_pod() -> None:
     scenario = a_scenario()
     effects = scenario.ask(an_ask("w", placement=NEAR_DB))
     assert "had too few allocations" in waits(effects)["w"][1]
@@ -47,13 +47,13 @@ def test_an_ask_that_needs_another_next_to_it_waits_until_that_comes() -> None:
     assert placed(effects)["w"] == placed(effects)["d"]
 
 
-def test_an_ask_finds_the_one_it_needs_among_the_later_asks_of_its_own_application() -> None:
+def test_an_ask_with_affinity_matches_later_asks_of_its_application() -> None:
     scenario = a_scenario()
     effects = scenario.ask(an_ask("w", priority=10, placement=NEAR_DB), an_ask("d", tags=DB))
     assert placed(effects)["w"] == placed(effects)["d"]
 
 
-def test_members_of_a_gang_keep_apart_and_the_last_waits_for_a_node_of_its_own() -> None:
+def test_the_last_member_of_an_anti_affinity_gang_waits_for_a_separate_node() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), 2)
     gang = ApplicationAdded(an_application(gang=3))
     asks = (an_ask(f"p{i}", group="workers", placeholder=True, tags=WEB, placement=ALONE) for i in range(3))
@@ -62,7 +62,7 @@ def test_members_of_a_gang_keep_apart_and_the_last_waits_for_a_node_of_its_own()
     assert placed(scenario.add_node("n9")) == {"p2": "n9"}
 
 
-def test_a_real_member_takes_over_from_its_placeholder_although_that_counts_like_itself() -> None:
+def test_a_member_replaces_a_placeholder_with_the_same_constraint() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), 2)
     holders = [an_ask(f"p{i}", group="workers", placeholder=True, tags=WEB, placement=ALONE) for i in range(2)]
     scenario.send(ApplicationAdded(an_application(gang=2)), *(AskAdded(ask) for ask in holders))
@@ -72,7 +72,7 @@ def test_a_real_member_takes_over_from_its_placeholder_although_that_counts_like
     assert placed(scenario.release("p1", why=Termination.PLACEHOLDER_REPLACED)) == {"r1": "n1"}
 
 
-def test_a_real_member_that_may_not_run_at_the_same_time_another_gives_its_placeholder_up_for_another_node() -> None:
+def test_a_member_excluded_from_its_placeholder_node_runs_on_another_node() -> None:
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), 2)
     scenario.send(ApplicationAdded(an_application("other", queue="root.b")))
     scenario.send(ApplicationAdded(an_application(gang=1)), AskAdded(an_ask("p", group="workers", placeholder=True)))
@@ -88,7 +88,7 @@ def test_a_real_member_that_may_not_run_at_the_same_time_another_gives_its_place
     assert placed(scenario.release("p", why=Termination.PLACEHOLDER_REPLACED)) == {"r": "n1"}
 
 
-def test_two_members_of_one_plan_never_take_places_that_exclude_each_other() -> None:
+def test_members_of_one_plan_never_violate_each_others_constraints() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), 2)
     holders = [an_ask(f"p{i}", group="workers", placeholder=True, vcore=500) for i in range(2)]
     pin = PlacementConstraint((Target("hostname", values=("n0",)),))
@@ -101,7 +101,7 @@ def test_two_members_of_one_plan_never_take_places_that_exclude_each_other() -> 
     assert scenario.partition.targets.keys() == {NodeId("n1")}
 
 
-def test_a_replacement_that_is_given_up_is_counted_no_more() -> None:
+def test_a_cancelled_replacement_is_not_counted() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), 1)
     holder = an_ask("p", group="workers", placeholder=True, tags=WEB, placement=ALONE)
     scenario.send(ApplicationAdded(an_application(gang=1)), AskAdded(holder))
@@ -117,7 +117,7 @@ def test_constraints_may_read_any_number_of_different_tags() -> None:
     assert refused_asks(scenario.ask(*read)) == {}
 
 
-def test_asks_that_waited_before_the_first_constraint_are_distinguished_from_then_on() -> None:
+def test_the_first_constraint_splits_the_classes_of_waiting_asks() -> None:
     scenario = a_scenario(0)
     scenario.ask(an_ask("before", tags=WEB, priority=5), an_ask("other", priority=5))
     assert len(scenario.app().waiting) == 1

@@ -88,14 +88,14 @@ CACHE_IN_TEAM = term("cache", namespaces=(), of=TEAM)
         (NodeAdded(in_zone("n9", "b"), existing=(running("web", node="n9"),)), "n1"),
     ],
 )
-def test_an_ask_that_needs_another_near_is_placed_when_one_is_there(event: Event, node: str) -> None:
+def test_an_ask_with_affinity_is_placed_when_a_matching_pod_exists(event: Event, node: str) -> None:
     scenario = a_scenario("a", "b")
     effects = scenario.ask(pod("w", "cache", near(WEB_IN_TEAM)))
     assert waits(effects)["w"][1] == "0/2 nodes are available: 2 node(s) didn't match pod affinity rules."
     assert placed(scenario.send(event))["w"] == node
 
 
-def test_one_that_is_there_becomes_what_an_ask_needs_when_its_labels_its_node_or_its_namespace_change() -> None:
+def test_changed_labels_nodes_or_namespaces_satisfy_an_affinity() -> None:
     for foreign in (False, True):
         scenario = a_scenario("a", "")
         scenario.send(AllocationReported(running("db", foreign=foreign)))
@@ -111,7 +111,7 @@ def test_one_that_is_there_becomes_what_an_ask_needs_when_its_labels_its_node_or
     assert placed(scenario.send(namespace(team="one"))) == {"w": "n0"}
 
 
-def test_a_series_whose_zone_is_full_begins_again_elsewhere_when_the_last_of_it_is_gone() -> None:
+def test_self_affine_pods_start_in_another_zone_after_the_last_is_deleted() -> None:
     scenario = a_scenario("a", "b")
     scenario.send(AllocationReported(running("web")))
     scenario.send(*(AllocationReported(an_allocation(f"full{index}", "n0")) for index in range(4)))
@@ -138,7 +138,7 @@ THEIRS = running("web", apart(CACHE_IN_TEAM)), pod("w", "cache")
         (NodeActionReported(PARTITION, NodeId("n0"), NodeAction.DECOMMISSION), "n1"),
     ],
 )
-def test_an_ask_that_is_kept_away_is_placed_when_nothing_does_any_more(
+def test_an_ask_is_placed_when_no_anti_affinity_excludes_it_anymore(
     there: AllocationSpec,
     waiting: AskSpec,
     foreign: bool,  # noqa: FBT001
@@ -155,7 +155,7 @@ def test_an_ask_that_is_kept_away_is_placed_when_nothing_does_any_more(
     assert placed(scenario.send(event)) == {"w": node}
 
 
-def test_asks_of_one_pass_see_each_other_whichever_of_them_has_the_terms() -> None:
+def test_affinity_terms_apply_between_asks_of_one_pass() -> None:
     scenario = a_scenario("a", "a", "b")
     effects = scenario.ask(
         pod("w", "web", apart(term("cache"))), pod("c", "cache"), pod("d", "cache", near(term("cache")))
@@ -163,7 +163,7 @@ def test_asks_of_one_pass_see_each_other_whichever_of_them_has_the_terms() -> No
     assert placed(effects) == {"w": "n0", "c": "n2", "d": "n2"}
 
 
-def test_a_gang_keeps_apart_from_the_pods_of_others_and_its_members_from_each_other() -> None:
+def test_gang_anti_affinity_applies_to_other_pods_and_its_members() -> None:
     scenario = a_scenario("a", "b", "c")
     scenario.send(AllocationReported(running("db", node="n1")))
     lonely = apart(term("web", topology=HOST), term("db", topology=HOST))
@@ -185,7 +185,7 @@ def in_gang(ask: AskSpec) -> AskSpec:
     ],
     ids=["its own terms", "terms of the one that is there"],
 )
-def test_a_real_pod_gives_its_placeholder_up_where_it_may_not_be_beside_another(
+def test_a_real_pod_excluded_from_its_placeholder_node_runs_on_another_node(
     there: AllocationSpec, real: AskSpec
 ) -> None:
     scenario = a_scenario("a", "b")
@@ -197,7 +197,7 @@ def test_a_real_pod_gives_its_placeholder_up_where_it_may_not_be_beside_another(
     assert placed(scenario.release("p", "gang", Termination.PLACEHOLDER_REPLACED)) == {"r": "n1"}
 
 
-def test_a_real_pod_with_terms_takes_over_where_its_placeholder_had_the_same() -> None:
+def test_a_real_pod_replaces_a_placeholder_with_the_same_terms() -> None:
     scenario = a_scenario("a")
     lonely = apart(term("web", topology=HOST))
     scenario.send(ApplicationAdded(an_application("gang", gang=1)))

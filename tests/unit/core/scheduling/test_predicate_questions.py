@@ -42,7 +42,7 @@ def judged(scenario: Scenario, question: PlacementsProposed, *refusals: str) -> 
     return scenario.send(PlacementsEvaluated(RM, question.number, refusals or ("",) * len(question.places)))
 
 
-def test_nothing_is_taken_while_the_answer_is_awaited_and_newcomers_wait_with_it() -> None:
+def test_nothing_is_allocated_while_a_validation_is_pending() -> None:
     scenario = asking()
     question = asked(scenario.ask(an_ask("x0", app="x", vcore=1000)))
     assert scenario.partition.nodes.available(question.places[0][1])["vcore"] == 4000
@@ -52,7 +52,7 @@ def test_nothing_is_taken_while_the_answer_is_awaited_and_newcomers_wait_with_it
     assert [key for key, _ in asked(effects).places] == ["x1"]
 
 
-def test_what_was_refused_is_asked_again_after_a_while() -> None:
+def test_a_rejected_placement_is_proposed_again_after_a_delay() -> None:
     scenario = asking()
     question = asked(scenario.ask(an_ask("x0", app="x")))
     assert placed(judged(scenario, question, "not today")) == {}
@@ -60,7 +60,7 @@ def test_what_was_refused_is_asked_again_after_a_while() -> None:
     assert placed(judged(scenario, asked(scenario.wait(2)))) == {"x0": "n0"}
 
 
-def test_a_refusal_is_of_all_that_ask_for_the_same() -> None:
+def test_a_rejection_applies_to_all_equal_requests() -> None:
     scenario = asking(nodes=2)
     question = asked(scenario.ask(an_ask("x0", app="x")))
     effects = judged(scenario, question, "never")
@@ -69,7 +69,7 @@ def test_a_refusal_is_of_all_that_ask_for_the_same() -> None:
     assert asked(scenario.ask(an_ask("x1", app="x"))).places[0][1] != question.places[0][1]
 
 
-def test_a_question_without_an_answer_is_asked_again_and_its_late_answer_ignored() -> None:
+def test_an_unanswered_validation_is_repeated_and_its_late_answer_ignored() -> None:
     scenario = asking()
     question = asked(scenario.ask(an_ask("x0", app="x")))
     again = asked(scenario.wait(LOST_NS // SECOND + 1))
@@ -79,7 +79,7 @@ def test_a_question_without_an_answer_is_asked_again_and_its_late_answer_ignored
     assert scenario.scheduler_state.ignored == {"response to an unknown request": 1}
 
 
-def test_room_of_places_that_were_asked_about_without_success_counts_as_free() -> None:
+def test_resources_of_unconfirmed_placements_count_as_free() -> None:
     scenario = asking()
     assert len(asked(scenario.ask(*(an_ask(f"x{index}", app="x", vcore=1000) for index in range(5)))).places) == 4
     effects = judged(scenario, asked(scenario.wait(LOST_NS // SECOND + 1)))
@@ -87,14 +87,14 @@ def test_room_of_places_that_were_asked_about_without_success_counts_as_free() -
     assert len(asked(effects).places) == 3
 
 
-def test_a_place_is_not_given_where_the_ask_may_not_run_any_more() -> None:
+def test_an_approved_placement_is_dropped_if_the_node_is_drained() -> None:
     scenario = asking()
     question = asked(scenario.ask(an_ask("x0", app="x")))
     scenario.node("n0", NodeAction.DRAIN)
     assert placed(judged(scenario, question)) == {}
 
 
-def test_of_two_that_keep_away_from_each_other_only_one_is_placed_though_both_were_found_good() -> None:
+def test_only_one_of_two_approved_anti_affinity_pods_is_placed() -> None:
     scenario = asking()
     scenario.send(ApplicationAdded(an_application("y")), NodeUpdated(a_node("n0", labels={HOST: "n0"})))
     lonely = PodProperties(inter_pod(apart=(term("db", HOST),)))
@@ -104,7 +104,7 @@ def test_of_two_that_keep_away_from_each_other_only_one_is_placed_though_both_we
     assert placed(judged(scenario, second)) == {}
 
 
-def test_members_that_go_where_others_of_them_are_get_their_places_at_once() -> None:
+def test_members_with_affinity_to_each_other_are_placed_after_validation() -> None:
     scenario = asking()
     scenario.send(NodeUpdated(a_node("n0", labels={HOST: "n0"})))
     follower = replace(an_ask("x0", app="x", vcore=1000), facts=PodProperties(inter_pod(near=(term("db", HOST),))))
@@ -113,7 +113,7 @@ def test_members_that_go_where_others_of_them_are_get_their_places_at_once() -> 
     assert placed(effects) | placed(judged(scenario, asked(effects))) == {"x0": "n0", "x1": "n0"}
 
 
-def test_members_whose_places_hold_only_in_the_order_in_which_they_were_found_get_them() -> None:
+def test_members_are_placed_in_the_order_in_which_their_nodes_were_found() -> None:
     scenario = Scenario(a_configuration(a_queue("a")))
     scenario.send(CallbacksDeclared(RM, places=True, victims=False), ApplicationAdded(an_application(gang=2)))
     for name, zone, vcore in (("n0", "a", 4000), ("n1", "b", 500)):
@@ -127,7 +127,7 @@ def test_members_whose_places_hold_only_in_the_order_in_which_they_were_found_ge
     assert placed(judged(scenario, asked(effects))) == {"p0": "n0", "p1": "n0"}
 
 
-def test_an_answer_of_an_earlier_session_is_no_answer_to_this_one() -> None:
+def test_an_answer_of_an_earlier_session_is_ignored() -> None:
     scenario = asking()
     question = asked(scenario.ask(an_ask("x0", app="x")))
     scenario.send(
@@ -140,14 +140,14 @@ def test_an_answer_of_an_earlier_session_is_no_answer_to_this_one() -> None:
     assert placed(judged(scenario, again)) == {"x0": "n0"}
 
 
-def test_an_answer_with_too_few_verdicts_places_only_what_was_validated() -> None:
+def test_an_answer_with_too_few_results_places_only_validated_asks() -> None:
     scenario = asking()
     question = asked(scenario.ask(*(an_ask(f"x{index}", app="x", vcore=1000) for index in range(2))))
     assert len(question.places) == 2
     assert placed(judged(scenario, question, "")).keys() == {question.places[0][0]}
 
 
-def test_an_ask_that_is_taken_back_meanwhile_gets_no_place() -> None:
+def test_an_ask_released_during_validation_is_not_placed() -> None:
     scenario = asking()
     question = asked(scenario.ask(an_ask("x0", app="x")))
     scenario.release_ask("x0", "x")
@@ -155,7 +155,7 @@ def test_an_ask_that_is_taken_back_meanwhile_gets_no_place() -> None:
     assert not scenario.partition.pending_callbacks.awaits_callback(scenario.partition.id, ApplicationId("x"))
 
 
-def test_an_answer_about_victims_that_no_one_asked_for_is_counted() -> None:
+def test_an_unexpected_victim_answer_is_counted_as_ignored() -> None:
     scenario = asking()
     assert scenario.send(VictimsEvaluated(RM, 99, success=True)) == []
     assert scenario.scheduler_state.ignored == {"response to an unknown request": 1}

@@ -40,7 +40,7 @@ def test_two_queues_of_five_under_twelve_go_from_10_2_to_7_5() -> None:
     assert cores(scenario, "root.p.a", "root.p.b") == [7, 5]
 
 
-def test_a_queue_that_opted_out_is_spared_8_8_0_becomes_5_8_3() -> None:
+def test_a_queue_that_opted_out_is_not_preempted_8_8_0_becomes_5_8_3() -> None:
     leaves = (
         a_queue("a", guaranteed=5000),
         a_queue("b", guaranteed=5000, policies=DISABLED),
@@ -54,7 +54,7 @@ def test_a_queue_that_opted_out_is_spared_8_8_0_becomes_5_8_3() -> None:
     assert cores(scenario, "root.p.a", "root.p.b", "root.p.c") == [5, 8, 3]
 
 
-def test_offsets_let_only_the_higher_queue_take_0_18_0_becomes_6_12_0() -> None:
+def test_offsets_let_only_the_higher_queue_preempt_0_18_0_becomes_6_12_0() -> None:
     leaves = (
         a_queue("high", guaranteed=6000, policies=offset(100)),
         a_queue("usual", guaranteed=6000),
@@ -68,7 +68,7 @@ def test_offsets_let_only_the_higher_queue_take_0_18_0_becomes_6_12_0() -> None:
     assert cores(scenario, "root.p.high", "root.p.usual", "root.p.low") == [6, 12, 0]
 
 
-def test_an_unfenced_system_queue_takes_from_fenced_tenants_and_they_not_from_each_other() -> None:
+def test_an_unfenced_queue_preempts_fenced_tenants_but_not_vice_versa() -> None:
     tenants = (
         a_queue("one", a_queue("x", guaranteed=10_000), guaranteed=10_000, policies=FENCE),
         a_queue("two", a_queue("y", guaranteed=10_000), guaranteed=10_000, policies=FENCE),
@@ -82,13 +82,13 @@ def test_an_unfenced_system_queue_takes_from_fenced_tenants_and_they_not_from_ea
     assert cores(scenario, "root.p.one.x", "root.p.two.y", "root.p.system") == [10, 10, 10]
 
 
-def test_law_1_policies_are_suggestions_an_ask_that_no_one_can_make_room_for_waits() -> None:
+def test_law_1_an_ask_waits_if_no_victims_free_enough_resources() -> None:
     scenario = two_queues(5, 4)
     run(scenario, "root.p.b", an_ask("large", vcore=4000))
     assert settle(scenario) == []
 
 
-def test_law_2_no_queue_is_pushed_below_its_guarantee_not_even_higher_up() -> None:
+def test_law_2_no_queue_or_ancestor_falls_below_its_guarantee() -> None:
     left = a_queue("left", a_queue("a"), a_queue("b"), guaranteed=8000)
     tree = a_queue("p", left, a_queue("c", guaranteed=6000), vcore=10_000)
     scenario = Scenario(a_configuration(tree), nodes=1, vcore=100_000)
@@ -100,7 +100,7 @@ def test_law_2_no_queue_is_pushed_below_its_guarantee_not_even_higher_up() -> No
     assert cores(scenario, "root.p.c") == [2]
 
 
-def test_law_3_nothing_is_taken_from_the_same_application_or_queue() -> None:
+def test_law_3_an_application_never_preempts_in_its_own_queue() -> None:
     scenario = Scenario(a_configuration(a_queue("a", guaranteed=9000), a_queue("b")), nodes=1, vcore=4000)
     run(scenario, "root.a", *pods("a", 4))
     run(scenario, "root.a", *pods("high", 2, priority=10))
@@ -109,7 +109,7 @@ def test_law_3_nothing_is_taken_from_the_same_application_or_queue() -> None:
     assert settle(scenario) == []
 
 
-def test_law_4_only_a_queue_below_its_guarantee_may_take() -> None:
+def test_law_4_only_a_queue_below_its_guarantee_may_preempt() -> None:
     scenario = two_queues(7, 5)
     run(scenario, "root.p.b", an_ask("sixth"))
     assert settle(scenario) == []
@@ -135,7 +135,7 @@ def test_a_leaf_with_a_guarantee_of_its_own_does_not_take_what_that_of_its_paren
     assert len(settle(scenario)) == 1
 
 
-def test_law_5_only_a_queue_over_its_guarantee_may_lose() -> None:
+def test_law_5_only_a_queue_over_its_guarantee_has_victims() -> None:
     leaves = (a_queue("a", guaranteed=4000), a_queue("b", guaranteed=2000), a_queue("c", guaranteed=4000))
     scenario = Scenario(a_configuration(a_queue("p", *leaves, vcore=8000)), nodes=1, vcore=100_000)
     run(scenario, "root.p.a", *pods("a", 4))
@@ -146,14 +146,14 @@ def test_law_5_only_a_queue_over_its_guarantee_may_lose() -> None:
 
 
 @pytest.mark.parametrize("priority, gone", [(5, 0), (10, 3), (11, 3)])
-def test_law_6_victims_have_at_most_the_priority_of_who_takes(priority: int, gone: int) -> None:
+def test_law_6_victims_have_at_most_the_priority_of_the_preemptor(priority: int, gone: int) -> None:
     scenario = two_queues(0, 2)
     run(scenario, "root.p.a", *pods("a", 10, priority=10))
     run(scenario, "root.p.b", *pods("more", 3, priority=priority))
     assert len(settle(scenario)) == gone
 
 
-def test_law_7_nothing_outside_the_fence_is_taken() -> None:
+def test_law_7_nothing_outside_the_fence_is_preempted() -> None:
     fenced = a_queue("t", a_queue("a", guaranteed=4000), a_queue("b", guaranteed=1000), policies=FENCE)
     scenario = Scenario(a_configuration(fenced, a_queue("out")), nodes=1, vcore=10_000)
     run(scenario, "root.out", *pods("o", 8))
@@ -163,7 +163,7 @@ def test_law_7_nothing_outside_the_fence_is_taken() -> None:
     assert cores(scenario, "root.out", "root.t.a", "root.t.b") == [8, 1, 1]
 
 
-def test_a_leaf_that_is_a_fence_takes_from_no_one() -> None:
+def test_a_fenced_leaf_preempts_nothing() -> None:
     lone = a_queue("a", guaranteed=4000, policies=FENCE)
     scenario = Scenario(a_configuration(lone, a_queue("b")), nodes=1, vcore=4000)
     run(scenario, "root.b", *pods("b", 4))
@@ -171,7 +171,7 @@ def test_a_leaf_that_is_a_fence_takes_from_no_one() -> None:
     assert settle(scenario) == []
 
 
-def test_a_full_queue_is_the_fence_of_those_below_it() -> None:
+def test_a_full_queue_is_a_fence_for_its_children() -> None:
     full = a_queue("t", a_queue("a", guaranteed=4000), a_queue("b"), vcore=4000)
     scenario = Scenario(a_configuration(full, a_queue("out")), nodes=1, vcore=8000)
     run(scenario, "root.out", *pods("o", 4))
@@ -180,7 +180,7 @@ def test_a_full_queue_is_the_fence_of_those_below_it() -> None:
     assert set(settle(scenario)) == {"b2", "b3"}
 
 
-def test_a_priority_fence_shows_its_offset_and_not_what_is_inside() -> None:
+def test_a_priority_fence_uses_its_offset_as_the_priority() -> None:
     tree = a_queue("p", a_queue("a", guaranteed=2000), a_queue("b", policies=offset(5, fence=True)), vcore=4000)
     scenario = Scenario(a_configuration(tree), nodes=1, vcore=100_000)
     run(scenario, "root.p.b", *pods("b", 4, priority=1000))
@@ -190,7 +190,7 @@ def test_a_priority_fence_shows_its_offset_and_not_what_is_inside() -> None:
     assert len(settle(scenario)) == 1
 
 
-def test_an_ask_waits_for_its_queues_delay_and_is_tried_without_a_poll() -> None:
+def test_an_ask_preempts_after_the_delay_of_its_queue() -> None:
     patient = QueuePolicies(preemption_delay_ns=100 * 1_000_000_000)
     scenario = Scenario(a_configuration(a_queue("a", guaranteed=2000, policies=patient), a_queue("b")), nodes=1)
     run(scenario, "root.b", *pods("b", 4))
@@ -199,7 +199,7 @@ def test_an_ask_waits_for_its_queues_delay_and_is_tried_without_a_poll() -> None
     assert victims(scenario.wait(2)) == {"b3"}
 
 
-def test_no_one_goes_where_preemption_is_off_or_the_pod_says_never() -> None:
+def test_nothing_is_preempted_if_preemption_is_off_or_the_pod_opted_out() -> None:
     queues = (a_queue("a", guaranteed=2000), a_queue("b"))
     off = Scenario(with_preemption(*queues, by_guarantee=False), nodes=1)
     on = Scenario(with_preemption(*queues), nodes=1)
@@ -209,7 +209,7 @@ def test_no_one_goes_where_preemption_is_off_or_the_pod_says_never() -> None:
         assert settle(scenario) == []
 
 
-def test_the_room_that_victims_leave_is_for_the_one_who_made_it() -> None:
+def test_node_resources_of_victims_go_to_the_preemptor() -> None:
     scenario = Scenario(a_configuration(a_queue("a", guaranteed=2000), a_queue("b")), nodes=1)
     run(scenario, "root.b", *pods("b", 4))
     run(scenario, "root.a", an_ask("wide", vcore=2000))
@@ -221,7 +221,7 @@ def test_the_room_that_victims_leave_is_for_the_one_who_made_it() -> None:
     assert placed(scenario.release("b3", app="b")) == {"wide": "n0"}
 
 
-def test_headroom_that_victims_leave_is_for_the_one_who_made_it() -> None:
+def test_headroom_of_victims_goes_to_the_preemptor() -> None:
     scenario = two_queues()
     run(scenario, "root.p.b", an_ask("mine"))
     effects = scenario.wait(31)
@@ -229,7 +229,7 @@ def test_headroom_that_victims_leave_is_for_the_one_who_made_it() -> None:
     assert placed(confirm(scenario, effects)) == {"mine": "n0"}
 
 
-def test_an_ask_is_tried_once_while_its_victims_are_on_their_way() -> None:
+def test_an_ask_is_tried_once_while_its_victims_terminate() -> None:
     scenario = Scenario(a_configuration(a_queue("a", guaranteed=2000), a_queue("b")), nodes=1)
     run(scenario, "root.b", *pods("b", 4))
     run(scenario, "root.a", an_ask("x"))

@@ -68,7 +68,7 @@ def test_nothing_is_preempted_on_a_cordoned_node_for_an_ask_that_tolerates_the_c
     assert not scenario.partition.preemptions.count
 
 
-def test_victims_are_taken_on_the_schedulable_node_next_to_a_cordoned_one() -> None:
+def test_victims_are_selected_on_the_schedulable_node_not_on_the_cordoned_one() -> None:
     scenario = full(nodes=2)
     cordon(scenario, "n0")
     run(scenario, "root.a", an_ask("system", constraints=EVERYTHING))
@@ -77,7 +77,7 @@ def test_victims_are_taken_on_the_schedulable_node_next_to_a_cordoned_one() -> N
     assert scenario.app("b").allocations[identity].node == "n1"
 
 
-def test_a_pod_that_may_run_on_a_cordoned_node_alone_preempts_there() -> None:
+def test_a_pod_that_requires_a_cordoned_node_preempts_there() -> None:
     scenario = full()
     cordon(scenario, "n0")
     run(scenario, "root.a", replace(a_daemon("agent", "n0", priority=1), constraints=EVERYTHING))
@@ -87,7 +87,7 @@ def test_a_pod_that_may_run_on_a_cordoned_node_alone_preempts_there() -> None:
 # -- what commit checks -----------------------------------------------------------
 
 
-def test_a_preemption_on_a_node_that_was_drained_meanwhile_writes_nothing() -> None:
+def test_a_preemption_on_a_concurrently_drained_node_is_rejected() -> None:
     scenario = full()
     run(scenario, "root.a", an_ask("x"))
     scenario.node("n0", NodeAction.DRAIN)
@@ -102,7 +102,7 @@ def test_a_preemption_counts_all_asks_of_a_node_together() -> None:
     assert len(scenario.partition.reservations.by_ask) == 2
 
 
-def test_a_preemption_leaves_alone_what_another_one_made_room_for() -> None:
+def test_a_preemption_cannot_use_resources_freed_by_another_one() -> None:
     scenario = full()
     run(scenario, "root.a", an_ask("x"), an_ask("y"))
     commit(scenario.partition, a_preemption(("x", "n0"), of=("b0",)), scenario.now_ns)
@@ -112,7 +112,7 @@ def test_a_preemption_leaves_alone_what_another_one_made_room_for() -> None:
     refuses(scenario, a_preemption(("z", "n0"), of=("b1",)), "node n0 has")
 
 
-def test_victims_that_may_not_be_taken_are_not() -> None:
+def test_a_preemption_of_protected_victims_is_rejected() -> None:
     scenario = Scenario(
         with_preemption(a_queue("a", guaranteed=3000), a_queue("b"), a_queue("c", policies=DISABLED)), nodes=1
     )
@@ -127,7 +127,7 @@ def test_victims_that_may_not_be_taken_are_not() -> None:
     refuses(scenario, a_preemption(("x", "n0"), ("x", "n0"), of=("b1",)), "does not wait")
 
 
-def test_a_preemption_for_a_maximum_takes_only_what_helps_its_queue() -> None:
+def test_quota_preemption_is_rejected_if_the_queue_is_not_over_its_maximum() -> None:
     scenario = full()
     victim = ((_B, AllocationId("b0-0")),)
     refuses(scenario, QuotaPreemption(PARTITION, QueuePath("root.b"), victim), "not over its maximum")
@@ -156,7 +156,7 @@ def test_a_placement_counts_members_of_different_sizes_on_a_node_together() -> N
         commit(scenario.partition, decision, scenario.now_ns)
 
 
-def test_a_placement_leaves_alone_what_is_reserved_for_others() -> None:
+def test_a_placement_cannot_use_resources_reserved_for_others() -> None:
     scenario = Scenario(with_preemption(a_queue("a"), a_queue("b")), nodes=1)
     run(scenario, "root.b", *pods("b", 3))
     run(scenario, "root.a", an_ask("wide", vcore=2000))
@@ -184,12 +184,12 @@ def agree(scenario: Scenario, question: VictimsProposed) -> list[Effect]:
     return scenario.send(VictimsEvaluated(RM, question.number, success=True))
 
 
-def test_victims_go_once_the_resource_manager_agrees_and_nothing_changed() -> None:
+def test_victims_are_released_after_the_resource_manager_approves_them() -> None:
     scenario, question = asked()
     assert victims(agree(scenario, question)) == set(question.victims)
 
 
-def test_no_victim_is_released_if_there_is_room_by_the_time_of_the_answer() -> None:
+def test_no_victim_is_released_if_resources_became_free_before_the_answer() -> None:
     scenario, question = asked()
     [kept] = {"b0", "b1"} - set(question.victims) - {"b0"}
     scenario.node("n0", NodeAction.DRAIN)  # so that the room is not given at once
@@ -201,7 +201,7 @@ def test_no_victim_is_released_if_there_is_room_by_the_time_of_the_answer() -> N
     assert "x" not in scenario.app("a").asks
 
 
-def test_no_victim_is_released_if_the_planned_room_was_taken_before_the_answer() -> None:
+def test_no_victim_is_released_if_planned_resources_were_taken_before_the_answer() -> None:
     scenario, question = asked()
     assert placed(run(scenario, "root.b", a_daemon("agent", "n0"))) == {"agent": "n0"}
     effects = agree(scenario, question)
@@ -211,7 +211,7 @@ def test_no_victim_is_released_if_the_planned_room_was_taken_before_the_answer()
     assert [len(one.victims) for one in again] == [2]
 
 
-def test_no_victim_is_released_if_a_victim_or_the_ask_is_gone_by_the_time_of_the_answer() -> None:
+def test_no_victim_is_released_if_a_victim_or_the_ask_is_already_deleted() -> None:
     for gone in ("victim", "ask", "application"):
         scenario, question = asked()
         match gone:
@@ -225,7 +225,7 @@ def test_no_victim_is_released_if_a_victim_or_the_ask_is_gone_by_the_time_of_the
         assert scenario.partition.void_decisions == 0
 
 
-def test_an_ask_for_many_places_preempts_for_one_at_a_time() -> None:
+def test_an_ask_for_many_allocations_preempts_for_one_at_a_time() -> None:
     scenario = full()
     run(scenario, "root.a", replace(an_ask("many"), max_allocations=100))
     assert len(victims(scenario.wait(31))) == 1

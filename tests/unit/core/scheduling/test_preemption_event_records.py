@@ -14,7 +14,7 @@ def noted(scenario: Scenario, detail: Detail) -> list[EventRecorded]:
     return [one for one in scenario.records if one.detail is detail]
 
 
-def test_a_reservation_is_noted_on_its_node_when_it_comes_and_goes() -> None:
+def test_adding_and_removing_a_reservation_is_recorded_on_its_node() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=4000)
     run(scenario, "root.a", *pods("x", 4))
     run(scenario, "root.a", an_ask("big", vcore=3000))
@@ -28,7 +28,7 @@ def test_a_reservation_is_noted_on_its_node_when_it_comes_and_goes() -> None:
     assert (went.subject, went.change, went.reference) == ("n0", Change.REMOVE, "big")
 
 
-def test_a_victim_is_noted_as_preempted_when_it_is_gone() -> None:
+def test_a_victim_is_recorded_as_preempted_after_its_release() -> None:
     both = a_queue("p", a_queue("a", guaranteed=5000), a_queue("b", guaranteed=5000), vcore=10_000)
     scenario = Scenario(a_configuration(both), nodes=1, vcore=100_000)
     run(scenario, "root.p.a", *pods("a", 10))
@@ -41,7 +41,7 @@ def test_a_victim_is_noted_as_preempted_when_it_is_gone() -> None:
     assert (gone.about, gone.subject, gone.change, gone.reference) == (Notice.APPLICATION, "a", Change.REMOVE, victim)
 
 
-def test_a_lowered_maximum_is_noted_with_what_it_cost() -> None:
+def test_a_lowered_maximum_is_recorded_with_the_preempted_resources() -> None:
     later = QueuePolicies(quota_preemption_delay_ns=60 * SECOND)
     scenario = Scenario(with_preemption(a_queue("a", policies=later), by_quota=True), nodes=1, vcore=100_000)
     run(scenario, "root.a", *pods("x", 6))

@@ -38,7 +38,7 @@ def preempting(nodes: int = 1) -> tuple[Scenario, list[Effect]]:
     return scenario, scenario.wait(31)
 
 
-def test_one_answer_tells_all_victims_of_a_decision() -> None:
+def test_one_response_lists_all_victims_of_a_decision() -> None:
     scenario = Scenario(a_configuration(a_queue("a", guaranteed=4000), a_queue("b")), nodes=1)
     run(scenario, "root.b", *pods("b", 4))
     run(scenario, "root.a", an_ask("wide", vcore=3000))
@@ -47,7 +47,7 @@ def test_one_answer_tells_all_victims_of_a_decision() -> None:
     assert {one.message for one in answers[0].released} == {"preempted for a request of queue root.a"}
 
 
-def test_what_goes_is_counted_on_every_queue_until_it_is_gone() -> None:
+def test_victims_are_counted_on_every_queue_until_released() -> None:
     scenario, effects = preempting()
     b, root = scenario.app("b").queue, scenario.partition.queues.root
     assert [queue.preempting["vcore"] for queue in (b, root)] == [1000, 1000]
@@ -55,14 +55,14 @@ def test_what_goes_is_counted_on_every_queue_until_it_is_gone() -> None:
     assert [queue.preempting["vcore"] for queue in (b, root)] == [0, 0]
 
 
-def test_a_confirmed_victim_is_not_echoed_and_noted_as_preempted() -> None:
+def test_a_confirmed_victim_is_recorded_as_preempted_and_not_echoed() -> None:
     scenario, effects = preempting()
     scenario.records.clear()
     assert releases(confirm(scenario, effects)) == {}
     assert Detail.ALLOC_PREEMPT in {note.detail for note in scenario.records}
 
 
-def test_a_preemption_is_noted_on_the_queue_it_is_for() -> None:
+def test_a_preemption_is_recorded_on_the_queue_of_the_ask() -> None:
     scenario, _ = preempting()
     [note] = [note for note in scenario.records if note.detail is Detail.QUEUE_PREEMPTION]
     assert (note.subject, note.resource["vcore"]) == ("root.a", 1000)
@@ -78,13 +78,13 @@ def test_a_preemption_is_noted_on_the_queue_it_is_for() -> None:
     ],
     ids=["ended by itself", "its application was removed"],
 )
-def test_a_victim_that_goes_another_way_counts_as_gone(end: Callable[[Scenario], list[Effect]]) -> None:
+def test_a_victim_that_ends_another_way_counts_as_released(end: Callable[[Scenario], list[Effect]]) -> None:
     scenario, _ = preempting()
     assert placed(end(scenario)) == {"x": "n0"}
     assert not scenario.partition.preemptions.running
 
 
-def test_victims_that_go_with_their_node_count_as_gone_and_the_ask_waits_for_another() -> None:
+def test_victims_removed_with_their_node_count_as_released() -> None:
     scenario, _ = preempting()
     scenario.node("n0", NodeAction.DECOMMISSION)
     assert not scenario.partition.preemptions.running
@@ -92,7 +92,7 @@ def test_victims_that_go_with_their_node_count_as_gone_and_the_ask_waits_for_ano
     assert placed(scenario.add_node("n1")) == {"x": "n1"}
 
 
-def test_a_victim_that_is_never_confirmed_lets_the_ask_wait_as_usual_after_the_deadline() -> None:
+def test_an_unconfirmed_victim_ends_the_reservation_after_the_deadline() -> None:
     scenario = Scenario(a_configuration(a_queue("a", guaranteed=2000), a_queue("b")), nodes=1)
     run(scenario, "root.b", *pods("b", 3, priority=9), an_ask("victim"))
     run(scenario, "root.a", an_ask("x"))
@@ -111,7 +111,7 @@ def test_another_victim_is_found_for_an_ask_whose_first_one_does_not_terminate()
     assert set(placed(scenario.release(other, app="b", why=PREEMPTED))) == {"x"}
 
 
-def test_quota_that_a_victim_does_not_give_back_in_time_is_taken_from_another() -> None:
+def test_another_victim_releases_quota_that_a_stuck_victim_keeps() -> None:
     leaves = (a_queue("a", guaranteed=2000), a_queue("b"))
     scenario = Scenario(a_configuration(a_queue("p", *leaves, vcore=4000)), nodes=2)
     run(scenario, "root.p.b", *pods("b", 4))
@@ -122,7 +122,7 @@ def test_quota_that_a_victim_does_not_give_back_in_time_is_taken_from_another() 
     assert set(placed(scenario.release(other, app="b", why=PREEMPTED))) == {"x"}
 
 
-def test_a_queue_over_its_maximum_whose_victims_do_not_terminate_gives_up_others() -> None:
+def test_quota_preemption_selects_others_if_victims_do_not_terminate() -> None:
     policies = QueuePolicies(quota_preemption_delay_ns=60 * SECOND)
     scenario = Scenario(with_preemption(a_queue("a", policies=policies), by_quota=True), nodes=1)
     run(scenario, "root.a", *pods("x", 4))
@@ -134,7 +134,7 @@ def test_a_queue_over_its_maximum_whose_victims_do_not_terminate_gives_up_others
     assert other != stuck
 
 
-def test_a_daemons_pod_finds_another_victim_when_the_first_one_does_not_terminate() -> None:
+def test_a_daemon_set_pod_finds_another_victim_if_one_does_not_terminate() -> None:
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=1)
     run(scenario, "root.b", *pods("b", 4))
     run(scenario, "root.a", a_daemon("agent", "n0", priority=1))
@@ -143,7 +143,7 @@ def test_a_daemons_pod_finds_another_victim_when_the_first_one_does_not_terminat
     assert other != stuck
 
 
-def test_an_allocation_that_timed_out_and_does_not_terminate_is_room_for_no_longer_than_a_release_may_take() -> None:
+def test_a_stuck_timed_out_allocation_stops_counting_as_freed() -> None:
     scenario = Scenario(a_configuration(a_queue("a", guaranteed=2000), a_queue("b")), nodes=1)
     run(scenario, "root.b", an_ask("stuck", timeout_s=25), *pods("b", 3))
     run(scenario, "root.a", an_ask("x"))
@@ -155,21 +155,21 @@ def test_an_allocation_that_timed_out_and_does_not_terminate_is_room_for_no_long
     assert len(victims(scenario.wait(60))) == 1
 
 
-def test_an_ask_taken_back_gives_up_its_claim_and_the_victims_go_all_the_same() -> None:
+def test_releasing_the_ask_drops_its_reservation_but_not_the_preemption() -> None:
     scenario, effects = preempting()
     scenario.release_ask("x", app="a")
     run(scenario, "root.b", an_ask("again"))
     assert placed(confirm(scenario, effects)) == {"again": "n0"}
 
 
-def test_an_ask_that_finds_room_elsewhere_takes_it() -> None:
+def test_an_ask_that_fits_another_node_is_placed_there() -> None:
     scenario, effects = preempting()
     assert placed(scenario.add_node("n1")) == {"x": "n1"}
     run(scenario, "root.b", *pods("more", 5))
     assert len(placed(confirm(scenario, effects))) == 1
 
 
-def test_a_drained_node_ends_the_claim_on_it() -> None:
+def test_draining_a_node_drops_its_reservation() -> None:
     scenario, effects = preempting()
     scenario.node("n0", NodeAction.DRAIN)
     assert not scenario.partition.reservations
@@ -177,13 +177,13 @@ def test_a_drained_node_ends_the_claim_on_it() -> None:
     assert placed(scenario.node("n0", NodeAction.OPEN)) == {"x": "n0"}
 
 
-def test_a_new_session_forgets_what_was_on_its_way() -> None:
+def test_a_new_session_forgets_running_preemptions() -> None:
     scenario, _ = preempting()
     scenario.send(ManagerRegistered(RM, a_configuration(a_queue("a"))))
     assert not scenario.partition.preemptions.running
 
 
-def test_an_attempt_that_does_not_help_is_repeated_after_a_growing_interval_and_written_down() -> None:
+def test_failed_preemption_attempts_back_off_and_are_recorded() -> None:
     scenario = Scenario(a_configuration(a_queue("a", guaranteed=2000), a_queue("b")), nodes=1)
     run(scenario, "root.b", *pods("b", 4, priority=9))
     run(scenario, "root.a", an_ask("x"))
@@ -216,7 +216,7 @@ def storm(*, inherited: bool, seconds: int) -> Scenario:
     return scenario
 
 
-def test_a_storm_of_leaves_that_inherit_their_guarantee_ends() -> None:
+def test_preemption_thrashing_of_leaves_with_inherited_guarantees_stops() -> None:
     scenario = storm(inherited=True, seconds=3600)
     assert scenario.partition.preemptions.count <= 10, "without the guard there is one every half minute"
     assert scenario.partition.preemptions.livelocks >= 2
@@ -225,14 +225,14 @@ def test_a_storm_of_leaves_that_inherit_their_guarantee_ends() -> None:
     assert [note for note in scenario.records if "preempt from each other repeatedly" in note.message]
 
 
-def test_leaves_with_guarantees_of_their_own_do_not_storm() -> None:
+def test_leaves_with_separate_guarantees_do_not_thrash() -> None:
     scenario = storm(inherited=False, seconds=600)
     assert scenario.partition.preemptions.count == 1
     assert scenario.partition.preemptions.livelocks == 0
     assert cores(scenario, "root.p.a", "root.p.b") == [9, 1]
 
 
-def test_a_decision_on_a_node_that_is_gone_writes_nothing() -> None:
+def test_a_decision_on_a_deleted_node_writes_nothing() -> None:
     scenario, _ = preempting()
     before = dict(scenario.partition.preemptions.running)
     places = ((AllocationKey("late"), NodeId("gone")),)

@@ -56,12 +56,12 @@ def after(scenario: Scenario, ask: AskSpec) -> tuple[set[str], dict[str, str]]:
     ],
     ids=["own anti-affinity", "anti-affinity of the one that is there", "a host port"],
 )
-def test_only_the_one_in_the_way_goes_although_there_is_room(there: AskSpec, ask: AskSpec) -> None:
+def test_only_the_conflicting_pod_is_preempted_when_resources_are_free(there: AskSpec, ask: AskSpec) -> None:
     scenario = contest(other("b0", "cache"), there, other("b2", "cache"))
     assert after(scenario, ask) == ({"b1"}, {"x": "n0"})
 
 
-def test_those_who_make_room_go_next_to_the_one_in_the_way() -> None:
+def test_victims_that_free_resources_are_preempted_with_the_conflicting_pod() -> None:
     scenario = contest(other("b0", "db"), other("b1", "cache"), other("b2", "cache"), other("b3", "cache"))
     gone, place = after(scenario, web("x", APART, vcore=2000))
     assert "b0" in gone
@@ -73,7 +73,7 @@ def test_no_pod_is_preempted_because_of_pod_affinity() -> None:
     assert after(scenario, web("x", NEAR)) == (set(), {})
 
 
-def test_the_one_that_the_pod_has_to_be_near_stays_and_another_makes_room() -> None:
+def test_the_pod_required_by_affinity_stays_and_another_pod_is_preempted() -> None:
     # Of the same size and priority the younger would go first.
     scenario = contest(other("b0", "cache"), other("b1", "cache"), other("b2", "cache"), other("b3", "db"))
     gone, place = after(scenario, web("x", NEAR))
@@ -81,18 +81,18 @@ def test_the_one_that_the_pod_has_to_be_near_stays_and_another_makes_room() -> N
     assert "b3" not in gone
 
 
-def test_a_pod_of_higher_priority_is_not_cleared_away() -> None:
+def test_a_conflicting_pod_of_higher_priority_is_not_preempted() -> None:
     scenario = contest(other("b0", "db", priority=10))
     assert after(scenario, web("x", APART)) == (set(), {})
 
 
-def test_members_of_a_daemon_set_clear_their_node_too() -> None:
+def test_daemon_set_pods_preempt_conflicting_pods_on_their_node() -> None:
     scenario = contest(other("b0", "cache"), other("b1", "cache", PORT))
     ask = replace(web("x", PORT), required_node=NodeId("n0"))
     assert after(scenario, ask) == ({"b1"}, {"x": "n0"})
 
 
-def test_two_that_are_apart_from_each_other_do_not_share_what_was_made_free_for_both() -> None:
+def test_two_pods_with_mutual_anti_affinity_do_not_share_freed_resources() -> None:
     scenario = contest(*(other(f"b{index}", "cache") for index in range(4)))
     lonely = PodProperties(InterPodConstraints(apart=(term("web", topology=HOST),)))
     run(scenario, "root.p.a", web("x", lonely), web("y", lonely))

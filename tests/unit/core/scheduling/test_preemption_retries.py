@@ -43,14 +43,14 @@ def is_timed(scenario: Scenario) -> bool:
     return any(one.timer.kind is TimerKind.PREEMPTION for _, _, one in scenario.timers)
 
 
-def test_equal_asks_of_many_applications_are_searched_for_once_while_nothing_changes() -> None:
+def test_equal_asks_cause_one_preemption_search_while_nothing_changes() -> None:
     scenario = crowded(300)
     scenario.wait(3600)
     assert searches(scenario) == 1
     assert not is_timed(scenario), "no clock runs while nothing changes"
 
 
-def test_after_a_change_they_are_searched_for_once_in_an_interval() -> None:
+def test_equal_asks_cause_one_search_per_interval_after_changes() -> None:
     scenario = crowded(30)
     for step in range(90):
         scenario.wait(3)
@@ -58,7 +58,7 @@ def test_after_a_change_they_are_searched_for_once_in_an_interval() -> None:
     assert 4 <= searches(scenario) <= 7, "after 30 s, 15 s, 30 s, and then each minute"
 
 
-def test_a_pod_that_may_be_taken_is_found_when_it_starts() -> None:
+def test_a_victim_is_found_when_it_starts() -> None:
     scenario = crowded(1, guaranteed=4000)
     scenario.wait(300)
     assert searches(scenario) == 1
@@ -70,7 +70,7 @@ def test_a_pod_that_may_be_taken_is_found_when_it_starts() -> None:
 
 
 @pytest.mark.parametrize("what", ["guarantee", "priority"])
-def test_a_configuration_that_gives_a_right_is_noticed(what: str) -> None:
+def test_a_configuration_that_permits_preemption_takes_effect(what: str) -> None:
     scenario = crowded(1, priority=0 if what == "guarantee" else 9, guaranteed=500)
     scenario.wait(300)
     assert victims(scenario.wait(60)) == set()
@@ -81,14 +81,14 @@ def test_a_configuration_that_gives_a_right_is_noticed(what: str) -> None:
     assert len(victims(scenario.wait(60))) == 1
 
 
-def test_an_ask_of_another_class_is_searched_for_by_itself() -> None:
+def test_an_ask_of_another_class_has_a_separate_search() -> None:
     scenario = crowded(10)
     scenario.wait(300)
     run(scenario, "root.a", an_ask("important", priority=9))
     assert len(victims(scenario.wait(60))) == 1
 
 
-def test_asks_of_many_classes_are_searched_for_in_turns_a_bounded_number_in_an_interval() -> None:
+def test_searches_for_many_classes_are_bounded_per_interval() -> None:
     count = PREEMPTION_SEARCHES_IN_VAIN + 50
     scenario = crowded(count, sizes=count)
     scenario.wait(31)
@@ -100,7 +100,7 @@ def test_asks_of_many_classes_are_searched_for_in_turns_a_bounded_number_in_an_i
     assert {words for ask in tried for words in ask.attempts or {}} == {NO_HELP}
 
 
-def test_all_that_have_a_right_get_their_room_one_after_the_other() -> None:
+def test_all_entitled_asks_preempt_one_after_another() -> None:
     scenario = crowded(10, priority=0)
     assert sorted(settle(scenario)) == ["b1", "b2", "b3"]
 

@@ -44,14 +44,14 @@ def two(nodes: int = 1, vcore: int = 4000, guaranteed: int = 4000) -> Scenario:
         (an_ask("spared", vcore=2000), an_ask("taken", vcore=1000)),
     ],
 )
-def test_victims_go_by_opt_out_then_originator_then_priority_then_size(spared: AskSpec, taken: AskSpec) -> None:
+def test_victims_are_ordered_by_opt_out_originator_priority_and_size(spared: AskSpec, taken: AskSpec) -> None:
     scenario = two(vcore=(spared.resources["vcore"] + taken.resources["vcore"]))
     run(scenario, "root.b", taken, spared)
     run(scenario, "root.a", an_ask("x", priority=10))
     assert settle(scenario) == ["taken"]
 
 
-def test_of_equal_victims_the_youngest_goes() -> None:
+def test_the_youngest_of_equal_victims_is_preempted() -> None:
     scenario = two(vcore=2000)
     run(scenario, "root.b", an_ask("old"))
     scenario.wait(1)
@@ -60,7 +60,7 @@ def test_of_equal_victims_the_youngest_goes() -> None:
     assert settle(scenario) == ["young"]
 
 
-def test_the_last_resort_is_not_safe() -> None:
+def test_an_opted_out_originator_is_preempted_as_a_last_resort() -> None:
     scenario = two(vcore=1000)
     run(scenario, "root.b", opted_out(first_pod(an_ask("only"))))
     run(scenario, "root.a", an_ask("x"))
@@ -75,14 +75,14 @@ def test_a_victim_smaller_than_the_request_goes_if_free_resources_cover_the_rest
     assert cores(scenario, "root.a") == [2]
 
 
-def test_no_more_go_than_are_needed() -> None:
+def test_no_more_victims_than_needed_are_preempted() -> None:
     scenario = two(vcore=5000)
     run(scenario, "root.b", an_ask("wide", vcore=3000), *pods("b", 2))
     run(scenario, "root.a", an_ask("x", vcore=3000))
     assert settle(scenario) == ["wide"], "with it the small ones, that come first, need not go"
 
 
-def test_the_node_whose_victims_are_the_least_loss_is_taken() -> None:
+def test_the_node_with_the_least_valuable_victims_is_selected() -> None:
     scenario = two()
     scenario.send(NodeAdded(a_node("n9", 4000, labels={"disk": "ssd"})))
     low = (an_ask(f"low{index}", priority=1, constraints=_SSD) for index in range(4))
@@ -92,7 +92,7 @@ def test_the_node_whose_victims_are_the_least_loss_is_taken() -> None:
     assert cores(scenario, "root.a") == [2]
 
 
-def test_a_node_that_a_filter_refuses_is_not_emptied() -> None:
+def test_no_victims_are_taken_on_a_node_that_fails_the_filters() -> None:
     scenario = two()
     scenario.add_node("n1")
     run(scenario, "root.b", *pods("b", 8))
@@ -101,7 +101,7 @@ def test_a_node_that_a_filter_refuses_is_not_emptied() -> None:
     assert list(scenario.app("a").asks[an_ask("x").key].attempts or {}) == ["Preemption does not help"]
 
 
-def test_only_the_node_that_passes_the_filters_is_emptied() -> None:
+def test_victims_are_taken_only_on_the_node_that_passes_the_filters() -> None:
     scenario = two()
     scenario.send(NodeAdded(a_node("ssd", 4000, labels={"disk": "ssd"})))
     run(scenario, "root.b", *pods("b", 8))
@@ -119,7 +119,7 @@ def a_gang(scenario: Scenario, name: str, members: int, queue: str = "root.b") -
     scenario.gang(ApplicationAdded(an_application(name, queue=queue, gang=members)), members)
 
 
-def test_a_pod_outside_gangs_goes_before_a_younger_member() -> None:
+def test_a_pod_outside_gangs_is_preempted_before_a_younger_member() -> None:
     scenario = two()
     run(scenario, "root.b", an_ask("alone"))
     scenario.wait(1)
@@ -128,7 +128,7 @@ def test_a_pod_outside_gangs_goes_before_a_younger_member() -> None:
     assert settle(scenario) == ["alone"]
 
 
-def test_a_second_loss_is_taken_from_the_gang_that_lost_already() -> None:
+def test_a_second_victim_comes_from_the_gang_that_lost_the_first() -> None:
     scenario = two(vcore=6000)
     a_gang(scenario, "one", 3)
     a_gang(scenario, "two", 3)
@@ -139,7 +139,7 @@ def test_a_second_loss_is_taken_from_the_gang_that_lost_already() -> None:
     assert first[:3] == second[:3]
 
 
-def test_several_losses_take_the_smallest_gang_whole_before_they_break_another() -> None:
+def test_several_victims_come_from_the_smallest_gang() -> None:
     scenario = two(vcore=6000)
     a_gang(scenario, "large", 4)
     a_gang(scenario, "small", 2)
@@ -147,7 +147,7 @@ def test_several_losses_take_the_smallest_gang_whole_before_they_break_another()
     assert set(settle(scenario)) == {"small-p0", "small-p1"}
 
 
-def test_a_member_beyond_the_gangs_minimum_goes_as_if_it_were_alone() -> None:
+def test_a_member_beyond_the_gang_minimum_is_preempted_like_a_single_pod() -> None:
     scenario = two(vcore=5000)
     a_gang(scenario, "gang", 3)
     scenario.ask(an_ask("fourth", app="gang", group="workers"), an_ask("fifth", app="gang"))
@@ -157,7 +157,7 @@ def test_a_member_beyond_the_gangs_minimum_goes_as_if_it_were_alone() -> None:
     assert set(settle(scenario)) <= {"fourth", "fifth"}
 
 
-def test_a_gang_preempts_for_all_it_is_missing_at_once() -> None:
+def test_a_gang_preempts_for_all_missing_members_together() -> None:
     scenario = two(nodes=2)
     run(scenario, "root.b", *pods("b", 8))
     a_gang(scenario, "gang", 3, queue="root.a")
@@ -168,7 +168,7 @@ def test_a_gang_preempts_for_all_it_is_missing_at_once() -> None:
     assert cores(scenario, "root.a", "root.b") == [3, 5]
 
 
-def test_a_gang_that_cannot_have_all_its_places_preempts_for_none() -> None:
+def test_a_gang_that_cannot_be_completed_preempts_nothing() -> None:
     scenario = two(guaranteed=2000)
     run(scenario, "root.b", *pods("b", 4))
     a_gang(scenario, "gang", 3, queue="root.a")
@@ -188,7 +188,7 @@ def test_a_preempted_placeholder_of_a_gang_that_reserves_is_missing_again() -> N
     assert scenario.app("gang").state == "Accepted"
 
 
-def test_a_placeholder_that_is_being_replaced_is_no_candidate() -> None:
+def test_a_placeholder_being_replaced_is_no_victim_candidate() -> None:
     scenario = two(vcore=1000)
     a_gang(scenario, "gang", 1)
     scenario.ask(an_ask("real", app="gang", group="workers"))
@@ -199,7 +199,7 @@ def test_a_placeholder_that_is_being_replaced_is_no_candidate() -> None:
 # -- one node only --------------------------------------------------------------
 
 
-def test_a_daemons_pod_takes_from_its_node_at_once_whatever_the_guarantees_are() -> None:
+def test_a_daemon_set_pod_preempts_immediately_regardless_of_guarantees() -> None:
     scenario = two(nodes=2)
     run(scenario, "root.a", *pods("a", 4))
     run(scenario, "root.b", *pods("b", 4))
@@ -215,7 +215,7 @@ def test_a_daemons_pod_takes_from_its_node_at_once_whatever_the_guarantees_are()
     assert placed(confirm(scenario, effects)) == {"d": "n0"}
 
 
-def test_on_a_daemons_node_regular_pods_go_first_then_opted_out_ones_then_originators() -> None:
+def test_daemon_set_pods_preempt_regular_then_opted_out_then_originator_pods() -> None:
     scenario = two(vcore=3000)
     run(scenario, "root.b", first_pod(an_ask("first")), opted_out(an_ask("kept")), an_ask("regular", priority=3))
     submit(scenario, "daemons", "root.b")
@@ -226,7 +226,7 @@ def test_on_a_daemons_node_regular_pods_go_first_then_opted_out_ones_then_origin
     assert gone == ["regular", "kept", "first"]
 
 
-def test_a_daemons_pod_that_no_one_can_make_room_for_is_said_once() -> None:
+def test_a_daemon_set_pod_without_possible_victims_is_reported_once() -> None:
     scenario = two()
     run(scenario, "root.b", *pods("b", 4, priority=7))
     submit(scenario, "daemons", "root.a")
@@ -235,7 +235,7 @@ def test_a_daemons_pod_that_no_one_can_make_room_for_is_said_once() -> None:
     assert effects == ["No fit on required node, preemption does not help"]
 
 
-def test_daemons_pods_are_never_taken_and_one_that_says_never_takes_no_one() -> None:
+def test_daemon_set_pods_are_never_victims_and_respect_their_opt_out() -> None:
     scenario = two()
     run(scenario, "root.b", *(a_daemon(f"b{index}", "n0") for index in range(4)))
     run(scenario, "root.a", an_ask("x", priority=9))
@@ -249,7 +249,7 @@ def test_daemons_pods_are_never_taken_and_one_that_says_never_takes_no_one() -> 
     assert settle(other) == []
 
 
-def test_what_others_hold_on_a_daemons_node_gives_way() -> None:
+def test_a_daemon_set_pod_displaces_reservations_on_its_node() -> None:
     scenario = two(guaranteed=0)
     run(scenario, "root.b", *pods("b", 4))
     run(scenario, "root.a", an_ask("wide", vcore=2000))

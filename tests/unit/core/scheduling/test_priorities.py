@@ -44,14 +44,14 @@ def test_asks_of_an_application_go_by_priority_then_age() -> None:
     assert order(scenario, 5) == ["x1", "x3", "x0", "x2", "x4"]
 
 
-def test_the_application_with_the_highest_waiting_ask_goes_first_and_only_for_as_long() -> None:
+def test_the_application_with_the_highest_pending_priority_is_scheduled_first() -> None:
     scenario = Scenario(a_configuration(a_queue("a")))
     wanting(scenario, "root.a", "early", 0, 0)
     wanting(scenario, "root.a", "late", 7, 0)
     assert order(scenario, 4) == ["late0", "early0", "early1", "late1"]
 
 
-def test_without_priority_the_policy_goes_first_and_priority_breaks_its_ties() -> None:
+def test_without_priority_sorting_priority_only_breaks_ties_of_the_sort_policy() -> None:
     policies = QueuePolicies(sorts_by_priority=False)
     scenario = Scenario(a_configuration(a_queue("a", policies=policies)))
     for name, priority, created_s in (("late", 9, 3), ("low", 0, 2), ("high", 1, 2)):
@@ -60,7 +60,7 @@ def test_without_priority_the_policy_goes_first_and_priority_breaks_its_ties() -
     assert order(scenario, 3) == ["high", "low", "late"]
 
 
-def test_a_leaf_shows_the_highest_that_waits_and_forgets_it_when_it_is_placed_or_called_off() -> None:
+def test_a_queue_shows_its_highest_pending_priority_and_updates_it() -> None:
     scenario = Scenario(a_configuration(a_queue("p", a_queue("a"))))
     wanting(scenario, "root.p.a", "x", 3, 8)
     wanting(scenario, "root.p.a", "y", 5)
@@ -89,14 +89,14 @@ def test_offsets_add_up_along_the_path_within_32_bits() -> None:
     }
 
 
-def test_a_fence_shows_nothing_but_its_offset() -> None:
+def test_a_priority_fence_shows_only_its_offset() -> None:
     scenario = Scenario(a_configuration(offset("p", 4, offset("a", 50), fence=True), offset("q", 0, fence=True)))
     wanting(scenario, "root.p.a", "x", 1000)
     wanting(scenario, "root.q", "y", 1000)
     assert (shown(scenario, "root.p.a"), shown(scenario, "root.p"), shown(scenario, "root.q")) == (1050, 4, 0)
 
 
-def test_tenants_behind_fences_share_whatever_priorities_they_give_themselves() -> None:
+def test_tenants_behind_fences_share_equally_whatever_their_own_priorities_are() -> None:
     tenants = [offset(name, 0, a_queue("x"), fence=True) for name in ("a", "b")]
     scenario = Scenario(a_configuration(*tenants, a_queue("system")))
     wanting(scenario, "root.a.x", "loud", *([1000] * 4))
@@ -114,7 +114,7 @@ def test_the_documented_offsets_put_high_before_normal_before_low() -> None:
     assert order(scenario, 6) == ["high0", "high1", "normal0", "normal1", "low0", "low1"]
 
 
-def test_a_walk_of_eleven_places_goes_by_priority_then_share_then_need() -> None:
+def test_eleven_allocations_are_ordered_by_priority_then_share_then_demand() -> None:
     """Comments: what `batch` and `online` show before the place is given."""
     tree = (
         offset("batch", 0, offset("etl", 10), offset("adhoc", 0)),
@@ -140,7 +140,7 @@ def test_a_walk_of_eleven_places_goes_by_priority_then_share_then_need() -> None
     ]
 
 
-def test_a_parent_may_put_shares_before_priorities() -> None:
+def test_a_parent_queue_may_sort_by_share_before_priority() -> None:
     parent = a_queue("p", a_queue("a"), a_queue("b"), policies=QueuePolicies(sorts_by_priority=False))
     scenario = Scenario(a_configuration(parent))
     wanting(scenario, "root.p.a", "x", 9, 9, 9)
@@ -166,7 +166,7 @@ def test_equal_applications_go_in_the_order_of_their_submission(*, fair: bool) -
     assert order(scenario, 3) == ["c", "a", "b"]
 
 
-def test_a_fair_leaf_serves_the_application_with_the_least_first() -> None:
+def test_a_fair_leaf_shares_its_resources_equally_between_applications() -> None:
     scenario = Scenario(a_configuration(a_queue("a", policies=QueuePolicies(order=ApplicationOrder.FAIR))))
     for name in ("x", "y"):
         step(scenario.scheduler_state, ApplicationAdded(an_application(name)), scenario.now_ns)

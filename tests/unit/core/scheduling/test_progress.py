@@ -122,7 +122,7 @@ def test_a_cycle_without_time_still_makes_one_attempt_in_each_busy_partition() -
     assert not cycle(scheduler_state, SECOND, never).more
 
 
-def test_another_partition_has_the_time_of_each_cycle() -> None:
+def test_partitions_alternate_in_using_the_cycle_time() -> None:
     scheduler_state = two_partitions()
     ask(scheduler_state, PARTITION, 100)
     ask(scheduler_state, OTHER, 100)
@@ -132,7 +132,7 @@ def test_another_partition_has_the_time_of_each_cycle() -> None:
     assert most in ([PARTITION, OTHER] * 2, [OTHER, PARTITION] * 2)
 
 
-def test_a_partition_that_always_has_work_does_not_keep_another_one_waiting() -> None:
+def test_a_busy_partition_does_not_delay_another_one() -> None:
     scheduler_state = two_partitions()
     ask(scheduler_state, PARTITION, 50)
     ask(scheduler_state, OTHER, 1)
@@ -142,7 +142,7 @@ def test_a_partition_that_always_has_work_does_not_keep_another_one_waiting() ->
 
 
 @pytest.mark.parametrize("leaves", [1, 40, 400])
-def test_a_cycle_without_time_places_one_however_many_leaves_wait(leaves: int) -> None:
+def test_a_cycle_without_time_places_one_pod_with_any_number_of_leaves(leaves: int) -> None:
     scenario = crowd(400, leaves)
     for _ in range(5):
         assert len(placed(cycle(scenario.scheduler_state, scenario.now_ns, never).effects)) == 1
@@ -150,7 +150,7 @@ def test_a_cycle_without_time_places_one_however_many_leaves_wait(leaves: int) -
 
 @pytest.mark.parametrize("order", list(ApplicationOrder))
 @pytest.mark.parametrize("leaves", [1, 1000])
-def test_an_attempt_computes_few_keys_however_many_wait(leaves: int, order: ApplicationOrder) -> None:
+def test_an_attempt_computes_few_keys_with_any_number_of_applications(leaves: int, order: ApplicationOrder) -> None:
     scenario = crowd(1000, leaves, order)
     for _ in range(50):  # what moved while they came is taken in step by step
         cycle(scenario.scheduler_state, scenario.now_ns, never)
@@ -161,7 +161,7 @@ def test_an_attempt_computes_few_keys_however_many_wait(leaves: int, order: Appl
 
 
 @pytest.mark.parametrize("leaves", [1, 300])
-def test_a_freed_place_costs_few_keys_however_many_wait_for_it(leaves: int) -> None:
+def test_freed_resources_cost_few_keys_with_any_number_of_applications(leaves: int) -> None:
     scenario = Scenario(a_configuration(a_queue("busy"), *(a_queue(f"q{index}") for index in range(leaves))), nodes=1)
     scenario.send(ApplicationAdded(an_application("busy", queue="root.busy")))
     scenario.ask(*(an_ask(f"b{index}", app="busy") for index in range(4)))
@@ -205,7 +205,7 @@ def test_a_reload_requeues_a_part_in_each_cycle_and_the_first_application_is_sti
     assert placed(effects) == {"p0": "n0"}
 
 
-def test_many_lines_of_one_application_look_up_their_own_queues_and_not_all_that_moved() -> None:
+def test_requeued_applications_look_up_only_their_own_queues() -> None:
     scenario = Scenario(a_configuration(*(a_queue(f"q{number}") for number in range(200))))
     waiting(scenario, 200, 200)
     scenario.send()
@@ -217,7 +217,7 @@ def test_many_lines_of_one_application_look_up_their_own_queues_and_not_all_that
     assert counted.calls[parent_path.__code__] <= 3 * 200
 
 
-def test_many_classes_that_a_new_node_may_hold_are_counted_when_they_are_next() -> None:
+def test_an_attempt_counts_only_its_own_request_class() -> None:
     """Each of them waits for another amount: an attempt looks at its own class and at no other."""
     scenario = Scenario(a_configuration(a_queue("q0")), nodes=1, vcore=1)
     for index in range(200):
@@ -232,7 +232,7 @@ def test_many_classes_that_a_new_node_may_hold_are_counted_when_they_are_next() 
     assert counted.calls[requeue._count_again.__code__] == 20  # counts work, not results
 
 
-def test_a_plan_whose_time_is_up_continues_in_the_next_cycle_and_other_leaves_continue() -> None:
+def test_a_plan_that_exceeds_its_time_continues_in_the_next_cycle() -> None:
     scenario = Scenario(a_configuration(a_queue("q0"), a_queue("q1")), nodes=1)
     step(scenario.scheduler_state, ApplicationAdded(an_application("many", queue="root.q0")), scenario.now_ns)
     step(scenario.scheduler_state, ApplicationAdded(an_application("behind", queue="root.q0")), scenario.now_ns)
@@ -256,7 +256,7 @@ def test_a_plan_whose_time_is_up_continues_in_the_next_cycle_and_other_leaves_co
     assert scenario.app("many").unplanned == 0
 
 
-def test_a_plan_that_is_made_void_three_times_runs_to_its_end() -> None:
+def test_a_plan_that_is_invalidated_three_times_runs_to_completion() -> None:
     scenario = Scenario(a_configuration(a_queue("q0")), nodes=1)
     step(scenario.scheduler_state, ApplicationAdded(an_application("many", queue="root.q0")), scenario.now_ns)
     for index in range(12):
@@ -269,7 +269,7 @@ def test_a_plan_that_is_made_void_three_times_runs_to_its_end() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_leaves_are_served_in_the_order_that_a_full_sort_of_their_keys_gives(seed: int) -> None:
+def test_leaves_are_scheduled_in_the_order_of_their_sorted_keys(seed: int) -> None:
     """Up to 64 queues are always in exact order, whatever came, went or changed the capacity meanwhile."""
     random = Random(seed)
     leaves = 20

@@ -68,7 +68,7 @@ def _submit(scenario: Scenario, name: str, path: str, *, demand: bool) -> bool:
 
 @given(first=st.sampled_from(FORESTS), steps=STEPS)
 @settings(max_examples=50, deadline=None)
-def test_when_all_has_ended_the_tree_is_that_of_a_fresh_start(
+def test_the_queue_tree_equals_a_fresh_one_after_all_applications_are_removed(
     first: tuple[QueueConfig, ...], steps: list[tuple[str, int]]
 ) -> None:
     scenario = Scenario(a_configuration(*first), nodes=1, vcore=100_000)

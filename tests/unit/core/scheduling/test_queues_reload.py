@@ -57,7 +57,7 @@ def submit(scenario: Scenario, name: str, to: str) -> str:
 # -- settings --------------------------------------------------------------------
 
 
-def test_every_setting_of_a_queue_that_stays_is_replaced() -> None:
+def test_a_reload_replaces_every_setting_of_a_queue() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=1000)))
     new = QueueConfig(
         "a",
@@ -77,7 +77,7 @@ def test_every_setting_of_a_queue_that_stays_is_replaced() -> None:
     assert (found.submit_acl, found.admin_acl) == (new.submit_acl, new.admin_acl)
 
 
-def test_changed_amounts_are_noted_and_equal_ones_are_not() -> None:
+def test_only_changed_amounts_are_recorded() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=1000), a_queue("b", vcore=1000)))
     scenario.records.clear()
     reload(scenario, a_queue("a", vcore=2000, guaranteed=500), a_queue("b", vcore=1000))
@@ -88,7 +88,7 @@ def test_changed_amounts_are_noted_and_equal_ones_are_not() -> None:
     ]
 
 
-def test_access_that_was_taken_away_counts_for_the_next_application_only() -> None:
+def test_revoked_access_applies_to_new_applications_only() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     running(scenario, "one", "root.a")
     closed = a_configuration(a_queue("a"))
@@ -99,7 +99,7 @@ def test_access_that_was_taken_away_counts_for_the_next_application_only() -> No
     assert placed(scenario.ask(an_ask("one-s", app="one"))) == {"one-s": "n0"}
 
 
-def test_a_lower_maximum_stops_what_is_new_and_leaves_what_runs() -> None:
+def test_a_lower_maximum_blocks_new_pods_and_keeps_running_ones() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=3000)), nodes=1)
     running(scenario, "one", "root.a")
     scenario.ask(an_ask("one-s", app="one"))
@@ -109,7 +109,7 @@ def test_a_lower_maximum_stops_what_is_new_and_leaves_what_runs() -> None:
 
 
 @pytest.mark.parametrize("style", list(GangStyle))
-def test_a_reload_that_is_taken_back_in_time_does_no_harm_to_a_waiting_gang(style: GangStyle) -> None:
+def test_a_reload_reverted_in_time_does_not_affect_a_waiting_gang(style: GangStyle) -> None:
     scenario = Scenario(a_configuration(a_queue("p", a_queue("a"), vcore=4000)))
     scenario.gang(ApplicationAdded(an_application("g", queue="root.p.a", gang=3, style=style, timeout_s=60)), 3)
     assert states(reload(scenario, a_queue("p", a_queue("a"), vcore=2000)), "g") == []
@@ -119,7 +119,7 @@ def test_a_reload_that_is_taken_back_in_time_does_no_harm_to_a_waiting_gang(styl
     assert states(scenario.add_node("n0"), "g") == ["Running"]
 
 
-def test_a_gang_that_stays_impossible_ends_with_its_timer_as_its_style_defines() -> None:
+def test_a_hard_gang_that_stays_impossible_fails_with_its_timer() -> None:
     scenario = Scenario(a_configuration(a_queue("p", a_queue("a"), vcore=4000)), nodes=1)
     scenario.add_full_node()
     scenario.gang(ApplicationAdded(an_application("g", queue="root.p.a", gang=3, timeout_s=60)), 3)
@@ -149,7 +149,7 @@ def test_the_same_configuration_again_changes_nothing() -> None:
 # -- queues that come and go -----------------------------------------------------
 
 
-def test_a_new_queue_takes_applications_at_once() -> None:
+def test_a_new_queue_accepts_applications_immediately() -> None:
     scenario = Scenario(a_configuration(a_queue("p", a_queue("a"))))
     reload(scenario, a_queue("p", a_queue("a"), a_queue("b", a_queue("c"))))
     assert submit(scenario, "one", "root.p.b.c") == ""
@@ -157,13 +157,13 @@ def test_a_new_queue_takes_applications_at_once() -> None:
     assert made[-2:] == ["root.p.b", "root.p.b.c"]
 
 
-def test_an_empty_queue_that_is_gone_from_the_configuration_is_gone_at_once() -> None:
+def test_an_empty_unconfigured_queue_is_deleted_immediately() -> None:
     scenario = Scenario(a_configuration(a_queue("p", a_queue("a"), a_queue("b")), a_queue("c")))
     reload(scenario, a_queue("c"))
     assert paths(scenario) == {"root.c"}
 
 
-def test_a_removed_queue_drains_and_goes_with_its_last_application() -> None:
+def test_a_removed_queue_drains_and_is_deleted_with_its_last_application() -> None:
     scenario = Scenario(a_configuration(a_queue("p", a_queue("a"), a_queue("b"))), nodes=1)
     running(scenario, "one", "root.p.a")
     reload(scenario, a_queue("c"))
@@ -190,7 +190,7 @@ def test_a_draining_queue_that_is_configured_again_is_active() -> None:
 # -- leaf and parent -------------------------------------------------------------
 
 
-def test_an_empty_leaf_becomes_a_parent_and_back_at_once() -> None:
+def test_an_empty_leaf_becomes_a_parent_and_back_immediately() -> None:
     scenario = Scenario(a_configuration(a_queue("a")))
     reload(scenario, a_queue("a", a_queue("b")))
     assert submit(scenario, "one", "root.a.b") == ""
@@ -200,7 +200,7 @@ def test_an_empty_leaf_becomes_a_parent_and_back_at_once() -> None:
     assert submit(scenario, "one", "root.a") == ""
 
 
-def test_a_leaf_with_applications_becomes_a_parent_when_they_are_gone() -> None:
+def test_a_leaf_with_applications_becomes_a_parent_when_they_finish() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=3000)), nodes=1)
     running(scenario, "one", "root.a")
     effects = reload(scenario, a_queue("a", a_queue("b", a_queue("c")), vcore=2000))
@@ -231,7 +231,7 @@ def test_a_stopped_leaf_follows_the_newest_configuration(last: str) -> None:
         assert paths(scenario) == set()
 
 
-def test_a_parent_becomes_a_leaf_when_what_is_below_it_is_gone() -> None:
+def test_a_parent_becomes_a_leaf_when_its_children_are_deleted() -> None:
     scenario = Scenario(a_configuration(a_queue("a", a_queue("b"), a_queue("c"))), nodes=1)
     running(scenario, "one", "root.a.b")
     effects = reload(scenario, a_queue("a"))
@@ -243,7 +243,7 @@ def test_a_parent_becomes_a_leaf_when_what_is_below_it_is_gone() -> None:
     assert submit(scenario, "two", "root.a") == ""
 
 
-def test_a_change_of_kind_is_noted() -> None:
+def test_a_change_of_queue_type_is_recorded() -> None:
     scenario = Scenario(a_configuration(a_queue("a")))
     reload(scenario, a_queue("a", a_queue("b")))
     assert [note.subject for note in scenario.records if note.detail is Detail.QUEUE_TYPE] == ["root.a"]
@@ -264,14 +264,14 @@ def on_demand(scenario: Scenario, name: str, path: str) -> None:
     assert not queue(scenario, path).managed
 
 
-def test_a_queue_on_demand_stays_as_it_is_next_to_a_reload() -> None:
+def test_a_dynamic_queue_is_unchanged_by_a_reload() -> None:
     scenario = Scenario(a_configuration(parent("p")), nodes=1)
     on_demand(scenario, "one", "root.p.d")
     reload(scenario, parent("p"), a_queue("other"))
     assert queue(scenario, "root.p.d").state is QueueState.ACTIVE
 
 
-def test_a_queue_on_demand_drains_with_its_parent_and_opens_again_with_it() -> None:
+def test_a_dynamic_queue_drains_and_reactivates_with_its_parent() -> None:
     scenario = Scenario(a_configuration(parent("p")), nodes=1)
     on_demand(scenario, "one", "root.p.e.d")
     reload(scenario)
@@ -284,7 +284,7 @@ def test_a_queue_on_demand_drains_with_its_parent_and_opens_again_with_it() -> N
     assert paths(scenario) == {"root.p", "root.p.e", "root.p.e.d"}
 
 
-def test_a_queue_on_demand_under_a_removed_parent_goes_with_it_when_it_is_empty() -> None:
+def test_an_empty_dynamic_queue_is_deleted_with_its_removed_parent() -> None:
     scenario = Scenario(a_configuration(parent("p")), nodes=1)
     on_demand(scenario, "one", "root.p.d")
     reload(scenario)
@@ -292,7 +292,7 @@ def test_a_queue_on_demand_under_a_removed_parent_goes_with_it_when_it_is_empty(
     assert paths(scenario) == set()
 
 
-def test_a_queue_on_demand_that_is_configured_is_managed_and_stays_when_it_is_empty() -> None:
+def test_a_configured_dynamic_queue_becomes_managed_and_stays_when_empty() -> None:
     scenario = Scenario(a_configuration(parent("p")), nodes=1)
     on_demand(scenario, "one", "root.p.d")
     reload(scenario, parent("p", a_queue("d", vcore=3000)))
@@ -302,7 +302,7 @@ def test_a_queue_on_demand_that_is_configured_is_managed_and_stays_when_it_is_em
     assert paths(scenario) == {"root.p", "root.p.d"}
 
 
-def test_a_queue_on_demand_below_one_that_becomes_a_leaf_drains() -> None:
+def test_a_dynamic_queue_drains_when_its_parent_becomes_a_leaf() -> None:
     scenario = Scenario(a_configuration(parent("p")), nodes=1)
     on_demand(scenario, "one", "root.p.d")
     reload(scenario, a_queue("p"))

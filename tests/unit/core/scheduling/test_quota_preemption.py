@@ -51,7 +51,7 @@ def test_a_maximum_lowered_below_usage_is_enforced_after_the_delay_youngest_firs
     assert victims(scenario.wait(2)) == {"x4", "x5"}
 
 
-def test_a_longer_delay_moves_the_start_and_a_further_lowering_does_not() -> None:
+def test_a_longer_delay_postpones_the_start_and_a_lower_maximum_does_not() -> None:
     scenario = running()
     reload(scenario, a(4000))
     scenario.wait(50)
@@ -61,7 +61,7 @@ def test_a_longer_delay_moves_the_start_and_a_further_lowering_does_not() -> Non
     assert victims(scenario.wait(2)) == {"x3", "x4", "x5"}
 
 
-def test_a_maximum_that_is_enough_again_or_gone_takes_the_start_back() -> None:
+def test_a_sufficient_or_removed_maximum_cancels_the_preemption() -> None:
     for enough in (6000, None):
         scenario = running()
         reload(scenario, a(4000))
@@ -70,7 +70,7 @@ def test_a_maximum_that_is_enough_again_or_gone_takes_the_start_back() -> None:
         assert victims(scenario.wait(500)) == set()
 
 
-def test_a_delay_that_comes_while_the_queue_is_over_starts_then() -> None:
+def test_a_delay_added_while_the_queue_is_over_its_maximum_starts_immediately() -> None:
     scenario = running()
     reload(scenario, a(4000, delay_s=0))
     assert victims(scenario.wait(500)) == set()
@@ -78,7 +78,7 @@ def test_a_delay_that_comes_while_the_queue_is_over_starts_then() -> None:
     assert victims(scenario.wait(11)) == {"x4", "x5"}
 
 
-def test_nothing_goes_where_quota_preemption_is_off() -> None:
+def test_nothing_is_preempted_when_quota_preemption_is_off() -> None:
     scenario = running()
     reload(scenario, a(4000), on=False)
     assert victims(scenario.wait(500)) == set()
@@ -86,7 +86,7 @@ def test_nothing_goes_where_quota_preemption_is_off() -> None:
     assert len(victims(scenario.wait(61))) == 2, "switching it on starts it"
 
 
-def test_an_allocation_that_is_reported_beyond_the_maximum_starts_it() -> None:
+def test_a_reported_allocation_over_the_maximum_starts_the_delay() -> None:
     scenario = Scenario(with_preemption(a(2000), by_quota=True))
     submit(scenario, "a", "root.a")
     existing = tuple(an_allocation(f"x{index}", "n0", app="a") for index in range(3))
@@ -101,7 +101,7 @@ def test_no_queue_falls_below_its_guarantee() -> None:
     assert len(victims(scenario.wait(61))) == 1
 
 
-def test_a_parent_deals_what_is_over_to_its_children_by_what_they_use_beyond_their_guarantees() -> None:
+def test_a_parent_divides_its_excess_by_usage_over_the_guarantees() -> None:
     def tree(vcore: int | None) -> QueueConfig:
         leaves = (a_queue("a", guaranteed=2000), a_queue("b"), a_queue("c", guaranteed=4000))
         return a_queue("p", *leaves, vcore=vcore, policies=after(60))
@@ -115,7 +115,7 @@ def test_a_parent_deals_what_is_over_to_its_children_by_what_they_use_beyond_the
     assert cores(scenario, "root.p.a", "root.p.b", "root.p.c") == [6, 2, 4]
 
 
-def test_originators_and_opted_out_pods_go_last_and_daemons_never() -> None:
+def test_originators_and_opted_out_pods_are_last_victims_and_daemons_never() -> None:
     scenario = Scenario(with_preemption(a(None), by_quota=True), nodes=1, vcore=100_000)
     first, kept, young = first_pod(an_ask("first")), opted_out(an_ask("kept")), an_ask("young")
     run(scenario, "root.a", young, kept, first, a_daemon("daemon", "n0"))
@@ -126,14 +126,14 @@ def test_originators_and_opted_out_pods_go_last_and_daemons_never() -> None:
         confirm(scenario, effects)
 
 
-def test_a_victim_larger_than_what_is_over_goes_if_nothing_smaller_does() -> None:
+def test_a_victim_larger_than_the_excess_is_taken_if_nothing_smaller_exists() -> None:
     scenario = Scenario(with_preemption(a(None), by_quota=True), nodes=1, vcore=100_000)
     run(scenario, "root.a", an_ask("wide", vcore=4000))
     reload(scenario, a(3000))
     assert victims(scenario.wait(61)) == {"wide"}
 
 
-def test_a_queue_still_over_when_its_victims_are_gone_is_looked_at_again() -> None:
+def test_a_queue_still_over_its_maximum_is_preempted_again() -> None:
     scenario = running()
     reload(scenario, a(5000))
     scenario.wait(61)
@@ -141,7 +141,7 @@ def test_a_queue_still_over_when_its_victims_are_gone_is_looked_at_again() -> No
     assert len(victims(scenario.wait(61))) == 2
 
 
-def test_the_start_and_the_run_are_there_for_people() -> None:
+def test_the_queue_shows_the_start_and_progress_of_quota_preemption() -> None:
     scenario = running()
     now_ns = scenario.now_ns
     reload(scenario, a(4000))
@@ -154,7 +154,7 @@ def test_the_start_and_the_run_are_there_for_people() -> None:
     assert not queue.quota_running
 
 
-def test_a_bounded_number_of_allocations_is_preempted_at_a_time_until_the_queue_is_within_its_maximum() -> None:
+def test_quota_preemption_releases_a_bounded_number_of_allocations_at_a_time() -> None:
     count = 2 * ALLOCATIONS_PER_QUOTA_PREEMPTION + 500
     scenario = Scenario(with_preemption(a(None), by_quota=True))
     scenario.send(NodeAdded(a_node("n0", 10_000_000, pods=10_000)))
@@ -168,7 +168,7 @@ def test_a_bounded_number_of_allocations_is_preempted_at_a_time_until_the_queue_
     )
 
 
-def test_a_pod_whose_only_large_placeholder_is_preempted_gives_a_smaller_one_up() -> None:
+def test_a_pod_whose_large_placeholder_is_preempted_releases_a_smaller_one() -> None:
     scenario = Scenario(with_preemption(a(None), by_quota=True), nodes=1)
     scenario.send(ApplicationAdded(an_application(gang=2)))
     for index, vcore in enumerate((2000, 1000)):
@@ -180,7 +180,7 @@ def test_a_pod_whose_only_large_placeholder_is_preempted_gives_a_smaller_one_up(
     assert releases(scenario.wait(61)) == {"p0": Termination.PREEMPTED_BY_SCHEDULER, "p1": Termination.TIMEOUT}
 
 
-def test_within_an_hour_smaller_pods_go_before_younger_ones_and_older_hours_stay() -> None:
+def test_smaller_pods_of_the_latest_hour_are_preempted_first() -> None:
     scenario = Scenario(with_preemption(a(None), by_quota=True), nodes=1, vcore=100_000)
     run(scenario, "root.a", an_ask("old", vcore=1000))
     scenario.wait(3600)
@@ -191,7 +191,7 @@ def test_within_an_hour_smaller_pods_go_before_younger_ones_and_older_hours_stay
     assert victims(scenario.wait(61)) == {"small"}
 
 
-def test_of_pods_of_one_size_within_an_hour_the_youngest_go() -> None:
+def test_the_youngest_of_equal_pods_within_an_hour_are_preempted() -> None:
     scenario = Scenario(with_preemption(a(None), by_quota=True), nodes=1, vcore=100_000)
     for name in ("first", "second"):
         run(scenario, "root.a", an_ask(name))

@@ -24,7 +24,7 @@ def crowded() -> Scenario:
     return scenario
 
 
-def test_two_starving_gangs_under_one_parent_do_not_keep_each_other_from_starting() -> None:
+def test_two_starving_gangs_under_one_parent_do_not_block_each_other() -> None:
     scenario = crowded()
     scenario.wait(61)
     assert scenario.app("a").gang.quota_reservation, "starving gangs pledge before the head room is there"
@@ -38,7 +38,7 @@ def test_two_starving_gangs_under_one_parent_do_not_keep_each_other_from_startin
     assert states(rest, second) == ["Running"]
 
 
-def test_a_starving_gang_does_not_take_what_was_promised_to_another() -> None:
+def test_a_starving_gang_does_not_take_the_quota_reservation_of_another() -> None:
     queues = a_queue("p", a_queue("a"), a_queue("b"), vcore=4000)
     scenario = Scenario(a_configuration(queues, timing=TIMING), nodes=1, vcore=2000)
     scenario.add_full_node()
@@ -49,7 +49,7 @@ def test_a_starving_gang_does_not_take_what_was_promised_to_another() -> None:
     assert states(grown, "a") == ["Running"]
 
 
-def test_a_starving_gang_that_gives_up_leaves_no_promise_behind() -> None:
+def test_a_starving_gang_whose_asks_are_released_leaves_no_quota_reservation() -> None:
     scenario = crowded()
     scenario.wait(61)
     for index in range(2):
@@ -61,7 +61,7 @@ def test_a_starving_gang_that_gives_up_leaves_no_promise_behind() -> None:
     assert placed(scenario.ask(an_ask("b3", app="busy"))).keys() == {"b3"}
 
 
-def test_two_promises_that_a_lower_maximum_no_longer_covers_do_not_block_each_other() -> None:
+def test_quota_reservations_over_a_lowered_maximum_do_not_block_each_other() -> None:
     def sized(vcore: int) -> ConfigurationReplaced:
         return ConfigurationReplaced(RM, a_configuration(a_queue("p", a_queue("a"), a_queue("b"), vcore=vcore)))
 
@@ -76,7 +76,7 @@ def test_two_promises_that_a_lower_maximum_no_longer_covers_do_not_block_each_ot
     assert states([e for i in range(3) for e in scenario.release(f"{done}-p{i}", done)], other) == ["Running"]
 
 
-def test_a_gang_whose_asks_are_called_off_before_it_holds_anything_promises_nothing_any_more() -> None:
+def test_a_gang_whose_asks_are_released_drops_its_quota_reservation() -> None:
     queues = a_queue("p", a_queue("a"), a_queue("b"), vcore=4000)
     scenario = Scenario(a_configuration(queues), nodes=1, vcore=500)
     scenario.gang(ApplicationAdded(an_application("gang", queue="root.p.a", gang=4)), 1)
@@ -107,7 +107,7 @@ def test_a_gang_that_lost_all_its_reservations_contends_with_no_gang() -> None:
     assert not scenario.partition.contention.holding
 
 
-def test_placeholders_larger_than_promised_are_placed_when_the_quota_is_raised() -> None:
+def test_placeholders_larger_than_declared_are_placed_when_the_quota_is_raised() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=4000)), nodes=2)
     scenario.send(ApplicationAdded(an_application("gang", gang=4)))
     asks = (an_ask(f"p{i}", app="gang", vcore=1200, group="workers", placeholder=True) for i in range(4))
@@ -116,7 +116,7 @@ def test_placeholders_larger_than_promised_are_placed_when_the_quota_is_raised()
     assert states(raised, "gang") == ["Running"]
 
 
-def test_the_warning_comes_too_when_the_asks_come_one_by_one() -> None:
+def test_the_warning_is_reported_when_asks_arrive_one_by_one() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=2000)
     scenario.send(ApplicationAdded(an_application(gang=3)))
     effects = [
@@ -128,7 +128,7 @@ def test_the_warning_comes_too_when_the_asks_come_one_by_one() -> None:
     assert "even an empty cluster" in effects[0]
 
 
-def test_the_warning_is_said_again_of_a_cluster_that_grew_and_is_still_too_small() -> None:
+def test_the_warning_is_repeated_when_a_larger_cluster_is_still_too_small() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=2000)
     scenario.send(ApplicationAdded(an_application(gang=5)))
     asks = [an_ask(f"p{index}", group="workers", placeholder=True) for index in range(5)]
@@ -138,7 +138,7 @@ def test_the_warning_is_said_again_of_a_cluster_that_grew_and_is_still_too_small
     assert notices(scenario.add_node("n2", vcore=2000)) == []
 
 
-def test_the_refusal_for_a_quota_names_the_field_and_the_fix() -> None:
+def test_a_quota_rejection_names_the_field_and_the_fix() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=2000)))
     reason = rejection(scenario.send(ApplicationAdded(an_application(gang=3))))
     assert "placeholderAsk" in reason

@@ -40,7 +40,7 @@ def refused(effects: list[Effect]) -> dict[str, str]:
     return {one.key: one.reason for answer in answers for one in answer.rejected_allocations}
 
 
-def test_a_timer_that_is_due_is_not_received_before_everything_was_reported() -> None:
+def test_a_due_timer_fires_only_after_recovery() -> None:
     scenario = fenced()
     scenario.send(ApplicationAdded(an_application(gang=2, timeout_s=60, style=GangStyle.HARD)))
     scenario.add_node("n0", an_allocation("p0", "n0", group="workers", placeholder=True, allocated_s=1))
@@ -52,7 +52,7 @@ def test_a_timer_that_is_due_is_not_received_before_everything_was_reported() ->
     assert states(passed) == []
 
 
-def test_a_hard_gang_whose_time_was_up_fails_when_the_fence_falls() -> None:
+def test_a_hard_gang_whose_timer_expired_fails_after_recovery() -> None:
     scenario = fenced()
     scenario.send(ApplicationAdded(an_application(gang=2, timeout_s=60, style=GangStyle.HARD)))
     scenario.add_node("n0", an_allocation("p0", "n0", group="workers", placeholder=True, allocated_s=1))
@@ -60,7 +60,7 @@ def test_a_hard_gang_whose_time_was_up_fails_when_the_fence_falls() -> None:
     assert states(scenario.send(RecoveryBarrierPassed(RM))) == ["Failing"]
 
 
-def test_timers_of_an_older_registration_do_not_reach_the_applications_of_the_newer() -> None:
+def test_timers_of_an_older_registration_do_not_affect_newer_applications() -> None:
     timing = Timing(completing_timeout_ns=30 * SECOND)
     configuration = a_configuration(a_queue("a"), timing=timing)
     scenario = Scenario(configuration, nodes=1)
@@ -73,7 +73,7 @@ def test_timers_of_an_older_registration_do_not_reach_the_applications_of_the_ne
         scenario.add_node("n0")
 
 
-def test_a_recovered_gang_with_a_part_of_its_places_contends_like_one_of_this_session() -> None:
+def test_a_partially_reserved_recovered_gang_can_be_taken_over() -> None:
     scenario = fenced()
     scenario.add_full_node()
     scenario.send(ApplicationAdded(an_application("old", gang=4, created_s=2)))
@@ -97,7 +97,7 @@ def test_a_recovered_gang_starves_like_any_other() -> None:
     assert scenario.app("gang").gang.quota_reservation == resources(vcore=2000, pods=2)
 
 
-def test_a_member_bound_by_others_while_the_gang_reserves_calls_the_missing_placeholders_off() -> None:
+def test_a_member_bound_by_others_releases_the_missing_placeholder_asks() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=2000)
     scenario.add_full_node()
     scenario.gang(ApplicationAdded(an_application(gang=4)), 4)
@@ -168,7 +168,7 @@ def test_a_reload_that_changes_nothing_for_a_recovered_gang_in_a_fair_leaf_leave
     assert states(done) == ["Running"]
 
 
-def test_what_is_reported_of_a_failing_application_is_released_too() -> None:
+def test_an_allocation_reported_for_a_failing_application_is_released() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=2000)
     scenario.add_full_node()
     scenario.gang(ApplicationAdded(an_application(gang=4, style=GangStyle.HARD, timeout_s=60)), 4)
@@ -198,7 +198,7 @@ def test_the_run_time_of_an_application_continues_from_its_earliest_known_alloca
     assert states(scenario.wait(2)) == ["Failing"]
 
 
-def test_a_member_that_waits_is_swapped_in_when_another_is_reported_as_bound() -> None:
+def test_a_waiting_member_replaces_a_placeholder_after_another_is_bound() -> None:
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=1, vcore=1000)
     scenario.gang(ApplicationAdded(an_application("holder", queue="root.b", gang=4)), 4)
     scenario.send(ApplicationAdded(an_application(gang=4)))

@@ -32,7 +32,7 @@ def queue(scenario: Scenario, path: str) -> Queue:
     return scenario.partition.queues.by_path[QueuePath(path)]
 
 
-def test_what_a_recovery_brings_is_counted_in_the_recovery_queue() -> None:
+def test_recovered_allocations_are_counted_in_the_recovery_queue() -> None:
     scenario = recovered("r0", "r1")
     assert scenario.app().queue.path == RECOVERY
     assert scenario.app().queue.allocated["vcore"] == 2000
@@ -46,7 +46,7 @@ def test_new_requests_wait_in_the_recovery_queue_with_the_queue_as_reason() -> N
     assert placed(scenario.wait(3600)) == {}
 
 
-def test_a_real_pod_still_takes_the_place_of_a_recovered_placeholder() -> None:
+def test_a_real_pod_replaces_a_recovered_placeholder() -> None:
     scenario = recovered(gang=1)
     scenario.send(AllocationReported(an_allocation("p0", "n0", group="workers", placeholder=True)))
     assert releases(scenario.ask(an_ask("r0", group="workers"))) == {"p0": Termination.PLACEHOLDER_REPLACED}
@@ -54,7 +54,7 @@ def test_a_real_pod_still_takes_the_place_of_a_recovered_placeholder() -> None:
 
 
 @pytest.mark.parametrize("asked", [0, 2])
-def test_an_application_moves_to_its_queue_when_a_reload_brings_it(asked: int) -> None:
+def test_an_application_moves_to_its_queue_when_a_reload_adds_it(asked: int) -> None:
     scenario = recovered("r0")
     scenario.ask(*(an_ask(f"new{number}", priority=number) for number in range(asked)))
     effects = scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a"), a_queue("gone"))))
@@ -65,14 +65,14 @@ def test_an_application_moves_to_its_queue_when_a_reload_brings_it(asked: int) -
     assert queue(scenario, "root").allocated["vcore"] == 1000 * (1 + asked)
 
 
-def test_an_application_that_holds_nothing_moves_without_an_account_of_its_user() -> None:
+def test_moving_an_application_without_allocations_creates_no_user_usage() -> None:
     scenario = recovered()
     scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a"), a_queue("gone"))))
     assert scenario.app().queue is queue(scenario, "root.gone")
     assert scenario.partition.users.users == {}
 
 
-def test_the_maximum_of_the_queue_counts_for_what_moved_there() -> None:
+def test_moved_allocations_count_towards_the_maximum_of_the_queue() -> None:
     scenario = recovered("r0", "r1")
     scenario.ask(an_ask("new"))
     small: QueueConfig = a_queue("gone", vcore=1000)
@@ -82,7 +82,7 @@ def test_the_maximum_of_the_queue_counts_for_what_moved_there() -> None:
     assert placed(scenario.release("r1", why=Termination.STOPPED_BY_RM)) == {"new": "n0"}
 
 
-def test_a_reload_that_does_not_bring_the_queue_changes_nothing() -> None:
+def test_a_reload_without_the_queue_leaves_the_application_in_recovery() -> None:
     scenario = recovered("r0")
     scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a"), a_queue("b"))))
     assert scenario.app().queue.path == RECOVERY

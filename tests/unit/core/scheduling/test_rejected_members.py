@@ -42,20 +42,20 @@ def refused(nodes: int = 2, members: int = 2) -> Scenario:
     return scenario
 
 
-def test_no_one_else_gets_the_headroom_or_the_room_of_a_kept_place() -> None:
+def test_no_other_pod_gets_the_quota_or_resources_of_a_kept_placeholder() -> None:
     scenario = refused()
     assert scenario.partition.queues.by_path[QueuePath("root.a")].allocated["vcore"] == 4000
     assert scenario.partition.nodes.available(NodeId("n0"))["vcore"] == 0
     assert placed(scenario.wait(30)) == {}
 
 
-def test_the_pod_that_replaces_the_refused_one_takes_the_kept_place_by_a_replacement() -> None:
+def test_the_pod_that_replaces_a_rejected_one_replaces_the_kept_placeholder() -> None:
     scenario = refused()
     assert releases(scenario.ask(an_ask("r9", vcore=2000, group="workers"))) == {PLACE: REPLACED}
     assert placed(scenario.release(PLACE, why=REPLACED)) == {"r9": "n0"}
 
 
-def test_a_pod_that_keeps_off_the_node_takes_the_headroom_of_the_place_to_another_node() -> None:
+def test_a_pod_that_avoids_the_node_uses_the_kept_quota_on_another_node() -> None:
     scenario = refused()
     replaced_by = replace(an_ask("r9", vcore=2000, group="workers"), avoid=frozenset({NodeId("n0")}))
     assert releases(scenario.ask(replaced_by)) == {}
@@ -63,12 +63,12 @@ def test_a_pod_that_keeps_off_the_node_takes_the_headroom_of_the_place_to_anothe
     assert placed(scenario.release(PLACE, why=REPLACED)) == {"r9": "n9"}
 
 
-def test_a_kept_place_that_is_given_up_is_free_for_others() -> None:
+def test_a_released_kept_placeholder_is_free_for_others() -> None:
     scenario = refused()
     assert set(placed(scenario.release(PLACE))) == {"greedy"}
 
 
-def test_a_kept_place_goes_with_its_node_and_does_not_keep_the_application_from_completing() -> None:
+def test_a_kept_placeholder_is_removed_with_its_node_and_the_application_completes() -> None:
     scenario = refused()
     assert states(scenario.release("r1")) == ["Completing"]
     effects = scenario.node("n0", NodeAction.DECOMMISSION)
@@ -76,7 +76,7 @@ def test_a_kept_place_goes_with_its_node_and_does_not_keep_the_application_from_
     assert states(scenario.wait(2)) == ["Completed"]
 
 
-def test_a_kept_place_is_released_when_its_application_is_over() -> None:
+def test_a_kept_placeholder_is_released_when_its_application_completes() -> None:
     scenario = refused()
     scenario.release("r1")
     assert releases(scenario.wait(2)) == {PLACE: Termination.TIMEOUT}

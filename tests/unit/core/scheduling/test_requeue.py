@@ -47,34 +47,34 @@ def gone(key: str) -> AllocationReleased:
     return AllocationReleased(PARTITION, ApplicationId("busy"), AllocationKey(key), None, Termination.STOPPED_BY_RM)
 
 
-def test_one_freed_place_is_tried_by_the_one_who_gets_it() -> None:
+def test_freed_resources_requeue_only_the_application_that_gets_them() -> None:
     assert tried(crowd(), gone("b3")) == (1, 1)
 
 
-def test_a_place_too_small_for_anybody_wakes_no_one() -> None:
+def test_a_node_too_small_for_all_applications_requeues_none() -> None:
     assert tried(crowd(), NodeAdded(a_node("small", 900))) == (0, 0)
 
 
-def test_a_node_that_those_who_wait_may_not_use_wakes_no_one() -> None:
+def test_an_unsuitable_node_requeues_no_application() -> None:
     scenario = crowd(constraints=_SSD)
     assert tried(scenario, NodeAdded(a_node("disk"))) == (0, 0)
     assert tried(scenario, NodeUpdated(a_node("disk", 1000, labels={"disk": "ssd"}))) == (1, 1)
 
 
-def test_a_new_ask_is_tried_alone_and_a_known_no_is_not_looked_for_again() -> None:
+def test_a_new_ask_is_tried_alone() -> None:
     scenario = crowd()
     assert tried(scenario, AskAdded(an_ask("more", app="app7"))) == (1, 0)
     assert tried(scenario, AskAdded(an_ask("tiny", app="app7", vcore=0))) == (1, 1)
 
 
-def test_room_in_a_queue_at_its_maximum_is_tried_by_one_more_than_it_holds() -> None:
+def test_free_quota_is_tried_by_one_more_application_than_fits() -> None:
     leaves = [a_queue(f"q{index}", vcore=0) for index in range(1, _LEAVES)]
     scenario = crowd(a_queue("q0", vcore=16_000), *leaves, nodes=8)
     assert tried(scenario, gone("b0")) == (2, 1)
     assert tried(scenario, gone("b1"), gone("b2")) == (3, 2)
 
 
-def test_a_user_who_gives_back_wakes_none_of_the_others() -> None:
+def test_resources_released_by_a_user_requeue_no_other_user() -> None:
     leaves = [a_queue(f"q{index}") for index in range(_LEAVES)]
     scenario = Scenario(a_configuration(*leaves, limits=(a_limit(users=("*",), vcore=1000),)), nodes=8)
     for index in range(_LEAVES * 2):
@@ -87,7 +87,7 @@ def test_a_user_who_gives_back_wakes_none_of_the_others() -> None:
     assert tried(scenario, event) == (2, 1)  # the second of the user finds the room taken
 
 
-def test_an_atomic_gang_is_tried_when_all_of_it_may_fit_and_not_before() -> None:
+def test_an_atomic_gang_is_tried_only_when_all_members_may_fit() -> None:
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=2)
     scenario.send(ApplicationAdded(an_application("busy", queue="root.a")))
     scenario.ask(*(an_ask(f"b{index}", app="busy") for index in range(8)))
@@ -98,7 +98,7 @@ def test_an_atomic_gang_is_tried_when_all_of_it_may_fit_and_not_before() -> None
     assert tried(scenario, gone("b2")) == (1, 3)
 
 
-def test_more_than_a_few_nodes_at_once_are_one_growth() -> None:
+def test_many_nodes_added_together_requeue_all_fitting_applications() -> None:
     scenario = crowd()
     nodes = [NodeAdded(a_node(f"new{index}", 1000)) for index in range(60)]
     assert tried(scenario, *nodes)[1] == _LEAVES * 5

@@ -9,7 +9,7 @@ from tests.unit.core.scheduling.preemption_scenario import a_daemon, pods, run, 
 from tests.unit.core.scheduling.scenario import Scenario, placed
 
 
-def test_a_new_node_serves_an_ask_whose_claim_fills_its_queue() -> None:
+def test_a_new_node_serves_an_ask_with_a_reservation_that_fills_its_queue() -> None:
     queues = with_preemption(a_queue("a", vcore=1000, guaranteed=1000), a_queue("b"))
     scenario = Scenario(queues, nodes=1)
     run(scenario, "root.b", *pods("b", 4))
@@ -19,7 +19,7 @@ def test_a_new_node_serves_an_ask_whose_claim_fills_its_queue() -> None:
     assert placed(scenario.add_node("n1")) == {"a0": "n1"}
 
 
-def test_a_gang_that_loses_a_place_is_promised_another() -> None:
+def test_a_gang_that_loses_a_placeholder_gets_a_quota_reservation() -> None:
     scenario = Scenario(with_preemption(a_queue("a"), a_queue("b")), nodes=1, vcore=2000)
     scenario.gang(ApplicationAdded(an_application("gang", queue="root.b", gang=2)), 3)  # one more than it said
     gang = scenario.app("gang").gang
@@ -29,7 +29,7 @@ def test_a_gang_that_loses_a_place_is_promised_another() -> None:
     assert gang.quota_reservation == resources(vcore=1000, pods=1)
 
 
-def test_two_holders_share_what_their_user_may_have() -> None:
+def test_two_reservations_of_one_user_share_the_user_limit() -> None:
     limits = (a_limit(users=("kim",), vcore=1000),)
     scenario = Scenario(with_preemption(a_queue("a", guaranteed=2000, limits=limits), a_queue("b")), nodes=1)
     run(scenario, "root.b", *pods("b", 4))

@@ -104,7 +104,7 @@ def test_a_tenant_with_many_selectors_blocks_no_pod_of_another_tenant() -> None:
     assert set(placed(effects).values()) == {"n0", "n1"}
 
 
-def test_selectors_of_a_namespace_put_no_pods_of_another_in_classes_of_their_own() -> None:
+def test_selectors_of_a_namespace_do_not_split_the_classes_of_another() -> None:
     scenario = a_scenario("evil", "good", nodes=0)
     scenario.ask(*(pod(f"g{i}", "index", app="good", namespace="blue", value=str(i)) for i in range(5)))
     scenario.ask(pod("e", app="evil", facts=apart("index")))
@@ -116,7 +116,7 @@ def test_selectors_of_a_namespace_put_no_pods_of_another_in_classes_of_their_own
 
 
 @pytest.mark.parametrize("anywhere", [False, True])
-def test_where_very_many_labels_are_read_all_are_kept_and_selectors_mean_the_same_pods(*, anywhere: bool) -> None:
+def test_selectors_match_the_same_pods_when_all_labels_are_kept(*, anywhere: bool) -> None:
     scenario = a_scenario("there", "reader")
     send(scenario, (pod(f"t{i}", f"l{i}", app="there") for i in range(MANY)))
     at: dict[str, str] = {one.spec.key: one.node for one in scenario.app("there").allocations.values()}
@@ -142,7 +142,7 @@ def test_an_ask_that_is_updated_with_other_labels_is_counted_once() -> None:
     assert labels(scenario).readers() == {("red", label("db")): 1}
 
 
-def test_spread_and_what_a_gangs_members_want_near_them_read_labels_too() -> None:
+def test_topology_spread_and_gang_affinity_read_labels_too() -> None:
     scenario = a_scenario(nodes=0)
     spread = PodProperties(
         InterPodConstraints(
@@ -180,7 +180,7 @@ def test_values_without_waiting_selectors_are_dropped(monkeypatch: pytest.Monkey
     assert not tags.is_wanted(tags.project({NAMESPACE: "red", label("app"): "first-7"}))
 
 
-def test_labels_of_selectors_for_all_namespaces_are_kept_once_and_not_once_for_each_namespace() -> None:
+def test_labels_of_selectors_for_all_namespaces_are_kept_once() -> None:
     scenario = a_scenario("there", "reader", nodes=0)
     asks = [pod(f"r{i}", app="reader", facts=reading(*(f"l{i}-{n}" for n in range(250)), among=())) for i in range(12)]
     others = [pod(f"t{i}", app="there", namespace=f"ns{i}") for i in range(200)]
@@ -194,7 +194,7 @@ def test_labels_of_selectors_for_all_namespaces_are_kept_once_and_not_once_for_e
     assert held < 8 * 2**20, f"{held / 2**20:.0f} MiB for 3,000 labels and 200 namespaces"
 
 
-def test_a_namespace_whose_selectors_read_too_many_labels_has_new_requests_refused_and_no_other_has() -> None:
+def test_only_the_namespace_that_reads_too_many_labels_has_requests_rejected() -> None:
     scenario = a_scenario("evil", "good", nodes=0)
     most = limits.SELECTOR_LABELS_PER_READING_NAMESPACE
     send(scenario, [pod("e", app="evil", facts=reading(*(f"l{n}" for n in range(most)), among=()))])
@@ -207,7 +207,7 @@ def test_a_namespace_whose_selectors_read_too_many_labels_has_new_requests_refus
     assert labels(scenario).charged() == {"blue": 2}
 
 
-def test_the_last_pod_without_any_tag_is_forgotten_after_the_last_one_with_a_tag() -> None:
+def test_pods_without_tags_are_forgotten_after_the_last_tagged_pod() -> None:
     """Pods without a tag have no namespace either, as pods with tags of which none is a namespace."""
     scenario = a_scenario("reader", "other")
     scenario.ask(pod("r", app="reader", facts=apart("l")))

@@ -100,14 +100,14 @@ def test_the_first_gang_takes_over_no_more_than_it_is_missing(placement: GangPla
     assert states(confirm(scenario, effects), "first") == ["Running"]
 
 
-def test_a_gang_takes_nothing_if_it_could_not_have_all_it_is_missing_by_that() -> None:
+def test_a_gang_takes_over_nothing_unless_that_completes_it() -> None:
     scenario = contested()
     effects = add(scenario, "first", 5)
     assert victims(effects) == set()
     assert (cores(scenario, "first"), cores(scenario, "later")) == (1, 3)
 
 
-def test_a_later_gang_takes_nothing_from_the_first_one() -> None:
+def test_a_later_gang_takes_over_nothing_from_an_earlier_one() -> None:
     scenario = contested()
     assert victims(add(scenario, "last", 3, created_s=30)) == set()
     assert cores(scenario, "later") == 3
@@ -118,7 +118,7 @@ def test_a_higher_priority_goes_before_an_earlier_creation() -> None:
     assert len(victims(add(scenario, "urgent", 3, created_s=30, priority=5))) == 2
 
 
-def test_the_priority_counts_as_root_sees_it() -> None:
+def test_a_take_over_compares_priorities_as_seen_from_root() -> None:
     lifted = a_configuration(a_queue("a"), a_queue("b", policies=offset(10)))
     scenario = contested(lifted)
     assert victims(add(scenario, "urgent", 3, priority=5)) == set()
@@ -127,7 +127,7 @@ def test_the_priority_counts_as_root_sees_it() -> None:
     assert victims(add(scenario, "urgent", 3, created_s=30, priority=5)) == set()
 
 
-def test_nothing_is_taken_from_a_complete_gang() -> None:
+def test_nothing_is_taken_over_from_a_complete_gang() -> None:
     scenario = contested(later=3, of=3)
     assert scenario.app("later").state == "Running"
     assert victims(add(scenario, "first", 3, priority=100)) == set()
@@ -140,7 +140,7 @@ def test_no_queue_falls_below_its_guarantee_by_a_take_over() -> None:
     assert len(victims(add(contested(guarded), "first", 3))) == 2
 
 
-def test_the_last_key_loses_first_and_as_few_gangs_as_possible() -> None:
+def test_a_take_over_affects_the_last_gang_and_as_few_gangs_as_possible() -> None:
     scenario = Scenario(a_configuration(a_queue("a"), *(a_queue(name) for name in "bcd")), nodes=1, vcore=6000)
     scenario.add_full_node(vcore=20_000)
     for position, name in enumerate("bcd"):
@@ -148,7 +148,7 @@ def test_the_last_key_loses_first_and_as_few_gangs_as_possible() -> None:
     assert victims(add(scenario, "first", 2)) == {"d-p0", "d-p1"}
 
 
-def test_what_is_taken_over_is_reserved_for_the_gang_and_the_loser_is_not_planned_before_it_has_it() -> None:
+def test_taken_over_resources_stay_reserved_until_the_gang_is_placed() -> None:
     scenario = contested()
     effects = add(scenario, "first", 4)
     assert len(victims(effects)) == 3
@@ -202,7 +202,7 @@ def with_one_slot(nodes: int = 1) -> tuple[Scenario, list[Effect]]:
     return scenario, add(scenario, "first", 2, queue="root.p.a")
 
 
-def test_a_gang_that_takes_over_a_slot_starts_when_the_other_has_gone_however_late_that_is() -> None:
+def test_a_gang_that_takes_over_a_slot_starts_when_the_other_is_released() -> None:
     scenario, effects = with_one_slot()
     scenario.wait(200)
     assert cores(scenario, "first") == 0
@@ -210,7 +210,7 @@ def test_a_gang_that_takes_over_a_slot_starts_when_the_other_has_gone_however_la
     assert states(confirm(scenario, effects), "first") == ["Running"]
 
 
-def test_a_gang_whose_take_over_of_a_slot_ends_with_a_node_starts_when_the_other_has_gone() -> None:
+def test_a_gang_whose_slot_take_over_lost_a_node_starts_after_the_release() -> None:
     scenario, effects = with_one_slot(nodes=2)
     [taken_over] = scenario.partition.contention.open.values()
     scenario.node(next(iter(taken_over.nodes)), NodeAction.DRAIN)
@@ -219,7 +219,7 @@ def test_a_gang_whose_take_over_of_a_slot_ends_with_a_node_starts_when_the_other
     assert states(confirm(scenario, effects) + scenario.wait(30), "first") == ["Running"]
 
 
-def test_the_room_that_a_later_gang_has_reserved_on_a_node_can_be_taken_over() -> None:
+def test_a_node_reservation_of_a_later_gang_can_be_taken_over() -> None:
     scenario = Scenario(TWO, nodes=1)
     scenario.add_full_node(vcore=40_000)
     run(scenario, "root.b", *pods("x", 3))
@@ -229,7 +229,7 @@ def test_the_room_that_a_later_gang_has_reserved_on_a_node_can_be_taken_over() -
     assert states(add(scenario, "first", 1), "first") == ["Accepted", "Running"]
 
 
-def test_a_failed_take_over_is_tried_again_after_a_growing_time_and_only_if_something_changed() -> None:
+def test_a_failed_take_over_backs_off_and_is_retried_only_after_a_change() -> None:
     scenario = contested()
     add(scenario, "first", 6)
     gang = scenario.app("first").gang
@@ -259,7 +259,7 @@ def test_a_gang_without_a_takeover_candidate_takes_over_from_a_later_gang_that_a
     assert states(confirm(scenario, effects), "first") == ["Running"]
 
 
-def test_placeholders_that_are_not_confirmed_as_gone_end_the_take_over_and_it_is_planned_again() -> None:
+def test_unconfirmed_placeholder_releases_end_the_take_over() -> None:
     scenario = contested()
     effects = add(scenario, "first", 3)
     assert len(victims(effects)) == 2
@@ -293,7 +293,7 @@ def test_a_gang_that_ends_during_a_take_over_leaves_nothing_reserved(who: str) -
     assert all(not scenario.partition.nodes.node_reserved(node) for node in scenario.partition.nodes)
 
 
-def test_a_gang_whose_requests_are_called_off_during_a_take_over_leaves_nothing_reserved() -> None:
+def test_a_gang_whose_requests_are_released_during_a_take_over_keeps_no_reservation() -> None:
     scenario = contested()
     effects = add(scenario, "first", 3)
     assert len(victims(effects)) == 2
@@ -307,7 +307,7 @@ def test_a_gang_whose_requests_are_called_off_during_a_take_over_leaves_nothing_
     assert scenario.app("later").gang.reserved["vcore"] >= 2000, "the freed room is free for the later gang"
 
 
-def test_the_timer_of_a_gang_runs_from_the_take_over_on() -> None:
+def test_the_timer_of_a_gang_starts_with_the_take_over() -> None:
     scenario = contested(later=4)
     effects = add(scenario, "first", 3, timeout_s=50)
     assert len(victims(effects)) == 3
@@ -348,14 +348,14 @@ def refuses(scenario: Scenario, decision: Decision) -> None:
     scenario.send()
 
 
-def test_a_placement_leaves_alone_what_is_promised_to_a_gang_that_takes_over() -> None:
+def test_a_placement_cannot_use_resources_of_a_take_over() -> None:
     scenario = promised()
     assert placed(run(scenario, "root.c", an_ask("t"))) == {}
     place = (AllocationKey("t"), NodeId("n0"))
     refuses(scenario, Placement(PARTITION, ApplicationId("c"), (place,)))
 
 
-def test_a_replacement_on_another_node_leaves_alone_what_is_promised_to_a_gang_that_takes_over() -> None:
+def test_a_replacement_cannot_use_resources_of_a_take_over() -> None:
     scenario = promised()
     scenario.add_node("n2", vcore=1000)
     scenario.send(ApplicationAdded(an_application("small", queue="root.c", gang=1)))
@@ -369,7 +369,7 @@ def test_a_replacement_on_another_node_leaves_alone_what_is_promised_to_a_gang_t
     )
 
 
-def test_a_preemption_leaves_alone_what_is_promised_to_a_gang_that_takes_over() -> None:
+def test_a_preemption_cannot_use_resources_of_a_take_over() -> None:
     scenario = promised()
     [mine] = scenario.app("b").allocations.values()
     assert mine.node == "n1"
@@ -405,7 +405,7 @@ def a_short_cycle(scenario: Scenario) -> CycleResult:
     return cycle(scenario.scheduler_state, scenario.now_ns, lambda: False)
 
 
-def test_the_plan_of_a_take_over_whose_time_is_up_continues_in_the_next_cycle_and_other_leaves_continue() -> None:
+def test_a_take_over_plan_that_exceeds_its_time_continues_in_the_next_cycle() -> None:
     scenario = many_losers()
     submit_first(scenario, 30)
     effects: list[Effect] = []
@@ -428,7 +428,7 @@ def test_the_plan_of_a_take_over_whose_time_is_up_continues_in_the_next_cycle_an
     assert scenario.partition.contention.planning == {}
 
 
-def test_the_plan_of_a_take_over_that_is_made_void_three_times_runs_to_its_end() -> None:
+def test_a_take_over_plan_that_is_invalidated_three_times_runs_to_completion() -> None:
     scenario = many_losers()
     submit_first(scenario, 30)
     for number in range(3):
@@ -443,7 +443,7 @@ def test_the_plan_of_a_take_over_that_is_made_void_three_times_runs_to_its_end()
     assert scenario.partition.contention.open.keys() == {"first"}
 
 
-def test_a_take_over_whose_victim_went_while_it_was_planned_is_planned_again() -> None:
+def test_a_take_over_whose_victim_is_removed_during_planning_is_planned_again() -> None:
     scenario = many_losers()
     submit_first(scenario, 30)
     while not scenario.partition.contention.planning:
@@ -469,7 +469,7 @@ LEAVES = tuple(a_queue(name) for name in "abc")
     [a_queue("p", *LEAVES, vcore=7000), a_queue("p", *LEAVES, limits=(a_limit(users=("*",), vcore=7000),))],
     ids=["maximum of the queue", "limit of the user"],
 )
-def test_a_takeover_does_not_withdraw_the_granted_reservation_of_a_third_gang_while_its_victims_are_released(
+def test_a_takeover_keeps_the_granted_reservation_of_a_third_gang(
     queues: QueueConfig,
 ) -> None:
     """The victims count towards the maximum, and so does the quota reserved for the gang that gets theirs."""

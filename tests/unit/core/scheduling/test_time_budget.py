@@ -23,7 +23,7 @@ def passes(scenario: Scenario) -> list[CycleResult]:
     return results
 
 
-def test_a_pass_without_time_still_gets_to_the_last_application_of_a_leaf() -> None:
+def test_passes_without_time_reach_the_last_application_of_a_leaf() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=2)
     for index in range(8):
         app = f"app{index}"
@@ -35,7 +35,7 @@ def test_a_pass_without_time_still_gets_to_the_last_application_of_a_leaf() -> N
     assert sum(len(waits(result.effects)) for result in results) == 6
 
 
-def test_what_the_same_pass_gave_to_others_of_an_application_counts_in_what_the_rest_is_reported() -> None:
+def test_the_reported_quota_includes_allocations_of_the_same_pass() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=2500)), nodes=1)
     scenario.send(ApplicationAdded(an_application()))
     effects = scenario.ask(*(an_ask(f"r{index}", vcore=1000) for index in range(3)))
@@ -45,7 +45,7 @@ def test_what_the_same_pass_gave_to_others_of_an_application_counts_in_what_the_
     assert "Queue quota exceeded: root.a, requested cpu 1, available 500m of 2500m" in why
 
 
-def test_a_pass_without_time_gets_past_gangs_that_wait_for_room() -> None:
+def test_passes_without_time_proceed_past_gangs_that_wait_for_resources() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=2000)
     scenario.add_full_node()
     for index in range(6):
@@ -60,7 +60,7 @@ def test_a_pass_without_time_gets_past_gangs_that_wait_for_room() -> None:
     assert placed(effects) == {"p0": "n0", "p1": "n0", "r0": "n1"}
 
 
-def test_more_asks_than_a_turn_gives_places_are_all_placed() -> None:
+def test_more_asks_than_one_attempt_places_are_all_placed() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=400_000)
     scenario.send(NodeAdded(a_node("big", 900_000, pods=1000)))
     scenario.send(ApplicationAdded(an_application()))
@@ -68,7 +68,7 @@ def test_more_asks_than_a_turn_gives_places_are_all_placed() -> None:
     assert len(placed(effects)) == 700
 
 
-def test_more_members_than_a_turn_gives_places_are_all_swapped() -> None:
+def test_more_members_than_one_attempt_replaces_are_all_replaced() -> None:
     scenario = Scenario(a_configuration(a_queue("a")))
     scenario.send(NodeAdded(a_node("big", 900_000, pods=1000)))
     scenario.gang(ApplicationAdded(an_application(gang=600)), 600)
@@ -76,7 +76,7 @@ def test_more_members_than_a_turn_gives_places_are_all_swapped() -> None:
     assert sum(ask.replacement is not None for ask in scenario.app().asks.values()) == 600
 
 
-def test_a_gang_that_was_refused_is_tried_again_when_it_starves() -> None:
+def test_an_unschedulable_gang_is_tried_again_when_it_starves() -> None:
     timing = Timing(starvation_age_ns=60 * SECOND)
     scenario = Scenario(a_configuration(a_queue("a", vcore=4000), timing=timing), nodes=2)
     scenario.send(ApplicationAdded(an_application("busy")))
@@ -87,7 +87,7 @@ def test_a_gang_that_was_refused_is_tried_again_when_it_starves() -> None:
     assert scenario.app("gang").gang.quota_reservation["vcore"] == 1000
 
 
-def test_real_asks_that_came_early_are_placed_in_the_pass_that_completes_the_reservation() -> None:
+def test_early_real_asks_are_placed_when_the_reservation_completes() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(ApplicationAdded(an_application(gang=2)))
     effects = scenario.ask(

@@ -59,22 +59,22 @@ def waiting(by: TopologySpreadConstraint = EVENLY) -> Scenario:
     return scenario
 
 
-def test_an_ask_continues_when_another_comes_to_the_emptiest_domain() -> None:
+def test_an_ask_is_placed_when_a_pod_is_added_to_the_emptiest_domain() -> None:
     scenario = waiting()
     assert placed(scenario.ask(a_web("small", vcore=100, where=IN_B, by=None))) == {"small": "n1", "w1": "n0"}
 
 
-def test_an_ask_continues_when_one_goes_from_the_full_domain() -> None:
+def test_an_ask_is_placed_when_a_pod_is_deleted_from_the_full_domain() -> None:
     assert placed(waiting().release("w0")) == {"w1": "n0"}
 
 
-def test_an_ask_continues_when_a_running_pods_labels_change() -> None:
+def test_an_ask_is_placed_when_labels_of_a_running_pod_change() -> None:
     scenario = waiting()
     assert placed(scenario.send(AllocationReported(a_foreigner("n1")))) == {}
     assert placed(scenario.send(AllocationReported(a_foreigner("n1", app="web")))) == {"w1": "n0"}
 
 
-def test_an_ask_continues_when_a_pod_of_the_full_domain_begins_to_end() -> None:
+def test_an_ask_is_placed_when_a_pod_of_the_full_domain_terminates() -> None:
     scenario = Scenario(a_configuration(a_queue("a")))
     scenario.send(NodeAdded(zoned("n0", "a")), NodeAdded(zoned("n1", "b", 500)), ApplicationAdded(an_application()))
     scenario.send(AllocationReported(a_foreigner("n0", app="web")))
@@ -84,27 +84,27 @@ def test_an_ask_continues_when_a_pod_of_the_full_domain_begins_to_end() -> None:
     }
 
 
-def test_an_ask_continues_when_the_last_node_of_the_emptiest_domain_goes() -> None:
+def test_an_ask_is_placed_when_the_last_node_of_the_emptiest_domain_is_removed() -> None:
     assert placed(waiting().node("n1", NodeAction.DECOMMISSION)) == {"w1": "n0"}
 
 
-def test_an_ask_continues_when_a_node_changes_its_domain() -> None:
+def test_an_ask_is_placed_when_a_node_changes_its_domain() -> None:
     assert placed(waiting().send(NodeUpdated(zoned("n1", "a", 500)))) == {"w1": "n0"}
 
 
-def test_an_ask_that_honours_taints_continues_when_the_emptiest_domain_is_tainted() -> None:
+def test_an_ask_that_honors_taints_is_placed_when_the_emptiest_domain_is_tainted() -> None:
     scenario = waiting(by=replace(EVENLY, honors_taints=True))
     tainted = replace(zoned("n1", "b", 500), taints=(Taint("dedicated", "", "NoSchedule"),))
     assert placed(scenario.send(NodeUpdated(tainted))) == {"w1": "n0"}
 
 
-def test_an_ask_continues_when_a_node_comes_that_has_room_in_the_emptiest_domain() -> None:
+def test_an_ask_is_placed_when_a_node_is_added_to_the_emptiest_domain() -> None:
     scenario = waiting()
     assert placed(scenario.send(NodeAdded(zoned("n2", "a")))) == {}
     assert placed(scenario.send(NodeAdded(zoned("n3", "b")))) == {"w1": "n3"}
 
 
-def test_what_was_known_of_a_class_that_no_one_waits_for_is_forgotten_when_domains_change() -> None:
+def test_the_cached_result_of_an_unused_class_is_dropped_when_domains_change() -> None:
     scenario = waiting()
     scenario.release_ask("w1")
     scenario.node("n1", NodeAction.DECOMMISSION)
@@ -117,7 +117,7 @@ def gang(scenario: Scenario, *placeholders: AskSpec) -> dict[str, str]:
     return placed(scenario.send(members, *(AskAdded(one) for one in placeholders)))
 
 
-def test_members_of_a_gang_spread_and_each_takes_over_from_one_that_counts_like_itself() -> None:
+def test_gang_members_spread_and_replace_placeholders_in_their_domain() -> None:
     scenario = Scenario(a_configuration(a_queue("a")))
     scenario.send(NodeAdded(zoned("n0", "a", 2000)), NodeAdded(zoned("n1", "b", 2000)))
     held = gang(scenario, *(a_web(f"p{index}", group="workers") for index in range(4)))
@@ -128,7 +128,7 @@ def test_members_of_a_gang_spread_and_each_takes_over_from_one_that_counts_like_
         assert placed(effects) == {f"r{index}": held[gone]}
 
 
-def test_members_take_over_although_the_other_placeholders_of_their_gang_lie_unevenly() -> None:
+def test_members_replace_placeholders_that_are_spread_unevenly() -> None:
     """These count only until their own members come: the gang of real members is what has to be even."""
     scenario = Scenario(a_configuration(a_queue("a")))
     scenario.send(NodeAdded(zoned("n0", "a", 3000)), NodeAdded(zoned("n1", "b", 500)))
@@ -142,7 +142,7 @@ def test_members_take_over_although_the_other_placeholders_of_their_gang_lie_une
     assert len(releases(scenario.send(NodeAdded(zoned("n2", "b"))))) == 1
 
 
-def test_a_class_sees_those_of_its_gang_that_took_over_in_the_same_plan() -> None:
+def test_a_class_counts_replacements_of_its_gang_in_the_same_plan() -> None:
     scenario = Scenario(a_configuration(a_queue("a")))
     scenario.send(NodeAdded(zoned("n0", "a", 2000)), NodeAdded(zoned("n1", "b", 2000)))
     held = gang(scenario, *(replace(a_web(f"p{index}", by=None, group="workers"), tags={}) for index in range(4)))

@@ -105,7 +105,7 @@ def test_once_the_groups_are_known_the_application_is_placed_by_them() -> None:
         with_rule(RuleFilter(users=frozenset({"kim"}), groups=frozenset({"dev"}))),
     ],
 )
-def test_an_application_continues_where_its_groups_decide_nothing(configuration: Configuration) -> None:
+def test_an_application_is_accepted_if_no_rule_or_limit_reads_its_groups(configuration: Configuration) -> None:
     scenario = Scenario(configuration, nodes=1)
     assert is_accepted(scenario.send(ApplicationAdded(unknown())))
     assert placed(scenario.ask(an_ask("p"))) == {"p": "n0"}
@@ -178,7 +178,7 @@ def test_once_the_groups_are_known_it_moves_to_its_queue_and_counts_for_its_grou
     assert scenario.partition.users.groups["dev"][scenario.app().queue.path].allocated == resources(vcore=2000, pods=2)
 
 
-def test_a_pod_that_is_being_preempted_counts_for_the_group_that_is_known_later() -> None:
+def test_a_victim_counts_for_the_group_that_is_resolved_later() -> None:
     """The invariants compare the sums of both groups."""
     both = a_queue("a", limits=(a_limit(groups=("dev", "*"), vcore=1000),))
     scenario = Scenario(a_configuration(both, a_queue("b")), nodes=1, vcore=1000)
@@ -206,7 +206,7 @@ def test_placeholders_of_a_running_gang_are_still_replaced() -> None:
     assert placed(scenario.release("ph")) == {"real": "n0"}
 
 
-def test_a_reload_that_reads_no_groups_lets_everything_continue_and_one_that_does_makes_it_wait() -> None:
+def test_a_reload_that_reads_groups_makes_applications_wait() -> None:
     scenario = Scenario(limited("dev"), nodes=1)
     scenario.send(ApplicationAdded(unknown("new")), ApplicationAdded(unknown("old", forced=True)))
     assert is_accepted(scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a")))))
@@ -232,7 +232,7 @@ def test_no_more_than_a_fixed_number_of_applications_waits() -> None:
     assert f"the limit of {limits.UNDECIDED_APPLICATIONS} applications" in rejection(effects)
 
 
-def test_a_partition_that_is_removed_rejects_what_waits() -> None:
+def test_a_removed_partition_rejects_waiting_applications() -> None:
     scenario = Scenario(limited("dev"))
     scenario.send(ApplicationAdded(unknown()))
     other = replace(limited("dev").partitions[0], name="other")
@@ -240,7 +240,7 @@ def test_a_partition_that_is_removed_rejects_what_waits() -> None:
     assert "is being removed" in rejection(effects)
 
 
-def test_the_groups_of_many_users_walk_over_the_waiting_applications_once() -> None:
+def test_resolved_groups_of_many_users_requeue_applications_once() -> None:
     scenario = Scenario(limited("dev"), nodes=2)
     users = [f"user{number}" for number in range(5)]
     for user in users:

@@ -15,14 +15,14 @@ def short_of(effects: list[Effect]) -> list[str]:
     return [e.reference for e in effects if isinstance(e, EventRecorded) and e.about is Notice.APPLICATION]
 
 
-def test_reasons_stand_in_the_order_of_kube_scheduler() -> None:
+def test_reasons_are_listed_in_the_order_of_kube_scheduler() -> None:
     counts = (("node(s) were unschedulable", 2), ("Too many pods", 1), ("Insufficient cpu", 10))
     assert UnschedulableReason(ReasonKind.NODES, counts=counts, nodes=13).text() == (
         "0/13 nodes are available: 1 Too many pods, 10 Insufficient cpu, 2 node(s) were unschedulable."
     )
 
 
-def test_who_waits_behind_a_gang_is_informed_its_name_and_calls_for_no_node() -> None:
+def test_a_request_behind_a_gang_reports_the_gang_and_triggers_no_scale_up() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=3000)), nodes=4)
     scenario.send(ApplicationAdded(an_application("busy")))
     assert len(placed(scenario.ask(an_ask("b0", app="busy")))) == 1
@@ -32,12 +32,12 @@ def test_who_waits_behind_a_gang_is_informed_its_name_and_calls_for_no_node() ->
     assert waits(effects) == {"s0": ("SKIPPED", "queued behind gang first in queue root.a, which is waiting for quota")}
 
 
-def test_a_gang_that_no_cluster_of_these_nodes_could_hold_is_short_of_nodes_for_a_task_group() -> None:
+def test_a_gang_larger_than_the_empty_cluster_lacks_nodes_for_a_task_group() -> None:
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=2000)
     assert short_of(scenario.gang(ApplicationAdded(an_application(gang=3)), 3)) == ["workers"]
 
 
-def test_a_gang_that_a_quota_holds_back_as_well_is_not_short_of_nodes() -> None:
+def test_a_gang_that_also_exceeds_a_quota_does_not_lack_nodes() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=3000)), nodes=1, vcore=2000)
     scenario.send(ApplicationAdded(an_application("busy")))
     assert len(placed(scenario.ask(an_ask("b0", app="busy")))) == 1

@@ -47,7 +47,7 @@ def recommended(effects: list[Effect]) -> dict[str, str]:
 # -- utilization ----------------------------------------------------------------
 
 
-def test_the_node_that_really_uses_least_is_chosen_and_what_is_placed_since_counts_on_top() -> None:
+def test_the_node_with_the_lowest_actual_usage_is_chosen() -> None:
     scenario = a_scenario(configuration=by_utilization())
     scenario.send(node_uses("n0", 1500))
     # n1 has no report: it counts as what is allocated there, first nothing, then one core, then two.
@@ -59,14 +59,14 @@ def test_the_node_that_really_uses_least_is_chosen_and_what_is_placed_since_coun
     assert placed(scenario.ask(an_ask("e"))) == {"e": "n1"}
 
 
-def test_a_report_is_kept_through_changes_of_the_node_and_forgotten_with_it() -> None:
+def test_a_utilization_report_survives_node_updates() -> None:
     scenario = a_scenario(configuration=by_utilization())
     scenario.send(node_uses("n0", 3000), NodeUpdated(a_node("n0", vcore=4000)))
     assert scenario.partition.nodes.record(NodeId("n0")).utilization == resources(vcore=3000)
     assert placed(scenario.ask(an_ask("a"), an_ask("b"))) == {"a": "n1", "b": "n1"}
 
 
-def test_reports_about_what_is_not_there_are_counted_and_left() -> None:
+def test_reports_of_unknown_nodes_and_allocations_are_counted_and_ignored() -> None:
     scenario = a_scenario()
     scenario.ask(an_ask("a"))
     mine = UtilizationReported(PARTITION, resources(vcore=7), None, ApplicationId("app"), AllocationId("a-0"))
@@ -86,7 +86,7 @@ def came_back(key: str, *nodes: str) -> AskAdded:
     return AskAdded(replace(an_ask(key), avoid=frozenset(NodeId(node) for node in nodes)))
 
 
-def test_a_node_that_three_pods_could_not_be_bound_to_is_recommended_once() -> None:
+def test_a_node_with_three_failed_binds_is_recommended_once() -> None:
     scenario = a_scenario()
     assert (
         recommended(scenario.send(came_back("a", "n0"), came_back("a", "n0", "n1"), came_back("b", "n0", "gone"))) == {}
@@ -97,14 +97,14 @@ def test_a_node_that_three_pods_could_not_be_bound_to_is_recommended_once() -> N
     assert recommended(scenario.send(came_back("d", "n0"))) == {}
 
 
-def test_refused_binds_long_ago_are_not_counted() -> None:
+def test_old_failed_binds_are_not_counted() -> None:
     scenario = a_scenario()
     scenario.send(came_back("a", "n0"), came_back("b", "n0"))
     scenario.wait(600)
     assert recommended(scenario.send(came_back("c", "n0"))) == {}
 
 
-def test_a_node_that_could_be_emptied_is_sought_when_nothing_waits_and_not_too_often() -> None:
+def test_a_node_to_empty_is_searched_periodically_while_nothing_waits() -> None:
     seconds = 1_000_000_000
     timing = Timing(empty_node_interval_ns=300 * seconds)
     scenario = a_scenario(1, a_configuration(a_queue("a"), timing=timing))
@@ -119,7 +119,7 @@ def test_a_node_that_could_be_emptied_is_sought_when_nothing_waits_and_not_too_o
     assert list(recommended(scenario.release_ask("huge"))) == ["n0"]
 
 
-def test_no_node_is_recommended_to_be_emptied_unless_that_is_set() -> None:
+def test_no_node_is_recommended_to_be_emptied_by_default() -> None:
     scenario = a_scenario(2)
     scenario.ask(an_ask("a"))
     scenario.wait(100_000)
@@ -133,7 +133,7 @@ def of(scenario: Scenario) -> list[Outstanding]:
     return outstanding(scenario.partition)
 
 
-def test_only_what_nodes_are_missing_is_outstanding_and_equal_shapes_are_one_request() -> None:
+def test_outstanding_requests_lack_only_nodes_and_are_grouped_by_shape() -> None:
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b", vcore=1000)), 1)
     scenario.send(ApplicationAdded(an_application()), ApplicationAdded(an_application("other")))
     scenario.send(ApplicationAdded(an_application("bounded", queue="root.b")))
@@ -148,14 +148,14 @@ def test_only_what_nodes_are_missing_is_outstanding_and_equal_shapes_are_one_req
     assert of(scenario) == []
 
 
-def test_an_ask_that_its_own_constraints_keep_from_every_node_is_not_outstanding() -> None:
+def test_an_ask_that_its_constraints_exclude_from_every_node_is_not_outstanding() -> None:
     scenario = a_scenario()
     effects = scenario.ask(an_ask("w", placement=an_affinity("role", "db", least=1)))
     assert waits(effects)["w"][0] == "FAILED"
     assert of(scenario) == []
 
 
-def test_without_any_node_everything_is_outstanding_with_the_kind_of_machine_it_wants() -> None:
+def test_without_nodes_all_asks_are_outstanding_with_their_instance_type() -> None:
     scenario = Scenario(a_configuration(a_queue("a")))
     scenario.send(ApplicationAdded(an_application()))
     placement = an_affinity("role", "x", most=3)
@@ -167,7 +167,7 @@ def test_without_any_node_everything_is_outstanding_with_the_kind_of_machine_it_
     ]
 
 
-def test_an_ask_that_is_taken_back_is_outstanding_no_more() -> None:
+def test_a_released_ask_is_not_outstanding() -> None:
     scenario = Scenario(a_configuration(a_queue("a")))
     scenario.send(ApplicationAdded(an_application()))
     scenario.ask(an_ask("a"))
@@ -175,7 +175,7 @@ def test_an_ask_that_is_taken_back_is_outstanding_no_more() -> None:
     assert of(scenario) == []
 
 
-def test_a_report_of_one_resource_leaves_the_others_as_allocated() -> None:
+def test_a_report_of_one_resource_keeps_the_others_as_allocated() -> None:
     scenario = a_scenario(1, by_utilization())
     scenario.send(NodeAdded(a_node("n9")))
     scenario.send(

@@ -82,14 +82,14 @@ def storage(scenario: Scenario) -> Storage:
     return scenario.partition.nodes.pods_on_nodes.attachments.storage
 
 
-def test_an_allocation_reports_what_its_claims_get_and_nothing_where_all_are_bound() -> None:
+def test_an_allocation_reports_the_volumes_of_its_unbound_claims() -> None:
     scenario = scenario_with(a_claim("free"), a_volume("v"), a_claim("made", of="made"), *bound("bound", a_volume("w")))
     effects = scenario.ask(mounting("a", "free", "made", "bound"), mounting("b", "bound"))
     assert set(placed(effects)) == {"a", "b"}
     assert chosen(effects) == {"a": {"ns/free": "v", "ns/made": ""}}
 
 
-def test_two_pods_do_not_get_one_volume_and_the_second_waits_until_the_first_is_gone() -> None:
+def test_the_second_pod_waits_for_a_volume_until_the_first_is_deleted() -> None:
     scenario = scenario_with(a_claim("a"), a_claim("b"), a_volume("v", affinity=ON_N1))
     effects = scenario.ask(mounting("a", "a"), mounting("b", "b"))
     assert chosen(effects) == {"a": {"ns/a": "v"}}
@@ -97,7 +97,7 @@ def test_two_pods_do_not_get_one_volume_and_the_second_waits_until_the_first_is_
     assert chosen(scenario.release("a")) == {"b": {"ns/b": "v"}}
 
 
-def test_what_is_assumed_is_settled_when_the_claim_is_bound() -> None:
+def test_an_assumed_volume_is_confirmed_when_claim_and_volume_are_bound() -> None:
     scenario = scenario_with(a_claim("a"), a_volume("v"))
     scenario.ask(mounting("a", "a"))
     assert set(storage(scenario).assumed) == {"ns/a"}
@@ -108,7 +108,7 @@ def test_what_is_assumed_is_settled_when_the_claim_is_bound() -> None:
     assert (storage(scenario).assumed, storage(scenario).taken) == ({}, {})
 
 
-def test_a_volume_is_kept_until_it_says_itself_that_it_is_bound() -> None:
+def test_a_volume_stays_assumed_until_it_is_reported_as_bound() -> None:
     scenario = scenario_with(a_claim("a"), a_claim("b"), a_volume("v"))
     scenario.ask(mounting("a", "a"), mounting("b", "b"))
     claim, volume = bound("a", a_volume("v"))
@@ -119,13 +119,13 @@ def test_a_volume_is_kept_until_it_says_itself_that_it_is_bound() -> None:
 
 
 @pytest.mark.parametrize("fact", [ObjectGone(ObjectKind.CLAIM, "ns/a"), bound("a", a_volume("other"))[0]])
-def test_a_volume_is_free_again_when_the_claim_it_was_kept_for_is_gone_or_got_another(fact: StorageFact) -> None:
+def test_an_assumed_volume_is_free_when_its_claim_is_deleted_or_bound_elsewhere(fact: StorageFact) -> None:
     scenario = scenario_with(a_claim("a"), a_claim("b"), a_volume("v"))
     assert chosen(scenario.ask(mounting("a", "a"), mounting("b", "b"))) == {"a": {"ns/a": "v"}}
     assert chosen(send(scenario, fact)) == {"b": {"ns/b": "v"}}
 
 
-def test_who_shares_a_claim_says_the_same_choice_and_keeps_it_when_the_first_goes() -> None:
+def test_pods_that_share_a_claim_keep_its_volume_when_the_first_is_deleted() -> None:
     scenario = scenario_with(a_claim("c", of="made"))
     effects = scenario.ask(mounting("a", "c"), mounting("b", "c"))
     assert chosen(effects) == {"a": {"ns/c": ""}, "b": {"ns/c": ""}}
@@ -139,7 +139,7 @@ def test_who_shares_a_claim_says_the_same_choice_and_keeps_it_when_the_first_goe
 
 
 @pytest.mark.parametrize("volume", ["gone", "taken", "named"])
-def test_a_decision_whose_volume_is_not_free_any_more_is_broken_before_it_is_begun(volume: str) -> None:
+def test_a_decision_whose_volume_is_taken_is_rejected_before_any_write(volume: str) -> None:
     scenario = scenario_with(a_claim("a"), a_claim("c"), a_volume("taken"), nodes=1)
     scenario.ask(mounting("a", "a"), replace(mounting("b", "c"), max_allocations=1, avoid=frozenset({NodeId("n0")})))
     send(scenario, a_volume("named", reference=ClaimReference("ns/z")))
@@ -149,7 +149,7 @@ def test_a_decision_whose_volume_is_not_free_any_more_is_broken_before_it_is_beg
     assert invariants.check(scenario.scheduler_state) == []
 
 
-def test_a_node_that_goes_takes_the_choice_with_it() -> None:
+def test_a_removed_node_drops_its_assumed_volumes() -> None:
     scenario = scenario_with(a_claim("c", of="made"))
     node = placed(scenario.ask(mounting("a", "c")))["a"]
     scenario.node(node, NodeAction.DECOMMISSION)
@@ -158,7 +158,7 @@ def test_a_node_that_goes_takes_the_choice_with_it() -> None:
     assert storage(scenario).assumed["ns/c"].node == other
 
 
-def test_a_pod_that_is_reported_again_keeps_its_choice() -> None:
+def test_a_pod_that_is_reported_again_keeps_its_assumed_volume() -> None:
     scenario = scenario_with(a_claim("c"), a_volume("v"))
     node = placed(scenario.ask(mounting("a", "c")))["a"]
     told = replace(an_allocation("a", node, vcore=1000), facts=PodProperties(volumes=using("c", "d")))
@@ -166,7 +166,7 @@ def test_a_pod_that_is_reported_again_keeps_its_choice() -> None:
     assert storage(scenario).choice(["ns/c"]) == (("ns/c", "v"),)
 
 
-def test_an_ask_waits_for_its_claim_with_kube_schedulers_words_and_goes_when_it_comes() -> None:
+def test_an_ask_waits_for_a_missing_claim_with_the_kube_scheduler_message() -> None:
     scenario = scenario_with(a_volume("v"))
     assert waits(scenario.ask(mounting("a", "c")))["a"][1] == (
         '0/2 nodes are available: persistentvolumeclaim "c" not found.'
@@ -174,7 +174,7 @@ def test_an_ask_waits_for_its_claim_with_kube_schedulers_words_and_goes_when_it_
     assert chosen(send(scenario, a_claim("c"))) == {"a": {"ns/c": "v"}}
 
 
-def test_whatever_a_claim_waits_for_wakes_its_pod() -> None:
+def test_every_change_that_a_claim_waits_for_requeues_its_pod() -> None:
     now = replace(LATE, delayed=False)
     for facts, wakes in (
         ((now, a_claim("c")), bound("c", a_volume("v"))),
@@ -187,14 +187,14 @@ def test_whatever_a_claim_waits_for_wakes_its_pod() -> None:
         assert list(placed(send(scenario, *wakes))) == ["a"]
 
 
-def test_a_fact_about_another_claim_wakes_no_one() -> None:
+def test_an_unrelated_claim_requeues_no_pod() -> None:
     scenario = scenario_with(a_claim("c"))
     scenario.ask(mounting("a", "c"))
     assert send(scenario, a_claim("d")) == []
     assert scenario.partition.unschedulable_classes.get(next(iter(scenario.app().waiting))) is not None
 
 
-def test_a_pod_that_goes_and_a_node_that_attaches_more_wake_who_waits_for_room_for_volumes() -> None:
+def test_a_deleted_pod_or_a_higher_attach_limit_requeues_waiting_pods() -> None:
     scenario = scenario_with(
         *bound("a", a_volume("v")), *bound("b", a_volume("w")), *bound("c", a_volume("x")), nodes=0
     )
@@ -208,14 +208,14 @@ def test_a_pod_that_goes_and_a_node_that_attaches_more_wake_who_waits_for_room_f
     assert list(placed(scenario.send(NodeUpdated(replace(attaching("n0", 2), partition=PARTITION))))) == ["c"]
 
 
-def test_a_disk_that_is_let_go_wakes_who_waits_for_it() -> None:
+def test_a_released_disk_requeues_the_pod_that_waits_for_it() -> None:
     scenario = scenario_with(nodes=1)
     disk = a_disk("gce", "x")
     assert list(placed(scenario.ask(mounting("a", volumes=disk), mounting("b", volumes=disk)))) == ["a"]
     assert list(placed(scenario.release("a"))) == ["b"]
 
 
-def test_volumes_of_what_runs_already_are_in_use() -> None:
+def test_volumes_of_running_pods_are_in_use() -> None:
     claim, volume = bound("c", a_volume("v"), modes=("ReadWriteOncePod",))
     scenario = scenario_with(claim, volume)
     scenario.send(AllocationReported(replace(an_allocation("old", "n0"), facts=PodProperties(volumes=using("c")))))
@@ -244,7 +244,7 @@ def swapping(scenario: Scenario) -> list[Effect]:
     return scenario.ask(replace(mounting("r", "c", group="workers"), application=scenario.app("gang").id))
 
 
-def test_a_replacement_goes_where_the_volume_is_and_says_the_choice_when_it_is_confirmed() -> None:
+def test_a_replacement_uses_the_node_of_its_volume_and_reports_it_on_confirmation() -> None:
     scenario = scenario_with(a_claim("c"), a_claim("d"), a_volume("v", affinity=ON_N1))
     effects = swapping(scenario)
     (placeholder,) = releases(effects)
@@ -255,7 +255,7 @@ def test_a_replacement_goes_where_the_volume_is_and_says_the_choice_when_it_is_c
     assert storage(scenario).choice(["ns/c"]) == (("ns/c", "v"),)
 
 
-def test_a_replacement_that_is_called_off_gives_its_volume_back() -> None:
+def test_a_cancelled_replacement_releases_its_volume() -> None:
     scenario = scenario_with(a_claim("c"), a_claim("d"), a_volume("v", affinity=ON_N1))
     swapping(scenario)
     scenario.ask(mounting("d", "d"))
@@ -264,9 +264,7 @@ def test_a_replacement_that_is_called_off_gives_its_volume_back() -> None:
 
 @pytest.mark.parametrize("fact", [ObjectGone(ObjectKind.CLAIM, "ns/c"), bound("c", a_volume("other"))[0]])
 @pytest.mark.parametrize("group", ["workers", ""])
-def test_a_claim_that_is_gone_or_got_another_volume_while_its_pod_was_asked_about_is_kept_none(
-    fact: StorageFact, group: str
-) -> None:
+def test_a_claim_that_changes_during_validation_gets_no_assumed_volume(fact: StorageFact, group: str) -> None:
     scenario = scenario_with(a_claim("c"), a_volume("v", affinity=ON_N1))
     scenario.gang(ApplicationAdded(an_application("gang", gang=2)), 2)
     scenario.send(CallbacksDeclared(RM, places=True, victims=False))
@@ -279,7 +277,7 @@ def test_a_claim_that_is_gone_or_got_another_volume_while_its_pod_was_asked_abou
     assert (storage(scenario).assumed, storage(scenario).taken) == ({}, {})
 
 
-def test_many_requests_with_a_claim_each_are_refused_by_one_look_at_the_nodes() -> None:
+def test_requests_with_different_claims_share_one_node_evaluation() -> None:
     scenario = scenario_with(*(a_claim(f"c{number}", of="made") for number in range(30)))
     scenario.ask(
         *(replace(mounting(f"p{number}", f"c{number}"), resources=resources(vcore=9000)) for number in range(30))
@@ -290,7 +288,7 @@ def test_many_requests_with_a_claim_each_are_refused_by_one_look_at_the_nodes() 
     assert "Insufficient cpu" in refusals[0].text()
 
 
-def test_each_of_many_requests_goes_where_its_own_volume_is() -> None:
+def test_each_request_is_placed_on_the_node_of_its_volume() -> None:
     volumes = [bound(f"c{number}", a_volume(f"v{number}", affinity=on(HOST, f"n{number % 3}"))) for number in range(9)]
     scenario = scenario_with(*(fact for pair in volumes for fact in pair), nodes=3)
     scenario.ask(*(mounting(f"p{number}", f"c{number}") for number in range(9)))

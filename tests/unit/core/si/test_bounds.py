@@ -24,7 +24,7 @@ MANY_TAGS = {f"{keys.TAG_POD_LABEL_PREFIX}l{number}": "x" for number in range(li
 LONG_TAGS = {f"{keys.TAG_POD_LABEL_PREFIX}l{number}": "x" * 60_000 for number in range(5)}
 
 
-def test_an_ask_with_too_many_or_too_long_tags_is_refused_by_itself() -> None:
+def test_only_the_ask_with_too_many_or_too_long_tags_is_rejected() -> None:
     asks = messages.asks(
         messages.an_ask("many", tags=MANY_TAGS), messages.an_ask("good"), messages.an_ask("long", tags=LONG_TAGS)
     )
@@ -37,7 +37,7 @@ def test_an_ask_with_too_many_or_too_long_tags_is_refused_by_itself() -> None:
     assert "characters in total, the limit is 262144" in reasons["long"]
 
 
-def test_an_application_with_too_long_tags_is_refused_by_itself() -> None:
+def test_only_the_application_with_too_long_tags_is_rejected() -> None:
     long = {f"tag{number}": "x" * 60_000 for number in range(20)}
     intake = messages.a_decoder().applications.read(
         messages.applications(messages.an_application("bad", tags=long), messages.an_application("good"))
@@ -48,7 +48,7 @@ def test_an_application_with_too_long_tags_is_refused_by_itself() -> None:
     assert [one.application for one in intake.answers if isinstance(one, ApplicationRejected)] == ["bad"]
 
 
-def test_a_pod_that_runs_counts_without_the_constraints_that_are_too_large_or_make_no_sense() -> None:
+def test_a_running_pod_counts_without_its_oversized_or_invalid_constraints() -> None:
     own = {keys.TAG_NAMESPACE: "ns", keys.TAG_FOREIGN: "", keys.TAG_ALLOCATED_AT: "5"}
     odd = {keys.TAG_POD_CONSTRAINTS: "{"}
     for tags in (own | LONG_TAGS, own | MANY_TAGS, own | odd):
@@ -66,7 +66,7 @@ def test_a_pod_that_runs_counts_without_the_constraints_that_are_too_large_or_ma
         assert "constraints are ignored, resources count" in effects.message
 
 
-def test_a_node_and_a_pod_that_are_there_count_as_having_the_most_that_may_be() -> None:
+def test_quantities_of_existing_nodes_and_pods_are_capped_at_the_maximum() -> None:
     pod = messages.an_allocation(resourcePerAlloc=messages.a_resource(vcore=HUGE, memory=5))
     node = messages.a_node(schedulableResource=messages.a_resource(vcore=HUGE), existingAllocations=[pod])
     [event] = messages.a_decoder().nodes.read(messages.nodes(node)).events
@@ -75,7 +75,7 @@ def test_a_node_and_a_pod_that_are_there_count_as_having_the_most_that_may_be() 
     assert event.existing[0].resources == Resources({"vcore": limits.QUANTITY, "memory": 5})
 
 
-def test_an_amount_names_no_more_than_so_many_resources() -> None:
+def test_the_number_of_resource_names_in_an_amount_is_limited() -> None:
     many = {f"example.com/r{number:03}": 1 for number in range(limits.RESOURCE_NAMES + 1)}
     intake = messages.a_decoder().allocations.read(
         messages.asks(messages.an_ask(resourceAsk=messages.a_resource(**many)))
@@ -90,7 +90,7 @@ def test_an_amount_names_no_more_than_so_many_resources() -> None:
     assert len(list(event.spec.capacity.items())) == limits.RESOURCE_NAMES
 
 
-def test_asks_beyond_the_most_of_one_message_are_refused_and_those_before_are_taken() -> None:
+def test_asks_beyond_the_message_limit_are_rejected_and_the_others_are_accepted() -> None:
     request = messages.asks(*(messages.an_ask(f"p{number}") for number in range(limits.ITEMS_PER_MESSAGE + 2)))
     intake = messages.a_decoder().allocations.read(request)
     assert len(intake.events) == limits.ITEMS_PER_MESSAGE
@@ -124,7 +124,7 @@ def test_long_texts_are_not_cached_and_short_ones_are() -> None:
     assert pod_tags.inter_pod_constraints("{}", "ns") is pod_tags.inter_pod_constraints("{}", "ns")
 
 
-def test_an_ask_whose_selectors_read_too_many_labels_is_refused_and_a_pod_that_runs_counts_without_them() -> None:
+def test_too_many_selector_labels_reject_an_ask_and_are_ignored_for_a_running_pod() -> None:
     def apart(expressions: int, **scopes: object) -> dict[str, str]:
         labels = [{"key": f"l{number}", "operator": "Exists"} for number in range(expressions)]
         term = {"topologyKey": "host", "labelSelector": {"matchExpressions": labels}, **scopes}
@@ -155,7 +155,7 @@ def too_many_members() -> str:
     return json.dumps([{"name": f"g{number}", **group} for number in range(2)])
 
 
-def test_an_application_with_bound_pods_is_accepted_without_a_definition_that_is_too_large() -> None:
+def test_an_application_with_bound_pods_is_accepted_without_its_invalid_definition() -> None:
     forced = {
         keys.APP_TAG_NAMESPACE: "ns",
         keys.APP_TAG_APPLICATION_ID: "train",

@@ -35,13 +35,13 @@ async def with_a_pod(bench: Bench, **settings: str) -> None:
     await bench.settle()
 
 
-async def test_an_allocation_is_kept_for_readers_and_reported_to_no_one(bench: Bench) -> None:
+async def test_an_allocation_event_is_stored_and_not_pushed(bench: Bench) -> None:
     await with_a_pod(bench)
     assert kept(bench).count(Detail.APP_ALLOC) == 1
     assert [record.type for record in told(bench)] == [EVENT.NODE]
 
 
-async def test_a_node_that_came_is_reported_with_its_capacity(bench: Bench) -> None:
+async def test_an_added_node_is_reported_with_its_capacity(bench: Bench) -> None:
     await bench.register()
     await bench.core.update_node(messages.nodes(messages.a_node()))
     await bench.settle()
@@ -55,7 +55,7 @@ async def test_a_node_that_came_is_reported_with_its_capacity(bench: Bench) -> N
     assert record.timestampNano == bench.clock.now
 
 
-async def test_without_tracking_nothing_new_is_kept_and_what_was_kept_stays(bench: Bench) -> None:
+async def test_disabling_tracking_stores_no_new_events_and_keeps_the_stored_ones(bench: Bench) -> None:
     await with_a_pod(bench)
     before = kept(bench)
     await bench.core.update_configuration(
@@ -78,7 +78,7 @@ async def test_settings_bound_the_ring_and_the_pushes(bench: Bench) -> None:
     assert bench.metric("yunikorn_event_total_collected") == 1
 
 
-async def test_an_application_that_is_over_leaves_one_line_with_what_it_used(bench: Bench) -> None:
+async def test_a_finished_application_logs_one_line_with_its_usage(bench: Bench) -> None:
     summed = ApplicationSummarized(
         rm=messages.RM,
         application=ApplicationId("app-1"),

@@ -47,11 +47,11 @@ def read(*asks: si_pb2.AllocationAsk) -> list[AskSpec]:
     return [event.spec for event in intake.events if isinstance(event, AskAdded)]
 
 
-def test_every_ask_is_read_as_if_it_was_the_first() -> None:
+def test_reading_asks_together_equals_reading_each_alone() -> None:
     assert read(*OTHERS) == [read(ask)[0] for ask in OTHERS]
 
 
-def test_asks_that_are_alike_share_what_they_have_in_common_and_others_do_not() -> None:
+def test_similar_asks_share_their_common_tags_and_others_do_not() -> None:
     first, second, third, *_, last = read(*OTHERS)
     assert first.common is second.common
     assert second.common is last.common
@@ -60,13 +60,13 @@ def test_asks_that_are_alike_share_what_they_have_in_common_and_others_do_not() 
     assert set(first.tags) - set(first.common) == {keys.TAG_POD_NAME, keys.TAG_CREATION_TIME}
 
 
-def test_a_message_that_was_read_is_what_it_was() -> None:
+def test_reading_a_message_does_not_change_it() -> None:
     request = si_pb2.AllocationRequest(rmID="rm", asks=OTHERS)
     a_decoder().allocations.read(request)
     assert request == si_pb2.AllocationRequest(rmID="rm", asks=OTHERS)
 
 
-def test_what_is_wrong_with_its_own_is_found_in_one_that_is_like_another() -> None:
+def test_individual_errors_in_similar_asks_are_detected() -> None:
     long, odd, late = named(2), named(3, created="tomorrow"), named(5, created="9999999999")
     long.allocationKey = "k" * 1000
     request = si_pb2.AllocationRequest(rmID="rm", asks=[named(1), long, odd, named(4), late])
@@ -77,7 +77,7 @@ def test_what_is_wrong_with_its_own_is_found_in_one_that_is_like_another() -> No
     assert [event.spec.key for event in intake.events if isinstance(event, AskAdded)] == ["uid-1", "uid-4"]
 
 
-def test_every_ask_is_answered_as_if_it_was_the_first() -> None:
+def test_sharing_common_tags_does_not_change_the_answers() -> None:
     specs = read(*OTHERS)
     assert effects(specs) == effects([replace(spec, common={}) for spec in specs])
 

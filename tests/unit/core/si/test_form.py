@@ -10,7 +10,7 @@ from muster_si import si_pb2
 from tests.unit.core.messages import RM
 
 
-def test_a_record_has_everything_that_is_there() -> None:
+def test_a_record_has_all_its_fields() -> None:
     amount = Resources({"vcore": 10, "memory": 5})
     noted = EventRecorded(RM, Notice.APPLICATION, "app", "why", "pod", Change.REMOVE, Detail.ALLOC_PREEMPT, amount)
     assert events.as_json(Record(3, 77, noted)) == {
@@ -25,7 +25,7 @@ def test_a_record_has_everything_that_is_there() -> None:
     }
 
 
-def test_what_is_empty_is_left_out_except_the_resource() -> None:
+def test_empty_fields_are_omitted_except_the_resource() -> None:
     assert events.as_json(Record(0, 5, EventRecorded(RM, Notice.USER_GROUP, "ann"))) == {
         "type": 5,
         "objectID": "ann",
@@ -41,7 +41,7 @@ def test_a_message_is_cut_at_1024_characters(length: int, expected: int) -> None
     assert (len(text), text.endswith("...")) == (expected, length > 1024)
 
 
-def test_every_detail_but_two_can_be_said_and_has_the_number_of_the_scheduler_interface() -> None:
+def test_all_details_but_two_are_supported_with_their_interface_numbers() -> None:
     known = set(si_pb2.EventRecord.ChangeDetail.keys())
     assert known - {detail.value for detail in Detail} == {"APP_STARTING", "NODE_READY"}
     assert {events.DETAILS[detail] for detail in Detail} < set(si_pb2.EventRecord.ChangeDetail.values())

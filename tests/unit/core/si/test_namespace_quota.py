@@ -33,7 +33,7 @@ def amounts(**found: object) -> str:
         ({APPS: "12"}, NamespaceQuota(max_applications=12)),
     ],
 )
-def test_what_the_namespace_says_is_read(tags: Mapping[str, str], quota: NamespaceQuota) -> None:
+def test_the_quota_of_a_namespace_is_read(tags: Mapping[str, str], quota: NamespaceQuota) -> None:
     assert read_namespace_quota(tags, AmountReader()) == (quota, [])
 
 
@@ -53,7 +53,7 @@ def test_what_the_namespace_says_is_read(tags: Mapping[str, str], quota: Namespa
     ],
 )
 @pytest.mark.parametrize("tag", [MAX, GUARANTEED])
-def test_one_bad_value_leaves_the_tag_out_and_reports_it(tag: str, text: str) -> None:
+def test_one_invalid_value_drops_the_whole_tag_and_is_reported(tag: str, text: str) -> None:
     quota, odd = read_namespace_quota({tag: text, APPS: "3"}, AmountReader())
     assert quota == NamespaceQuota(max_applications=3)
     [effects] = odd
@@ -62,13 +62,13 @@ def test_one_bad_value_leaves_the_tag_out_and_reports_it(tag: str, text: str) ->
 
 
 @pytest.mark.parametrize("text", ["-1", "1.5", "many", "9" * 30, "٣"])
-def test_a_count_that_is_none_is_left_out(text: str) -> None:
+def test_an_invalid_application_count_is_ignored(text: str) -> None:
     quota, odd = read_namespace_quota({MAX: amounts(vcore=1), APPS: text}, AmountReader())
     assert quota == NamespaceQuota(max=Limit({"vcore": 1}))
     assert len(odd) == 1
 
 
-def test_an_application_brings_its_quota_and_an_event_where_it_is_bad() -> None:
+def test_an_application_has_its_quota_and_an_event_if_the_quota_is_invalid() -> None:
     decoder = messages.a_decoder()
     good = messages.an_application("good", tags={MAX: amounts(vcore=1000)})
     bad = messages.an_application("bad", tags={MAX: amounts(vcore=-1)})

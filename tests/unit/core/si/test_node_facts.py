@@ -23,7 +23,7 @@ def text(value: object) -> str:
     return orjson.dumps(value).decode()
 
 
-def test_a_node_reports_whether_it_is_cordoned_what_it_declares_and_which_images_lie_there() -> None:
+def test_a_node_reports_its_cordon_its_features_and_its_images() -> None:
     attributes = {
         keys.NODE_UNSCHEDULABLE: "true",
         keys.NODE_FEATURES: text(["B", "A"]),
@@ -50,7 +50,7 @@ def test_a_list_of_images_may_be_longer_than_other_values() -> None:
     assert len(nodes.images({keys.LOCAL_IMAGES: text(names)})) == 250
 
 
-def test_a_pod_reports_which_ports_it_takes_and_what_it_prefers() -> None:
+def test_a_pod_reports_its_host_ports_and_its_preferences() -> None:
     preferred = {"weight": 3, "preference": {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}}
     tags = {
         keys.CONTAINER_PORTS: text([[EVERY, "TCP", 80], ["10.0.0.1", "UDP", 65535]]),
@@ -63,7 +63,7 @@ def test_a_pod_reports_which_ports_it_takes_and_what_it_prefers() -> None:
     assert pod_tags.read_properties({keys.TAG_NAMESPACE: "n"}) is NO_PROPERTIES
 
 
-def test_a_pod_reports_which_features_a_node_has_to_declare() -> None:
+def test_a_pod_reports_its_required_node_features() -> None:
     assert pod_tags.constraints({keys.TAG_CONSTRAINTS: text({"features": ["A", "B"]})}).features == ("A", "B")
 
 
@@ -101,7 +101,9 @@ PODS: list[tuple[str, Any, Reader]] = [
 @pytest.mark.parametrize(
     "key, value, read", NODES + PODS, ids=lambda part: part.__name__ if callable(part) else str(part)[:40]
 )
-def test_what_cannot_be_read_is_refused_by_its_name_in_few_words(key: str, value: Any, read: Reader) -> None:
+def test_an_invalid_value_is_rejected_with_a_short_message_that_names_the_key(
+    key: str, value: Any, read: Reader
+) -> None:
     with pytest.raises(InvalidField) as refused:
         read({key: text(value)})
     assert str(refused.value).startswith(key)

@@ -45,7 +45,7 @@ def test_the_complete_message_is_read_with_its_specified_names() -> None:
     )
 
 
-def test_what_is_left_out_means_what_the_seed_says_or_nothing() -> None:
+def test_absent_fields_have_the_specified_defaults() -> None:
     correct = {"scope": "a", "targetExpressions": [{"targetKey": "k", "targetValues": ["v"]}], "minCardinality": 1}
     found = values.placement(text(allocationAffinityAttribute=correct)).allocations
     assert found == AllocationAffinity("a", (Target("k", TargetOperator.IN, ("v",)),), 1, UNBOUNDED, False)
@@ -83,14 +83,14 @@ def test_what_is_left_out_means_what_the_seed_says_or_nothing() -> None:
         (near(required="yes"), "required is neither true nor false"),
     ],
 )
-def test_what_means_nothing_is_refused_and_reports_where(value: str, reason: str) -> None:
+def test_an_invalid_constraint_is_rejected_with_the_invalid_field(value: str, reason: str) -> None:
     with pytest.raises(InvalidField) as unfit:
         pod_tags.placement({keys.TAG_PLACEMENT: value})
     assert str(unfit.value).startswith(keys.TAG_PLACEMENT)
     assert reason in str(unfit.value)
 
 
-def test_a_constraint_that_its_own_ask_breaks_anywhere_is_refused() -> None:
+def test_a_constraint_that_its_own_ask_always_violates_is_rejected() -> None:
     tags = {keys.TAG_PLACEMENT: near(minCardinality=0, maxCardinality=0, required=True)}
     assert pod_tags.placement(tags) is not None
     with pytest.raises(InvalidField, match="it fits on no node"):
@@ -133,7 +133,7 @@ def test_any_json_is_a_constraint_or_is_refused(value: Any) -> None:
     assert found.nodes or found.allocations
 
 
-def test_nodes_to_keep_off_are_bounded() -> None:
+def test_the_list_of_nodes_to_avoid_is_limited() -> None:
     assert pod_tags.nodes_to_avoid({keys.TAG_AVOID_NODES: "n1,n2,"}) == {"n1", "n2"}
     with pytest.raises(InvalidField, match="is longer than 65536 characters"):
         pod_tags.nodes_to_avoid({keys.TAG_AVOID_NODES: "n," * 40_000})

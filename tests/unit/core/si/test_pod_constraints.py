@@ -59,7 +59,7 @@ def test_terms_are_read_with_the_names_of_a_pod_spec() -> None:
         ({"matchLabels": {"b": "2"}, "matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}, "b=2 !a"),
     ],
 )
-def test_a_label_selector_is_what_kubernetes_means_by_it(selector: Any, expected: Any) -> None:
+def test_a_label_selector_has_the_semantics_of_kubernetes(selector: Any, expected: Any) -> None:
     [term] = read(affinity=[{"topologyKey": "zone", "labelSelector": selector}]).near
     if expected in (None, ()):
         assert term.selector == expected
@@ -79,14 +79,14 @@ def in_words(target: Target) -> str:
             return key
 
 
-def test_spread_is_of_the_pods_own_namespace_and_has_the_defaults_of_kubernetes() -> None:
+def test_spread_constraints_use_the_pod_namespace_and_kubernetes_defaults() -> None:
     assert read(spread=[SPREAD]).spread == (TopologySpreadConstraint("zone", 1, (APP,), "red"),)
     policies = {"nodeAffinityPolicy": "Ignore", "nodeTaintsPolicy": "Honor", "minDomains": 3}
     found = read(spread=[{**SPREAD, **policies, "whenUnsatisfiable": "ScheduleAnyway", "maxSkew": 2}])
     assert found.spread == (TopologySpreadConstraint("zone", 2, (APP,), "red", False, 3, False, True),)
 
 
-def test_a_pod_without_any_has_no_facts_and_equal_texts_are_read_once() -> None:
+def test_a_pod_without_constraints_has_no_properties_and_equal_texts_are_parsed_once() -> None:
     assert pod_tags.read_properties({keys.TAG_NAMESPACE: "red"}) is NO_PROPERTIES
     assert read() == NO_INTER_POD_CONSTRAINTS
     assert read(affinity=[TERM]) is read(affinity=[TERM])
@@ -123,7 +123,7 @@ def test_a_pod_without_any_has_no_facts_and_equal_texts_are_read_once() -> None:
         ({"affinity": [TERM] * 900}, "the value is longer than 65536 characters"),
     ],
 )
-def test_what_means_nothing_is_refused_and_names_the_field(parts: dict[str, Any], reason: str) -> None:
+def test_an_invalid_constraint_is_rejected_with_the_name_of_the_field(parts: dict[str, Any], reason: str) -> None:
     with pytest.raises(InvalidField) as unfit:
         read(**parts)
     assert str(unfit.value).startswith(keys.TAG_POD_CONSTRAINTS)

@@ -27,11 +27,11 @@ def a_record(number: int, about: Notice = Notice.REQUEST, message: str = "no roo
         (EventRecorded(RM, Notice.APPLICATION, "a", detail=Detail.APP_CANNOTRUN_QUEUE), False),
     ],
 )
-def test_words_and_nodes_that_come_or_go_are_reported(noted: EventRecorded, expected: bool) -> None:  # noqa: FBT001
+def test_messages_and_added_or_removed_nodes_are_reported(noted: EventRecorded, expected: bool) -> None:  # noqa: FBT001
     assert is_pushed(noted) is expected
 
 
-def test_the_same_words_about_the_same_thing_are_reported_once_in_15_s_and_then_with_their_number() -> None:
+def test_a_repeated_message_is_reported_once_in_15_s_and_then_with_its_count() -> None:
     pushes = PushFilter()
     told = [pushes.chosen([a_record(1)], at * SECOND) for at in (0, 5, 14, 15, 16)]
     assert [len(each) for each in told] == [1, 0, 0, 1, 0]
@@ -39,14 +39,14 @@ def test_the_same_words_about_the_same_thing_are_reported_once_in_15_s_and_then_
     assert pushes.held_back == 3
 
 
-def test_other_words_and_other_things_are_reported_at_once() -> None:
+def test_different_messages_and_objects_are_reported_immediately() -> None:
     told = PushFilter().chosen(
         [a_record(1), a_record(1, message="another"), a_record(2), a_record(1, rm=RmId("other"))], 0
     )
     assert len(told) == 4
 
 
-def test_a_window_of_2_s_has_so_many_slots_and_one_kind_no_more_than_half_of_them() -> None:
+def test_events_per_2_s_are_limited_and_one_kind_gets_at_most_half_of_the_limit() -> None:
     pushes = PushFilter(capacity=10)
     requests = pushes.chosen([a_record(i) for i in range(20)], 0)
     nodes = pushes.chosen([a_record(i, Notice.NODE) for i in range(3)], SECOND)
@@ -54,7 +54,7 @@ def test_a_window_of_2_s_has_so_many_slots_and_one_kind_no_more_than_half_of_the
     assert (len(requests), len(nodes), len(rest)) == (5, 3, 2)
 
 
-def test_the_next_one_of_a_kind_reports_how_many_were_held_back() -> None:
+def test_the_next_event_of_a_kind_reports_how_many_were_suppressed() -> None:
     pushes = PushFilter(capacity=10)
     pushes.chosen([a_record(i) for i in range(20)], 0)
     [node] = pushes.chosen([a_record(50, Notice.NODE)], 2 * SECOND)
@@ -65,7 +65,7 @@ def test_the_next_one_of_a_kind_reports_how_many_were_held_back() -> None:
     assert (pushes.sent, pushes.held_back) == (8, 15)
 
 
-def test_a_resource_manager_that_begins_again_is_reported_again() -> None:
+def test_events_are_reported_again_after_a_resource_manager_restarts() -> None:
     pushes = PushFilter()
     pushes.chosen([a_record(1), a_record(1, rm=RmId("other"))], 0)
     pushes.forget(RM)

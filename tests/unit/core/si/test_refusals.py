@@ -89,7 +89,7 @@ def test_an_existing_allocation_is_refused(fields: dict[str, Any], reason: str) 
     assert reason in answer.rejected_allocations[0].reason
 
 
-def test_an_unfit_allocation_does_not_take_its_node_with_it() -> None:
+def test_an_invalid_allocation_does_not_reject_its_node() -> None:
     node = messages.a_node(
         existingAllocations=[messages.an_allocation("good"), messages.an_allocation("bad", nodeID="node-2")]
     )
@@ -203,7 +203,7 @@ def test_an_application_is_refused(fields: dict[str, Any], reason: str) -> None:
 
 
 @pytest.mark.parametrize("partition, name", [("", "app-1"), ("other", "app-1"), ("default", "")])
-def test_the_removal_of_an_application_that_cannot_be_named_is_refused(partition: str, name: str) -> None:
+def test_the_removal_of_an_unidentified_application_is_rejected(partition: str, name: str) -> None:
     removal = si_pb2.RemoveApplicationRequest(applicationID=name, partitionName=partition)
     intake = messages.a_decoder().applications.read(si_pb2.ApplicationRequest(remove=[removal]))
     assert intake.events == []
@@ -234,7 +234,7 @@ def test_a_node_is_refused(fields: dict[str, Any], reason: str) -> None:
     assert reason in answer.reason
 
 
-def test_an_answer_repeats_no_more_of_a_name_than_a_name_may_be_long() -> None:
+def test_an_answer_truncates_names_that_are_too_long() -> None:
     intake = messages.a_decoder().allocations.read(
         messages.asks(messages.an_ask("k" * 100_000, applicationID="a" * 100_000))
     )

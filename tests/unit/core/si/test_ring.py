@@ -22,7 +22,7 @@ def places(count: int, *, asked: bool = False, group: str = "") -> AllocationsRe
     return AllocationsRecorded(RM, app, "ann", group, queue, Change.ADD, Detail.APP_ALLOC, found, asked)
 
 
-def test_places_are_read_as_application_node_queue_and_user() -> None:
+def test_allocations_are_read_as_application_node_queue_and_user_records() -> None:
     read = [(r.about, r.subject, r.reference, r.change, r.detail) for r in records_of(places(1))]
     assert read == [
         (Notice.APPLICATION, "app", "k0", Change.ADD, Detail.APP_ALLOC),
@@ -32,7 +32,7 @@ def test_places_are_read_as_application_node_queue_and_user() -> None:
     ]
 
 
-def test_a_place_that_fulfilled_an_ask_also_tells_that_the_ask_is_gone_and_its_group_is_charged() -> None:
+def test_an_allocation_of_an_ask_also_records_the_removed_ask_and_the_group_usage() -> None:
     read = [(r.subject, r.change, r.detail) for r in records_of(places(1, asked=True, group="staff"))]
     assert read[0] == ("app", Change.REMOVE, Detail.REQUEST_ALLOC)
     assert read[-1] == ("staff", Change.ADD, Detail.UG_GROUP_RESOURCE)
@@ -47,7 +47,7 @@ def test_the_ring_counts_as_many_records_as_are_read(count: int, asked: bool, gr
 
 @given(st.integers(1, 12), st.lists(st.integers(0, 4), max_size=10), st.integers(-3, 60), st.integers(0, 60))
 @settings(max_examples=60)
-def test_a_ring_answers_like_a_list_that_forgot_its_beginning(
+def test_a_ring_buffer_equals_a_list_without_its_oldest_records(
     size: int, sizes: list[int], start: int, most: int
 ) -> None:
     ring, whole = Ring(size), list[EventRecorded]()

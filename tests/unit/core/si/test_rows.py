@@ -18,13 +18,13 @@ def test_every_detail_of_the_interface_has_a_row_with_its_number() -> None:
     assert {row["name"]: row["number"] for row in ROWS} == numbers
 
 
-def test_what_the_core_can_say_has_a_test_and_the_rest_a_reason() -> None:
+def test_every_detail_that_the_core_reports_has_a_test_and_the_others_a_reason() -> None:
     effects = {detail.value for detail in Detail} - {"DETAILS_NONE"}
     assert {row["name"] for row in ROWS if "test" in row} == effects
     assert [row["name"] for row in ROWS if "test" not in row and not row.get("differs")] == []
 
 
-def test_every_row_names_a_test_that_is_there_and_names_the_detail() -> None:
+def test_every_row_names_an_existing_test_that_checks_the_detail() -> None:
     def sees(row: dict[str, Any]) -> bool:
         path, _, name = row["test"].partition("::")
         _, found, rest = (ROOT / path).read_text().partition(f"def {name}(")

@@ -76,14 +76,14 @@ def test_a_placeholder_without_a_task_group_is_an_ordinary_ask() -> None:
     assert not the_allocation(messages.an_allocation(placeholder=True)).placeholder
 
 
-def test_an_ask_without_a_preemption_policy_forbids_nothing() -> None:
+def test_an_ask_without_a_preemption_policy_allows_preemption() -> None:
     spec = the_ask(messages.asks(messages.an_ask()))
     assert spec.allow_preempt_self
     assert spec.allow_preempt_other
 
 
 @pytest.mark.parametrize("milliseconds", [0, -1, -(2**63)])
-def test_a_time_out_of_zero_or_less_means_never(milliseconds: int) -> None:
+def test_a_timeout_of_zero_or_less_means_never(milliseconds: int) -> None:
     assert the_ask(messages.asks(messages.an_ask(executionTimeoutMilliSeconds=milliseconds))).timeout_ns == 0
 
 
@@ -163,7 +163,7 @@ def test_an_allocation_without_application_or_marked_foreign_is_foreign() -> Non
     assert the_allocation(messages.an_allocation(allocationTags={keys.TAG_FOREIGN: "static"})).foreign
 
 
-def test_a_release_without_key_or_id_names_all() -> None:
+def test_a_release_without_key_or_id_applies_to_all_allocations() -> None:
     decoder = messages.a_decoder()
     [event] = decoder.allocations.read(
         messages.releases(messages.a_release("", terminationType=si_pb2.TIMEOUT, message="late"))
@@ -244,12 +244,12 @@ def test_every_field_of_an_application_arrives() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "Reserve"])
-def test_a_gang_that_reports_nothing_of_its_placement_reserves(name: str) -> None:
+def test_a_gang_without_a_placement_mode_uses_reserve(name: str) -> None:
     tags = {keys.APP_TAG_GANG_PLACEMENT: name}
     assert the_application(messages.an_application(tags=tags)).gang_placement is GangPlacement.RESERVE
 
 
-def test_an_application_without_user_belongs_to_no_one() -> None:
+def test_an_application_without_user_belongs_to_the_user_nobody() -> None:
     assert the_application(messages.an_application(ugi=si_pb2.UserGroupInformation())).user == "nobody"
 
 
@@ -284,7 +284,7 @@ def test_a_removed_application_is_named_with_its_partition() -> None:
     assert (event.partition, event.application) == ("[rm-1]default", "a")
 
 
-def test_a_node_comes_with_labels_taints_occupied_amounts_and_what_runs_on_it() -> None:
+def test_a_node_is_decoded_with_labels_taints_occupied_resources_and_allocations() -> None:
     attributes = {
         keys.NODE_LABEL_PREFIX + "zone": "b",
         keys.NODE_LABEL_PREFIX + "kubernetes.io/os": "linux",
@@ -314,7 +314,7 @@ def test_a_node_comes_with_labels_taints_occupied_amounts_and_what_runs_on_it() 
     assert existing.node == "node-1"
 
 
-def test_a_node_may_come_drained_and_be_updated() -> None:
+def test_a_node_may_be_created_draining_and_then_updated() -> None:
     decoder = messages.a_decoder()
     [added] = decoder.nodes.read(messages.nodes(messages.a_node(action=si_pb2.NodeInfo.CREATE_DRAIN))).events
     assert isinstance(added, NodeAdded)
@@ -332,7 +332,7 @@ def test_an_update_of_a_node_may_add_existing_allocations() -> None:
 
 
 @pytest.mark.parametrize("action", list(NodeAction))
-def test_the_short_actions_need_no_more_than_the_id(action: NodeAction) -> None:
+def test_node_actions_need_only_the_node_id(action: NodeAction) -> None:
     number = si_pb2.NodeInfo.ActionFromRM.Value(action.value)
     [event] = messages.a_decoder().nodes.read(messages.nodes(si_pb2.NodeInfo(nodeID="n", action=number))).events
     assert isinstance(event, NodeActionReported)
@@ -349,7 +349,7 @@ def test_a_node_stays_in_the_partition_it_was_created_in() -> None:
     assert event.partition == "[rm-1]gpu"
 
 
-def test_a_partition_is_known_in_any_case() -> None:
+def test_partition_names_are_case_insensitive() -> None:
     [event] = (
         messages.a_decoder("Default").allocations.read(messages.asks(messages.an_ask(partitionName="DEFAULT"))).events
     )

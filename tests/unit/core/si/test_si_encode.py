@@ -44,7 +44,7 @@ APP = ApplicationId("app-1")
 KEY = AllocationKey("pod-1")
 
 
-def test_an_allocation_repeats_what_its_ask_said() -> None:
+def test_an_allocation_repeats_the_fields_of_its_ask() -> None:
     ask = messages.an_ask(
         priority=4,
         tags={"kubernetes.io/meta/namespace": "team", "x": "y"},
@@ -89,7 +89,7 @@ def test_one_decision_is_one_message_of_known_bytes() -> None:
     )
 
 
-def test_news_of_applications_and_nodes_have_known_bytes() -> None:
+def test_responses_about_applications_and_nodes_have_known_bytes() -> None:
     news: Sequence[si_applications.ApplicationNews] = [
         ApplicationAccepted(messages.RM, APP),
         ApplicationRejected(messages.RM, APP, "no"),
@@ -125,7 +125,7 @@ def test_every_scheduling_state_has_its_number(state: SchedulingState) -> None:
 
 
 @pytest.mark.parametrize("about", list(Notice))
-def test_an_event_is_dated_and_cut_to_what_people_read(about: Notice) -> None:
+def test_an_event_has_a_timestamp_and_a_truncated_message(about: Notice) -> None:
     record = si_events.event_record(EventRecorded(messages.RM, about, "s", "x" * 5000, "r"), 12)
     assert si_pb2.EventRecord.Type.Name(record.type) == about.value
     assert (record.objectID, record.referenceID, record.timestampNano) == ("s", "r", 12)
@@ -133,5 +133,5 @@ def test_an_event_is_dated_and_cut_to_what_people_read(about: Notice) -> None:
     assert list(si_callbacks.events([record]).events.events) == [record]
 
 
-def test_a_resource_manager_receives_its_own_name_of_a_partition() -> None:
+def test_a_partition_name_is_sent_without_the_resource_manager_prefix() -> None:
     assert partition_name(PartitionId("[my]rm]gpu")) == "gpu"

@@ -134,13 +134,13 @@ def test_classes_drivers_and_capacities_are_read_completely() -> None:
     )
 
 
-def test_what_is_left_out_means_what_kubernetes_means_by_it() -> None:
+def test_absent_fields_have_the_defaults_of_kubernetes() -> None:
     kinds = (Fact.VOLUME, Fact.CLAIM, Fact.STORAGE_CLASS, Fact.STORAGE_DRIVER, Fact.STORAGE_CAPACITY)
     found = read(*(a_fact(kind, "a/b") for kind in kinds))
     assert found == (Volume("a/b"), Claim("a/b"), StorageClass("a/b"), StorageDriver("a/b"), StorageCapacity("a/b"))
 
 
-def test_what_is_gone_needs_no_attributes() -> None:
+def test_a_deleted_object_needs_no_attributes() -> None:
     kinds = (Fact.VOLUME, Fact.CLAIM, Fact.STORAGE_CLASS, Fact.STORAGE_DRIVER, Fact.STORAGE_CAPACITY)
     found = read(*(Fact(kind=kind, name="a/b", gone=True) for kind in kinds))
     assert found == tuple(ObjectGone(kind, "a/b") for kind in ObjectKind)
@@ -170,11 +170,11 @@ def test_what_is_gone_needs_no_attributes() -> None:
         (a_fact(Fact.STORAGE_CAPACITY, "p", nodeTopology=[]), "muster/object: nodeTopology is not an object"),
     ],
 )
-def test_what_cannot_be_read_is_refused_by_the_field(fact: Fact, reason: str) -> None:
+def test_an_invalid_object_is_rejected_with_the_name_of_the_field(fact: Fact, reason: str) -> None:
     assert refusal(fact) == reason
 
 
-def test_a_pods_volumes_are_read_with_its_name_where_some_are_its_own() -> None:
+def test_the_volumes_of_a_pod_include_its_name_only_if_some_are_ephemeral() -> None:
     told = {
         "claims": ["ns/b", "ns/a", "ns/b"],
         "disks": [{"kind": "rbd", "id": "pool/x", "monitors": ["m1"], "readOnly": True}],
@@ -192,7 +192,7 @@ def test_a_pods_volumes_are_read_with_its_name_where_some_are_its_own() -> None:
     assert pod_tags.read_properties(tags).volumes == own
 
 
-def test_what_a_node_attaches_is_read_and_a_node_that_reports_nothing_has_no_storage() -> None:
+def test_volume_limits_and_attached_volumes_of_a_node_are_read_and_may_be_absent() -> None:
     told = {keys.NODE_VOLUME_LIMITS: '{"d":3,"e":null}', keys.NODE_ATTACHED: '{"d":["1"],"b":["2"]}'}
     attached = (VolumeHandle("b", "2"), VolumeHandle("d", "1"))
     assert nodes.storage(told) == NodeStorage({"d": 3, "e": None}, attached)
@@ -202,6 +202,6 @@ def test_what_a_node_attaches_is_read_and_a_node_that_reports_nothing_has_no_sto
 
 
 @pytest.mark.parametrize("text", ['{"d":-1}', '{"d":"3"}', '{"d":true}', "[]"])
-def test_a_limit_that_is_no_number_is_refused(text: str) -> None:
+def test_a_volume_limit_that_is_not_a_number_is_rejected(text: str) -> None:
     with pytest.raises(InvalidField, match=keys.NODE_VOLUME_LIMITS):
         nodes.storage({keys.NODE_VOLUME_LIMITS: text})

@@ -17,7 +17,7 @@ def a_store(kept: int = 100, lag: int = 50) -> EventStore:
     return EventStore("instance-1", capacity=kept, lag=lag)
 
 
-def test_a_batch_begins_where_it_was_asked_to_and_names_the_range() -> None:
+def test_a_batch_starts_at_the_requested_id_and_names_the_range() -> None:
     store = a_store(kept=10)
     store.add(words(0, 25), now_ns=7)
     batch = store.batch(20, 3)
@@ -38,11 +38,11 @@ def test_a_start_outside_the_ring_gets_no_records_but_the_range(start: int) -> N
     assert (batch.lowest_id, batch.highest_id, batch.records) == (15, 24, None)
 
 
-def test_an_empty_store_has_nothing_up_to_minus_one() -> None:
+def test_the_highest_id_of_an_empty_store_is_minus_one() -> None:
     assert a_store().batch(0, 1).highest_id == -1
 
 
-async def test_a_stream_gives_the_past_that_was_asked_for_and_then_what_comes() -> None:
+async def test_a_stream_returns_the_requested_past_records_and_then_new_ones() -> None:
     store = a_store()
     store.add(words(0, 5), now_ns=1)
     stream = store.subscribe("here", count=2)
@@ -54,7 +54,7 @@ async def test_a_stream_gives_the_past_that_was_asked_for_and_then_what_comes() 
     assert [r.id for r in await waiting] == [5, 6]
 
 
-async def test_more_of_the_past_than_there_is_is_what_there_is() -> None:
+async def test_a_stream_returns_all_past_records_when_more_are_requested() -> None:
     store = a_store(kept=3)
     store.add(words(0, 5), now_ns=1)
     assert [r.id for r in await anext(store.subscribe("here", count=40))] == [2, 3, 4]
@@ -73,7 +73,7 @@ async def test_a_reader_that_falls_behind_is_dropped_and_the_others_continue() -
     assert store.open_streams == 1
 
 
-async def test_the_past_that_was_asked_for_does_not_count_as_falling_behind() -> None:
+async def test_requested_past_records_do_not_count_as_falling_behind() -> None:
     store = a_store(kept=100, lag=10)
     store.add(words(0, 80), now_ns=1)
     stream = store.subscribe("a", count=80)
@@ -81,7 +81,7 @@ async def test_the_past_that_was_asked_for_does_not_count_as_falling_behind() ->
     assert [len(await anext(stream)), stream.dropped] == [85, False]
 
 
-async def test_a_reader_whose_place_fell_out_of_the_ring_is_dropped() -> None:
+async def test_a_reader_is_dropped_when_its_position_leaves_the_ring_buffer() -> None:
     store = a_store(kept=5, lag=1000)
     stream = store.subscribe("a")
     store.add(words(0, 6), now_ns=1)
@@ -103,7 +103,7 @@ async def test_streams_are_counted_in_all_and_by_host_and_freed_when_they_end() 
     assert store.subscribe("a").dropped is False
 
 
-async def test_fewer_allowed_streams_end_none_that_is_open() -> None:
+async def test_a_lower_stream_limit_closes_no_open_stream() -> None:
     store = a_store()
     stream = store.subscribe("a")
     store.configure(tracking=True, capacity=100, most_streams=0, most_per_host=0)

@@ -25,14 +25,14 @@ def a_table(*specs: NodeSpec) -> NodeTable:
     return table
 
 
-def test_a_new_node_has_its_capacity_less_what_others_occupy() -> None:
+def test_a_new_node_has_its_capacity_minus_occupied_resources() -> None:
     table = a_table(replace(a_node("n1", vcore=4000), occupied=resources(vcore=500)))
     assert table.available(N1)["vcore"] == 3500
     assert table.allocated(N1) == NOTHING
     assert table.capacity_total["vcore"] == 4000
 
 
-def test_what_is_taken_comes_back() -> None:
+def test_released_resources_are_available_again() -> None:
     table = a_table(a_node("n1", vcore=4000, pods=10))
     before = table.available(N1)
     table.take(N1, resources(vcore=1000, pods=1), 3)
@@ -53,7 +53,7 @@ def test_foreign_and_occupied_amounts_are_distinguished_from_allocated_ones() ->
     assert table.record(N1).foreign == NOTHING
 
 
-def test_capacity_may_shrink_below_what_is_taken() -> None:
+def test_capacity_may_shrink_below_the_allocated_resources() -> None:
     table = a_table(a_node("n1", vcore=4000))
     table.take(N1, resources(vcore=3000))
     table.update(a_node("n1", vcore=2000))
@@ -70,7 +70,7 @@ def test_an_allocation_of_a_resource_that_no_node_has_is_counted_and_comes_back(
     assert table.available(N1)["example.com/gpu"] == 0
 
 
-def test_a_removed_node_takes_everything_with_it() -> None:
+def test_a_removed_node_removes_its_capacity_and_columns() -> None:
     table = a_table(replace(a_node("n1"), capacity=Resources({"vcore": 1, "example.com/gpu": 4})), a_node("n2"))
     table.take(N1, resources(vcore=1))
     table.remove(N1)
@@ -80,7 +80,7 @@ def test_a_removed_node_takes_everything_with_it() -> None:
     assert not table.columns().open[0]
 
 
-def test_a_row_is_used_again_and_starts_from_nothing() -> None:
+def test_a_reused_row_starts_empty() -> None:
     table = a_table(replace(a_node("n1"), labels={"zone": "a"}, taints=(Taint("k", "v", "NoSchedule"),)))
     table.take(N1, resources(vcore=4000))
     table.remove(N1)
@@ -107,7 +107,7 @@ def test_ranks_follow_the_node_ids_and_not_the_rows() -> None:
     assert table.rows.ranks().tolist() == [3, 1, 0]
 
 
-def test_a_node_is_not_taken_in_twice_and_an_unknown_one_is_refused() -> None:
+def test_a_duplicate_or_unknown_node_is_rejected() -> None:
     table = a_table(a_node("n1"))
     with pytest.raises(DuplicateSubject):
         table.add(a_node("n1"), draining=False)
@@ -120,7 +120,7 @@ def test_a_node_is_not_taken_in_twice_and_an_unknown_one_is_refused() -> None:
         table.update(a_node("n2"))
 
 
-def test_draining_closes_a_node_and_opening_lets_something_fit_again() -> None:
+def test_draining_closes_a_node_and_opening_advances_the_epoch() -> None:
     table = NodeTable()
     table.add(a_node("n1"), draining=True)
     assert table.record(N1).state is NodeState.DRAINING
@@ -158,7 +158,7 @@ def test_an_update_reports_whether_something_may_fit_and_whether_facts_changed(
     assert table.record(N1).spec is change
 
 
-def test_taking_lets_nothing_new_fit_and_giving_back_does() -> None:
+def test_only_releasing_resources_advances_the_epoch() -> None:
     table = a_table(a_node("n1"))
     epoch = table.epoch
     table.take(N1, resources(vcore=1))

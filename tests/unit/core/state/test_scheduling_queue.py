@@ -66,7 +66,7 @@ def test_keys_of_an_older_epoch_are_renewed_a_few_at_each_use() -> None:
     assert order.first(keys.__getitem__) == "app199"
 
 
-def test_an_application_that_is_first_in_no_open_line_any_more_is_not_active() -> None:
+def test_an_application_that_is_first_for_no_open_reason_is_not_active() -> None:
     """It is second in another open line, and is tried when it is first there."""
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("c")), nodes=1, vcore=100)
     asks = {"first": ("root.a", 1000), "second": ("root.a", 2000), "other": ("root.c", 3000)}

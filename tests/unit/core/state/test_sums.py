@@ -12,7 +12,7 @@ AMOUNTS = [Resources({"vcore": 1}), Resources({"vcore": 2, "memory": 3}), NOTHIN
 
 
 @given(st.lists(st.tuples(st.sampled_from(AMOUNTS), st.integers(-3, 3), st.booleans())))
-def test_it_is_what_was_added_less_what_was_taken_away(steps: list[tuple[Resources, int, bool]]) -> None:
+def test_a_sum_equals_all_additions_minus_all_subtractions(steps: list[tuple[Resources, int, bool]]) -> None:
     total, plain = LazySum(), NOTHING
     for amount, times, is_read in steps:
         total.add(amount, times)
@@ -22,7 +22,7 @@ def test_it_is_what_was_added_less_what_was_taken_away(steps: list[tuple[Resourc
     assert total.value == plain
 
 
-def test_its_value_is_one_object_until_something_is_added() -> None:
+def test_the_value_of_a_sum_is_one_object_until_something_is_added() -> None:
     total = LazySum()
     total.add(AMOUNTS[0], 5)
     assert total.value is total.value

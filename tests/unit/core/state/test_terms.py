@@ -25,7 +25,7 @@ pods = st.dictionaries(st.sampled_from("ab"), st.sampled_from("xyz"))
 
 
 @given(changes, st.data(), pods)
-def test_all_that_mean_a_pod_are_found_once_with_their_rows_and_none_that_is_gone(
+def test_every_term_that_matches_a_pod_is_found_once_and_no_deleted_term(
     came: list[tuple[PodTerm, int, int]], data: st.DataObject, pod: dict[str, str]
 ) -> None:
     kept: AffinityTerms[PodTerm] = AffinityTerms(lambda term: term)

@@ -43,13 +43,13 @@ FAST = (Target("tier", TargetOperator.IN, ("fast",)),)
         ),
     ],
 )
-def test_a_claim_that_no_node_can_help_is_said_of_the_pod(claim: Claim, reason: str) -> None:
+def test_a_claim_that_no_node_can_satisfy_is_reported_for_the_pod(claim: Claim, reason: str) -> None:
     stored = Stored("n1", "n2", objects=(claim, StorageClass("now", "maker"), a_volume("v")))
     assert stored.text(using("c")) == f"0/2 nodes are available: {reason}."
     assert stored.free(using("c")) == ""
 
 
-def test_a_claim_of_an_ephemeral_volume_is_waited_for_and_has_to_be_the_pods_own() -> None:
+def test_a_claim_of_an_ephemeral_volume_is_awaited_and_must_belong_to_the_pod() -> None:
     stored, mine = Stored("n1"), using("p-v", ephemeral=(("ns/p-v", "uid-p"),), pod="ns/p")
     missing = 'waiting for ephemeral volume controller to create the persistentvolumeclaim "p-v"'
     assert stored.text(mine) == f"0/1 nodes are available: {missing}."
@@ -90,14 +90,14 @@ def test_every_bound_volume_has_to_be_reached() -> None:
     assert stored.why(using("a", "b")) == {"n1": [NOT_REACHED], "n2": [NOT_REACHED]}
 
 
-def test_a_volume_of_the_pods_own_that_is_gone_is_said_of_nodes() -> None:
+def test_a_deleted_ephemeral_volume_is_reported_per_node() -> None:
     stored = Stored("n1", "n2", objects=bound("p-v", a_volume("v"), owner="uid-p"))
     stored.send(ObjectGone(ObjectKind.VOLUME, "v"))
     mine = using("p-v", ephemeral=(("ns/p-v", "uid-p"),), pod="ns/p")
     assert stored.text(mine) == f"0/2 nodes are available: 2 {GONE}."
 
 
-def test_a_volume_that_a_csi_driver_took_over_is_reached_by_the_drivers_labels_where_it_is() -> None:
+def test_a_volume_migrated_to_csi_uses_the_labels_of_the_driver_on_migrated_nodes() -> None:
     volume = a_volume("v", affinity=on(ZONE, "a"), migrated=MigratedVolume("plugin", on("driver/zone", "a")))
     nodes = (a_node(name, labels={ZONE: "a"}) for name in ("n1", "n2", "n3"))
     stored = Stored(*nodes, objects=bound("c", volume))
@@ -116,14 +116,14 @@ def test_a_node_that_changes_its_labels_reaches_other_volumes() -> None:
     assert stored.free(using("c")) == "n1"
 
 
-def test_a_node_may_be_refused_for_what_is_bound_and_for_what_is_not() -> None:
+def test_a_node_may_be_refused_for_bound_and_for_unbound_claims() -> None:
     claim, volume = bound("a", a_volume("v", affinity=on(HOST, "n2")))
     stored = Stored("n1", "n2", objects=(claim, volume, a_claim("b")))
     assert stored.why(using("a", "b")) == {"n1": [NOT_REACHED, NONE_FREE], "n2": [NONE_FREE]}
     assert stored.text(using("a", "b")) == f"0/2 nodes are available: 1 {NOT_REACHED}, 2 {NONE_FREE}."
 
 
-def test_filters_are_asked_in_kube_schedulers_order() -> None:
+def test_filters_run_in_the_order_of_kube_scheduler() -> None:
     """Room first, then disks, limits, binding and zones."""
     labels = ((ZONE, "a"),)
     claim, volume = bound("c", a_volume("v", affinity=on("disk", "ssd"), labels=labels))

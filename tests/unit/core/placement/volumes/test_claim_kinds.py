@@ -59,7 +59,7 @@ def facts_of(name: str, state: str, node: str) -> tuple[StorageFact, ...]:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(_STATES, st.sampled_from(_NODES)), min_size=2, max_size=8), st.integers(0, 2))
-def test_requests_of_one_kind_have_the_same_nodes_and_the_same_reasons(
+def test_requests_of_one_class_have_the_same_nodes_and_the_same_reasons(
     claims: list[tuple[str, str]], free: int
 ) -> None:
     names = [f"c{number}" for number in range(len(claims))]
@@ -85,7 +85,7 @@ def test_requests_of_one_kind_have_the_same_nodes_and_the_same_reasons(
             assert found.setdefault(kind, answer) == answer
 
 
-def test_claims_that_ask_for_the_same_or_lie_in_the_same_place_are_of_one_kind() -> None:
+def test_equal_claims_and_claims_bound_on_the_same_nodes_share_a_class() -> None:
     objects: list[StorageFact] = [a_claim("a"), a_claim("b"), a_claim("large", 2), a_claim("made", of="made")]
     for name, node in (("x", "n1"), ("y", "n1"), ("z", "n2")):
         changes: tuple[StorageFact, ...] = bound(name, a_volume(f"v-{name}", affinity=on(HOST, node)))
@@ -102,7 +102,7 @@ def test_claims_that_ask_for_the_same_or_lie_in_the_same_place_are_of_one_kind()
     assert len(set(kinds.values())) == 5
 
 
-def test_a_claim_or_volume_in_use_has_no_kind() -> None:
+def test_a_claim_or_volume_in_use_has_no_class() -> None:
     twice = replace(a_volume("w"), handle=VolumeHandle(DRIVER, "v"))
     stored = Stored("n1", objects=(*bound("a", a_volume("v")), *bound("b", twice), a_claim("free"), a_claim("gone")))
     stored.put("n1", using("a"))

@@ -56,18 +56,18 @@ FAST = (Target("tier", TargetOperator.IN, ("fast",)),)
         ({"reference": ClaimReference("ns/c"), "of": "other"}, {}, False),
     ],
 )
-def test_a_claim_takes_a_volume_that_meets_it(volume: dict[str, Any], claim: dict[str, Any], *, fits: bool) -> None:
+def test_a_claim_takes_only_a_matching_volume(volume: dict[str, Any], claim: dict[str, Any], *, fits: bool) -> None:
     stored = Stored("n1", objects=(a_volume("v", **volume), a_claim("c", **claim)))
     assert stored.why(using("c")) == ({} if fits else {"n1": [NONE_FREE]})
 
 
-def test_the_smallest_that_is_large_enough_is_chosen_and_of_equals_the_first_by_name() -> None:
+def test_the_smallest_sufficient_volume_is_chosen_and_ties_are_broken_by_name() -> None:
     volumes = (a_volume("a", 5), a_volume("c", 3), a_volume("b", 3), a_volume("d", 1))
     stored = Stored("n1", objects=(*volumes, a_claim("c", 2)))
     assert stored.choice(using("c")) == ("n1", {"c": "b"})
 
 
-def test_the_volume_that_names_the_claim_goes_before_a_smaller_one_and_keeps_others_from_it() -> None:
+def test_a_volume_that_names_the_claim_is_used_instead_of_a_smaller_one() -> None:
     own = a_volume("own", 9, reference=ClaimReference("ns/c"))
     stored = Stored("n1", "n2", objects=(own, a_volume("small"), a_claim("c")))
     assert stored.choice(using("c")) == ("n1", {"c": "own"})
@@ -75,7 +75,7 @@ def test_the_volume_that_names_the_claim_goes_before_a_smaller_one_and_keeps_oth
     assert stored.free(using("c")) == "n2"
 
 
-def test_a_volume_comes_and_goes_and_changes() -> None:
+def test_a_volume_may_be_added_changed_or_deleted() -> None:
     stored, volume = Stored("n1", "n2", objects=(a_claim("c"),)), a_volume("v", affinity=on(HOST, "n1"))
     for fact, free in (
         (volume, "n1"),
@@ -92,21 +92,21 @@ def test_a_volume_comes_and_goes_and_changes() -> None:
         assert stored.free(using("c")) == free
 
 
-def test_claims_of_one_pod_do_not_take_one_volume() -> None:
+def test_claims_of_one_pod_use_different_volumes() -> None:
     stored = Stored("n1", "n2", objects=(a_claim("a"), a_claim("b")))
     stored.send(*(a_volume(name, affinity=on(HOST, node)) for name, node in (("v", "n1"), ("w", "n2"), ("x", "n2"))))
     assert stored.free(using("a", "b")) == "n2"
     assert stored.choice(using("b", "a")) == ("n2", {"b": "w", "a": "x"})
 
 
-def test_the_claim_that_asks_for_least_goes_first() -> None:
+def test_the_smallest_claim_is_matched_first() -> None:
     stored = Stored("n1", objects=(a_claim("large", 3), a_claim("small", 1), a_volume("v", 2), a_volume("w", 3)))
     assert stored.choice(using("large", "small")) == ("n1", {"large": "w", "small": "v"})
     stored.send(ObjectGone(ObjectKind.VOLUME, "v"))
     assert stored.free(using("large", "small")) == ""
 
 
-def test_claims_that_ask_for_different_things_of_one_class_leave_each_others_volumes_alone() -> None:
+def test_claims_of_one_class_do_not_take_volumes_that_only_other_claims_match() -> None:
     fast = (("tier", "fast"),)
     stored = Stored("n1", "n2", objects=(a_claim("any"), a_claim("fast", 2, selector=FAST)))
     stored.send(a_volume("v", 2, labels=fast, affinity=on(HOST, "n1")))
@@ -117,7 +117,7 @@ def test_claims_that_ask_for_different_things_of_one_class_leave_each_others_vol
     assert stored.choice(using("any", "fast")) == ("n2", {"any": "w", "fast": "x"})
 
 
-def test_pods_of_one_plan_do_not_take_one_volume() -> None:
+def test_pods_of_one_plan_use_different_volumes() -> None:
     stored = Stored("n1", "n2", objects=(a_claim("a"), a_claim("b"), a_claim("c")))
     stored.send(a_volume("v", affinity=on(HOST, "n1")), a_volume("w", affinity=on(HOST, "n2")))
     snapshot = stored.snapshot()
@@ -125,7 +125,7 @@ def test_pods_of_one_plan_do_not_take_one_volume() -> None:
     assert chosen == [("n1", {"a": "v"}), ("n2", {"b": "w"}), ("", {})]
 
 
-def test_a_fork_of_a_plan_takes_nothing_of_it() -> None:
+def test_a_fork_does_not_change_its_plan_until_it_is_absorbed() -> None:
     stored = Stored("n1", objects=(a_claim("a"), a_claim("b"), a_volume("v")))
     snapshot = stored.snapshot()
     fork = snapshot.fork()
@@ -136,7 +136,7 @@ def test_a_fork_of_a_plan_takes_nothing_of_it() -> None:
     assert stored.free(using("b"), snapshot) == ""
 
 
-def test_who_shares_a_claim_goes_where_the_first_ones_volume_is_reached() -> None:
+def test_pods_that_share_a_claim_run_where_the_volume_of_the_first_pod_is_reachable() -> None:
     stored = Stored("n1", "n2", "n3", objects=(a_claim("c"), a_volume("v", affinity=on(HOST, "n2", "n3"))))
     stored.send(a_volume("w", 2, affinity=on(HOST, "n1")))
     snapshot = stored.snapshot()
@@ -146,7 +146,7 @@ def test_who_shares_a_claim_goes_where_the_first_ones_volume_is_reached() -> Non
     assert sorted(stored.place(stored.snapshot(), using("c"), 4).split()) == ["n2", "n2", "n3", "n3"]
 
 
-def test_what_is_assumed_for_one_claim_is_not_free_for_another_until_it_is_forgotten() -> None:
+def test_a_volume_assumed_for_one_claim_is_not_free_for_another_until_forgotten() -> None:
     stored = Stored("n1", objects=(a_claim("a"), a_claim("b"), a_volume("v")))
     stored.put("n1", using("a"))
     stored.assume("n1", a="v")
@@ -156,7 +156,7 @@ def test_what_is_assumed_for_one_claim_is_not_free_for_another_until_it_is_forgo
     assert stored.free(using("b")) == "n1"
 
 
-def test_free_volumes_of_many_nodes_are_found_as_one_by_one() -> None:
+def test_free_volumes_are_found_on_many_nodes() -> None:
     """Groups of volumes that few rows reach, and of those that many do."""
     names = [f"n{number:03d}" for number in range(100)]
     nodes = (a_node(name, labels={HOST: name, ZONE: "a" if name < "n080" else "b"}) for name in names)

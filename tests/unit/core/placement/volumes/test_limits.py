@@ -56,14 +56,14 @@ def test_two_claims_of_one_handle_are_one_volume() -> None:
     assert stored.free(using("c1", "c2")) == "n1"
 
 
-def test_what_is_attached_without_a_pod_counts_and_what_has_one_counts_once() -> None:
+def test_attached_volumes_without_a_pod_count_and_those_of_pods_count_once() -> None:
     stored = Stored(attaching("n1", 2, "v1", "old"), attaching("n2", 3, "v1", "old"), objects=facts("1", "2"))
     stored.put("n1", using("c1"))
     stored.put("n2", using("c1"))
     assert stored.free(using("c2")) == "n2"
 
 
-def test_a_volume_of_the_pod_that_is_attached_for_no_one_counts_twice() -> None:
+def test_a_volume_of_the_pod_that_is_attached_without_a_pod_counts_twice() -> None:
     stored = Stored(attaching("n1", 1, "v1"), attaching("n2", 2, "v1"), objects=facts("1"))
     assert stored.free(using("c1")) == "n2"
 
@@ -75,13 +75,13 @@ def test_a_claim_without_a_volume_counts_for_the_driver_of_its_class() -> None:
     assert stored.free(using("b")) == "n2"
 
 
-def test_what_is_not_attached_by_csi_does_not_count() -> None:
+def test_non_csi_volumes_do_not_count() -> None:
     claim, volume = bound("c1", a_volume("v1", handle=None))
     stored = Stored(attaching("n1", 0), objects=(claim, volume))
     assert stored.free(using("c1")) == "n1"
 
 
-def test_volumes_of_the_pod_itself_count() -> None:
+def test_inline_volumes_of_the_pod_count() -> None:
     stored = Stored(attaching("n1", 1), attaching("n2", 2))
     own = Volumes(attached=(VolumeHandle(DRIVER, "x"), VolumeHandle(DRIVER, "y")))
     assert stored.free(own) == "n2"
@@ -89,7 +89,7 @@ def test_volumes_of_the_pod_itself_count() -> None:
     assert stored.free(Volumes(attached=(VolumeHandle(DRIVER, "x"),))) == "n1 n2"
 
 
-def test_a_claim_that_gets_known_counts_for_the_pods_that_are_there() -> None:
+def test_a_claim_reported_later_counts_for_existing_pods() -> None:
     stored = Stored(attaching("n1", 1), objects=facts("1"))
     stored.put("n1", using("c2"))
     assert stored.free(using("c1")) == "n1"
@@ -99,7 +99,7 @@ def test_a_claim_that_gets_known_counts_for_the_pods_that_are_there() -> None:
     assert stored.free(using("c1")) == "n1"
 
 
-def test_a_node_that_attaches_more_is_free_again() -> None:
+def test_a_raised_volume_limit_frees_the_node() -> None:
     stored = Stored(attaching("n1", 1), objects=facts("1", "2"))
     stored.put("n1", using("c1"))
     assert stored.free(using("c2")) == ""

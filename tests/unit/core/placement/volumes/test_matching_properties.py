@@ -66,7 +66,7 @@ def _found_naively(stored: Stored, volumes: list[Volume], claims: list[Claim], t
     claims=st.lists(_CLAIMS, min_size=1, max_size=3),
     taken=st.sets(st.integers(0, 6), max_size=2),
 )
-def test_rows_and_choices_are_those_of_a_loop_over_everything(
+def test_rows_and_choices_equal_those_of_an_exhaustive_loop(
     volumes: list[Volume], later: list[tuple[int, Volume]], claims: list[Claim], taken: set[int]
 ) -> None:
     nodes = (a_node(name, labels={HOST: name, ZONE: "a" if name < "n3" else "b"}) for name in _NODES)

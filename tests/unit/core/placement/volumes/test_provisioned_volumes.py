@@ -35,7 +35,7 @@ GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s
 FAST = (Target("tier", TargetOperator.IN, ("fast",)),)
 
 
-def test_a_volume_is_made_where_none_is_free_if_the_class_makes_any() -> None:
+def test_a_volume_is_provisioned_when_none_is_free_and_the_class_allows_it() -> None:
     stored = Stored("n1", "n2", objects=(a_claim("c", of="made"), a_volume("v", of="made", affinity=on(HOST, "n2"))))
     assert stored.free(using("c")) == "n1 n2"
     snapshot = stored.snapshot()
@@ -52,7 +52,7 @@ def test_a_volume_is_made_where_none_is_free_if_the_class_makes_any() -> None:
         (((),), ""),
     ],
 )
-def test_a_class_makes_volumes_for_its_topologies_alone(topologies: Any, free: str) -> None:
+def test_a_class_provisions_volumes_only_in_its_topologies(topologies: Any, free: str) -> None:
     nodes = (a_node("n1", labels={ZONE: "a"}), a_node("n2", labels={ZONE: "b"}), a_node("n3"))
     stored = Stored(*nodes, objects=(a_claim("c", of="made"), replace(MADE, topologies=topologies)))
     assert stored.free(using("c")) == free
@@ -74,7 +74,7 @@ def test_a_class_makes_volumes_for_its_topologies_alone(topologies: Any, free: s
         ({"limit": 0}, False, True),
     ],
 )
-def test_a_driver_that_tells_its_capacity_makes_what_fits_into_it(
+def test_a_driver_that_reports_its_capacity_provisions_only_what_fits(
     capacity: dict[str, Any], *, tells: bool, fits: bool
 ) -> None:
     pool = StorageCapacity(**{"name": "ns/pool", "storage_class": "made", "nodes": (), **capacity})
@@ -82,7 +82,7 @@ def test_a_driver_that_tells_its_capacity_makes_what_fits_into_it(
     assert stored.why(using("c")) == ({} if fits else {"n1": [NO_SPACE]})
 
 
-def test_capacity_and_driver_may_change_and_go() -> None:
+def test_capacity_and_driver_may_change_or_be_deleted() -> None:
     pool = StorageCapacity("ns/pool", "made", (), GIB)
     stored = Stored("n1", objects=(a_claim("c", of="made"), StorageDriver(MADE.provisioner, tells_capacity=True)))
     for fact, free in (
@@ -97,7 +97,7 @@ def test_capacity_and_driver_may_change_and_go() -> None:
         assert stored.free(using("c")) == free
 
 
-def test_a_claim_whose_node_was_chosen_stays_there_and_takes_no_free_volume() -> None:
+def test_a_claim_with_a_selected_node_stays_there_and_uses_no_free_volume() -> None:
     claim = a_claim("c", of="made", selected_node=NodeId("n2"))
     stored = Stored("n1", "n2", objects=(claim, a_volume("v", of="made")))
     assert stored.why(using("c")) == {"n1": [NONE_FREE]}
@@ -106,12 +106,12 @@ def test_a_claim_whose_node_was_chosen_stays_there_and_takes_no_free_volume() ->
     assert stored.free(using("c")) == ""
 
 
-def test_who_shares_a_claim_that_is_made_goes_to_the_first_ones_node() -> None:
+def test_pods_that_share_a_provisioned_claim_use_the_node_of_the_first_pod() -> None:
     stored = Stored("n1", "n2", objects=(a_claim("c", of="made"),))
     assert stored.place(stored.snapshot(), using("c"), 3) == "n1 n1 n1"
 
 
-def test_the_first_claim_that_cannot_be_made_tells_why() -> None:
+def test_the_first_claim_that_cannot_be_provisioned_gives_the_reason() -> None:
     objects = (a_claim("little", of="made"), a_claim("much", 2), StorageDriver(MADE.provisioner, tells_capacity=True))
     stored = Stored("n1", objects=objects)
     assert stored.why(using("much", "little")) == {"n1": [NO_SPACE]}

@@ -20,7 +20,7 @@ IN_USE = (
     "wanted, there, free",
     [(True, True, "n1 n2"), (True, False, "n2"), (False, True, "n2"), (False, False, "n2")],
 )
-def test_a_disk_is_shared_by_those_who_only_read_it(kind: str, free: str, *, wanted: bool, there: bool) -> None:
+def test_a_disk_is_shared_only_by_read_only_pods(kind: str, free: str, *, wanted: bool, there: bool) -> None:
     stored = Stored("n1", "n2")
     stored.put("n1", a_disk(kind, "x", read_only=there))
     assert stored.free(a_disk(kind, "x", read_only=wanted)) == free
@@ -52,7 +52,7 @@ def test_members_of_one_plan_do_not_share_a_disk() -> None:
     assert stored.place(stored.snapshot(), a_disk("gce", "x"), 3) == "n1 n2"
 
 
-def test_a_claim_for_one_pod_keeps_others_from_every_node_while_it_is_used() -> None:
+def test_a_read_write_once_pod_claim_in_use_blocks_other_pods_on_every_node() -> None:
     claim, volume = bound("c", a_volume("v", access_modes=("ReadWriteOncePod",)), modes=("ReadWriteOncePod",))
     stored = Stored("n1", "n2", objects=(claim, volume))
     assert stored.free(using("c")) == "n1 n2"
@@ -62,7 +62,7 @@ def test_a_claim_for_one_pod_keeps_others_from_every_node_while_it_is_used() -> 
     assert stored.place(stored.snapshot(), using("c"), 2) == "n1"
 
 
-def test_a_node_with_the_disk_counts_as_that_although_a_claim_is_in_use_too() -> None:
+def test_a_disk_conflict_is_reported_before_a_claim_in_use() -> None:
     claim, volume = bound("c", a_volume("v"), modes=("ReadWriteOncePod",))
     stored = Stored("n1", "n2", objects=(claim, volume))
     both = replace(a_disk("gce", "x"), claims=("ns/c",))
@@ -70,7 +70,7 @@ def test_a_node_with_the_disk_counts_as_that_although_a_claim_is_in_use_too() ->
     assert stored.why(both) == {"n1": [DISK], "n2": [IN_USE]}
 
 
-def test_a_claim_that_is_not_there_is_named() -> None:
+def test_a_missing_claim_is_named() -> None:
     stored = Stored("n1", "n2", objects=(a_claim("c"),))
     assert stored.text(using("c", "d")) == '0/2 nodes are available: persistentvolumeclaim "d" not found.'
     assert stored.free(using("c", "d")) == ""

@@ -19,7 +19,7 @@ def stored(volume_labels: dict[str, str], **nodes: dict[str, str]) -> Stored:
     return Stored(*(a_node(name, labels=labels) for name, labels in nodes.items()), objects=bound("c", volume))
 
 
-def test_a_node_of_another_zone_is_refused_and_one_without_any_is_not() -> None:
+def test_a_node_in_another_zone_is_refused_and_one_without_a_zone_is_not() -> None:
     found = stored({ZONE: "a"}, n1={ZONE: "a"}, n2={ZONE: "b"}, n3={"disk": "ssd"})
     assert found.why(using("c")) == {"n2": [CONFLICT]}
 
@@ -39,20 +39,20 @@ def test_a_node_of_another_zone_is_refused_and_one_without_any_is_not() -> None:
         ({}, {ZONE: "a"}, True),
     ],
 )
-def test_each_label_of_the_volume_names_the_nodes_value(
+def test_every_zone_label_of_the_volume_must_match_the_node(
     of_volume: dict[str, str], of_node: dict[str, str], *, fits: bool
 ) -> None:
     assert bool(stored(of_volume, n1=of_node).free(using("c"))) is fits
 
 
-def test_a_volume_that_is_not_there_keeps_the_pod_from_every_node() -> None:
+def test_a_missing_volume_blocks_the_pod_on_every_node() -> None:
     found = stored({ZONE: "a"}, n1={ZONE: "a"}, n2={})
     found.send(ObjectGone(ObjectKind.VOLUME, "v"))
     assert found.text(using("c")) == '0/2 nodes are available: persistentvolume "v" not found.'
     assert found.free(using("c")) == ""
 
 
-def test_zones_do_not_count_for_a_volume_of_the_pods_own() -> None:
+def test_zones_are_ignored_for_an_ephemeral_volume() -> None:
     volume = a_volume("v", labels=((ZONE, "a"),))
     found = Stored(a_node("n1", labels={ZONE: "b"}), objects=bound("p-c", volume, owner="uid-p"))
     assert found.free(using("p-c", ephemeral=(("ns/p-c", "uid-p"),), pod="ns/p")) == "n1"

@@ -18,13 +18,13 @@ _SEEDS = (1, 15)
 @pytest.mark.thorough
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", _SEEDS)
-def test_random_events_break_no_law(seed: int) -> None:
+def test_random_events_violate_no_invariant(seed: int) -> None:
     tally = run_round(seed, part=amount(2, 1))
     assert tally.events
 
 
 @pytest.mark.parametrize("name", ["charge", "count_pending", "end_preemption", "unreserve"])
-def test_a_write_that_is_left_out_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_events_detect_a_missing_write(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """So the part that runs here is large enough."""
     monkeypatch.setattr(ledger, name, lambda *_, **__: None)
     with pytest.raises(AssertionError):
