@@ -22,7 +22,7 @@ PROTOS := $(sort $(wildcard proto/muster_si/*.proto))
 PYTEST := $(BIN)/pytest $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test test-py e2e e2e-all e2e-kind attacks soak chaos bench demo image docs proto diagrams manifests chart changelog release-facts
+.PHONY: help setup check test test-py e2e e2e-all e2e-kind e2e-frameworks attacks soak chaos bench demo image docs proto diagrams manifests chart changelog release-facts
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,10 @@ e2e-all: setup ## the end-to-end tests with gangs in Reserve, then in Atomic and
 
 e2e-kind: setup ## image, chart and gangs on a kind cluster with real kubelets (KIND_CLUSTER_NAME uses one that is there, KIND_NODE_IMAGE, BASE, KEEP=1, ARGS)
 	$(BIN)/python -m tools.on_kind $(ARGS)
+
+e2e-frameworks: setup ## the real controllers of Spark, Ray, Kubeflow, JobSet and others beside Muster, on a local control plane; builds them first (ARGS as for test)
+	$(BIN)/python -m devcluster build --frameworks
+	$(BIN)/pytest -n 0 $(ARGS) tests/frameworks
 
 attacks: setup ## what a namespace user can do to the others, at full size (ARGS as for test)
 	$(BIN)/python -m devcluster build

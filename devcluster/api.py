@@ -12,7 +12,7 @@ import aiohttp
 import orjson
 
 from devcluster.errors import ApiError
-from devcluster.resources import BY_KIND, BY_PLURAL, Resource
+from devcluster.resources import BY_PLURAL, Resource, of_manifest
 
 Json = dict[str, Any]
 
@@ -188,7 +188,7 @@ async def _watch_once(
 
 
 def _address(manifest: Json, namespace: str | None) -> tuple[Resource, str | None, str]:
-    resource = BY_KIND[manifest["kind"]]
+    resource = of_manifest(manifest)
     metadata = manifest["metadata"]
     where = metadata.get("namespace") or namespace or "default"
     return resource, where if resource.namespaced else None, metadata.get("name", "")

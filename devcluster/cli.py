@@ -62,10 +62,12 @@ def status() -> None:
 def build(
     *,
     everything: Annotated[bool, typer.Option("--all", help="also kube-scheduler and kubectl")] = False,
+    frameworks: Annotated[bool, typer.Option("--frameworks", help="also the controllers of the frameworks")] = False,
 ) -> None:
     """Build or find the programs of the tests and print their paths."""
     try:
-        found = binaries.ensure(programs.ALL if everything else programs.TESTED_WITH, console, exact=True)
+        wanted = programs.ALL if everything else programs.TESTED_WITH
+        found = binaries.ensure((*wanted, *(programs.FRAMEWORKS if frameworks else ())), console, exact=True)
     except DevclusterError as error:
         _fail(error)
     for name, path in found.items():

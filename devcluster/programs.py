@@ -69,6 +69,11 @@ TESTED_WITH = (*CONTROL_PLANE, CONFORMANCE, *INSTALLERS, ACTIONLINT)
 
 ALL = (*CONTROL_PLANE, CONFORMANCE, SCHEDULER, *INSTALLERS, ACTIONLINT, SETUP_ENVTEST)
 
+JOBSET = Program("jobset", "jobset", "sigs.k8s.io/jobset")
+
+FRAMEWORKS = (JOBSET,)
+"""The controllers of the frameworks in docs/integrations, for `make e2e-frameworks`."""
+
 
 def cache_root() -> Path:
     """Return the folder of built programs."""
@@ -82,7 +87,7 @@ def family_hash(family: str, modules: Path = MODULES) -> str:
     sources = sorted(path.name for path in (modules / family).glob("*.go"))
     for file in ("go.mod", "go.sum", *sources):
         digest.update((modules / family / file).read_bytes())
-    for program in ALL:
+    for program in (*ALL, *FRAMEWORKS):
         if program.family == family:
             digest.update(f"{program.name}\0{program.package}\0{program.ldflags}\0".encode())
     return digest.hexdigest()[:12]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
+
+Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,11 @@ RESOURCES = (
     Resource("ClusterRole", "clusterroles", _RBAC, namespaced=False),
     Resource("ClusterRoleBinding", "clusterrolebindings", _RBAC, namespaced=False),
     Resource("PriorityClass", "priorityclasses", "/apis/scheduling.k8s.io/v1", namespaced=False),
+    Resource(
+        "CustomResourceDefinition", "customresourcedefinitions", "/apis/apiextensions.k8s.io/v1", namespaced=False
+    ),
+    Resource("PodDisruptionBudget", "poddisruptionbudgets", "/apis/policy/v1"),
+    Resource("NetworkPolicy", "networkpolicies", "/apis/networking.k8s.io/v1"),
     Resource("PodGroup", "podgroups", "/apis/scheduling.k8s.io/v1alpha2"),
     Resource("Lease", "leases", "/apis/coordination.k8s.io/v1"),
     Resource(
@@ -80,3 +88,28 @@ RESOURCES = (
 
 BY_PLURAL = {resource.plural: resource for resource in RESOURCES}
 BY_KIND = {resource.kind: resource for resource in RESOURCES}
+
+_CUSTOM: dict[tuple[str, str], Resource] = {}
+"""Custom resources by API group and kind."""
+
+
+def add_custom(definition: Json) -> None:
+    """Make the served versions of a CustomResourceDefinition known, so that their objects can be applied.
+
+    The newest stored version is used. `BY_PLURAL` has it by its full name, `rayjobs.ray.io`.
+    """
+    spec = definition["spec"]
+    version = next(one["name"] for one in spec["versions"] if one["storage"])
+    names, group = spec["names"], spec["group"]
+    resource = Resource(
+        names["kind"], names["plural"], f"/apis/{group}/{version}", namespaced=spec["scope"] == "Namespaced"
+    )
+    _CUSTOM[group, names["kind"]] = resource
+    BY_PLURAL[f"{names['plural']}.{group}"] = resource
+
+
+def of_manifest(manifest: Json) -> Resource:
+    """Return the resource of an object to apply, with the version that the object names. Raises KeyError."""
+    group, _, version = manifest["apiVersion"].rpartition("/")
+    custom = _CUSTOM.get((group, manifest["kind"]))
+    return BY_KIND[manifest["kind"]] if custom is None else replace(custom, prefix=f"/apis/{group}/{version}")

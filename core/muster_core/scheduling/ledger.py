@@ -63,7 +63,7 @@ def unreserve(partition: Partition, name: AskId, *, used: bool = False) -> None:
         app.queue.node_reservations -= 1
     if ask.reported_kind is ReasonKind.RESERVED:
         ask.reported_kind = None
-        app.to_report[hold.key] = None
+        app.report_again(ask)
     records.reserved(partition, hold.node, ask.spec, Change.REMOVE)
 
 

@@ -34,6 +34,7 @@ from muster_core.model.specs import AskSpec
 from muster_core.model.states import ApplicationState
 from muster_core.scheduling import requeue
 from muster_core.state.applications import Allocation, Application, Ask
+from muster_core.state.request_classes import AskClass
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.snapshot import Unplaced
 
@@ -160,7 +161,7 @@ def report_unschedulable(partition: Partition, app: Application, unplaced: list[
         if entry.kind in app.waiting:
             app.refusals[entry.kind] = entry.reported_reason
         text = entry.reported_reason.text()
-        unreported = _unreported(app, app.waiting.get(entry.kind, {}), kind)
+        unreported = _unreported(app, entry.kind, kind)
         if unreported:
             _refused(partition, unreported, entry.reported_reason)
         for ask in unreported:
@@ -171,17 +172,16 @@ def report_unschedulable(partition: Partition, app: Application, unplaced: list[
             partition.outbox.state(SchedulingStateChanged(partition.rm, app.id, one.spec.report_key, state, text, kind))
 
 
-def _unreported(app: Application, keys: dict[AllocationKey, None], kind: ReasonKind) -> list[Ask]:
+def _unreported(app: Application, kind: AskClass, reason: ReasonKind) -> list[Ask]:
     """Returns the requests of the class for which this reason was not reported yet."""
     found: dict[AllocationKey, Ask] = {}
-    for key in reversed(keys):
+    for key in reversed(app.waiting.get(kind, {})):
         ask = app.asks[key]
-        if ask.reported_kind is kind:
+        if ask.reported_kind is reason:
             break
         if ask.reported_kind is not ReasonKind.RESERVED:
             found[key] = ask
-    for key in [key for key in app.to_report if key in keys]:
-        del app.to_report[key]
+    for key in app.to_report.pop(kind, {}):
         if app.asks[key].reported_kind is None:
             found[key] = app.asks[key]
     return list(found.values())

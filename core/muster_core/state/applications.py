@@ -186,9 +186,9 @@ class Application:  # long: every write to an application goes through here
     are_classes_unsorted: bool = False
     #: Why the last attempt did not schedule requests of a class.
     refusals: dict[AskClass, UnschedulableReason] = field(default_factory=dict)
-    #: Requests whose reason must be reported although newer requests of their class have it: they lost their node
-    #: reservation, or were added before others.
-    to_report: dict[AllocationKey, None] = field(default_factory=dict)
+    #: Waiting requests, by class, whose reason must be reported although newer requests of their class have it: they
+    #: lost their node reservation, or were added before others.
+    to_report: dict[AskClass, dict[AllocationKey, None]] = field(default_factory=dict)
     #: Some request needed more than one allocation.
     has_multiple: bool = False
     allocations: dict[AllocationId, Allocation] = field(default_factory=dict)
@@ -281,12 +281,16 @@ class Application:  # long: every write to an application goes through here
         """Removes a waiting or parked request. The caller updates `pending`."""
         spec = ask.spec
         del self.asks[spec.key]
-        self.to_report.pop(spec.key, None)
         self._stop_waiting(ask)
         if spec.placeholder:
             self.placeholder_asks -= 1
         else:
             self.real_asks -= 1
+
+    def report_again(self, ask: Ask) -> None:
+        """Has the reason of a waiting request reported at the next attempt."""
+        if ask.spec.key in self.waiting.get(ask.kind, {}):
+            self.to_report.setdefault(ask.kind, {})[ask.spec.key] = None
 
     def park(self, ask: Ask, replacement: PlaceholderReplacement) -> None:
         """Parks a request until its placeholder has been released."""
@@ -380,6 +384,7 @@ class Application:  # long: every write to an application goes through here
         keys = self.waiting.get(ask.kind)
         if keys is not None and ask.spec.key in keys:
             del keys[ask.spec.key]
+            self.to_report.get(ask.kind, {}).pop(ask.spec.key, None)
             if keys:  # its oldest request may be another one now
                 self.are_classes_unsorted = True
             else:
@@ -388,6 +393,7 @@ class Application:  # long: every write to an application goes through here
                 _leave_class(self, ask.kind)
                 self.priorities.replace(ask.kind.priority, None)
                 self.refusals.pop(ask.kind, None)
+                self.to_report.pop(ask.kind, None)
 
 
 def _let_wait(app: Application, ask: Ask) -> None:
@@ -400,7 +406,7 @@ def _let_wait(app: Application, ask: Ask) -> None:
     elif ask.kind in app.unsorted or app.asks[next(reversed(keys))].asked_ns > ask.asked_ns:
         app.unsorted[ask.kind] = None
         if ask.kind in app.refusals:
-            app.to_report[ask.spec.key] = None
+            app.to_report.setdefault(ask.kind, {})[ask.spec.key] = None
     keys[ask.spec.key] = None
 
 

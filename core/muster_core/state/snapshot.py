@@ -333,4 +333,4 @@ def volumes_of(snapshot: Snapshot, *kinds: AskClass) -> Choice:
 def has_unreported(app: Application, kind: AskClass) -> bool:
     """Whether the reason of a request of the class must be reported. New requests are last, or in `to_report`."""
     keys = app.waiting[kind]
-    return app.asks[next(reversed(keys))].reported_kind is None or any(key in keys for key in app.to_report)
+    return app.asks[next(reversed(keys))].reported_kind is None or bool(app.to_report.get(kind))

@@ -180,7 +180,7 @@ def _state(ledger: Ledger, task: Task, step: Step) -> str | None:
     if claim is None or claim.ref.uid != step.claim.uid:
         return problems.claim_gone(step.claim.name)
     if claim.is_deleting:
-        return problems.claim_going(step.claim.name)
+        return problems.claim_being_deleted(step.claim.name)
     if claim.is_bound:
         return _state_of_bound(ledger, task, claim)
     return _state_of_chosen(ledger, step) if step.volume else _state_of_provisioned(task, step, claim)

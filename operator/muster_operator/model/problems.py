@@ -147,7 +147,7 @@ def claim_gone(claim: str) -> str:
     return f'persistentvolumeclaim "{claim}" no longer exists'
 
 
-def claim_going(claim: str) -> str:
+def claim_being_deleted(claim: str) -> str:
     """The claim is being deleted.
 
     Create the claim again.

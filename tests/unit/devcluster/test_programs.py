@@ -37,7 +37,7 @@ def test_the_hash_follows_sources_of_our_own(tmp_path: Path) -> None:
 
 
 def test_every_program_is_a_tool_of_its_module() -> None:
-    for program in programs.ALL:
+    for program in (*programs.ALL, *programs.FRAMEWORKS):
         assert program.package in (programs.MODULES / program.family / "go.mod").read_text()
 
 

@@ -1,0 +1,229 @@
+"""Runs the controller of a batch framework beside the local control plane, from its pinned Go module.
+
+The framework is installed as its own manifests say: its CRDs, accounts, roles and webhooks are rendered from the
+module at run time, with ``kubectl kustomize`` or ``helm template``. Nothing of it is copied into this repository. Only
+its Deployment is replaced by a process with the token of the Deployment's service account, and webhooks have the URL of
+that process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import aiohttp
+import yaml
+from rich.console import Console
+
+from devcluster import binaries, ports, programs
+from devcluster.api import Json
+from devcluster.build import GOFLAGS
+from devcluster.cluster import Cluster
+from devcluster.errors import ApiError, BuildFailed, FlavourUnavailable
+from devcluster.process import Process
+from devcluster.programs import MODULES, Program
+from devcluster.resources import BY_KIND, add_custom, of_manifest
+from devcluster.toolchain import ensure_go
+from devcluster.waiting import until
+
+READY_S = 60.0
+GONE_S = 60.0
+SERVED_S = 20.0
+RENDER_S = 60.0
+
+CRD = "CustomResourceDefinition"
+WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a controller runs: its kubeconfig, an empty folder, its ports, and the folder of its certificate.
+
+    ``certificates`` has ``tls.crt`` and ``tls.key``. controller-runtime finds it without a flag, because ``TMPDIR`` is
+    the folder above.
+    """
+
+    kubeconfig: Path
+    folder: Path
+    health: int
+    webhooks: int
+    metrics: int
+    certificates: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """A framework and how to install it.
+
+    ``module``: the Go module with its manifests. ``kustomization`` or ``chart``: their folder in the module.
+    ``values``: arguments of ``helm template``, for a chart. ``account``: namespace and name of the Deployment's service
+    account. ``flags``: the arguments of the program; they may write files into the folder of the place first.
+    ``ready``: path of the readiness endpoint. ``env``: more environment of the program.
+    """
+
+    program: Program
+    module: str
+    account: tuple[str, str]
+    flags: Callable[[Place], Sequence[str]]
+    kustomization: str = ""
+    chart: str = ""
+    values: tuple[str, ...] = ()
+    ready: str = "/readyz"
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@asynccontextmanager
+async def running(cluster: Cluster, framework: Framework) -> AsyncIterator[Process]:
+    """Install the framework and run its controller; afterwards delete what was installed.
+
+    Raises FlavourUnavailable on a cluster that is not ours, BuildFailed, ProcessFailed or ConditionNotMet.
+    """
+    if cluster.plane is None:
+        raise FlavourUnavailable("frameworks are installed only on the local control plane")
+    folder = cluster.folder / framework.program.name
+    shutil.rmtree(folder, ignore_errors=True)
+    certificates = folder / "k8s-webhook-server" / "serving-certs"
+    certificates.mkdir(parents=True)
+    files = cluster.plane.authority.issue(framework.program.name, ["127.0.0.1"])
+    shutil.copy(files.certificate, certificates / "tls.crt")
+    shutil.copy(files.key, certificates / "tls.key")
+    health, webhooks, metrics = ports.free(3)
+    objects = await asyncio.to_thread(
+        _objects, framework, f"https://127.0.0.1:{webhooks}", cluster.authority.read_bytes()
+    )
+    later = [one for one in objects if one["kind"] in WEBHOOKS]
+    at_once = [one for one in objects if one["kind"] not in WEBHOOKS]
+    try:
+        await _apply(cluster, at_once)
+        namespace, account = framework.account
+        kubeconfig = await cluster.kubeconfig_for(account, namespace)
+        place = Place(kubeconfig, folder, health, webhooks, metrics, certificates)
+        process = Process(
+            framework.program.name,
+            [str(binaries.ensure([framework.program])[framework.program.name]), *framework.flags(place)],
+            cluster.folder / "logs" / f"{framework.program.name}.log",
+            env={
+                "KUBECONFIG": str(kubeconfig),
+                "TMPDIR": str(folder),
+                "POD_NAMESPACE": namespace,
+                "NAMESPACE": namespace,
+                **framework.env,
+            },
+        )
+        try:
+            process.start()
+            await _ready(process, f"http://127.0.0.1:{health}{framework.ready}")
+            await _apply(cluster, later)  # the API server asks a webhook as soon as it is registered
+            yield process
+        finally:
+            await _delete(cluster, later)
+            await process.stop(grace_s=2.0)
+    finally:
+        await _delete(cluster, at_once)
+
+
+def module_folder(framework: Framework) -> Path:
+    """Return the folder of the framework's Go module in the module cache. Raises BuildFailed."""
+    command = [str(ensure_go()), "list", "-m", "-f", "{{.Dir}}", framework.module]
+    environment = {**os.environ, "GOFLAGS": GOFLAGS, "GOWORK": "off"}
+    family = MODULES / framework.program.family
+    subprocess.run([command[0], "mod", "download", framework.module], cwd=family, env=environment, check=False)
+    found = subprocess.run(command, cwd=family, env=environment, text=True, capture_output=True, check=False)
+    if found.returncode != 0 or not found.stdout.strip():
+        raise BuildFailed(framework.module, found.stderr)
+    return Path(found.stdout.strip())
+
+
+def _objects(framework: Framework, url: str, authority: bytes) -> list[Json]:
+    """The objects of the framework without its Deployments and Services, with webhooks at the URL."""
+    folder = module_folder(framework)
+    console = Console(stderr=True)
+    if framework.kustomization:
+        kubectl = binaries.ensure([programs.KUBECTL], console, exact=True)["kubectl"]
+        command = [str(kubectl), "kustomize", str(folder / framework.kustomization)]
+    else:
+        helm = binaries.ensure([programs.HELM], console, exact=True)["helm"]
+        namespace = framework.account[0]
+        command = [str(helm), "template", framework.program.name, str(folder / framework.chart)]
+        command += [f"--namespace={namespace}", "--include-crds", *framework.values]
+    done = subprocess.run(command, text=True, capture_output=True, check=False, timeout=RENDER_S)
+    if done.returncode != 0:
+        raise BuildFailed(framework.program.name, done.stderr)
+    objects = [one for one in yaml.safe_load_all(done.stdout) if one and one["kind"] in {*BY_KIND}]
+    objects = [one for one in objects if one["kind"] not in {"Deployment", "Service", "NetworkPolicy", "Job"}]
+    if framework.chart:
+        objects.insert(0, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": framework.account[0]}})
+    bundle = base64.b64encode(authority).decode()
+    for one in objects:
+        for webhook in one.get("webhooks", []):
+            _redirect(webhook["clientConfig"], url, bundle)
+        conversion = one["spec"].get("conversion", {}) if one["kind"] == CRD else {}
+        if "webhook" in conversion:
+            _redirect(conversion["webhook"]["clientConfig"], url, bundle)
+    return objects
+
+
+def _redirect(client: Json, url: str, bundle: str) -> None:
+    """Replace the Service of a webhook by a URL."""
+    path = client.pop("service", {}).get("path", "/")
+    client |= {"url": url + path, "caBundle": bundle}
+
+
+async def _apply(cluster: Cluster, objects: Sequence[Json]) -> None:
+    definitions = [one for one in objects if one["kind"] == CRD]
+    for one in definitions:
+        add_custom(one)
+    rank = {"Namespace": 0, CRD: 1}
+    for one in sorted(objects, key=lambda one: rank.get(one["kind"], 2)):
+        await cluster.admin.apply(one)
+    for one in definitions:
+        await until(f"{one['metadata']['name']} is served", partial(_is_served, cluster, one), SERVED_S)
+
+
+async def _is_served(cluster: Cluster, definition: Json) -> bool:
+    found = await cluster.admin.get("customresourcedefinitions", definition["metadata"]["name"])
+    conditions = found.get("status", {}).get("conditions", [])
+    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+
+
+async def _delete(cluster: Cluster, objects: Sequence[Json]) -> None:
+    for one in reversed(objects):
+        resource, meta = of_manifest(one), one["metadata"]
+        await cluster.admin.delete(resource.plural, meta["name"], meta.get("namespace"))
+
+    async def are_gone() -> bool:
+        for one in objects:
+            if one["kind"] in {CRD, "Namespace"} and await _exists(cluster, of_manifest(one).plural, one):
+                return False
+        return True
+
+    await until("the framework's definitions are gone", are_gone, GONE_S, every_s=0.1)
+
+
+async def _exists(cluster: Cluster, plural: str, one: Json) -> bool:
+    try:
+        await cluster.admin.get(plural, one["metadata"]["name"])
+    except ApiError as error:
+        if error.status == 404:
+            return False
+        raise
+    return True
+
+
+async def _ready(process: Process, url: str) -> None:
+    async with aiohttp.ClientSession() as session:
+
+        async def is_ready() -> bool:
+            process.check()
+            async with session.get(url) as answer:
+                return answer.status == 200
+
+        await until(f"{process.name} is ready", is_ready, READY_S, tolerate=(aiohttp.ClientError,))

@@ -1,0 +1,54 @@
+"""Real controllers of frameworks beside Muster with its webhook, on the local control plane.
+
+`open_framework` opens a scenario whose webhook manages the pods of its namespace, and runs the framework's controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from devcluster import frameworks
+from devcluster.cluster import Cluster
+from devcluster.frameworks import Framework
+from devcluster.nodes import FakeNode
+from tests.e2e.admission.scenario import registered, unregister, webhook
+from tests.e2e.conftest import OpenScenario, cluster, home, open_scenario
+from tests.e2e.scenario import Scenario
+
+__all__ = ["cluster", "home", "open_scenario"]
+
+OpenFramework = Callable[..., Awaitable[Scenario]]
+HERE = Path(__file__).parent
+NODES = 3
+MANAGED = {"admissionController.filtering.processNamespaces": "^scenario-"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All coroutines of this folder share one loop, because the cluster's connections live in it."""
+    for item in items:
+        if item.path.is_relative_to(HERE) and pytest_asyncio.is_async_test(item):
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def open_framework(home: Cluster, open_scenario: OpenScenario) -> AsyncIterator[OpenFramework]:
+    """Opens a scenario with the webhook, and runs the controllers of the frameworks beside it until the test ends."""
+    async with AsyncExitStack() as stack:
+
+        async def open_one(
+            *which: Framework, nodes: Sequence[FakeNode] = (), config: Mapping[str, str] | None = None
+        ) -> Scenario:
+            fakes = nodes or [FakeNode(f"node-{number}", cpu="4", memory="16Gi") for number in range(NODES)]
+            scenario = await open_scenario(fakes, {**MANAGED, **(config or {})}, env=webhook())
+            stack.push_async_callback(unregister, home)
+            await registered(scenario)
+            for framework in which:
+                await stack.enter_async_context(frameworks.running(home, framework))
+            return scenario
+
+        yield open_one
