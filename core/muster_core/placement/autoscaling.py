@@ -67,7 +67,7 @@ def outstanding_by_leaf(partition: Partition) -> Iterator[list[Outstanding] | No
                     known[memo] = _sum_of(found, kind, why), why
                 total, _ = known[memo]
                 if total is not _NOWHERE:
-                    total.count += _wanted(app, kind)
+                    total.count += _wanted(partition, app, kind)
                     total.applications[name] = None
         yield None
     yield sorted(
@@ -101,7 +101,10 @@ def _sum_of(found: dict[_Key, _Sum], kind: AskClass, why: UnschedulableReason) -
     return found.setdefault((kind.resources, _instance(kind)), _Sum())
 
 
-def _wanted(app: Application, kind: AskClass) -> int:
+def _wanted(partition: Partition, app: Application, kind: AskClass) -> int:
+    """Number of pending allocations of the class, without those that wait for quota as well."""
+    if partition.node_demand.is_limited(app.id):
+        return partition.node_demand.count(app.id, kind)
     keys = app.waiting[kind]
     return sum(app.asks[key].left for key in keys) if app.has_multiple else len(keys)
 

@@ -9,7 +9,7 @@ the user and group of the application apply in the same way. Amounts are integer
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from muster_core.model import messages
@@ -92,6 +92,27 @@ def quota_refusal(
                 QuotaExceeded(bound.holder, wanted, owner), _quota_reason(bound, left, wanted, min(excess))
             )
     return None
+
+
+def demand_room(
+    partition: Partition, app: Application, each: Resources, count: int, planned: Resources = NOTHING
+) -> tuple[int, QuotaRefusal | None]:
+    """Returns how many of `count` requests may be reported as waiting for nodes, and why not all of them may.
+
+    Requests of other applications that wait for nodes, and the `planned` ones of this application, count as used.
+    """
+    back = app.node_reserved if app.is_reserving else NOTHING
+    refusal: QuotaRefusal | None = None
+    for bound in bounds(partition, app):
+        others = partition.node_demand.of_others(bound.holder, app.id)
+        left = left_of(bound, app, back).room(others + planned)
+        fits = left.count(each, count)
+        if fits < count:
+            count, left = fits, left.room(each.times(fits))
+            why = _quota_reason(bound, left, each, min(left.excess(each)))
+            why = replace(why, message=messages.needed_by_others(why.message))
+            refusal = QuotaRefusal(QuotaExceeded(bound.holder, each), why)
+    return count, refusal
 
 
 def is_beyond_limits(partition: Partition, app: Application, wanted: Resources) -> bool:

@@ -142,6 +142,7 @@ def _want_less(partition: Partition, app: Application, asked: Ask) -> None:
     else:
         asked.left -= 1
         ledger.count_pending(partition, app, asked.spec.resources, -1)
+        ledger.note_waiting(partition, app)
         partition.requeue_one(app)
     if app.gang.quota_reservation:
         left = lacking(app)

@@ -7,6 +7,7 @@ applications active whose reason it may have removed. `ledger` and the handlers 
 from __future__ import annotations
 
 from collections.abc import Container
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -20,12 +21,13 @@ from muster_core.placement.filters import node_properties, resources
 from muster_core.state import ordering
 from muster_core.state.applications import Application, lacking
 from muster_core.state.columns import IntColumn
+from muster_core.state.node_demand import Demand
 from muster_core.state.nodes import ANY_CLAIM, NodeTable
 from muster_core.state.queues import Queue
 from muster_core.state.request_classes import AskClass, UnschedulableClass
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.scheduling_queue import MaxApplicationsReached, QueuedBehindGang
-from muster_core.state.snapshot import Snapshot, shape_of
+from muster_core.state.snapshot import Snapshot, shape_of, wanted
 from muster_core.state.users import Account, LimitSubject, LimitSubjectKind
 
 
@@ -184,12 +186,32 @@ def path_grew(partition: Partition, app: Application) -> None:
     Its queues, its user and its group have more available quota.
     """
     partition.contention.growths += 1
+    _wake_for_quota(partition, app)
+
+
+def _wake_for_quota(partition: Partition, app: Application) -> None:
     if not partition.blocking_reasons.by_holder:
         return
     for queue in app.queue.path_up():
         room_grew(partition, LimitSubject(LimitSubjectKind.QUEUE, "", queue.path), queue.max, queue)
     for holder, limit, account in partition.users.limits(app):
         room_grew(partition, holder, limit.max, account)
+
+
+def set_demand(partition: Partition, app: Application, demand: Demand) -> None:
+    """Replaces the requests that are reported as waiting for nodes. Others may be reported instead of missing ones."""
+    if partition.node_demand.put(app.id, demand):
+        _wake_for_quota(partition, app)
+
+
+def trim_demand(partition: Partition, app: Application) -> None:
+    """Removes requests that do not wait any more from those that are reported as waiting for nodes."""
+    demand = partition.node_demand.by_application[app.id]
+    left = {kind: wanted(app, kind, count) for kind, count in demand.counts.items() if kind in app.waiting}
+    if left != demand.counts:
+        set_demand(partition, app, replace(demand, counts=left))
+    if demand.is_limited:  # other requests of the application are the oldest now
+        partition.requeue_one(app)
 
 
 def path_shrank(partition: Partition, app: Application) -> None:

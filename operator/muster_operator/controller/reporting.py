@@ -298,8 +298,13 @@ def cannot_fit(ledger: Ledger, out: Outcome, app: Application, message: str, now
     task = ledger.tasks.get(app.originator.ref.uid)
     if task is not None and app.state is AppState.RESERVING:
         task.waits_since = now - ledger.settings.condition_delay_s
-        task.shortage = app.impossible
+        task.shortage = _impossible_condition(app, message)
         update_pod_condition(ledger, out, task, now)
+
+
+def _impossible_condition(app: Application, message: str) -> Condition:
+    """The condition of the originator. An autoscaler must not add a node for it and for its placeholder."""
+    return Condition(messages.UNSCHEDULABLE if _is_direct(app) else messages.SKIPPED, message)
 
 
 def may_fit(ledger: Ledger) -> None:
@@ -390,7 +395,7 @@ def _originator_condition(app: Application) -> Condition:
     """The reason why placeholders wait, for the originator. A quota takes precedence over missing nodes."""
     shortage = app.shortage
     if app.impossible is not None and shortage is not None and shortage.reason == messages.UNSCHEDULABLE:
-        return app.impossible
+        return _impossible_condition(app, app.impossible.message)
     bound = len(app.slots) - len(app.open_slots)
     message = messages.originator_waits(app.name, bound, app.wanted, shortage.message if shortage else "")
     return Condition(messages.SKIPPED, message)

@@ -107,7 +107,8 @@ async def test_an_unsatisfiable_gang_is_reported_immediately(placement: str, ope
     scenario = await open_scenario([ROOM_FOR_TWO])
     await scenario.create(a_gang("huge", [Group("workers", 2, cpu="64")], timeout_s=600, placement=placement))
     await told(scenario, "huge-workers-0", "workers", "cpu")
-    await waits_with(scenario, "huge-workers-0", "Unschedulable", "empty cluster")
+    reason = "Unschedulable" if placement == "Direct" else "SchedulingSkipped"  # the placeholders are Unschedulable
+    await waits_with(scenario, "huge-workers-0", reason, "empty cluster")
 
 
 async def test_a_changed_default_placement_applies_to_new_gangs(

@@ -210,7 +210,8 @@ def test_a_gang_that_no_node_could_hold_is_reported_as_event_and_condition_at_on
     driver.accepted()
     out = driver.receive(CoreEvents((CoreEvent(EventKind.APP, "dev/job", "workers", "member workers needs 99 CPUs"),)))
     assert isinstance(out.commands[0], PostEvent)
-    assert out.commands[1:] == unschedulable("member workers needs 99 CPUs")
+    # The placeholders are Unschedulable: an autoscaler must not add a node for this pod as well.
+    assert out.commands[1:] == [SetCondition(W0, "SchedulingSkipped", "member workers needs 99 CPUs")]
 
 
 def test_other_words_about_a_gang_call_for_no_node() -> None:
