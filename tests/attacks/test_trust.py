@@ -130,7 +130,7 @@ async def test_a_forged_or_copied_binding_signature_gives_no_queue_access_after_
     )
 
 
-async def test_a_copied_signature_makes_no_placeholder(open_attack: OpenAttack) -> None:
+async def test_a_pod_with_a_copied_signature_is_not_a_placeholder(open_attack: OpenAttack) -> None:
     """Copies of a real placeholder under other names, owners and requests are ordinary pods, also after a restart."""
     attack = await open_attack()
     labels = {"applicationId": "own", "queue": "root.attacker"}

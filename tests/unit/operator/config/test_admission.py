@@ -26,7 +26,7 @@ def finds(patterns: Patterns, name: str) -> bool:
     return any(pattern.search(name) for pattern in patterns)
 
 
-def test_no_entries_mean_the_defaults_of_the_contract() -> None:
+def test_no_entries_give_the_documented_defaults() -> None:
     found, warnings = parse({}, "muster")
     assert warnings == ()
     assert (found.namespaces.process, found.namespaces.label, found.namespaces.no_label) == ((), (), ())
@@ -38,19 +38,19 @@ def test_no_entries_mean_the_defaults_of_the_contract() -> None:
     assert (found.access.bypass_auth, found.access.trust_controllers, found.unique_app_ids) == (False, True, False)
 
 
-def test_a_list_has_commas_and_is_searched_for() -> None:
+def test_a_list_is_split_at_commas_and_its_patterns_are_searched() -> None:
     process = settings(filtering__processNamespaces=" ^dev- ,prod,, ").namespaces.process
     assert [finds(process, name) for name in ("dev-1", "my-dev-1", "a-prod-b", "test")] == [True, False, True, False]
 
 
-def test_an_empty_list_is_empty_and_an_empty_switch_is_the_default() -> None:
+def test_an_empty_list_stays_empty_and_an_empty_boolean_uses_the_default() -> None:
     assert settings(filtering__bypassNamespaces=" ").namespaces.bypass == ()
     assert settings(accessControl__systemUsers="").access.system_users == ()
     assert settings(accessControl__trustControllers="").access.trust_controllers
 
 
 @pytest.mark.parametrize("written, means", [("true", True), ("T", True), ("0", False), (" False ", False)])
-def test_switches_are_written_as_elsewhere(written: str, *, means: bool) -> None:
+def test_booleans_accept_the_same_spellings_as_other_settings(written: str, *, means: bool) -> None:
     assert settings(accessControl__bypassAuth=written).access.bypass_auth == means
 
 
@@ -65,7 +65,7 @@ def test_switches_are_written_as_elsewhere(written: str, *, means: bool) -> None
         (f"{ACCESS}trustControllers", "yes", '"yes" is not a boolean; write true or false'),
     ],
 )
-def test_a_bad_value_is_reported_by_key_and_fix_and_the_default_counts(key: str, value: str, says: str) -> None:
+def test_a_bad_value_warns_with_the_key_and_the_fix_and_the_default_applies(key: str, value: str, says: str) -> None:
     found, warnings = parse({key: value}, "muster")
     assert len(warnings) == 1
     assert warnings[0].startswith(f"{key} = ")
@@ -79,7 +79,7 @@ def test_a_bad_value_is_reported_by_key_and_fix_and_the_default_counts(key: str,
 
 
 @pytest.mark.parametrize("written, served", [("^team-,dev(", {"team-1"}), ("dev(", set())])
-def test_a_slip_in_the_list_of_namespaces_does_not_serve_the_cluster(written: str, served: set[str]) -> None:
+def test_a_bad_pattern_in_the_namespace_list_matches_no_namespace(written: str, served: set[str]) -> None:
     """The default of that list is every namespace."""
     found, [warning] = (
         parse({PROCESS: written, BYPASS: "(,^infra$"}, "muster")[0],
@@ -91,7 +91,7 @@ def test_a_slip_in_the_list_of_namespaces_does_not_serve_the_cluster(written: st
     assert warning.endswith("until then it matches no namespace")
 
 
-def test_who_trusts_a_part_of_a_name_is_reported() -> None:
+def test_a_pattern_that_trusts_a_part_of_a_name_is_reported() -> None:
     """Whoever may make a service account would be Jenkins."""
     key = f"{ACCESS}externalUsers"
     assert finds(
@@ -102,13 +102,13 @@ def test_who_trusts_a_part_of_a_name_is_reported() -> None:
     assert '"jenkins" also matches parts of other names' in doubts_of_all({key: "jenkins"})[0].line
 
 
-def test_one_bad_entry_leaves_the_others() -> None:
+def test_one_bad_entry_does_not_affect_the_others() -> None:
     found, warnings = parse({BYPASS: "(", f"{ACCESS}externalUsers": "^jenkins$"}, "muster")
     assert len(warnings) == 1
     assert finds(found.access.external_users, "jenkins")
 
 
-def test_no_expression_takes_long() -> None:
+def test_no_expression_takes_exponential_time() -> None:
     """Names are what users choose; this one takes a backtracking engine hours."""
     patterns = settings(accessControl__externalUsers="^(a+)+$").access.external_users
     start = time.process_time()
@@ -116,7 +116,7 @@ def test_no_expression_takes_long() -> None:
     assert time.process_time() - start < 1
 
 
-def test_the_catalogue_shows_an_empty_list_as_what_it_is() -> None:
+def test_the_catalogue_shows_an_empty_list_as_empty() -> None:
     assert SETTINGS[SYSTEM].value({SYSTEM: ""}) == ""
     assert SETTINGS[SYSTEM].value({}) == "^system:serviceaccount:kube-system:"
     trust = SETTINGS[f"{ACCESS}trustControllers"]

@@ -11,7 +11,7 @@ def said(entries: dict[str, str]) -> list[str]:
     return [finding.line for finding in setting_warnings(entries)]
 
 
-def test_every_known_key_and_level_is_silent() -> None:
+def test_every_known_key_and_level_gives_no_warning() -> None:
     known = {key: setting.default for key, setting in SETTINGS.items() if "<" not in key}
     levels = {"log.core.scheduler.level": "DEBUG", "log.shim.level": "WARN", "log.admission.webhook.level": "INFO"}
     assert said(known | levels | {"queues.yaml": ""}) == []
@@ -26,16 +26,16 @@ def test_every_known_key_and_level_is_silent() -> None:
         ("log.schim.level", "is not a setting of Muster; is log.level meant?"),
     ],
 )
-def test_an_unknown_key_is_named_with_the_one_it_looks_like(key: str, says: str) -> None:
+def test_an_unknown_key_is_reported_with_a_similar_known_key(key: str, says: str) -> None:
     assert said({key: "x"}) == [f"{key} {says}"]
 
 
 @pytest.mark.parametrize("key", sorted(MEANINGLESS))
-def test_a_key_of_yunikorn_without_effect_reports_what_there_is_instead(key: str) -> None:
+def test_a_yunikorn_key_without_effect_is_reported_with_its_alternative(key: str) -> None:
     assert said({key: "1s"}) == [f"{key} has no effect here: {MEANINGLESS[key]}"]
 
 
-def test_a_queue_configuration_of_another_name_is_named_where_there_is_none_in_force() -> None:
+def test_a_queue_configuration_under_another_name_is_reported_if_none_is_in_force() -> None:
     reads = "is not read: the queue configuration in force is"
     assert said({"queue.yaml": ""}) == [f"queue.yaml {reads} queues.yaml (see service.policyGroup)"]
     assert said({"queues.yaml": "", "service.policyGroup": "ours"}) == [
@@ -44,7 +44,7 @@ def test_a_queue_configuration_of_another_name_is_named_where_there_is_none_in_f
     assert said({"queues.yaml": "", "other.yaml": ""}) == []
 
 
-def test_only_what_is_read_at_the_start_awaits_one() -> None:
+def test_only_settings_that_are_read_at_startup_await_a_restart() -> None:
     old = {"service.clusterId": "a", "gang.waitTimeout": "1s"}
     assert [late.line for late in awaiting_restart(old, {"gang.waitTimeout": "2s"})] == [
         "service.clusterId = mycluster takes effect after a restart; the present value is a"

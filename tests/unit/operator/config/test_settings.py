@@ -19,7 +19,7 @@ from tests.unit.operator.kube.apiserver import ApiServer, FixedCredentials, repl
 BASE = "GET /api/v1/namespaces/muster/configmaps/"
 
 
-def test_no_config_maps_mean_the_defaults_of_the_contract() -> None:
+def test_no_config_maps_give_the_documented_defaults() -> None:
     configuration = parse({})
     assert configuration == Configuration(extra={keys.EXTRA_FENCE: "true"})
     assert configuration.cluster_id == "mycluster"
@@ -38,7 +38,7 @@ def test_a_reload_keeps_the_policy_group_in_force() -> None:
     assert (configuration.policy_group, configuration.queues) == ("queues", "q")
 
 
-def test_unknown_keys_go_to_the_core_and_queue_configurations_do_not() -> None:
+def test_unknown_keys_are_passed_to_the_core_but_queue_configurations_are_not() -> None:
     configuration = parse({"event.maxStreams": "7", "queues.yaml": "x", "health.checkInterval": "1s"})
     assert configuration.extra == {
         "event.maxStreams": "7",
@@ -97,7 +97,7 @@ BOTH = frozenset({"muster", "yunikorn"})
         (" b ", frozenset({"a", "b", "muster"}), False, "b"),
     ],
 )
-def test_pods_get_the_scheduler_name_of_the_setting_or_of_the_config_maps_if_it_is_served(
+def test_pods_get_the_configured_scheduler_name_or_a_served_one_of_the_config_maps(
     setting: str, served: frozenset[str], of_yunikorn: object, expected: str
 ) -> None:
     entries = {"service.schedulerName": setting} if setting else {}
@@ -112,7 +112,7 @@ def test_the_scheduler_name_for_pods_is_one_of_the_scheduler_names() -> None:
 
 
 @pytest.mark.parametrize("value", ["0s", "0", "15m", "1h30m", "1.5h", "250ms"])
-def test_durations_are_those_of_go(value: str) -> None:
+def test_durations_use_the_go_format(value: str) -> None:
     assert parse({keys.EXTRA_PLACEHOLDER_TIMEOUT: value}).extra[keys.EXTRA_PLACEHOLDER_TIMEOUT] == value
 
 
@@ -121,11 +121,11 @@ def test_sharing_groups_are_read_by_namespace() -> None:
     assert groups == {"one": "a", "two": "a", "three": "b"}
 
 
-def test_an_empty_value_is_an_absent_one() -> None:
+def test_an_empty_value_is_treated_as_absent() -> None:
     assert parse({"kubernetes.qps": " "}).limits.qps == 0
 
 
-def test_the_burst_is_the_rate_where_it_is_not_given() -> None:
+def test_the_burst_defaults_to_the_rate() -> None:
     assert parse({"kubernetes.qps": "1000"}).limits.burst == 1000
     assert parse({"kubernetes.qps": "1000", "kubernetes.burst": "50"}).limits.burst == 50
 
@@ -141,12 +141,12 @@ def test_log_levels_are_names_or_numbers() -> None:
     assert levels == ["DEBUG", "WARNING", "CRITICAL", "INFO"]
 
 
-def test_subsystems_have_levels_of_their_own_and_one_that_means_nothing_is_left_out() -> None:
+def test_subsystem_log_levels_are_read_and_invalid_ones_are_ignored() -> None:
     entries = {"log.shim.client.level": "debug", "log.core.level": "loud", "log.level": " ", "log.format": "json"}
     assert parse(entries).log_levels == {"shim.client": "DEBUG"}
 
 
-def test_the_config_map_that_has_the_last_word_on_a_key_is_named() -> None:
+def test_the_config_map_that_sets_the_effective_value_of_a_key_is_named() -> None:
     first = {"metadata": {"name": "defaults", "uid": "1"}, "data": {"a": "1", "b": "1"}}
     second = {"metadata": {"name": "configs", "uid": "2"}, "data": {"b": "2"}, "binaryData": {"q.yaml.gz": ""}}
     found = [source([first, second], key) for key in ("a", "b", "q.yaml", "unset")]
@@ -158,7 +158,7 @@ def packed(text: str) -> str:
     return base64.b64encode(gzip.compress(text.encode())).decode()
 
 
-def test_compressed_entries_are_unpacked_and_win() -> None:
+def test_compressed_entries_are_unpacked_and_take_precedence() -> None:
     found = merged(
         [{"data": {"queues.yaml": "plain"}, "binaryData": {"queues.yaml.gz": packed("packed"), "x": "eA=="}}]
     )
@@ -178,7 +178,7 @@ def test_a_broken_compressed_entry_names_its_key(value: str) -> None:
         merged([{"binaryData": {"queues.yaml.gz": value}}])
 
 
-def test_an_entry_that_unpacks_to_a_flood_is_refused() -> None:
+def test_an_entry_that_unpacks_beyond_the_size_limit_is_rejected() -> None:
     with pytest.raises(BadSetting):
         merged([{"binaryData": {"queues.yaml.gz": packed("x" * (UNPACKED_LIMIT + 1))}}])
 
@@ -208,12 +208,12 @@ async def test_configs_overlay_defaults() -> None:
     assert found == {"a": "1", "b": "2"}
 
 
-async def test_yunikorns_config_maps_are_read_where_there_are_none_of_ours() -> None:
+async def test_yunikorns_config_maps_are_read_if_musters_do_not_exist() -> None:
     assert await entries_of(("yunikorn-configs", {"a": "y"})) == {"a": "y"}
     assert await entries_of(("yunikorn-configs", {"a": "y"}), ("muster-defaults", {"a": "m"})) == {"a": "m"}
 
 
-async def test_the_config_maps_in_use_are_yunikorns_or_ours() -> None:
+async def test_the_config_maps_in_use_are_yunikorns_or_musters() -> None:
     assert is_yunikorns(await read(("yunikorn-configs", {"a": "y"})))
     assert not is_yunikorns(await read(("yunikorn-configs", {"a": "y"}), ("muster-defaults", {"a": "m"})))
     assert not is_yunikorns(await read())
@@ -224,11 +224,11 @@ async def test_no_config_map_has_to_exist() -> None:
 
 
 @pytest.mark.parametrize("written, seconds", [("", 600.0), ("90s", 90.0), ("1h30m", 5400.0), ("1.5m", 90.0)])
-def test_claims_are_waited_for_as_long_as_yunikorns_setting_defines(written: str, seconds: float) -> None:
+def test_the_volume_bind_timeout_is_read_from_yunikorns_setting(written: str, seconds: float) -> None:
     assert parse({"service.volumeBindTimeout": written}).settings.volume_bind_s == seconds
 
 
 @pytest.mark.parametrize("written", ["0s", "-1m", "soon", "10"])
-def test_a_time_that_is_none_for_claims_is_refused(written: str) -> None:
+def test_an_invalid_volume_bind_timeout_is_rejected(written: str) -> None:
     with pytest.raises(BadSetting, match="volumeBindTimeout"):
         parse({"service.volumeBindTimeout": written})

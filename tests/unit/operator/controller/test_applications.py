@@ -33,7 +33,7 @@ def a_namespace_with_everything(driver: Driver) -> None:
     driver.fact(namespace_seen(raw))
 
 
-def test_the_tags_of_an_application_are_these_and_no_others() -> None:
+def test_an_application_carries_exactly_these_tags() -> None:
     """YuniKorn's tags, and Muster's own with the prefix ``muster/``."""
     driver = live()
     a_namespace_with_everything(driver)
@@ -56,7 +56,7 @@ def test_the_tags_of_an_application_are_these_and_no_others() -> None:
     }
 
 
-def test_an_application_is_created_by_force_in_a_recovery_only_and_only_with_a_pod_that_muster_bound() -> None:
+def test_an_application_is_force_created_only_in_a_recovery_with_a_pod_that_muster_bound() -> None:
     """A node that a user wrote, or YuniKorn, gives no rights; nor does a signature of another pod or node."""
     driver = live()
     bound = sign_binding(a_pod("b0", app="bound", nodeName="n1"))
@@ -73,7 +73,7 @@ def test_an_application_is_created_by_force_in_a_recovery_only_and_only_with_a_p
     assert [spec.app for spec in specs if spec.tags.get(keys.APP_TAG_CREATE_FORCE) == "true"] == ["dev/bound"]
 
 
-def test_a_task_group_that_a_later_pod_makes_larger_stays_as_the_first_said() -> None:
+def test_a_later_pod_does_not_enlarge_a_task_group() -> None:
     """Only the pod that creates the application is parsed."""
     driver = live()
     driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group(members=2), member_of="workers")))
@@ -82,7 +82,7 @@ def test_a_task_group_that_a_later_pod_makes_larger_stays_as_the_first_said() ->
     assert len(created) == 2
 
 
-def test_a_definition_that_cannot_be_used_makes_an_application_without_a_gang_that_is_reported() -> None:
+def test_an_invalid_gang_definition_is_reported_and_the_application_runs_without_a_gang() -> None:
     driver = live()
     out = driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group(minMember=-1))))
     assert events(out) == [("w0", "GangScheduling", "TaskGroupsError")]
@@ -91,7 +91,7 @@ def test_a_definition_that_cannot_be_used_makes_an_application_without_a_gang_th
     assert asked(driver.accepted()) == ["uid-w0"]
 
 
-def test_pods_of_one_id_in_a_sharing_group_are_one_application_of_the_first() -> None:
+def test_pods_of_one_id_in_a_sharing_group_join_the_application_of_the_first_pod() -> None:
     """As in YuniKorn, where IDs are not kept apart by namespace."""
     driver = live(settings=SHARING)
     driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group(members=1))))
@@ -103,7 +103,7 @@ def test_pods_of_one_id_in_a_sharing_group_are_one_application_of_the_first() ->
     assert order.spec.namespace == "dev"
 
 
-def test_an_application_completes_when_its_originator_is_long_gone() -> None:
+def test_an_application_completes_after_its_originator_was_deleted() -> None:
     """Its left-over placeholders went with it, and a restart finds another originator."""
     simulation = Simulation()
     simulation.kubernetes.add_nodes(3)
@@ -128,7 +128,7 @@ def test_an_application_completes_when_its_originator_is_long_gone() -> None:
     assert simulation.core.apps == {}
 
 
-def test_the_queue_of_the_first_pod_is_that_of_its_placeholders() -> None:
+def test_placeholders_use_the_queue_of_the_first_pod() -> None:
     driver = live()
     raw = a_pod("w0", app=APP, annotations=gang_annotations(a_group(members=1)))
     raw["metadata"]["labels"][QUEUE] = "root.a"

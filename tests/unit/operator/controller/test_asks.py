@@ -40,7 +40,7 @@ def quota(amount: str) -> ClusterEvent:
         (False, "perhaps", False),
     ],
 )
-def test_the_pod_reports_whether_it_may_be_preempted_and_else_its_priority_class(
+def test_preemptibility_comes_from_the_pod_or_else_from_its_priority_class(
     on_class: bool | None,  # noqa: FBT001
     on_pod: str | None,
     allowed: bool,  # noqa: FBT001
@@ -53,14 +53,14 @@ def test_the_pod_reports_whether_it_may_be_preempted_and_else_its_priority_class
     assert ask.allow_preempt_self is allowed
 
 
-def test_a_pod_that_never_preempts_asks_so_with_its_priority() -> None:
+def test_a_request_carries_the_priority_and_preemption_policy_of_its_pod() -> None:
     driver = live()
     driver.see(a_pod("w0", app=APP, preemptionPolicy="Never", priority=1000))
     [ask] = [item.ask for item in driver.accepted().news if isinstance(item, AskSubmitted)]
     assert (ask.priority, ask.allow_preempt_other) == (1000, False)
 
 
-def test_the_first_pod_says_whose_the_application_is_and_when_it_began() -> None:
+def test_the_first_pod_determines_the_user_and_creation_time_of_the_application() -> None:
     """The other pods are taken for the same owner's."""
     driver = live()
     ann = {USER: json.dumps({"user": "ann", "groups": ["research"]})}

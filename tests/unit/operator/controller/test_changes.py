@@ -69,7 +69,7 @@ def test_a_bound_pod_that_is_resized_is_reported_again_with_its_key_and_allocati
     assert not driver.see(resized(raw, cpu))
 
 
-def test_a_resize_is_reported_when_it_is_written_when_the_kubelet_put_it_in_force_and_when_it_is_given_up() -> None:
+def test_a_resize_is_reported_when_requested_when_applied_and_when_infeasible() -> None:
     """KEP-1287: until then the larger of the two counts."""
     driver = live()
     raw = resized(running(driver), "500m")
@@ -95,7 +95,7 @@ def test_a_pod_that_is_resized_between_decision_and_bind_is_reported_as_an_alloc
     assert reported_again(driver.see(resized(raw, "3"))).ask.resources["vcore"] == 3000
 
 
-def test_an_ask_that_came_after_its_allocation_is_reported_as_an_allocation() -> None:
+def test_a_request_update_that_the_core_rejects_after_allocating_is_reported_as_an_allocation() -> None:
     """The core decided on the old ask before it read the new one, and refused that."""
     driver = live()
     raw = waiting(driver)
@@ -115,7 +115,7 @@ def test_a_label_of_a_running_pod_reaches_the_core() -> None:
     assert not driver.see(annotated)
 
 
-def test_of_a_pod_that_the_core_ordered_to_go_it_receives_only_its_end() -> None:
+def test_for_a_pod_that_the_core_released_only_its_termination_is_reported() -> None:
     driver = live()
     raw = running(driver)
     driver.released("uid-w0", TerminationType.PREEMPTED_BY_SCHEDULER)
@@ -124,7 +124,7 @@ def test_of_a_pod_that_the_core_ordered_to_go_it_receives_only_its_end() -> None
     assert [type(item) for item in driver.gone("w0").news] == [AllocationReleased]
 
 
-def test_a_resize_while_the_node_is_away_is_reported_with_the_node() -> None:
+def test_a_resize_without_its_node_is_reported_when_the_node_is_added() -> None:
     driver = live("n2")
     raw = a_pod("w0", app=APP, nodeName="n1")
     driver.see(raw)
@@ -165,14 +165,14 @@ def test_a_waiting_pod_whose_application_id_changes_moves_to_that_application() 
     assert [type(item) for item in late.news] == [AllocationReleased]
 
 
-def test_the_last_waiting_pod_of_an_application_takes_it_along_before_it_is_answered() -> None:
+def test_an_unanswered_application_is_removed_when_its_last_waiting_pod_moves_away() -> None:
     driver = live()
     raw = a_pod("w0", app=APP)
     driver.see(raw)
     assert [type(item) for item in driver.see(of_app(raw, "other")).news] == [ApplicationRemoved, ApplicationSubmitted]
 
 
-def test_a_pod_that_has_its_place_stays_with_its_application_and_reports_it_once() -> None:
+def test_an_allocated_pod_stays_in_its_application_and_reports_the_ignored_id_once() -> None:
     driver = live()
     raw = of_app(running(driver), "other")
     out = driver.see(raw)
@@ -184,14 +184,14 @@ def test_a_pod_that_has_its_place_stays_with_its_application_and_reports_it_once
     )
 
 
-def test_a_queue_written_on_a_pod_later_is_ignored_and_said_so_once() -> None:
+def test_a_queue_that_is_set_on_a_pod_later_is_ignored_and_reported_once() -> None:
     driver = live()
     raw = labelled(waiting(driver), **{QUEUE: "root.fast"})
     assert any("queue root.fast is ignored" in note for note in notes(driver.see(raw)))
     assert not notes(driver.see(raw))
 
 
-def test_an_application_id_that_becomes_too_long_is_refused_as_at_the_start() -> None:
+def test_an_application_id_that_becomes_too_long_is_rejected() -> None:
     driver = live()
     raw = waiting(driver)
     raw["metadata"]["annotations"] = {APP_ID: "x" * 64}
@@ -201,7 +201,7 @@ def test_an_application_id_that_becomes_too_long_is_refused_as_at_the_start() ->
     assert [type(item) for item in out.news] == [AskReleased]
 
 
-def test_the_end_of_a_pod_does_not_touch_the_next_one_of_its_name() -> None:
+def test_the_deletion_of_a_pod_does_not_affect_a_new_pod_of_the_same_name() -> None:
     """A StatefulSet makes the next one as soon as the name is free; the watch may tell of the two in any order."""
     driver = live()
     running(driver, "db-0")
@@ -219,7 +219,7 @@ def test_the_end_of_a_pod_does_not_touch_the_next_one_of_its_name() -> None:
     assert driver.ledger.tasks.keys() == {"uid-second"}
 
 
-def test_an_answer_to_an_ask_of_a_completed_application_lets_its_id_be_used_again() -> None:
+def test_the_answer_to_a_request_of_a_completed_application_frees_its_id() -> None:
     driver = live()
     running(driver)
     driver.gone("w0")
@@ -234,7 +234,7 @@ def test_an_answer_to_an_ask_of_a_completed_application_lets_its_id_be_used_agai
     assert asked(driver.accepted()) == ["uid-w1", "uid-w2"]
 
 
-def test_a_completed_application_does_not_wait_for_the_answer_to_a_pod_that_is_gone() -> None:
+def test_a_completed_application_does_not_wait_for_the_answer_to_a_deleted_pod() -> None:
     driver = live()
     running(driver)
     driver.gone("w0")
@@ -244,7 +244,7 @@ def test_a_completed_application_does_not_wait_for_the_answer_to_a_pod_that_is_g
     assert driver.ledger.applications == {}
 
 
-def test_a_waiting_pod_that_becomes_too_large_is_asked_for_no_more_until_it_changes_again() -> None:
+def test_a_waiting_pod_that_becomes_too_large_is_rejected_until_it_changes_again() -> None:
     driver = live()
     raw = waiting(driver)
     labels = {f"example.com/{number:050}": "v" * 63 for number in range(1000)}
@@ -257,7 +257,7 @@ def test_a_waiting_pod_that_becomes_too_large_is_asked_for_no_more_until_it_chan
     assert asked(driver.see(raw)) == ["uid-w0"]
 
 
-def test_a_pod_that_becomes_too_large_while_it_is_bound_keeps_what_it_was_asked_for_with() -> None:
+def test_an_allocated_pod_that_becomes_too_large_keeps_its_last_request() -> None:
     driver = live()
     raw = {**waiting(driver)}
     driver.allocated("uid-w0")

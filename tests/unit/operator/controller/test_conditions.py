@@ -57,7 +57,7 @@ def test_a_pod_that_waits_gets_its_condition_after_two_seconds() -> None:
     assert not driver.wait(100)
 
 
-def test_a_pod_that_has_waited_gets_it_at_once() -> None:
+def test_a_pod_that_has_waited_gets_its_condition_immediately() -> None:
     driver = live()
     waiting(driver)
     driver.wait(5)
@@ -65,7 +65,7 @@ def test_a_pod_that_has_waited_gets_it_at_once() -> None:
     assert not state(driver, FAILED)
 
 
-def test_a_new_reason_is_written_at_once_and_a_new_count_later() -> None:
+def test_a_new_reason_is_written_immediately_and_a_new_count_later() -> None:
     driver = live()
     waiting(driver)
     driver.wait(5)
@@ -78,7 +78,7 @@ def test_a_new_reason_is_written_at_once_and_a_new_count_later() -> None:
     assert driver.wait(60).commands == unschedulable("0/2 nodes")
 
 
-def test_a_pod_whose_scheduling_gates_were_removed_has_an_event_why_it_waits() -> None:
+def test_a_waiting_pod_whose_scheduling_gates_were_removed_gets_an_event() -> None:
     driver = live()
     raw = a_pod("w0", app=APP)
     raw["status"]["conditions"] = [
@@ -90,7 +90,7 @@ def test_a_pod_whose_scheduling_gates_were_removed_has_an_event_why_it_waits() -
     assert notes(state(driver, FAILED)) == [FULL]
 
 
-def test_what_the_core_reports_of_a_pod_whose_bind_is_in_flight_is_not_why_it_waits() -> None:
+def test_an_event_for_a_pod_whose_bind_is_in_flight_is_not_a_scheduling_failure() -> None:
     driver = live()
     waiting(driver)
     driver.allocated("uid-w0")
@@ -98,7 +98,7 @@ def test_what_the_core_reports_of_a_pod_whose_bind_is_in_flight_is_not_why_it_wa
     assert events(driver.receive(event)) == [("w0", "Scheduling", "Scheduling")]
 
 
-def test_events_why_pods_wait_are_dropped_first() -> None:
+def test_scheduling_failure_events_are_dropped_first() -> None:
     driver = live()
     waiting(driver)
     driver.wait(5)
@@ -106,7 +106,7 @@ def test_events_why_pods_wait_are_dropped_first() -> None:
     assert event.importance is min(Importance)
 
 
-def test_what_is_there_already_is_not_written_again() -> None:
+def test_an_unchanged_condition_is_not_written_again() -> None:
     driver = live()
     raw = a_pod("w0", app=APP)
     raw["status"]["conditions"] = [
@@ -118,7 +118,7 @@ def test_what_is_there_already_is_not_written_again() -> None:
     assert not state(driver, FAILED)
 
 
-def test_a_shortage_that_ended_is_not_written() -> None:
+def test_a_failure_that_was_resolved_is_not_written() -> None:
     driver = live()
     waiting(driver)
     state(driver, FAILED)
@@ -126,7 +126,7 @@ def test_a_shortage_that_ended_is_not_written() -> None:
     assert not driver.wait(10)
 
 
-def test_a_pod_for_which_a_node_is_reserved_reports_it_and_what_it_is_missing() -> None:
+def test_a_pod_with_a_reserved_node_reports_the_reservation_and_the_failure() -> None:
     driver = live()
     waiting(driver)
     state(driver, FAILED)
@@ -137,7 +137,7 @@ def test_a_pod_for_which_a_node_is_reserved_reports_it_and_what_it_is_missing() 
     assert driver.wait(100).commands == unschedulable(f"{FULL} Waiting: node n2 is reserved for it")
 
 
-def test_a_pod_for_which_a_node_was_reserved_before_anything_else_was_reported_reports_it() -> None:
+def test_a_reservation_without_an_earlier_failure_is_reported() -> None:
     driver = live()
     waiting(driver)
     driver.wait(5)
@@ -154,7 +154,7 @@ def test_a_condition_that_could_not_be_written_is_written_with_the_next_change()
     assert state(driver, FAILED).commands == unschedulable()
 
 
-def test_an_empty_reason_reports_what_autoscalers_know() -> None:
+def test_an_empty_reason_becomes_a_message_that_autoscalers_recognize() -> None:
     driver = live()
     waiting(driver)
     driver.wait(5)
@@ -162,7 +162,7 @@ def test_an_empty_reason_reports_what_autoscalers_know() -> None:
     assert orders(state(driver, FAILED, "")) == unschedulable(expected)
 
 
-def test_the_core_speaks_on_the_pod_the_originator_and_the_node() -> None:
+def test_core_events_are_posted_on_the_pod_the_originator_and_the_node() -> None:
     driver = live()
     waiting(driver)
     spoken = CoreEvents(
@@ -187,7 +187,7 @@ def test_the_core_speaks_on_the_pod_the_originator_and_the_node() -> None:
     assert len(out.commands) == 3
 
 
-def test_the_core_is_repeated_on_a_pod_once_while_the_event_exists_whatever_it_counts() -> None:
+def test_a_core_event_that_differs_only_in_counts_is_not_repeated_on_a_pod() -> None:
     driver = live()
     waiting(driver)
     said = 0
@@ -204,7 +204,7 @@ def test_the_core_is_repeated_on_a_pod_once_while_the_event_exists_whatever_it_c
     assert events(again) == [("w0", "FailedScheduling", "FailedScheduling")]
 
 
-def test_a_gang_that_no_node_could_hold_is_reported_as_event_and_condition_at_once() -> None:
+def test_a_gang_that_fits_no_node_is_reported_immediately_as_event_and_condition() -> None:
     driver = live()
     driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group())))
     driver.accepted()
@@ -214,7 +214,7 @@ def test_a_gang_that_no_node_could_hold_is_reported_as_event_and_condition_at_on
     assert out.commands[1:] == [SetCondition(W0, "SchedulingSkipped", "member workers needs 99 CPUs")]
 
 
-def test_other_words_about_a_gang_call_for_no_node() -> None:
+def test_an_event_about_another_problem_of_a_gang_sets_no_condition() -> None:
     driver = live()
     driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group())))
     driver.accepted()
@@ -225,7 +225,7 @@ def test_other_words_about_a_gang_call_for_no_node() -> None:
     assert orders(out) == []
 
 
-def test_a_reason_that_goes_to_and_fro_costs_some_twenty_writes_an_hour() -> None:
+def test_an_alternating_reason_costs_about_twenty_writes_an_hour() -> None:
     driver = live()
     waiting(driver)
     written = 0
@@ -237,14 +237,14 @@ def test_a_reason_that_goes_to_and_fro_costs_some_twenty_writes_an_hour() -> Non
     assert len(driver.ledger.deadlines) <= 2
 
 
-def test_an_hour_under_one_reason_costs_one_condition_and_one_event() -> None:
+def test_an_unchanged_reason_costs_one_condition_and_one_event_an_hour() -> None:
     driver = live()
     waiting(driver)
     state(driver, FAILED)
     assert [len(driver.wait(60).commands) for _ in range(60)] == [2] + 59 * [0]
 
 
-def test_a_restart_does_not_write_a_reason_again_that_is_merely_counted_otherwise() -> None:
+def test_a_restart_does_not_immediately_rewrite_a_reason_that_differs_only_in_counts() -> None:
     driver = live()
     raw = a_pod("w0", app=APP)
     raw["status"]["conditions"] = [
@@ -258,7 +258,7 @@ def test_a_restart_does_not_write_a_reason_again_that_is_merely_counted_otherwis
     assert driver.wait(1).commands == unschedulable()
 
 
-def test_a_refused_node_is_reported_on_the_node() -> None:
+def test_a_rejected_node_is_reported_on_the_node() -> None:
     driver = live()
     name = next(iter(driver.ledger.nodes))
     out = driver.receive(NodeResponse(rejected={name: "absurd"}))

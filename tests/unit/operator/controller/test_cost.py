@@ -97,7 +97,7 @@ def refusing_members(members: int) -> int:
 
 
 @pytest.mark.parametrize("event", [binding_after_the_core_runs, losing_placeholders, refusing_members])
-def test_events_of_all_members_of_a_gang_take_work_in_proportion_to_the_members(event: Callable[[int], int]) -> None:
+def test_events_of_all_members_of_a_gang_cost_work_linear_in_the_members(event: Callable[[int], int]) -> None:
     event(SMALL)  # so that nothing is remembered for the first time
     assert event(LARGE) < LINEAR * event(SMALL)
 
@@ -118,6 +118,6 @@ def losing_a_node(others: int) -> int:
     return work
 
 
-def test_the_end_of_a_node_takes_no_more_work_for_pods_on_other_nodes() -> None:
+def test_a_node_deletion_costs_no_more_work_for_pods_on_other_nodes() -> None:
     losing_a_node(1)
     assert losing_a_node(300) < 1.1 * losing_a_node(1)

@@ -41,7 +41,7 @@ def open_creations(ledger: Ledger) -> int:
     return sum(of_namespace.open for of_namespace in ledger.creations.values())
 
 
-def test_a_gang_has_a_window_of_open_creations_and_the_next_goes_out_for_each_answer() -> None:
+def test_a_gang_has_a_window_of_open_creations_and_each_answer_sends_the_next() -> None:
     driver = live()
     first = begun(driver, a_gang("job", 3 * WINDOW))
     assert len(first) == WINDOW
@@ -55,7 +55,7 @@ def test_a_gang_has_a_window_of_open_creations_and_the_next_goes_out_for_each_an
     assert not driver.ledger.creations
 
 
-def test_an_application_reports_how_many_placeholders_it_waits_for_before_they_are_ordered() -> None:
+def test_an_application_counts_the_placeholders_it_waits_for_before_they_are_created() -> None:
     driver = live()
     begun(driver, a_gang("job", 3 * WINDOW))
     assert driver.ledger.applications[APP].wanted == 3 * WINDOW
@@ -75,7 +75,7 @@ def test_a_gang_whose_creation_is_forbidden_creates_nothing_more(style: str) -> 
     assert not driver.ledger.creations
 
 
-def test_a_gang_whose_pods_are_gone_creates_nothing_more() -> None:
+def test_a_gang_whose_pods_are_deleted_creates_nothing_more() -> None:
     driver = live()
     begun(driver, a_gang("job", 3 * WINDOW))
     out = driver.gone("job-0")
@@ -115,7 +115,7 @@ def test_gangs_of_a_namespace_share_a_window_and_take_turns() -> None:
     assert open_creations(driver.ledger) == limits.NAMESPACE_OPEN_CREATIONS
 
 
-def test_a_cancelled_gang_makes_room_for_another_of_its_namespace() -> None:
+def test_a_cancelled_gang_frees_creations_for_another_gang_of_its_namespace() -> None:
     driver = live()
     for number in range(3):
         begun(driver, a_gang(f"job-{number}", 3 * WINDOW))
@@ -124,7 +124,7 @@ def test_a_cancelled_gang_makes_room_for_another_of_its_namespace() -> None:
     assert open_creations(driver.ledger) == limits.NAMESPACE_OPEN_CREATIONS
 
 
-def test_gangs_of_another_namespace_have_a_window_of_their_own() -> None:
+def test_gangs_of_another_namespace_have_a_separate_creation_window() -> None:
     driver = live()
     driver.fact(namespace_seen(a_namespace("other")))
     for number in range(3):
@@ -146,7 +146,7 @@ def test_placeholders_that_were_never_seen_are_created_again_within_the_window()
     assert len({command.spec.name for command in (*again, *waiting)}) == 2 * WINDOW
 
 
-def test_a_large_gang_holds_no_more_than_its_window_in_memory() -> None:
+def test_a_large_gang_keeps_no_more_than_its_window_in_memory() -> None:
     driver = live()
     begun(driver, a_gang("job", limits.GANG_MEMBERS))
     assert len(driver.ledger.applications[APP].slots) == WINDOW

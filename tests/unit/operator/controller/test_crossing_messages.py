@@ -21,7 +21,7 @@ def reported(out: Outcome) -> list[PodUid]:
     return [item.allocation.ask.key for item in out.news if isinstance(item, AllocationReported)]
 
 
-def test_a_refusal_of_an_ask_that_another_took_the_place_of_does_not_keep_the_pod_from_its_node() -> None:
+def test_the_rejection_of_a_superseded_request_does_not_block_the_bind() -> None:
     """Resized while the core decided on a node that just went: the pod is asked for a third time, and that counts."""
     driver = live("n1", "n2")
     raw = waiting(driver)
@@ -35,7 +35,7 @@ def test_a_refusal_of_an_ask_that_another_took_the_place_of_does_not_keep_the_po
     assert bind.node == "n2"
 
 
-def test_the_core_that_refused_the_ask_of_a_pod_on_its_way_out_is_not_expected_to_know_of_it() -> None:
+def test_a_rejected_request_of_a_terminating_pod_causes_no_state_mismatch() -> None:
     """A bind failed and was asked for anew while the core failed the gang, and ended it with the old allocation."""
     driver, (first, second) = reserving(parameters="gangSchedulingStyle=Hard")
     [bind] = orders(driver.allocated(uid(first)))
@@ -50,7 +50,7 @@ def test_the_core_that_refused_the_ask_of_a_pod_on_its_way_out_is_not_expected_t
 
 
 @pytest.mark.parametrize("scheduler", ["muster", "default-scheduler"])
-def test_a_pod_on_a_node_that_just_came_is_reported_when_the_core_has_the_node(scheduler: str) -> None:
+def test_a_pod_on_a_new_node_is_reported_after_the_core_accepted_the_node(scheduler: str) -> None:
     """Nodes and pods are told of by streams of their own: the pod could come first, and be refused."""
     driver, n2 = live("n1"), NodeName("n2")
     waiting(driver, "w0")
@@ -61,7 +61,7 @@ def test_a_pod_on_a_node_that_just_came_is_reported_when_the_core_has_the_node(s
     assert driver.ledger.awaiting_node == {}
 
 
-def test_a_pod_told_of_with_its_node_and_resized_meanwhile_is_reported_again() -> None:
+def test_a_pod_that_is_reported_with_its_node_and_then_resized_is_reported_again() -> None:
     driver, n2 = live("n1"), NodeName("n2")
     small = a_pod("dns", nodeName="n2", schedulerName="default-scheduler")
     driver.see(small)
@@ -72,7 +72,7 @@ def test_a_pod_told_of_with_its_node_and_resized_meanwhile_is_reported_again() -
 
 
 @pytest.mark.parametrize("answers", [1, 2])
-def test_a_node_that_went_and_came_again_is_the_cores_with_the_last_answer(answers: int) -> None:
+def test_a_node_that_was_deleted_and_added_again_is_accepted_with_the_last_answer(answers: int) -> None:
     driver, n2 = live("n1"), NodeName("n2")
     for fact in (node_seen(a_node("n2")), NodeGone(n2), node_seen(a_node("n2"))):
         driver.fact(fact)
@@ -81,7 +81,7 @@ def test_a_node_that_went_and_came_again_is_the_cores_with_the_last_answer(answe
     assert told == [[], ["uid-dns"]][:answers]
 
 
-def test_a_pod_on_a_node_that_the_core_did_not_take_waits_for_another_of_that_name() -> None:
+def test_a_pod_on_a_rejected_node_waits_for_another_node_of_that_name() -> None:
     driver, n2 = live("n1"), NodeName("n2")
     driver.fact(node_seen(a_node("n2")))
     driver.see(a_pod("dns", nodeName="n2", schedulerName="default-scheduler"))
@@ -92,7 +92,7 @@ def test_a_pod_on_a_node_that_the_core_did_not_take_waits_for_another_of_that_na
     assert [one.ask.key for one in created.existing] == ["uid-dns"]
 
 
-def test_a_pod_whose_bind_failed_waits_for_its_lost_node_no_more() -> None:
+def test_a_pod_whose_bind_failed_no_longer_waits_for_its_deleted_node() -> None:
     driver = live("n1", "n2")
     waiting(driver)
     [bind] = orders(driver.allocated("uid-w0", "n2"))

@@ -61,7 +61,7 @@ def tag(out: Outcome) -> str | None:
     return submitted.spec.tags.get(keys.APP_TAG_GANG_PLACEMENT)
 
 
-def test_the_core_is_reported_each_place_what_a_placeholder_would_have_said_of_itself() -> None:
+def test_the_members_tag_carries_what_a_placeholder_would_request() -> None:
     like = {"preference": {"matchExpressions": [SSD]}, "weight": 5}
     affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [like]}}
     driver = live()
@@ -75,7 +75,7 @@ def test_the_core_is_reported_each_place_what_a_placeholder_would_have_said_of_i
     assert member["preferences"]["nodeAffinity"][0]["weight"] == 5
 
 
-def test_members_ask_as_soon_as_the_application_is_accepted_and_nothing_is_created() -> None:
+def test_direct_members_request_once_the_application_is_accepted_without_placeholders() -> None:
     driver = live()
     assert tag(driver.see(a_direct_member())) == "Direct"
     out = driver.accepted()
@@ -85,7 +85,7 @@ def test_members_ask_as_soon_as_the_application_is_accepted_and_nothing_is_creat
     assert driver.ledger.applications[APP].state is AppState.RESERVING
 
 
-def test_a_gang_runs_when_the_core_holds_its_places_and_reports_it_once() -> None:
+def test_a_gang_runs_when_the_core_reserved_all_members_and_reports_it_once() -> None:
     driver = looking()
     out = driver.updated(keys.APP_RUNNING)
     assert driver.ledger.applications[APP].state is AppState.RUNNING
@@ -111,7 +111,7 @@ def test_a_member_costs_a_bind_and_an_event() -> None:
 
 
 @pytest.mark.parametrize("is_bound", [False, True])
-def test_a_place_that_is_taken_before_the_word_that_the_application_runs_is_no_trouble(is_bound: bool) -> None:  # noqa: FBT001
+def test_an_allocation_may_arrive_before_the_running_state(is_bound: bool) -> None:  # noqa: FBT001
     """Two streams: either word may come first."""
     driver = looking()
     [order] = orders(driver.allocated("uid-w0"))
@@ -121,7 +121,7 @@ def test_a_place_that_is_taken_before_the_word_that_the_application_runs_is_no_t
     assert driver.ledger.applications[APP].state is AppState.RUNNING
 
 
-def test_a_gang_that_needs_more_nodes_calls_for_them_by_every_member_once() -> None:
+def test_every_member_of_a_gang_that_needs_more_nodes_is_marked_unschedulable_once() -> None:
     driver = looking()
     assert conditions(says(driver, FAILED, FULL)) == {}
     out = driver.wait(2.5)
@@ -132,7 +132,7 @@ def test_a_gang_that_needs_more_nodes_calls_for_them_by_every_member_once() -> N
     assert sum(len(driver.wait(60).commands) for _ in range(60)) == 0
 
 
-def test_a_gang_whose_turn_has_not_come_or_whose_quota_is_full_calls_for_no_node() -> None:
+def test_a_gang_that_is_queued_or_over_quota_is_not_marked_unschedulable() -> None:
     driver = looking()
     says(driver, SKIPPED, QUOTA)
     assert conditions(driver.wait(2.5)) == {
@@ -141,7 +141,7 @@ def test_a_gang_whose_turn_has_not_come_or_whose_quota_is_full_calls_for_no_node
     }
 
 
-def test_what_the_core_says_before_we_hear_that_it_accepted_the_gang_is_not_lost() -> None:
+def test_a_reason_that_arrives_before_the_gang_is_accepted_is_kept() -> None:
     driver = live()
     driver.see(a_direct_member())
     says(driver, SKIPPED, QUOTA)
@@ -149,7 +149,7 @@ def test_what_the_core_says_before_we_hear_that_it_accepted_the_gang_is_not_lost
     assert conditions(driver.wait(2.5))["w0"][1].endswith(QUOTA)
 
 
-def test_a_gang_of_which_nothing_was_said_waits_for_its_places() -> None:
+def test_a_gang_without_a_reported_reason_waits_for_its_reservation() -> None:
     found = conditions(looking().wait(2.5))
     assert found == {
         "w0": ("SchedulingSkipped", "gang job waits for its reservation"),
@@ -157,7 +157,7 @@ def test_a_gang_of_which_nothing_was_said_waits_for_its_places() -> None:
     }
 
 
-def test_another_reason_is_written_at_once_and_a_member_that_comes_late_says_it_after_its_own_two_seconds() -> None:
+def test_a_new_reason_is_written_immediately_but_a_late_member_waits_two_seconds() -> None:
     driver = looking()
     says(driver, SKIPPED, QUOTA)
     driver.wait(2.5)
@@ -167,7 +167,7 @@ def test_another_reason_is_written_at_once_and_a_member_that_comes_late_says_it_
     assert set(conditions(driver.wait(1.5))) == {"w2"}
 
 
-def test_the_group_that_misses_nodes_reports_for_the_gang() -> None:
+def test_the_group_that_lacks_nodes_reports_for_the_gang() -> None:
     driver = live()
     annotations = gang_annotations(a_group("a", 1), a_group("b", 1), a_group("c", 1), parameters="gangPlacement=Direct")
     driver.see(a_pod("w0", app=APP, annotations=annotations))
@@ -178,7 +178,7 @@ def test_the_group_that_misses_nodes_reports_for_the_gang() -> None:
     assert conditions(says(driver, SCHEDULED, group="b"))["w0"][0] == "SchedulingSkipped"
 
 
-def test_a_gang_that_is_informed_to_have_its_places_reports_nothing_more_though_it_does_not_run_yet() -> None:
+def test_a_fully_reserved_gang_reports_no_reason_before_it_runs() -> None:
     """The two words come on different streams; a member that is about to be bound is not written to."""
     driver = live()
     groups = [a_group("a", 1), a_group("b", 1)]
@@ -192,7 +192,7 @@ def test_a_gang_that_is_informed_to_have_its_places_reports_nothing_more_though_
     assert conditions(driver.updated(keys.APP_RUNNING)) == {}
 
 
-def test_a_gang_that_a_restart_found_half_bound_reports_what_the_others_wait_for() -> None:
+def test_a_gang_that_is_half_bound_after_a_restart_reports_the_reason_on_the_others() -> None:
     driver = Driver()
     driver.fact(namespace_seen(a_namespace()))
     driver.fact(node_seen(a_node("n1")))
@@ -212,7 +212,7 @@ def test_a_gang_that_a_restart_found_half_bound_reports_what_the_others_wait_for
     assert {task.shortage for task in driver.ledger.tasks.values()} == {None}
 
 
-def test_a_word_of_a_group_of_nobodys_is_passed_over() -> None:
+def test_a_state_of_an_unknown_group_or_application_is_ignored() -> None:
     driver = looking()
     says(driver, FAILED, FULL, group="other")
     elsewhere = SchedulingStateChanged(AppId("dev/x"), PodUid("x/g"), FAILED, FULL)
@@ -220,7 +220,7 @@ def test_a_word_of_a_group_of_nobodys_is_passed_over() -> None:
     assert {reason for reason, _ in conditions(driver.wait(2.5)).values()} == {"SchedulingSkipped"}
 
 
-def test_a_gang_that_no_cluster_of_these_nodes_could_hold_reports_it_at_once_and_then_on_every_member() -> None:
+def test_a_gang_that_does_not_fit_the_empty_nodes_is_reported_immediately_then_on_every_member() -> None:
     driver = looking()
     note = "even an empty cluster could not hold the gang: 1 of 2 members of task group g would not fit"
     out = driver.receive(CoreEvents((CoreEvent(EventKind.APP, APP, "g", note),)))
@@ -230,7 +230,7 @@ def test_a_gang_that_no_cluster_of_these_nodes_could_hold_reports_it_at_once_and
     assert conditions(driver.wait(2.5)) == {"w1": ("Unschedulable", short)}
 
 
-def test_members_of_a_gang_that_has_its_places_wait_for_it_no_longer() -> None:
+def test_members_of_a_fully_reserved_gang_no_longer_wait_for_the_gang() -> None:
     driver = looking()
     says(driver, FAILED, FULL)
     driver.wait(2.5)
@@ -239,7 +239,7 @@ def test_members_of_a_gang_that_has_its_places_wait_for_it_no_longer() -> None:
     assert driver.wait(3600).commands == []
 
 
-def test_a_soft_gang_that_waited_too_long_leaves_its_members_asking() -> None:
+def test_a_soft_gang_that_timed_out_keeps_the_requests_of_its_members() -> None:
     driver = looking()
     says(driver, FAILED, FULL)
     out = driver.updated(keys.APP_RESUMING, "waited too long")
@@ -251,7 +251,7 @@ def test_a_soft_gang_that_waited_too_long_leaves_its_members_asking() -> None:
     assert conditions(driver.wait(3)) == {}, "what the gang lacked is not what its members lack"
 
 
-def test_a_hard_gang_that_waited_too_long_fails_its_members_with_what_was_missing() -> None:
+def test_a_hard_gang_that_timed_out_fails_its_members_with_the_reason() -> None:
     driver = looking("gangPlacement=Direct gangSchedulingStyle=Hard")
     out = driver.updated(keys.APP_FAILING, "waited too long")
     failed = [order for order in orders(out) if isinstance(order, FailPod)]
@@ -272,7 +272,7 @@ def test_the_next_member_reports_for_the_gang_when_the_first_is_deleted() -> Non
     assert event.name == "w1"
 
 
-def test_a_placement_of_the_configuration_counts_for_gangs_that_begin_later() -> None:
+def test_the_configured_placement_applies_to_gangs_that_start_later() -> None:
     driver = live()
     assert tag(driver.see(a_member())) is None
     driver.fact(PlacementChosen(Placement.DIRECT))
@@ -290,13 +290,13 @@ def test_a_placement_that_is_chosen_while_no_session_is_live_is_kept() -> None:
     assert driver.ledger.settings.gang_placement is Placement.ATOMIC
 
 
-def test_atomic_makes_placeholders_and_tells_the_core() -> None:
+def test_atomic_placement_is_sent_to_the_core_and_creates_placeholders() -> None:
     driver = live()
     assert tag(driver.see(a_member(parameters="gangPlacement=Atomic"))) == "Atomic"
     assert len(creates(driver.accepted())) == 2
 
 
-def test_groups_that_are_too_large_to_announce_get_placeholders_and_their_user_is_reported() -> None:
+def test_groups_that_are_too_large_to_send_get_placeholders_and_an_event() -> None:
     driver = live()
     spread = [{"topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"} for _ in range(500)]
     group = a_group("g", 2, topologySpreadConstraints=spread)
@@ -308,7 +308,7 @@ def test_groups_that_are_too_large_to_announce_get_placeholders_and_their_user_i
     assert len(creates(driver.accepted())) == 2
 
 
-def test_a_late_placeholder_of_a_gang_that_needs_none_goes() -> None:
+def test_a_late_placeholder_of_a_gang_without_placeholders_is_deleted() -> None:
     """One whose creation an operator before us had ordered, while the default was another."""
     driver = live()
     driver.see(a_member())

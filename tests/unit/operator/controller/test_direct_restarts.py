@@ -67,7 +67,7 @@ every_phase = pytest.mark.parametrize("phase", DIRECT_PHASES, ids=lambda phase: 
 
 @every_kill
 @every_phase
-def test_a_gang_is_bound_once_and_completely_and_nothing_is_ever_created(phase: Phase, kill: Kill) -> None:
+def test_a_direct_gang_is_bound_completely_and_once_and_creates_no_placeholder(phase: Phase, kill: Kill) -> None:
     simulation = began()
     phase(simulation)
     kill(simulation)
@@ -78,7 +78,7 @@ def test_a_gang_is_bound_once_and_completely_and_nothing_is_ever_created(phase: 
 
 
 @every_kill
-def test_places_of_members_still_to_come_are_held_again(kill: Kill) -> None:
+def test_reservations_of_missing_members_are_restored_after_a_restart(kill: Kill) -> None:
     simulation = began(a_member(0))
     at_rest(simulation)
     assert bound(simulation, placeholders=False) == 1
@@ -93,7 +93,7 @@ def test_places_of_members_still_to_come_are_held_again(kill: Kill) -> None:
 
 
 @every_kill
-def test_no_place_is_held_again_for_a_member_that_has_ended(kill: Kill) -> None:
+def test_no_reservation_is_restored_for_a_finished_member(kill: Kill) -> None:
     simulation = began(a_member(0), a_member(1))
     at_rest(simulation)
     ended(simulation, 0)
@@ -104,7 +104,7 @@ def test_no_place_is_held_again_for_a_member_that_has_ended(kill: Kill) -> None:
 
 
 @every_kill
-def test_a_gang_of_which_all_that_came_have_ended_holds_the_places_of_the_others(kill: Kill) -> None:
+def test_a_gang_whose_members_so_far_all_finished_reserves_only_the_remaining_ones(kill: Kill) -> None:
     simulation = began(a_member(0), a_member(1))
     at_rest(simulation)
     ended(simulation, 0, 1)
@@ -118,7 +118,7 @@ def test_a_gang_of_which_all_that_came_have_ended_holds_the_places_of_the_others
 
 
 @every_kill
-def test_a_gang_of_which_all_have_ended_is_none_any_more_for_who_comes_after_them(kill: Kill) -> None:
+def test_a_later_pod_of_a_gang_whose_members_all_finished_is_scheduled_without_a_gang(kill: Kill) -> None:
     simulation = began()
     at_rest(simulation)
     ended(simulation, *range(MEMBERS))
@@ -132,7 +132,7 @@ def test_a_gang_of_which_all_have_ended_is_none_any_more_for_who_comes_after_the
 
 
 @every_kill
-def test_who_ended_before_any_member_that_lives_was_made_may_be_of_another_gang_and_takes_nothing(kill: Kill) -> None:
+def test_a_member_that_finished_before_the_oldest_live_one_was_created_is_not_counted(kill: Kill) -> None:
     simulation = began()
     at_rest(simulation)
     ended(simulation, *range(MEMBERS))
@@ -155,7 +155,7 @@ def ended(simulation: Simulation, *numbers: int) -> None:
 
 @every_kill
 @every_phase
-def test_both_ledgers_agree_though_one_holds_places_without_pods(phase: Phase, kill: Kill) -> None:
+def test_operator_and_core_state_match_for_reservations_without_pods(phase: Phase, kill: Kill) -> None:
     simulation = began()
     phase(simulation)
     compared(simulation)

@@ -68,7 +68,7 @@ ORDERS = [
 
 @pytest.mark.parametrize("ended", PASSING)
 @pytest.mark.parametrize("ordered", ORDERS)
-def test_a_write_that_may_be_done_later_is_ordered_later_until_it_is(
+def test_a_write_that_fails_temporarily_is_retried_until_it_succeeds(
     ordered: Callable[[Driver], Command], ended: End
 ) -> None:
     driver = live()
@@ -82,7 +82,7 @@ def test_a_write_that_may_be_done_later_is_ordered_later_until_it_is(
 
 
 @pytest.mark.parametrize("ordered", ORDERS)
-def test_a_write_that_is_refused_for_good_is_not_sent_again(ordered: Callable[[Driver], Command]) -> None:
+def test_a_write_that_fails_permanently_is_not_retried(ordered: Callable[[Driver], Command]) -> None:
     driver = live()
     command = ordered(driver)
     driver.result(refused(command, 403))
@@ -90,7 +90,7 @@ def test_a_write_that_is_refused_for_good_is_not_sent_again(ordered: Callable[[D
 
 
 @pytest.mark.parametrize("is_gone", [True, False])
-def test_a_pod_that_is_gone_or_got_a_node_meanwhile_is_not_failed(is_gone: bool) -> None:  # noqa: FBT001 - parametrized
+def test_a_pod_that_was_deleted_or_bound_is_no_longer_failed(is_gone: bool) -> None:  # noqa: FBT001 - parametrized
     driver = live()
     driver.result(CommandUnanswered(a_failure(driver)))
     if is_gone:

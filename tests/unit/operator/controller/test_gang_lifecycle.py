@@ -57,7 +57,7 @@ def finish(simulation: Simulation) -> None:
     assert simulation.core.apps == {}
 
 
-def test_a_gang_is_reserved_swapped_and_released() -> None:
+def test_a_gang_is_reserved_replaced_and_released() -> None:
     simulation = a_cluster(*members())
     simulation.run()
     assert_converged(simulation)
@@ -131,7 +131,7 @@ def test_kills_at_random_steps_of_random_orders_converge(data: st.DataObject) ->
     finish(simulation)
 
 
-def test_two_groups_and_executors_that_come_later() -> None:
+def test_a_gang_with_two_groups_accepts_executors_that_are_created_later() -> None:
     """Spark's shape: the driver defines both groups; executors exist only after it runs."""
     groups = gang_annotations(a_group("driver", 1), a_group("executor", 2), member_of="driver")
     simulation = a_cluster(a_pod("driver", app=APP, annotations=groups))
@@ -146,7 +146,7 @@ def test_two_groups_and_executors_that_come_later() -> None:
     finish(simulation)
 
 
-def test_left_over_placeholders_go_when_the_application_completes() -> None:
+def test_unused_placeholders_are_deleted_when_the_application_completes() -> None:
     simulation = a_cluster(*members()[:2])
     simulation.run()
     assert len(simulation.kubernetes.placeholders()) == 1
@@ -155,7 +155,7 @@ def test_left_over_placeholders_go_when_the_application_completes() -> None:
 
 
 @pytest.mark.parametrize("allocated", [True, False])
-def test_a_soft_time_out_takes_the_placeholders_and_schedules_the_members(allocated: bool) -> None:  # noqa: FBT001
+def test_a_soft_timeout_deletes_the_placeholders_and_schedules_the_members(allocated: bool) -> None:  # noqa: FBT001
     simulation = a_cluster(*members())
     simulation.core.is_stingy = not allocated
     reach(simulation, AppState.RESERVING)
@@ -181,7 +181,7 @@ def reach(simulation: Simulation, state: AppState) -> None:
         assert simulation.step()
 
 
-def test_a_hard_time_out_fails_the_members() -> None:
+def test_a_hard_timeout_fails_the_members() -> None:
     simulation = a_cluster(*members(parameters="gangSchedulingStyle=Hard"))
     simulation.core.is_stingy = True
     simulation.run()
@@ -207,7 +207,7 @@ def test_a_rejected_application_fails_its_pods_with_the_cause() -> None:
     assert simulation.ledger.applications == {}
 
 
-def test_a_placeholder_deleted_by_hand_is_made_again() -> None:
+def test_a_manually_deleted_placeholder_is_created_again() -> None:
     simulation = a_cluster(*members())
     simulation.core.is_stingy = True
     simulation.run()
@@ -218,7 +218,7 @@ def test_a_placeholder_deleted_by_hand_is_made_again() -> None:
     assert simulation.kubernetes.writes["CreatePlaceholder"] == 4
 
 
-def test_the_originator_deleted_while_reserving_hands_over_to_the_next_pod() -> None:
+def test_the_next_pod_becomes_the_originator_if_the_first_is_deleted_while_reserving() -> None:
     simulation = a_cluster(*members())
     simulation.core.is_stingy = True
     simulation.run()
@@ -245,7 +245,7 @@ def test_the_oldest_member_becomes_the_originator_whichever_was_seen_first() -> 
     assert simulation.ledger.applications[APP].originator.ref.name == "w2"
 
 
-def test_an_application_that_lives_long_remembers_no_ages_of_pods_that_are_gone() -> None:
+def test_a_long_lived_application_forgets_the_ages_of_deleted_pods() -> None:
     simulation = a_cluster(a_pod("stays", app=APP))
     simulation.run()
     for number in range(300):
@@ -301,7 +301,7 @@ def test_a_deleted_namespace_leaves_nothing_behind_at_any_time(data: st.DataObje
 
 
 @pytest.mark.parametrize("style", ["Soft", "Hard"])
-def test_placeholders_that_cannot_be_created_end_as_the_style_defines(style: str) -> None:
+def test_a_placeholder_creation_failure_is_handled_as_the_gang_style_defines(style: str) -> None:
     simulation = a_cluster(*members(parameters=f"gangSchedulingStyle={style}"))
     simulation.kubernetes.refuse_creates = 2
     simulation.run()
@@ -315,7 +315,7 @@ def test_placeholders_that_cannot_be_created_end_as_the_style_defines(style: str
         assert simulation.ledger.applications == {}
 
 
-def test_a_node_that_goes_during_a_replacement_does_not_lose_a_pod() -> None:
+def test_a_node_that_is_deleted_during_a_replacement_does_not_lose_a_pod() -> None:
     simulation = a_cluster(*members(2), nodes=3)
     reach(simulation, AppState.RUNNING)
     simulation.step()

@@ -43,7 +43,7 @@ def test_the_submission_carries_the_gang() -> None:
     assert member == {"name": "g", "minMember": 2, "resource": amounts, "labels": labels}
 
 
-def test_a_member_and_its_placeholders_ask_the_same_of_pods_near_them() -> None:
+def test_a_member_and_its_placeholders_have_the_same_pod_constraints() -> None:
     """With the labels that placeholders have: the API server merges label keys into these."""
     term = {"topologyKey": "zone", "labelSelector": {}, "matchLabelKeys": ["role", "yunikorn.apache.org/app-id"]}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
@@ -62,7 +62,7 @@ def test_a_member_and_its_placeholders_ask_the_same_of_pods_near_them() -> None:
     assert labels == member["labels"]
 
 
-def test_all_placeholders_are_ordered_at_once_and_only_they_ask() -> None:
+def test_all_placeholders_are_created_immediately_and_only_they_request() -> None:
     driver = live()
     driver.see(a_member())
     out = driver.accepted()
@@ -73,7 +73,7 @@ def test_all_placeholders_are_ordered_at_once_and_only_they_ask() -> None:
 
 
 @pytest.mark.parametrize("running_first", [True, False])
-def test_members_ask_when_the_core_runs_and_all_placeholders_are_bound(running_first: bool) -> None:  # noqa: FBT001
+def test_members_request_when_the_application_runs_and_all_placeholders_are_bound(running_first: bool) -> None:  # noqa: FBT001
     driver, placeholders = reserving()
     if running_first:
         assert asked(driver.updated("Running")) == []
@@ -99,7 +99,7 @@ def test_a_replacement_is_confirmed_once_with_its_type() -> None:
     assert not driver.gone_uid(key)
 
 
-def test_a_placeholder_that_dies_by_itself_is_stopped_by_rm() -> None:
+def test_a_placeholder_that_fails_by_itself_is_released_as_stopped_by_rm() -> None:
     driver, placeholders = reserving()
     for raw in placeholders:
         driver.result(done(orders(driver.allocated(uid(raw)))[0]))
@@ -112,7 +112,7 @@ def test_a_placeholder_that_dies_by_itself_is_stopped_by_rm() -> None:
 
 
 @pytest.mark.parametrize("state_first", [True, False])
-def test_a_soft_time_out_is_the_same_in_both_orders_of_arrival(state_first: bool) -> None:  # noqa: FBT001
+def test_a_soft_timeout_has_the_same_result_in_both_orders_of_arrival(state_first: bool) -> None:  # noqa: FBT001
     """One placeholder has its node, the other still asks."""
     driver, placeholders = reserving()
     held, pending = (PodUid(uid(raw)) for raw in placeholders)
@@ -136,7 +136,7 @@ def test_a_soft_time_out_is_the_same_in_both_orders_of_arrival(state_first: bool
     assert asked(driver.updated("Accepted")) == []
 
 
-def test_a_placeholder_that_was_created_late_is_deleted_on_sight() -> None:
+def test_a_placeholder_that_was_created_late_is_deleted_when_it_is_seen() -> None:
     driver = live()
     driver.see(a_member())
     late = pod_of(creates(driver.accepted())[0])
@@ -146,7 +146,7 @@ def test_a_placeholder_that_was_created_late_is_deleted_on_sight() -> None:
     assert out.news == []
 
 
-def test_a_bad_definition_is_a_warning_that_names_field_and_fix_and_no_gang() -> None:
+def test_a_bad_definition_warns_with_field_and_fix_and_disables_the_gang() -> None:
     driver = live()
     out = driver.see(a_member(count=-1))
     event = out.commands[0]
@@ -165,7 +165,7 @@ def test_a_bad_parameter_is_a_warning_and_the_gang_continues() -> None:
     assert out.news[0].spec.style == "Soft"
 
 
-def test_a_member_of_an_unknown_group_is_warned_of_and_scheduled_as_usual() -> None:
+def test_a_member_of_an_unknown_group_causes_only_one_warning() -> None:
     driver, _ = reserving()
     out = driver.see(a_member("w2", group="other"))
     assert events(out) == [("w2", "GangScheduling", "TaskGroupsError")]
@@ -186,7 +186,7 @@ def test_a_later_definition_is_not_read_and_its_first_pod_is_reported() -> None:
     assert creates(driver.accepted()) == []
 
 
-def test_a_group_that_no_one_defines_is_reported() -> None:
+def test_an_undefined_group_is_reported() -> None:
     raw = a_pod("w0", app=APP, annotations=gang_annotations(member_of="g"))
     assert events(live().see(raw)) == [("w0", "GangScheduling", "TaskGroupsError")]
 
@@ -226,7 +226,7 @@ def test_a_placeholder_whose_requests_a_webhook_changed_is_deleted_and_its_gang_
     assert driver.ledger.tasks.keys() <= {"uid-w0"}
 
 
-def test_requests_that_kubernetes_rounds_up_are_those_of_the_placeholder() -> None:
+def test_placeholder_requests_that_kubernetes_rounds_up_are_accepted() -> None:
     driver = live()
     group = {**a_group("g", 1), "minResource": {"cpu": "500u", "memory": "1Gi"}}
     driver.see(a_pod("w0", app=APP, annotations=gang_annotations(group, member_of="g")))
@@ -236,7 +236,7 @@ def test_requests_that_kubernetes_rounds_up_are_those_of_the_placeholder() -> No
     assert asked(driver.see(raw)) == [f"ph-{command.spec.name}"]
 
 
-def test_a_create_that_meets_its_own_name_is_no_failure() -> None:
+def test_a_create_conflict_with_the_same_placeholder_is_no_failure() -> None:
     driver = live()
     driver.see(a_member())
     command = creates(driver.accepted())[0]
@@ -245,7 +245,7 @@ def test_a_create_that_meets_its_own_name_is_no_failure() -> None:
 
 
 @pytest.mark.parametrize("status", [None, 429, 503])
-def test_a_create_that_is_never_seen_is_repeated_under_the_same_name_and_at_last_given_up(status: int | None) -> None:
+def test_an_unconfirmed_create_is_repeated_under_the_same_name_and_finally_given_up(status: int | None) -> None:
     """Nobody answered, or the API server was busy or in trouble for longer than the link tried."""
     driver = live()
     driver.see(a_member())
@@ -263,7 +263,7 @@ def test_a_create_that_is_never_seen_is_repeated_under_the_same_name_and_at_last
     assert driver.ledger.applications[APP].slots == {}
 
 
-def test_a_refused_placeholder_ask_gives_the_gang_up() -> None:
+def test_a_gang_whose_placeholder_request_is_rejected_is_given_up() -> None:
     driver, placeholders = reserving()
     rejected = AskRejected(APP, PodUid(uid(placeholders[0])), "too large")
     out = driver.receive(AllocationResponse(rejected_asks=(rejected,)))
@@ -283,7 +283,7 @@ def test_a_delete_without_effect_is_repeated_and_reported_once() -> None:
     )
 
 
-def test_a_placeholder_that_its_kubelet_does_not_end_is_deleted_by_force_when_users_are_reported() -> None:
+def test_a_placeholder_that_does_not_terminate_is_force_deleted_and_reported() -> None:
     driver, _ = reserving()
     first = next(command for command in driver.updated("Resuming").commands if isinstance(command, DeletePod))
     driver.result(done(first))
@@ -296,7 +296,7 @@ def test_a_placeholder_that_its_kubelet_does_not_end_is_deleted_by_force_when_us
             driver.result(done(DeletePod(first.pod, first.reason, force)))
 
 
-def test_a_delete_that_waits_behind_other_writes_is_not_reported_to_be_without_effect() -> None:
+def test_a_delete_that_is_queued_behind_other_writes_is_not_reported_as_unconfirmed() -> None:
     driver, _ = reserving()
     deletes = [command for command in driver.updated("Resuming").commands if isinstance(command, DeletePod)]
     assert not [event for _ in range(10) for event in events(driver.wait(10))]
@@ -316,7 +316,7 @@ def test_a_surplus_placeholder_is_deleted() -> None:
     assert len(driver.ledger.applications[APP].slots) == len(placeholders)
 
 
-def test_placeholders_that_timed_out_are_not_made_again_though_the_state_comes_last() -> None:
+def test_timed_out_placeholders_are_not_recreated_even_if_the_state_arrives_last() -> None:
     """The pods are gone before the core's Resuming arrives."""
     driver, placeholders = reserving()
     outs = [driver.cancelled(uid(raw)) for raw in placeholders]
@@ -325,7 +325,7 @@ def test_placeholders_that_timed_out_are_not_made_again_though_the_state_comes_l
     assert asked(driver.updated("Resuming")) == ["uid-w0", "uid-w1"]
 
 
-def test_a_preempted_placeholder_is_made_again_while_the_gang_reserves() -> None:
+def test_a_preempted_placeholder_is_created_again_while_the_gang_reserves() -> None:
     driver, placeholders = reserving()
     key = PodUid(uid(placeholders[0]))
     driver.result(done(orders(driver.allocated(key))[0]))
@@ -334,7 +334,7 @@ def test_a_preempted_placeholder_is_made_again_while_the_gang_reserves() -> None
     assert again.spec.name not in {raw["metadata"]["name"] for raw in placeholders}
 
 
-def test_a_node_for_a_placeholder_that_is_leaving_is_given_back_when_it_is_gone() -> None:
+def test_a_late_allocation_of_a_terminating_placeholder_is_released_when_it_is_deleted() -> None:
     driver, placeholders = reserving()
     key = PodUid(uid(placeholders[0]))
     driver.updated("Resuming")
@@ -344,7 +344,7 @@ def test_a_node_for_a_placeholder_that_is_leaving_is_given_back_when_it_is_gone(
 
 
 @pytest.mark.parametrize("bound", [True, False])
-def test_a_placeholder_whose_node_is_gone_is_replaced_without_waiting_for_the_garbage_collector(bound: bool) -> None:  # noqa: FBT001
+def test_a_placeholder_on_a_deleted_node_is_replaced_without_waiting_for_garbage_collection(bound: bool) -> None:  # noqa: FBT001
     driver, placeholders = reserving()
     key = PodUid(uid(placeholders[0]))
     driver.allocated(key)

@@ -36,21 +36,21 @@ def submitted(out: Outcome) -> list[str]:
     return [item.spec.app for item in out.news if isinstance(item, ApplicationSubmitted)]
 
 
-def test_pods_of_two_namespaces_that_name_one_id_are_two_applications() -> None:
+def test_pods_of_two_namespaces_with_the_same_id_form_two_applications() -> None:
     driver = of_both()
     assert submitted(driver.see(a_pod("w0", app="job"))) == ["dev/job"]
     assert submitted(driver.see(in_other(a_pod("x0", app="job"), "root.x"))) == ["other/job"]
     assert [app.queue for app in driver.ledger.applications.values()] == ["", "root.x"]
 
 
-def test_the_application_of_pods_without_an_id_cannot_be_taken_by_another_namespace() -> None:
+def test_another_namespace_cannot_take_over_the_application_of_pods_without_an_id() -> None:
     driver = of_both()
     driver.see(in_other(a_pod("evil", app=AUTOGEN), "root.x"))
     assert submitted(driver.see(a_pod("victim"))) == [f"dev/{AUTOGEN}"]
     assert driver.ledger.applications[AppId(f"dev/{AUTOGEN}")].queue == ""
 
 
-def test_no_pod_of_another_namespace_fails_with_an_application() -> None:
+def test_a_failing_application_does_not_fail_pods_of_another_namespace() -> None:
     driver = of_both()
     evil = AppId(f"other/{AUTOGEN}")
     driver.see(in_other(a_pod("evil", app=AUTOGEN, annotations=gang_annotations(a_group(), parameters=HARD))))
@@ -62,7 +62,7 @@ def test_no_pod_of_another_namespace_fails_with_an_application() -> None:
     assert not any("victim" in str(command) for command in touched)
 
 
-def test_no_pod_of_another_namespace_takes_an_application_over_at_a_restart() -> None:
+def test_a_pod_of_another_namespace_cannot_take_over_an_application_at_a_restart() -> None:
     ledger = Ledger(keys=KEYS)
     driver = Driver(ledger)
     driver.fact(namespace_seen(a_namespace()))
@@ -93,7 +93,7 @@ def test_the_core_receives_the_plain_id() -> None:
     assert (submission.spec.app, submission.spec.tags[keys.APP_TAG_APPLICATION_ID]) == ("dev/job", "job")
 
 
-def test_an_id_with_a_slash_ends_at_no_other_than_the_first() -> None:
+def test_an_id_with_a_slash_is_split_only_at_the_first_slash() -> None:
     raw = a_pod("w0")
     raw["metadata"]["annotations"]["yunikorn.apache.org/app-id"] = "team/job"
     driver = live()

@@ -45,7 +45,7 @@ def fail_bind(simulation: Simulation) -> None:
     simulation._deliver()
 
 
-def test_a_place_ends_with_an_application_that_a_new_session_refuses() -> None:
+def test_a_reservation_is_removed_with_an_application_that_a_new_session_rejects() -> None:
     simulation = running()
     refuse(simulation)
     simulation.core.reject = "no such queue"
@@ -55,7 +55,7 @@ def test_a_place_ends_with_an_application_that_a_new_session_refuses() -> None:
     assert agrees(simulation)
 
 
-def test_a_place_ends_with_a_gang_that_loses_its_last_member_while_it_reserves() -> None:
+def test_a_reservation_is_removed_with_a_gang_that_loses_its_last_member_while_reserving() -> None:
     simulation = started()
     simulation.kubernetes.add(a_worker("w0"))
     while JOB not in simulation.core.apps or simulation.core.apps[JOB].state != "Running":
@@ -75,7 +75,7 @@ def test_a_place_ends_with_a_gang_that_loses_its_last_member_while_it_reserves()
     assert agrees(simulation)
 
 
-def test_a_place_is_kept_from_now_on_however_long_its_pod_had_the_node() -> None:
+def test_a_reservation_starts_a_new_timer_even_if_its_pod_was_allocated_earlier() -> None:
     """The placeholder timer continues from the earliest report; a new core has no running timer yet."""
     simulation = running()
     refuse(simulation)
@@ -86,7 +86,7 @@ def test_a_place_is_kept_from_now_on_however_long_its_pod_had_the_node() -> None
     assert keys.TAG_ALLOCATED_AT not in held[PLACE].ask.tags
 
 
-def test_a_place_that_is_kept_once_more_is_kept_for_its_whole_time() -> None:
+def test_a_renewed_reservation_is_kept_for_its_full_duration() -> None:
     simulation = started(nodes=3)
     simulation.kubernetes.add(a_worker("w1"), a_worker("w0"))
     fail_bind(simulation)
@@ -100,7 +100,7 @@ def test_a_place_that_is_kept_once_more_is_kept_for_its_whole_time() -> None:
     assert simulation.ledger.places == {}
 
 
-def test_a_pod_that_is_bound_nowhere_keeps_a_place_on_each_node_that_no_one_took() -> None:
+def test_a_pod_whose_binds_fail_reserves_each_node_until_it_is_taken() -> None:
     simulation = started(nodes=3)
     simulation.kubernetes.add(a_worker("w1"), a_worker("w0"))
     at_bind(simulation)

@@ -93,7 +93,7 @@ def notes(simulation: Simulation) -> list[str]:
     return [event.note for event in simulation.kubernetes.events if event.action == "MemberRejected"]
 
 
-def test_the_place_of_a_refused_member_is_informed_to_the_core_before_the_member_is_gone() -> None:
+def test_the_reservation_of_a_rejected_member_is_reported_before_the_member_is_released() -> None:
     """Otherwise another application may take the quota or the resources of the node in between."""
     simulation = running()
     node = refuse(simulation)
@@ -108,7 +108,7 @@ def test_the_place_of_a_refused_member_is_informed_to_the_core_before_the_member
     assert notes(simulation) == [f"{refusal}; its slot is reserved for 120 s for another pod of task group g"]
 
 
-def test_the_pod_that_comes_instead_takes_the_place_and_keeps_off_the_node() -> None:
+def test_the_replacement_pod_takes_the_reservation_and_avoids_the_node() -> None:
     simulation = running()
     node = refuse(simulation)
     simulation.kubernetes.add(a_worker("w9"))
@@ -121,7 +121,7 @@ def test_the_pod_that_comes_instead_takes_the_place_and_keeps_off_the_node() -> 
     assert simulation.ledger.places == {}
 
 
-def test_the_node_may_be_tried_again_after_a_while_and_the_place_is_still_there() -> None:
+def test_the_node_may_be_used_again_after_a_while_and_is_still_reserved() -> None:
     simulation = running(nodes=1)
     refuse(simulation)
     simulation.kubernetes.add(a_worker("w9"))
@@ -131,7 +131,7 @@ def test_the_node_may_be_tried_again_after_a_while_and_the_place_is_still_there(
     assert simulation.kubernetes.node_of("w9") == "n0"
 
 
-def test_who_is_refused_again_keeps_off_both_nodes() -> None:
+def test_a_pod_that_is_rejected_again_avoids_both_nodes() -> None:
     simulation = running(nodes=3)
     first = refuse(simulation)
     simulation.kubernetes.add(a_worker("w8"))
@@ -142,7 +142,7 @@ def test_who_is_refused_again_keeps_off_both_nodes() -> None:
     assert last_ask(simulation, "w9").ask.tags[keys.TAG_AVOID_NODES] == f"{first},{second}"
 
 
-def test_a_place_that_no_one_comes_for_is_given_up() -> None:
+def test_a_reservation_that_no_pod_uses_expires() -> None:
     simulation = running()
     refuse(simulation)
     simulation.wait(SETTINGS.keep_slot_s - 1)
@@ -152,7 +152,7 @@ def test_a_place_that_no_one_comes_for_is_given_up() -> None:
     assert PLACE not in simulation.core.apps[JOB].held
 
 
-def test_a_pod_beyond_the_gang_that_is_refused_keeps_no_place() -> None:
+def test_a_rejected_pod_beyond_the_gang_size_keeps_no_reservation() -> None:
     simulation = running()
     simulation.kubernetes.add(a_worker("extra"))
     simulation.run()
@@ -162,7 +162,7 @@ def test_a_pod_beyond_the_gang_that_is_refused_keeps_no_place() -> None:
 
 
 @pytest.mark.parametrize("reason", ["Error", "Evicted"])
-def test_a_member_that_ran_and_failed_keeps_no_place(reason: str) -> None:
+def test_a_member_that_ran_and_failed_keeps_no_reservation(reason: str) -> None:
     simulation = running()
     ran = [{"name": "main", "state": {"terminated": {"exitCode": 1}}}]
     simulation.kubernetes.change("w0", phase="Failed", reason=reason, containerStatuses=ran)
@@ -171,7 +171,7 @@ def test_a_member_that_ran_and_failed_keeps_no_place(reason: str) -> None:
     assert notes(simulation) == []
 
 
-def test_a_refused_pod_without_a_gang_is_replaced_on_another_node() -> None:
+def test_a_rejected_pod_without_a_gang_is_replaced_on_another_node() -> None:
     simulation = started()
     simulation.kubernetes.add(a_pod("w0", app=JOB))
     simulation.run()
@@ -183,7 +183,7 @@ def test_a_refused_pod_without_a_gang_is_replaced_on_another_node() -> None:
     assert simulation.ledger.places == {}
 
 
-def test_a_pod_that_comes_later_does_not_keep_off_the_node() -> None:
+def test_a_pod_that_is_created_later_does_not_avoid_the_node() -> None:
     simulation = running()
     refuse(simulation)
     simulation.wait(SETTINGS.avoid_node_s)
@@ -193,7 +193,7 @@ def test_a_pod_that_comes_later_does_not_keep_off_the_node() -> None:
     assert simulation.kubernetes.node_of("w9") is not None
 
 
-def test_a_refused_daemon_pod_is_made_again_for_the_same_node_and_no_one_inherits_its_trouble() -> None:
+def test_a_rejected_daemon_pod_is_retried_on_its_node_and_no_other_pod_avoids_it() -> None:
     simulation = started()
     pods = [a_pod(name, app=JOB, affinity={"nodeAffinity": REQUIRED}) for name in ("w0", "w9")]
     for pod in pods:
@@ -208,7 +208,7 @@ def test_a_refused_daemon_pod_is_made_again_for_the_same_node_and_no_one_inherit
     assert keys.TAG_AVOID_NODES not in last_ask(simulation, "plain").ask.tags
 
 
-def test_a_daemon_pod_does_not_keep_off_its_node_because_another_pod_was_refused_there() -> None:
+def test_a_daemon_pod_does_not_avoid_its_node_after_the_rejection_of_another_pod() -> None:
     simulation = started(nodes=1)
     simulation.kubernetes.add(a_pod("w0", app=JOB))
     simulation.run()
@@ -220,7 +220,7 @@ def test_a_daemon_pod_does_not_keep_off_its_node_because_another_pod_was_refused
     assert simulation.kubernetes.node_of("d") == "n0"
 
 
-def test_a_gang_that_was_given_up_keeps_no_places() -> None:
+def test_a_gang_that_was_given_up_keeps_no_reservations() -> None:
     """Its members were scheduled one by one; nobody was promised anything."""
     simulation = started()
     simulation.core.is_stingy = True
@@ -234,7 +234,7 @@ def test_a_gang_that_was_given_up_keeps_no_places() -> None:
     assert simulation.ledger.places == {}
 
 
-def test_a_refused_placeholder_of_a_gang_that_has_all_its_places_keeps_its_place() -> None:
+def test_a_rejected_placeholder_of_a_fully_reserved_gang_keeps_its_reservation() -> None:
     """Its member has not come yet: what would be lost is the member's place."""
     simulation = started()
     simulation.kubernetes.add(a_worker("w0", members=3))
@@ -252,7 +252,7 @@ def test_a_refused_placeholder_of_a_gang_that_has_all_its_places_keeps_its_place
     assert simulation.kubernetes.placeholders() == []
 
 
-def test_a_place_goes_with_its_node() -> None:
+def test_a_reservation_is_removed_with_its_node() -> None:
     simulation = running()
     node = refuse(simulation)
     simulation.kubernetes.remove_node(node)
@@ -260,7 +260,7 @@ def test_a_place_goes_with_its_node() -> None:
     assert simulation.ledger.places == {}
 
 
-def test_a_place_outlives_a_restart_of_the_core_and_its_time_continues() -> None:
+def test_a_reservation_survives_a_restart_of_the_core_and_its_timer_continues() -> None:
     simulation = running()
     node = refuse(simulation)
     simulation.wait(SETTINGS.keep_slot_s - 10)
@@ -273,7 +273,7 @@ def test_a_place_outlives_a_restart_of_the_core_and_its_time_continues() -> None
     assert simulation.ledger.places == {}
 
 
-def test_a_place_of_a_gang_or_on_a_node_that_went_meanwhile_is_over_with_the_session() -> None:
+def test_a_reservation_of_a_deleted_gang_or_node_is_removed_with_the_session() -> None:
     simulation = running()
     node = refuse(simulation)
     simulation.kubernetes.remove_node(node)
@@ -289,7 +289,7 @@ def test_a_place_of_a_gang_or_on_a_node_that_went_meanwhile_is_over_with_the_ses
     assert simulation.ledger.places == {}
 
 
-def test_a_restart_of_the_operator_gives_a_place_up() -> None:
+def test_a_restart_of_the_operator_drops_a_reservation() -> None:
     """Nothing in Kubernetes stands for it (ADR 0011)."""
     simulation = running()
     refuse(simulation)

@@ -11,7 +11,7 @@ from tests.unit.operator.controller.driver import APP, asked, done, events, live
 from tests.unit.operator.controller.gang import a_member, creates, pod_of, reserving, uid
 
 
-def test_a_refused_placeholder_is_made_again_under_another_name_and_keeps_off_the_node_for_a_while() -> None:
+def test_a_rejected_placeholder_is_recreated_under_a_new_name_and_temporarily_avoids_the_node() -> None:
     """The gang continues to reserve."""
     driver, placeholders = reserving()
     first = placeholders[0]
@@ -33,7 +33,7 @@ def avoided(outcome: Outcome) -> str | None:
     return ask.tags.get(keys.TAG_AVOID_NODES)
 
 
-def test_a_name_that_a_users_pod_has_is_left_to_it() -> None:
+def test_a_placeholder_name_that_a_users_pod_has_is_replaced() -> None:
     """The gang continues with another one; its other placeholders are not affected."""
     driver = live()
     driver.see(a_member())
@@ -46,7 +46,7 @@ def test_a_name_that_a_users_pod_has_is_left_to_it() -> None:
     assert asked(driver.see(pod_of(again))) == [f"ph-{again.spec.name}"]
 
 
-def test_a_placeholder_that_was_made_before_a_crash_is_met_by_its_own_name() -> None:
+def test_a_placeholder_that_was_created_before_a_crash_is_found_by_its_name() -> None:
     driver = live()
     driver.see(a_member())
     first, second = creates(driver.accepted())
@@ -57,7 +57,7 @@ def test_a_placeholder_that_was_made_before_a_crash_is_met_by_its_own_name() -> 
     assert creates(driver.wait(10)) == []
 
 
-def test_names_that_are_all_taken_end_the_gang_and_not_the_job() -> None:
+def test_a_gang_gives_up_if_all_placeholder_names_are_taken() -> None:
     driver = live()
     driver.see(a_member(count=1))
     (create,) = creates(driver.accepted())
@@ -69,7 +69,7 @@ def test_names_that_are_all_taken_end_the_gang_and_not_the_job() -> None:
     assert ("w0", "GangScheduling", "PlaceholderCreateFailed") in events(out)
 
 
-def test_a_placeholder_that_is_made_again_is_not_waited_for_once_the_core_has_all_places() -> None:
+def test_a_recreated_placeholder_is_not_waited_for_once_the_application_runs() -> None:
     """The word that it runs and the end of a placeholder cross."""
     driver, placeholders = reserving()
     for raw in placeholders:
@@ -79,7 +79,7 @@ def test_a_placeholder_that_is_made_again_is_not_waited_for_once_the_core_has_al
     assert [type(command) for command in driver.see(pod_of(again)).commands] == [DeletePod]
 
 
-def test_a_placeholder_ask_that_comes_too_late_is_no_failure_of_the_gang() -> None:
+def test_a_placeholder_request_that_arrives_too_late_does_not_fail_the_gang() -> None:
     """The same, the new one's ask having gone out already: the core gives it back."""
     driver, placeholders = reserving(parameters="gangSchedulingStyle=Hard")
     for raw in placeholders:
@@ -92,7 +92,7 @@ def test_a_placeholder_ask_that_comes_too_late_is_no_failure_of_the_gang() -> No
     assert asked(driver.updated("Running")) == ["uid-w0", "uid-w1"]
 
 
-def test_a_member_that_cannot_be_bound_takes_its_own_place_over() -> None:
+def test_a_member_that_cannot_be_bound_takes_over_its_own_reservation() -> None:
     """The gang keeps its place; released and asked for only, it would stand behind everybody."""
     driver, placeholders = reserving()
     for raw in placeholders:
@@ -113,7 +113,7 @@ def test_a_member_that_cannot_be_bound_takes_its_own_place_over() -> None:
     assert driver.ledger.places == {}
 
 
-def test_a_placeholder_that_is_refused_while_it_goes_for_its_member_counts_as_gone() -> None:
+def test_a_placeholder_that_is_rejected_during_its_replacement_counts_as_released() -> None:
     """Its member takes the place, so there is none to keep."""
     driver, placeholders = reserving()
     for raw in placeholders:
@@ -128,7 +128,7 @@ def test_a_placeholder_that_is_refused_while_it_goes_for_its_member_counts_as_go
     assert len(news) == 1
 
 
-def test_a_placeholder_from_which_someone_takes_the_mark_is_still_the_gangs() -> None:
+def test_a_placeholder_whose_annotation_was_removed_still_belongs_to_its_gang() -> None:
     driver, placeholders = reserving()
     for raw in placeholders:
         driver.allocated(uid(raw))

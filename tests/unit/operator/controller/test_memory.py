@@ -85,7 +85,7 @@ def test_the_ledger_is_empty_again_after_a_thousand_pods_nodes_and_sessions() ->
     assert simulation.core.apps == {}
 
 
-def test_an_application_whose_only_ask_was_refused_is_taken_back_with_its_pod() -> None:
+def test_an_application_whose_only_request_was_rejected_is_removed_with_its_pod() -> None:
     """The core ends what it began; of this one it has nothing that could end (application states)."""
     driver = live()
     driver.see(a_pod("w0", app=APP))
@@ -95,14 +95,14 @@ def test_an_application_whose_only_ask_was_refused_is_taken_back_with_its_pod() 
     assert driver.ledger.applications == {}
 
 
-def test_an_application_that_had_something_is_left_to_the_core() -> None:
+def test_an_application_that_had_an_accepted_request_is_left_to_the_core() -> None:
     driver = live()
     waiting(driver)
     assert ApplicationRemoved(APP) not in driver.gone("w0").news
 
 
 @pytest.mark.parametrize("scheduler", ["muster", "default-scheduler"])
-def test_nothing_is_kept_of_a_node_that_never_comes_back(scheduler: str) -> None:
+def test_no_state_is_kept_for_a_node_that_never_returns(scheduler: str) -> None:
     driver = live("n1", "n2")
     driver.see(a_pod("w0", app=APP, nodeName="n2", schedulerName=scheduler))
     driver.accepted()
@@ -112,7 +112,7 @@ def test_nothing_is_kept_of_a_node_that_never_comes_back(scheduler: str) -> None
     assert driver.ledger.awaiting_node == {}
 
 
-def test_what_was_reported_a_pod_that_went_while_there_was_no_session_is_forgotten() -> None:
+def test_reports_about_a_pod_that_was_deleted_between_sessions_are_forgotten() -> None:
     driver = live()
     driver.see(a_pod("w0", app=APP, schedulingGates=[{"name": "quota"}]))
     assert driver.ledger.noticed
@@ -122,7 +122,7 @@ def test_what_was_reported_a_pod_that_went_while_there_was_no_session_is_forgott
     assert driver.ledger.noticed == set()
 
 
-def test_no_fact_is_lost_where_an_input_fails_at_the_end_of_a_recovery() -> None:
+def test_no_cluster_event_is_lost_if_an_input_fails_at_the_end_of_a_recovery() -> None:
     """What came meanwhile is not told by Kubernetes a second time, and one input that fails costs only itself."""
     driver = Driver()
     whole(recovery.begin(driver.ledger, 0.0))

@@ -28,13 +28,13 @@ def begun() -> Driver:
     return driver
 
 
-def test_pods_that_go_with_their_application_are_informed_nothing() -> None:
+def test_pods_that_match_their_application_get_no_event() -> None:
     driver = begun()
     assert told(driver.see(a_member("w1"))) == []
     assert told(driver.see(a_member("w2", queue="", user=""))) == []
 
 
-def test_another_queue_is_reported_on_the_first_pod_that_names_it() -> None:
+def test_a_different_queue_is_reported_on_the_first_pod_that_names_it() -> None:
     driver = begun()
     [(pod, note)] = told(driver.see(a_member("w1", queue="root.b")))
     assert pod == "w1"
@@ -46,7 +46,7 @@ def test_another_queue_is_reported_on_the_first_pod_that_names_it() -> None:
     assert len(told(driver.see(a_member("w3", queue="root.c")))) == 1
 
 
-def test_another_user_is_reported_and_the_application_stays_that_of_the_first() -> None:
+def test_a_different_user_is_reported_and_the_application_keeps_the_first_user() -> None:
     driver = begun()
     [(_, note)] = told(driver.see(a_member("w1", user="bob")))
     assert note.startswith('user "bob" ignored: application "job" belongs to user "ann". Use a different')
@@ -82,12 +82,12 @@ def test_an_id_that_another_namespace_of_the_sharing_group_uses_is_reported() ->
     assert note.startswith('namespace "other": application "job" started in namespace "dev"')
 
 
-def test_who_has_many_differences_has_been_told_enough() -> None:
+def test_the_number_of_mismatch_reports_per_application_is_limited() -> None:
     driver = begun()
     assert sum(len(told(driver.see(a_member(f"x{n}", queue=f"root.q{n}")))) for n in range(100)) == 16
 
 
-def test_a_user_annotation_that_names_no_one_is_reported_once_an_application() -> None:
+def test_a_user_annotation_without_a_user_is_reported_once_per_application() -> None:
     driver = live()
     [(_, note)] = told(driver.see(a_pod("w0", app=APP, annotations={USER: '{"username": "ann"}'})))
     assert note.startswith(f'annotation {USER} is ignored, "user" is missing or empty')

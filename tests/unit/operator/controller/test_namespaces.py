@@ -99,7 +99,7 @@ def test_a_changed_quota_is_reported_once_for_each_queue_and_user() -> None:
     assert TAG not in removed
 
 
-def test_an_annotation_that_became_unreadable_is_reported_on_the_namespace_and_takes_nothing_away() -> None:
+def test_an_annotation_that_becomes_invalid_is_reported_and_the_old_quota_stays() -> None:
     driver = live()
     driver.fact(namespace_seen(a_namespace(namespace_quota=TWO_CPUS)))
     waiting(driver)
@@ -110,13 +110,13 @@ def test_an_annotation_that_became_unreadable_is_reported_on_the_namespace_and_t
     assert not driver.fact(bad)
 
 
-def test_another_namespace_is_not_the_one_that_is_waited_for() -> None:
+def test_an_application_does_not_start_when_another_namespace_appears() -> None:
     driver = live()
     driver.see(in_new())
     assert not tags(driver.fact(namespace_seen(a_namespace("other"))))
 
 
-def test_a_pod_of_a_namespace_made_again_waits_for_the_new_one() -> None:
+def test_a_pod_of_a_terminating_namespace_waits_for_the_recreated_one() -> None:
     driver = live()
     driver.fact(namespace_seen(leaving("new")))
     assert not driver.see(in_new())
@@ -125,7 +125,7 @@ def test_a_pod_of_a_namespace_made_again_waits_for_the_new_one() -> None:
     assert TAG in found
 
 
-def test_pods_that_go_before_their_namespace_came_leave_nothing_behind() -> None:
+def test_pods_that_are_deleted_before_their_namespace_appears_leave_no_state() -> None:
     driver = live()
     driver.see(in_new())
     assert not driver.gone("w0")
@@ -133,7 +133,7 @@ def test_pods_that_go_before_their_namespace_came_leave_nothing_behind() -> None
     assert not driver.wait(60)
 
 
-def test_a_bad_quota_is_reported_on_the_first_pod_of_each_application_and_no_part_of_it_counts() -> None:
+def test_a_bad_quota_is_ignored_and_reported_on_the_first_pod_of_each_application() -> None:
     driver = live()
     driver.fact(namespace_seen(a_namespace("new", namespace_quota='{"cpu": "1", "memory": "much"}')))
     out = driver.see(in_new())
@@ -142,7 +142,7 @@ def test_a_bad_quota_is_reported_on_the_first_pod_of_each_application_and_no_par
     assert events(driver.see(in_new("w1"))) == []
 
 
-def test_a_gang_of_a_namespace_that_is_leaving_is_neither_reported_nor_given_up() -> None:
+def test_a_gang_of_a_terminating_namespace_is_neither_reported_nor_given_up() -> None:
     driver, creates = reserving()
     said = "pods is forbidden: unable to create new content in namespace dev because it is being terminated"
     for create in creates:
@@ -153,7 +153,7 @@ def test_a_gang_of_a_namespace_that_is_leaving_is_neither_reported_nor_given_up(
     assert driver.ledger.applications == {}
 
 
-def test_a_placeholder_that_its_namespace_takes_away_is_not_made_again() -> None:
+def test_a_placeholder_that_is_deleted_with_its_namespace_is_not_created_again() -> None:
     driver, creates = reserving()
     raw = placeholder_body(creates[0].spec, SETTINGS)
     raw["metadata"] |= {"uid": "uid-ph", "managedFields": [{"manager": "muster-placeholder", "operation": "Update"}]}
@@ -163,14 +163,14 @@ def test_a_placeholder_that_its_namespace_takes_away_is_not_made_again() -> None
     assert orders(driver.gone("ph")) == []
 
 
-def test_what_the_core_says_of_an_id_that_it_does_not_know_again_yet_is_not_meant() -> None:
+def test_a_state_update_for_an_application_that_was_not_submitted_yet_is_ignored() -> None:
     driver = live()
     driver.see(in_new())
     assert not driver.updated("Running", app=NEW)
     assert not driver.ledger.applications[NEW].core_is_running
 
 
-def test_a_gang_that_may_not_have_its_placeholders_is_reported_and_given_up() -> None:
+def test_a_gang_whose_placeholder_creation_is_forbidden_is_reported_and_given_up() -> None:
     driver, creates = reserving()
     out = driver.result(refused(creates[0], 403, "exceeded quota: pods=10"))
     assert ("w0", "GangScheduling", "PlaceholderCreateFailed") in events(out)
@@ -180,7 +180,7 @@ def facts(out: Outcome) -> list[ClusterObject]:
     return [item.fact for item in out.news if isinstance(item, ClusterObjectReported)]
 
 
-def test_the_core_learns_of_a_namespaces_labels_before_its_applications_when_they_change_and_when_it_goes() -> None:
+def test_namespace_labels_are_sent_before_applications_on_changes_and_on_deletion() -> None:
     """Selectors of other pods read them."""
     driver = live()
     driver.see(in_new())
@@ -209,7 +209,7 @@ def test_a_pod_in_another_namespace_than_its_application_waits_for_its_own_names
     assert asked(driver.see(in_other("w2"))) == ["uid-w2"]
 
 
-def test_a_pod_whose_namespace_does_not_come_is_asked_for_after_five_seconds() -> None:
+def test_a_pod_whose_namespace_does_not_appear_is_requested_after_five_seconds() -> None:
     driver = live(settings=SHARING)
     waiting(driver, app=SHARED)
     driver.see(in_other("w1"))

@@ -38,13 +38,13 @@ def test_a_new_node_is_created_open_or_drained() -> None:
     assert (opened.drained, cordoned.drained) == (False, True)
 
 
-def test_a_heartbeat_is_no_news() -> None:
+def test_a_heartbeat_is_not_reported() -> None:
     raw = a_node("n1")
     raw["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-01-01T00:00:00Z"
     assert not live().fact(node_seen(raw))
 
 
-def test_capacity_labels_and_cordons_are_news_each_in_its_kind() -> None:
+def test_capacity_label_and_cordon_changes_are_reported_separately() -> None:
     driver = live()
     larger = a_node("n1", labels={"gpu": "yes"}, unschedulable=True)
     larger["status"]["allocatable"]["cpu"] = "16"
@@ -53,7 +53,7 @@ def test_capacity_labels_and_cordons_are_news_each_in_its_kind() -> None:
     assert [type(item) for item in uncordoned] == [NodeUpdated, NodeOpened]
 
 
-def test_images_that_come_are_news_and_the_same_ones_in_another_order_are_none() -> None:
+def test_new_images_are_reported_but_a_different_order_is_not() -> None:
     driver, raw = live(), a_node("n1")
     images = [{"names": [f"app:{number}"], "sizeBytes": 7} for number in range(2)]
     raw["status"]["images"] = images
@@ -63,7 +63,7 @@ def test_images_that_come_are_news_and_the_same_ones_in_another_order_are_none()
     assert not driver.fact(node_seen(raw))
 
 
-def test_a_foreign_pod_is_counted_on_its_node_until_it_is_gone_or_has_ended() -> None:
+def test_a_foreign_pod_is_counted_on_its_node_until_it_finishes_or_is_deleted() -> None:
     driver = live()
     reported = driver.see(foreign()).news[0]
     assert isinstance(reported, AllocationReported)
@@ -74,7 +74,7 @@ def test_a_foreign_pod_is_counted_on_its_node_until_it_is_gone_or_has_ended() ->
     assert not driver.gone("dns")
 
 
-def test_a_foreign_pod_that_is_resized_in_place_is_reported_again_and_one_that_only_starts_is_not() -> None:
+def test_a_foreign_pod_is_reported_again_when_resized_but_not_when_it_starts() -> None:
     driver = live()
     driver.see(foreign())
     assert not driver.see(foreign(), phase="Running")
@@ -87,7 +87,7 @@ def test_a_foreign_pod_that_is_resized_in_place_is_reported_again_and_one_that_o
     assert driver.gone("dns").news == [AllocationReleased(None, PodUid("uid-dns"))]
 
 
-def test_a_foreign_pod_is_reported_again_when_it_is_labelled_otherwise_and_when_it_is_to_go() -> None:
+def test_a_foreign_pod_is_reported_again_when_its_labels_change_or_it_terminates() -> None:
     """For those that keep away from it, and for spread, which counts none that is to go."""
     driver = live()
     driver.see(foreign())
@@ -127,7 +127,7 @@ def nominated(node: str | None) -> Raw:
     return raw
 
 
-def test_room_that_another_scheduler_makes_for_its_pod_is_taken_already() -> None:
+def test_resources_on_a_nominated_node_of_another_scheduler_are_counted_as_used() -> None:
     """Else Muster gives it away, who took it is preempted too, and so on."""
     driver = live()
     (told,) = driver.see(nominated("n1")).news
@@ -137,7 +137,7 @@ def test_room_that_another_scheduler_makes_for_its_pod_is_taken_already() -> Non
     assert driver.gone("dns").news == [AllocationReleased(None, PodUid("uid-dns"))]
 
 
-def test_room_made_on_another_node_or_no_more_is_free_again() -> None:
+def test_resources_are_free_again_when_a_nomination_changes_or_is_removed() -> None:
     driver = live("n1", "n2")
     driver.see(nominated("n1"))
     left, told = driver.see(foreign(node="n2")).news
@@ -150,7 +150,7 @@ def test_room_made_on_another_node_or_no_more_is_free_again() -> None:
     assert not other.gone("dns")
 
 
-def test_a_node_that_comes_brings_no_pod_that_is_meant_to_go_elsewhere_by_now() -> None:
+def test_a_new_node_does_not_list_a_pod_that_is_now_nominated_elsewhere() -> None:
     driver = live()
     driver.see(nominated("n2"))
     driver.see(nominated("n1"))
@@ -159,7 +159,7 @@ def test_a_node_that_comes_brings_no_pod_that_is_meant_to_go_elsewhere_by_now() 
     assert created.existing == ()
 
 
-def test_pods_on_an_unknown_node_come_with_the_node() -> None:
+def test_pods_on_an_unknown_node_are_reported_with_the_node() -> None:
     driver = live()
     assert not driver.see(foreign("a", "n2"))
     assert not driver.see(foreign("b", "n2"))
@@ -169,7 +169,7 @@ def test_pods_on_an_unknown_node_come_with_the_node() -> None:
     assert [allocation.ask.key for allocation in created.existing] == ["uid-a"]
 
 
-def test_a_node_that_comes_back_brings_its_pods_again() -> None:
+def test_a_node_that_is_added_again_is_reported_with_its_pods() -> None:
     driver = live()
     driver.see(foreign())
     waiting(driver)
@@ -182,7 +182,7 @@ def test_a_node_that_comes_back_brings_its_pods_again() -> None:
     assert sorted(allocation.ask.key for allocation in created.existing) == ["uid-dns", "uid-w0"]
 
 
-def test_a_pod_whose_bind_is_under_way_comes_again_with_its_node() -> None:
+def test_a_pod_whose_bind_was_in_flight_is_reported_again_with_its_node() -> None:
     driver = live()
     waiting(driver)
     [bind] = orders(driver.allocated("uid-w0"))
@@ -195,7 +195,7 @@ def test_a_pod_whose_bind_is_under_way_comes_again_with_its_node() -> None:
     assert driver.gone("w0").news == [AllocationReleased(APP, PodUid("uid-w0"), allocation_id=AllocationId("uid-w0-0"))]
 
 
-def test_a_pod_that_was_given_a_node_which_went_and_came_back_meanwhile_is_reported_again() -> None:
+def test_a_pod_allocated_to_a_node_that_was_deleted_and_added_again_is_reported_again() -> None:
     """The core gave the place before it heard that the node was gone, and took it back then; the pod is bound there."""
     driver = live()
     waiting(driver)
@@ -208,7 +208,7 @@ def test_a_pod_that_was_given_a_node_which_went_and_came_back_meanwhile_is_repor
     assert (told.allocation.node, told.allocation.ask.key) == ("n1", "uid-w0")
 
 
-def test_a_pod_whose_bind_failed_meanwhile_does_not_come_with_the_node() -> None:
+def test_a_pod_whose_bind_failed_is_not_reported_with_the_node() -> None:
     driver = live("n1", "n2")
     waiting(driver)
     [bind] = orders(driver.allocated("uid-w0"))
@@ -221,7 +221,7 @@ def test_a_pod_whose_bind_failed_meanwhile_does_not_come_with_the_node() -> None
     assert created.existing == ()
 
 
-def test_an_order_about_an_allocation_that_was_given_back_is_not_confirmed_for_the_next_one() -> None:
+def test_a_release_of_a_returned_allocation_is_not_confirmed_for_the_next_one() -> None:
     """The next one has the same key, and may have the same id: it would go with the confirmation."""
     driver = live()
     waiting(driver)
@@ -231,7 +231,7 @@ def test_an_order_about_an_allocation_that_was_given_back_is_not_confirmed_for_t
     assert not driver.released("uid-w0", TerminationType.TIMEOUT)
 
 
-def test_a_recommendation_is_an_event_on_its_node_and_one_for_a_node_that_is_gone_is_not() -> None:
+def test_a_recommendation_becomes_an_event_only_on_an_existing_node() -> None:
     driver = live()
     known = NodeRecommended(N1, "3 pods could not be bound to it")
     said = driver.receive(Recommendations((known, NodeRecommended(NodeName("gone"), "it could be emptied")))).commands
@@ -240,7 +240,7 @@ def test_a_recommendation_is_an_event_on_its_node_and_one_for_a_node_that_is_gon
     ]
 
 
-def test_a_node_that_comes_is_reported_when_the_core_took_it_and_those_of_a_start_are_not() -> None:
+def test_an_accepted_new_node_is_reported_but_the_nodes_of_a_start_are_not() -> None:
     """5,000 nodes are not 5,000 events at every restart."""
     driver = live("n1")
     assert events(driver.receive(NodeResponse(accepted=(N1,)))) == []
@@ -252,7 +252,7 @@ def test_a_node_that_comes_is_reported_when_the_core_took_it_and_those_of_a_star
     assert events(driver.receive(NodeResponse(accepted=(NodeName("n3"),)))) == []
 
 
-def test_a_node_made_again_under_its_name_keeps_its_pods_though_its_delete_was_missed() -> None:
+def test_a_recreated_node_whose_delete_was_missed_keeps_its_pods() -> None:
     """Pods are bound to names: what is still listed on it is still on it."""
     driver = live()
     driver.see(foreign())
@@ -281,7 +281,7 @@ def test_a_node_that_is_not_ready_is_reported_and_stays_open_until_it_is_tainted
     assert "unreachable" in updated.node.attributes["muster/taints"]
 
 
-def test_a_node_without_a_status_offers_nothing_and_is_no_error() -> None:
+def test_a_node_without_a_status_has_no_capacity_and_is_no_error() -> None:
     (created,) = live().fact(node_seen({"metadata": {"name": "bare", "uid": "u"}})).news
     assert isinstance(created, NodeCreated)
     assert dict(created.node.capacity) == {}

@@ -40,7 +40,7 @@ def on(node: str, name: str = "w0") -> Raw:
     return a_pod(name, app=APP, nodeName=node)
 
 
-def test_a_pod_waits_for_its_application_and_asks_then() -> None:
+def test_a_pod_waits_for_its_application_before_it_requests() -> None:
     driver = live()
     first = driver.see(a_pod("w0", app=APP))
     assert [type(item) for item in first.news] == [ApplicationSubmitted]
@@ -73,7 +73,7 @@ def test_the_watch_may_show_a_bind_before_its_answer() -> None:
     assert not driver.result(CommandUnanswered(BIND))
 
 
-def test_a_pod_that_ends_releases_its_allocation_once() -> None:
+def test_a_pod_that_finishes_releases_its_allocation_once() -> None:
     driver = live()
     waiting(driver)
     driver.allocated("uid-w0")
@@ -91,7 +91,7 @@ def test_a_pod_deleted_while_it_waits_releases_its_ask() -> None:
     assert driver.gone("w0").news == [AskReleased(APP, PodUid("uid-w0"), STOPPED)]
 
 
-def test_a_pod_that_leaves_without_a_node_does_not_want_one_any_more() -> None:
+def test_a_terminating_pod_without_a_node_releases_its_request() -> None:
     driver = live()
     raw = waiting(driver)
     raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
@@ -124,7 +124,7 @@ def test_a_preempted_pod_is_deleted_and_confirmed_with_the_same_type() -> None:
     assert driver.released("uid-w0", preempted).news == confirmed  # asked again: it is gone all the same
 
 
-def test_why_a_pod_is_preempted_is_written_on_it_before_it_is_deleted() -> None:
+def test_the_preemption_reason_is_recorded_on_a_pod_before_it_is_deleted() -> None:
     driver = live()
     waiting(driver)
     driver.allocated("uid-w0")
@@ -135,7 +135,7 @@ def test_why_a_pod_is_preempted_is_written_on_it_before_it_is_deleted() -> None:
     assert events(out) == [("w0", "Preempted", "Preempted")]
 
 
-def test_a_pod_whose_time_is_up_goes_with_its_own_grace_and_is_confirmed_when_it_is_gone() -> None:
+def test_a_pod_that_timed_out_is_deleted_gracefully_and_confirmed_after_its_deletion() -> None:
     """The run time of an allocation; the pod was not disturbed by anybody."""
     driver = live()
     waiting(driver)
@@ -148,7 +148,7 @@ def test_a_pod_whose_time_is_up_goes_with_its_own_grace_and_is_confirmed_when_it
     assert driver.gone("w0").news == expected
 
 
-def test_a_waiting_pod_that_no_longer_wants_to_be_preempted_asks_again() -> None:
+def test_a_waiting_pod_that_disallows_preemption_updates_its_request() -> None:
     driver = live()
     raw = waiting(driver)
     raw["metadata"]["annotations"]["yunikorn.apache.org/allow-preemption"] = "false"
@@ -157,7 +157,7 @@ def test_a_waiting_pod_that_no_longer_wants_to_be_preempted_asks_again() -> None
     assert not news.ask.allow_preempt_self
 
 
-def test_a_delete_without_effect_is_sent_again_some_time_after_it_was_answered_and_not_before() -> None:
+def test_a_delete_without_effect_is_retried_only_some_time_after_its_response() -> None:
     driver = live()
     waiting(driver)
     driver.allocated("uid-w0")
@@ -171,7 +171,7 @@ def test_a_delete_without_effect_is_sent_again_some_time_after_it_was_answered_a
     assert not driver.wait(10 * pause).commands
 
 
-def test_a_bind_that_fails_for_good_is_released_and_asked_again_elsewhere() -> None:
+def test_a_bind_that_fails_permanently_is_released_and_requested_on_another_node() -> None:
     driver = live()
     waiting(driver)
     driver.allocated("uid-w0")
@@ -187,7 +187,7 @@ def test_a_bind_that_fails_for_good_is_released_and_asked_again_elsewhere() -> N
     assert keys.TAG_AVOID_NODES not in after[0].ask.tags
 
 
-def test_a_bind_of_a_pod_that_is_gone_waits_for_the_watch() -> None:
+def test_a_bind_of_a_deleted_pod_waits_for_the_watch() -> None:
     driver = live()
     waiting(driver)
     driver.allocated("uid-w0")
@@ -195,7 +195,7 @@ def test_a_bind_of_a_pod_that_is_gone_waits_for_the_watch() -> None:
     assert [type(item) for item in driver.gone("w0").news] == [AllocationReleased]
 
 
-def test_a_bind_without_answer_is_settled_by_the_pod() -> None:
+def test_an_unanswered_bind_is_retried_and_finally_released() -> None:
     driver = live()
     waiting(driver)
     driver.allocated("uid-w0")
@@ -204,7 +204,7 @@ def test_a_bind_without_answer_is_settled_by_the_pod() -> None:
     assert [type(item) for item in driver.result(CommandUnanswered(BIND)).news] == [AllocationReleased, AskSubmitted]
 
 
-def test_an_allocation_on_a_node_that_is_gone_is_given_back() -> None:
+def test_an_allocation_on_a_node_that_does_not_exist_is_released() -> None:
     driver = live()
     waiting(driver)
     out = driver.allocated("uid-w0", "n9")
@@ -212,7 +212,7 @@ def test_an_allocation_on_a_node_that_is_gone_is_given_back() -> None:
     assert [type(item) for item in out.news] == [AllocationReleased, AskSubmitted]
 
 
-def test_a_pod_bound_by_someone_else_is_reported_where_it_is() -> None:
+def test_a_pod_bound_by_another_client_is_reported_on_its_actual_node() -> None:
     driver = live("n1", "n2")
     waiting(driver)
     driver.allocated("uid-w0")
@@ -222,7 +222,7 @@ def test_a_pod_bound_by_someone_else_is_reported_where_it_is() -> None:
     assert news[1].allocation.node == "n2"
 
 
-def test_a_pod_that_asked_and_was_bound_by_someone_else_takes_back_the_answer_on_its_way_too() -> None:
+def test_a_waiting_pod_bound_by_another_client_also_releases_a_late_allocation() -> None:
     """Else the core has it elsewhere, and refuses to hear where it is."""
     driver = live("n1", "n2")
     waiting(driver)
@@ -236,7 +236,7 @@ def test_a_pod_that_asked_and_was_bound_by_someone_else_takes_back_the_answer_on
     assert not driver.released("uid-w0", STOPPED)
 
 
-def test_a_pod_that_comes_with_a_node_is_an_existing_allocation() -> None:
+def test_a_pod_that_is_created_with_a_node_is_an_existing_allocation() -> None:
     driver = live()
     spec, foreign = driver.see(on("n1")).news
     assert isinstance(spec, ApplicationSubmitted)
@@ -257,7 +257,7 @@ def test_a_pod_on_an_unknown_node_is_reported_with_the_node() -> None:
     assert [allocation.ask.key for allocation in created.existing] == ["uid-w0"]
 
 
-def test_an_allocation_that_the_core_refuses_still_takes_its_room() -> None:
+def test_an_allocation_that_the_core_rejects_still_counts_as_used() -> None:
     driver = live()
     driver.see(on("n1"))
     driver.accepted()
@@ -269,7 +269,7 @@ def test_an_allocation_that_the_core_refuses_still_takes_its_room() -> None:
     assert driver.gone("w0").news == [AllocationReleased(None, PodUid("uid-w0"))]
 
 
-def test_a_refused_allocation_is_counted_once_when_its_application_comes_again() -> None:
+def test_a_rejected_allocation_is_counted_once_when_its_application_is_submitted_again() -> None:
     """The application completed while the pod was told of: it begins anew, and takes the pod in."""
     driver = live()
     driver.see(on("n1"))
@@ -283,7 +283,7 @@ def test_a_refused_allocation_is_counted_once_when_its_application_comes_again()
     assert driver.gone("w0").news == [AllocationReleased(APP, W0.uid)]
 
 
-def test_a_refused_ask_is_reported_on_the_pod() -> None:
+def test_a_rejected_request_is_reported_on_the_pod() -> None:
     driver = live()
     waiting(driver)
     out = driver.receive(AllocationResponse(rejected_asks=(AskRejected(APP, PodUid("uid-w0"), "too large"),)))
@@ -291,7 +291,7 @@ def test_a_refused_ask_is_reported_on_the_pod() -> None:
     assert not driver.gone("w0").news
 
 
-def test_a_gated_pod_is_reported_once_and_joins_when_the_gates_are_gone() -> None:
+def test_a_gated_pod_is_reported_once_and_submitted_when_its_gates_are_removed() -> None:
     driver = live()
     gated = a_pod("w0", app=APP, schedulingGates=[{"name": "quota"}])
     out = driver.see(gated)
@@ -304,7 +304,7 @@ def test_a_gated_pod_is_reported_once_and_joins_when_the_gates_are_gone() -> Non
 @pytest.mark.parametrize(
     "raw", [a_pod("w0", annotations={APP_ID: "x" * 64}), a_pod("w0", containers=[a_container(memory="10E")])]
 )
-def test_a_pod_that_cannot_be_scheduled_is_informed_why_once(raw: Raw) -> None:
+def test_the_reason_why_a_pod_cannot_be_scheduled_is_reported_once(raw: Raw) -> None:
     driver = live()
     out = driver.see(raw)
     assert events(out) == [("w0", "TaskRejected", "TaskRejected")]
@@ -312,7 +312,7 @@ def test_a_pod_that_cannot_be_scheduled_is_informed_why_once(raw: Raw) -> None:
     assert not driver.see(raw)
 
 
-def test_conflicting_spellings_are_reported() -> None:
+def test_conflicting_application_ids_are_reported() -> None:
     driver = live()
     raw = a_pod("w0", app=APP)
     raw["metadata"]["labels"]["applicationId"] = "other"
@@ -322,7 +322,7 @@ def test_conflicting_spellings_are_reported() -> None:
     assert "applicationId=other is ignored" in command.note
 
 
-def test_pods_of_a_rejected_application_fail_with_the_cause_and_the_id_is_free_again() -> None:
+def test_pods_of_a_rejected_application_fail_with_the_reason_and_its_id_is_free_again() -> None:
     driver = live()
     driver.see(a_pod("w0", app=APP))
     out = driver.receive(ApplicationResponse(rejected=(ApplicationRejected(APP, "no queue"),)))
@@ -336,7 +336,7 @@ def test_pods_of_a_rejected_application_fail_with_the_cause_and_the_id_is_free_a
     assert [type(item) for item in driver.see(a_pod("w2", app=APP)).news] == [ApplicationSubmitted]
 
 
-def test_the_answer_to_a_submission_that_was_taken_back_is_not_the_next_ones() -> None:
+def test_the_response_to_a_removed_submission_does_not_count_for_the_next_one() -> None:
     driver = live()
     driver.see(a_pod("w0", app=APP))
     assert driver.gone("w0").news == [ApplicationRemoved(APP)]

@@ -55,7 +55,7 @@ def test_a_gated_pod_that_is_deleted_leaves_nothing() -> None:
     assert (driver.ledger.noticed, driver.ledger.applications) == (set(), {})
 
 
-def test_what_is_wrong_with_a_pod_is_reported_also_if_its_gates_were_reported_before() -> None:
+def test_an_error_of_a_pod_is_reported_even_if_its_gates_were_reported_before() -> None:
     driver = live()
     driver.see(a_pod("w0", app=APP, schedulingGates=GATES))
     driver.see(a_pod("w0", app=APP))
@@ -66,7 +66,7 @@ def test_what_is_wrong_with_a_pod_is_reported_also_if_its_gates_were_reported_be
 CLAIMS = [{"name": "gpu", "resourceClaimName": "mine"}, {"name": "nic", "resourceClaimTemplateName": "any"}]
 
 
-def test_a_pod_with_resource_claims_is_informed_so_and_never_asked_for() -> None:
+def test_a_pod_with_resource_claims_is_reported_as_unsupported_and_never_requested() -> None:
     driver = live()
     condition, event = driver.see(a_pod("w0", app=APP, resourceClaims=CLAIMS)).commands
     assert isinstance(condition, SetCondition)
@@ -86,20 +86,20 @@ def test_a_pod_with_resource_claims_is_informed_so_and_never_asked_for() -> None
     assert (driver.ledger.noticed, driver.ledger.applications) == (set(), {})
 
 
-def test_a_pod_that_another_bound_with_its_resource_claims_takes_its_room() -> None:
+def test_a_pod_with_resource_claims_that_another_client_bound_counts_as_used() -> None:
     driver = live()
     driver.see(a_pod("w0", app=APP, resourceClaims=CLAIMS, nodeName="n1"))
     assert [one.node for one in reported(driver.accepted())] == ["n1"]
 
 
-def test_a_pod_that_was_bound_in_spite_of_its_gates_takes_its_room() -> None:
+def test_a_gated_pod_that_was_bound_anyway_counts_as_used() -> None:
     driver = live()
     driver.see(a_pod("w0", app=APP, schedulingGates=GATES, nodeName="n1"))
     assert [one.node for one in reported(driver.accepted())] == ["n1"]
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_a_gated_member_of_a_gang_takes_its_placeholder_over_when_it_is_let_in(late: bool) -> None:  # noqa: FBT001
+def test_a_gated_member_of_a_gang_takes_over_its_placeholder_when_its_gates_are_removed(late: bool) -> None:  # noqa: FBT001
     """Its place is reserved like the others'; it swaps once its gates are gone, before or after the gang runs."""
     simulation = Simulation()
     simulation.kubernetes.add_nodes(2)
@@ -120,7 +120,7 @@ def test_a_gated_member_of_a_gang_takes_its_placeholder_over_when_it_is_let_in(l
     assert simulation.kubernetes.placeholders() == []
 
 
-def test_a_pod_with_a_node_written_by_its_user_is_counted_and_never_bound() -> None:
+def test_a_pod_whose_user_set_its_node_is_counted_and_never_bound() -> None:
     """It has what it has, also where that is too much."""
     driver = live()
     huge = a_pod("w0", app=APP, nodeName="n1", containers=[a_container(cpu="1000")])
@@ -132,7 +132,7 @@ def test_a_pod_with_a_node_written_by_its_user_is_counted_and_never_bound() -> N
     assert orders(out) == []
 
 
-def test_a_bound_pod_of_a_rejected_application_takes_its_room_all_the_same() -> None:
+def test_a_bound_pod_of_a_rejected_application_still_counts_as_used() -> None:
     driver = live()
     seen = driver.see(a_pod("w0", app=APP, nodeName="n1"))
     assert [(one.ask.key, one.ask.app, one.node) for one in reported(seen)] == [("uid-w0", None, "n1")]
@@ -151,7 +151,7 @@ def test_a_bound_pod_of_a_rejected_application_takes_its_room_all_the_same() -> 
 
 
 @pytest.mark.parametrize("owner, kind", [({"kind": "Node", "name": "n1"}, "static"), (None, "default")])
-def test_a_mirror_pod_and_a_pod_of_another_scheduler_take_their_room(owner: Raw | None, kind: str) -> None:
+def test_mirror_pods_and_pods_of_another_scheduler_count_as_used(owner: Raw | None, kind: str) -> None:
     driver = live()
     raw = foreign("other", "n1")
     raw["metadata"]["ownerReferences"] = [owner] if owner else []
@@ -161,7 +161,7 @@ def test_a_mirror_pod_and_a_pod_of_another_scheduler_take_their_room(owner: Raw 
     assert [type(item) for item in driver.see(raw, phase="Succeeded").news] == [AllocationReleased]
 
 
-def test_a_static_pod_that_asks_for_us_takes_its_room_in_an_application() -> None:
+def test_a_static_pod_with_our_scheduler_name_counts_in_an_application() -> None:
     """The kubelet runs it whatever a scheduler says; it has a node from the start."""
     driver = live()
     raw = a_pod("static-n1", app=APP, nodeName="n1")
@@ -180,7 +180,7 @@ def test_a_foreign_pod_that_is_resized_is_reported_again() -> None:
     assert told.ask.resources["vcore"] == 3000
 
 
-def test_foreign_and_own_pods_on_an_unknown_node_are_reported_with_it() -> None:
+def test_foreign_and_managed_pods_on_an_unknown_node_are_reported_with_it() -> None:
     driver = live("n1")
     driver.see(foreign("other", "n2"))
     driver.see(a_pod("w0", app=APP, nodeName="n2"))
@@ -193,7 +193,7 @@ def test_foreign_and_own_pods_on_an_unknown_node_are_reported_with_it() -> None:
     assert driver.ledger.awaiting_node == {}
 
 
-def test_thousands_of_pods_that_have_ended_leave_nothing() -> None:
+def test_thousands_of_finished_pods_leave_nothing() -> None:
     driver = live()
     for number in range(3000):
         assert not driver.see(a_pod(f"done-{number}", app=APP, nodeName="n1"), phase="Succeeded")
@@ -206,7 +206,7 @@ def test_thousands_of_pods_that_have_ended_leave_nothing() -> None:
     ]  # of the namespace
 
 
-def test_a_pod_that_leaves_slowly_holds_its_room_until_its_containers_have_ended_not_until_it_is_gone() -> None:
+def test_a_terminating_pod_keeps_its_resources_until_its_containers_have_stopped() -> None:
     """A finalizer keeps the object; the room is free as soon as the kubelet says that nothing runs."""
     driver = live()
     raw = waiting(driver)
@@ -221,7 +221,7 @@ def test_a_pod_that_leaves_slowly_holds_its_room_until_its_containers_have_ended
     assert not driver.gone("w0")
 
 
-def test_a_waiting_pod_with_a_finalizer_gives_its_ask_back_when_it_is_deleted_and_asks_no_more() -> None:
+def test_a_deleted_waiting_pod_with_a_finalizer_releases_its_request_only_once() -> None:
     driver = live()
     raw = waiting(driver)
     assert [type(item) for item in driver.see(leaving(raw)).news] == [AskReleased]
@@ -229,14 +229,14 @@ def test_a_waiting_pod_with_a_finalizer_gives_its_ask_back_when_it_is_deleted_an
     assert not driver.gone("w0")
 
 
-def test_a_pod_deleted_between_decision_and_bind_gives_its_place_back() -> None:
+def test_a_pod_deleted_between_allocation_and_bind_releases_its_allocation() -> None:
     driver = live()
     raw = waiting(driver)
     driver.allocated("uid-w0")
     assert [type(item) for item in driver.see(leaving(raw)).news] == [AllocationReleased]
 
 
-def test_a_job_that_tries_again_asks_for_its_new_pod_while_the_others_run() -> None:
+def test_a_job_retry_requests_a_new_pod_while_the_others_run() -> None:
     driver = live()
     for name in ("try-0", "side-0"):
         waiting(driver, name)

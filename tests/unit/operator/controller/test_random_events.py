@@ -197,7 +197,7 @@ def finish(simulation: Simulation) -> None:
 
 
 @given(st.data())
-def test_an_ask_that_meets_the_word_that_its_application_completed_is_asked_again(data: st.DataObject) -> None:
+def test_a_request_that_crosses_the_completion_of_its_application_is_submitted_again(data: st.DataObject) -> None:
     """The two cross on different streams, in any order: no refusal is told, and the pod gets its node."""
     chaos = Chaos(data)
     simulation = chaos.simulation

@@ -96,7 +96,7 @@ def older(raw: Raw, seconds: int) -> Raw:
     return raw
 
 
-def test_asks_of_one_second_are_in_the_order_of_their_applications() -> None:
+def test_requests_of_the_same_second_follow_the_order_of_their_applications() -> None:
     """Not in that of their UIDs: another pod would overtake the first one of its queue."""
     first, second = a_pod("x", app="a"), a_pod("y", app="b")
     first["metadata"]["uid"], second["metadata"]["uid"] = "uid-9", "uid-1"
@@ -104,7 +104,7 @@ def test_asks_of_one_second_are_in_the_order_of_their_applications() -> None:
     assert asked(asks) == ["uid-9", "uid-1"]
 
 
-def test_applications_come_first_the_oldest_first_with_their_original_time() -> None:
+def test_applications_are_submitted_oldest_first_with_their_original_creation_time() -> None:
     driver = gathered(a_pod("b", app="young"), older(a_pod("a", app="old"), 30))
     out = whole(recovery.begin(driver.ledger, 0.0))
     specs = [item.spec for item in out.news if isinstance(item, ApplicationSubmitted)]
@@ -113,7 +113,7 @@ def test_applications_come_first_the_oldest_first_with_their_original_time() -> 
     assert not recovery.is_answered(driver.ledger)
 
 
-def test_nodes_come_drained_with_everything_on_them_then_asks_by_age_then_the_opening() -> None:
+def test_recovery_sends_drained_nodes_with_their_pods_then_requests_by_age_then_opens_nodes() -> None:
     driver = gathered(
         a_pod("bound", app="one", nodeName="n1"),
         a_pod("dns", schedulerName="default-scheduler", nodeName="n1"),
@@ -132,7 +132,7 @@ def test_a_cordoned_node_stays_drained() -> None:
     assert recovered(driver)[2].news == [NodeOpened(NodeName("n1"))]
 
 
-def test_placeholders_keep_role_group_and_the_time_they_got_their_node() -> None:
+def test_placeholders_keep_their_role_group_and_allocation_time() -> None:
     bound = placeholder("ph0", nodeName="n1")
     scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:01Z"}
     bound["status"]["conditions"] = [scheduled]
@@ -147,19 +147,19 @@ def test_placeholders_keep_role_group_and_the_time_they_got_their_node() -> None
     assert not [command for command in asks.commands if isinstance(command, CreatePlaceholder)]
 
 
-def test_only_missing_placeholders_are_made() -> None:
+def test_only_missing_placeholders_are_created() -> None:
     driver = gathered(a_member("w0"), placeholder("ph0", nodeName="n1"))
     _, asks, _ = recovered(driver)
     assert len([command for command in asks.commands if isinstance(command, CreatePlaceholder)]) == 1
 
 
-def test_the_owner_of_placeholders_stays_the_originator() -> None:
+def test_the_owner_reference_of_placeholders_determines_the_originator() -> None:
     driver = gathered(older(a_member("w9"), 30), a_member("w0"), placeholder("ph0"))
     recovered(driver)
     assert driver.ledger.applications[APP].originator.ref.name == "w0"
 
 
-def test_once_a_real_member_is_bound_no_placeholder_is_made_and_the_others_ask() -> None:
+def test_no_placeholder_is_created_after_a_real_member_was_bound() -> None:
     driver = gathered(a_member("w0", nodeName="n1"), a_member("w1"), placeholder("ph0", nodeName="n1"))
     nodes, asks, _ = recovered(driver)
     assert existing(nodes) == ["uid-ph0", "uid-w0"]
@@ -167,7 +167,7 @@ def test_once_a_real_member_is_bound_no_placeholder_is_made_and_the_others_ask()
     assert orders(asks) == []
 
 
-def test_a_terminating_placeholder_takes_room_but_does_not_count() -> None:
+def test_a_terminating_placeholder_uses_resources_but_does_not_count() -> None:
     leaving = placeholder("ph0", nodeName="n1")
     leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     driver = gathered(a_member("w0"), leaving)
@@ -196,7 +196,7 @@ def test_a_resumed_gang_is_submitted_without_a_placeholder_ask() -> None:
     assert not spec.spec.placeholder_ask
 
 
-def test_a_gang_stays_resumed_whichever_of_its_pods_of_one_second_carries_the_mark() -> None:
+def test_a_gang_stays_resumed_whichever_pod_of_the_same_second_has_the_annotation() -> None:
     """Live the first pod seen is the originator, and a Job makes many in a second."""
     marked = sign_outcome(a_member("w1"))
     spec = whole(recovery.begin(gathered(a_member("w0"), marked).ledger, 0.0)).news[0]
@@ -204,7 +204,7 @@ def test_a_gang_stays_resumed_whichever_of_its_pods_of_one_second_carries_the_ma
     assert not spec.spec.placeholder_ask
 
 
-def test_the_mark_of_a_resumed_gang_goes_to_the_next_pod_also_after_a_restart() -> None:
+def test_the_resumed_annotation_moves_to_the_next_pod_even_after_a_restart() -> None:
     marked = sign_outcome(a_member("w0"))
     driver = gathered(marked, a_member("w1"))
     recovered(driver)
@@ -212,13 +212,13 @@ def test_the_mark_of_a_resumed_gang_goes_to_the_next_pod_also_after_a_restart() 
     assert mark.originator == PodRef("dev", "w1", PodUid("uid-w1"))
 
 
-def test_a_pod_that_came_meanwhile_and_names_an_unknown_group_is_reported() -> None:
+def test_a_pod_of_an_unknown_group_is_reported_in_a_recovery() -> None:
     stranger = a_pod("w1", app=APP, annotations=gang_annotations(member_of="other"))
     driver = gathered(older(a_member("w0"), 1), stranger)
     assert events(whole(recovery.begin(driver.ledger, 0.0))) == [("w1", "GangScheduling", "TaskGroupsError")]
 
 
-def test_bound_pods_of_a_rejected_application_still_take_their_room() -> None:
+def test_bound_pods_of_a_rejected_application_still_use_resources() -> None:
     driver = gathered(a_pod("w0", app=APP, nodeName="n1"), a_pod("w1", app=APP))
     whole(recovery.begin(driver.ledger, 0.0))
     out = driver.receive(ApplicationResponse(rejected=(ApplicationRejected(APP, "no queue"),)))
@@ -228,7 +228,7 @@ def test_bound_pods_of_a_rejected_application_still_take_their_room() -> None:
     assert [allocation.ask.app for allocation in created.existing] == [None]
 
 
-def test_what_happens_meanwhile_waits_for_the_opening() -> None:
+def test_events_during_a_recovery_wait_until_the_nodes_open() -> None:
     driver = gathered(a_pod("w0", app=APP))
     whole(recovery.begin(driver.ledger, 0.0))
     driver.accepted()
@@ -243,7 +243,7 @@ def test_what_happens_meanwhile_waits_for_the_opening() -> None:
     assert [task.pod.ref.name for task in driver.ledger.tasks.values()] == ["w1"]
 
 
-def test_a_placeholder_that_is_refused_before_the_opening_ends_the_gang_as_it_does_afterwards() -> None:
+def test_a_gang_whose_placeholder_is_refused_before_the_nodes_open_is_given_up_as_usual() -> None:
     driver = gathered(a_member("w0"))
     whole(recovery.begin(driver.ledger, 0.0))
     driver.accepted()
@@ -254,7 +254,7 @@ def test_a_placeholder_that_is_refused_before_the_opening_ends_the_gang_as_it_do
     assert [type(command) for command in orders(out)] == [MarkResumed]
 
 
-def test_a_pod_that_could_not_be_failed_before_the_opening_is_failed_later() -> None:
+def test_a_pod_that_could_not_be_failed_before_the_nodes_open_is_failed_later() -> None:
     driver = gathered(a_pod("w0", app=APP))
     whole(recovery.begin(driver.ledger, 0.0))
     [fail] = orders(driver.receive(ApplicationResponse(rejected=(ApplicationRejected(APP, "no queue"),))))
@@ -263,7 +263,7 @@ def test_a_pod_that_could_not_be_failed_before_the_opening_is_failed_later() -> 
     assert fail in driver.wait(AGAIN_S).commands
 
 
-def test_what_ended_in_a_session_that_was_lost_counts_for_nothing_in_the_next() -> None:
+def test_command_results_of_a_lost_session_are_ignored_in_the_next() -> None:
     driver = gathered(a_member("w0"))
     whole(recovery.begin(driver.ledger, 0.0))
     driver.accepted()
@@ -273,7 +273,7 @@ def test_what_ended_in_a_session_that_was_lost_counts_for_nothing_in_the_next() 
     assert len(driver.ledger.applications[APP].slots) == 2
 
 
-def test_a_lost_session_keeps_facts_and_reports_nothing_until_the_next() -> None:
+def test_a_lost_session_keeps_the_cluster_state_and_reports_nothing_until_the_next() -> None:
     driver = live()
     waiting(driver)
     bind = orders(driver.allocated("uid-w0"))[0]
@@ -287,7 +287,7 @@ def test_a_lost_session_keeps_facts_and_reports_nothing_until_the_next() -> None
     assert not asked(asks)
 
 
-def test_what_the_core_decided_and_kubernetes_never_saw_is_decided_again() -> None:
+def test_an_allocation_that_was_never_bound_is_requested_again() -> None:
     driver = live()
     waiting(driver)
     driver.allocated("uid-w0")
@@ -314,7 +314,7 @@ def test_nothing_of_the_old_session_leaks_into_the_new() -> None:
     [(TASK_GROUP_NAME, "g" * 5000), (QUEUE, "q" * 5000), (APP_ID, "x" * 400)],
     ids=["group", "queue", "app"],
 )
-def test_a_bound_pod_counts_in_an_application_however_long_its_annotations_are(key: str, written: str) -> None:
+def test_a_bound_pod_counts_in_an_application_even_with_overlong_annotations(key: str, written: str) -> None:
     raw = a_pod("w0", nodeName="n1", annotations={key: written})
     if key != APP_ID:
         raw["metadata"]["labels"][APP_ID] = APP.partition("/")[2]
@@ -327,7 +327,7 @@ def test_a_bound_pod_counts_in_an_application_however_long_its_annotations_are(k
     assert told == APP or (key == APP_ID and told.startswith("dev/") and len(told) < 70)
 
 
-def test_nothing_fails_of_a_rejected_application_with_a_bound_pod_and_it_asks_again() -> None:
+def test_a_rejected_application_with_a_bound_pod_fails_no_pod_and_is_submitted_again() -> None:
     driver = gathered(a_pod("w0", app=APP, nodeName="n1"), a_pod("w1", app=APP))
     driver.fact(namespace_seen(a_namespace()))
     whole(recovery.begin(driver.ledger, 0.0))
@@ -357,7 +357,7 @@ def reported(outcome: Outcome) -> list[tuple[str, str | None]]:
 
 
 @pytest.mark.parametrize("answered", ["before the requests", "before the nodes open", "live"])
-def test_bound_pods_of_an_unanswered_application_count_on_their_node_until_the_answer(answered: str) -> None:
+def test_bound_pods_of_an_unanswered_application_are_foreign_until_the_response(answered: str) -> None:
     driver = gathered(a_pod("w0", app=APP, nodeName="n1"), a_pod("w1", app=APP), a_pod("other", app="other"))
     whole(recovery.begin(driver.ledger, 0.0))
     driver.accepted(AppId("dev/other"))
@@ -381,7 +381,7 @@ def test_bound_pods_of_an_unanswered_application_count_on_their_node_until_the_a
     assert [(item.app, item.key) for item in again if isinstance(item, AllocationReleased)] == [(APP, "uid-w0")]
 
 
-def test_a_bound_placeholder_of_an_unanswered_gang_moves_to_it_with_the_answer() -> None:
+def test_a_bound_placeholder_of_an_unanswered_gang_joins_it_with_the_response() -> None:
     driver = gathered(a_member("w0"), placeholder("ph0", nodeName="n1"), placeholder("ph1"))
     whole(recovery.begin(driver.ledger, 0.0))
     assert reported(whole(recovery.report_nodes(driver.ledger, 0.0))) == [("uid-ph0", None)]
@@ -392,7 +392,7 @@ def test_a_bound_placeholder_of_an_unanswered_gang_moves_to_it_with_the_answer()
     assert asked(out) == ["uid-ph1"]
 
 
-def test_a_bound_pod_of_an_unanswered_application_counts_also_while_the_session_is_live() -> None:
+def test_a_bound_pod_of_an_unanswered_application_also_counts_in_a_live_session() -> None:
     driver = live()
     assert reported(driver.see(a_pod("w0", app=APP, nodeName="n1"))) == [("uid-w0", None)]
     assert reported(driver.see(a_pod("w0", app=APP, nodeName="n1"))) == []
@@ -416,7 +416,7 @@ def test_a_rejected_application_fails_once_no_pod_of_it_is_bound() -> None:
     assert [type(command) for command in orders(driver.receive(rejected))] == [FailPod]
 
 
-def test_a_killed_placeholder_without_a_node_that_a_finalizer_keeps_has_ended() -> None:
+def test_a_terminating_unbound_placeholder_with_a_finalizer_has_finished() -> None:
     driver = gathered(a_member("w0"), placeholder("ph0"), placeholder("ph1"))
     recovered(driver)
     driver.updated(keys.APP_RESUMING)

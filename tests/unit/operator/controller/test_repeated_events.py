@@ -37,7 +37,7 @@ def said(name: str, message: str) -> CoreEvents:
     return CoreEvents((CoreEvent(EventKind.REQUEST, f"uid-{name}", "", message),))
 
 
-def test_why_a_pod_waits_is_not_reported_again_where_its_condition_says_it() -> None:
+def test_a_reason_that_the_pod_condition_already_shows_is_not_reported_again() -> None:
     driver = restarted(that_waited(a_pod("w0", app=APP)))
     assert events(driver.receive(said("w0", LACK))) == []
     assert events(driver.receive(said("w0", ROOMIER))) == []
@@ -50,12 +50,12 @@ def test_another_reason_is_reported() -> None:
     ]
 
 
-def test_a_pod_without_that_condition_is_reported() -> None:
+def test_the_reason_is_reported_if_the_pod_has_no_condition() -> None:
     driver = restarted(a_pod("w0", app=APP))
     assert events(driver.receive(said("w0", LACK))) == [("w0", "FailedScheduling", "FailedScheduling")]
 
 
-def test_a_condition_that_is_current_is_not_written_again() -> None:
+def test_a_current_condition_is_not_written_again() -> None:
     driver = restarted(that_waited(a_pod("w0", app=APP)))
     change = SchedulingStateChanged(
         APP, driver.ledger.applications[APP].originator.ref.uid, SchedulingState.FAILED, LACK
@@ -66,7 +66,7 @@ def test_a_condition_that_is_current_is_not_written_again() -> None:
     assert [type(order) for order in orders(driver.receive(SchedulingStates((other,))))] == [SetCondition]
 
 
-def test_a_gang_that_fits_on_no_node_is_informed_so_once() -> None:
+def test_a_gang_that_fits_on_no_node_gets_one_event() -> None:
     impossible = "even an empty cluster could not hold the gang: 1 of 2 members of task group g would not fit"
     event = CoreEvents((CoreEvent(EventKind.APP, APP, "g", impossible),))
     fresh = restarted(a_member("w0"))
@@ -75,14 +75,14 @@ def test_a_gang_that_fits_on_no_node_is_informed_so_once() -> None:
     assert events(restarted(that_waited(a_member("w0"), impossible)).receive(event)) == []
 
 
-def test_a_definition_that_cannot_be_read_is_reported_while_its_pod_waits() -> None:
+def test_an_invalid_gang_definition_is_reported_while_its_pod_is_pending() -> None:
     broken = gang_annotations(member_of="g") | {"yunikorn.apache.org/task-groups": "[7"}
     for node, expected in ((None, [("w0", "GangScheduling", "TaskGroupsError")]), ("n1", [])):
         raw = a_pod("w0", app=APP, annotations=broken, **({"nodeName": node} if node else {}))
         assert events(whole(recovery.begin(gathered(raw).ledger, 0.0))) == expected
 
 
-def test_how_far_a_gang_is_is_reported_when_it_gets_further() -> None:
+def test_gang_progress_is_reported_when_it_increases() -> None:
     driver = gathered(a_member("w0"), placeholder("ph0", nodeName="n1"), placeholder("ph1"))
     recovered(driver)
     assert [event for event in events(driver.wait(3)) if event[2] == "PlaceholderAllocated"] == []

@@ -22,7 +22,7 @@ def large() -> Driver:
     return gathered(*bound, *waiting, nodes=NODES)
 
 
-def test_no_turn_says_more_than_a_turns_worth_and_all_say_everything_once() -> None:
+def test_each_replay_slice_is_limited_and_every_object_is_reported_exactly_once() -> None:
     driver = large()
     turns = list(recovery.begin(driver.ledger, 0.0))
     submitted = [item.spec.app for turn in turns for item in turn.news if isinstance(item, ApplicationSubmitted)]
@@ -42,7 +42,7 @@ def test_no_turn_says_more_than_a_turns_worth_and_all_say_everything_once() -> N
     assert not any(asks[:-1])
 
 
-def test_facts_that_come_between_two_turns_wait_for_the_opening() -> None:
+def test_events_received_between_two_slices_are_applied_when_nodes_open() -> None:
     driver = large()
     turns = recovery.begin(driver.ledger, 0.0)
     next(turns)

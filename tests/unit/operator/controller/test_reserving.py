@@ -78,7 +78,7 @@ def progress(out: Outcome) -> list[tuple[str, str, str]]:
     return [(c.action, c.note, c.name) for c in out.commands if isinstance(c, PostEvent) and c.series == "gang/dev/job"]
 
 
-def test_a_gang_that_gets_on_reports_how_far_it_is_and_writes_no_condition() -> None:
+def test_a_gang_that_makes_progress_reports_it_and_writes_no_condition() -> None:
     driver = reserving()
     bind(driver, 0)
     out = driver.wait(5)
@@ -88,7 +88,7 @@ def test_a_gang_that_gets_on_reports_how_far_it_is_and_writes_no_condition() -> 
     assert progress(driver.wait(10)) == [("PlaceholderAllocated", "2 of 3 placeholders are bound", "w0")]
 
 
-def test_a_quick_gang_tells_nothing_between_its_beginning_and_its_end() -> None:
+def test_a_gang_that_completes_quickly_sends_no_progress_events() -> None:
     driver = reserving()
     for number in range(MEMBERS):
         bind(driver, number)
@@ -96,7 +96,7 @@ def test_a_quick_gang_tells_nothing_between_its_beginning_and_its_end() -> None:
     assert not driver.wait(600)
 
 
-def test_a_gang_that_a_quota_holds_back_reports_it_on_its_members_and_costs_each_one_write_an_hour() -> None:
+def test_a_gang_that_waits_for_quota_writes_one_condition_per_member_an_hour() -> None:
     driver = reserving()
     driver.wait(2.5)
     assert conditions(states(driver, SKIPPED, QUOTA)) == {}
@@ -113,7 +113,7 @@ def test_a_gang_that_a_quota_holds_back_reports_it_on_its_members_and_costs_each
 
 
 @pytest.mark.parametrize("bound", [0, 2])
-def test_the_originator_of_a_waiting_gang_has_a_warning_within_five_seconds_and_other_members_none(bound: int) -> None:
+def test_only_the_originator_of_a_waiting_gang_gets_a_warning_within_five_seconds(bound: int) -> None:
     driver = reserving()
     for number in range(bound):
         bind(driver, number)
@@ -123,7 +123,7 @@ def test_the_originator_of_a_waiting_gang_has_a_warning_within_five_seconds_and_
     ]
 
 
-def test_a_gang_that_makes_progress_after_a_shortage_is_short_of_nothing() -> None:
+def test_a_gang_that_makes_progress_after_a_shortage_reports_no_failure() -> None:
     driver = reserving()
     driver.wait(2.5)
     states(driver, SKIPPED, QUOTA)
@@ -136,7 +136,7 @@ def test_a_gang_that_makes_progress_after_a_shortage_is_short_of_nothing() -> No
     assert [event for event in events(out) if event[1] == "FailedScheduling"] == []
 
 
-def test_a_reason_that_alternates_costs_a_member_few_writes() -> None:
+def test_an_alternating_reason_is_written_to_a_member_once_per_kind() -> None:
     driver = reserving()
     driver.wait(2.5)
     kinds = ((FAILED, FULL), (SKIPPED, QUOTA))
@@ -147,7 +147,7 @@ def test_a_reason_that_alternates_costs_a_member_few_writes() -> None:
     assert written == 2 * len(kinds), "each kind once"
 
 
-def test_members_follow_a_lasting_change_of_the_reason() -> None:
+def test_a_lasting_change_of_the_reason_is_written_to_the_members() -> None:
     driver = reserving()
     driver.wait(2.5)
     states(driver, SKIPPED, QUOTA)
@@ -168,7 +168,9 @@ def test_members_follow_a_lasting_change_of_the_reason() -> None:
         ("a kind of a later version", ""),
     ],
 )
-def test_members_name_the_kind_of_the_reason_that_the_core_sent_whatever_its_text(kind: str, shown: str) -> None:
+def test_a_member_condition_names_the_reason_kind_sent_by_the_core_regardless_of_its_text(
+    kind: str, shown: str
+) -> None:
     driver = reserving()
     driver.wait(2.5)
     states(driver, SKIPPED, "Queue quota exceeded, or another text", kind)
@@ -178,7 +180,7 @@ def test_members_name_the_kind_of_the_reason_that_the_core_sent_whatever_its_tex
     )
 
 
-def test_a_gang_without_room_calls_for_nodes_by_its_placeholders_alone() -> None:
+def test_only_the_placeholders_of_a_gang_without_free_resources_are_unschedulable() -> None:
     driver = reserving()
     driver.wait(2.5)
     found = conditions(states(driver, FAILED, FULL))
@@ -189,7 +191,7 @@ def test_a_gang_without_room_calls_for_nodes_by_its_placeholders_alone() -> None
     assert members["w0"][1].endswith(FULL)
 
 
-def test_placeholders_that_called_for_nodes_call_no_more_when_a_quota_is_in_the_way() -> None:
+def test_unschedulable_placeholders_become_skipped_when_a_quota_blocks_the_gang() -> None:
     driver = reserving()
     driver.wait(2.5)
     states(driver, FAILED, FULL)
@@ -197,7 +199,7 @@ def test_placeholders_that_called_for_nodes_call_no_more_when_a_quota_is_in_the_
     assert found == {f"uid-ph{number}": ("SchedulingSkipped", QUOTA) for number in range(MEMBERS)}
 
 
-def test_a_gang_that_no_cluster_could_hold_keeps_saying_so_until_a_quota_holds_it_back() -> None:
+def test_a_gang_too_large_for_an_empty_cluster_reports_it_until_a_quota_blocks_it() -> None:
     driver = reserving()
     note = "even an empty cluster could not hold the gang: 3 of 3 members of task group workers would not fit"
     driver.receive(CoreEvents((CoreEvent(EventKind.APP, "dev/job", "workers", note),)))
@@ -210,7 +212,7 @@ def test_a_gang_that_no_cluster_could_hold_keeps_saying_so_until_a_quota_holds_i
     assert found["w0"][1].endswith(QUOTA)
 
 
-def test_a_gang_that_no_cluster_could_hold_reports_it_no_more_when_there_are_other_nodes() -> None:
+def test_a_gang_too_large_for_an_empty_cluster_stops_reporting_it_when_a_node_is_added() -> None:
     driver = reserving()
     note = "even an empty cluster could not hold the gang: 3 of 3 members of task group workers would not fit"
     event = CoreEvents((CoreEvent(EventKind.APP, "dev/job", "workers", note),))
@@ -224,7 +226,7 @@ def test_a_gang_that_no_cluster_could_hold_reports_it_no_more_when_there_are_oth
     assert conditions(driver.wait(300))["w0"] == ("SchedulingSkipped", note), "another node was not enough"
 
 
-def test_a_gang_that_a_recovery_found_is_looked_at_when_the_session_is_live() -> None:
+def test_the_timers_of_a_recovered_gang_start_when_nodes_open() -> None:
     driver = Driver()
     driver.fact(namespace_seen(a_namespace()))
     driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group())))
@@ -239,7 +241,7 @@ def test_a_gang_that_a_recovery_found_is_looked_at_when_the_session_is_live() ->
     assert set(said_within(driver, 180)) == {"w0"}
 
 
-def test_a_gang_whose_placeholders_we_have_not_made_yet_waits_for_us_and_reports_it_only_when_that_takes_long() -> None:
+def test_a_gang_without_its_placeholders_reports_it_only_after_a_long_wait() -> None:
     driver = live()
     for index in range(MEMBERS):
         driver.see(a_pod(f"w{index}", app=APP, annotations=gang_annotations(a_group(), member_of="workers")))
@@ -249,7 +251,7 @@ def test_a_gang_whose_placeholders_we_have_not_made_yet_waits_for_us_and_reports
     assert set(said_within(driver, 120)) == {"w1", "w2"}
 
 
-def test_a_gang_that_misses_something_reports_it_although_a_write_of_ours_is_under_way() -> None:
+def test_a_gang_with_a_shortage_reports_it_while_a_bind_is_in_flight() -> None:
     driver = reserving()
     driver.wait(2.5)
     driver.allocated("uid-ph0")
@@ -257,7 +259,7 @@ def test_a_gang_that_misses_something_reports_it_although_a_write_of_ours_is_und
     assert set(said_within(driver, 10)) == {"w0", "w1", "w2"}
 
 
-def test_a_gang_whose_binds_are_under_way_waits_for_us() -> None:
+def test_a_gang_whose_binds_are_in_flight_writes_no_condition() -> None:
     driver = reserving()
     driver.wait(2.5)
     driver.allocated("uid-ph0")
@@ -272,7 +274,7 @@ def said_within(driver: Driver, seconds: int) -> dict[str, tuple[str, str]]:
     return found
 
 
-def test_members_that_may_ask_no_longer_wait_for_the_gang() -> None:
+def test_members_of_a_running_gang_no_longer_report_its_shortage() -> None:
     driver = reserving()
     driver.wait(2.5)
     assert set(conditions(driver.wait(10))) == {"w0", "w1", "w2"}

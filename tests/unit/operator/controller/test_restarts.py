@@ -138,7 +138,7 @@ def assert_over(simulation: Simulation) -> None:
 
 @every_kill
 @pytest.mark.parametrize("phase", PHASES, ids=lambda phase: phase.__name__)
-def test_a_gang_is_bound_once_and_completely(phase: Phase, kill: Kill) -> None:
+def test_every_member_of_a_gang_is_bound_exactly_once(phase: Phase, kill: Kill) -> None:
     simulation = began()
     phase(simulation)
     kill(simulation)
@@ -149,7 +149,7 @@ def test_a_gang_is_bound_once_and_completely(phase: Phase, kill: Kill) -> None:
 
 
 @every_kill
-def test_a_gang_that_runs_gets_no_placeholder_again(kill: Kill) -> None:
+def test_a_running_gang_gets_no_new_placeholders(kill: Kill) -> None:
     simulation = began(real=2)
     running(simulation)
     created = simulation.kubernetes.writes["CreatePlaceholder"]
@@ -161,7 +161,7 @@ def test_a_gang_that_runs_gets_no_placeholder_again(kill: Kill) -> None:
 
 
 @every_kill
-def test_a_member_that_has_ended_gets_no_placeholder_again_though_no_other_is_bound(kill: Kill) -> None:
+def test_a_finished_member_gets_no_new_placeholder_when_no_other_member_is_bound(kill: Kill) -> None:
     """It counts as one that is bound."""
     simulation = began(real=1)
     at_rest(simulation)
@@ -175,7 +175,7 @@ def test_a_member_that_has_ended_gets_no_placeholder_again_though_no_other_is_bo
 
 
 @every_kill
-def test_left_over_placeholders_of_a_gang_that_completes_go(kill: Kill) -> None:
+def test_left_over_placeholders_of_a_completing_gang_are_deleted(kill: Kill) -> None:
     simulation = began(real=2)
     at_rest(simulation)
     assert len(simulation.kubernetes.placeholders()) == 1
@@ -190,7 +190,7 @@ def test_left_over_placeholders_of_a_gang_that_completes_go(kill: Kill) -> None:
 
 
 @every_kill
-def test_a_gang_that_failed_fails_to_the_last_pod(kill: Kill) -> None:
+def test_every_unbound_pod_of_a_failed_gang_fails(kill: Kill) -> None:
     """Hard: those that were not told before the kill stand for a gang once more, whose time is up again."""
     simulation = began("Hard")
     reserving(simulation)
@@ -207,7 +207,7 @@ def test_a_gang_that_failed_fails_to_the_last_pod(kill: Kill) -> None:
 
 
 @every_kill
-def test_a_gang_that_was_given_up_stays_so_and_its_pods_are_bound_one_by_one(kill: Kill) -> None:
+def test_a_soft_gang_that_timed_out_stays_resumed_and_its_pods_are_bound(kill: Kill) -> None:
     """Soft: the originator carries the mark, once it is written."""
     simulation = began()
     reserving(simulation)
@@ -221,7 +221,7 @@ def test_a_gang_that_was_given_up_stays_so_and_its_pods_are_bound_one_by_one(kil
 
 
 @every_kill
-def test_who_replaces_a_refused_member_is_bound_though_no_one_knows_of_its_kept_place(kill: Kill) -> None:
+def test_the_replacement_of_a_rejected_member_is_bound_after_its_reservation_is_lost(kill: Kill) -> None:
     """The place is the session's (ADR 0011): a restart gives it up, and the pod that comes is scheduled as usual."""
     simulation = began()
     at_rest(simulation)
@@ -237,7 +237,7 @@ def test_who_replaces_a_refused_member_is_bound_though_no_one_knows_of_its_kept_
 
 
 @every_kill
-def test_both_ledgers_agree_after_the_kill(kill: Kill) -> None:
+def test_operator_and_core_state_match_after_a_kill(kill: Kill) -> None:
     for phase in PHASES:
         simulation = began()
         phase(simulation)

@@ -19,7 +19,7 @@ def a_member(number: int, parameters: str) -> Raw:
 
 @every_kill
 @every_placement
-def test_who_comes_after_members_whose_nodes_are_gone_gets_a_place(parameters: str, kill: Kill) -> None:
+def test_a_new_member_is_bound_after_the_nodes_of_the_other_members_were_deleted(parameters: str, kill: Kill) -> None:
     """The core was not told of those members: it waits for the places of the whole gang, so they are asked for."""
     simulation = Simulation()
     simulation.kubernetes.add_nodes(2)
@@ -39,7 +39,7 @@ def test_who_comes_after_members_whose_nodes_are_gone_gets_a_place(parameters: s
 
 @every_kill
 @every_placement
-def test_a_node_that_comes_back_brings_its_members_back_into_the_gang(parameters: str, kill: Kill) -> None:
+def test_members_of_a_node_that_is_added_again_rejoin_their_gang(parameters: str, kill: Kill) -> None:
     simulation = Simulation()
     simulation.kubernetes.add_nodes(1)
     simulation.start()

@@ -24,7 +24,7 @@ PLAIN = AppId("dev/plain")
 
 
 @given(st.data())
-def test_whatever_is_on_its_way_no_difference_is_found(data: st.DataObject) -> None:
+def test_messages_in_flight_cause_no_difference(data: st.DataObject) -> None:
     chaos = Chaos(data)
     for _ in range(data.draw(st.integers(1, 12))):
         chaos.simulation.ask(list(Part)[chaos.pick(2)])
@@ -122,9 +122,7 @@ LOSSES = [
 
 
 @pytest.mark.parametrize("lose, expected", LOSSES, ids=[lose.__name__ for lose, _ in LOSSES])
-def test_what_was_lost_on_the_way_is_found_and_put_right(
-    lose: Callable[[Simulation], None], expected: tuple[str, str]
-) -> None:
+def test_a_lost_message_is_detected_and_repaired(lose: Callable[[Simulation], None], expected: tuple[str, str]) -> None:
     simulation = at_rest()
     whole = contents(simulation)
     lose(simulation)
@@ -139,7 +137,7 @@ def test_what_was_lost_on_the_way_is_found_and_put_right(
     assert simulation.differences == []
 
 
-def test_without_an_application_or_a_node_that_we_count_on_the_session_starts_over() -> None:
+def test_a_missing_application_or_node_makes_the_session_unsound() -> None:
     simulation = at_rest()
     del simulation.core.apps[PLAIN]
     del simulation.core.nodes[NodeName("n1")]
@@ -150,7 +148,7 @@ def test_without_an_application_or_a_node_that_we_count_on_the_session_starts_ov
     assert not nodes.out
 
 
-def test_a_difference_that_came_back_is_reported_and_left_as_it_is() -> None:
+def test_a_repeated_difference_is_reported_and_not_repaired_again() -> None:
     """Where the core refuses what it is told, telling it for ever helps nobody."""
     simulation = at_rest()
     lose_ask(simulation)
@@ -163,14 +161,14 @@ def test_a_difference_that_came_back_is_reported_and_left_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("touched", ["uid-plain0", "dev/plain"])
-def test_who_was_spoken_of_meanwhile_is_left_for_the_next_time(touched: str) -> None:
+def test_an_object_changed_during_the_comparison_is_skipped(touched: str) -> None:
     simulation = at_rest()
     lose_allocation(simulation)
     inventory = inventory_of(simulation.core, Part.APPLICATIONS)
     assert compare(simulation.ledger, inventory, {touched}, 0.0).found == []
 
 
-def test_only_names_that_the_part_covers_are_missed() -> None:
+def test_only_applications_in_the_range_of_the_inventory_can_be_missing() -> None:
     simulation = at_rest()
     nothing = Inventory(Part.APPLICATIONS, beyond="dev/plain", last="dev/q")
     assert compare(simulation.ledger, nothing, set(), 0.0).found == []

@@ -48,7 +48,7 @@ def attributes(news: list[CoreRequest]) -> list[dict[str, Any]]:
     return [{tag: orjson.loads(node.attributes[tag]) for tag in tags if tag in node.attributes} for node in nodes]
 
 
-def test_an_object_is_reported_once_again_when_it_changes_and_when_it_is_gone() -> None:
+def test_an_object_is_reported_once_per_change_and_once_when_deleted() -> None:
     driver = live()
     assert told(driver.fact(claim_seen()).news) == [("dev/data", False)]
     assert told(driver.fact(claim_seen()).news) == []
@@ -57,7 +57,7 @@ def test_an_object_is_reported_once_again_when_it_changes_and_when_it_is_gone() 
     assert told(driver.fact(gone("persistentvolumeclaims", a_claim())).news) == []
 
 
-def test_a_session_begins_with_all_objects_before_the_first_application() -> None:
+def test_a_session_reports_all_objects_before_the_first_application() -> None:
     driver = live()
     waiting(driver)
     for fact in (claim_seen(), volume_seen(), seen("storageclasses", CLASS)):
@@ -68,7 +68,7 @@ def test_a_session_begins_with_all_objects_before_the_first_application() -> Non
     assert {"dev/data", "disk", "late"} <= {name for name, _ in told(news)}
 
 
-def test_a_node_is_reported_with_what_it_attaches_and_has_attached() -> None:
+def test_a_node_is_reported_with_its_volume_limits_and_attached_volumes() -> None:
     driver = live()
     disk = volume_seen(csi={"driver": "d", "volumeHandle": "h"})
     assert attributes(driver.fact(seen("csinodes", CSI_NODE)).news) == [{keys.NODE_VOLUME_LIMITS: {"d": 2}}]
@@ -83,7 +83,7 @@ def test_a_node_is_reported_with_what_it_attaches_and_has_attached() -> None:
     assert attributes(driver.fact(gone("csinodes", CSI_NODE)).news) == [{}]
 
 
-def test_a_volume_that_goes_or_moves_is_attached_no_more() -> None:
+def test_a_deleted_or_moved_volume_is_no_longer_attached() -> None:
     driver = live("n1", "n2")
     driver.fact(volume_seen(csi={"driver": "d", "volumeHandle": "h"}))
     driver.fact(seen("volumeattachments", an_attachment()))
@@ -106,7 +106,7 @@ MISSED = {
 
 
 @pytest.mark.parametrize("plural", MISSED)
-def test_what_vanished_unseen_is_found_by_a_list(plural: str) -> None:
+def test_a_missed_deletion_is_found_by_a_list(plural: str) -> None:
     at, raw = ObjectDecoder(Settings), MISSED[plural]
     at.begin_list(plural, is_reset=False)
     at.fact(plural, key_of(plural, raw), None, raw)
@@ -136,14 +136,14 @@ def a_zonal_node() -> Node:
 
 
 @pytest.mark.parametrize("requirement, holds", TERMS.values(), ids=TERMS)
-def test_a_node_reaches_a_volume_by_its_labels(requirement: dict[str, Any], holds: object) -> None:
+def test_node_labels_decide_whether_a_node_reaches_a_volume(requirement: dict[str, Any], holds: object) -> None:
     affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}}
     volume = read_volume(a_volume(nodeAffinity=affinity))
     assert volume is not None
     assert reaches(a_zonal_node(), volume) is holds
 
 
-def test_terms_are_alternatives_and_an_empty_one_is_none() -> None:
+def test_node_selector_terms_are_ored_and_an_empty_term_matches_nothing() -> None:
     zone = {"key": "zone", "operator": "In", "values": ["a"]}
     for terms, holds in (([{}], False), ([], False), ([{}, {"matchExpressions": [zone]}], True)):
         volume = read_volume(a_volume(nodeAffinity={"required": {"nodeSelectorTerms": terms}}))

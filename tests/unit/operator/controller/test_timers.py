@@ -20,7 +20,7 @@ def lacking(driver: Driver, name: str) -> SchedulingStateChanged:
     return SchedulingStateChanged(APP, PodUid(f"uid-{name}"), SchedulingState.FAILED, LACK)
 
 
-def test_what_is_due_comes_one_at_a_time_the_earliest_first() -> None:
+def test_due_timers_fire_one_at_a_time_in_order_of_time() -> None:
     driver = live()
     driver.receive(SchedulingStates((lacking(driver, "w0"), lacking(driver, "w1"))))
     told = [orders(on_timers(driver.ledger, 2.0)) for _ in range(3)]
@@ -28,7 +28,7 @@ def test_what_is_due_comes_one_at_a_time_the_earliest_first() -> None:
     assert conditions == [["w0"], ["w1"], []]
 
 
-def test_a_moment_at_which_the_agent_fails_costs_no_one_else_theirs() -> None:
+def test_a_failing_timer_does_not_prevent_the_next_one() -> None:
     driver = live()
     driver.receive(SchedulingStates((lacking(driver, "w0"),)))
     driver.ledger.tasks[PodUid("broken")] = 7  # type: ignore[assignment]  # a bug somewhere else
@@ -38,7 +38,7 @@ def test_a_moment_at_which_the_agent_fails_costs_no_one_else_theirs() -> None:
     assert len(orders(driver.wait(0.0))) == 1
 
 
-def test_nothing_is_due_without_a_session() -> None:
+def test_no_timer_fires_without_a_session() -> None:
     driver = live()
     set_timer(driver.ledger, Deadline(1.0, TimerKind.WAITING, PodUid("any")))
     driver.ledger.phase = Phase.GATHERING

@@ -44,7 +44,7 @@ FORGERIES: dict[str, Callable[[Raw], object]] = {
 
 
 @pytest.mark.parametrize("forge", FORGERIES.values(), ids=FORGERIES)
-def test_a_copied_signature_makes_no_placeholder(forge: Callable[[Raw], object]) -> None:
+def test_a_pod_with_a_copied_signature_is_not_a_placeholder(forge: Callable[[Raw], object]) -> None:
     """With the mark, the owner, the field manager and a signature of another pod, a pod is not scheduled."""
     forged = placeholder("ph0")
     forged["metadata"]["managedFields"] = [{"manager": "muster-placeholder"}]
@@ -67,7 +67,7 @@ def test_a_forged_placeholder_does_not_choose_the_originator() -> None:
 
 
 @pytest.mark.parametrize("signer", [None, OTHER_KEYS])
-def test_an_annotation_that_a_user_can_write_does_not_choose_the_originator(signer: SigningKeys | None) -> None:
+def test_an_annotation_written_by_a_user_does_not_choose_the_originator(signer: SigningKeys | None) -> None:
     evil = a_member("evil")
     if signer is None:
         evil["metadata"]["annotations"][names.ANNOTATION_GANG_OUTCOME] = names.GANG_RESUMED
@@ -84,7 +84,7 @@ def unknown(name: str, **spec: object) -> Raw:
     return sign_placeholder(placeholder(name, **spec), OTHER_KEYS)
 
 
-def test_a_placeholder_of_an_unknown_key_is_counted_in_its_queue_and_neither_adopted_nor_deleted() -> None:
+def test_a_placeholder_of_an_unknown_key_uses_quota_and_is_neither_adopted_nor_deleted() -> None:
     driver = gathered(a_member("w0"), unknown("ph0", nodeName="n1"), unknown("ph1"))
     begun = whole(recovery.begin(driver.ledger, 0.0))
     told = [event for event in events(begun) if event[1] == "TaskRejected"]
@@ -116,7 +116,7 @@ def unsigned(name: str, **spec: object) -> Raw:
     return raw
 
 
-def test_unsigned_placeholders_neither_start_their_gang_nor_ask_and_count_if_bound() -> None:
+def test_unsigned_placeholders_send_no_request_and_use_quota_if_bound() -> None:
     driver = gathered(a_member("w0"), a_member("w1"), unsigned("a0", nodeName="n1"), unsigned("ph1"))
     nodes, asks, _ = recovered(driver)
     told = [(one.ask.key, one.ask.app) for item in nodes.news if isinstance(item, NodeCreated) for one in item.existing]
@@ -136,7 +136,7 @@ def stripped(name: str, **spec: object) -> Raw:
     return raw
 
 
-def test_a_bound_placeholder_without_its_annotations_counts_and_does_not_start_its_gang() -> None:
+def test_a_bound_placeholder_without_annotations_uses_quota_and_does_not_start_its_gang() -> None:
     driver = gathered(a_member("w0"), a_member("w1"), stripped("a0", nodeName="n1"), stripped("ph1"))
     nodes, asks, _ = recovered(driver)
     told = [one.ask for item in nodes.news if isinstance(item, NodeCreated) for one in item.existing]
@@ -160,14 +160,14 @@ def test_a_bound_pod_without_a_valid_signature_does_not_become_the_originator(ma
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_pod_of_an_unknown_key_that_has_ended_does_not_count(phase: str) -> None:
+def test_a_finished_pod_of_an_unknown_key_uses_no_quota(phase: str) -> None:
     raw = unknown("ph0", nodeName="n1")
     raw["status"] = {"phase": phase}
     nodes, _, _ = recovered(gathered(a_member("w0"), raw))
     assert [item.existing for item in nodes.news if isinstance(item, NodeCreated)] == [()]
 
 
-def test_a_key_that_becomes_known_makes_its_placeholders_count() -> None:
+def test_placeholders_of_an_unknown_key_are_verified_when_the_key_becomes_known() -> None:
     """Nobody waits for it any more: it goes, and its room is given back."""
     driver = live()
     driver.fact(node_seen(a_node("n1")))
@@ -187,7 +187,7 @@ def test_placeholders_of_the_previous_key_are_adopted() -> None:
     assert orders(asks) == []
 
 
-def test_without_keys_no_placeholder_is_created_until_there_are_some() -> None:
+def test_placeholders_are_created_only_when_keys_exist() -> None:
     driver = live()
     driver.ledger.keys = None
     driver.see(a_member("w0"))
@@ -199,7 +199,7 @@ def test_without_keys_no_placeholder_is_created_until_there_are_some() -> None:
     assert all(one.spec.signature for one in created)
 
 
-def test_keys_that_come_after_the_pods_are_in_force_in_the_recovery() -> None:
+def test_keys_received_after_the_pods_are_used_in_the_recovery() -> None:
     """A new leader reads the Secret while the pods are read already."""
     driver = Driver(Ledger())
     for raw in (a_member("w0"), placeholder("ph0", nodeName="n1"), placeholder("ph1")):

@@ -63,7 +63,7 @@ def note_of(out: Outcome) -> str:
     return event.note
 
 
-def test_a_chosen_volume_is_claimed_and_the_pod_is_bound_when_the_claim_is() -> None:
+def test_a_pod_is_bound_after_its_claim_is_bound_to_the_chosen_volume() -> None:
     driver = a_driver()
     assert given(driver, "disk") == [CLAIM_DISK]
     assert orders(driver.result(done(CLAIM_DISK))) == []
@@ -73,7 +73,7 @@ def test_a_chosen_volume_is_claimed_and_the_pod_is_bound_when_the_claim_is() -> 
     assert driver.ledger.storage.waiting == {}
 
 
-def test_a_claim_without_a_volume_gets_the_node_and_the_pod_is_bound_when_a_volume_was_made() -> None:
+def test_a_claim_without_a_volume_gets_the_node_and_the_pod_is_bound_after_provisioning() -> None:
     driver = a_driver()
     assert given(driver, "") == [SELECT_N1]
     assert orders(driver.fact(claim_seen(selected="n1"))) == []
@@ -82,7 +82,7 @@ def test_a_claim_without_a_volume_gets_the_node_and_the_pod_is_bound_when_a_volu
     assert orders(driver.fact(claim_seen(volume="made", selected="n1"))) == [BIND]
 
 
-def test_a_volume_that_is_received_of_after_its_claim_is_waited_for() -> None:
+def test_a_pod_waits_for_a_volume_received_after_its_claim() -> None:
     """Both come on streams of their own; whether the node reaches the volume is known only then."""
     driver = a_driver()
     given(driver, "")
@@ -90,12 +90,12 @@ def test_a_volume_that_is_received_of_after_its_claim_is_waited_for() -> None:
     assert orders(driver.fact(volume_seen("made", claim="data", node="n1", phase="Bound"))) == [BIND]
 
 
-def test_a_pod_whose_claims_are_all_bound_costs_no_write_but_its_bind() -> None:
+def test_a_pod_whose_claims_are_all_bound_needs_only_its_bind() -> None:
     driver = a_driver(claim_seen(volume="disk"))
     assert orders(driver.allocated("uid-w0")) == [BIND]
 
 
-def test_all_claims_of_a_pod_are_written_at_once_and_the_last_one_lets_it_go() -> None:
+def test_all_claims_of_a_pod_are_written_together_and_the_last_one_triggers_its_bind() -> None:
     driver = a_driver(claim_seen("more"), volume_seen("other"))
     out = driver.allocated("uid-w0", volumes={"dev/data": "disk", "dev/more": "other"})
     assert [command.volume for command in orders(out) if isinstance(command, ClaimVolume)] == ["disk", "other"]
@@ -105,7 +105,7 @@ def test_all_claims_of_a_pod_are_written_at_once_and_the_last_one_lets_it_go() -
     assert orders(driver.fact(claim_seen(volume="disk"))) == [BIND]
 
 
-def test_what_a_restart_finds_written_already_is_written_as_it_is_and_waited_for() -> None:
+def test_after_a_restart_a_claim_that_has_its_node_is_not_written_again() -> None:
     """The write is looked at before it is done; a claim that has its node needs none."""
     driver = a_driver(claim_seen(selected="n1"))
     given(driver, "")
@@ -139,7 +139,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("fact, volume, why, undone", FAILURES.values(), ids=FAILURES)
-def test_what_can_never_be_bound_there_gives_the_node_back_and_tells_the_pod_why(
+def test_a_volume_that_cannot_be_bound_on_the_node_releases_it_with_an_event(
     fact: ClusterEvent, volume: str, why: str, undone: list[Command]
 ) -> None:
     driver = a_driver()
@@ -152,7 +152,7 @@ def test_what_can_never_be_bound_there_gives_the_node_back_and_tells_the_pod_why
     assert driver.ledger.storage.waiting == {}
 
 
-def test_a_provisioner_that_gives_up_takes_the_node_off_the_claim_and_the_pod_goes_elsewhere() -> None:
+def test_failed_provisioning_releases_the_node_and_the_pod_is_rescheduled() -> None:
     driver = a_driver()
     given(driver, "")
     driver.fact(claim_seen(selected="n1"))
@@ -162,7 +162,7 @@ def test_a_provisioner_that_gives_up_takes_the_node_off_the_claim_and_the_pod_go
     assert orders(driver.allocated("uid-w0", "n2", volumes={"dev/data": ""})) == [SelectNode(POD, DATA, NodeName("n2"))]
 
 
-def test_a_node_that_the_watch_never_shows_on_the_claim_was_removed_by_the_provisioner() -> None:
+def test_a_selected_node_missing_from_a_newer_claim_means_failed_provisioning() -> None:
     """The watch may show only the newest state of a claim that is changed twice at once."""
     driver = a_driver()
     given(driver, "")
@@ -173,7 +173,7 @@ def test_a_node_that_the_watch_never_shows_on_the_claim_was_removed_by_the_provi
     assert note_of(out) == 'volumes for node n1 failed: provisioning failed for PVC "data"'
 
 
-def test_a_claim_that_lost_its_volume_again_gives_the_node_back() -> None:
+def test_a_claim_that_lost_its_volume_releases_the_node() -> None:
     driver = a_driver()
     given(driver, "disk")
     driver.fact(volume_seen(claim="data"))
@@ -182,14 +182,14 @@ def test_a_claim_that_lost_its_volume_again_gives_the_node_back() -> None:
     assert note_of(out) == 'volumes for node n1 failed: ClaimRef got reset for pv "disk"'
 
 
-def test_an_older_state_that_is_received_after_the_write_is_no_failure() -> None:
+def test_an_older_state_received_after_the_write_is_not_a_failure() -> None:
     driver = a_driver()
     given(driver, "disk")
     driver.result(done(CLAIM_DISK))
     assert not driver.fact(volume_seen(phase="Available", capacity={"storage": "1Gi"})).commands
 
 
-def test_a_claim_that_was_bound_to_a_volume_beyond_reach_gives_the_node_back() -> None:
+def test_a_claim_bound_to_a_volume_with_another_node_affinity_releases_the_node() -> None:
     driver = a_driver(volume_seen("far", claim="data", node="n2", phase="Bound"))
     given(driver, "")
     out = driver.fact(claim_seen(volume="far", selected="n1"))
@@ -198,7 +198,7 @@ def test_a_claim_that_was_bound_to_a_volume_beyond_reach_gives_the_node_back() -
     assert orders(out) == [], "a claim that is bound is nobody's to take back"
 
 
-def test_a_write_that_is_refused_gives_the_node_back() -> None:
+def test_a_rejected_write_releases_the_node() -> None:
     driver = a_driver()
     given(driver, "disk")
     out = driver.result(refused(CLAIM_DISK, 409, 'persistentvolume "disk" was taken by claim dev/other'))
@@ -206,7 +206,7 @@ def test_a_write_that_is_refused_gives_the_node_back() -> None:
     assert orders(out) == [FREE_DISK], "which frees it only if it is this claim's"
 
 
-def test_a_write_that_no_one_answers_is_sent_again_and_given_up_after_three() -> None:
+def test_an_unanswered_write_is_given_up_after_three_attempts() -> None:
     driver = a_driver()
     given(driver, "disk")
     for _ in range(2):
@@ -214,7 +214,7 @@ def test_a_write_that_no_one_answers_is_sent_again_and_given_up_after_three() ->
     assert asked_again(driver.result(CommandUnanswered(CLAIM_DISK))) == "n1"
 
 
-def test_claims_that_are_not_bound_in_time_cost_the_pod_its_node() -> None:
+def test_a_pod_loses_its_node_when_its_claims_are_not_bound_in_time() -> None:
     driver = a_driver()
     given(driver, "")
     driver.fact(claim_seen(selected="n1"))
@@ -225,7 +225,7 @@ def test_claims_that_are_not_bound_in_time_cost_the_pod_its_node() -> None:
     assert note_of(out) == "volumes for node n1 failed: not bound within 600 s: dev/data"
 
 
-def test_a_pod_that_is_bound_in_time_gets_no_message_about_the_time_out() -> None:
+def test_a_pod_bound_in_time_gets_no_timeout_message() -> None:
     driver = a_driver()
     given(driver, "disk")
     driver.fact(volume_seen(claim="data", phase="Bound"))
@@ -234,7 +234,7 @@ def test_a_pod_that_is_bound_in_time_gets_no_message_about_the_time_out() -> Non
     assert not driver.wait(700)
 
 
-def test_a_pod_that_goes_takes_back_what_it_began() -> None:
+def test_a_deleted_pod_reverts_its_volume_writes() -> None:
     driver = a_driver()
     given(driver, "disk")
     driver.fact(volume_seen(claim="data"))
@@ -244,7 +244,7 @@ def test_a_pod_that_goes_takes_back_what_it_began() -> None:
     assert driver.ledger.storage.waiting == {}
 
 
-def test_a_pod_that_goes_leaves_what_another_one_waits_for() -> None:
+def test_a_deleted_pod_keeps_the_volume_writes_that_another_pod_needs() -> None:
     """Two pods of one node may share a claim: what is written for one is there for the other."""
     driver = a_driver()
     driver.see(a_pod("w1", app="job"))
@@ -256,7 +256,7 @@ def test_a_pod_that_goes_leaves_what_another_one_waits_for() -> None:
     assert [command.pod.name for command in orders(out) if isinstance(command, BindPod)] == ["w1"]
 
 
-def test_a_node_that_goes_sends_the_pod_elsewhere_at_once() -> None:
+def test_a_pod_is_requested_again_immediately_when_its_node_is_deleted() -> None:
     """The core has dropped the allocation with the node: there is nothing to give back."""
     driver = a_driver()
     given(driver, "")
@@ -266,7 +266,7 @@ def test_a_node_that_goes_sends_the_pod_elsewhere_at_once() -> None:
     assert not [item for item in out.news if isinstance(item, AllocationReleased)]
 
 
-def test_an_answer_to_what_was_taken_back_is_ignored() -> None:
+def test_the_result_of_a_reverted_write_is_ignored() -> None:
     driver = a_driver()
     given(driver, "disk")
     driver.fact(volume_seen(claim="other"))
@@ -276,7 +276,7 @@ def test_an_answer_to_what_was_taken_back_is_ignored() -> None:
     assert not driver.result(done(FREE_DISK))
 
 
-def test_a_pod_that_someone_else_binds_there_waits_for_nothing_more() -> None:
+def test_a_pod_bound_by_another_client_no_longer_waits_for_volumes() -> None:
     driver = a_driver()
     given(driver, "disk")
     assert orders(driver.see(a_pod("w0", app="job", nodeName="n1"))) == []

@@ -48,44 +48,44 @@ def kopf_as_it_was() -> Iterator[None]:
     assert queueing.watcher is watcher
 
 
-def test_this_kopf_has_all_that_the_path_needs() -> None:
+def test_the_installed_kopf_has_every_name_that_the_fast_path_needs() -> None:
     assert framework.missing() == []
 
 
-def test_kopf_starts_its_watchers_through_the_name_that_is_replaced() -> None:
+def test_kopf_starts_its_watchers_through_the_replaced_function() -> None:
     source = inspect.getsource(orchestration.spawn_missing_watchers)
     assert "queueing.watcher(" in source
     for name in ("operator_paused", "settings", "resource", "namespace", "processor"):
         assert f"{name}=" in source
 
 
-def test_kopf_asks_on_behalf_of_others_with_its_own_session_and_hands_on_what_it_is_answered() -> None:
+def test_kopf_requests_use_the_context_session_and_return_the_response() -> None:
     source = inspect.getsource(api.request)
     assert "context.session.request(" in source
     assert "errors.check_response(response)" in source
     assert "return response" in source
 
 
-def test_the_errors_that_the_path_survives_are_those_that_kopf_raises() -> None:
+def test_the_errors_that_the_fast_path_handles_are_those_that_kopf_raises() -> None:
     for error in (errors.APIServerError, errors.APIForbiddenError, errors.APITooManyRequestsError):
         assert issubclass(error, errors.APIError)
         assert hasattr(error, "status")
 
 
-def test_kopf_takes_a_session_that_someone_else_made_and_closes_only_that() -> None:
+def test_kopf_uses_and_closes_the_given_session() -> None:
     source = inspect.getsource(auth.APIContext)
     assert "self.session = info.aiohttp_session" in source
     assert "await self.session.close()" in source
 
 
-def test_every_resource_has_a_handler_of_kopf_and_what_is_not_fast_is_compared_with_a_list() -> None:
+def test_every_needed_resource_has_a_kopf_handler_and_a_list_path() -> None:
     declared = {handler.selector for handler in handlers_registry.REGISTRY._watching.get_all_handlers()}
     names = {(it.group, it.any_name) for it in declared if it is not None}
     assert names > framework.FAST
     assert {plural for _, plural in names} == set(framework.PATHS) == NEEDED
 
 
-def test_kopf_starts_and_logs_in_by_handlers_of_ours() -> None:
+def test_kopf_starts_and_authenticates_through_our_handlers() -> None:
     for registry in (handlers_registry.REGISTRY, handlers_registry.CONFIGMAP_REGISTRY):
         activities = {handler.activity for handler in registry._activities.get_all_handlers()}
         assert {activity.value for activity in activities if activity is not None} == {"startup", "authentication"}
@@ -97,7 +97,7 @@ def test_no_handler_makes_kopf_write_finalizers_or_status() -> None:
             assert list(kind.get_all_handlers()) == []
 
 
-def test_the_path_is_put_in_and_taken_out_again() -> None:
+def test_the_fast_path_is_installed_and_removed() -> None:
     slow = queueing.watcher
     remove = framework.install(a_path())
     assert remove is not None
@@ -107,7 +107,7 @@ def test_the_path_is_put_in_and_taken_out_again() -> None:
     assert queueing.watcher is slow
 
 
-def test_a_kopf_without_one_of_the_names_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kopf_with_a_missing_name_is_not_patched(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = queueing.watcher
     with monkeypatch.context() as patched:
         patched.delattr(api, "request")
@@ -116,7 +116,7 @@ def test_a_kopf_without_one_of_the_names_is_left_alone(monkeypatch: pytest.Monke
         assert queueing.watcher is slow
 
 
-def test_a_kopf_with_another_signature_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kopf_with_another_signature_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
     async def watcher(*, everything: object) -> None: ...
 
     with monkeypatch.context() as patched:

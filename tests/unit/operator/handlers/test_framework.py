@@ -214,7 +214,7 @@ async def test_a_list_is_reported_completely_and_the_watch_continues_from_it() -
     ]
 
 
-async def test_after_410_the_new_list_is_reported_completely_too() -> None:
+async def test_after_410_the_new_list_is_reported_completely() -> None:
     server = Cluster(pods=[a_pod("a"), a_pod("b")])
     async with watching(server) as inbox:
         await until(inbox, 3)
@@ -248,7 +248,7 @@ async def test_kopf_writes_nothing() -> None:
     assert server.writes == []
 
 
-async def test_a_kind_that_the_cluster_does_not_have_is_not_waited_for() -> None:
+async def test_a_resource_that_the_cluster_does_not_have_is_not_waited_for() -> None:
     server = Cluster()
     async with watching(server) as inbox:
         assert await until(inbox, 1, "csidrivers") == [Listed("csidrivers")]
@@ -267,7 +267,7 @@ async def test_without_the_fast_path_lists_watches_and_deletions_arrive_through_
         }
 
 
-async def test_a_kopf_that_changed_leaves_the_fast_path_and_all_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_events_arrive_without_the_fast_path_when_kopf_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(framework, "missing", lambda: ["something"])
     server = Cluster(pods=[a_pod("a")])
     async with watching(server) as inbox:
@@ -276,7 +276,7 @@ async def test_a_kopf_that_changed_leaves_the_fast_path_and_all_arrives(monkeypa
         assert await until(inbox, 1) == [EventReceived(PodGone(PodUid("uid-a")))]
 
 
-async def test_without_the_fast_path_a_watch_of_bookmarks_alone_is_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_the_fast_path_a_watch_with_only_bookmarks_is_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a standby of a quiet cluster is not ready, and a leader does not bind."""
     monkeypatch.setattr(framework, "CHECK_INTERVAL_S", 0.01)
     server = Cluster(pods=[a_pod("a")])
@@ -293,7 +293,7 @@ async def test_without_the_fast_path_a_watch_of_bookmarks_alone_is_fresh(monkeyp
             await inbox.freshness.until_fresh()
 
 
-async def test_without_the_fast_path_an_error_in_a_watch_that_kopf_does_not_survive_ends_only_that_watch(
+async def test_without_the_fast_path_a_watch_error_fatal_to_kopf_ends_only_that_watch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(framework, "BACKOFF_S", (0.01,))
@@ -306,7 +306,7 @@ async def test_without_the_fast_path_an_error_in_a_watch_that_kopf_does_not_surv
         assert await until(inbox, 1) == [seen(a_pod("a", 7))]
 
 
-async def test_low_rate_resources_go_through_kopfs_queues_and_their_watch_survives_what_kopf_does_not(
+async def test_low_rate_resources_use_the_queues_of_kopf_and_their_watch_survives_errors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(framework, "BACKOFF_S", (0.01,))
@@ -331,7 +331,7 @@ async def test_low_rate_resources_go_through_kopfs_queues_and_their_watch_surviv
     assert handled == ["namespaces"]
 
 
-async def test_the_inbox_holds_a_stream_back_while_it_is_full() -> None:
+async def test_a_full_inbox_blocks_the_stream() -> None:
     inbox = Inbox(Metrics(), limit=2)
     for name in ("a", "b"):
         await inbox.watched("pods", None, a_pod(name))

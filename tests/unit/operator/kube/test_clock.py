@@ -20,14 +20,14 @@ def http_date(epoch_s: float) -> str:
 
 
 @pytest.mark.parametrize("ahead_s", [900.0, -900.0])
-def test_the_smallest_difference_counts_because_answers_take_time_and_dates_have_whole_seconds(ahead_s: float) -> None:
+def test_the_smallest_clock_difference_is_used(ahead_s: float) -> None:
     clock = ServerClock()
     for late_s in (0.9, 0.1, 3.0, 0.5):
         clock.note(http_date(NOW_S), NOW_S + ahead_s + late_s)
     assert clock.ahead_s == pytest.approx(ahead_s + 0.1)
 
 
-def test_a_difference_that_may_be_none_is_none() -> None:
+def test_a_clock_difference_within_the_error_margin_is_zero() -> None:
     clock = ServerClock()
     clock.note(http_date(NOW_S), NOW_S + 1.5)
     assert clock.ahead_s == 0.0
@@ -40,7 +40,7 @@ def test_a_response_without_a_date_is_ignored(date: str | None) -> None:
     assert clock.ahead_s == 0.0
 
 
-async def test_every_read_of_the_session_is_looked_at() -> None:
+async def test_every_read_of_the_session_updates_the_server_clock() -> None:
     path = "/api/v1/namespaces/ns/pods/p"
     async with serving(ApiServer()) as server:
         server.plan(f"GET {path}", lambda: web.json_response({}, headers={"Date": http_date(0.0)}))

@@ -105,7 +105,7 @@ async def renewable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
         await session.close()
 
 
-async def test_requests_and_streams_come_over_one_kept_connection() -> None:
+async def test_requests_and_streams_share_one_connection() -> None:
     async with serving(Peer()) as peer:
         session = KubeSession(FixedCredentials(peer.url, ["t"]))
         await session.get("/api/v1/pods")
@@ -120,7 +120,7 @@ async def test_requests_and_streams_come_over_one_kept_connection() -> None:
     assert peer.agents == {f"muster-operator/{version('muster-scheduler')}"}
 
 
-async def test_a_new_token_goes_out_on_the_connection_that_there_is() -> None:
+async def test_a_new_token_is_sent_on_the_existing_connection() -> None:
     async with serving(Peer(refused={"Bearer old"})) as peer:
         session = KubeSession(FixedCredentials(peer.url, ["old", "new"]))
         await session.get("/api/v1/pods")
@@ -129,7 +129,7 @@ async def test_a_new_token_goes_out_on_the_connection_that_there_is() -> None:
     assert len(set(peer.ports)) == 1
 
 
-async def test_an_authority_that_changed_under_its_path_means_new_connections(renewable: Renewable) -> None:
+async def test_a_changed_certificate_authority_file_opens_new_connections(renewable: Renewable) -> None:
     session = renewable.session
     await session.get("/api/v1/pods")
     await session.get("/api/v1/pods")
@@ -140,7 +140,7 @@ async def test_an_authority_that_changed_under_its_path_means_new_connections(re
     assert first == second != third
 
 
-async def test_what_is_under_way_on_old_connections_may_finish(renewable: Renewable) -> None:
+async def test_requests_in_flight_on_old_connections_finish(renewable: Renewable) -> None:
     session, path = renewable.session, renewable.file
     streams = await session.for_streams()
     async with streams.aiohttp_session.get(f"{streams.server}/api/v1/pods?watch=true") as response:
@@ -150,7 +150,7 @@ async def test_what_is_under_way_on_old_connections_may_finish(renewable: Renewa
     await streams.aiohttp_session.close()
 
 
-async def test_each_request_is_measured_by_verb_resource_and_answer() -> None:
+async def test_each_request_is_measured_by_verb_resource_and_status() -> None:
     measured: list[tuple[str, str, int]] = []
     async with serving(Peer()) as peer:
         credentials = FixedCredentials(peer.url, ["t"])
@@ -180,11 +180,13 @@ async def test_each_request_is_measured_by_verb_resource_and_answer() -> None:
         ("GET", "/apis/apps/v1", ("GET", "discovery")),
     ],
 )
-def test_a_request_is_named_without_the_name_of_an_object(method: str, path: str, expected: tuple[str, str]) -> None:
+def test_the_metric_label_of_a_request_contains_no_object_name(
+    method: str, path: str, expected: tuple[str, str]
+) -> None:
     assert named(method, path) == expected
 
 
-async def test_writes_keep_a_connection_of_their_own_and_take_up_a_new_token() -> None:
+async def test_writes_keep_one_connection_and_use_a_new_token() -> None:
     async with serving(Peer(refused={"Bearer old"})) as peer:
         session = KubeSession(FixedCredentials(peer.url, ["old", "new"]))
         for _ in range(2):
@@ -195,7 +197,7 @@ async def test_writes_keep_a_connection_of_their_own_and_take_up_a_new_token() -
     assert peer.agents == {f"muster-operator/{version('muster-scheduler')}"}
 
 
-async def test_writes_go_over_new_connections_once_the_authority_is_another(renewable: Renewable) -> None:
+async def test_writes_use_new_connections_after_the_certificate_authority_changed(renewable: Renewable) -> None:
     session, late = renewable.session, renewable.another_session()
     await session.send(a_write())
     await session.send(a_write())

@@ -33,20 +33,20 @@ def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_a_kubeconfig_with_a_token_is_used_as_it_is(kubeconfig: Path) -> None:
+def test_a_kubeconfig_token_is_used_unchanged(kubeconfig: Path) -> None:
     write(kubeconfig, {"token": "abc"})
     info = Credentials().current()
     assert info.server == "https://api.example:6443"
     assert info.as_http_headers() == {"Authorization": "Bearer abc"}
 
 
-def test_a_client_certificate_is_used_as_it_is(kubeconfig: Path) -> None:
+def test_a_client_certificate_is_used_unchanged(kubeconfig: Path) -> None:
     write(kubeconfig, {"client-certificate": "/c.pem", "client-key": "/k.pem"})
     info = Credentials().current()
     assert (info.certificate_path, info.private_key_path) == ("/c.pem", "/k.pem")
 
 
-def test_a_program_that_gives_a_token_is_run(kubeconfig: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exec_credential_plugin_is_run(kubeconfig: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The official client reads the environment once, when it is imported.
     monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(kubeconfig))
     program = tmp_path / "login"
@@ -58,7 +58,7 @@ def test_a_program_that_gives_a_token_is_run(kubeconfig: Path, tmp_path: Path, m
     assert Credentials().current().as_http_headers() == {"Authorization": "Bearer made"}
 
 
-def test_a_refused_token_is_replaced_by_the_one_in_the_file(kubeconfig: Path) -> None:
+def test_a_rejected_token_is_replaced_by_the_one_in_the_file(kubeconfig: Path) -> None:
     write(kubeconfig, {"token": "old"})
     credentials = Credentials()
     assert credentials.current().token == "old"
@@ -67,7 +67,7 @@ def test_a_refused_token_is_replaced_by_the_one_in_the_file(kubeconfig: Path) ->
     assert credentials.reread().token == "new"
 
 
-def test_a_file_that_broke_while_we_run_leaves_the_old_credentials_in_use(kubeconfig: Path) -> None:
+def test_an_invalid_kubeconfig_leaves_the_old_credentials_in_use(kubeconfig: Path) -> None:
     write(kubeconfig, {"token": "old"})
     credentials = Credentials()
     credentials.current()
@@ -75,12 +75,12 @@ def test_a_file_that_broke_while_we_run_leaves_the_old_credentials_in_use(kubeco
     assert credentials.reread().token == "old"
 
 
-def test_no_way_into_a_cluster_is_said_with_the_fix(kubeconfig: Path) -> None:
+def test_missing_credentials_are_reported_with_the_fix(kubeconfig: Path) -> None:
     with pytest.raises(NoCredentials, match="set KUBECONFIG"):
         Credentials().current()
 
 
-def test_a_file_that_was_rotated_is_read_at_the_next_look(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rotated_kubeconfig_is_read_at_the_next_check(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "CHECK_INTERVAL_S", -1.0)
     write(kubeconfig, {"token": "old"})
     credentials = Credentials()
@@ -90,7 +90,7 @@ def test_a_file_that_was_rotated_is_read_at_the_next_look(kubeconfig: Path, monk
     assert credentials.current().token == "newer"
 
 
-def test_a_certificate_that_was_renewed_under_its_path_is_noticed(
+def test_a_renewed_certificate_file_is_detected(
     kubeconfig: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "CHECK_INTERVAL_S", -1.0)

@@ -49,7 +49,7 @@ OBJECTS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("made", OBJECTS, ids=lambda made: made["kind"])
-def test_an_object_keeps_everything_but_who_wrote_which_field(made: dict[str, Any]) -> None:
+def test_decoding_an_object_drops_only_the_managed_fields(made: dict[str, Any]) -> None:
     whole = made | {
         "metadata": METADATA | {"managedFields": [MANAGER | {"fieldsV1": {"f:spec": {"f:containers": {}}}}]}
     }
@@ -58,19 +58,19 @@ def test_an_object_keeps_everything_but_who_wrote_which_field(made: dict[str, An
     assert decoded_event(orjson.dumps(event)) == {"type": "ADDED", "object": made | {"metadata": METADATA}}
 
 
-def test_an_error_reports_what_it_defines() -> None:
+def test_an_error_event_is_decoded_completely() -> None:
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "too old"}
     event = {"type": "ERROR", "object": status | {"reason": "Expired", "code": 410, "details": {"uid": "x"}}}
     assert decoded_event(orjson.dumps(event)) == event
 
 
 @pytest.mark.parametrize("odd", [{"type": "ADDED", "object": {"metadata": 7}}, {"type": "ADDED", "object": []}, 3])
-def test_what_has_another_shape_is_handed_on_as_it_is(odd: object) -> None:
+def test_json_of_another_shape_is_returned_unchanged(odd: object) -> None:
     assert decoded_event(orjson.dumps(odd)) == odd
     assert decoded_object(orjson.dumps(odd)) == odd if not isinstance(odd, dict) else True
 
 
-def test_what_is_no_json_is_an_error_that_ends_the_stream_only() -> None:
+def test_invalid_json_raises_a_value_error() -> None:
     for broken in (b'{"type":', b""):
         with pytest.raises(ValueError, match=r"."):
             decoded_event(broken)

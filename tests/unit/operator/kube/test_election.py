@@ -136,7 +136,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 @settings(max_examples=200, deadline=None)
-def test_two_never_may_write_at_once(steps: list[tuple[int, str, float]]) -> None:
+def test_two_candidates_may_never_write_at_the_same_time(steps: list[tuple[int, str, float]]) -> None:
     async def play() -> None:
         now, store = [0.0], Store()
         candidates = [Candidate("a", store, now), Candidate("b", store, now)]
@@ -160,7 +160,7 @@ async def a_duel() -> tuple[Candidate, Candidate, list[float]]:
     return first, second, now
 
 
-async def test_a_silent_holder_stops_well_before_another_takes_the_lease() -> None:
+async def test_a_holder_that_cannot_renew_stops_before_another_takes_the_lease() -> None:
     first, second, now = await a_duel()
     now[0] = 7.0
     assert not first.may_write
@@ -181,7 +181,7 @@ async def test_a_renewal_counts_from_when_it_was_sent() -> None:
     assert first.fence.left_s == 4.0
 
 
-async def test_who_could_not_renew_continues_if_no_one_led_meanwhile() -> None:
+async def test_a_holder_that_could_not_renew_continues_if_no_other_candidate_led() -> None:
     first, _, now = await a_duel()
     await first.step("lose")
     await first.step("lose")
@@ -199,7 +199,7 @@ async def given_back(candidate: Candidate) -> None:
         candidate.wire.answer()
 
 
-async def test_a_lease_that_is_given_back_is_taken_at_once_and_its_holder_writes_no_more() -> None:
+async def test_a_released_lease_is_taken_immediately_and_its_holder_stops_writing() -> None:
     first, second, _ = await a_duel()
     await given_back(first)
     assert not first.may_write
@@ -208,7 +208,7 @@ async def test_a_lease_that_is_given_back_is_taken_at_once_and_its_holder_writes
 
 
 @pytest.mark.parametrize("is_gone_again", [False, True])
-async def test_who_finds_that_another_led_meanwhile_ends(*, is_gone_again: bool) -> None:
+async def test_a_candidate_stops_when_another_one_led_since_its_last_renewal(*, is_gone_again: bool) -> None:
     first, second, now = await a_duel()
     now[0] = 10.0
     await second.turn()
@@ -221,7 +221,7 @@ async def test_who_finds_that_another_led_meanwhile_ends(*, is_gone_again: bool)
 
 
 @pytest.mark.parametrize("act", ["do", "lose"])
-async def test_a_renewal_without_an_answer_is_settled_by_reading(act: str) -> None:
+async def test_an_unanswered_renewal_is_resolved_by_reading_the_lease(act: str) -> None:
     first, _, now = await a_duel()
     now[0] = 1.0
     await first.step("answer")
@@ -233,14 +233,14 @@ async def test_a_renewal_without_an_answer_is_settled_by_reading(act: str) -> No
     assert not first.has_lost
 
 
-async def test_a_predecessor_of_the_same_place_is_not_waited_for() -> None:
+async def test_a_candidate_does_not_wait_for_a_predecessor_with_the_same_identity() -> None:
     first, _, now = await a_duel()
     again = Candidate("a", first.wire.store, now)
     await again.turn()
     assert again.may_write
 
 
-async def test_two_processes_under_one_name_do_not_both_continue() -> None:
+async def test_two_processes_with_the_same_identity_do_not_both_continue() -> None:
     """An identity that two replicas share by mistake."""
     first, _, now = await a_duel()
     twin = Candidate("a", first.wire.store, now)
@@ -250,7 +250,7 @@ async def test_two_processes_under_one_name_do_not_both_continue() -> None:
     assert (first.has_lost, first.may_write, twin.may_write) == (True, False, True)
 
 
-async def test_without_an_election_we_write_from_the_start_to_the_end() -> None:
+async def test_without_an_election_writes_are_allowed_until_the_release() -> None:
     fence = LeadershipGuard()
     alone = NoElection(fence)
     running = asyncio.create_task(alone.run())
@@ -262,7 +262,7 @@ async def test_without_an_election_we_write_from_the_start_to_the_end() -> None:
 
 
 @pytest.mark.parametrize("status", [403, 500])
-async def test_a_server_that_refuses_is_trouble_and_no_end(status: int) -> None:
+async def test_a_rejected_renewal_does_not_end_the_candidate(status: int) -> None:
     candidate = Candidate("a", Store(), [0.0])
     await candidate.step("answer")
     candidate.wire.reply = Reply(status, b"{}")

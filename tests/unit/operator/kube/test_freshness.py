@@ -70,7 +70,7 @@ async def test_a_standby_with_stale_watches_registers_after_all_watches_deliver_
 
 
 @pytest.mark.parametrize("plural", ["pods", "nodes"])
-async def test_while_the_watch_of_pods_or_nodes_is_stale_decisions_wait_and_continue_with_its_next_byte(
+async def test_decisions_wait_while_the_pod_or_node_watch_is_stale_and_resume_with_its_next_byte(
     plural: str,
 ) -> None:
     clock, executed = FakeClock(), list[Command]()

@@ -65,14 +65,14 @@ async def ask(lines: HttpConnectionPool, method: str = "POST", path: str = "/x",
         return await lines.exchange(method, path, lines.head({"Accept": "application/json"}), body)
 
 
-async def test_an_answer_has_its_status_its_body_and_what_the_server_says_of_patience() -> None:
+async def test_a_response_has_its_status_body_and_retry_after() -> None:
     async with lines_to(Server([OK, CHUNKED, LATER])) as lines:
         assert await ask(lines) == HttpResponse(201, b"ok")
         assert await ask(lines) == HttpResponse(200, b"abcde")
         assert await ask(lines) == HttpResponse(429, b"", "7")
 
 
-async def test_requests_one_after_the_other_go_over_one_connection() -> None:
+async def test_sequential_requests_share_one_connection() -> None:
     server = Server([OK, OK, OK])
     async with lines_to(server) as lines:
         for _ in range(3):
@@ -80,14 +80,14 @@ async def test_requests_one_after_the_other_go_over_one_connection() -> None:
     assert server.connections == 1
 
 
-async def test_requests_at_once_have_a_connection_each() -> None:
+async def test_concurrent_requests_use_one_connection_each() -> None:
     server = Server([OK, OK, OK])
     async with lines_to(server) as lines:
         await asyncio.gather(*(ask(lines) for _ in range(3)))
     assert server.connections == 3
 
 
-async def test_a_request_says_whom_it_is_for_and_how_long_it_is() -> None:
+async def test_a_request_has_its_host_and_content_length() -> None:
     server = Server([OK])
     async with lines_to(server, prefix="/clusters/c1") as lines:
         await ask(lines, path="/api/v1/pods/p?fieldManager=muster", body=b"12345")
@@ -99,7 +99,7 @@ async def test_a_request_says_whom_it_is_for_and_how_long_it_is() -> None:
     assert body == b"12345"
 
 
-async def test_a_path_cannot_end_the_head() -> None:
+async def test_line_breaks_in_a_path_are_escaped() -> None:
     server = Server([OK])
     async with lines_to(server) as lines:
         await ask(lines, path="/p\r\nX: y z")
@@ -107,7 +107,7 @@ async def test_a_path_cannot_end_the_head() -> None:
 
 
 @pytest.mark.parametrize("method", ["DELETE", "PUT"])
-async def test_what_may_be_done_twice_and_met_the_end_of_an_idle_line_is_sent_again_and_nothing_else_is(
+async def test_only_idempotent_requests_are_retried_on_a_closed_idle_connection(
     method: str,
 ) -> None:
     server = Server([OK, CUT, OK, CUT])
@@ -119,19 +119,19 @@ async def test_what_may_be_done_twice_and_met_the_end_of_an_idle_line_is_sent_ag
     assert server.connections == 2
 
 
-async def test_half_an_answer_is_none() -> None:
+async def test_an_incomplete_response_is_no_response() -> None:
     async with lines_to(Server([HALF])) as lines:
         with pytest.raises(NoResponse):
             await ask(lines)
 
 
-async def test_what_is_no_http_is_no_answer() -> None:
+async def test_a_reply_that_is_not_http_is_no_response() -> None:
     async with lines_to(Server([b"SSH-2.0-OpenSSH_9.6 and more of this\r\n"])) as lines:
         with pytest.raises(NoResponse):
             await ask(lines)
 
 
-async def test_a_line_that_the_server_ends_is_not_used_again() -> None:
+async def test_a_connection_closed_by_the_server_is_not_reused() -> None:
     server = Server([LAST, OK])
     async with lines_to(server) as lines:
         await ask(lines)
@@ -139,7 +139,7 @@ async def test_a_line_that_the_server_ends_is_not_used_again() -> None:
     assert server.connections == 2
 
 
-async def test_the_late_answer_to_a_request_that_was_given_up_is_nobodys() -> None:
+async def test_the_late_response_to_a_timed_out_request_is_discarded() -> None:
     server = Server([OK, LATER], pause=lambda: 0.05)
     async with lines_to(server) as lines:
         with pytest.raises(TimeoutError):
@@ -149,7 +149,7 @@ async def test_the_late_answer_to_a_request_that_was_given_up_is_nobodys() -> No
     assert server.connections == 2
 
 
-async def test_a_line_that_was_idle_for_long_is_not_used_again() -> None:
+async def test_a_connection_idle_for_too_long_is_not_reused() -> None:
     server = Server([OK, OK])
     async with lines_to(server, keepalive_s=0.0) as lines:
         await ask(lines)
@@ -157,7 +157,7 @@ async def test_a_line_that_was_idle_for_long_is_not_used_again() -> None:
     assert server.connections == 2
 
 
-async def test_a_line_of_an_old_certificate_ends_with_its_answer() -> None:
+async def test_a_retired_connection_closes_after_its_response() -> None:
     server = Server([OK, OK], pause=lambda: 0.02)
     async with lines_to(server) as lines:
         under_way = asyncio.create_task(ask(lines))

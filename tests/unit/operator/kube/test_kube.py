@@ -25,7 +25,7 @@ async def run(server: ApiServer, *commands: object) -> CommandRecorder:
     return told
 
 
-async def test_a_bind_names_the_pods_uid_and_its_node() -> None:
+async def test_a_bind_names_the_pod_uid_and_the_node() -> None:
     server = ApiServer()
     told = await run(server, a_bind())
     assert told.results == [CommandSucceeded(a_bind())]
@@ -35,7 +35,7 @@ async def test_a_bind_names_the_pods_uid_and_its_node() -> None:
     assert request.query == "fieldManager=muster"
 
 
-async def test_a_contested_bind_has_succeeded_if_the_pod_is_on_that_node() -> None:
+async def test_a_bind_conflict_is_a_success_if_the_pod_is_on_the_node() -> None:
     server = ApiServer(pods={"p": a_pod(node="n1")})
     server.plan(BIND, lambda: status(409, "Conflict", "already assigned"))
     told = await run(server, a_bind())
@@ -43,14 +43,14 @@ async def test_a_contested_bind_has_succeeded_if_the_pod_is_on_that_node() -> No
     assert [raw["spec"]["nodeName"] for raw in told.read] == ["n1"]
 
 
-async def test_a_contested_bind_has_failed_if_the_pod_is_elsewhere() -> None:
+async def test_a_bind_conflict_is_a_failure_if_the_pod_is_on_another_node() -> None:
     server = ApiServer(pods={"p": a_pod(node="n2")})
     server.plan(BIND, lambda: status(409, "Conflict"))
     told = await run(server, a_bind())
     assert told.results == [CommandFailed(a_bind(), 409, "AlreadyBound", "the pod is on node n2")]
 
 
-async def test_a_bind_of_a_pod_made_again_under_its_name_touches_nothing() -> None:
+async def test_a_bind_of_a_recreated_pod_fails_and_is_not_repeated() -> None:
     server = ApiServer(pods={"p": a_pod(uid="another")})
     server.plan(BIND, lambda: status(409, "Conflict"))
     told = await run(server, a_bind())
@@ -59,7 +59,7 @@ async def test_a_bind_of_a_pod_made_again_under_its_name_touches_nothing() -> No
     assert len(server.requests("POST")) == 1
 
 
-async def test_a_bind_that_was_not_answered_is_settled_by_reading_and_not_sent_again_blindly() -> None:
+async def test_an_unanswered_bind_is_resolved_by_reading_the_pod() -> None:
     server = ApiServer(pods={"p": a_pod(node="n1")})
     server.plan(BIND, lambda: status(504, "Timeout"))
     told = await run(server, a_bind())
@@ -67,7 +67,7 @@ async def test_a_bind_that_was_not_answered_is_settled_by_reading_and_not_sent_a
     assert [request.method for request in server.seen] == ["POST", "GET"]
 
 
-async def test_a_bind_that_did_not_happen_is_sent_again() -> None:
+async def test_a_failed_bind_is_retried_when_the_pod_is_not_bound() -> None:
     server = ApiServer(pods={"p": a_pod()})
     server.plan(BIND, lambda: status(500, "InternalError"))
     told = await run(server, a_bind())
@@ -76,7 +76,7 @@ async def test_a_bind_that_did_not_happen_is_sent_again() -> None:
     assert told.retried == [("BindPod", 500)]
 
 
-async def test_a_throttled_bind_waits_as_long_as_it_is_reported_and_is_sent_again_unread() -> None:
+async def test_a_throttled_bind_is_retried_after_retry_after_without_reading_the_pod() -> None:
     server = ApiServer()
     server.plan(BIND, lambda: status(429, "TooManyRequests", headers={"Retry-After": "0"}))
     told = await run(server, a_bind())
@@ -84,7 +84,7 @@ async def test_a_throttled_bind_waits_as_long_as_it_is_reported_and_is_sent_agai
     assert [request.method for request in server.seen] == ["POST", "POST"]
 
 
-async def test_a_hanging_server_ends_in_a_time_out_and_the_pod_is_read() -> None:
+async def test_a_bind_that_times_out_is_resolved_by_reading_the_pod() -> None:
     server, told = ApiServer(pods={"p": a_pod()}), CommandRecorder()
     server.plan(BIND, 5.0)
     async with serving(server), a_kube(server, told, request_s=0.2) as kube:
@@ -93,7 +93,7 @@ async def test_a_hanging_server_ends_in_a_time_out_and_the_pod_is_read() -> None
     assert told.retried == [("BindPod", 0)]
 
 
-async def test_a_recalled_bind_is_not_tried_again() -> None:
+async def test_a_cancelled_bind_is_not_retried() -> None:
     """What a session decided that is over may take room that the next one gives away."""
     server, told = ApiServer(pods={"p": a_pod()}), CommandRecorder()
     server.plan(BIND, lambda: status(429, "TooManyRequests", headers={"Retry-After": "20"}))
@@ -107,7 +107,7 @@ async def test_a_recalled_bind_is_not_tried_again() -> None:
     assert [type(result) for result in told.results] == [CommandFailed]
 
 
-async def test_a_bind_that_no_one_answers_ends_unanswered() -> None:
+async def test_a_bind_without_a_response_finishes_as_unanswered() -> None:
     told = CommandRecorder()
     server = ApiServer(url="http://127.0.0.1:9")
     async with a_kube(server, told) as kube:
@@ -115,7 +115,7 @@ async def test_a_bind_that_no_one_answers_ends_unanswered() -> None:
     assert told.results == [CommandUnanswered(a_bind())]
 
 
-async def test_a_delete_names_the_uid_and_leaves_the_pod_its_grace() -> None:
+async def test_a_delete_names_the_uid_and_keeps_the_grace_period() -> None:
     server = ApiServer(pods={"p": a_pod()})
     told = await run(server, a_delete())
     [request] = server.seen
@@ -126,7 +126,7 @@ async def test_a_delete_names_the_uid_and_leaves_the_pod_its_grace() -> None:
 
 @pytest.mark.parametrize("code,reason", [(404, "NotFound"), (409, "Conflict")])
 @pytest.mark.parametrize("there", [{}, {"p": a_pod(uid="another")}])
-async def test_a_delete_of_what_is_gone_has_succeeded_and_is_sent_once(
+async def test_a_delete_of_a_deleted_pod_succeeds_and_is_sent_once(
     code: int, reason: str, there: dict[str, dict[str, object]]
 ) -> None:
     server = ApiServer(pods=there)
@@ -136,21 +136,21 @@ async def test_a_delete_of_what_is_gone_has_succeeded_and_is_sent_once(
     assert len(server.requests("DELETE")) == 1
 
 
-async def test_a_delete_that_meets_a_conflict_has_not_succeeded_while_its_pod_is_there() -> None:
+async def test_a_delete_conflict_is_a_failure_while_the_pod_exists() -> None:
     server = ApiServer(pods={"p": a_pod()})
     server.plan("DELETE /api/v1/namespaces/ns/pods/p", lambda: status(409, "Conflict", "the object was modified"))
     told = await run(server, a_delete())
     assert told.results == [CommandFailed(a_delete(), 409, "Conflict", "the object was modified")]
 
 
-async def test_a_placeholder_is_created_under_the_field_manager_that_marks_it() -> None:
+async def test_a_placeholder_is_created_with_the_placeholder_field_manager() -> None:
     server = ApiServer()
     told = await run(server, a_create())
     assert server.seen[0].query == "fieldManager=muster-placeholder"
     assert told.results == [CommandSucceeded(a_create())]
 
 
-async def test_a_placeholder_that_exists_is_accepted_if_it_is_ours() -> None:
+async def test_an_existing_placeholder_of_ours_is_accepted() -> None:
     server = ApiServer(pods={"tg-1": a_pod("tg-1", uid="ours-1")})
     server.plan("POST /api/v1/namespaces/ns/pods", lambda: status(409, "AlreadyExists"))
     told = await run(server, a_create())
@@ -158,21 +158,21 @@ async def test_a_placeholder_that_exists_is_accepted_if_it_is_ours() -> None:
     assert len(told.read) == 1
 
 
-async def test_a_placeholder_name_that_a_user_took_is_a_failure() -> None:
+async def test_a_placeholder_name_used_by_another_pod_is_a_failure() -> None:
     server = ApiServer(pods={"tg-1": a_pod("tg-1", uid="theirs")})
     server.plan("POST /api/v1/namespaces/ns/pods", lambda: status(409, "AlreadyExists", "exists"))
     told = await run(server, a_create())
     assert told.results == [CommandFailed(a_create(), 409, "AlreadyExists", "exists")]
 
 
-async def test_a_create_that_met_another_on_a_quota_object_is_sent_again() -> None:
+async def test_a_create_with_a_resource_quota_conflict_is_retried() -> None:
     server = ApiServer()
     server.plan("POST /api/v1/namespaces/ns/pods", lambda: status(409, "Conflict", "resourcequotas modified"))
     told = await run(server, a_create())
     assert told.results == [CommandSucceeded(a_create())]
 
 
-async def test_a_forbidden_create_is_final_at_once() -> None:
+async def test_a_forbidden_create_is_not_retried() -> None:
     server = ApiServer()
     server.plan("POST /api/v1/namespaces/ns/pods", lambda: status(403, "Forbidden", "exceeded quota"))
     told = await run(server, a_create())
@@ -180,7 +180,7 @@ async def test_a_forbidden_create_is_final_at_once() -> None:
     assert len(server.seen) == 1
 
 
-async def test_rights_that_are_missing_may_be_on_their_way() -> None:
+async def test_a_bind_with_missing_permissions_is_retried() -> None:
     server = ApiServer()
     denied = (
         'pods is forbidden: User "system:serviceaccount:muster:muster-operator" cannot create resource "pods/binding"'
@@ -190,7 +190,7 @@ async def test_rights_that_are_missing_may_be_on_their_way() -> None:
     assert told.results == [CommandSucceeded(a_bind())]
 
 
-async def test_a_condition_goes_to_the_status_of_the_pod_of_that_uid() -> None:
+async def test_a_condition_is_written_to_the_status_of_the_pod_with_that_uid() -> None:
     server = ApiServer()
     await run(server, a_condition())
     [request] = server.seen
@@ -199,7 +199,7 @@ async def test_a_condition_goes_to_the_status_of_the_pod_of_that_uid() -> None:
     assert request.body["status"]["conditions"][0]["status"] == "False"
 
 
-async def test_a_preempted_pod_has_the_condition_that_jobs_know_preemption_by() -> None:
+async def test_a_preempted_pod_has_a_disruption_target_condition() -> None:
     """Kubernetes, pod disruptions: type DisruptionTarget, reason PreemptionByScheduler."""
     server = ApiServer()
     await run(server, a_mark())
@@ -214,7 +214,7 @@ async def test_a_preempted_pod_has_the_condition_that_jobs_know_preemption_by() 
     }
 
 
-async def test_events_of_one_series_are_one_event_that_counts() -> None:
+async def test_events_of_one_series_are_one_event_with_a_count() -> None:
     server = ApiServer()
     told = await run(server, *(an_event(f"{bound} of 3 bound", series="gang") for bound in (1, 2, 3)))
     assert [request.method for request in server.seen] == ["POST", "PATCH", "PATCH"]
@@ -226,7 +226,7 @@ async def test_events_of_one_series_are_one_event_that_counts() -> None:
     assert len(told.results) == 3
 
 
-async def test_a_series_that_expired_at_the_server_begins_again() -> None:
+async def test_a_series_that_expired_at_the_server_starts_again() -> None:
     server = ApiServer()
     told = CommandRecorder()
     async with serving(server), a_kube(server, told) as kube:
@@ -237,19 +237,19 @@ async def test_a_series_that_expired_at_the_server_begins_again() -> None:
     assert [request.method for request in server.seen] == ["POST", "PATCH", "POST"]
 
 
-async def test_an_event_that_waited_tells_when_it_happened() -> None:
+async def test_a_delayed_event_keeps_the_time_at_which_it_occurred() -> None:
     server = ApiServer()
     await run(server, replace(an_event(), at=1_700_000_000.25))
     assert server.seen[0].body["eventTime"] == "2023-11-14T22:13:20.250000Z"
 
 
-async def test_an_event_longer_than_the_api_takes_is_shortened() -> None:
+async def test_an_event_note_is_shortened_to_the_limit_of_the_api() -> None:
     server = ApiServer()
     await run(server, an_event("ü" * 2000))
     assert len(server.seen[0].body["note"].encode()) <= 1024
 
 
-async def test_a_refused_token_is_read_again_once() -> None:
+async def test_a_rejected_token_is_read_again_once() -> None:
     server = ApiServer()
     server.plan(BIND, lambda: status(401, "Unauthorized"))
     told = CommandRecorder()
@@ -259,7 +259,7 @@ async def test_a_refused_token_is_read_again_once() -> None:
     assert told.results == [CommandSucceeded(a_bind())]
 
 
-async def test_an_answer_that_is_not_json_is_reported_as_it_is() -> None:
+async def test_a_rejection_without_a_status_object_is_a_failure() -> None:
     server = ApiServer()
     server.plan("POST /api/v1/namespaces/ns/pods", lambda: reply(403, {}))
     told = await run(server, a_create())
@@ -267,7 +267,7 @@ async def test_an_answer_that_is_not_json_is_reported_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("code", [429, 503])
-async def test_a_server_that_asks_for_patience_holds_back_all_of_that_kind(code: int) -> None:
+async def test_a_retry_after_response_throttles_all_writes_of_that_priority(code: int) -> None:
     server, told = ApiServer(), CommandRecorder()
     throttled_pause = status(code, "TooManyRequests", headers={"Retry-After": "1"})
     server.plan("POST /api/v1/namespaces/ns/pods", lambda: throttled_pause)
@@ -282,7 +282,7 @@ async def test_a_server_that_asks_for_patience_holds_back_all_of_that_kind(code:
     assert told.throttled == ["create"]
 
 
-async def test_a_quiet_429_holds_back_only_the_one_that_met_it() -> None:
+async def test_a_429_without_retry_after_delays_only_that_request() -> None:
     server, told = ApiServer(), CommandRecorder()
     server.plan("POST /api/v1/namespaces/ns/pods", lambda: status(429, "TooManyRequests"))
     async with serving(server), a_kube(server, told) as kube:
@@ -291,7 +291,7 @@ async def test_a_quiet_429_holds_back_only_the_one_that_met_it() -> None:
     assert told.throttled == []
 
 
-async def test_a_log_line_of_a_command_names_what_it_writes_to_and_never_what_it_writes() -> None:
+async def test_a_log_line_of_a_command_names_its_object_and_never_its_content() -> None:
     secret = "what-only-its-user-may-read"
     create = a_create()
     group = dataclasses.replace(create.spec.group, annotations={"note": secret * 1000})

@@ -67,14 +67,14 @@ def ours(pods: Pods, *, recovered: bool = True) -> LeaderLabel:
     return LeaderLabel(pods, "muster", "ours", event)
 
 
-async def test_it_is_put_on_our_pod_and_taken_from_all_others() -> None:
+async def test_the_leader_label_is_set_on_our_pod_and_removed_from_all_others() -> None:
     pods = Pods({"ours": None, "before": ROLE_LEADER, "long-before": ROLE_LEADER})
     assert await ours(pods).check()
     assert pods.roles == {"ours": ROLE_LEADER, "before": None, "long-before": None}
     assert all(one.content_type == MERGE_PATCH and one.is_fenced for one in pods.written)
 
 
-async def test_it_is_taken_from_others_before_our_core_knows_the_cluster_and_put_on_ours_only_then() -> None:
+async def test_the_leader_label_is_set_on_our_pod_only_after_the_core_has_recovered() -> None:
     pods = Pods({"ours": None, "before": ROLE_LEADER})
     mark = ours(pods, recovered=False)
     assert await mark.check()
@@ -84,7 +84,7 @@ async def test_it_is_taken_from_others_before_our_core_knows_the_cluster_and_put
     assert pods.roles == {"ours": ROLE_LEADER, "before": None}
 
 
-async def test_it_is_taken_from_others_by_a_later_look_where_the_first_one_fails(
+async def test_a_later_check_removes_the_leader_label_from_others_when_the_first_one_failed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(leadership, "AGAIN_S", 0.01)
@@ -98,20 +98,20 @@ async def test_it_is_taken_from_others_by_a_later_look_where_the_first_one_fails
     task.cancel()
 
 
-async def test_nothing_is_written_where_it_is_right() -> None:
+async def test_a_correct_leader_label_is_not_written() -> None:
     pods = Pods({"ours": ROLE_LEADER, "other": None})
     assert await ours(pods).check()
     assert pods.written == []
 
 
-async def test_a_pod_that_keeps_it_from_a_life_before_keeps_it_while_its_core_recovers() -> None:
+async def test_a_restarted_leader_keeps_its_label_while_its_core_recovers() -> None:
     """It was ours all the time: a container that was killed is started in the same pod, and nobody else led."""
     pods = Pods({"ours": ROLE_LEADER})
     assert await ours(pods, recovered=False).check()
     assert pods.roles == {"ours": ROLE_LEADER}
 
 
-async def test_a_pod_that_went_or_is_another_one_by_now_is_left_alone() -> None:
+async def test_a_deleted_or_recreated_pod_is_not_labelled() -> None:
     pods = Pods({"ours": None, "again": ROLE_LEADER}, uids={"again": "new"})
     assert await ours(pods).check()
     assert pods.roles == {"ours": ROLE_LEADER, "again": ROLE_LEADER}
@@ -121,7 +121,7 @@ async def test_a_pod_that_went_or_is_another_one_by_now_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("trouble", ["is_down", "closed", "denies"])
-async def test_a_check_that_fails_reports_it_and_the_next_one_puts_it_right(trouble: str) -> None:
+async def test_a_failed_check_is_reported_and_the_next_one_repairs_the_labels(trouble: str) -> None:
     pods = Pods({"ours": None, "before": ROLE_LEADER})
     setattr(pods, trouble, True)
     assert not await ours(pods).check()
@@ -131,6 +131,6 @@ async def test_a_check_that_fails_reports_it_and_the_next_one_puts_it_right(trou
     assert pods.roles == {"ours": ROLE_LEADER, "before": None}
 
 
-def test_a_check_that_failed_is_soon_repeated_and_one_that_fails_permanently_is_no_flood() -> None:
+def test_failed_checks_are_repeated_with_a_growing_pause_up_to_the_period() -> None:
     assert [pause_s(failed) for failed in (1, 2, 3, 100_000)] == [1.0, 2.0, 4.0, PERIOD_S]
     assert pause_s(0) == PERIOD_S

@@ -7,13 +7,13 @@ from muster_operator.kube.leases import NEVER_HELD, NO_HOLDER, Lease, LeaseObser
 A = Lease("a", 10, acquired="t0", renewed="t1", transitions=3, version="7", uid="u")
 
 
-def test_nobodys_lease_is_free() -> None:
+def test_a_lease_without_a_holder_is_free() -> None:
     assert LeaseObservation().free_in_s("b", 0.0) == 0
     assert LeaseObservation().seeing(A.given_back("t2"), 5.0).free_in_s("b", 5.0) == 0
 
 
 @pytest.mark.parametrize("looks", [[0.0], [0.0, 4.0, 9.0]])
-def test_a_lease_that_does_not_change_is_free_when_it_has_been_seen_for_its_duration(looks: list[float]) -> None:
+def test_an_unchanged_lease_is_free_after_its_duration(looks: list[float]) -> None:
     sight = LeaseObservation()
     for moment in looks:
         sight = sight.seeing(A, moment)
@@ -21,29 +21,29 @@ def test_a_lease_that_does_not_change_is_free_when_it_has_been_seen_for_its_dura
     assert sight.free_in_s("b", 10.0) == 0
 
 
-def test_a_renewal_counts_from_when_it_was_seen_whatever_time_it_names() -> None:
+def test_a_renewal_counts_from_when_it_was_observed() -> None:
     sight = LeaseObservation().seeing(A, 0.0).seeing(A.renewed_by_holder(10, "long ago"), 9.0)
     assert sight.free_in_s("b", 10.0) == 9
 
 
-def test_somebodys_label_on_it_is_no_renewal() -> None:
+def test_a_metadata_change_is_not_a_renewal() -> None:
     labelled = Lease("a", 10, acquired="t0", renewed="t1", transitions=3, version="8", uid="u")
     sight = LeaseObservation().seeing(A, 0.0).seeing(labelled, 9.0)
     assert sight.free_in_s("b", 10.0) == 0
     assert sight.lease.version == "8"
 
 
-def test_its_own_lease_a_candidate_may_take_at_once() -> None:
+def test_a_candidate_may_take_its_own_lease_immediately() -> None:
     assert LeaseObservation().seeing(A, 0.0).free_in_s("a", 0.0) == 0
 
 
-def test_a_lease_that_was_deleted_under_its_holder_is_not_free_before_it_runs_out() -> None:
+def test_a_deleted_lease_is_not_free_before_it_expires() -> None:
     sight = LeaseObservation().seeing(A, 0.0).seeing(None, 1.0)
     assert sight.free_in_s("b", 1.0) == 9
     assert "resourceVersion" not in body("ns", "muster", sight.lease)["metadata"]
 
 
-def test_changes_of_hands_are_counted_and_renewals_are_not() -> None:
+def test_holder_changes_are_counted_and_renewals_are_not() -> None:
     assert NEVER_HELD.taken_by("a", 10, "t").transitions == 0
     assert A.renewed_by_holder(10, "t2") == Lease("a", 10, "t0", "t2", 3)
     assert A.taken_by("a", 10, "t2") == Lease("a", 10, "t2", "t2", 3)
@@ -51,7 +51,7 @@ def test_changes_of_hands_are_counted_and_renewals_are_not() -> None:
     assert A.given_back("t2").taken_by("b", 10, "t3").transitions == 4
 
 
-def test_other_hands_show_also_when_they_have_let_go() -> None:
+def test_a_holder_change_is_detected_after_the_lease_was_released() -> None:
     taken = A.taken_by("b", 10, "t2")
     for state, shown in [(A, False), (A.given_back("t"), False), (taken, True), (taken.given_back("t"), True)]:
         assert LeaseObservation().seeing(state, 0.0).has_changed_hands(A) is shown
@@ -59,7 +59,7 @@ def test_other_hands_show_also_when_they_have_let_go() -> None:
     assert LeaseObservation().seeing(A.taken_by("a", 10, "t2"), 0.0).has_changed_hands(A)
 
 
-def test_the_object_reports_what_it_was_made_from() -> None:
+def test_a_lease_object_is_read_back_unchanged() -> None:
     raw = body("ns", "muster", A)
     assert read(raw) == A
     assert raw["metadata"]["resourceVersion"] == "7"
@@ -67,6 +67,6 @@ def test_the_object_reports_what_it_was_made_from() -> None:
 
 
 @pytest.mark.parametrize("raw", [{}, {"spec": None, "metadata": None}, {"spec": {"holderIdentity": None}}])
-def test_an_empty_object_is_nobodys(raw: dict[str, object]) -> None:
+def test_an_empty_lease_object_has_no_holder(raw: dict[str, object]) -> None:
     assert read(raw).holder == NO_HOLDER
     assert "acquireTime" not in body("ns", "muster", read(raw))["spec"]

@@ -87,7 +87,7 @@ async def test_writes_to_one_pod_run_one_at_a_time_in_their_order() -> None:
         assert api.most == 1
 
 
-async def test_a_bind_lends_its_urgency_to_the_patch_of_its_pod_that_waits_before_it() -> None:
+async def test_a_queued_patch_inherits_the_priority_of_the_bind_behind_it() -> None:
     api = Api()
     async with a_pool(api, Limits(writers=1)) as pool:
         pool.submit(a_create())
@@ -119,7 +119,7 @@ async def test_a_full_buffer_drops_the_least_important_event_and_counts_it() -> 
         assert api.dropped == 1
 
 
-async def test_a_series_that_waits_is_overtaken_by_its_newest_word() -> None:
+async def test_a_queued_event_of_a_series_is_replaced_by_the_newest_one() -> None:
     api = Api()
     async with a_pool(api, Limits(writers=1)) as pool:
         pool.submit(a_bind())
@@ -129,7 +129,7 @@ async def test_a_series_that_waits_is_overtaken_by_its_newest_word() -> None:
         assert await finished(pool, api) == [a_bind(), an_event("4 bound", series="gang")]
 
 
-async def test_events_leave_room_for_writes() -> None:
+async def test_events_leave_writers_free_for_other_writes() -> None:
     api = Api()
     async with a_pool(api, Limits(writers=4, event_writers=2)) as pool:
         for number in range(10):
@@ -142,7 +142,7 @@ async def test_events_leave_room_for_writes() -> None:
         assert len(await finished(pool, api)) == 11
 
 
-async def test_an_event_waits_until_no_other_write_is_under_way_nor_was_a_moment_ago() -> None:
+async def test_an_event_waits_until_no_other_write_is_in_flight_or_recent() -> None:
     api = Api()
     async with a_pool(api, Limits(writers=4, quiet_s=0.03)) as pool:
         pool.submit(a_bind())
@@ -155,7 +155,7 @@ async def test_an_event_waits_until_no_other_write_is_under_way_nor_was_a_moment
         assert await finished(pool, api) == [a_bind(), an_event()]
 
 
-async def test_an_event_that_has_waited_for_long_goes_next_to_a_write_that_hangs() -> None:
+async def test_an_event_that_waited_too_long_is_sent_despite_a_hanging_write() -> None:
     told = asyncio.Event()
 
     async def execute(command: Command) -> None:
@@ -172,7 +172,7 @@ async def test_an_event_that_has_waited_for_long_goes_next_to_a_write_that_hangs
     task.cancel()
 
 
-def test_a_series_whose_word_is_renewed_has_waited_as_long_as_its_first_word() -> None:
+def test_an_updated_series_keeps_the_queue_time_of_its_first_event() -> None:
     buffer = EventBuffer(10, lambda: None)
     buffer.put(an_event("1 bound", series="gang"), at=100)
     buffer.put(an_event("other"), at=101)
@@ -184,7 +184,7 @@ def test_a_series_whose_word_is_renewed_has_waited_as_long_as_its_first_word() -
     ]
 
 
-async def test_an_event_knows_when_it_was_ordered_however_long_it_waits() -> None:
+async def test_a_queued_event_keeps_the_time_at_which_it_was_submitted() -> None:
     api = Api()
     async with a_pool(api, Limits()) as pool:
         pool.submit(a_bind())
@@ -208,7 +208,7 @@ async def test_a_rate_limit_spreads_writes_after_the_burst() -> None:
 
 
 @pytest.mark.parametrize("kind", ["patches", "events"])
-async def test_patches_and_events_leave_a_part_of_the_burst_to_binds(kind: str) -> None:
+async def test_patches_and_events_leave_part_of_the_burst_to_binds(kind: str) -> None:
     api = Api()
     api.gate.set()
     async with a_pool(api, Limits(qps=0.001, burst=8, quiet_s=0.0)) as pool:
@@ -222,7 +222,7 @@ async def test_patches_and_events_leave_a_part_of_the_burst_to_binds(kind: str) 
         assert api.started[6:] == [a_bind("p0"), a_bind("p1")]
 
 
-async def test_patches_and_events_are_sent_when_the_bucket_has_filled_again() -> None:
+async def test_patches_and_events_are_sent_when_the_bucket_is_refilled() -> None:
     api = Api()
     async with a_pool(api, Limits(qps=400, burst=1, quiet_s=0.0)) as pool:
         for number in range(5):
@@ -232,7 +232,7 @@ async def test_patches_and_events_are_sent_when_the_bucket_has_filled_again() ->
         assert len(await finished(pool, api)) == 15
 
 
-async def test_creates_in_flight_leave_places_for_binds_that_come_now() -> None:
+async def test_creates_in_flight_leave_writers_free_for_new_binds() -> None:
     api = Api()
     async with a_pool(api, Limits(writers=8)) as pool:
         for number in range(5000):
@@ -246,7 +246,7 @@ async def test_creates_in_flight_leave_places_for_binds_that_come_now() -> None:
         assert len(await finished(pool, api)) == 5003
 
 
-async def test_deletes_and_creates_together_fill_the_pool_and_no_more() -> None:
+async def test_deletes_and_creates_together_fill_the_pool() -> None:
     api = Api()
     async with a_pool(api, Limits(writers=8)) as pool:
         for number in range(20):
@@ -258,7 +258,7 @@ async def test_deletes_and_creates_together_fill_the_pool_and_no_more() -> None:
         assert len(await finished(pool, api)) == 40
 
 
-async def test_a_kind_that_was_informed_to_slow_down_waits_and_the_others_continue() -> None:
+async def test_a_throttled_priority_waits_and_the_others_continue() -> None:
     api = Api()
     api.gate.set()
     now = 0.0
@@ -279,7 +279,7 @@ async def test_a_kind_that_was_informed_to_slow_down_waits_and_the_others_contin
 
 
 @pytest.mark.parametrize("looks", range(1, 12))
-async def test_a_kind_that_may_go_on_between_two_looks_at_the_clock_is_not_forgotten(looks: int) -> None:
+async def test_a_throttle_that_ends_between_two_clock_reads_is_noticed(looks: int) -> None:
     ticks = itertools.count()
     throttle = Throttle(clock=lambda: next(ticks) / 1000)
     api = Api()
@@ -292,7 +292,7 @@ async def test_a_kind_that_may_go_on_between_two_looks_at_the_clock_is_not_forgo
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_equal_events_that_wait_are_one() -> None:
+async def test_equal_queued_events_are_merged() -> None:
     api = Api()
     async with a_pool(api, Limits(writers=1)) as pool:
         pool.submit(a_bind())
@@ -303,7 +303,7 @@ async def test_equal_events_that_wait_are_one() -> None:
         assert await finished(pool, api) == [a_bind(), an_event("no room"), an_event("no room", name="other")]
 
 
-async def test_series_of_two_objects_do_not_overtake_each_other() -> None:
+async def test_series_of_two_objects_do_not_replace_each_other() -> None:
     api = Api()
     async with a_pool(api, Limits(writers=1)) as pool:
         pool.submit(a_bind())
@@ -314,7 +314,7 @@ async def test_series_of_two_objects_do_not_overtake_each_other() -> None:
         assert await finished(pool, api) == [a_bind(), *events]
 
 
-async def test_five_thousand_pods_that_are_bound_at_once_keep_all_their_events() -> None:
+async def test_no_event_of_five_thousand_concurrently_bound_pods_is_dropped() -> None:
     api = Api()
     async with a_pool(api, Limits()) as pool:
         for number in range(5000):
@@ -325,7 +325,7 @@ async def test_five_thousand_pods_that_are_bound_at_once_keep_all_their_events()
         assert api.dropped == 0
 
 
-async def test_events_that_wait_do_not_hold_up_the_end_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_queued_events_do_not_delay_the_shutdown_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_queue, "LAST_EVENTS_S", 0.05)
     api = Api()
     async with a_pool(api, Limits()) as pool:
@@ -335,7 +335,7 @@ async def test_events_that_wait_do_not_hold_up_the_end_for_long(monkeypatch: pyt
             await pool.drained()  # the gate is shut: none of them ends
 
 
-async def test_recalled_binds_are_dropped_those_in_flight_end_and_other_writes_continue() -> None:
+async def test_cancelled_binds_are_dropped_while_writes_in_flight_finish() -> None:
     api = Api()
     async with a_pool(api, Limits(writers=2)) as pool:
         for command in (a_bind("a"), a_condition("b"), a_bind("b"), a_delete("b"), a_bind("c"), a_bind("d")):
@@ -349,7 +349,7 @@ async def test_recalled_binds_are_dropped_those_in_flight_end_and_other_writes_c
         assert pool.binds_in_flight == 0
 
 
-async def test_a_bind_that_waits_for_the_rate_is_recalled_too() -> None:
+async def test_a_bind_that_waits_for_the_rate_limit_is_cancelled() -> None:
     api = Api()
     async with a_pool(api, Limits(qps=20, burst=1)) as pool:
         pool.submit(a_bind("a"))
@@ -361,7 +361,7 @@ async def test_a_bind_that_waits_for_the_rate_is_recalled_too() -> None:
         assert await finished(pool, api) == [a_bind("a"), a_delete("b")]
 
 
-async def test_a_write_behind_a_recalled_bind_that_never_started_is_not_forgotten() -> None:
+async def test_a_write_behind_a_cancelled_queued_bind_is_executed() -> None:
     api = Api()
     async with a_pool(api, Limits(writers=1)) as pool:
         pool.submit(a_create())
@@ -390,7 +390,7 @@ FLOODS: dict[str, Callable[[str, int], Command]] = {
 
 
 @pytest.mark.parametrize("kind", FLOODS)
-async def test_a_flood_of_one_namespace_delays_another_by_no_more_than_its_turns(kind: str) -> None:
+async def test_a_flood_of_one_namespace_does_not_starve_another(kind: str) -> None:
     api, make = Api(), FLOODS[kind]
     async with a_pool(api, Limits(writers=1)) as pool:
         for number in range(1000):
@@ -404,7 +404,7 @@ async def test_a_flood_of_one_namespace_delays_another_by_no_more_than_its_turns
     assert len(started) == 1010
 
 
-async def test_creations_of_an_application_that_wait_are_cancelled_together_and_others_continue() -> None:
+async def test_queued_creations_of_an_application_are_cancelled_together() -> None:
     api = Api()
     async with a_pool(api, Limits(writers=1)) as pool:
         for number in range(500):
@@ -417,7 +417,7 @@ async def test_creations_of_an_application_that_wait_are_cancelled_together_and_
         assert await finished(pool, api) == [a_create_of("given-up", "ns", 0), a_create_of("other", "ns", 0)]
 
 
-async def test_what_waits_behind_a_cancelled_creation_continues() -> None:
+async def test_a_write_behind_a_cancelled_creation_is_executed() -> None:
     api = Api()
     async with a_pool(api, Limits(writers=1)) as pool:
         pool.submit(a_bind("first"))
@@ -430,7 +430,7 @@ async def test_what_waits_behind_a_cancelled_creation_continues() -> None:
         assert await finished(pool, api) == [a_bind("first"), delete]
 
 
-async def test_creations_that_were_cancelled_take_no_memory() -> None:
+async def test_cancelled_creations_use_no_memory() -> None:
     """Also while the API server lets none of them through."""
     api, throttle = Api(), Throttle()
     throttle.hold(WritePriority.CREATE, 60)
@@ -444,7 +444,7 @@ async def test_creations_that_were_cancelled_take_no_memory() -> None:
     assert pool.depths()["writes"] == 0
 
 
-async def test_creations_that_wait_end_with_their_session() -> None:
+async def test_queued_creations_are_dropped_when_their_session_ends() -> None:
     api = Api()
     async with a_pool(api, Limits(writers=1)) as pool:
         pool.submit(a_delete("p"))
@@ -460,7 +460,7 @@ def noted(namespace: str, number: int) -> PostEvent:
     )
 
 
-def test_a_noisy_namespace_pushes_no_events_of_others_out_of_a_full_buffer() -> None:
+def test_a_noisy_namespace_does_not_evict_events_of_others_from_a_full_buffer() -> None:
     buffer = EventBuffer(100, lambda: None)
     for number in range(10):
         buffer.put(noted("quiet", number), float(number))

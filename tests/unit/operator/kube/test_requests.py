@@ -38,13 +38,13 @@ def an_event(note: str, subject: Subject = Subject.POD, namespace: str = "dev") 
     return body(commands.event(event, "w0.1", "muster-0", NOW))
 
 
-def test_a_binding_names_the_pods_uid_and_the_node() -> None:
+def test_a_binding_names_the_pod_uid_and_the_node() -> None:
     found = body(commands.bind(BindPod(POD, NodeName("n1"))))
     assert found["metadata"] == {"name": "w0", "namespace": "dev", "uid": "uid-w0"}
     assert found["target"] == {"apiVersion": "v1", "kind": "Node", "name": "n1"}
 
 
-def test_a_delete_leaves_a_pod_its_own_grace_unless_it_is_forced() -> None:
+def test_a_delete_keeps_the_grace_period_unless_it_is_forced() -> None:
     assert "gracePeriodSeconds" not in body(commands.delete(DeletePod(POD, "why")))
     assert body(commands.delete(DeletePod(POD, "why", force=True)))["gracePeriodSeconds"] == 0
 
@@ -59,11 +59,11 @@ def test_a_delete_leaves_a_pod_its_own_grace_unless_it_is_forced() -> None:
     ],
     ids=["condition", "failure", "resumed", "disrupted"],
 )
-def test_a_patch_is_for_the_pod_of_that_uid_only(request_: Request) -> None:
+def test_a_patch_names_the_pod_uid(request_: Request) -> None:
     assert body(request_)["metadata"]["uid"] == "uid-w0"
 
 
-def test_patches_touch_only_what_they_are_about() -> None:
+def test_patches_contain_only_the_fields_they_change() -> None:
     failed = body(commands.fail(FailPod(POD, "ApplicationRejected", "why")))
     assert failed["status"] == {"phase": "Failed", "reason": "ApplicationRejected", "message": "why"}
     [condition] = body(commands.condition(SetCondition(POD, "Unschedulable", "no room"), NOW))["status"]["conditions"]
@@ -71,16 +71,16 @@ def test_patches_touch_only_what_they_are_about() -> None:
     assert list(body(commands.mark_resumed(MarkResumed(POD)))["metadata"]["annotations"].values()) == ["resumed"]
 
 
-def test_an_event_is_complete() -> None:
+def test_an_event_has_all_its_fields() -> None:
     found = an_event("note")
     assert found["regarding"] == {"apiVersion": "v1", "kind": "Pod", "name": "w0", "uid": "uid-w0", "namespace": "dev"}
     assert (found["reason"], found["action"], found["type"]) == ("GangScheduling", "TaskGroupsError", "Warning")
 
 
-def test_an_event_of_a_node_lives_in_the_default_namespace() -> None:
+def test_an_event_of_a_node_is_created_in_the_default_namespace() -> None:
     assert an_event("note", Subject.NODE, "")["metadata"] == {"name": "w0.1", "namespace": "default"}
 
 
 @pytest.mark.parametrize("character", ["x", "ü", "漢"])
-def test_a_long_note_is_cut_to_what_kubernetes_takes(character: str) -> None:
+def test_a_long_note_is_cut_to_the_limit_of_kubernetes(character: str) -> None:
     assert len(an_event(character * 5000)["note"].encode()) <= 1024

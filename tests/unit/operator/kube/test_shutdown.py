@@ -41,12 +41,12 @@ async def served(stop: asyncio.Event, leading: NoElection) -> None:
         await session.close()
 
 
-async def test_a_stop_is_followed_while_the_api_server_is_away_at_the_start() -> None:
+async def test_the_operator_stops_on_request_while_the_api_server_is_unreachable_at_startup() -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().call_later(0.3, stop.set)
     await served(stop, NoElection(LeadershipGuard()))
 
 
-async def test_a_lost_lease_ends_the_operator_while_the_api_server_is_away_at_the_start() -> None:
+async def test_a_lost_lease_stops_the_operator_while_the_api_server_is_unreachable_at_startup() -> None:
     with pytest.raises(LeadershipLost):
         await served(asyncio.Event(), LosingElection(LeadershipGuard()))

@@ -32,7 +32,7 @@ def data(peer: Peer) -> dict[str, Any]:
     return dict(peer.objects[PATH]["data"])
 
 
-async def test_the_first_creates_the_key_and_the_second_reads_it() -> None:
+async def test_the_first_replica_creates_the_key_and_the_second_reads_it() -> None:
     peer = Peer()
     async with a_session(peer) as session:
         one, other = Replica(session), Replica(session)
@@ -44,7 +44,7 @@ async def test_the_first_creates_the_key_and_the_second_reads_it() -> None:
     assert (peer.objects[PATH]["type"], set(data(peer))) == ("Opaque", {CURRENT})
 
 
-async def test_of_two_that_create_it_at_once_one_wins_and_both_use_its_key() -> None:
+async def test_two_replicas_that_create_the_key_concurrently_use_the_same_key() -> None:
     winner, peer = Peer(), Peer()
     async with a_session(winner) as session:
         won = Replica(session)
@@ -57,7 +57,7 @@ async def test_of_two_that_create_it_at_once_one_wins_and_both_use_its_key() -> 
     assert peer.writes == []
 
 
-async def test_a_key_that_was_moved_to_previous_still_verifies_and_a_new_one_signs_once_it_is_stored() -> None:
+async def test_a_key_moved_to_previous_still_verifies_and_a_stored_new_key_signs() -> None:
     peer = Peer()
     async with a_session(peer) as session:
         replica = Replica(session)
@@ -111,7 +111,7 @@ async def test_an_unusable_current_key_is_replaced_by_the_one_in_memory(garbage:
     assert data(peer) == {CURRENT: good}
 
 
-async def test_a_secret_that_cannot_be_read_leaves_the_keys_in_memory_and_ends_nothing() -> None:
+async def test_an_unreadable_secret_leaves_the_keys_in_memory_unchanged() -> None:
     peer = Peer()
     async with a_session(peer) as session:
         replica = Replica(session)
@@ -124,7 +124,7 @@ async def test_a_secret_that_cannot_be_read_leaves_the_keys_in_memory_and_ends_n
     assert (fresh.told, fresh.secret.count) == ([], 0)
 
 
-async def test_a_replica_that_does_not_lead_creates_no_key() -> None:
+async def test_a_standby_creates_no_key() -> None:
     peer = Peer()
     async with a_session(peer) as leader:
         follower = KubeSession(FixedCredentials(leader._credentials.current().server, ["t"]), LeadershipGuard())

@@ -10,7 +10,7 @@ from tests.unit.operator.kube.apiserver import ApiServer, FixedCredentials, serv
 CONFIG = "GET /api/v1/namespaces/muster/configmaps/muster-defaults"
 
 
-async def test_an_api_server_that_is_busy_or_does_not_know_its_roles_yet_is_asked_again() -> None:
+async def test_the_start_retries_while_the_api_server_is_unavailable_or_forbids_access() -> None:
     async with serving(ApiServer()) as server:
         server.plan(CONFIG, lambda: status(503, "ServiceUnavailable"), lambda: status(403, "Forbidden"))
         session = KubeSession(FixedCredentials(server.url, ["t"]))
@@ -22,7 +22,7 @@ async def test_an_api_server_that_is_busy_or_does_not_know_its_roles_yet_is_aske
         assert server.planned[CONFIG] == []
 
 
-async def test_a_request_that_will_never_do_ends_the_start_at_once() -> None:
+async def test_an_invalid_request_ends_the_start_immediately() -> None:
     async with serving(ApiServer()) as server:
         server.plan(CONFIG, lambda: status(400, "BadRequest", "no such namespace"))
         session = KubeSession(FixedCredentials(server.url, ["t"]))

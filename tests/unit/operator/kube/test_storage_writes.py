@@ -63,7 +63,7 @@ async def run(command: StorageCommand, *found: dict[str, Any], refused: int = 0)
     return result, [request.body for request in server.requests("PATCH")]
 
 
-async def test_a_free_volume_is_marked_as_kube_scheduler_does_and_as_it_was_read() -> None:
+async def test_a_free_volume_gets_the_claim_reference_that_kube_scheduler_writes() -> None:
     result, [patch] = await run(CLAIM, a_volume())
     assert result == CommandSucceeded(CLAIM)
     assert patch == {
@@ -72,25 +72,25 @@ async def test_a_free_volume_is_marked_as_kube_scheduler_does_and_as_it_was_read
     }
 
 
-async def test_a_volume_that_its_owner_keeps_for_the_claim_gets_its_uid_and_stays_its_owners() -> None:
+async def test_a_volume_pre_bound_by_a_user_gets_only_the_claim_uid() -> None:
     result, [patch] = await run(CLAIM, a_volume({"namespace": "dev", "name": "data"}))
     assert result == CommandSucceeded(CLAIM)
     assert patch["spec"]["claimRef"]["uid"] == "uid-data"
     assert "annotations" not in patch["metadata"]
 
 
-async def test_a_volume_that_is_the_claims_already_is_not_written() -> None:
+async def test_a_volume_that_already_references_the_claim_is_not_written() -> None:
     assert await run(CLAIM, a_volume(OURS)) == (CommandSucceeded(CLAIM, version=7), [])
 
 
-async def test_a_volume_that_another_claim_has_is_refused_and_not_written() -> None:
+async def test_a_volume_of_another_claim_is_rejected_and_not_written() -> None:
     result, patches = await run(CLAIM, a_volume({**OURS, "name": "other"}))
     message = 'persistentvolume "disk" was taken by claim dev/other'
     assert result == CommandFailed(CLAIM, 409, "Contested", message)
     assert patches == []
 
 
-async def test_a_write_that_met_another_is_looked_at_again() -> None:
+async def test_a_conflicting_write_is_evaluated_again() -> None:
     """Its controller wrote at the same moment: harmless the first time, another claim's the second."""
     result, patches = await run(CLAIM, a_volume(), a_volume(), refused=1)
     assert (result, len(patches)) == (CommandSucceeded(CLAIM), 2)
@@ -99,7 +99,7 @@ async def test_a_write_that_met_another_is_looked_at_again() -> None:
     assert len(patches) == 1
 
 
-async def test_a_volume_that_we_marked_is_free_again_but_never_one_that_is_bound() -> None:
+async def test_a_volume_reserved_by_us_is_released_unless_it_is_bound() -> None:
     annotations = {"annotations": {"pv.kubernetes.io/bound-by-controller": None}}
     _, [patch] = await run(FREE, a_volume(OURS, **BY_CONTROLLER))
     assert patch["spec"] == {"claimRef": None}
@@ -108,33 +108,33 @@ async def test_a_volume_that_we_marked_is_free_again_but_never_one_that_is_bound
         assert await run(FREE, kept) == (CommandSucceeded(FREE, version=7), [])
 
 
-async def test_a_volume_that_its_owner_keeps_for_the_claim_is_kept_for_it() -> None:
+async def test_a_volume_pre_bound_by_a_user_loses_only_the_claim_uid() -> None:
     _, [patch] = await run(FREE, a_volume(OURS))
     assert patch["spec"]["claimRef"]["uid"] is None
 
 
-async def test_a_claim_gets_its_node_once() -> None:
+async def test_the_selected_node_is_written_to_a_claim_once() -> None:
     result, [patch] = await run(SELECT, a_claim())
     assert result == CommandSucceeded(SELECT)
     assert patch["metadata"] == {"uid": "uid-data", "resourceVersion": "7", "annotations": {SELECTED: "n1"}}
     assert await run(SELECT, a_claim("n1")) == (CommandSucceeded(SELECT, version=7), [])
 
 
-async def test_a_claim_that_has_another_node_or_is_another_one_is_refused() -> None:
+async def test_a_claim_with_another_node_or_uid_is_rejected() -> None:
     for found in (a_claim("n2"), a_claim(uid="uid-new")):
         result, patches = await run(SELECT, found)
         assert isinstance(result, CommandFailed)
         assert patches == []
 
 
-async def test_a_claim_loses_our_node_unless_it_has_its_volume() -> None:
+async def test_the_selected_node_is_removed_from_a_claim_without_a_volume() -> None:
     _, [patch] = await run(UNSELECT, a_claim("n1"))
     assert patch["metadata"]["annotations"] == {SELECTED: None}
     for kept in (a_claim("n2"), a_claim("n1", volume="v"), a_claim("n1", uid="uid-new"), a_claim()):
         assert await run(UNSELECT, kept) == (CommandSucceeded(UNSELECT, version=7), [])
 
 
-async def test_what_is_gone_ends_the_command_with_404() -> None:
+async def test_a_command_for_a_deleted_volume_fails_with_404() -> None:
     server, told = ApiServer(), CommandRecorder()
     server.plan(f"GET {VOLUME_PATH}", lambda: status(404, "NotFound"))
     async with serving(server), a_kube(server, told) as kube:
@@ -144,7 +144,7 @@ async def test_what_is_gone_ends_the_command_with_404() -> None:
     assert result.status == 404
 
 
-def test_what_comes_before_a_bind_goes_with_binds_and_what_is_taken_back_outlives_the_session() -> None:
+def test_volume_reservations_have_bind_priority_and_their_releases_patch_priority() -> None:
     assert {write_priority_of(CLAIM), write_priority_of(SELECT)} == {WritePriority.BIND}
     assert {write_priority_of(FREE), write_priority_of(UNSELECT)} == {WritePriority.PATCH}
     assert key_of(CLAIM) == key_of(FREE) != key_of(SELECT) == key_of(UNSELECT)

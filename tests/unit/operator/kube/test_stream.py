@@ -52,7 +52,7 @@ def lists(server: Cluster) -> int:
     return found.count(PODS)
 
 
-async def test_a_cut_stream_is_taken_up_at_the_last_event_without_a_list() -> None:
+async def test_a_closed_watch_resumes_at_the_last_event_without_a_list() -> None:
     server = Cluster(pods=[a_pod("a")])
     server.lines.put_nowait(change("MODIFIED", a_pod("a", 7)))
     async with watching(server) as inbox:
@@ -65,7 +65,7 @@ async def test_a_cut_stream_is_taken_up_at_the_last_event_without_a_list() -> No
     assert lists(server) == 1
 
 
-async def test_a_bookmark_moves_the_place_on_where_nothing_happens() -> None:
+async def test_a_bookmark_advances_the_resource_version_of_the_watch() -> None:
     server = Cluster(pods=[a_pod("a")])
     async with watching(server) as inbox:
         await until(inbox, 2)
@@ -76,7 +76,7 @@ async def test_a_bookmark_moves_the_place_on_where_nothing_happens() -> None:
     assert lists(server) == 1
 
 
-async def test_an_error_that_the_watch_reports_does_not_cost_a_list() -> None:
+async def test_a_watch_error_does_not_cause_a_list() -> None:
     server = Cluster(pods=[a_pod("a")])
     async with watching(server) as inbox:
         await until(inbox, 2)
@@ -86,7 +86,7 @@ async def test_an_error_that_the_watch_reports_does_not_cost_a_list() -> None:
     assert lists(server) == 1
 
 
-async def test_a_version_that_is_refused_again_and_again_is_given_up() -> None:
+async def test_a_resource_version_rejected_repeatedly_causes_a_list() -> None:
     server = Cluster(pods=[a_pod("a")])
     async with watching(server) as inbox:
         await until(inbox, 2)
@@ -97,7 +97,7 @@ async def test_a_version_that_is_refused_again_and_again_is_given_up() -> None:
         assert await until(inbox, 2) == [seen(a_pod("a")), Listed("pods")]
 
 
-async def test_a_watch_that_is_refused_with_410_lists_again() -> None:
+async def test_a_watch_rejected_with_410_lists_again() -> None:
     server = Cluster(pods=[a_pod("a")])
     async with watching(server) as inbox:
         await until(inbox, 2)
@@ -107,7 +107,7 @@ async def test_a_watch_that_is_refused_with_410_lists_again() -> None:
         assert await until(inbox, 1) == [Listed("pods")]
 
 
-async def test_a_store_that_was_set_back_lists_again() -> None:
+async def test_a_resource_version_that_goes_back_causes_a_list() -> None:
     """A restored backup: what it serves now was never after our version, and nothing of it would be told."""
     server = Cluster(pods=[a_pod("a")])
     async with watching(server) as inbox:
@@ -119,7 +119,7 @@ async def test_a_store_that_was_set_back_lists_again() -> None:
 
 @pytest.mark.parametrize("told", ["0", format_datetime(datetime(2020, 1, 1, tzinfo=UTC), usegmt=True)])
 @pytest.mark.parametrize("status", [429, 503])
-async def test_a_watch_that_shall_come_back_later_comes_back_and_continues(status: int, told: str) -> None:
+async def test_a_watch_rejected_with_retry_after_reconnects_and_continues(status: int, told: str) -> None:
     server = Cluster(pods=[a_pod("a")], refusals=[refusal(status, **{"Retry-After": told})])
     async with watching(server) as inbox:
         await until(inbox, 2)
@@ -128,7 +128,7 @@ async def test_a_watch_that_shall_come_back_later_comes_back_and_continues(statu
         assert await until(inbox, 1) == [seen(a_pod("a", 2))]
 
 
-async def test_a_watch_that_is_informed_how_long_to_stay_away_does() -> None:
+async def test_a_watch_waits_for_retry_after_before_it_reconnects() -> None:
     """Left to kopf it would be back after 0.2 s: it reads the header after 429 only."""
     server = Cluster(pods=[a_pod("a")], refusals=[refusal(503, **{"Retry-After": "1"})])
     async with watching(server) as inbox:
@@ -139,7 +139,7 @@ async def test_a_watch_that_is_informed_how_long_to_stay_away_does() -> None:
         assert asyncio.get_running_loop().time() - since > 0.9
 
 
-async def test_a_watch_whose_token_is_refused_continues_with_the_next_one() -> None:
+async def test_a_watch_whose_token_is_rejected_continues_with_the_next_token() -> None:
     server = Cluster(pods=[a_pod("a")], refusals=[refusal(401)])
     async with watching(server, ["old", "new"]) as inbox:
         await until(inbox, 2)
@@ -148,7 +148,7 @@ async def test_a_watch_whose_token_is_refused_continues_with_the_next_one() -> N
     assert {"Bearer old", "Bearer new"} == set(tokens)
 
 
-async def test_a_token_that_stays_refused_is_a_stream_that_is_tried_again() -> None:
+async def test_a_watch_whose_token_stays_rejected_is_retried() -> None:
     server = Cluster(pods=[a_pod("a")], refusals=[refusal(401)] * 4)
     async with watching(server) as inbox:
         await until(inbox, 2)
@@ -157,7 +157,7 @@ async def test_a_token_that_stays_refused_is_a_stream_that_is_tried_again() -> N
 
 
 @pytest.mark.parametrize("lists", ["streamed", "in pages"])
-async def test_a_comparison_runs_next_to_the_watch_and_finds_what_no_event_reported(lists: str) -> None:
+async def test_a_comparison_finds_missed_events_without_closing_the_watch(lists: str) -> None:
     server = Cluster(pods=[a_pod("a", 1), a_pod("b", 2)], streams_lists=lists == "streamed", version=2)
     async with watching(server) as inbox:
         await until(inbox, 3)
@@ -174,7 +174,7 @@ async def test_a_comparison_runs_next_to_the_watch_and_finds_what_no_event_repor
     assert second["resourceVersionMatch"] == "NotOlderThan"
 
 
-async def test_a_pod_that_changes_while_a_comparison_is_under_way_keeps_its_newer_state() -> None:
+async def test_a_pod_that_changes_during_a_comparison_keeps_its_newer_state() -> None:
     server = Cluster(pods=[a_pod("a", 1)], version=2)
     async with watching(server) as inbox:
         await until(inbox, 2)
@@ -190,14 +190,14 @@ async def test_a_pod_that_changes_while_a_comparison_is_under_way_keeps_its_newe
         assert await until(inbox, 1) == [Listed("pods")]
 
 
-async def test_a_list_that_is_streamed_and_never_ends_is_read_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_streamed_list_that_never_ends_is_replaced_by_a_paged_list(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "SILENT_LIST_S", 0.05)
     server = Cluster(pods=[a_pod("a")], streams_lists=True, ends_lists=False)
     async with watching(server) as inbox:
         assert await until(inbox, 2) == [seen(a_pod("a")), Listed("pods")]
 
 
-async def test_streams_say_who_we_are_and_come_over_our_connections() -> None:
+async def test_streams_send_our_user_agent() -> None:
     server = Cluster(pods=[a_pod("a")])
     async with watching(server) as inbox:
         await until(inbox, 2)
@@ -205,7 +205,7 @@ async def test_streams_say_who_we_are_and_come_over_our_connections() -> None:
     assert {request.headers["User-Agent"].partition("/")[0] for request in server.seen} == {"muster-operator"}
 
 
-async def test_what_a_streamed_list_that_never_ends_has_shown_and_the_pages_do_not_is_deleted(
+async def test_a_pod_of_an_unfinished_streamed_list_missing_from_the_paged_list_is_deleted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(watch, "SILENT_LIST_S", 0.5)

@@ -23,7 +23,7 @@ async def behind(fence: LeadershipGuard, server: ApiServer, request_s: float = 5
             await session.close()
 
 
-async def test_a_closed_fence_stops_writes_and_counts_them() -> None:
+async def test_a_closed_leadership_guard_rejects_and_counts_writes() -> None:
     refused: list[None] = []
     server = ApiServer()
     async with behind(LeadershipGuard(refused=lambda: refused.append(None)), server) as session:
@@ -33,14 +33,14 @@ async def test_a_closed_fence_stops_writes_and_counts_them() -> None:
     assert len(refused) == 1
 
 
-async def test_reads_and_exempt_writes_pass_a_closed_fence() -> None:
+async def test_reads_and_exempt_writes_pass_a_closed_leadership_guard() -> None:
     server = ApiServer(pods={"p": {}})
     async with behind(LeadershipGuard(), server) as session:
         assert (await session.send(Request("GET", "/api/v1/namespaces/ns/pods/p"))).ok
         assert (await session.send(Request("PUT", "/lease", b"{}", is_fenced=False))).ok
 
 
-async def test_what_is_under_way_is_cut_off_when_it_closes() -> None:
+async def test_a_write_in_flight_is_cancelled_when_the_guard_closes() -> None:
     fence, server = LeadershipGuard(), ApiServer()
     server.plan(f"POST {WRITE.path}", 30.0)
     async with behind(fence, server, request_s=60.0) as session:
@@ -55,7 +55,7 @@ async def test_what_is_under_way_is_cut_off_when_it_closes() -> None:
             await writing
 
 
-async def test_what_is_under_way_lives_as_long_as_the_lease_is_renewed() -> None:
+async def test_a_write_in_flight_continues_while_the_lease_is_renewed() -> None:
     fence, server = LeadershipGuard(), ApiServer(delay_s=1.0)
     async with behind(fence, server) as session:
         fence.open_until(running_s() + 0.7)
@@ -65,7 +65,7 @@ async def test_what_is_under_way_lives_as_long_as_the_lease_is_renewed() -> None
         assert (await writing).ok
 
 
-async def test_a_request_that_takes_too_long_by_itself_is_not_blamed_on_the_fence() -> None:
+async def test_a_request_timeout_is_not_reported_as_lost_leadership() -> None:
     fence, server = LeadershipGuard(), ApiServer(delay_s=30.0)
     fence.open_until(float("inf"))
     async with behind(fence, server, request_s=0.1) as session:
@@ -74,7 +74,7 @@ async def test_a_request_that_takes_too_long_by_itself_is_not_blamed_on_the_fenc
     assert not isinstance(raised.value, NotLeading)
 
 
-def test_it_closes_by_the_clock_alone() -> None:
+def test_the_guard_closes_when_its_time_expires() -> None:
     now = [0.0]
     fence = LeadershipGuard(lambda: now[0])
     fence._until = 7.0

@@ -13,9 +13,7 @@ TEXTS = st.lists(st.text(max_size=5), max_size=4)
 
 
 @given(signed=TEXTS, read=TEXTS)
-def test_a_signature_is_valid_for_the_texts_that_were_signed_and_for_no_others(
-    signed: list[str], read: list[str]
-) -> None:
+def test_a_signature_is_valid_only_for_the_signed_texts(signed: list[str], read: list[str]) -> None:
     keys = SigningKeys("muster", [NEW])
     same = [one.encode("utf-8", "replace") for one in signed] == [one.encode("utf-8", "replace") for one in read]
     assert keys.verify(keys.sign(signed), read) is (Validity.VALID if same else Validity.INVALID)
@@ -29,7 +27,7 @@ def test_the_current_key_signs_and_the_previous_one_still_verifies() -> None:
     assert len(after.sign(["x" * 10_000])) <= SIGNATURE_CHARACTERS
 
 
-def test_another_installation_with_the_same_key_signs_otherwise() -> None:
+def test_a_signature_of_another_installation_with_the_same_key_is_invalid() -> None:
     assert SigningKeys("b", [NEW]).verify(SigningKeys("a", [NEW]).sign(["x"]), ["x"]) is Validity.INVALID
 
 
@@ -46,5 +44,5 @@ def test_another_installation_with_the_same_key_signs_otherwise() -> None:
         ("v1:0:" + "A" * 43, Validity.UNKNOWN_KEY),
     ],
 )
-def test_a_text_that_is_no_signature_is_worth_nothing(signature: str, worth: Validity) -> None:
+def test_a_malformed_or_unknown_signature_is_not_valid(signature: str, worth: Validity) -> None:
     assert SigningKeys("muster", [NEW]).verify(signature, ["x"]) is worth

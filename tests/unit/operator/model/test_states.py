@@ -13,7 +13,7 @@ APP_ENDS = {AppState.FAILED, AppState.KILLED, AppState.COMPLETED}
 
 
 @pytest.mark.parametrize("state, event", list(product(AppState, AppEvent)))
-def test_an_application_follows_its_table_or_refuses(state: AppState, event: AppEvent) -> None:
+def test_an_application_rejects_events_outside_its_transition_table(state: AppState, event: AppEvent) -> None:
     if (state, event) in APPLICATION:
         assert after(APPLICATION, state, event) is APPLICATION[(state, event)]
     else:
@@ -22,7 +22,7 @@ def test_an_application_follows_its_table_or_refuses(state: AppState, event: App
 
 
 @pytest.mark.parametrize("state, event", list(product(TaskState, TaskEvent)))
-def test_a_task_follows_its_table_or_refuses(state: TaskState, event: TaskEvent) -> None:
+def test_a_task_rejects_events_outside_its_transition_table(state: TaskState, event: TaskEvent) -> None:
     if (state, event) in TASK:
         assert after(TASK, state, event) is TASK[(state, event)]
     else:
@@ -46,7 +46,7 @@ def test_every_state_can_be_reached() -> None:
     assert reachable(dict(TASK), TaskState.NEW) == set(TaskState)  # type: ignore[arg-type]  # both are strings
 
 
-def test_an_ended_application_stays_ended() -> None:
+def test_a_finished_application_has_no_transitions() -> None:
     assert not {state for state, _ in APPLICATION} & APP_ENDS
 
 

@@ -42,7 +42,7 @@ async def at_work(operator: Operator) -> None:
     await operator.ready()
 
 
-async def test_what_the_core_misses_is_reported_again_and_counted() -> None:
+async def test_a_request_missing_in_the_core_is_sent_again_and_counted() -> None:
     lacks = muster_pb2.Inventory(
         applications=[muster_pb2.ApplicationInventory(applicationID="ns/app", allocations=WHOLE.allocations)]
     )
@@ -55,7 +55,7 @@ async def test_what_the_core_misses_is_reported_again_and_counted() -> None:
     assert [ask.allocationKey for ask in told.asks] == ["uid-waiting"]
 
 
-async def test_the_question_counts_what_was_said_and_the_parts_follow_one_another() -> None:
+async def test_an_inventory_request_counts_sent_messages_and_continues_with_the_next_part() -> None:
     first = muster_pb2.Inventory(applications=[WHOLE], last="ns/app")
     nodes = muster_pb2.Inventory(nodes=[Node(nodeID="n1", schedulable=True)])
     async with running(comparing(first, muster_pb2.Inventory(), nodes)) as operator:
@@ -71,7 +71,7 @@ async def test_the_question_counts_what_was_said_and_the_parts_follow_one_anothe
     assert [counted(operator, what) for what in ("ask missing", "node missing", "application missing")] == [0, 0, 0]
 
 
-async def test_an_answer_waits_until_all_that_it_rests_on_was_received() -> None:
+async def test_an_inventory_is_compared_after_all_preceding_messages_were_received() -> None:
     """The core has given the waiting pod its node, and its word is still on the way."""
     moved = muster_pb2.ApplicationInventory(applicationID="ns/app", allocations=[*WHOLE.allocations])
     moved.allocations.add(allocationKey="uid-waiting", allocationID="uid-waiting-0", nodeID="n1")
@@ -87,7 +87,7 @@ async def test_an_answer_waits_until_all_that_it_rests_on_was_received() -> None
     assert counted(operator, "allocation left over") == counted(operator, "ask missing") == 0
 
 
-async def test_an_application_whose_end_is_still_on_its_way_is_not_missed() -> None:
+async def test_a_failed_application_whose_update_is_in_flight_is_not_missing() -> None:
     """The core has ended it and its word, on the other stream, comes later: one word more than was heard."""
     async with running(comparing(muster_pb2.Inventory(words=2))) as operator:
         await at_work(operator)
@@ -99,7 +99,7 @@ async def test_an_application_whose_end_is_still_on_its_way_is_not_missed() -> N
     assert counted(operator, "application missing") == 0
 
 
-async def test_a_comparison_that_fails_is_not_the_last_one() -> None:
+async def test_a_failed_comparison_is_followed_by_another() -> None:
     first = muster_pb2.Inventory(applications=[WHOLE])
     async with running(comparing(first, muster_pb2.Inventory(nodes=[Node(nodeID="n1", schedulable=True)]))) as operator:
         await at_work(operator)
@@ -110,7 +110,7 @@ async def test_a_comparison_that_fails_is_not_the_last_one() -> None:
     assert failures == 1.0
 
 
-async def test_a_core_without_our_application_is_informed_everything_again() -> None:
+async def test_a_core_without_our_application_causes_a_new_registration() -> None:
     async with running(comparing(muster_pb2.Inventory())) as operator:
         await at_work(operator)
         await operator.until(lambda: len(operator.peer.registrations) == 2)
@@ -164,9 +164,9 @@ async def ends_of(peer: Peer) -> list[str]:
     return listener.lost
 
 
-async def test_a_core_that_takes_questions_and_never_answers_is_given_up() -> None:
+async def test_a_session_ends_when_the_core_never_answers_inventory_requests() -> None:
     assert await ends_of(Silent()) == ["the core has not answered for 0.02 s"]
 
 
-async def test_a_core_that_does_not_know_the_question_is_kept() -> None:
+async def test_a_session_continues_when_the_core_does_not_support_inventory_requests() -> None:
     assert await ends_of(Older()) == []

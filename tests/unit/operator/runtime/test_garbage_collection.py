@@ -34,14 +34,14 @@ class Cycle:
         self.me = self
 
 
-def test_the_collector_is_unchanged_before_the_process_is_the_operators() -> None:
+def test_the_garbage_collector_is_unchanged_before_the_freezer_begins() -> None:
     before = gc.get_threshold()
     GarbageCollectorFreezer().freeze()
     assert gc.get_freeze_count() == 0
     assert gc.get_threshold() == before
 
 
-async def test_the_loop_freezes_what_many_events_left_and_not_what_a_few_did() -> None:
+async def test_the_loop_freezes_objects_only_after_enough_events() -> None:
     metrics = Metrics()
     inbox = Inbox(metrics)
     loop = Loop(Ledger(), inbox, lambda _: None, metrics)
@@ -62,7 +62,7 @@ async def test_the_loop_freezes_what_many_events_left_and_not_what_a_few_did() -
     running.cancel()
 
 
-def test_a_cycle_that_died_young_is_freed_and_not_frozen() -> None:
+def test_an_unreachable_cycle_is_freed_before_a_freeze() -> None:
     freezer = GarbageCollectorFreezer()
     freezer.begin()
     garbage = Cycle()
@@ -72,7 +72,7 @@ def test_a_cycle_that_died_young_is_freed_and_not_frozen() -> None:
     assert left() is None
 
 
-def test_a_cycle_that_died_after_it_was_frozen_is_found_later() -> None:
+def test_a_frozen_cycle_is_freed_by_a_later_full_collection() -> None:
     freezer = GarbageCollectorFreezer()
     freezer.begin()
     garbage = Cycle()

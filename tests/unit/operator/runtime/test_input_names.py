@@ -87,5 +87,5 @@ def said() -> CoreMessage:
         ),
     ],
 )
-def test_an_input_is_named_by_its_kind_and_object(item: Input | None, says: dict[str, str]) -> None:
+def test_an_input_is_logged_with_its_kind_and_object(item: Input | None, says: dict[str, str]) -> None:
     assert named_input(item) == says

@@ -69,7 +69,7 @@ def failing(what: Callable[..., Any], is_broken: Callable[..., bool]) -> Callabl
     return work
 
 
-def test_a_pod_that_the_agent_fails_on_is_left_out_and_counted_if_it_is_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_that_causes_an_error_is_skipped_and_uses_resources_if_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     def is_broken(_ledger: Any, _app: Any, pod: Any) -> bool:
         return str(pod.ref.name).startswith(BROKEN)
 
@@ -86,7 +86,7 @@ def test_a_pod_that_the_agent_fails_on_is_left_out_and_counted_if_it_is_bound(mo
     assert set(driver.ledger.applications) == {"dev/fine"}
 
 
-def test_an_application_that_the_agent_fails_on_is_left_out_and_its_bound_pods_are_counted(
+def test_an_application_that_causes_an_error_is_skipped_and_its_bound_pods_use_resources(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def is_broken(_ledger: Any, _out: Any, app: Application) -> bool:
@@ -100,7 +100,9 @@ def test_an_application_that_the_agent_fails_on_is_left_out_and_its_bound_pods_a
     assert len(told(out)) == 1
 
 
-def test_a_bound_pod_whose_allocation_cannot_be_made_counts_with_its_resources(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bound_pod_whose_allocation_cannot_be_created_is_reported_with_its_resources(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def is_broken(_ledger: Any, uid: str, _node: Any) -> bool:
         return uid == f"uid-{BROKEN}-runs"
 
@@ -110,7 +112,7 @@ def test_a_bound_pod_whose_allocation_cannot_be_made_counts_with_its_resources(m
     assert told(out) == {f"{BROKEN}-runs"}
 
 
-def test_what_came_meanwhile_and_fails_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_event_received_during_a_recovery_affects_no_other_event(monkeypatch: pytest.MonkeyPatch) -> None:
     def is_broken(_ledger: Any, fact: Any, _now: Any) -> bool:
         return isinstance(fact, PodSeen) and fact.pod.ref.name == BROKEN
 

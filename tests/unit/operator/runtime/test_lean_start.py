@@ -32,7 +32,7 @@ import kubernetes.config
         "import muster_operator.kube.watch",
     ],
 )
-def test_the_official_client_is_loaded_when_it_is_needed_and_not_at_start(start: str) -> None:
+def test_the_official_client_is_imported_only_when_needed(start: str) -> None:
     program = PROGRAM.format(start=start)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -31,20 +31,20 @@ def written(capsys: pytest.CaptureFixture[str], name: str) -> list[str]:
     return [level for level in ("debug", "info", "warning") if any(f'"level": "{level}"' in line for line in lines)]
 
 
-def test_without_settings_the_command_line_decides(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_settings_the_command_line_sets_the_log_level(capsys: pytest.CaptureFixture[str]) -> None:
     assert written(capsys, "muster.kube") == ["info", "warning"]
     logs.set_level("warning")
     assert written(capsys, "muster.kube") == ["warning"]
 
 
-def test_the_nearest_level_counts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_most_specific_log_level_applies(capsys: pytest.CaptureFixture[str]) -> None:
     logs.follow({"": "WARNING", "shim": "INFO", "shim.client": "DEBUG"})
     assert written(capsys, "muster.kube") == ["debug", "info", "warning"]
     assert written(capsys, "muster.loop") == ["info", "warning"]
     assert written(capsys, "muster.fast_path") == ["warning"]
 
 
-def test_a_level_that_is_taken_out_of_the_settings_is_the_command_lines_again(
+def test_a_log_level_removed_from_the_settings_reverts_to_the_command_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     logs.follow({"": "ERROR"})
@@ -53,7 +53,7 @@ def test_a_level_that_is_taken_out_of_the_settings_is_the_command_lines_again(
     assert written(capsys, "muster.kube") == ["info", "warning"]
 
 
-def test_every_logger_has_a_name_of_the_contract() -> None:
+def test_every_logger_maps_to_a_subsystem() -> None:
     assert [logs.subsystem(name) for name in ("muster", "muster.kube", "muster.admission.server", "other")] == [
         "shim",
         "shim.client",
@@ -70,7 +70,7 @@ def a_record(text: str, level: int = logging.ERROR) -> logging.LogRecord:
     return logging.LogRecord("kopf._cogs.clients.watching", level, __file__, 1, text, (), None)
 
 
-def test_a_request_that_kopf_sends_again_is_a_warning_without_the_answers_body() -> None:
+def test_a_request_retried_by_kopf_is_a_warning_without_the_response_body() -> None:
     reported_again = logs.convert(
         a_record(f"Request attempt #1/30 failed; will retry: GET {URL} -> APIServerError({STATUS})")
     )
@@ -85,7 +85,7 @@ def test_a_request_that_kopf_sends_again_is_a_warning_without_the_answers_body()
     assert len(error) == 200
 
 
-def test_a_server_that_is_away_is_reported_by_what_the_system_defines() -> None:
+def test_an_unreachable_server_is_logged_with_the_system_error() -> None:
     key = "ConnectionKey(host='127.0.0.1', port=6443, is_ssl=True, ssl=True, proxy=None, server_hostname=None)"
     error = f"ClientConnectorError({key}, ConnectionRefusedError(111, 'Connect call failed'))"
     reported_again = logs.convert(a_record(f"Request attempt #1/30 failed; will retry: GET {URL} -> {error}"))
@@ -93,7 +93,7 @@ def test_a_server_that_is_away_is_reported_by_what_the_system_defines() -> None:
     assert reported_again.fields["error"] == "ClientConnectorError(ConnectionRefusedError(111, 'Connect call failed'))"
 
 
-def test_a_session_that_kopf_opens_again_is_a_warning_too() -> None:
+def test_a_session_reopened_by_kopf_is_a_warning() -> None:
     reported_again = logs.convert(a_record(f"Request attempt #2 failed; TCP closed; will re-authenticate: PATCH {URL}"))
     event, fields = "a request failed; TCP closed; will re-authenticate", {"method": "PATCH", "url": URL}
     assert reported_again == Retold(logging.WARNING, event, {**fields, "attempt": "#2"})
@@ -107,11 +107,11 @@ def test_a_session_that_kopf_opens_again_is_a_warning_too() -> None:
         a_record(f"Request attempt #2/30 failed; will retry: GET {URL}", logging.DEBUG),
     ],
 )
-def test_what_kopf_gives_up_and_what_others_say_stays_as_it_is(record: logging.LogRecord) -> None:
+def test_final_kopf_failures_and_other_log_records_are_unchanged(record: logging.LogRecord) -> None:
     assert logs.convert(record) is None
 
 
-def test_a_retold_warning_counts_as_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_converted_record_follows_the_level_of_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     def told() -> list[str]:
         text = f"Request attempt #1/30 failed; will retry: GET {URL} -> TimeoutError()"
         logging.getLogger("kopf._cogs.clients.watching").error(text)

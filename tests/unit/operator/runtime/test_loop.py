@@ -145,7 +145,7 @@ def accepted(app: str) -> si_pb2.ApplicationResponse:
     return si_pb2.ApplicationResponse(accepted=[si_pb2.AcceptedApplication(applicationID=app)])
 
 
-async def test_a_recovery_tells_applications_then_nodes_with_their_pods_then_asks_then_fence_then_opens() -> None:
+async def test_a_recovery_sends_applications_then_nodes_then_requests_then_a_barrier_then_opens_nodes() -> None:
     async with running(Operator()) as operator:
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("bound", "n1"), a_pod("waiting")])
         await operator.until(lambda: operator.fences() == [True, False])
@@ -163,7 +163,7 @@ async def test_a_recovery_tells_applications_then_nodes_with_their_pods_then_ask
     assert [allocation.allocationKey for allocation in first.nodes[0].existingAllocations] == ["uid-bound"]
 
 
-async def test_times_of_objects_reach_the_core_by_our_clock_and_not_by_the_api_servers() -> None:
+async def test_object_times_are_converted_to_our_clock() -> None:
     """Else a clock that is 15 minutes ahead ends every gang that reserves, at a restart."""
     bound = a_pod("bound", "n1")
     scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:10Z"}
@@ -188,7 +188,7 @@ async def test_nothing_is_reported_before_every_list_is_complete() -> None:
     assert operator.peer.said == []
 
 
-async def test_an_application_that_is_not_answered_keeps_the_operator_from_being_ready() -> None:
+async def test_the_operator_is_not_ready_while_an_application_is_unanswered() -> None:
     async with running(Operator(Peer(accepts=False))) as operator:
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("waiting")])
         await operator.settled()
@@ -196,7 +196,7 @@ async def test_an_application_that_is_not_answered_keeps_the_operator_from_being
         assert operator.nodes_said() == []
 
 
-async def test_an_application_that_is_not_answered_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unanswered_application_does_not_block_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "ANSWERS_S", 0.01)
     async with running(Operator(Peer(accepts=False))) as operator:
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("one", app="one"), a_pod("two", app="two")])
@@ -214,7 +214,7 @@ async def one_is_asked_for_and_then_two(operator: Operator) -> None:
     assert len(operator.peer.registrations) == 1
 
 
-async def test_an_application_that_is_answered_after_the_requests_were_sent_asks_once_nodes_open(
+async def test_an_application_accepted_late_sends_its_requests_when_nodes_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(session, "ANSWERS_S", 0.01)
@@ -230,7 +230,7 @@ async def test_an_application_that_is_answered_after_the_requests_were_sent_asks
         await operator.until(lambda: operator.asked() == ["uid-late"])
 
 
-async def test_an_unanswered_application_with_a_pod_that_muster_did_not_bind_holds_up_no_other(
+async def test_an_unanswered_application_with_a_pod_not_bound_by_muster_does_not_block_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(session, "ANSWERS_S", 0.01)
@@ -240,7 +240,7 @@ async def test_an_unanswered_application_with_a_pod_that_muster_did_not_bind_hol
         await one_is_asked_for_and_then_two(operator)
 
 
-async def test_an_unanswered_application_with_a_pod_that_muster_bound_is_waited_for(
+async def test_the_recovery_waits_for_an_unanswered_application_with_a_pod_bound_by_muster(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(session, "ANSWERS_S", 0.0)
@@ -264,7 +264,7 @@ async def test_a_lost_session_is_replayed_completely() -> None:
 
 
 @pytest.mark.parametrize("begun", [True, False])
-async def test_keys_that_come_after_a_session_began_let_its_placeholders_be_adopted_and_not_deleted(
+async def test_placeholders_are_adopted_when_keys_are_received_after_the_session_began(
     *,
     begun: bool,
 ) -> None:
@@ -300,7 +300,7 @@ async def test_an_allocation_of_the_core_becomes_a_bind() -> None:
     assert [type(command) for command in operator.commands] == [BindPod]
 
 
-async def test_a_word_of_an_older_session_is_not_followed() -> None:
+async def test_an_allocation_of_an_older_session_is_ignored() -> None:
     async with running(Operator()) as operator:
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("waiting")])
         await operator.ready()
@@ -317,7 +317,7 @@ async def test_a_word_of_an_older_session_is_not_followed() -> None:
     assert operator.commands == []
 
 
-async def test_what_vanished_unseen_is_found_by_the_next_list() -> None:
+async def test_a_missed_deletion_is_found_by_the_next_list() -> None:
     async with running(Operator()) as operator:
         await operator.lists(nodes=[a_node("n1"), a_node("n2")], pods=[a_pod("bound", "n1")])
         await operator.ready()
@@ -330,7 +330,7 @@ async def test_what_vanished_unseen_is_found_by_the_next_list() -> None:
     )
 
 
-async def test_a_pod_that_appears_while_a_list_is_on_its_way_is_not_taken_for_a_lost_one() -> None:
+async def test_a_pod_created_during_a_list_is_not_deleted() -> None:
     async with running(Operator()) as operator:
         await operator.lists(nodes=[a_node("n1")])
         await operator.ready()
@@ -341,7 +341,7 @@ async def test_a_pod_that_appears_while_a_list_is_on_its_way_is_not_taken_for_a_
     assert "uid-new" in operator.ledger.pods
 
 
-async def test_a_pod_read_before_it_was_deleted_does_not_come_back_to_life() -> None:
+async def test_a_pod_read_before_its_deletion_is_not_added_again() -> None:
     async with running(Operator()) as operator:
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("p", version=5)])
         await operator.ready()
@@ -351,7 +351,7 @@ async def test_a_pod_read_before_it_was_deleted_does_not_come_back_to_life() -> 
     assert operator.ledger.pods == {}
 
 
-async def test_an_older_state_that_was_read_does_not_undo_what_the_watch_has_shown() -> None:
+async def test_an_older_read_does_not_replace_the_state_from_the_watch() -> None:
     async with running(Operator()) as operator:
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("p", "n1", version=9)])
         await operator.ready()
@@ -361,7 +361,7 @@ async def test_an_older_state_that_was_read_does_not_undo_what_the_watch_has_sho
         assert pod.node == "n1"
 
 
-async def test_an_input_that_the_agent_fails_on_costs_only_itself() -> None:
+async def test_a_failing_input_affects_no_other_input() -> None:
     async with running(Operator()) as operator:
         await operator.lists(nodes=[a_node("n1")])
         await operator.ready()
@@ -377,7 +377,7 @@ async def test_an_input_that_the_agent_fails_on_costs_only_itself() -> None:
     assert failures == 1.0
 
 
-async def test_a_step_of_the_recovery_that_fails_takes_nothing_of_a_good_input_along(
+async def test_a_failing_recovery_step_does_not_discard_the_result_of_an_input(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     gated = a_pod("p")
@@ -392,7 +392,7 @@ async def test_a_step_of_the_recovery_that_fails_takes_nothing_of_a_good_input_a
     assert "later" in str(operator.commands[0])
 
 
-async def test_an_object_that_cannot_be_read_does_not_end_a_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unreadable_object_does_not_end_a_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its owner could otherwise change it again and again, and no recovery would ever end."""
     async with running(Operator()) as operator:
         await operator.lists(nodes=[a_node("n1")])
@@ -410,7 +410,7 @@ async def test_an_object_that_cannot_be_read_does_not_end_a_recovery(monkeypatch
 
 
 @pytest.mark.parametrize("requests, vcore", [({"cpu": "1"}, 1000), ({"cpu": ["odd"]}, 0)])
-async def test_a_bound_pod_that_cannot_be_read_counts_on_its_node_and_once_it_can_in_its_application(
+async def test_an_unreadable_bound_pod_uses_its_node_and_joins_its_application_once_readable(
     monkeypatch: pytest.MonkeyPatch, requests: Any, vcore: int
 ) -> None:
     def broken(*_: object) -> None:
@@ -445,7 +445,7 @@ def allocated(operator: Operator) -> list[str]:
     return [one.applicationID for request in requests for one in request.allocations]
 
 
-async def test_an_object_that_a_recovery_fails_on_is_counted_and_the_recovery_continues(
+async def test_an_object_that_fails_in_a_recovery_is_counted_and_the_recovery_continues(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     attach = applications.attach
@@ -465,7 +465,7 @@ async def test_an_object_that_a_recovery_fails_on_is_counted_and_the_recovery_co
         assert len(operator.peer.registrations) == 1
 
 
-async def test_the_ledger_is_given_to_the_core_as_json() -> None:
+async def test_the_scheduler_state_is_sent_to_the_core_as_json() -> None:
     async with running(Operator()) as operator:
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("p")])
         await operator.ready()
@@ -478,7 +478,7 @@ async def test_the_ledger_is_given_to_the_core_as_json() -> None:
     assert app["members"]["uid-p"]["pod"]["ref"]["name"] == told["pods"]["uid-p"]["ref"]["name"] == "p"
 
 
-async def test_a_draining_operator_follows_no_one() -> None:
+async def test_a_draining_operator_ignores_allocations() -> None:
     async with running(Operator()) as operator:
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("waiting")])
         await operator.ready()
@@ -493,7 +493,7 @@ async def test_a_draining_operator_follows_no_one() -> None:
     assert operator.commands == []
 
 
-async def test_a_session_begins_when_the_last_bind_of_the_one_before_has_ended_and_knows_its_node() -> None:
+async def test_a_session_begins_after_the_last_bind_of_the_previous_one_has_finished() -> None:
     """Else it would give room away that a late bind takes."""
     operator = Operator(binds_in_flight=1)
     async with running(operator):

@@ -39,7 +39,7 @@ def made_anew(raw: dict[str, Any]) -> dict[str, Any]:
     return raw
 
 
-async def test_pods_that_were_made_again_under_their_names_are_other_pods(operator: Operator) -> None:
+async def test_pods_recreated_under_their_names_are_different_pods(operator: Operator) -> None:
     pods = [made_anew(a_pod("bound")), made_anew(a_pod("waiting"))]
     await operator.lists(nodes=[a_node("n1")], pods=pods)
     await operator.until(lambda: len(told(operator)[2]) == 2)
@@ -48,7 +48,7 @@ async def test_pods_that_were_made_again_under_their_names_are_other_pods(operat
     assert sorted(released) == ["uid-bound", "uid-waiting"]
 
 
-async def test_a_pod_that_was_bound_and_one_that_was_resized_are_reported_again(operator: Operator) -> None:
+async def test_a_bound_pod_and_a_resized_pod_are_reported_again(operator: Operator) -> None:
     larger = a_pod("bound", "n1", version=8)
     larger["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
     await operator.lists(nodes=[a_node("n1")], pods=[larger, a_pod("waiting", "n1", version=9)])
@@ -57,14 +57,14 @@ async def test_a_pod_that_was_bound_and_one_that_was_resized_are_reported_again(
     assert told(operator) == ([], ["uid-bound", "uid-waiting"], ["uid-waiting", "uid-waiting"])
 
 
-async def test_a_pod_that_ended_gives_its_room_back(operator: Operator) -> None:
+async def test_a_finished_pod_releases_its_resources(operator: Operator) -> None:
     ended = a_pod("bound", "n1", version=8)
     ended["status"]["phase"] = "Succeeded"
     await operator.lists(nodes=[a_node("n1")], pods=[ended, a_pod("waiting")])
     await operator.until(lambda: told(operator)[2] == ["uid-bound"])
 
 
-async def test_a_node_that_was_made_again_smaller_and_cordoned_is_so(operator: Operator) -> None:
+async def test_a_node_recreated_smaller_and_cordoned_is_updated_and_drained(operator: Operator) -> None:
     node = made_anew(a_node("n1"))
     node["status"]["allocatable"]["cpu"] = "2"
     node["spec"] = {"unschedulable": True}
@@ -74,7 +74,7 @@ async def test_a_node_that_was_made_again_smaller_and_cordoned_is_so(operator: O
     assert told(operator) == ([], [], [])
 
 
-async def test_a_quota_that_changed_is_reported(operator: Operator) -> None:
+async def test_a_changed_quota_is_reported(operator: Operator) -> None:
     namespace = {
         "metadata": {
             "name": "ns",
@@ -94,7 +94,7 @@ async def test_a_quota_that_changed_is_reported(operator: Operator) -> None:
     assert renewed()[0].tags[keys.APP_TAG_RESOURCE_QUOTA] == '{"resources":{"vcore":{"value":7000}}}'
 
 
-async def test_a_priority_class_that_changed_is_reported_its_pods(operator: Operator) -> None:
+async def test_a_changed_priority_class_updates_its_pods(operator: Operator) -> None:
     pods = [a_pod("bound", "n1", version=7), a_pod("waiting", version=7)]
     for raw in pods:
         raw["spec"]["priorityClassName"] = "kept"
@@ -113,7 +113,7 @@ async def test_a_priority_class_that_changed_is_reported_its_pods(operator: Oper
     await operator.until(lambda: told(operator)[:2] == (["uid-waiting"], ["uid-bound"]))
 
 
-async def test_a_list_that_shows_nothing_new_reports_nothing(operator: Operator) -> None:
+async def test_an_unchanged_list_reports_nothing(operator: Operator) -> None:
     await operator.lists(nodes=[a_node("n1")], pods=[a_pod("bound", "n1"), a_pod("waiting")])
     await operator.settled()
     assert operator.peer.said == []

@@ -20,14 +20,14 @@ def a_pod(version: int, scheduler: str = "muster") -> dict[str, Any]:
     return {"metadata": metadata, "spec": {"schedulerName": scheduler}}
 
 
-def test_the_same_state_twice_is_one_fact() -> None:
+def test_an_unchanged_object_produces_no_second_event() -> None:
     at = ObjectDecoder(Settings)
     assert isinstance(at.fact("pods", "uid-p", None, a_pod(1)), PodSeen)
     assert at.fact("pods", "uid-p", None, a_pod(1)) is None
     assert isinstance(at.fact("pods", "uid-p", "MODIFIED", a_pod(2)), PodSeen)
 
 
-def test_a_read_that_is_older_than_the_stream_is_no_fact() -> None:
+def test_a_read_older_than_the_watch_produces_no_event() -> None:
     at = ObjectDecoder(Settings)
     at.fact("pods", "uid-p", "MODIFIED", a_pod(5))
     assert at.fact("pods", "uid-p", READ, a_pod(4)) is None
@@ -35,7 +35,7 @@ def test_a_read_that_is_older_than_the_stream_is_no_fact() -> None:
     assert at.fact("pods", "uid-p", READ, a_pod(5)) is None
 
 
-def test_settings_that_change_hold_for_the_next_object() -> None:
+def test_changed_settings_apply_to_the_next_object() -> None:
     settings = Settings(scheduler_names=frozenset({"muster"}))
     at = ObjectDecoder(lambda: settings)
     first = at.fact("pods", "uid-p", None, a_pod(1, "mine"))
@@ -46,7 +46,9 @@ def test_settings_that_change_hold_for_the_next_object() -> None:
     assert (type(first.pod), type(second.pod)) == (ForeignPod, Pod)
 
 
-async def test_an_object_that_breaks_the_reader_is_informed_to_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_object_that_fails_to_decode_is_passed_to_the_loop_as_unreadable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 

@@ -16,7 +16,7 @@ def shown(registry: CollectorRegistry) -> list[str]:
     return [line for line in lines if "_created" not in line]
 
 
-def test_a_tally_is_shown_as_a_counter() -> None:
+def test_a_tally_is_exposed_as_a_counter() -> None:
     ours, theirs = CollectorRegistry(), CollectorRegistry()
     tally, counter = (
         Tally("some_things", "Of them", ("kind",), ours),
@@ -29,7 +29,7 @@ def test_a_tally_is_shown_as_a_counter() -> None:
 
 
 @pytest.mark.parametrize("seconds", [[], [0.002], [0.0021, 0.5, 99.0], [0.0, 0.75, 0.75, 15.0]])
-def test_times_are_shown_as_a_histogram(seconds: list[float]) -> None:
+def test_times_are_exposed_as_a_histogram(seconds: list[float]) -> None:
     ours, theirs = CollectorRegistry(), CollectorRegistry()
     times = Times("took_seconds", "How long", ("verb",), BOUNDS, ours)
     histogram = Histogram("took_seconds", "How long", ("verb",), buckets=BOUNDS, registry=theirs)

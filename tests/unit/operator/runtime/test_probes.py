@@ -30,7 +30,7 @@ async def fetched(url: str) -> tuple[int, str]:
         return answer.status, await answer.text()
 
 
-async def test_ready_follows_what_is_missing_and_alive_does_not() -> None:
+async def test_readiness_depends_on_missing_prerequisites_and_liveness_does_not() -> None:
     missing = ["no session with the core"]
     async with health_server(0, lambda: missing[0], Metrics()) as port:
         base = f"http://127.0.0.1:{port}"
@@ -40,7 +40,7 @@ async def test_ready_follows_what_is_missing_and_alive_does_not() -> None:
         assert await fetched(f"{base}/readyz") == (200, "ok\n")
 
 
-async def test_who_stands_by_is_ready_and_says_who_leads() -> None:
+async def test_a_standby_is_ready_and_names_the_leader() -> None:
     async with health_server(0, lambda: "", Metrics(), lambda: "standing by, muster-1 leads") as port:
         assert await fetched(f"http://127.0.0.1:{port}/readyz") == (200, "ok, standing by, muster-1 leads\n")
 
@@ -56,7 +56,7 @@ async def test_metrics_show_counts_and_queue_depths() -> None:
     assert "muster_operator_ready 1.0" in text
 
 
-async def test_a_port_that_is_taken_is_said_in_one_line() -> None:
+async def test_a_health_port_in_use_is_reported_as_a_startup_error() -> None:
     async with health_server(0, lambda: "", Metrics()) as port:
         with pytest.raises(StartupRefused, match=f"--health-port {port} cannot be used"):
             async with health_server(port, lambda: "", Metrics()):

@@ -98,28 +98,28 @@ async def an_author(
             await session.close()
 
 
-async def test_a_changed_queue_configuration_is_informed_to_the_core() -> None:
+async def test_a_changed_queue_configuration_is_sent_to_the_core() -> None:
     peer = Peer()
     async with an_author(peer) as author:
         assert await author.writes({"queues.yaml": "new"}) == []
     assert [request.config for request in peer.configurations] == ["new"]
 
 
-async def test_a_config_map_that_reports_what_is_in_force_is_not_reported() -> None:
+async def test_an_unchanged_queue_configuration_is_not_sent_to_the_core() -> None:
     peer = Peer()
     async with an_author(peer, {"queues.yaml": "same"}) as author:
         assert await author.writes({"queues.yaml": "same"}) == []
     assert peer.configurations == []
 
 
-async def test_hot_refresh_off_means_a_restart() -> None:
+async def test_without_hot_refresh_a_changed_configuration_is_not_sent() -> None:
     peer = Peer()
     async with an_author(peer, {"service.enableConfigHotRefresh": "false"}) as author:
         assert await author.writes({"queues.yaml": "new"}) == []
     assert peer.configurations == []
 
 
-async def test_hot_refresh_that_was_switched_off_stays_off() -> None:
+async def test_disabled_hot_refresh_stays_disabled() -> None:
     peer = Peer()
     async with an_author(peer) as author:
         await author.writes({"service.enableConfigHotRefresh": "false"})
@@ -131,7 +131,7 @@ async def test_hot_refresh_that_was_switched_off_stays_off() -> None:
     "data,warnings",
     [({"log.level": "loud"}, "setting log.level: invalid value 'loud'"), ({"queues.yaml": "bad"}, "the core says no")],
 )
-async def test_a_refused_configuration_is_a_warning_on_the_config_map(data: dict[str, str], warnings: str) -> None:
+async def test_a_rejected_configuration_is_a_warning_on_the_config_map(data: dict[str, str], warnings: str) -> None:
     async with an_author(
         Peer(configuration_refusal=Refused(RefusalCode.INVALID_ARGUMENT, "the core says no"))
     ) as author:
@@ -146,7 +146,7 @@ async def test_a_refused_configuration_is_a_warning_on_the_config_map(data: dict
     assert warnings in event.note
 
 
-async def test_what_the_core_would_refuse_is_not_tried_nor_kept_by_one_that_stands_by() -> None:
+async def test_a_standby_does_not_keep_a_configuration_that_validation_rejects() -> None:
     peer = Peer()
     async with an_author(peer, judge=Validator(findings=["queues.yaml:3: no"]), leads=False) as author:
         [event] = await author.writes({"queues.yaml": "bad"})
@@ -156,21 +156,21 @@ async def test_what_the_core_would_refuse_is_not_tried_nor_kept_by_one_that_stan
     assert peer.configurations == []
 
 
-async def test_what_the_core_accepts_with_a_warning_is_reported_on_the_config_map() -> None:
+async def test_a_configuration_warning_is_reported_on_the_config_map() -> None:
     async with an_author(Peer(), judge=Validator(warnings=["partitions[0].x: 0 means unlimited"])) as author:
         [event] = await author.writes({"queues.yaml": "odd"})
         assert (event.reason, event.note) == ("ConfigurationWarning", "partitions[0].x: 0 means unlimited")
         assert author.link.configuration.queues == "odd"
 
 
-async def test_a_core_that_does_not_validate_now_is_informed_all_the_same() -> None:
+async def test_a_configuration_is_sent_to_the_core_when_validation_is_unavailable() -> None:
     peer = Peer()
     async with an_author(peer, judge=Validator(is_away=True)) as author:
         assert await author.writes({"queues.yaml": "new"}) == []
     assert [request.config for request in peer.configurations] == ["new"]
 
 
-async def test_an_unknown_key_is_reported_once_with_the_one_that_was_meant() -> None:
+async def test_an_unknown_key_is_reported_once_with_a_suggestion() -> None:
     misspelt = {"service.placeholderImag": "pause"}
     async with an_author(Peer()) as author:
         [event] = await author.writes(misspelt)
@@ -181,7 +181,7 @@ async def test_an_unknown_key_is_reported_once_with_the_one_that_was_meant() -> 
         assert len(await author.writes(misspelt)) == 1
 
 
-async def test_a_setting_that_takes_a_restart_reports_it_until_it_is_as_it_was() -> None:
+async def test_a_setting_that_requires_a_restart_is_reported_until_it_is_reverted() -> None:
     async with an_author(Peer(), {"service.placeholderImage": "pause:1"}) as author:
         [event] = await author.writes({"service.placeholderImage": "pause:2"})
         assert (
@@ -192,7 +192,7 @@ async def test_a_setting_that_takes_a_restart_reports_it_until_it_is_as_it_was()
         assert author.link.configuration.settings.placeholder_image == "pause:1"
 
 
-async def test_another_placement_of_gangs_counts_at_once_and_a_wrong_one_does_not() -> None:
+async def test_a_valid_gang_placement_applies_immediately_and_an_invalid_one_does_not() -> None:
     async with an_author(Peer(), {"service.placeholderImage": "pause:1"}) as author:
         assert await author.writes({"gang.placement": "Direct", "service.placeholderImage": "pause:1"}) == []
         settings = author.link.configuration.settings
@@ -203,7 +203,7 @@ async def test_another_placement_of_gangs_counts_at_once_and_a_wrong_one_does_no
         assert author.facts == [PlacementChosen(Placement.DIRECT)]
 
 
-async def test_an_end_at_the_start_is_reported_on_the_config_map_at_fault() -> None:
+async def test_a_startup_failure_is_reported_on_the_invalid_config_map() -> None:
     server = ApiServer()
     server.plan(f"{CONFIGS}muster-defaults", lambda: reply(200, {"metadata": {"name": "muster-defaults"}}))
     server.plan(
@@ -220,7 +220,7 @@ async def test_an_end_at_the_start_is_reported_on_the_config_map_at_fault() -> N
     assert body["note"] == "Muster cannot start: setting a: invalid value 'x': write b"
 
 
-async def test_an_end_that_cannot_be_reported_is_no_other_error() -> None:
+async def test_a_startup_failure_that_cannot_be_reported_raises_no_other_error() -> None:
     server = ApiServer()
     server.plan(f"{CONFIGS}muster-defaults", lambda: status(403, "Forbidden"))
     async with serving(server):

@@ -61,13 +61,13 @@ async def taken(server: ApiServer) -> list[str]:
     return holders(server)
 
 
-async def test_another_muster_that_renews_the_lease_of_a_name_keeps_it() -> None:
+async def test_another_muster_that_renews_a_scheduler_name_lease_keeps_it() -> None:
     async with names_of(a_server(a_lease(THEY, "a"), a_lease(THEY, "b"))) as names:
         with pytest.raises(StartupRefused, match=r"lease theirs/muster\) serves the scheduler name muster"):
             await names.until_free()
 
 
-async def test_another_muster_that_took_the_lease_of_a_free_name_meanwhile_keeps_it() -> None:
+async def test_another_muster_that_takes_a_free_scheduler_name_lease_concurrently_keeps_it() -> None:
     """Two that start together: both see a free Lease, one of them is faster."""
     async with names_of(a_server(None, a_lease(THEY))) as names:
         await names.until_free()
@@ -76,7 +76,7 @@ async def test_another_muster_that_took_the_lease_of_a_free_name_meanwhile_keeps
         assert not names.held.is_set()
 
 
-async def test_the_next_name_is_not_taken_while_another_muster_has_the_first() -> None:
+async def test_the_next_name_is_not_taken_while_another_muster_holds_the_first() -> None:
     """Of two that start together one takes all names; with one name each both would give way."""
     server = ApiServer()
     server.plan(f"GET {LEASE}", lambda: status(404, "NotFound"))
@@ -87,7 +87,7 @@ async def test_the_next_name_is_not_taken_while_another_muster_has_the_first() -
     assert len(server.requests("POST")) == 1
 
 
-async def test_nothing_is_held_where_another_was_faster_with_its_write() -> None:
+async def test_a_lease_written_first_by_another_muster_is_not_held() -> None:
     server = ApiServer()
     server.plan(f"GET {LEASE}", lambda: status(404, "NotFound"), lambda: reply(200, a_lease(THEY)))
     server.plan(f"POST {LEASES}", lambda: status(409, "AlreadyExists"))
@@ -100,25 +100,25 @@ async def test_nothing_is_held_where_another_was_faster_with_its_write() -> None
             await names.turn()
 
 
-async def test_one_that_renews_it_no_more_loses_it() -> None:
+async def test_an_expired_lease_is_taken() -> None:
     dead = a_lease(THEY)
     assert await taken(a_server(*[dead] * 9)) == [US]
 
 
-async def test_a_free_lease_is_taken_and_our_own_is_renewed() -> None:
+async def test_a_free_lease_is_taken_and_our_lease_is_renewed() -> None:
     assert await taken(a_server(None, None)) == [US]
     assert await taken(a_server(a_lease(US), a_lease(US))) == [US]
     assert await taken(a_server(a_lease(""), a_lease(""))) == [US]
 
 
-async def test_before_we_lead_nothing_is_written() -> None:
+async def test_no_lease_is_written_before_leading() -> None:
     server = a_server(None)
     async with names_of(server) as names:
         await names.until_free()
     assert holders(server) == []
 
 
-async def test_nothing_but_these_leases_is_looked_at() -> None:
+async def test_only_the_scheduler_name_leases_are_read() -> None:
     """Whoever may write Leases in a namespace of its own could else keep Muster from starting."""
     server = a_server(None)
     async with names_of(server) as names:
@@ -126,13 +126,13 @@ async def test_nothing_but_these_leases_is_looked_at() -> None:
     assert [request.path for request in server.requests("GET")] == [LEASE]
 
 
-async def test_no_lease_is_waited_for_longer_than_the_patience() -> None:
+async def test_a_lease_with_a_very_long_duration_is_not_waited_for() -> None:
     long = a_lease(THEY, lasts_s=2**31 - 1)
     async with asyncio.timeout(5):
         assert await taken(a_server(*[long] * 9)) == [US]
 
 
-async def test_without_the_right_to_look_no_name_is_held() -> None:
+async def test_without_permission_to_read_the_lease_no_name_is_held() -> None:
     server = ApiServer()
     for _ in range(2):
         server.plan(f"GET {LEASE}", lambda: status(403, "Forbidden"))
@@ -143,7 +143,7 @@ async def test_without_the_right_to_look_no_name_is_held() -> None:
         assert names.missing == "muster (the lease: 403 Forbidden)"
 
 
-async def test_a_name_whose_lease_was_not_renewed_in_time_is_not_held_until_it_is_renewed() -> None:
+async def test_a_name_whose_lease_was_not_renewed_in_time_is_lost_until_the_next_renewal() -> None:
     now, wakes = [0.0], list[float]()
     server = a_server(a_lease(""), a_lease(US), a_lease(US))
     server.plan(f"PUT {LEASE}", lambda: status(500, "InternalError"), lambda: reply(200, a_lease(US)))
@@ -160,7 +160,7 @@ async def test_a_name_whose_lease_was_not_renewed_in_time_is_not_held_until_it_i
     assert wakes == [0.0, now[0]]
 
 
-async def test_at_the_end_the_name_is_free_at_once() -> None:
+async def test_the_lease_is_released_at_shutdown() -> None:
     server = a_server(None)
     async with names_of(server) as names:
         await names.turn()
@@ -169,7 +169,7 @@ async def test_at_the_end_the_name_is_free_at_once() -> None:
     assert not names.are_all_held
 
 
-async def test_a_lease_that_the_next_leader_of_the_installation_renewed_is_not_given_back() -> None:
+async def test_a_lease_renewed_by_the_next_leader_of_the_installation_is_not_released() -> None:
     """The version of our last write is what is given back, and not what is there by now."""
     server = a_server(None)
     server.planned[f"POST {LEASES}"] = [lambda: reply(201, a_lease(US) | {"metadata": {"resourceVersion": "7"}})]
@@ -190,14 +190,14 @@ async def a_look_for_yunikorn(names: set[str], withheld: set[str], deployments: 
         await ConflictDetector(session, frozenset(names), frozenset(withheld)).check()
 
 
-async def test_a_failed_look_for_a_yunikorn_keeps_the_last_certain_answer() -> None:
+async def test_a_failed_yunikorn_check_keeps_the_last_certain_result() -> None:
     await a_look_for_yunikorn({"muster"}, {"yunikorn"}, lambda: status(500, "InternalError"))
 
 
-async def test_a_name_that_was_withheld_is_served_once_no_yunikorn_certainly_runs() -> None:
+async def test_a_withheld_name_is_served_once_no_yunikorn_is_running() -> None:
     with pytest.raises(PartEnded, match="restarting to serve the scheduler name yunikorn"):
         await a_look_for_yunikorn({"muster"}, {"yunikorn"}, lambda: reply(200, {"items": []}))
 
 
-def test_doctor_asks_about_the_same_leases() -> None:
+def test_doctor_checks_permissions_for_the_same_leases() -> None:
     assert (permissions.NAMES_NAMESPACE, permissions.PREFIX) == (conflicts.NAMESPACE, conflicts.PREFIX)

@@ -43,7 +43,7 @@ def taken(*facts: ClusterEvent) -> list[ClusterEvent | str]:
 GONE = PodGone(PodUid("uid-p"))
 
 
-def test_the_newest_state_replaces_those_that_nothing_has_read() -> None:
+def test_the_newest_state_replaces_unread_older_states() -> None:
     assert taken(seen("Pending"), seen("Pending", "n1"), seen("Running", "n1")) == [seen("Running", "n1")]
 
 
@@ -51,17 +51,17 @@ def test_a_completion_and_a_deletion_are_both_read() -> None:
     assert taken(seen("Running", "n1"), seen("Succeeded", "n1"), GONE) == [seen("Succeeded", "n1"), GONE]
 
 
-def test_a_deletion_is_read_before_what_was_created_under_the_same_name() -> None:
+def test_a_deletion_is_read_before_a_recreation_with_the_same_name() -> None:
     gone, made = NodeGone(NodeName("n1")), node_seen(a_model_node("n1"))
     assert taken(made, gone, made, made) == [gone, made]
 
 
-def test_an_object_that_comes_and_goes_all_the_time_stays_short() -> None:
+def test_repeated_creations_and_deletions_of_an_object_leave_one_deletion() -> None:
     comes_and_goes: list[ClusterEvent] = [node_seen(a_model_node("n1")), NodeGone(NodeName("n1"))]
     assert taken(*comes_and_goes * 100) == comes_and_goes[1:]
 
 
-def test_a_mark_is_taken_after_what_was_put_before_it() -> None:
+def test_a_mark_is_taken_after_the_objects_put_before_it() -> None:
     pending = PendingObjects[str]()
     pending.put(1, "pods", "p", seen("Pending"))
     pending.mark(2, "listed")
@@ -76,7 +76,7 @@ def moved(name: str, version: int, phase: str = "Running") -> dict[str, Any]:
     return raw
 
 
-async def test_a_slow_core_costs_no_session_and_receives_the_newest_state_and_every_end(
+async def test_a_slow_core_keeps_its_session_and_receives_the_newest_state_and_every_release(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(session, "OUTBOX_FULL", 5)
@@ -114,7 +114,7 @@ async def test_a_slow_core_costs_no_session_and_receives_the_newest_state_and_ev
     assert sum(len(request.allocations) for request in requests) < 10 * PODS
 
 
-async def test_results_and_messages_of_the_core_pass_waiting_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_results_and_messages_of_the_core_overtake_queued_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "OUTBOX_FULL", 0)
     async with running(Operator()) as operator:
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("bound", "n1"), a_pod("waiting")])

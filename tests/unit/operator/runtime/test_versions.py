@@ -21,7 +21,7 @@ def known(*keys: str, plural: str = PODS) -> Versions:
     return versions
 
 
-def test_an_object_of_a_list_does_not_replace_a_newer_one_of_the_watch() -> None:
+def test_a_listed_object_does_not_replace_a_newer_watched_one() -> None:
     versions = known("a")
     versions.begin_list(PODS)
     assert versions.is_news(PODS, "a", "MODIFIED", "9")
@@ -30,14 +30,14 @@ def test_an_object_of_a_list_does_not_replace_a_newer_one_of_the_watch() -> None
     assert versions.is_news(PODS, "a", "MODIFIED", "10")
 
 
-def test_an_event_of_the_watch_that_is_older_than_the_list_is_no_news() -> None:
+def test_a_watch_event_older_than_the_list_is_ignored() -> None:
     versions = known("a")
     versions.begin_list(PODS)
     assert versions.is_news(PODS, "a", None, "9")
     assert not versions.is_news(PODS, "a", "MODIFIED", "8")
 
 
-def test_a_pod_that_is_deleted_while_a_list_runs_does_not_come_back_with_its_page() -> None:
+def test_a_pod_deleted_during_a_list_is_not_restored_by_a_list_page() -> None:
     versions = known("a")
     versions.begin_list(PODS)
     assert versions.is_news(PODS, "a", "DELETED", "7")
@@ -45,7 +45,7 @@ def test_a_pod_that_is_deleted_while_a_list_runs_does_not_come_back_with_its_pag
     assert list(versions.end_list(PODS, "6")) == []
 
 
-def test_only_what_the_list_does_not_contain_was_deleted_unseen() -> None:
+def test_only_objects_missing_from_the_list_count_as_missed_deletions() -> None:
     versions = known("a", "b", "c")
     versions.begin_list(PODS)
     assert not versions.is_news(PODS, "a", None, "5")
@@ -62,7 +62,7 @@ def test_an_object_that_is_newer_than_the_list_is_not_deleted_by_it() -> None:
 
 
 @pytest.mark.parametrize("keys", [("a",), ()], ids=["known before", "unknown before"])
-def test_a_pod_that_was_read_while_a_list_ran_and_is_not_in_it_is_deleted(keys: tuple[str, ...]) -> None:
+def test_a_pod_read_during_a_list_and_missing_from_it_is_deleted(keys: tuple[str, ...]) -> None:
     versions = known(*keys)
     versions.begin_list(PODS)
     assert versions.is_news(PODS, "a", READ, "7")
@@ -70,7 +70,7 @@ def test_a_pod_that_was_read_while_a_list_ran_and_is_not_in_it_is_deleted(keys: 
     assert not versions.is_news(PODS, "a", READ, "7")
 
 
-def test_a_pod_that_was_read_before_a_list_without_it_was_complete_is_no_news_after_it() -> None:
+def test_a_read_pod_older_than_a_list_that_omits_it_is_ignored() -> None:
     versions = known()
     versions.begin_list(PODS)
     assert list(versions.end_list(PODS, "8")) == []
@@ -78,7 +78,7 @@ def test_a_pod_that_was_read_before_a_list_without_it_was_complete_is_no_news_af
     assert versions.is_news(PODS, "b", READ, "9")
 
 
-def test_after_a_missed_deletion_a_late_event_from_before_it_is_no_news() -> None:
+def test_a_late_event_from_before_a_missed_deletion_is_ignored() -> None:
     versions = known("n1", plural=NODES)
     versions.begin_list(NODES)
     assert list(versions.end_list(NODES, "20")) == ["n1"]
@@ -86,7 +86,7 @@ def test_after_a_missed_deletion_a_late_event_from_before_it_is_no_news() -> Non
     assert versions.is_news(NODES, "n1", "ADDED", "21")
 
 
-def test_the_late_deletion_of_an_older_object_does_not_delete_the_new_one_of_its_name() -> None:
+def test_a_late_deletion_of_an_older_object_keeps_the_new_object_of_that_name() -> None:
     versions = known("n1", plural=NODES)
     versions.begin_list(NODES)
     assert versions.is_news(NODES, "n1", None, "30")
@@ -94,7 +94,7 @@ def test_the_late_deletion_of_an_older_object_does_not_delete_the_new_one_of_its
     assert list(versions.end_list(NODES, "30")) == []
 
 
-def test_a_list_that_is_given_up_deletes_nothing_and_the_next_one_knows_all() -> None:
+def test_an_abandoned_list_deletes_nothing_and_the_next_list_compares_all_objects() -> None:
     versions = known("a", "b", "c")
     versions.begin_list(PODS)
     assert not versions.is_news(PODS, "a", None, "5")
@@ -103,7 +103,7 @@ def test_a_list_that_is_given_up_deletes_nothing_and_the_next_one_knows_all() ->
     assert sorted(versions.end_list(PODS, "9")) == ["a", "c"]
 
 
-def test_after_a_store_was_set_back_older_versions_are_news() -> None:
+def test_older_resource_versions_are_accepted_after_the_store_was_reset() -> None:
     versions = known("a", "b")
     assert versions.is_news(PODS, "a", "MODIFIED", "50")
     assert versions.is_news(PODS, "c", "DELETED", "60")
@@ -114,13 +114,13 @@ def test_after_a_store_was_set_back_older_versions_are_news() -> None:
     assert versions.is_news(PODS, "a", "MODIFIED", "5")
 
 
-def test_a_version_that_is_no_number_is_never_older() -> None:
+def test_a_non_numeric_resource_version_is_never_older() -> None:
     versions = known("a")
     assert versions.is_news(PODS, "a", "MODIFIED", "x")
     assert versions.is_news(PODS, "a", "MODIFIED", "y")
 
 
-def test_what_a_list_shows_as_deleted_is_forgotten() -> None:
+def test_objects_that_a_list_shows_as_deleted_are_forgotten() -> None:
     """A key per deleted object would fill the memory with every expired watch."""
     versions = known(*map(str, range(1000)))
     versions.begin_list(PODS)
@@ -129,7 +129,7 @@ def test_what_a_list_shows_as_deleted_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("plural", [PODS, NODES])
-def test_the_begin_and_the_end_of_a_list_do_not_walk_all_objects(plural: str) -> None:
+def test_starting_and_ending_a_list_do_not_iterate_over_all_objects(plural: str) -> None:
     versions = known(*map(str, range(200_000)), plural=plural)
 
     def compare() -> float:

@@ -47,18 +47,20 @@ async def allowed(server: ApiServer, names: frozenset[str], *, are_chosen: bool 
 
 
 @pytest.mark.parametrize("wanted,running", [(1, 0), (0, 1)])
-async def test_who_chose_the_name_yunikorn_is_refused_next_to_a_running_yunikorn(wanted: int, running: int) -> None:
+async def test_an_explicit_scheduler_name_yunikorn_is_rejected_next_to_a_running_yunikorn(
+    wanted: int, running: int
+) -> None:
     server = a_cluster(deployments=[a_deployment(wanted, running)])
     with pytest.raises(StartupRefused, match=r"yk/yunikorn-scheduler is running.*service\.schedulerNames: muster"):
         await allowed(server, BOTH, are_chosen=True)
 
 
-async def test_nothing_is_left_to_serve_but_yunikorn() -> None:
+async def test_startup_is_rejected_if_yunikorn_is_the_only_name_next_to_a_running_yunikorn() -> None:
     with pytest.raises(StartupRefused):
         await allowed(a_cluster(deployments=[a_deployment(1)]), YUNIKORN)
 
 
-async def test_next_to_a_yunikorn_the_other_names_are_served_where_no_one_chose() -> None:
+async def test_the_default_names_except_yunikorn_are_served_next_to_a_running_yunikorn() -> None:
     assert await allowed(a_cluster(deployments=[a_deployment(1)]), BOTH) == MUSTER
 
 
@@ -66,11 +68,11 @@ async def test_a_yunikorn_without_its_deployment_is_found_by_its_pods() -> None:
     assert await allowed(a_cluster(pods=[a_pod("Running")]), BOTH) == MUSTER
 
 
-async def test_a_yunikorn_that_ended_does_not_matter() -> None:
+async def test_a_stopped_yunikorn_is_ignored() -> None:
     assert await allowed(a_cluster(deployments=[a_deployment(0)], pods=[a_pod("Succeeded")]), BOTH) == BOTH
 
 
-async def test_what_may_not_bind_pods_is_no_scheduler_whatever_it_is_called() -> None:
+async def test_a_yunikorn_deployment_without_permission_to_bind_pods_is_ignored() -> None:
     """Else any user could keep us from starting."""
     server = a_cluster(deployments=[a_deployment(1)], may_bind=False)
     assert await allowed(server, BOTH, are_chosen=True) == BOTH
@@ -102,19 +104,19 @@ async def test_a_failed_list_is_uncertain() -> None:
         await allowed(server, YUNIKORN)
 
 
-async def test_an_account_is_asked_about_once_however_many_pods_claim_to_be_a_yunikorn() -> None:
+async def test_each_account_is_reviewed_once_for_any_number_of_yunikorn_pods() -> None:
     server = a_cluster(pods=[a_pod("Running") for _ in range(100)], may_bind=False)
     assert await allowed(server, BOTH) == BOTH
     assert len(server.requests("POST")) == 1
 
 
-async def test_who_serves_only_muster_does_not_look() -> None:
+async def test_no_detection_runs_if_only_the_name_muster_is_served() -> None:
     server = ApiServer()
     assert await allowed(server, MUSTER) == MUSTER
     assert server.seen == []
 
 
-async def test_who_may_not_look_is_uncertain() -> None:
+async def test_forbidden_lists_are_uncertain() -> None:
     """What cannot be seen is not "none": the name is not served."""
     server = ApiServer()
     server.plan(DEPLOYMENTS, lambda: status(403, "Forbidden"))
@@ -138,7 +140,7 @@ def reviewed(server: ApiServer) -> list[str]:
     return [request.body["spec"]["user"] for request in server.requests("POST")]
 
 
-async def test_a_namespace_of_many_accounts_gets_few_reviews_and_delays_no_other() -> None:
+async def test_a_namespace_with_many_accounts_gets_few_reviews_and_delays_no_other_namespace() -> None:
     server = a_cluster(pods=pods_of("attacker", 500) + pods_of("other", 1), may_bind=False)
     assert await allowed(server, BOTH) == BOTH
     users = reviewed(server)
@@ -146,7 +148,7 @@ async def test_a_namespace_of_many_accounts_gets_few_reviews_and_delays_no_other
     assert "system:serviceaccount:other:account-0" in users[: conflicts.AT_ONCE]
 
 
-async def test_more_accounts_than_are_reviewed_are_uncertain() -> None:
+async def test_more_accounts_than_the_review_limit_are_uncertain() -> None:
     namespaces = limits.YUNIKORN_ACCOUNTS + 1
     server = a_cluster(pods=[pod for n in range(namespaces) for pod in pods_of(f"ns-{n}", 1)], may_bind=False)
     server.planned[REVIEWS] *= limits.YUNIKORN_ACCOUNTS
@@ -154,7 +156,7 @@ async def test_more_accounts_than_are_reviewed_are_uncertain() -> None:
     assert len(reviewed(server)) == limits.YUNIKORN_ACCOUNTS
 
 
-async def test_that_an_account_may_not_bind_is_remembered_for_a_while_and_that_it_may_is_not() -> None:
+async def test_only_denied_bind_reviews_are_cached_and_they_expire() -> None:
     server, now = ApiServer(), [0.0]
     answers = [False, False, True, True]
     server.plan(REVIEWS, *(partial(reply, 201, {"status": {"allowed": allowed}}) for allowed in answers))
@@ -184,7 +186,7 @@ async def test_lists_are_read_page_by_page() -> None:
 
 
 @pytest.mark.parametrize("pages", [1, 3])
-async def test_more_than_is_read_is_uncertain(pages: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lists_over_the_byte_limit_are_uncertain(pages: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pod = a_pod("Failed") | {"padding": "x" * 1000}
     monkeypatch.setattr(limits, "YUNIKORN_LIST_BYTES", 2000)
     server = a_cluster()

@@ -77,7 +77,7 @@ async def linked(peer: Peer, ear: RecordingListener) -> AsyncIterator[CoreLink]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_registration_carries_version_configuration_and_the_wish_for_a_fence() -> None:
+async def test_a_registration_carries_version_configuration_and_the_barrier_request() -> None:
     peer, ear = Peer(), RecordingListener()
     async with linked(peer, ear):
         await ear.until(lambda: len(ear.up) == 1)
@@ -98,21 +98,21 @@ async def test_a_lost_session_is_opened_again() -> None:
     assert len(peer.registrations) == 2
 
 
-async def test_a_core_that_is_not_there_yet_is_tried_again() -> None:
+async def test_registration_is_retried_until_the_core_answers() -> None:
     peer, ear = Peer(refusals=[SessionLost("no answer"), SessionLost("no answer")]), RecordingListener()
     async with linked(peer, ear):
         await ear.until(lambda: len(ear.up) == 1)
 
 
 @pytest.mark.parametrize("code", [RefusalCode.INVALID_ARGUMENT, RefusalCode.FAILED_PRECONDITION])
-async def test_a_refused_first_registration_ends_the_operator_with_the_cores_reason(code: RefusalCode) -> None:
+async def test_a_rejected_first_registration_stops_the_operator_with_the_reason_of_the_core(code: RefusalCode) -> None:
     peer = Peer(refusals=[Refused(code, "queues.yaml: partitions[0].queues is missing")])
     link = CoreLink(peer, Encoder("rm", "default"), parse({}), RecordingListener(), lambda: None)
     with pytest.raises(StartupRefused, match=r"queues\.yaml: partitions\[0\]\.queues is missing"):
         await link.run()
 
 
-async def test_a_later_refusal_is_waited_out() -> None:
+async def test_a_later_rejected_registration_is_retried() -> None:
     peer, ear = Peer(), RecordingListener()
     async with linked(peer, ear):
         await ear.until(lambda: len(ear.up) == 1)
@@ -121,7 +121,7 @@ async def test_a_later_refusal_is_waited_out() -> None:
         await ear.until(lambda: len(ear.up) == 2)
 
 
-async def test_the_core_may_ask_for_a_new_registration() -> None:
+async def test_the_core_can_request_a_new_registration() -> None:
     peer, ear = Peer(), RecordingListener()
     async with linked(peer, ear):
         await ear.until(lambda: len(ear.up) == 1)
@@ -130,7 +130,7 @@ async def test_the_core_may_ask_for_a_new_registration() -> None:
     assert ear.lost == ["the core asks for it: ledger in doubt"]
 
 
-async def test_news_goes_out_in_order_and_the_fence_counts_it() -> None:
+async def test_messages_are_sent_in_order_and_the_barrier_counts_them() -> None:
     peer, ear = Peer(), RecordingListener()
     async with linked(peer, ear):
         await ear.until(lambda: len(ear.up) == 1)
@@ -143,7 +143,7 @@ async def test_news_goes_out_in_order_and_the_fence_counts_it() -> None:
     assert nodes == ["n1", "n2"]
 
 
-async def test_a_fence_waits_for_what_was_said_before_it_however_much_is_said_meanwhile() -> None:
+async def test_a_barrier_waits_only_for_earlier_messages_while_more_are_sent_concurrently() -> None:
     peer, ear = Peer(), RecordingListener()
     async with linked(peer, ear):
         await ear.until(lambda: len(ear.up) == 1)
@@ -170,7 +170,7 @@ class Slow(Peer):
         await asyncio.Event().wait()
 
 
-async def test_no_one_waits_for_an_outbox_that_is_closed_nor_is_a_fence_sent_for_it() -> None:
+async def test_a_closed_outbox_releases_its_waiters_and_sends_no_barrier() -> None:
     peer, ear = Slow(), RecordingListener()
     async with linked(peer, ear):
         await ear.until(lambda: len(ear.up) == 1)
@@ -190,7 +190,7 @@ async def test_no_one_waits_for_an_outbox_that_is_closed_nor_is_a_fence_sent_for
     assert not [message for message in peer.said if isinstance(message, muster_pb2.FenceRequest)]
 
 
-async def test_a_broken_stream_ends_the_session_and_what_waits_is_not_said_to_the_next() -> None:
+async def test_a_broken_stream_ends_the_session_and_queued_messages_are_not_sent_to_the_next() -> None:
     peer, ear = Peer(broken=True), RecordingListener()
     async with linked(peer, ear):
         await ear.until(lambda: len(ear.up) == 1)
@@ -233,7 +233,7 @@ async def test_a_refused_configuration_leaves_the_old_one_in_force() -> None:
         assert link.configuration.queues == "partitions: []"
 
 
-async def test_the_unregistration_names_us() -> None:
+async def test_the_unregistration_carries_the_resource_manager_id() -> None:
     peer, ear = Peer(), RecordingListener()
     async with linked(peer, ear) as link:
         await ear.until(lambda: len(ear.up) == 1)
@@ -241,7 +241,7 @@ async def test_the_unregistration_names_us() -> None:
     assert peer.said == [muster_pb2.UnregisterRequest(rmID="rm")]
 
 
-async def test_a_message_that_cannot_be_made_ends_the_session_and_the_next_one_says_everything_again() -> None:
+async def test_a_message_that_cannot_be_encoded_ends_the_session_and_a_new_one_is_opened() -> None:
     peer, ear = Peer(), RecordingListener()
     async with linked(peer, ear):
         await ear.until(lambda: len(ear.up) == 1)
@@ -259,7 +259,7 @@ def an_ask(key: str, tags: dict[str, str] | None = None, cpu: int = 1) -> AskSpe
     return AskSpec(PodUid(key), AppId("app"), {"vcore": cpu}, tags=tags or {})
 
 
-async def test_a_request_or_an_application_that_cannot_be_encoded_is_refused_and_all_others_are_sent() -> None:
+async def test_only_requests_and_applications_that_cannot_be_encoded_are_rejected() -> None:
     peer, ear = Peer(accepts=False), RecordingListener()
     async with linked(peer, ear):
         await ear.until(lambda: len(ear.up) == 1)
@@ -306,7 +306,7 @@ async def test_bound_pods_that_cannot_be_encoded_are_counted_by_their_resources(
     assert (ear.messages, ear.lost) == ([], [])
 
 
-async def test_a_node_that_cannot_be_encoded_is_refused_and_all_others_are_sent() -> None:
+async def test_only_nodes_that_cannot_be_encoded_are_rejected() -> None:
     """Without its taints and labels it would be open to pods that must not run there."""
     peer, ear = Peer(), RecordingListener()
     nodes = [
@@ -323,7 +323,7 @@ async def test_a_node_that_cannot_be_encoded_is_refused_and_all_others_are_sent(
     assert list(response.rejected or {}) == ["n1"]
 
 
-async def test_others_have_a_turn_while_a_recovery_is_reported() -> None:
+async def test_other_tasks_run_while_a_recovery_is_reported() -> None:
     peer, ear = Peer(), RecordingListener()
     turns = 0
     async with linked(peer, ear):

@@ -31,7 +31,7 @@ def said(*asks: AskSpec) -> list[si_pb2.AllocationAsk]:
     return list(request.asks)
 
 
-def test_an_ask_of_a_class_reports_what_it_would_say_alone() -> None:
+def test_an_ask_of_a_class_is_encoded_as_it_would_be_alone() -> None:
     avoiding = {**an_ask(3).tags, keys.TAG_AVOID_NODES: "n1", keys.TAG_TERMINATING: "true"}
     asks = [
         an_ask(1),
@@ -50,7 +50,7 @@ def test_an_ask_of_a_class_reports_what_it_would_say_alone() -> None:
     assert alone[2].tags[keys.TAG_AVOID_NODES] == "n1"
 
 
-def test_what_is_written_on_one_ask_is_not_on_the_next() -> None:
+def test_a_tag_of_one_ask_is_not_copied_to_the_next() -> None:
     first, second = said(an_ask(1, tags={**an_ask(1).tags, keys.TAG_AVOID_NODES: "n1"}), an_ask(2))
     assert first.tags[keys.TAG_AVOID_NODES] == "n1"
     assert keys.TAG_AVOID_NODES not in second.tags

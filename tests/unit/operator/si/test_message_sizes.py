@@ -42,7 +42,7 @@ def an_ask(number: int, size: int = 60_000) -> AskSpec:
     return AskSpec(PodUid(f"uid-{number:04}"), AppId("app"), {"vcore": 1}, tags={"muster/constraints": "x" * size})
 
 
-def test_a_hundred_members_with_large_constraints_go_in_several_messages_in_their_order() -> None:
+def test_members_with_large_constraints_are_split_over_several_messages_in_order() -> None:
     found = messages(AskSubmitted(an_ask(number)) for number in range(100))
     keys = [ask.allocationKey for one in found if isinstance(one, si_pb2.AllocationRequest) for ask in one.asks]
     assert keys == [f"uid-{number:04}" for number in range(100)]
@@ -53,7 +53,7 @@ def test_small_items_still_share_messages() -> None:
     assert len(messages(AskSubmitted(an_ask(number, 100)) for number in range(1000))) == 10
 
 
-def test_bound_pods_with_large_constraints_go_in_several_messages() -> None:
+def test_bound_pods_with_large_constraints_are_split_over_several_messages() -> None:
     news = [AllocationReported(AllocationSpec(an_ask(number), NodeName("n1"))) for number in range(100)]
     assert len(messages(news)) > 5
 
@@ -65,7 +65,7 @@ def node_parts(item: NodeCreated) -> tuple[list[int], list[str]]:
     return [node.action for node in nodes], [each.allocationKey for node in nodes for each in node.existingAllocations]
 
 
-def test_a_node_with_more_pods_than_a_message_holds_is_sent_in_parts_and_opened_last() -> None:
+def test_a_node_with_more_pods_than_fit_in_a_message_is_sent_in_parts_and_opened_last() -> None:
     existing = tuple(AllocationSpec(an_ask(number), NodeName("n1")) for number in range(100))
     every = [f"uid-{number:04}" for number in range(100)]
     info = si_pb2.NodeInfo

@@ -56,7 +56,7 @@ def test_a_message_has_at_most_a_hundred_facts() -> None:
     assert [len(each.facts) for each in requests if isinstance(each, muster_pb2.FactsRequest)] == [100, 1]
 
 
-def test_every_kind_has_its_number() -> None:
+def test_every_object_kind_maps_to_its_enum_value() -> None:
     [request] = messages_of(ClusterObjectReported(ClusterObject(kind, "x", gone=True)) for kind in ObjectKind)
     assert isinstance(request, muster_pb2.FactsRequest)
     assert [muster_pb2.Fact.Kind.Name(fact.kind) for fact in request.facts] == list(ObjectKind)

@@ -106,7 +106,7 @@ def test_messages_have_the_specified_bytes(news: CoreRequest, expected: str) -> 
     assert message.SerializeToString(deterministic=True).hex() == expected
 
 
-def test_a_gang_is_submitted_with_its_ask_style_and_time_out() -> None:
+def test_a_gang_is_submitted_with_its_placeholder_ask_style_and_timeout() -> None:
     spec = ApplicationSpec(
         APP, "root.q", UserInfo("sue", ("g",)), {"namespace": "ns"}, {"vcore": 300, "pods": 3}, "Hard", 60_000
     )
@@ -132,7 +132,7 @@ def test_an_application_without_a_gang_has_no_placeholder_ask_at_all() -> None:
     assert not message.new[0].HasField("placeholderAsk")
 
 
-def test_a_node_brings_what_runs_on_it_in_the_same_message() -> None:
+def test_a_node_message_contains_the_existing_allocations() -> None:
     existing = AllocationSpec(an_ask(), N1, AllocationId("a-1"))
     [message] = messages_of([NodeCreated(a_node(), drained=True, existing=(existing,))])
     assert isinstance(message, si_pb2.NodeRequest)
@@ -143,7 +143,7 @@ def test_a_node_brings_what_runs_on_it_in_the_same_message() -> None:
     assert (allocation.placeholder, allocation.originator, allocation.taskGroupName) == (True, True, "workers")
 
 
-def test_every_node_action_has_its_number() -> None:
+def test_every_node_action_maps_to_its_enum_value() -> None:
     news: list[CoreRequest] = [
         NodeCreated(a_node(), drained=False),
         NodeUpdated(a_node()),
@@ -171,7 +171,7 @@ def test_a_foreign_pod_is_an_allocation_without_application() -> None:
     assert dict(message.allocations[0].allocationTags) == {"foreign": "static"}
 
 
-def test_a_confirmation_carries_the_type_and_id_of_what_it_confirms() -> None:
+def test_a_release_confirmation_carries_the_termination_type_and_allocation_id() -> None:
     news = AllocationReleased(APP, KEY, TerminationType.PLACEHOLDER_REPLACED, AllocationId("a-1"))
     [message] = messages_of([news])
     assert isinstance(message, si_pb2.AllocationRequest)
@@ -180,7 +180,7 @@ def test_a_confirmation_carries_the_type_and_id_of_what_it_confirms() -> None:
     assert release.allocationID == "a-1"
 
 
-def test_an_ask_after_its_own_release_is_a_message_of_its_own() -> None:
+def test_an_ask_after_its_release_is_a_separate_message() -> None:
     messages = messages_of([AskReleased(APP, KEY), AskSubmitted(an_ask())])
     first, second = messages
     assert isinstance(first, si_pb2.AllocationRequest)
@@ -226,12 +226,12 @@ def said(message: Request) -> list[type[object]]:
 
 
 @given(st.lists(st.sampled_from(NEWS), max_size=30))
-def test_messages_say_everything_in_the_order_of_the_news(news: list[CoreRequest]) -> None:
+def test_messages_contain_all_requests_in_order(news: list[CoreRequest]) -> None:
     kinds = [kind for message in messages_of(news) for kind in said(message)]
     assert kinds == [type(item) for item in news]
 
 
-def test_a_fence_counts_messages_per_stream() -> None:
+def test_a_barrier_counts_messages_per_stream() -> None:
     fence = ENCODER.fence(Sent(applications=1, nodes=2, allocations=3))
     assert (fence.rmID, fence.applicationRequests, fence.nodeRequests, fence.allocationRequests) == ("rm", 1, 2, 3)
 
@@ -259,20 +259,20 @@ def test_an_allocation_response_is_one_result() -> None:
     )
 
 
-def test_an_allocation_reports_which_volumes_the_pods_claims_are_to_get() -> None:
+def test_an_allocation_reports_the_volumes_chosen_for_the_claims_of_the_pod() -> None:
     tags = {keys.TAG_CHOSEN_VOLUMES: '{"dev/data":"disk","dev/more":""}'}
     response = decoded(si_pb2.AllocationResponse(new=[si_pb2.Allocation(allocationKey="k", allocationTags=tags)]))
     assert isinstance(response, AllocationResponse)
     assert [found.volumes for found in response.allocated] == [{"dev/data": "disk", "dev/more": ""}]
 
 
-def test_a_release_of_a_type_no_one_knows_is_still_a_release() -> None:
+def test_a_release_with_an_unknown_termination_type_is_still_a_release() -> None:
     of_a_newer_core = si_pb2.AllocationRelease.FromString(b"\x20\x63\x32\x01p")  # terminationType = 99, key = p
     response = decoded(si_pb2.AllocationResponse(released=[of_a_newer_core]))
     assert response == AllocationResponse(released=(Released(AppId(""), PodUid("p"), TerminationType.UNKNOWN),))
 
 
-def test_answers_about_applications_and_nodes_are_verdicts() -> None:
+def test_application_and_node_responses_are_decoded() -> None:
     assert decoded(
         si_pb2.ApplicationResponse(
             rejected=[si_pb2.RejectedApplication(applicationID="app", reason="no queue")],
@@ -289,7 +289,7 @@ def test_answers_about_applications_and_nodes_are_verdicts() -> None:
     ) == NodeResponse((NodeName("n2"),), {N1: "known"})
 
 
-def test_scheduling_states_are_reported_and_unknown_ones_left_out() -> None:
+def test_scheduling_states_are_decoded_and_unknown_ones_skipped() -> None:
     request = si_pb2.UpdateContainerSchedulingStateRequest
     callback = muster_pb2.Callback(
         schedulingStates=muster_pb2.SchedulingStates(
@@ -305,7 +305,7 @@ def test_scheduling_states_are_reported_and_unknown_ones_left_out() -> None:
     )
 
 
-def test_a_scheduling_state_of_a_core_that_sends_no_kinds_has_none() -> None:
+def test_a_scheduling_state_without_reason_kinds_is_decoded_without_one() -> None:
     request = si_pb2.UpdateContainerSchedulingStateRequest
     state = request(applicationID="app", allocationKey="uid-1", state=request.SKIPPED, reason="full")
     callback = muster_pb2.Callback(schedulingStates=muster_pb2.SchedulingStates(states=[state]))
@@ -327,7 +327,7 @@ def test_core_events_are_decoded_with_their_subject_and_message() -> None:
     )
 
 
-def test_nodes_that_come_and_go_are_not_reported_again_as_events() -> None:
+def test_node_add_and_remove_events_of_the_core_are_skipped() -> None:
     """The answers on the node stream say it; after a restart it would be an event for each node."""
     kinds = (si_pb2.EventRecord.ADD, si_pb2.EventRecord.REMOVE, si_pb2.EventRecord.SET)
     node = si_pb2.EventRecord.NODE
@@ -337,7 +337,7 @@ def test_nodes_that_come_and_go_are_not_reported_again_as_events() -> None:
     assert len(told.events) == 1
 
 
-def test_a_question_is_no_result() -> None:
+def test_a_state_dump_question_is_not_a_result() -> None:
     question = muster_pb2.Callback(stateDump=muster_pb2.StateDumpQuestion(id=1))
     assert decoded_callback(question) is None
 

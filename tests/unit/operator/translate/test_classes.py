@@ -74,7 +74,7 @@ def _labels(raw: Raw) -> Raw:
 
 
 @pytest.mark.parametrize("number", range(0, len(TABLE), 7))
-def test_resizes_and_sidecars_are_counted_alike(number: int) -> None:
+def test_resizes_and_sidecars_are_counted_the_same_with_and_without_classes(number: int) -> None:
     made, known = TABLE[number], PodClasses()
     pod = a_pod() | {"spec": {"schedulerName": "muster", **made["spec"]}, "status": made["status"]}
     assert by_class(known, pod) == read_pod(pod, SETTINGS)
@@ -107,7 +107,7 @@ def annotated_by_others(pod: Raw) -> None:
 
 
 @pytest.mark.parametrize("change", [running, terminating, waiting, indexed, with_a_token, annotated_by_others])
-def test_what_a_pod_has_for_itself_is_no_class_of_its_own(change: Callable[[Raw], None]) -> None:
+def test_fields_of_a_single_pod_do_not_create_a_new_class(change: Callable[[Raw], None]) -> None:
     annotations = gang_annotations(a_group(), member_of="workers")
     plain, changed = (a_pod(name, app="job", annotations=dict(annotations), volumes=[{"name": "x"}]) for name in "ab")
     change(changed)
@@ -118,7 +118,7 @@ def test_what_a_pod_has_for_itself_is_no_class_of_its_own(change: Callable[[Raw]
     assert by_class(known, changed) == read_pod(changed, SETTINGS)
 
 
-def test_other_applications_groups_and_amounts_are_other_classes() -> None:
+def test_different_applications_groups_requests_and_selectors_are_different_classes() -> None:
     known = PodClasses()
     pods = [
         a_pod(app="one"),
@@ -130,20 +130,20 @@ def test_other_applications_groups_and_amounts_are_other_classes() -> None:
     assert len({repr(by_class(known, pod)) for pod in pods}) == len(pods)
 
 
-def test_a_pod_whose_facts_hang_on_its_name_is_read_completely() -> None:
+def test_a_pod_with_facts_derived_from_its_name_or_uid_is_read_without_a_class() -> None:
     known = PodClasses()
     assert not is_of_a_class(known, a_pod(volumes=[{"name": "scratch", "ephemeral": {}}]))
     assert not is_of_a_class(known, a_pod(app="job-uniqueautogen"))
     assert not is_of_a_class(known, a_pod(), Settings(unique_app_ids=True))
 
 
-def test_a_pod_that_is_refused_is_read_completely() -> None:
+def test_a_rejected_pod_is_read_without_a_class() -> None:
     known = PodClasses()
     assert not is_of_a_class(known, a_pod(containers=[a_container(cpu="no amount")]))
     assert not is_of_a_class(known, a_pod(app="a" * 64))
 
 
-def test_members_with_the_labels_of_the_first_share_what_their_tags_have_in_common() -> None:
+def test_members_with_equal_labels_share_their_common_tags() -> None:
     known, pods = PodClasses(), [a_pod(name, app="job") for name in ("a", "b", "c")]
     pods[2]["metadata"]["labels"]["index"] = "2"
     first, second, third = (known.read(decoded_pod(orjson.dumps(pod)), SETTINGS) for pod in pods)
@@ -155,13 +155,13 @@ def test_members_with_the_labels_of_the_first_share_what_their_tags_have_in_comm
     assert third.common == {}
 
 
-def test_settings_that_change_hold_for_classes_that_are_known() -> None:
+def test_changed_settings_apply_to_cached_classes() -> None:
     known, pod = PodClasses(), a_pod(app="job")
     assert isinstance(by_class(known, pod), Pod)
     assert isinstance(by_class(known, pod, Settings(scheduler_names=frozenset({"other"}))), ForeignPod)
 
 
-def test_spread_by_the_pods_own_labels_makes_classes_by_all_labels() -> None:
+def test_spread_constraints_with_match_label_keys_create_a_class_per_label_set() -> None:
     spread = {"topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "matchLabelKeys": ["hash"]}
     known, found = PodClasses(), set()
     for value in ("a", "b"):
@@ -173,7 +173,7 @@ def test_spread_by_the_pods_own_labels_makes_classes_by_all_labels() -> None:
     assert len(found) == 2
 
 
-def test_a_watch_tells_pods_as_sketches_and_all_else_as_it_is() -> None:
+def test_a_watch_decodes_pods_partially_and_other_events_completely() -> None:
     pod = a_pod(app="job")
     event = decoded_pod_event(orjson.dumps({"type": "ADDED", "object": pod}))
     assert event["type"] == "ADDED"
@@ -201,7 +201,7 @@ def the_class(known: PodClasses, raw: Raw) -> object:
     return pod.membership
 
 
-def test_a_namespace_of_many_classes_takes_none_of_those_of_others() -> None:
+def test_a_namespace_with_many_classes_does_not_evict_those_of_other_namespaces() -> None:
     known, usual, noisy = PodClasses(limit_bytes=64 * 1024), a_pod(app="job"), a_pod()
     noisy["metadata"]["namespace"] = "noisy"
     before, first = the_class(known, usual), the_class(known, noisy)

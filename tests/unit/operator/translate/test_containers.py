@@ -35,7 +35,7 @@ def ports(*written: Raw, **container: Any) -> Any:
         ({"containerPort": 80, "hostPort": 0}, None),
     ],
 )
-def test_only_host_ports_count_and_no_address_is_every_address(written: Raw, told: Any) -> None:
+def test_only_host_ports_count_and_a_missing_address_means_all_addresses(written: Raw, told: Any) -> None:
     assert ports(written) == told
 
 
@@ -46,7 +46,7 @@ def test_ports_of_all_containers_are_reported_once_and_in_order() -> None:
 
 
 @pytest.mark.parametrize("policy, counts", [("Always", True), (None, False), ("OnFailure", False)])
-def test_of_init_containers_only_those_that_go_on_running_keep_their_ports(policy: Any, *, counts: bool) -> None:
+def test_only_restartable_init_containers_keep_their_ports(policy: Any, *, counts: bool) -> None:
     container = {"name": "init", "ports": [{"hostPort": 80}], "restartPolicy": policy}
     assert (tag(keys.CONTAINER_PORTS, initContainers=[container]) is not None) is counts
 
@@ -61,11 +61,11 @@ def test_of_init_containers_only_those_that_go_on_running_keep_their_ports(polic
         ("app@sha256:0f", "app@sha256:0f"),
     ],
 )
-def test_an_image_is_called_as_nodes_call_it(written: str, told: str) -> None:
+def test_image_names_are_normalized_as_nodes_report_them(written: str, told: str) -> None:
     assert tag(keys.TAG_PREFERENCES, containers=[{"name": "main", "image": written}]) == {"images": [told]}
 
 
-def test_images_are_reported_once_for_each_container_and_those_of_volumes_apart() -> None:
+def test_images_are_reported_once_per_container_and_volume_images_separately() -> None:
     found = tag(
         keys.TAG_PREFERENCES,
         containers=[{"name": "a", "image": "b"}, {"name": "b", "image": "a:1"}],
@@ -98,5 +98,5 @@ RESTART_ALL = "RestartAllContainersOnContainerExits"
         ({"hostUsers": False}, None),
     ],
 )
-def test_features_are_asked_for_as_kube_scheduler_infers_them(spec: Raw, features: Any) -> None:
+def test_required_features_are_inferred_as_in_kube_scheduler(spec: Raw, features: Any) -> None:
     assert (tag(keys.TAG_CONSTRAINTS, **spec) or {}).get("features") == features

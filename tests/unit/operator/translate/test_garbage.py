@@ -99,7 +99,7 @@ def assert_sound(texts: Iterable[str], amounts: Iterable[int]) -> None:
 
 
 @given(broken(a_rich_pod()) | JSON)
-def test_a_broken_pod_is_read_or_none(raw: Any) -> None:
+def test_a_malformed_pod_is_read_safely_or_ignored(raw: Any) -> None:
     pod = read_pod(raw if isinstance(raw, dict) else {"metadata": raw}, SETTINGS)
     if pod is not None:
         assert_sound((pod.ref.name, pod.ref.namespace, pod.node or ""), pod.resources.values())
@@ -118,7 +118,7 @@ def a_rich_node() -> dict[str, Any]:
 
 
 @given(broken(a_rich_node()) | JSON)
-def test_a_broken_node_is_read_or_none(raw: Any) -> None:
+def test_a_malformed_node_is_read_safely_or_ignored(raw: Any) -> None:
     node = read_node(raw if isinstance(raw, dict) else {"metadata": raw}, SETTINGS)
     if node is not None:
         assert_sound((*node.attributes, *node.attributes.values(), *node.capacity), node.capacity.values())
@@ -126,7 +126,7 @@ def test_a_broken_node_is_read_or_none(raw: Any) -> None:
 
 
 @given(JSON, TEXT)
-def test_a_broken_namespace_is_read_or_none(value: Any, text: str) -> None:
+def test_a_malformed_namespace_is_read_safely(value: Any, text: str) -> None:
     raw = a_namespace(namespace_quota=json.dumps(value), namespace_guaranteed=text, namespace_max_cpu=text)
     namespace = read_namespace(raw)
     assert namespace is not None
@@ -136,7 +136,7 @@ def test_a_broken_namespace_is_read_or_none(value: Any, text: str) -> None:
 
 
 @given(broken([a_group(affinity={}, tolerations=[{}], labels={"a": "b"})]) | JSON)
-def test_a_broken_gang_is_a_gang_or_a_named_problem(value: Any) -> None:
+def test_a_malformed_gang_is_read_as_a_gang_or_a_problem_with_a_fix(value: Any) -> None:
     found = read_gang(GangSource(json.dumps(value), "gangSchedulingStyle=x"))
     assert isinstance(found, GangDefinition | GangProblem)
     if isinstance(found, GangProblem):
@@ -147,6 +147,6 @@ def test_a_broken_gang_is_a_gang_or_a_named_problem(value: Any) -> None:
 
 
 @given(TEXT, TEXT)
-def test_any_text_is_a_gang_a_problem_or_nothing(groups: str, parameters: str) -> None:
+def test_any_text_is_read_as_a_gang_a_problem_or_none(groups: str, parameters: str) -> None:
     found = read_gang(GangSource(groups, parameters))
     assert found is None or isinstance(found, GangDefinition | GangProblem)

@@ -36,13 +36,13 @@ def term(**labels: list[str]) -> dict[str, Any]:
         ({}, [term(zone=["b"], old_region=["r"])], [term(gke=["b"], old_region=["r"])]),
     ],
 )
-def test_the_zone_is_looked_for_where_the_driver_writes_it(
+def test_zone_labels_are_migrated_to_the_topology_key_of_the_driver(
     labels: dict[str, str], terms: list[Any] | None, expected: list[Any] | None
 ) -> None:
     found = migrated(DISK, {"labels": labels}, terms)
     assert found == (None if expected is None else {"plugin": "kubernetes.io/gce-pd", "nodeAffinity": expected})
 
 
-def test_drivers_that_know_the_zone_by_kubernetes_label_change_nothing() -> None:
+def test_volumes_of_drivers_with_kubernetes_zone_labels_are_not_migrated() -> None:
     assert migrated({"azureDisk": {"diskURI": "x"}}, {"labels": {ZONE: "a"}}, None) is None
     assert migrated({"csi": {"driver": "d"}}, {"labels": {ZONE: "a"}}, None) is None

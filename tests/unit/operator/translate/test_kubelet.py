@@ -29,14 +29,14 @@ WAITS = {"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}
         "NodeShutdown",
     ],
 )
-def test_a_pod_that_failed_before_it_started_for_a_kubelets_reason_was_refused(reason: str) -> None:
+def test_a_pod_that_failed_before_it_started_for_a_kubelet_reason_was_rejected(reason: str) -> None:
     assert kubelet_refusal({"phase": "Failed", "reason": reason, "message": "Pod was rejected"}) == reason
     assert kubelet_refusal({"phase": "Failed", "reason": reason, "containerStatuses": [WAITS]}) == reason
 
 
 @pytest.mark.parametrize("status", [STARTED, ENDED, RESTARTED])
 @pytest.mark.parametrize("field", ["containerStatuses", "initContainerStatuses"])
-def test_a_pod_that_ran_was_not_refused(field: str, status: dict[str, Any]) -> None:
+def test_a_pod_that_ran_was_not_rejected(field: str, status: dict[str, Any]) -> None:
     assert kubelet_refusal({"phase": "Failed", "reason": "Evicted", field: [status]}) == ""
 
 
@@ -52,5 +52,5 @@ def test_a_pod_that_ran_was_not_refused(field: str, status: dict[str, Any]) -> N
         {},
     ],
 )
-def test_other_ends_are_no_refusals(status: dict[str, Any]) -> None:
+def test_other_pod_statuses_are_not_kubelet_rejections(status: dict[str, Any]) -> None:
     assert kubelet_refusal(status) == ""

@@ -61,14 +61,14 @@ def tag_bytes(pod: Pod | ForeignPod) -> int:
     return sum(len(value.encode()) for value in pod.tags.values())
 
 
-def test_a_waiting_pod_with_too_large_a_constraint_is_rejected_with_field_value_rule_and_fix() -> None:
+def test_a_pending_pod_with_a_too_large_constraint_is_rejected_with_field_value_rule_and_fix() -> None:
     pod = own(a_pod(affinity=anti_affinity(MIB)))
     assert pod.membership.refusal.startswith("pod affinity and topology spread constraints: ")
     assert pod.membership.refusal.endswith(f"bytes, more than {limits.CONSTRAINT_BYTES}; write fewer or shorter terms")
     assert tag_bytes(pod) < 100
 
 
-def test_a_pod_with_a_node_is_counted_as_its_applications_without_the_constraint_that_is_too_large() -> None:
+def test_a_bound_pod_is_counted_without_the_constraint_that_is_too_large() -> None:
     raw = a_pod(app="job", affinity=anti_affinity(MIB), nodeSelector={"zone": "a"}, nodeName="n1")
     pod = own(raw)
     assert pod.membership.refusal == ""
@@ -92,7 +92,7 @@ def many_labels() -> Raw:
     return raw
 
 
-def test_labels_and_constraints_together_have_a_bound() -> None:
+def test_labels_and_constraints_share_one_size_limit() -> None:
     assert own(many_labels()).membership.refusal.startswith("labels: ")
     half = {**anti_affinity(40_000), "nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [expressions(40_000)]}}}
     pod = own(a_pod(affinity=half))
@@ -107,14 +107,14 @@ def expressions(size: int) -> Raw:
     return {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["v" * 60] * (size // 63)}]}
 
 
-def test_a_pod_read_by_its_class_has_the_same_bound_on_labels() -> None:
+def test_a_pod_read_by_class_has_the_same_label_size_limit() -> None:
     incoming = decoded_pod(orjson.dumps(many_labels()))
     assert isinstance(incoming, PartialPod)
     assert PodClasses().read(incoming, Settings()) is None
     assert own(whole(incoming)).membership.refusal.startswith("labels: ")
 
 
-def test_a_waiting_pod_names_a_bounded_number_of_resources_and_a_bound_one_is_counted_with_all() -> None:
+def test_a_pending_pod_has_a_resource_count_limit_and_a_bound_pod_has_none() -> None:
     requests = {f"example.com/r{number}": "1" for number in range(500)}
     assert own(a_pod(containers=[a_container(**requests)])).membership.refusal.startswith(
         "resource requests: 501 different resources, more than 128"
@@ -130,7 +130,7 @@ def test_a_waiting_pod_names_a_bounded_number_of_resources_and_a_bound_one_is_co
         ("yunikorn.apache.org/app-id", 200_000, "application id xxxx"),
     ],
 )
-def test_a_name_that_is_too_long_refuses_the_pod_and_is_not_kept(annotation: str, size: int, says: str) -> None:
+def test_a_pod_with_a_too_long_name_is_rejected_and_the_name_is_not_kept(annotation: str, size: int, says: str) -> None:
     member = own(a_pod(annotations={annotation: "x" * size})).membership
     assert member.refusal.startswith(says)
     assert str(size) in member.refusal
@@ -180,7 +180,7 @@ def test_all_members_of_a_gang_share_one_text_of_its_definition() -> None:
     assert first is second
 
 
-def test_pods_that_came_and_went_leave_next_to_nothing_behind() -> None:
+def test_deleted_pods_leave_almost_no_memory_allocated() -> None:
     """With 1 MB of anti-affinity each, and annotations, images and quantities that are as long as they may be."""
 
     def a_hostile_pod(number: int, **fields: Any) -> bytes:
@@ -208,7 +208,7 @@ def test_pods_that_came_and_went_leave_next_to_nothing_behind() -> None:
     assert kept < MIB
 
 
-def test_a_memo_is_bounded_in_bytes_and_keeps_what_is_used() -> None:
+def test_the_translation_cache_is_limited_in_bytes_and_keeps_used_entries() -> None:
     memo: TranslationCache[str] = TranslationCache(len, limit_bytes=100_000)
     built: list[bytes] = []
 
@@ -224,14 +224,14 @@ def test_a_memo_is_bounded_in_bytes_and_keeps_what_is_used() -> None:
     assert len(memo) > 100
 
 
-def test_a_memo_keeps_neither_long_texts_nor_long_values() -> None:
+def test_the_translation_cache_keeps_neither_long_texts_nor_long_values() -> None:
     memo: TranslationCache[str] = TranslationCache(len)
     memo.get(b"x" * (limits.MEMO_ENTRY_BYTES + 1), lambda _: "short")
     memo.get(b"short", lambda _: "x" * MIB)
     assert len(memo) == 0
 
 
-def test_parts_that_are_too_long_are_refused_before_they_are_read() -> None:
+def test_too_long_parts_are_rejected_before_they_are_read() -> None:
     read_parts: list[Raw] = []
 
     def build(parts: Raw) -> str:

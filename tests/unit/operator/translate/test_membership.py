@@ -40,7 +40,7 @@ def written(places: Places, values: list[str]) -> Raw:
 
 
 @pytest.mark.parametrize("places", subsets(APP_PLACES))
-def test_the_first_place_names_the_application_and_each_other_value_is_reported(places: Places) -> None:
+def test_the_first_application_id_key_wins_and_conflicting_values_are_reported(places: Places) -> None:
     values = [f"v{index}" for index in range(len(places))]
     found = read(written(places, values))
     assert found.app == "dev/v0"
@@ -51,21 +51,21 @@ def test_the_first_place_names_the_application_and_each_other_value_is_reported(
 
 
 @pytest.mark.parametrize("places", subsets(QUEUE_PLACES))
-def test_the_first_place_names_the_queue_and_each_other_value_is_reported(places: Places) -> None:
+def test_the_first_queue_key_wins_and_conflicting_values_are_reported(places: Places) -> None:
     values = [f"root.v{index}" for index in range(len(places))]
     found = read(written(places, values))
     assert (found.queue, len(found.conflicts)) == ("root.v0", len(places) - 1)
     assert read(written(places, ["same"] * len(places))).conflicts == ()
 
 
-def test_the_mark_that_admission_writes_becomes_an_id_of_63_characters_at_most() -> None:
+def test_the_autogen_mark_of_admission_becomes_an_id_of_at_most_63_characters() -> None:
     made = read({"labels": {APP_ID: "n" * 26 + "-uniqueautogen"}})
     assert (made.app, made.refusal) == (f"dev/{'n' * 26}-{UID}", "")
     long = read({"labels": {APP_ID: "n" * 27 + "-uniqueautogen"}})
     assert "has 64 characters, more than 63" in long.refusal
 
 
-def test_pods_without_an_id_share_one_or_have_one_each_as_the_setting_defines() -> None:
+def test_pods_without_an_id_get_a_shared_or_a_unique_id_by_setting() -> None:
     assert read({}).app == "dev/yunikorn-dev-autogen"
     assert read({}, settings=Settings(unique_app_ids=True)).app == f"dev/dev-{UID}"
     assert read({}, "n" * 63).app == "n" * 63 + "/yunikorn-" + "n" * 54
@@ -91,5 +91,5 @@ def test_an_annotation_that_names_no_user_is_ignored_with_a_reason(annotation: s
     assert not told or told.startswith(f"annotation {USER} is ignored")
 
 
-def test_no_annotation_is_no_problem() -> None:
+def test_a_missing_user_annotation_is_no_problem() -> None:
     assert read({}).user_problem == ""

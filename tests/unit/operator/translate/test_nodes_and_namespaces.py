@@ -15,13 +15,13 @@ from tests.unit.operator.controller.objects import Raw, a_namespace, a_node
 SETTINGS = Settings()
 
 
-def test_a_node_offers_what_is_allocatable() -> None:
+def test_the_capacity_of_a_node_is_its_allocatable() -> None:
     node = read_node(a_node(), SETTINGS)
     assert node is not None
     assert dict(node.capacity) == {"vcore": 8000, "memory": 32 * 2**30, "pods": 110}
 
 
-def test_labels_taints_and_well_known_facts_are_attributes() -> None:
+def test_labels_taints_and_well_known_properties_are_node_attributes() -> None:
     labels = {"topology.kubernetes.io/zone": "z", "node.kubernetes.io/instance-type": "big", "gpu": "yes"}
     taints = [{"key": "gpu", "value": "1", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}]
     node = read_node(a_node(labels=labels, taints=taints), SETTINGS)
@@ -33,7 +33,7 @@ def test_labels_taints_and_well_known_facts_are_attributes() -> None:
     assert json.loads(node.attributes[keys.NODE_TAINTS]) == [{"key": "gpu", "value": "1", "effect": "NoSchedule"}]
 
 
-def test_a_cordoned_node_is_not_schedulable_and_reports_it_to_filters() -> None:
+def test_a_cordoned_node_is_unschedulable_and_has_the_unschedulable_attribute() -> None:
     cases: list[tuple[Raw, bool]] = [({"unschedulable": True}, True), ({"unschedulable": False}, False), ({}, False)]
     for spec, is_cordoned in cases:
         node = read_node({**a_node(), "spec": spec}, SETTINGS)
@@ -55,13 +55,13 @@ def test_features_that_a_kubelet_declares_are_an_attribute() -> None:
     assert attribute(keys.NODE_FEATURES, declaredFeatures=[]) is None
 
 
-def test_every_name_of_an_image_has_its_size() -> None:
+def test_every_image_name_is_reported_with_its_size() -> None:
     images = [{"names": ["app@sha256:0", "app:1"], "sizeBytes": 7}, {"sizeBytes": 9}, {"names": None, "sizeBytes": 9}]
     assert attribute(keys.LOCAL_IMAGES, images=images) == {"app:1": 7, "app@sha256:0": 7}
     assert attribute(keys.LOCAL_IMAGES) is None
 
 
-def test_of_very_many_images_the_largest_are_reported() -> None:
+def test_only_the_largest_images_are_reported_if_there_are_too_many() -> None:
     """The core reads 262,144 characters; a kubelet may be told to report any number of images."""
     images = [
         {"names": [f"registry.example.com/{number:04}" + "x" * 100], "sizeBytes": number} for number in range(4999)
@@ -73,7 +73,7 @@ def test_of_very_many_images_the_largest_are_reported() -> None:
     assert len(json.dumps(told)) < 262_144
 
 
-def test_amounts_that_cannot_be_are_clipped() -> None:
+def test_invalid_allocatable_amounts_are_clipped() -> None:
     raw = a_node()
     raw["status"]["allocatable"] = {"cpu": "x", "memory": "9e18", "gpu": "-1", "big": "1e30"}
     node = read_node(raw, SETTINGS)
@@ -82,7 +82,7 @@ def test_amounts_that_cannot_be_are_clipped() -> None:
     assert max(node.capacity.values()) <= MAX_AMOUNT
 
 
-def test_resources_of_any_kind_are_offered_and_names_that_the_interface_does_not_carry_are_left_out() -> None:
+def test_node_resources_with_empty_or_too_long_names_are_skipped() -> None:
     """One of 317 characters is legal in Kubernetes; for it the core would refuse the node with all that is on it."""
     raw = a_node()
     raw["status"]["allocatable"] = {"example.com/fpga": "3", "hugepages-2Mi": "1Gi", "x" * 257: "1", "": "1"}
@@ -91,7 +91,7 @@ def test_resources_of_any_kind_are_offered_and_names_that_the_interface_does_not
     assert dict(node.capacity) == {"example.com/fpga": 3, "hugepages-2Mi": 2**30}
 
 
-def test_labels_that_are_called_like_attributes_do_not_take_their_place() -> None:
+def test_labels_do_not_override_attributes_of_the_same_name() -> None:
     labels = {"ready": "false", keys.NODE_TAINTS: "[]", "si.io/hostname": "other", "empty": ""}
     node = read_node(a_node("n1", labels=labels), SETTINGS)
     assert node is not None
@@ -101,7 +101,7 @@ def test_labels_that_are_called_like_attributes_do_not_take_their_place() -> Non
     assert {label: node.attributes[keys.NODE_LABEL_PREFIX + label] for label in labels} == labels
 
 
-def test_what_has_no_name_is_none() -> None:
+def test_objects_without_a_name_are_ignored() -> None:
     assert read_node({}, SETTINGS) is None
     assert read_namespace({}) is None
     assert read_priority_class({}) is None
@@ -114,7 +114,7 @@ def tags(raw: Raw) -> dict[str, str]:
     return dict(namespace.tags)
 
 
-def test_a_namespaces_quota_travels_in_the_schedulers_units() -> None:
+def test_a_namespace_quota_is_converted_to_scheduler_units() -> None:
     found = tags(a_namespace(namespace_quota='{"cpu": "2", "memory": "1Gi"}', parentqueue="root.team"))
     assert found["namespace.parentqueue"] == "root.team"
     assert json.loads(found["namespace.resourcequota"]) == {
@@ -122,7 +122,7 @@ def test_a_namespaces_quota_travels_in_the_schedulers_units() -> None:
     }
 
 
-def test_the_deprecated_pair_counts_only_without_the_quota() -> None:
+def test_the_deprecated_quota_annotations_count_only_without_the_new_one() -> None:
     old = {"namespace_max_cpu": "1", "namespace_max_memory": "1k"}
     assert json.loads(tags(a_namespace(**old))["namespace.resourcequota"])["resources"] == {
         "vcore": {"value": 1000},
@@ -135,14 +135,14 @@ def test_the_deprecated_pair_counts_only_without_the_quota() -> None:
 @pytest.mark.parametrize(
     "pair", [{"namespace_max_cpu": "1", "namespace_max_memory": "-1"}, {"namespace_max_memory": "much"}]
 )
-def test_one_bad_value_of_the_deprecated_pair_ignores_both_and_is_named(pair: dict[str, str]) -> None:
+def test_one_invalid_deprecated_quota_annotation_disables_both_and_is_reported(pair: dict[str, str]) -> None:
     namespace = read_namespace(a_namespace(**pair))
     assert namespace is not None
     assert "namespace.resourcequota" not in namespace.tags
     assert namespace.problems[0].startswith("yunikorn.apache.org/namespace.max.memory")
 
 
-def test_a_bad_quota_does_not_fall_back_to_the_deprecated_pair_nor_take_the_others_along() -> None:
+def test_an_invalid_quota_is_ignored_without_fallback_and_other_annotations_still_apply() -> None:
     raw = a_namespace(namespace_quota="{", namespace_max_cpu="1", namespace_guaranteed='{"cpu": "1"}', parentqueue="p")
     namespace = read_namespace(raw)
     assert namespace is not None
@@ -150,7 +150,7 @@ def test_a_bad_quota_does_not_fall_back_to_the_deprecated_pair_nor_take_the_othe
 
 
 @pytest.mark.parametrize("count", ["-1", "1.5", "many", " 4", "9" * 19])
-def test_a_count_of_applications_that_is_none_is_named(count: str) -> None:
+def test_an_invalid_max_apps_value_is_ignored_and_reported(count: str) -> None:
     raw = a_namespace()
     raw["metadata"]["annotations"]["yunikorn.apache.org/namespace.maxApps"] = count
     namespace = read_namespace(raw)
@@ -168,7 +168,7 @@ def test_guaranteed_and_max_apps_are_read() -> None:
 @pytest.mark.parametrize(
     "quota", ["{", "[]", '{"cpu": "x"}', '{"cpu": "1", "memory": "-1"}', '{"cpu": true}', '{"cpu": "1", "vcore": "1"}']
 )
-def test_one_bad_value_ignores_the_quota_and_is_reported(quota: str) -> None:
+def test_one_invalid_value_disables_the_quota_and_is_reported(quota: str) -> None:
     namespace = read_namespace(a_namespace(namespace_quota=quota))
     assert namespace is not None
     assert "namespace.resourcequota" not in namespace.tags
@@ -176,7 +176,7 @@ def test_one_bad_value_ignores_the_quota_and_is_reported(quota: str) -> None:
 
 
 @pytest.mark.parametrize("value, allowed", [("false", False), ("true", True), ("no", True), (None, True)])
-def test_a_priority_class_only_opts_out_with_false(value: str | None, allowed: bool) -> None:  # noqa: FBT001
+def test_a_priority_class_opts_out_of_preemption_only_with_false(value: str | None, allowed: bool) -> None:  # noqa: FBT001
     annotations = {"yunikorn.apache.org/allow-preemption": value} if value else {}
     found = read_priority_class({"metadata": {"name": "high", "annotations": annotations}})
     assert found is not None

@@ -31,7 +31,7 @@ def body(spec: PlaceholderSpec, settings: Settings | None = None) -> Raw:
     return placeholder_body(spec, settings or Settings())
 
 
-def test_the_pod_is_the_contracts() -> None:
+def test_the_placeholder_pod_matches_the_contract() -> None:
     spec = replace(a_spec(labels={"team": "x"}, annotations={"note": "y"}), ordinal=7, signature="v1:key:code")
     assert body(spec) == {
         "apiVersion": "v1",
@@ -104,7 +104,7 @@ def test_the_groups_pod_fields_are_copied() -> None:
     assert {field: spec[field] for field in fields} == fields
 
 
-def test_our_labels_and_annotations_win() -> None:
+def test_reserved_labels_and_annotations_override_those_of_the_task_group() -> None:
     metadata = body(
         a_spec(
             labels={"yunikorn.apache.org/app-id": "other", "yunikorn.apache.org/queue": "other"},
@@ -119,13 +119,13 @@ def test_our_labels_and_annotations_win() -> None:
     assert "internal.yunikorn.apache.org/binding-signature" not in metadata["annotations"]
 
 
-def test_a_queue_that_no_label_may_hold_is_an_annotation() -> None:
+def test_a_queue_that_is_no_valid_label_value_is_an_annotation() -> None:
     metadata = body(a_spec(queue="root.a@b:c"))["metadata"]
     assert "yunikorn.apache.org/queue" not in metadata["labels"]
     assert metadata["annotations"]["yunikorn.apache.org/queue"] == "root.a@b:c"
 
 
-def test_what_is_absent_is_left_out() -> None:
+def test_absent_fields_are_left_out_of_the_placeholder() -> None:
     spec = replace(a_spec(queue=""), priority_class="", image_pull_secrets=(), source=GangSource("[]"))
     raw = body(spec)
     assert raw["metadata"]["labels"] == {"yunikorn.apache.org/app-id": "job"}
@@ -143,7 +143,7 @@ def test_configured_image_and_ids_are_used() -> None:
     assert spec["securityContext"]["fsGroup"] == 3
 
 
-def test_names_have_the_contracts_form_and_follow_from_the_member() -> None:
+def test_placeholder_names_match_the_contract_and_are_deterministic() -> None:
     name = placeholder_name(PodUid("u"), AppId("a" * 40), "g" * 40, 3)
     assert re.fullmatch(r"tg-a{28}-g{20}-[a-z0-9]{10}", name)
     assert name == placeholder_name(PodUid("u"), AppId("a" * 40), "g" * 40, 3)
@@ -153,7 +153,7 @@ def test_ten_thousand_members_have_ten_thousand_names() -> None:
     assert len({placeholder_name(PodUid("u"), AppId("a"), "g", number) for number in range(10_000)}) == 10_000
 
 
-def test_names_differ_by_owner_application_group_and_member_however_alike_their_beginnings_are() -> None:
+def test_names_with_equal_prefixes_differ_by_owner_application_group_and_member() -> None:
     """Two applications with the same first 28 characters, two groups with the same 20; a gang that was made anew."""
     owners, apps, groups = ("u1", "u2"), ("a" * 28, "a" * 29, "A" * 28), ("g" * 20, "g" * 21, "G" * 20)
     names = {
@@ -172,13 +172,13 @@ _LONG_IN_LOWER_CASE = st.text(alphabet="\u0130Aa-_.", max_size=60)
 
 @example("\u0130" * 28, "\u0130" * 20)
 @given(st.text(max_size=60) | _LONG_IN_LOWER_CASE, st.text(max_size=60) | _LONG_IN_LOWER_CASE)
-def test_any_application_and_group_make_a_legal_name(app: str, group: str) -> None:
+def test_any_application_and_group_give_a_valid_pod_name(app: str, group: str) -> None:
     name = placeholder_name(PodUid("u"), AppId(app), group, 0)
     assert re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", name)
     assert len(name) <= 63
 
 
-def test_a_task_group_may_ask_for_a_sidecar_on_its_placeholders() -> None:
+def test_a_task_group_can_enable_sidecar_injection_for_its_placeholders() -> None:
     spec = a_spec(annotations={"sidecar.istio.io/inject": "true"})
     annotations = placeholder_body(spec, Settings())["metadata"]["annotations"]
     assert annotations["sidecar.istio.io/inject"] == "true"

@@ -37,7 +37,7 @@ def spread(**fields: Any) -> Any:
     return facts({"topologySpreadConstraints": [constraint]})["spread"][0]
 
 
-def test_a_pod_that_does_not_mind_has_no_tag() -> None:
+def test_a_pod_without_inter_pod_constraints_has_no_tag() -> None:
     assert pod_constraints_tag({}, "dev", LABELS) == ""
     assert (
         pod_constraints_tag({"affinity": {"nodeAffinity": {REQUIRED: {}}}, "topologySpreadConstraints": []}, "d", {})
@@ -48,7 +48,7 @@ def test_a_pod_that_does_not_mind_has_no_tag() -> None:
     )
 
 
-def test_required_and_preferred_terms_for_and_against_are_distinguished() -> None:
+def test_required_and_preferred_affinity_and_anti_affinity_terms_are_distinguished() -> None:
     near, apart = {"topologyKey": "zone", "labelSelector": WEB}, {"topologyKey": "host"}
     both = {
         "podAffinity": {REQUIRED: [near], PREFERRED: [{"weight": 10, "podAffinityTerm": near}]},
@@ -74,7 +74,7 @@ def test_required_and_preferred_terms_for_and_against_are_distinguished() -> Non
     ],
     ids=["neither", "empty", "named", "all", "selected", "both"],
 )
-def test_only_a_term_without_any_namespace_is_about_the_pods_own(
+def test_a_term_without_namespaces_applies_to_the_namespace_of_the_pod(
     written: Raw, namespaces: list[str] | None, selector: Raw | None
 ) -> None:
     found = term(**written)
@@ -82,7 +82,7 @@ def test_only_a_term_without_any_namespace_is_about_the_pods_own(
 
 
 @pytest.mark.parametrize("read", [term, spread], ids=["affinity", "spread"])
-def test_no_selector_and_an_empty_one_are_not_the_same(read: Any) -> None:
+def test_a_missing_selector_and_an_empty_one_are_distinguished(read: Any) -> None:
     assert "labelSelector" not in read(labelSelector=None)
     assert read(labelSelector={})["labelSelector"] == {}
     assert read(labelSelector={"matchLabels": None, "matchExpressions": None})["labelSelector"] == {}
@@ -97,7 +97,7 @@ def test_no_selector_and_an_empty_one_are_not_the_same(read: Any) -> None:
     ],
     ids=["match", "mismatch", "none"],
 )
-def test_label_keys_become_expressions_on_the_pods_own_labels(keys_of: Raw, added: list[Raw] | None) -> None:
+def test_label_keys_become_expressions_with_the_label_values_of_the_pod(keys_of: Raw, added: list[Raw] | None) -> None:
     assert term(**keys_of)["labelSelector"].get("matchExpressions") == added
     assert "labelSelector" not in term(**keys_of, labelSelector=None)
 
@@ -109,7 +109,7 @@ def test_label_keys_that_the_api_server_has_merged_stay_as_they_are() -> None:
     assert term(labelSelector=selector, matchLabelKeys=["track"])["labelSelector"]["matchExpressions"] == merged
 
 
-def test_label_keys_of_a_spread_constraint_are_merged_with_the_labels_of_now() -> None:
+def test_label_keys_of_a_spread_constraint_are_merged_with_the_current_labels() -> None:
     """As kube-scheduler does: the API server's stay, and what is there already does not come twice."""
     stable = {"key": "track", "operator": "In", "values": ["stable"]}
     canary = {"key": "track", "operator": "In", "values": ["canary"]}
@@ -132,19 +132,19 @@ def test_a_spread_constraint_has_its_defaults_filled_in() -> None:
     assert spread(**written).items() >= written.items()
 
 
-def test_a_topology_key_has_to_be_there() -> None:
+def test_a_missing_topology_key_is_rejected() -> None:
     spec = {"affinity": {"podAntiAffinity": {REQUIRED: [{"labelSelector": WEB}]}}}
     with pytest.raises(BadInputError, match=r"podAntiAffinity\[0\].topologyKey: is missing"):
         pod_constraints_tag(spec, "dev", LABELS)
 
 
-def test_pods_of_one_class_have_one_string_in_memory_whatever_their_labels() -> None:
+def test_pods_with_equal_constraints_share_one_string_in_memory_for_any_labels() -> None:
     spec = {"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone", "labelSelector": WEB}]}}}
     assert pod_constraints_tag(spec, "dev", {"index": "0"}) is pod_constraints_tag(spec, "dev", {"index": "1"})
     assert pod_constraints_tag(spec, "dev", LABELS) != pod_constraints_tag(spec, "test", LABELS)
 
 
-def test_pods_of_other_schedulers_say_the_same_of_those_near_them() -> None:
+def test_pods_of_other_schedulers_have_the_same_inter_pod_tags() -> None:
     apart = {"podAntiAffinity": {REQUIRED: [{"topologyKey": "host", "labelSelector": WEB}]}}
     tags = []
     for scheduler in ("muster", "default-scheduler"):
@@ -169,7 +169,7 @@ def test_pods_of_other_schedulers_say_the_same_of_those_near_them() -> None:
     )
 
 
-def test_facts_that_the_core_would_not_read_refuse_the_pod_and_not_one_that_runs_elsewhere() -> None:
+def test_too_large_inter_pod_constraints_reject_own_pods_and_are_dropped_for_foreign_pods() -> None:
     long = {"podAffinity": {REQUIRED: [{"topologyKey": f"zone-{number:04}"} for number in range(2000)]}}
     own, foreign = (read_pod(a_pod(schedulerName=name, affinity=long), Settings()) for name in ("muster", "other"))
     assert own is not None

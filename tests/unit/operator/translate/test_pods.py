@@ -29,13 +29,13 @@ def labelled(labels: dict[str, str], annotations: dict[str, str] | None = None) 
     return own(raw)
 
 
-def test_a_pod_without_name_or_uid_is_none() -> None:
+def test_a_pod_without_name_or_uid_is_ignored() -> None:
     assert read_pod({}, Settings()) is None
     assert read_pod({"metadata": {"name": "x"}}, Settings()) is None
 
 
 @pytest.mark.parametrize("name", ["muster", "yunikorn"])
-def test_both_scheduler_names_are_ours(name: str) -> None:
+def test_pods_with_either_scheduler_name_are_managed(name: str) -> None:
     assert own(a_pod(schedulerName=name)).scheduler_name == name
 
 
@@ -53,7 +53,7 @@ def test_a_mirror_pod_is_static() -> None:
     assert pod.kind == "static"
 
 
-def test_a_foreign_pod_with_unreadable_requests_still_takes_its_place() -> None:
+def test_a_foreign_pod_with_unreadable_requests_still_counts_as_one_pod() -> None:
     pod = read_pod(a_pod(schedulerName="x", containers=[a_container(cpu="?")]), Settings())
     assert pod is not None
     assert dict(pod.resources) == {"pods": 1}
@@ -70,13 +70,13 @@ def test_a_foreign_pod_with_unreadable_requests_still_takes_its_place() -> None:
         ({APP_ID: "run-uniqueautogen"}, {}, "run-uid-pod"),
     ],
 )
-def test_the_application_id_is_found_in_this_order(
+def test_the_application_id_is_read_from_labels_and_annotations_in_order(
     labels: dict[str, str], annotations: dict[str, str], app: str
 ) -> None:
     assert labelled(labels, annotations).membership.app == f"dev/{app}"
 
 
-def test_losing_spellings_are_listed() -> None:
+def test_ignored_labels_and_annotations_are_listed_as_conflicts() -> None:
     member = labelled({APP_ID: "a", LEGACY: "a", SPARK: "d", "queue": "q2"}, {QUEUE: "q1"}).membership
     assert member.queue == "q1"
     assert member.conflicts == (
@@ -98,7 +98,7 @@ def test_unique_ids_are_made_of_namespace_and_uid() -> None:
     assert own(raw, Settings(unique_app_ids=True)).membership.app == "n" * 40 + "/" + "n" * 26 + "-" + "u" * 36
 
 
-def test_a_written_id_that_is_too_long_is_refused_with_the_fix() -> None:
+def test_a_too_long_application_id_is_rejected_with_the_fix() -> None:
     refusal = labelled({}, {APP_ID: "x" * 64}).membership.refusal
     assert "has 64 characters, more than 63; set a shorter yunikorn.apache.org/app-id" in refusal
 
@@ -115,7 +115,7 @@ def test_a_written_id_that_is_too_long_is_refused_with_the_fix() -> None:
         ("", UserInfo("nobody")),
     ],
 )
-def test_the_user_is_read_or_no_one(annotation: str, user: UserInfo) -> None:
+def test_the_user_is_read_or_defaults_to_nobody(annotation: str, user: UserInfo) -> None:
     assert labelled({}, {"yunikorn.apache.org/user.info": annotation}).membership.user == user
 
 
@@ -133,7 +133,7 @@ def a_placeholder(requests: str = '{"cpu": "1"}', **changes: Any) -> Raw:
 
 
 @pytest.mark.parametrize("requests", ['{"cpu": "1"}', '{"cpu": "1000m", "memory": "1024Mi"}', "{}"])
-def test_a_claim_to_be_a_placeholder_is_read_and_gives_nothing_by_itself(requests: str) -> None:
+def test_an_unverified_placeholder_annotation_is_read_but_grants_nothing(requests: str) -> None:
     """A LimitRange may add requests that were not signed."""
     member = own(a_placeholder(requests)).membership
     assert member.claim == PlaceholderClaim(PodUid("uid-w0"), requests)
@@ -143,7 +143,7 @@ def test_a_claim_to_be_a_placeholder_is_read_and_gives_nothing_by_itself(request
 @pytest.mark.parametrize(
     "requests, other", [('{"cpu": "2"}', '{"cpu":"1"}'), ('{"cpu": "1", "gpu": "1"}', '{"cpu":"1","gpu":null}')]
 )
-def test_other_requests_than_were_signed_are_noted(requests: str, other: str) -> None:
+def test_requests_that_differ_from_the_signed_ones_are_recorded(requests: str, other: str) -> None:
     claim = own(a_placeholder(requests=requests)).membership.claim
     assert claim is not None
     assert (claim.requests, claim.other_requests) == (requests, other)
@@ -160,7 +160,7 @@ def test_other_requests_than_were_signed_are_noted(requests: str, other: str) ->
         {"requests": "[" * 20_000},
     ],
 )
-def test_a_users_pod_that_says_placeholder_is_an_ordinary_pod(changes: Raw) -> None:
+def test_an_incomplete_placeholder_annotation_is_ignored_and_reported(changes: Raw) -> None:
     member = own(a_placeholder(**changes)).membership
     assert (member.claim, member.placeholder, member.owner) == (None, False, None)
     assert "is reserved and ignored here; remove it" in member.conflicts[0]
@@ -186,7 +186,7 @@ def required(*terms: Raw) -> Raw:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}
 
 
-def test_constraints_are_canonical_json_of_hard_facts_only() -> None:
+def test_the_constraints_tag_is_canonical_json_of_required_constraints_only() -> None:
     term = {"matchExpressions": [{"operator": "In", "key": "zone", "values": ["a"]}], "other": 1}
     preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}
     affinity = required(term)
@@ -202,12 +202,12 @@ def test_constraints_are_canonical_json_of_hard_facts_only() -> None:
     assert text == json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"))
 
 
-def test_equal_constraints_are_one_string_in_memory() -> None:
+def test_equal_constraints_share_one_string_in_memory() -> None:
     first, second = (own(a_pod(name, nodeSelector={"zone": "a"})).tags[keys.TAG_CONSTRAINTS] for name in "xy")
     assert first is second
 
 
-def test_a_daemon_sets_pod_names_its_node() -> None:
+def test_a_daemon_set_pod_has_its_required_node_tag() -> None:
     field = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
     raw = a_pod(affinity=required({"matchFields": [field]}))
     assert keys.TAG_REQUIRED_NODE not in own(raw).tags
@@ -232,7 +232,7 @@ def test_preemption_is_read_from_pod_and_spec() -> None:
     assert (pod.preempts_others, pod.priority, pod.priority_class) == (False, 7, "high")
 
 
-def test_the_scheduled_condition_reports_since_when_or_why_not() -> None:
+def test_the_scheduled_condition_gives_the_time_or_the_reason() -> None:
     raw = a_pod(nodeName="n1")
     raw["status"]["conditions"] = [
         {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:01Z"}
@@ -242,7 +242,7 @@ def test_the_scheduled_condition_reports_since_when_or_why_not() -> None:
     assert own(raw).condition == Condition("Unschedulable", "")
 
 
-def test_gates_phase_and_leaving_are_seen() -> None:
+def test_gates_phase_and_termination_are_read() -> None:
     raw = a_pod(schedulingGates=[{"name": "wait"}])
     raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     raw["status"]["phase"] = "Odd"
@@ -250,5 +250,5 @@ def test_gates_phase_and_leaving_are_seen() -> None:
     assert (pod.gates, pod.terminating, pod.phase) == (("wait",), True, PodPhase.PENDING)
 
 
-def test_an_amount_beyond_64_bits_refuses_the_pod() -> None:
+def test_a_request_beyond_64_bits_rejects_the_pod() -> None:
     assert "does not fit 64 bits" in own(a_pod(containers=[a_container(memory="10E")])).membership.refusal

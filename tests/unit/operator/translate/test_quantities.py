@@ -52,7 +52,7 @@ def test_cpu_becomes_millicores_rounded_up(written: str, milli: int) -> None:
     "written",
     ["", " ", "1 Gi", "Gi", "1gi", "1KI", "one", "1e", "--1", "1.2.3", ".", "0x10", "\u0661", "NaN", "1e+", "1\t"],
 )
-def test_what_is_no_quantity_is_refused_by_name_and_with_a_fix(written: str) -> None:
+def test_an_invalid_quantity_is_rejected_with_its_field_and_a_fix(written: str) -> None:
     with pytest.raises(BadInputError, match=r"^group\.cpu: .*is not a quantity; write a Kubernetes quantity"):
         nanos("group.cpu", written)
 
@@ -60,13 +60,13 @@ def test_what_is_no_quantity_is_refused_by_name_and_with_a_fix(written: str) -> 
 @pytest.mark.parametrize(
     "written", ["9223372036854775808", "8Ei", "1e30", "9" * 65, "1e41", "1e-41", "1e99999999999999"]
 )
-def test_what_does_not_fit_is_refused(written: str) -> None:
+def test_an_out_of_range_quantity_is_rejected(written: str) -> None:
     with pytest.raises(BadInputError, match=r"64 bits|out of range|too long"):
         nanos("field", written)
 
 
 @pytest.mark.parametrize("value", [True, 1.5, [], {}, 2**63])
-def test_what_is_no_text_and_no_integer_is_refused(value: object) -> None:
+def test_a_quantity_that_is_neither_text_nor_integer_is_rejected(value: object) -> None:
     with pytest.raises(BadInputError):
         nanos("field", value)
 
@@ -76,7 +76,7 @@ def test_null_is_the_zero_quantity() -> None:
 
 
 @given(st.integers(0, MAX_AMOUNT))
-def test_a_plain_integer_is_itself(value: int) -> None:
+def test_a_plain_integer_keeps_its_value(value: int) -> None:
     assert nanos("field", str(value)) == nanos("field", value) == value * NANO
 
 
@@ -87,7 +87,7 @@ def test_sums_are_rounded_once(left: int, right: int) -> None:
 
 
 @given(st.text(max_size=40))
-def test_no_text_does_anything_but_parse_or_be_refused(written: str) -> None:
+def test_any_text_is_parsed_or_rejected(written: str) -> None:
     try:
         value = nanos("field", written)
     except BadInputError:

@@ -22,7 +22,7 @@ def test_containers_add_up_and_the_pod_counts_as_one() -> None:
     assert taken(spec) == {"vcore": 1500, "memory": 2**30, "pods": 1}
 
 
-def test_a_pod_without_requests_takes_its_place_only() -> None:
+def test_a_pod_without_requests_counts_only_as_one_pod() -> None:
     assert taken({"containers": [{"name": "main"}]}) == {"pods": 1}
 
 
@@ -54,7 +54,7 @@ def test_overhead_is_added() -> None:
     assert taken({"containers": [a_container(cpu="1")], "overhead": {"cpu": "250m"}})["vcore"] == 1250
 
 
-def test_resources_of_the_whole_pod_override_the_sum() -> None:
+def test_pod_level_resources_override_the_sum() -> None:
     spec = {"containers": [a_container(cpu="1", memory="1Gi")], "resources": {"requests": {"cpu": "4"}}}
     assert taken(spec) == {"vcore": 4000, "memory": 2**30, "pods": 1}
 
@@ -91,7 +91,7 @@ def pending(reason: str) -> Raw:
         ("1", "1", "2", 2000),
     ],
 )
-def test_a_resize_counts_the_largest_of_written_granted_and_in_force(
+def test_a_resize_counts_the_largest_of_requested_allocated_and_actual_resources(
     written: str, granted: str, actual: str, milli: int
 ) -> None:
     status = {"containerStatuses": [in_force(granted={"cpu": granted}, cpu=actual)]}
@@ -114,12 +114,12 @@ def test_each_resource_of_a_resize_counts_by_itself() -> None:
         ({"resize": "Infeasible", "conditions": [pending("Deferred")]}, 9000),
     ],
 )
-def test_a_resize_that_can_never_be_does_not_count_and_one_that_may_come_does(told: Raw, milli: int) -> None:
+def test_an_infeasible_resize_does_not_count_and_a_deferred_one_does(told: Raw, milli: int) -> None:
     status = {"containerStatuses": [in_force(cpu="2")], **told}
     assert taken({"containers": [a_container(cpu="9")]}, status)["vcore"] == milli
 
 
-def test_a_status_without_resources_reports_nothing_of_them() -> None:
+def test_a_status_without_actual_resources_is_not_counted() -> None:
     """As kube-scheduler has it: an old kubelet tells what it granted and not what is in force."""
     status = {"containerStatuses": [{"name": "main", "allocatedResources": {"cpu": "2"}}]}
     assert taken({"containers": [a_container(cpu="1")]}, status)["vcore"] == 1000
@@ -131,7 +131,7 @@ def test_a_sidecar_can_be_resized_and_an_init_container_can_not() -> None:
     assert taken(spec, status)["vcore"] == 3000 + 1000
 
 
-def test_resources_of_the_whole_pod_can_be_resized() -> None:
+def test_pod_level_resources_can_be_resized() -> None:
     """KEP-5419."""
     spec = {"containers": [a_container(cpu="1")], "resources": {"requests": {"cpu": "2", "memory": "1Gi"}}}
     status = {"resources": {"requests": {"cpu": "3", "memory": "1Gi"}}, "allocatedResources": {"cpu": "4"}}
@@ -140,7 +140,7 @@ def test_resources_of_the_whole_pod_can_be_resized() -> None:
     assert taken({**spec, "resources": {"requests": {"cpu": "9"}}}, status)["vcore"] == 4000
 
 
-def test_of_the_pods_own_resources_only_those_that_kubernetes_reads_there_count() -> None:
+def test_only_pod_level_resources_supported_by_kubernetes_count() -> None:
     own = {"cpu": "2", "hugepages-2Mi": "4Mi", "nvidia.com/gpu": "8", "ephemeral-storage": "1Gi"}
     spec = {"containers": [a_container(**{"nvidia.com/gpu": "1"})], "resources": {"requests": own}}
     assert taken(spec) == {"vcore": 2000, "hugepages-2Mi": 2**22, "nvidia.com/gpu": 1, "pods": 1}
@@ -154,6 +154,6 @@ def test_limits_and_ephemeral_containers_take_nothing() -> None:
 
 
 @pytest.mark.parametrize("cpu", ["many", "-1", "1e30"])
-def test_an_amount_that_cannot_be_is_refused(cpu: str) -> None:
+def test_an_invalid_request_is_rejected(cpu: str) -> None:
     with pytest.raises(BadInputError):
         taken({"containers": [a_container(cpu=cpu)]})

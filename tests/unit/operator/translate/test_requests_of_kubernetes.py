@@ -123,12 +123,14 @@ EXAMPLES: list[tuple[str, Raw, Raw, dict[str, int]]] = [
 
 
 @pytest.mark.parametrize("spec, status, takes", [example[1:] for example in EXAMPLES], ids=[e[0] for e in EXAMPLES])
-def test_the_examples_of_the_documentation(spec: Raw, status: Raw, takes: dict[str, int]) -> None:
+def test_the_documentation_examples_take_the_documented_resources(
+    spec: Raw, status: Raw, takes: dict[str, int]
+) -> None:
     assert pod_resources(spec, status) == {**takes, "pods": 1}
 
 
 @pytest.mark.parametrize("entry", TABLE, ids=[str(number) for number in range(len(TABLE))])
-def test_pods_of_every_shape_take_what_kube_scheduler_counts(entry: Raw) -> None:
+def test_pod_resources_match_kube_scheduler(entry: Raw) -> None:
     assert pod_resources(entry["spec"], entry["status"]) == {**entry["takes"], "pods": 1}
 
 
@@ -152,7 +154,7 @@ def cpu(spec: Raw, **status: Any) -> int:
 
 
 @given(CONTAINERS, INITS)
-def test_a_pod_takes_at_least_all_that_run_side_by_side_and_at_most_all_that_it_has(
+def test_a_pod_takes_at_least_its_concurrent_containers_and_at_most_all_containers(
     containers: list[dict[str, str]], inits: list[tuple[dict[str, str], bool]]
 ) -> None:
     found = cpu(pod(containers, inits))
@@ -163,7 +165,7 @@ def test_a_pod_takes_at_least_all_that_run_side_by_side_and_at_most_all_that_it_
 
 
 @given(CONTAINERS, INITS, MILLI, st.booleans(), st.integers(0, 5))
-def test_no_container_makes_a_pod_smaller_and_the_order_of_containers_is_all_one(
+def test_more_containers_never_lower_the_requests_and_container_order_is_irrelevant(
     containers: list[dict[str, str]],
     inits: list[tuple[dict[str, str], bool]],
     more: dict[str, str],
@@ -177,7 +179,7 @@ def test_no_container_makes_a_pod_smaller_and_the_order_of_containers_is_all_one
 
 
 @given(INITS, MILLI)
-def test_a_sidecar_costs_as_much_wherever_it_stands_or_more_the_earlier_it_starts(
+def test_an_earlier_sidecar_never_takes_less_than_a_later_one(
     inits: list[tuple[dict[str, str], bool]], more: dict[str, str]
 ) -> None:
     costs = [cpu(pod([], [*inits[:place], (more, True), *inits[place:]])) for place in range(len(inits) + 1)]
@@ -185,7 +187,7 @@ def test_a_sidecar_costs_as_much_wherever_it_stands_or_more_the_earlier_it_start
 
 
 @given(CONTAINERS, INITS, MILLI)
-def test_overhead_comes_on_top_of_whatever_the_pod_takes(
+def test_overhead_is_added_to_the_requests_of_any_pod(
     containers: list[dict[str, str]], inits: list[tuple[dict[str, str], bool]], overhead: dict[str, str]
 ) -> None:
     spec = pod(containers, inits)
@@ -193,7 +195,7 @@ def test_overhead_comes_on_top_of_whatever_the_pod_takes(
 
 
 @given(MILLI, MILLI, MILLI)
-def test_while_a_resize_is_under_way_a_pod_never_takes_less_than_before_or_after_it(
+def test_a_pod_in_resize_takes_the_largest_of_old_allocated_and_new_requests(
     before: dict[str, str], granted: dict[str, str], after: dict[str, str]
 ) -> None:
     told = {"name": "c0", "resources": {"requests": before}, "allocatedResources": granted}

@@ -47,7 +47,7 @@ def tag_of(*volumes: dict[str, Any]) -> Any:
     return orjson.loads(written) if written else None
 
 
-def test_a_local_volume_is_reported_with_where_it_is_and_whose_it_is() -> None:
+def test_a_local_volume_is_reported_with_its_node_affinity_and_claim() -> None:
     here = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]}
     raw = {
         "metadata": {"name": "local-1", "labels": {"tier": "fast"}, "deletionTimestamp": "2026-01-01T00:00:00Z"},
@@ -79,7 +79,7 @@ def test_a_local_volume_is_reported_with_where_it_is_and_whose_it_is() -> None:
     assert volume.reach == ((Requirement("kubernetes.io/hostname", "In", ("n1",)),),)
 
 
-def test_the_class_of_old_annotations_still_wins() -> None:
+def test_the_deprecated_storage_class_annotation_wins() -> None:
     metadata = {"name": "x", "namespace": "dev", "annotations": {"volume.beta.kubernetes.io/storage-class": "old"}}
     raw = {"metadata": metadata, "spec": {"storageClassName": "new"}}
     volume, claim = read_volume(raw), read_claim(raw)
@@ -108,7 +108,7 @@ HANDLES = {
 
 
 @pytest.mark.parametrize("spec, labels, known", HANDLES.values(), ids=HANDLES)
-def test_a_volume_that_a_driver_attaches_is_reported_with_driver_and_handle(
+def test_an_attachable_volume_is_reported_with_driver_and_handle(
     spec: dict[str, Any], labels: dict[str, str], known: tuple[str, str]
 ) -> None:
     csi = volume_of(labels, **spec)["csi"]
@@ -124,11 +124,11 @@ def test_a_volume_that_a_driver_attaches_is_reported_with_driver_and_handle(
         {"awsElasticBlockStore": {"volumeID": "aws://a/b/c"}},
     ],
 )
-def test_other_volumes_have_no_handle(spec: dict[str, Any]) -> None:
+def test_volumes_that_are_not_attached_have_no_handle(spec: dict[str, Any]) -> None:
     assert "csi" not in volume_of(**spec)
 
 
-def test_a_claim_is_reported_with_what_it_asks_and_how_far_it_is() -> None:
+def test_a_claim_is_reported_with_its_request_and_binding_state() -> None:
     annotations = {"pv.kubernetes.io/bind-completed": "yes", "volume.kubernetes.io/selected-node": "n1"}
     owners = [{"uid": "other"}, {"uid": "uid-web-0", "controller": True}]
     raw = {
@@ -168,7 +168,7 @@ def test_a_claim_is_reported_with_what_it_asks_and_how_far_it_is() -> None:
     assert (claim.is_bound, claim.selected_node) == (True, "n1")
 
 
-def test_a_claim_that_reports_nothing_is_reported_as_nothing() -> None:
+def test_an_empty_claim_is_reported_without_optional_fields() -> None:
     claim = read_claim({"metadata": {"name": "data", "namespace": "dev"}})
     assert claim is not None
     assert reported(claim.reported) == {"accessModes": []}
@@ -199,7 +199,7 @@ def test_volumes_of_a_class_count_for_its_provisioner_unless_that_is_not_counted
     assert drivers == {"csi.example.com": "csi.example.com", "kubernetes.io/azure-file": None}
 
 
-def test_a_pool_is_reported_with_where_it_reaches() -> None:
+def test_a_storage_pool_is_reported_with_its_node_topology() -> None:
     sent = {
         "metadata": {"name": "p", "namespace": "kube-system"},
         "storageClassName": "late",
@@ -219,28 +219,28 @@ def test_a_pool_is_reported_with_where_it_reaches() -> None:
     assert "nodeTopology" not in reported(read_capacity({"metadata": {"name": "p"}, "storageClassName": "late"}))
 
 
-def test_a_driver_is_reported_with_whether_its_pools_count() -> None:
+def test_a_driver_is_reported_with_its_storage_capacity_setting() -> None:
     assert reported(read_driver({"metadata": {"name": "d"}, "spec": {"storageCapacity": True}})) == {
         "storageCapacity": True
     }
     assert reported(read_driver({"metadata": {"name": "d"}, "spec": {}})) == {}
 
 
-def test_what_a_node_attaches_is_a_number_or_no_limit() -> None:
+def test_the_attach_limit_of_a_node_is_a_number_or_unlimited() -> None:
     drivers = [{"name": "a", "allocatable": {"count": 2}}, {"name": "b"}, {"name": "c", "allocatable": {"count": 0}}]
     found = read_node_drivers({"metadata": {"name": "n1"}, "spec": {"drivers": drivers}})
     assert found is not None
     assert orjson.loads(found.limits) == {"a": 2, "b": None, "c": 0}
 
 
-def test_an_attachment_counts_if_it_is_of_a_volume() -> None:
+def test_only_attachments_of_persistent_volumes_count() -> None:
     spec = {"attacher": "d", "nodeName": "n1", "source": {"persistentVolumeName": "v"}}
     assert read_attachment({"metadata": {"name": "a"}, "spec": spec}) == Attachment("a", NodeName("n1"), "d", "v")
     inline = {**spec, "source": {"inlineVolumeSpec": {}}}
     assert read_attachment({"metadata": {"name": "a"}, "spec": inline}) is None
 
 
-def test_a_pods_claims_are_reported_in_its_order_and_those_made_for_it_with_its_uid() -> None:
+def test_claims_are_reported_in_pod_order_and_ephemeral_ones_with_the_pod_uid() -> None:
     said = tag_of(
         {"name": "a", "persistentVolumeClaim": {"claimName": "data"}},
         {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}},
@@ -252,7 +252,7 @@ def test_a_pods_claims_are_reported_in_its_order_and_those_made_for_it_with_its_
     }
 
 
-def test_a_pods_own_disks_are_reported_with_what_tells_them_apart() -> None:
+def test_inline_disks_of_a_pod_are_reported_with_their_identity() -> None:
     said = tag_of(
         {"gcePersistentDisk": {"pdName": "g", "readOnly": True}},
         {"awsElasticBlockStore": {"volumeID": "vol-1"}},

@@ -32,17 +32,17 @@ def problem_of(**changes: Any) -> str:
     return problem(json.dumps([{**a_group(), **changes}]))
 
 
-def test_no_annotation_is_no_gang() -> None:
+def test_an_empty_annotation_defines_no_gang() -> None:
     assert read("") is None
     assert read("  ") is None
 
 
-def test_the_total_counts_members_and_their_pods() -> None:
+def test_the_placeholder_ask_counts_resources_and_pods_of_all_members() -> None:
     found = gang(a_group("driver", 1), a_group("executor", 3, minResource={"cpu": "500m", "nvidia.com/gpu": "1"}))
     assert dict(found.placeholder_ask) == {"vcore": 2500, "memory": 2**30, "nvidia.com/gpu": 3, "pods": 4}
 
 
-def test_keys_match_in_any_case_and_unknown_ones_and_nulls_are_passed_over() -> None:
+def test_keys_are_case_insensitive_and_unknown_keys_and_nulls_are_ignored() -> None:
     written = {
         "Name": "g",
         "MINMEMBER": 2,
@@ -66,7 +66,7 @@ def test_zero_amounts_are_legal() -> None:
     assert dict(gang(a_group(minResource={"cpu": "0m"})).groups[0].min_resource) == {"vcore": 0}
 
 
-def test_the_fields_of_a_pod_travel_as_they_are_and_as_constraints() -> None:
+def test_pod_fields_are_kept_unchanged_and_converted_to_constraints() -> None:
     found = gang(
         a_group(
             nodeSelector={"zone": "a"},
@@ -84,7 +84,7 @@ def test_the_fields_of_a_pod_travel_as_they_are_and_as_constraints() -> None:
     assert (dict(found.labels), dict(found.annotations)) == ({"team": "x"}, {"note": "y"})
 
 
-def test_numbers_with_a_point_lose_no_digit() -> None:
+def test_decimal_numbers_keep_all_digits() -> None:
     found = read('[{"name": "g", "minMember": 1, "minResource": {"cpu": 0.1}}]')
     assert isinstance(found, GangDefinition)
     assert dict(found.groups[0].requests) == {"cpu": "0.1"}
@@ -107,7 +107,7 @@ def test_numbers_with_a_point_lose_no_digit() -> None:
         ("[" + "9" * 5000 + "]", "task-groups: is not JSON"),
     ],
 )
-def test_text_that_is_no_list_of_groups_is_named(text: str, says: str) -> None:
+def test_an_invalid_list_of_groups_is_reported(text: str, says: str) -> None:
     assert problem(text).startswith(says)
 
 
@@ -145,11 +145,11 @@ def test_text_that_is_no_list_of_groups_is_named(text: str, says: str) -> None:
         ({"topologySpreadConstraints": "x"}, "task-groups[0].topologySpreadConstraints: is not a list"),
     ],
 )
-def test_a_group_that_cannot_be_is_named_with_its_field(changes: dict[str, Any], says: str) -> None:
+def test_an_invalid_group_is_reported_with_its_field(changes: dict[str, Any], says: str) -> None:
     assert problem_of(**changes).startswith(says)
 
 
-def test_two_groups_of_one_name_are_refused() -> None:
+def test_two_groups_with_the_same_name_are_rejected() -> None:
     assert problem(json.dumps([a_group("g"), a_group("g")])).startswith('task-groups[1].name: "g" is a duplicate name')
 
 
@@ -157,7 +157,7 @@ def test_every_problem_ends_in_a_fix() -> None:
     assert problem_of(minMember=-1).count("; ") == 1
 
 
-def test_parameters_decide_style_and_timers() -> None:
+def test_parameters_set_the_style_and_timeouts() -> None:
     found = gang(
         a_group(),
         parameters="placeholderTimeoutInSeconds=30  gangSchedulingStyle=Hard gangWaitTimeoutInSeconds=5",
@@ -175,12 +175,12 @@ def test_parameters_decide_style_and_timers() -> None:
         ("topologyKey=rack topologyMode=preferred", Topology("rack", required=False)),
     ],
 )
-def test_a_gang_is_packed_by_a_label_of_nodes_as_far_as_can_be_or_by_force(parameters: str, topology: Topology) -> None:
+def test_topology_parameters_set_the_node_label_and_the_mode(parameters: str, topology: Topology) -> None:
     found = gang(a_group(), parameters=parameters)
     assert (found.topology, found.warnings) == (topology, ())
 
 
-def test_without_parameters_a_gang_is_soft_with_the_cores_time_out() -> None:
+def test_without_parameters_a_gang_is_soft_with_the_default_timeouts() -> None:
     found = gang(a_group())
     assert (found.style, found.placeholder_timeout_ms, found.wait_timeout_ms) == ("Soft", 0, 0)
 
@@ -205,7 +205,7 @@ def test_without_parameters_a_gang_is_soft_with_the_cores_time_out() -> None:
         ("topologyKey=zone topologyMode=hard", 'topologyMode: "hard" is unknown; preferred is used'),
     ],
 )
-def test_a_bad_parameter_is_warned_of_and_its_default_taken(parameters: str, says: str) -> None:
+def test_an_invalid_parameter_gives_a_warning_and_the_default_is_used(parameters: str, says: str) -> None:
     found = gang(a_group(), parameters=parameters)
     assert found.style == "Soft"
     assert len(found.warnings) == 1
@@ -226,49 +226,49 @@ def test_a_bad_parameter_is_warned_of_and_its_default_taken(parameters: str, say
         (" ".join(f"p{n}=1" for n in range(50)), "unknown parameters p0, p1, p10 and 47 more are ignored; known"),
     ],
 )
-def test_unknown_parameters_are_reported_once_with_the_one_that_is_meant(parameters: str, says: str) -> None:
+def test_unknown_parameters_are_reported_once_with_a_suggestion(parameters: str, says: str) -> None:
     found = gang(a_group(), parameters=f"{parameters} topologyKey=zone")
     assert found.topology == Topology("zone")
     assert len(found.warnings) == 1
     assert says in found.warnings[0]
 
 
-def test_a_group_without_members_is_left_out_alone() -> None:
+def test_a_group_without_members_adds_nothing_to_the_gang() -> None:
     found = gang(a_group("head", 1), a_group("workers", 0))
     assert [(group.name, group.min_member) for group in found.groups] == [("head", 1), ("workers", 0)]
     assert (found.size, found.warnings) == (1, ())
     assert dict(found.placeholder_ask) == dict(gang(a_group("head", 1)).placeholder_ask)
 
 
-def test_the_longest_time_out_is_one_that_a_clock_can_hold() -> None:
+def test_a_timeout_above_the_maximum_is_ignored_with_a_warning() -> None:
     assert gang(a_group(), parameters="placeholderTimeoutInSeconds=1000000000").placeholder_timeout_ms == 10**12
     too_long = gang(a_group(), parameters="placeholderTimeoutInSeconds=1000000001")
     assert (too_long.placeholder_timeout_ms, len(too_long.warnings)) == (0, 1)
 
 
-def test_zero_is_the_default_and_the_last_of_two_counts_in_any_white_space() -> None:
+def test_the_last_duplicate_parameter_wins_and_zero_is_the_default_timeout() -> None:
     found = gang(a_group(), parameters=" placeholderTimeoutInSeconds=9\n\tplaceholderTimeoutInSeconds=0 ")
     assert (found.placeholder_timeout_ms, found.warnings) == (0, ())
 
 
-def test_a_key_that_is_there_in_two_spellings_counts_once_the_last_one() -> None:
+def test_the_last_spelling_of_a_duplicate_key_wins() -> None:
     text = '[{"name": "g", "minMember": 1, "MinMember": 3, "minResource": {"cpu": 1}}]'
     found = read(text)
     assert isinstance(found, GangDefinition)
     assert found.groups[0].min_member == 3
 
 
-def test_text_after_the_definition_spoils_it() -> None:
+def test_text_after_the_definition_is_an_error() -> None:
     assert problem('[{"name": "g", "minMember": 1, "minResource": {}}] {}').startswith("task-groups: is not JSON")
 
 
 @pytest.mark.parametrize("placement", [*Placement])
-def test_a_placement_that_is_named_counts_whatever_the_default(placement: Placement) -> None:
+def test_an_explicit_gang_placement_overrides_the_default(placement: Placement) -> None:
     found = gang(a_group(), parameters=f"gangPlacement={placement}", default=Placement.ATOMIC)
     assert (found.placement, found.warnings) == (placement, ())
 
 
-def test_a_gang_that_names_no_placement_or_none_that_exists_has_the_default() -> None:
+def test_a_missing_or_unknown_gang_placement_gives_the_default() -> None:
     assert gang(a_group()).placement is Placement.RESERVE
     assert gang(a_group(), default=Placement.DIRECT).placement is Placement.DIRECT
     unknown = gang(a_group(), parameters="gangPlacement=best", default=Placement.ATOMIC)

@@ -22,14 +22,14 @@ async def introduction(server: ApiServer) -> str:
             await session.close()
 
 
-async def test_the_api_server_says_who_we_are() -> None:
+async def test_the_api_server_reports_the_own_account() -> None:
     server = ApiServer()
     server.plan("GET /version", lambda: reply(200, {"major": "1", "minor": "28+"}))
     server.plan(WHO, lambda: reply(201, {"status": {"userInfo": {"username": "system:serviceaccount:muster:m"}}}))
     assert await introduction(server) == "system:serviceaccount:muster:m"
 
 
-async def test_it_is_asked_again_while_it_starts() -> None:
+async def test_a_starting_api_server_is_queried_again() -> None:
     server = ApiServer()
     server.plan(
         "GET /version", lambda: status(503, "ServiceUnavailable"), lambda: reply(200, {"major": "1", "minor": "34"})
@@ -39,7 +39,7 @@ async def test_it_is_asked_again_while_it_starts() -> None:
 
 
 @pytest.mark.parametrize("minor", ["27", "24+"])
-async def test_one_that_drops_conditions_is_refused_for_failing_closed_would_stop_the_cluster(minor: str) -> None:
+async def test_an_api_server_without_match_conditions_is_rejected_at_startup(minor: str) -> None:
     server = ApiServer()
     server.plan("GET /version", lambda: reply(200, {"major": "1", "minor": minor}))
     with pytest.raises(StartupRefused, match=r"needs Kubernetes 1\.28"):

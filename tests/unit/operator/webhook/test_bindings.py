@@ -18,17 +18,17 @@ def binding(written: dict[str, str], who: Submitter = CONTROLLER, namespace: str
 @pytest.mark.parametrize(
     "written", [{USER_INFO: '{"user":"boss"}'}, {USER_INFO: ""}, {PLACEHOLDER: "true"}, {BINDING: ""}]
 )
-def test_no_one_writes_them_not_even_the_trusted(written: dict[str, str]) -> None:
+def test_reserved_annotations_on_a_binding_are_rejected_in_managed_namespaces(written: dict[str, str]) -> None:
     said = binding(written)
     assert next(iter(written)) in said.refusal
     assert not said.is_allowed
     assert binding(written, namespace="kube-system").is_allowed
 
 
-def test_a_binding_with_other_annotations_goes_through_as_it_is() -> None:
+def test_a_binding_with_other_annotations_is_allowed_unchanged() -> None:
     assert binding({"gpu": "0"}) == AdmissionAnswer()
     assert binding({}) == AdmissionAnswer()
 
 
-def test_musters_own_binding_carries_its_signature() -> None:
+def test_a_binding_of_muster_can_carry_its_signature() -> None:
     assert binding({BINDING: "v1:0:0"}, Submitter(KNOWN.account)) == AdmissionAnswer()

@@ -32,7 +32,7 @@ def a_pair(now: datetime = NOW) -> Pair:
     return kept_or_made((None, None), now)
 
 
-def test_a_certificate_is_good_for_its_names_and_for_who_trusts_the_pair_only() -> None:
+def test_a_certificate_is_valid_only_for_its_hosts_authorities_and_lifetime() -> None:
     pair = a_pair()
     leaf = issue(pair, [HOST, "127.0.0.1"], NOW)
     assert accepts(leaf.authorities, leaf, NOW)
@@ -42,12 +42,12 @@ def test_a_certificate_is_good_for_its_names_and_for_who_trusts_the_pair_only() 
     ssl.create_default_context(cadata=b"".join(leaf.authorities).decode())
 
 
-def test_nothing_is_made_again_before_its_time() -> None:
+def test_authorities_are_not_renewed_early() -> None:
     pair = a_pair()
     assert kept_or_made(pair, NOW + timedelta(days=90)) == pair
 
 
-def test_in_ten_years_never_both_are_replaced_at_once_and_every_signer_was_trusted_for_months() -> None:
+def test_authorities_are_replaced_one_at_a_time_and_sign_only_after_months_of_trust() -> None:
     pair, replaced = a_pair(), 0
     trusted_since: dict[bytes, datetime] = {}
     for day in range(0, 3650, 5):
@@ -68,20 +68,20 @@ def test_in_ten_years_never_both_are_replaced_at_once_and_every_signer_was_trust
     assert replaced > 10
 
 
-def test_a_served_certificate_is_due_while_a_third_of_its_life_is_left() -> None:
+def test_a_served_certificate_is_due_for_renewal_with_a_third_of_its_lifetime_left() -> None:
     leaf = issue(a_pair(), [HOST], NOW)
     assert not leaf.is_due(NOW + 19 * DAY)
     assert leaf.is_due(NOW + 21 * DAY)
 
 
-def test_an_authority_survives_its_texts() -> None:
+def test_an_authority_survives_serialization() -> None:
     one, _ = a_pair()
     read = certificates.read_authority(one.pem, one.key_pem)
     assert (read.pem, read.key_pem) == (one.pem, one.key_pem)
 
 
 @pytest.mark.parametrize("wrong", ["garbled", "strange key", "no authority", "no key"])
-def test_what_is_no_authority_is_reported_and_not_used(wrong: str) -> None:
+def test_an_invalid_authority_is_rejected(wrong: str) -> None:
     one, other = a_pair()
     leaf = issue((one, other), [HOST], NOW)
     certificate, key = {
@@ -94,12 +94,12 @@ def test_what_is_no_authority_is_reported_and_not_used(wrong: str) -> None:
         certificates.read_authority(certificate, key)
 
 
-def test_an_authority_of_a_clock_that_was_wrong_is_replaced() -> None:
+def test_an_authority_that_is_not_valid_yet_is_replaced() -> None:
     early = a_pair(NOW + 400 * DAY)
     assert not set(kept_or_made(early, NOW)) & set(early)
 
 
-def test_given_files_have_to_belong_together() -> None:
+def test_provided_certificate_files_must_match() -> None:
     pair = a_pair()
     leaf, other = issue(pair, [HOST], NOW), issue(pair, [HOST], NOW)
     found = certificates.given(leaf.chain, leaf.key, b"".join(leaf.authorities))

@@ -27,7 +27,7 @@ def a_class(name: str, allow: str) -> Raw:
     return {"metadata": {"name": name, "annotations": {"yunikorn.apache.org/allow-preemption": allow}}}
 
 
-async def test_the_operators_own_watch_tells_it() -> None:
+async def test_the_cluster_view_follows_the_watch_of_the_operator() -> None:
     async with a_session(Peer()) as session:
         view, inbox = ClusterView(session, "muster", NAMES), Inbox(Metrics())
         inbox.show_also(view, "namespaces", "priorityclasses")
@@ -47,7 +47,7 @@ async def test_the_operators_own_watch_tells_it() -> None:
         assert view.known.namespaces == {}
 
 
-async def test_what_the_watch_has_not_shown_is_looked_up_once() -> None:
+async def test_objects_missing_from_the_watch_are_looked_up_once() -> None:
     peer = Peer()
     peer.put("/api/v1/namespaces/new", a_namespace("new", **{ENABLE: "true"}))
     peer.put("/apis/scheduling.k8s.io/v1/priorityclasses/low", a_class("low", "false"))
@@ -62,7 +62,7 @@ async def test_what_the_watch_has_not_shown_is_looked_up_once() -> None:
     assert view.known.may_be_preempted == {"low": False}
 
 
-async def test_what_cannot_be_looked_up_is_an_error_and_not_a_guess() -> None:
+async def test_a_failed_lookup_raises_an_error() -> None:
     async with a_session(Peer(denied={"GET"})) as session:
         with pytest.raises(ApiRefused):
             await ClusterView(session, "muster", NAMES).look_up("new", "")
@@ -72,7 +72,7 @@ async def test_what_cannot_be_looked_up_is_an_error_and_not_a_guess() -> None:
     await nobody.close()
 
 
-async def test_a_name_that_does_not_exist_is_looked_up_once_a_second_by_a_few_at_a_time() -> None:
+async def test_a_name_that_does_not_exist_is_looked_up_at_most_once_per_second() -> None:
     """Whoever can reach the webhook may ask about any name: each question must not be a list of the API server."""
     peer, now = Peer(), [100.0]
     async with a_session(peer) as session:

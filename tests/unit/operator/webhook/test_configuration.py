@@ -69,7 +69,7 @@ async def judged(
         return await check.answer(review)
 
 
-async def test_what_would_be_in_force_is_what_the_core_is_asked_about() -> None:
+async def test_the_core_validates_the_resulting_configuration() -> None:
     core = Core()
     defaults = a_config_map("muster-defaults", {"queues.yaml": "old", "placeholderTimeout": "1s", RUN_AS_USER: "7"})
     new = a_config_map("muster-configs", {RUN_AS_USER: "8"}, {"queues.yaml": "packed"})
@@ -79,13 +79,13 @@ async def test_what_would_be_in_force_is_what_the_core_is_asked_about() -> None:
     assert asked.extraConfig[RUN_AS_USER] == "8"
 
 
-async def test_the_core_refuses_in_its_own_words() -> None:
+async def test_a_rejection_contains_the_findings_of_the_core() -> None:
     core = Core(Said(findings=["queues.yaml:4: one", "queues.yaml:9: two"]))
     answer = await judged(a_config_map("muster-configs", {"queues.yaml": "x"}), core)
     assert answer.refusal == "queues.yaml:4: one; queues.yaml:9: two"
 
 
-async def test_a_value_that_means_nothing_is_refused_also_without_a_core() -> None:
+async def test_an_invalid_value_is_rejected_also_without_a_core() -> None:
     for core in (Core(), Core(SessionLost("nobody there"))):
         answer = await judged(a_config_map("muster-configs", {RUN_AS_USER: "root"}), core)
         assert RUN_AS_USER in answer.refusal
@@ -96,13 +96,13 @@ async def test_a_value_that_means_nothing_is_refused_also_without_a_core() -> No
 
 
 @pytest.mark.parametrize("trouble", [SessionLost("nobody there"), TimeoutError()])
-async def test_without_the_core_it_is_stored_with_a_warning(trouble: Exception) -> None:
+async def test_a_configuration_is_accepted_with_a_warning_without_the_core(trouble: Exception) -> None:
     answer = await judged(a_config_map("muster-configs", {"queues.yaml": "x"}), Core(trouble))
     assert answer.is_allowed
     assert "queues.yaml" in answer.warnings[0]
 
 
-async def test_doubts_are_shown_to_who_wrote_it_and_not_too_many() -> None:
+async def test_warnings_are_returned_to_the_user_up_to_a_limit() -> None:
     core = Core(Said(warnings=["w" * 1000]))
     entries = {f"service.nonsense{number}": "x" for number in range(50)}
     answer = await judged(a_config_map("muster-configs", entries | {"service.clusterId": "other"}), core)
@@ -113,7 +113,7 @@ async def test_doubts_are_shown_to_who_wrote_it_and_not_too_many() -> None:
     assert restart.warnings[0].startswith("service.clusterId = other takes effect after a restart")
 
 
-async def test_yunikorns_config_maps_are_validated_where_they_are_in_force_and_else_told_that_they_are_not() -> None:
+async def test_yunikorn_config_maps_are_validated_if_in_force_and_else_get_a_warning() -> None:
     new = a_config_map("yunikorn-configs", {RUN_AS_USER: "root"})
     assert not (await judged(new, Core())).is_allowed
     beside = await judged(new, Core(), (a_config_map("muster-defaults", {}),))
@@ -129,13 +129,13 @@ async def test_the_policy_group_in_force_picks_the_queues() -> None:
 
 
 @pytest.mark.parametrize("name, namespace", [("other", "muster"), ("muster-configs", "elsewhere")])
-async def test_other_config_maps_are_nothing_to_us(name: str, namespace: str) -> None:
+async def test_other_config_maps_are_ignored(name: str, namespace: str) -> None:
     core = Core()
     assert await judged(a_config_map(name, {RUN_AS_USER: "root"}), core, namespace=namespace) == AdmissionAnswer()
     assert core.asked == []
 
 
-async def test_a_core_that_is_slow_is_not_waited_for_longer_than_the_api_server_waits() -> None:
+async def test_a_slow_core_gives_a_warning_before_the_api_server_times_out() -> None:
     class Slow(Core):
         async def validate_configuration(self, request: muster_pb2.ValidateConfigurationRequest) -> Said:
             await asyncio.Event().wait()

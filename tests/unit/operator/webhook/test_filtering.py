@@ -30,17 +30,19 @@ def is_served(namespace: str, annotation: str = "", **entries: str) -> bool:
         ("dev", {"bypassNamespaces": "dev"}, False),
     ],
 )
-def test_the_lists_decide(namespace: str, entries: dict[str, str], *, served: bool) -> None:
+def test_the_namespace_lists_decide_whether_a_namespace_is_managed(
+    namespace: str, entries: dict[str, str], *, served: bool
+) -> None:
     assert is_served(namespace, **entries) == served
 
 
 @pytest.mark.parametrize("said, served", [("true", True), ("false", False), ("True", False), ("yes", False)])
-def test_the_namespaces_own_word_wins_over_the_lists(said: str, *, served: bool) -> None:
+def test_the_namespace_annotation_overrides_the_lists(said: str, *, served: bool) -> None:
     assert is_served("dev", said) == served
     assert is_served("dev", said, bypassNamespaces="dev") == served
 
 
-def test_yunikorns_documented_spelling_counts_where_the_other_is_not() -> None:
+def test_the_documented_yunikorn_spelling_counts_if_the_other_is_absent() -> None:
     misspelt = f"{PREFIX}enableYunikorn"
     known = replace(KNOWN, namespaces={"dev": {misspelt: "false"}})
     assert creating(a_pod(), known=known).object is None
@@ -58,7 +60,7 @@ def test_yunikorns_documented_spelling_counts_where_the_other_is_not() -> None:
         ("false", {}, False),
     ],
 )
-def test_ids_are_generated_as_the_namespace_says_or_the_lists(
+def test_ids_are_generated_by_namespace_annotation_or_lists(
     said: str, entries: dict[str, str], *, labelled: bool
 ) -> None:
     known = replace(KNOWN, namespaces={"dev": {f"{PREFIX}generateAppId": said} if said else {}})
@@ -68,7 +70,7 @@ def test_ids_are_generated_as_the_namespace_says_or_the_lists(
 
 
 @pytest.mark.parametrize("namespace", ["kube-system", "muster", "elsewhere"])
-def test_the_control_plane_and_our_own_namespace_are_never_touched(namespace: str) -> None:
+def test_kube_system_and_the_own_namespace_are_never_modified(namespace: str) -> None:
     """Whatever the settings say: what runs there has to start before us."""
     known = ClusterSnapshot(own_namespace="elsewhere" if namespace == "elsewhere" else "muster")
     served = replace(known, namespaces={namespace: {f"{PREFIX}enableYuniKorn": "true"}})

@@ -73,7 +73,7 @@ def test_cve_2026_97146_no_label_switches_a_check_off(kind: str, labels: dict[st
     assert not creating(marked, BOB).is_allowed
 
 
-def test_the_webhook_does_not_fail_open_for_what_is_ours() -> None:
+def test_the_webhook_fails_closed_for_managed_kinds() -> None:
     """Both of YuniKorn's do: while it is down its users' pods go to another scheduler, unchecked."""
     ours = Identity(KNOWN.scheduler_names, KNOWN.account, KNOWN.own_namespace)
     hooks = mutating(WebhookClientConfig(KNOWN.own_namespace, "muster"), ours, [])["webhooks"]
@@ -89,18 +89,18 @@ def test_the_webhook_does_not_fail_open_for_what_is_ours() -> None:
         assert named >= {(kind.group, kind.resource) for kind in KNOWN_KINDS.values()}
 
 
-def test_a_users_pod_is_not_taken_for_a_static_one() -> None:
+def test_a_user_pod_with_a_mirror_annotation_is_not_treated_as_static() -> None:
     """The same idea with the annotation that kubelets write."""
     mirrored = a_pod(annotations={"kubernetes.io/config.mirror": "x", USER_INFO: info(ANN)}, nodeName="n1")
     assert not creating(mirrored, BOB).is_allowed
 
 
-def test_a_replication_controller_forges_no_owner_through_its_controller() -> None:
+def test_a_replication_controller_cannot_forge_a_user_through_its_controller() -> None:
     """Its pods come from an account that is trusted; where its template is not read, anybody is somebody else."""
     assert not creating(forged("ReplicationController"), BOB).is_allowed
 
 
-def test_a_pod_that_names_us_in_a_bypassed_namespace_has_an_owner() -> None:
+def test_a_muster_pod_in_a_bypassed_namespace_gets_a_user() -> None:
     """Else one left one's limits behind by moving there."""
     pod = a_pod(schedulerName="muster")
     assert owner_of("Pod", creating(pod, BOB, namespace="bypassed").object) == info(BOB)

@@ -33,40 +33,40 @@ def marked(kind: str, value: str = "true", **spec: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("who", [ANN, CONTROLLER])
 @pytest.mark.parametrize("value", ["true", "1", "false", ""])
-def test_no_one_else_writes_it_on_something_new(kind: str, who: Submitter, value: str) -> None:
+def test_the_placeholder_annotation_is_rejected_on_creation(kind: str, who: Submitter, value: str) -> None:
     refusal = creating(marked(kind, value), who).refusal
     assert refusal.endswith(f"metadata.annotations[{PLACEHOLDER}] is written by Muster only: remove it")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nor_by_a_change(kind: str) -> None:
+def test_the_placeholder_annotation_is_rejected_on_update(kind: str) -> None:
     assert not updating(a_thing(kind, a_description()), marked(kind)).is_allowed
     assert not updating(marked(kind, "false"), marked(kind, "true")).is_allowed
 
 
 @pytest.mark.parametrize("entries", [{"bypassAuth": "true"}, {"externalUsers": "ann"}])
-def test_no_setting_lets_one(entries: dict[str, str]) -> None:
+def test_no_setting_allows_users_to_create_placeholders(entries: dict[str, str]) -> None:
     assert not creating(marked("Pod"), how=settings(**entries)).is_allowed
 
 
-def test_we_make_our_placeholders_as_they_are() -> None:
+def test_placeholders_of_the_operator_are_allowed_unchanged() -> None:
     answer = creating(marked("Pod", schedulerName="muster"), US)
     assert (answer.is_allowed, answer.object) == (True, None)
 
 
-def test_an_account_of_our_name_elsewhere_is_not_us() -> None:
+def test_an_equally_named_account_of_another_namespace_is_not_trusted() -> None:
     other = Submitter("system:serviceaccount:dev:muster-operator")
     assert not creating(marked("Pod"), other).is_allowed
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_has_it_from_before_can_be_changed(kind: str) -> None:
+def test_objects_that_already_have_the_annotation_can_be_updated(kind: str) -> None:
     assert updating(marked(kind), marked(kind, schedulerName="muster")).is_allowed
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("who", [ANN, CONTROLLER])
-def test_it_can_be_removed_from_a_template_and_not_from_a_stored_pod(kind: str, who: Submitter) -> None:
+def test_the_annotation_can_be_removed_from_a_template_but_not_from_a_stored_pod(kind: str, who: Submitter) -> None:
     answer = updating(marked(kind), a_thing(kind, a_description()), who)
     assert ("do not remove it" in answer.refusal, answer.is_allowed) == (kind == "Pod", kind != "Pod")
 
@@ -82,7 +82,7 @@ def test_every_annotation_of_the_internal_prefix_is_written_by_muster_only(kind:
     assert updating(written, written).is_allowed
 
 
-def test_what_is_not_ours_is_another_schedulers_business() -> None:
+def test_placeholders_of_another_scheduler_are_allowed() -> None:
     """YuniKorn beside us makes placeholders with the same mark."""
     nowhere = settings(processNamespaces="^ours$")
     beside = replace(KNOWN, scheduler_names=frozenset({"muster"}))

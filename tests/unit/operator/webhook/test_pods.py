@@ -47,20 +47,20 @@ def annotations_of(pod: Raw | None) -> Raw:
 
 
 @pytest.mark.parametrize("stated", [{}, {"schedulerName": "default-scheduler"}, {"schedulerName": "volcano"}])
-def test_the_scheduler_is_ours_whatever_the_pod_defines(stated: dict[str, str]) -> None:
+def test_the_scheduler_name_is_set_for_any_pod(stated: dict[str, str]) -> None:
     made = creating(a_pod(**stated)).object
     assert made is not None
     assert made["spec"]["schedulerName"] == "muster"
 
 
 @pytest.mark.parametrize("name", ["muster", "yunikorn"])
-def test_a_pod_that_names_one_of_ours_keeps_it(name: str) -> None:
+def test_a_pod_with_a_managed_scheduler_name_keeps_it(name: str) -> None:
     made = creating(a_pod(schedulerName=name)).object
     assert made is not None
     assert made["spec"]["schedulerName"] == name
 
 
-def test_a_name_that_is_not_served_at_the_moment_is_replaced() -> None:
+def test_a_scheduler_name_that_is_not_served_is_replaced() -> None:
     beside = replace(KNOWN, scheduler_names=frozenset({"muster"}))
     made = creating(a_pod(schedulerName="yunikorn"), known=beside).object
     assert made is not None
@@ -69,9 +69,7 @@ def test_a_name_that_is_not_served_at_the_moment_is_replaced() -> None:
 
 @pytest.mark.parametrize("owner", ["", "DaemonSet", "ReplicaSet"])
 @pytest.mark.parametrize("node", ["", "n1"])
-def test_pods_of_daemon_sets_are_scheduled_like_others_and_pods_with_a_node_only_annotated(
-    owner: str, node: str
-) -> None:
+def test_daemon_set_pods_get_the_scheduler_name_and_pods_with_a_node_only_metadata(owner: str, node: str) -> None:
     placed = {"nodeName": node} if node else {}
     made = creating(a_pod(owner=owner, **placed), CONTROLLER).object
     assert made is not None
@@ -80,7 +78,7 @@ def test_pods_of_daemon_sets_are_scheduled_like_others_and_pods_with_a_node_only
     assert made["metadata"]["annotations"][ALLOW_PREEMPTION] == "true"
 
 
-def test_a_static_pods_mirror_is_left_alone_if_a_kubelet_makes_it_and_only_then() -> None:
+def test_a_mirror_pod_is_left_unchanged_only_if_a_kubelet_creates_it() -> None:
     mirror = a_pod(annotations={"kubernetes.io/config.mirror": "0123"}, nodeName="n1")
     assert creating(mirror, KUBELET).object is None
     assert annotations_of(creating(mirror, ANN).object)[USER_INFO]
@@ -102,7 +100,7 @@ def test_a_static_pods_mirror_is_left_alone_if_a_kubelet_makes_it_and_only_then(
         ({LEGACY: "a", "mine": "stays"}, {}, {}),
     ],
 )
-def test_ids_and_queues_are_written_where_they_lack_and_never_over_others(
+def test_missing_id_and_queue_labels_are_added_and_existing_ones_kept(
     labels: dict[str, str], annotations: dict[str, str], added: dict[str, str]
 ) -> None:
     pod = a_pod(labels=labels, annotations=annotations)
@@ -111,7 +109,7 @@ def test_ids_and_queues_are_written_where_they_lack_and_never_over_others(
 
 @pytest.mark.parametrize("namespace", ["dev", "n" * 63, "n" * 53 + "-x", "n" * 25 + "-" + "x" * 30])
 @pytest.mark.parametrize("unique", ["true", "false"])
-def test_the_generated_id_is_the_one_the_operator_gives_without_admission(namespace: str, unique: str) -> None:
+def test_the_generated_id_equals_the_one_without_admission(namespace: str, unique: str) -> None:
     made = creating(a_pod(), namespace=namespace, how=settings(generateUniqueAppId=unique)).object
     written = labels_of(made)[APP_ID]
     assert len(written) <= 63
@@ -123,7 +121,7 @@ def test_the_generated_id_is_the_one_the_operator_gives_without_admission(namesp
 
 @pytest.mark.parametrize("class_says, written", [(True, "true"), (False, "false"), (None, "true")])
 @pytest.mark.parametrize("pod_says", ["", "perhaps", "true", "false"])
-def test_the_pod_reports_whether_it_may_be_preempted_and_else_its_class(
+def test_the_preemption_annotation_defaults_to_the_priority_class(
     pod_says: str, *, class_says: bool | None, written: str
 ) -> None:
     known = replace(KNOWN, may_be_preempted={} if class_says is None else {"batch": class_says})
@@ -132,13 +130,13 @@ def test_the_pod_reports_whether_it_may_be_preempted_and_else_its_class(
     assert annotations_of(creating(pod, known=known).object)[ALLOW_PREEMPTION] == expected
 
 
-def test_without_labelling_only_scheduler_and_owner_are_written() -> None:
+def test_without_labelling_only_scheduler_name_and_user_are_written() -> None:
     made = creating(a_pod(labels={APP_ID: "a"}), how=settings(noLabelNamespaces="^dev$")).object
     assert labels_of(made) == {APP_ID: "a"}
     assert annotations_of(made).keys() == {USER_INFO}
 
 
-def test_nothing_is_written_where_nothing_is_served() -> None:
+def test_pods_in_unmanaged_namespaces_get_no_labels() -> None:
     assert creating(a_pod(), how=settings(bypassNamespaces="dev")).object is None
     named = creating(a_pod(schedulerName="yunikorn"), how=settings(bypassNamespaces="dev")).object
     assert labels_of(named) == {}, "who names us himself is known by his owner and nothing else"
@@ -149,7 +147,7 @@ def test_a_stored_pod_is_never_written_to() -> None:
 
 
 @pytest.mark.parametrize("kind", WORKLOADS)
-def test_a_template_gets_no_scheduler_and_no_application(kind: str) -> None:
+def test_a_template_gets_only_a_user_annotation(kind: str) -> None:
     made = creating(a_thing(kind, a_description())).object
     assert made is not None
     expected = a_thing(
@@ -158,7 +156,7 @@ def test_a_template_gets_no_scheduler_and_no_application(kind: str) -> None:
     assert made == expected
 
 
-def test_the_question_stays_as_it_was() -> None:
+def test_the_submitted_object_is_not_modified() -> None:
     for kind in ("Pod", *WORKLOADS):
         thing = a_thing(kind, a_description())
         before = copy.deepcopy(thing)

@@ -19,12 +19,12 @@ SPEC: dict[str, Any] = POLICY["spec"]
 VARIABLES = {entry["name"]: entry["expression"] for entry in SPEC["variables"]}
 
 
-def test_it_is_bound_and_refuses() -> None:
+def test_the_policy_is_bound_and_denies() -> None:
     assert BINDING["spec"] == {"policyName": POLICY["metadata"]["name"], "validationActions": ["Deny"]}
     assert SPEC["failurePolicy"] == "Fail"
 
 
-def test_it_looks_at_the_same_kinds_for_the_same_operations() -> None:
+def test_the_policy_matches_the_same_kinds_and_operations() -> None:
     rules = SPEC["matchConstraints"]["resourceRules"]
     named = {(group, name) for rule in rules for group in rule["apiGroups"] for name in rule["resources"]}
     ways = {("", name) for name in ("pods/status", "pods/binding", "bindings")}
@@ -32,7 +32,7 @@ def test_it_looks_at_the_same_kinds_for_the_same_operations() -> None:
     assert all(rule["operations"] == ["CREATE", "UPDATE"] for rule in rules)
 
 
-def test_it_leaves_the_same_namespaces_and_the_same_account_alone() -> None:
+def test_the_policy_excludes_the_same_namespaces_and_account() -> None:
     [expression] = SPEC["matchConstraints"]["namespaceSelector"]["matchExpressions"]
     assert (expression["operator"], set(expression["values"])) == (
         "NotIn",
@@ -41,7 +41,7 @@ def test_it_leaves_the_same_namespaces_and_the_same_account_alone() -> None:
     assert f"'{ClusterSnapshot().account}'" in SPEC["matchConditions"][0]["expression"]
 
 
-def test_it_has_the_same_defaults() -> None:
+def test_the_policy_has_the_same_defaults() -> None:
     for name, key in (
         ("systemUsers", SYSTEM_USERS),
         ("externalUsers", EXTERNAL_USERS),
@@ -51,7 +51,7 @@ def test_it_has_the_same_defaults() -> None:
     assert set(ast.literal_eval(VARIABLES["schedulers"])) == Settings().scheduler_names
 
 
-def test_it_reads_the_same_annotations() -> None:
+def test_the_policy_reads_the_same_annotations() -> None:
     users = [text for variable, text in VARIABLES.items() if variable.endswith("odUser")]
     assert len(users) == 2
     assert all(f"[?'{names.ANNOTATION_USER_INFO}']" in text for text in users)

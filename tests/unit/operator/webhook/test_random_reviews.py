@@ -67,7 +67,7 @@ def answer(review: Review) -> AdmissionAnswer:
 
 @given(questions())
 @settings(max_examples=60, deadline=None)
-def test_every_question_has_one_answer_and_is_not_changed_by_it(review: Review) -> None:
+def test_every_review_has_one_answer_and_is_not_modified(review: Review) -> None:
     before = copy.deepcopy(review)
     first = answer(review)
     assert first == answer(copy.deepcopy(review))
@@ -78,7 +78,7 @@ def test_every_question_has_one_answer_and_is_not_changed_by_it(review: Review) 
 
 @given(questions())
 @settings(max_examples=60, deadline=None)
-def test_what_was_decided_is_decided_the_same_again(review: Review) -> None:
+def test_a_mutated_object_is_admitted_unchanged_again(review: Review) -> None:
     first = answer(review)
     if first.object is not None:
         again = answer(replace(review, object=first.object))
@@ -87,13 +87,13 @@ def test_what_was_decided_is_decided_the_same_again(review: Review) -> None:
 
 @given(questions())
 @settings(max_examples=40, deadline=None)
-def test_what_is_stored_can_always_be_stored_again(review: Review) -> None:
+def test_a_stored_object_can_always_be_updated_without_changes(review: Review) -> None:
     """Controllers take finalizers off; a refusal then would hold the object for ever."""
     same = replace(review, operation=Operation.UPDATE, old=review.object)
     assert (answer(same).refusal, answer(same).object) == ("", None)
 
 
-def test_what_is_nested_without_end_is_refused() -> None:
+def test_too_deeply_nested_objects_are_rejected() -> None:
     def deep() -> dict[str, Any]:
         thing: dict[str, Any] = {}
         for _ in range(20_000):

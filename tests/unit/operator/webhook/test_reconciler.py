@@ -47,7 +47,7 @@ def trusted(peer: Peer) -> tuple[bytes, ...]:
     return split(bundle_of(peer.objects[f"{MUTATING}/{NAME}"]))
 
 
-async def test_a_replica_that_starts_is_registered_after_one_round() -> None:
+async def test_a_starting_replica_is_registered_after_one_attempt() -> None:
     peer = Peer()
     async with a_session(peer) as session:
         replica = Replica(session)
@@ -57,7 +57,7 @@ async def test_a_replica_that_starts_is_registered_after_one_round() -> None:
     assert accepts(trusted(peer), leaf, NOW)
 
 
-async def test_two_replicas_are_trusted_at_every_moment_of_a_year_and_through_a_lost_secret() -> None:
+async def test_two_replicas_stay_trusted_for_a_year_and_after_a_lost_secret() -> None:
     peer = Peer()
     async with a_session(peer) as session:
         replicas = [Replica(session), Replica(session)]
@@ -76,7 +76,7 @@ async def test_two_replicas_are_trusted_at_every_moment_of_a_year_and_through_a_
     assert len(trusted(peer)) <= 4
 
 
-async def test_a_lost_secret_is_served_again_only_after_the_new_authorities_are_known() -> None:
+async def test_a_new_certificate_is_served_only_after_its_authorities_are_trusted() -> None:
     peer = Peer()
     async with a_session(peer) as session:
         replica = Replica(session)
@@ -90,7 +90,7 @@ async def test_a_lost_secret_is_served_again_only_after_the_new_authorities_are_
         assert set(trusted(peer)) == set(second.authorities)
 
 
-async def test_without_rights_it_serves_what_it_has_and_reports_where_the_rights_are() -> None:
+async def test_without_permissions_the_current_certificate_is_served_and_rbac_yaml_is_named() -> None:
     peer = Peer()
     async with a_session(peer) as session:
         replica = Replica(session)
@@ -136,7 +136,7 @@ async def test_a_standby_serves_what_the_leader_registered_and_writes_nothing() 
     assert peer.writes == written
 
 
-async def test_given_files_are_read_again_when_they_change_and_kept_while_they_are_garbled(tmp_path: Path) -> None:
+async def test_provided_files_are_reloaded_on_change_and_rejected_if_they_do_not_match(tmp_path: Path) -> None:
     pair = a_pair()
     first, second = issue(pair, [HOST], NOW), issue(pair, [HOST], NOW)
     chain, key, authority = (tmp_path / name for name in ("tls.crt", "tls.key", "ca.crt"))
@@ -156,7 +156,7 @@ async def test_given_files_are_read_again_when_they_change_and_kept_while_they_a
         await source.leaf(NOW)
 
 
-async def test_authorities_that_ended_while_the_cluster_was_off_are_waited_for_until_someone_leads() -> None:
+async def test_a_replica_waits_for_a_leader_to_renew_expired_authorities() -> None:
     """The first round comes before the lease is ours; an operator that ended then would never get it."""
     peer = Peer()
     async with a_session(peer) as session:

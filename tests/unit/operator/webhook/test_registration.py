@@ -46,7 +46,7 @@ async def kept(registrar: Registrar, bundle: tuple[bytes, ...]) -> None:
     await registrar.keep(await registrar.read(), bundle)
 
 
-def test_what_is_ours_fails_closed_and_everything_else_open_and_soon() -> None:
+def test_own_webhooks_fail_closed_and_others_fail_open_with_a_short_timeout() -> None:
     for name, hook in hooks(mutating(DOOR, OURS, PEMS)).items():
         is_ours = name.startswith("own-")
         assert hook["failurePolicy"] == ("Fail" if is_ours else "Ignore"), name
@@ -58,7 +58,7 @@ def test_what_is_ours_fails_closed_and_everything_else_open_and_soon() -> None:
     assert (hook["failurePolicy"], hook["clientConfig"]["service"]["path"]) == ("Ignore", "/validate-conf")
 
 
-def test_every_kind_is_asked_about_when_it_is_made_and_when_it_is_changed() -> None:
+def test_the_webhook_covers_creation_and_update_of_every_kind() -> None:
     asked = {
         (group, resource, operation)
         for name, hook in hooks(mutating(DOOR, OURS, PEMS)).items()
@@ -74,7 +74,7 @@ def test_every_kind_is_asked_about_when_it_is_made_and_when_it_is_changed() -> N
     assert asked == wanted | ways
 
 
-def test_the_control_planes_namespaces_and_our_own_are_never_asked_about() -> None:
+def test_the_control_plane_and_the_own_namespace_are_excluded() -> None:
     for hook in mutating(DOOR, OURS, PEMS)["webhooks"]:
         [expression] = hook["namespaceSelector"]["matchExpressions"]
         assert expression == {
@@ -90,7 +90,7 @@ def test_the_control_planes_namespaces_and_our_own_are_never_asked_about() -> No
         assert not any(".labels" in expression for expression in conditions.values())
 
 
-def test_every_guarded_annotation_decides_whether_we_are_asked() -> None:
+def test_match_conditions_cover_every_guarded_annotation() -> None:
     for name, hook in hooks(mutating(DOOR, OURS, PEMS)).items():
         record_registered = "".join(one["expression"] for one in hook["matchConditions"])
         assert all(key in record_registered for key in (ANNOTATION_USER_INFO, INTERNAL_PREFIX)) or name == "pods", name
@@ -110,7 +110,7 @@ def test_two_musters_register_next_to_each_other() -> None:
         assert {make(DOOR, ours, PEMS)["metadata"]["name"] for make in (mutating, validating)} == {name}
 
 
-async def test_it_is_made_once_and_not_written_again() -> None:
+async def test_the_registration_is_created_once_and_not_written_again() -> None:
     peer = Peer()
     async with a_session(peer) as session:
         await kept(registrar(session), PEMS)
@@ -121,7 +121,7 @@ async def test_it_is_made_once_and_not_written_again() -> None:
 
 
 @pytest.mark.parametrize("field, value", [("failurePolicy", "Ignore"), ("namespaceSelector", {}), ("rules", [])])
-async def test_what_someone_changed_is_put_right_and_what_he_added_stays(field: str, value: object) -> None:
+async def test_changed_webhooks_are_restored_and_added_annotations_stay(field: str, value: object) -> None:
     peer = Peer()
     async with a_session(peer) as session:
         await kept(registrar(session), PEMS)
@@ -140,7 +140,7 @@ async def test_what_someone_changed_is_put_right_and_what_he_added_stays(field: 
     assert peer.objects[PATHS[0]]["metadata"]["annotations"] == {"team": "infra"}
 
 
-async def test_authorities_that_someone_else_wrote_stay_where_we_have_none() -> None:
+async def test_injected_authorities_stay_if_muster_has_none() -> None:
     peer = Peer()
     async with a_session(peer) as session:
         await kept(registrar(session), ())
@@ -154,7 +154,7 @@ async def test_authorities_that_someone_else_wrote_stay_where_we_have_none() -> 
     assert len(peer.writes) == 2
 
 
-async def test_of_a_manifest_only_the_authorities_are_ours() -> None:
+async def test_only_the_authorities_of_a_manifest_registration_are_written() -> None:
     peer = Peer()
     async with a_session(peer) as session:
         ours = registrar(session, by_manifest=True)
@@ -170,7 +170,7 @@ async def test_of_a_manifest_only_the_authorities_are_ours() -> None:
         assert split(registration.bundle_of(peer.objects[path])) == PEMS
 
 
-async def test_who_is_overtaken_writes_nothing_old() -> None:
+async def test_a_write_conflict_does_not_overwrite_the_newer_registration() -> None:
     peer = Peer()
     async with a_session(peer) as session:
         await kept(registrar(session), PEMS)

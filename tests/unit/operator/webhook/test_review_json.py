@@ -25,7 +25,7 @@ JSON = some.recursive(
 
 
 @given(some.binary(max_size=60) | JSON.map(orjson.dumps))
-def test_any_bytes_are_a_question_or_none(body: bytes) -> None:
+def test_any_bytes_are_read_as_a_review_or_rejected(body: bytes) -> None:
     with suppress(server.BadReview):  # anything else would be a crash
         assert server.read_review(body).uid
 
@@ -33,7 +33,7 @@ def test_any_bytes_are_a_question_or_none(body: bytes) -> None:
 @given(
     some.dictionaries(some.sampled_from(["operation", "kind", "userInfo", "object", "oldObject", "namespace"]), JSON)
 )
-def test_a_question_of_any_values_is_understood(values: dict[str, Any]) -> None:
+def test_a_review_with_any_values_is_read(values: dict[str, Any]) -> None:
     question = server.read_review(orjson.dumps(a_question(**values)))
     assert question.uid == "uid-1"
     if question.review is not None:
@@ -41,13 +41,13 @@ def test_a_question_of_any_values_is_understood(values: dict[str, Any]) -> None:
         assert isinstance(question.review.object, dict)
 
 
-def test_nesting_without_end_is_no_question() -> None:
+def test_too_deeply_nested_json_is_no_review() -> None:
     with pytest.raises(server.BadReview):
         server.read_review(b'{"request":' * 100_000)
 
 
 @given(some.dictionaries(KEYS, JSON), some.dictionaries(KEYS, JSON))
-def test_the_patch_makes_of_what_was_asked_what_was_answered(old: dict[str, Any], new: dict[str, Any]) -> None:
+def test_the_patch_turns_the_submitted_object_into_the_answer(old: dict[str, Any], new: dict[str, Any]) -> None:
     question = server.read_review(orjson.dumps(a_question(object=old)))
     said = orjson.loads(server.review_reply(question, AdmissionAnswer(object=new)))["response"]
     changes = orjson.loads(base64.b64decode(said["patch"])) if "patch" in said else []
@@ -55,7 +55,7 @@ def test_the_patch_makes_of_what_was_asked_what_was_answered(old: dict[str, Any]
     assert bool(changes) == (old != new)
 
 
-def test_a_refusal_carries_no_patch_and_ends_somewhere() -> None:
+def test_a_rejection_has_no_patch_and_a_limited_message() -> None:
     question = server.read_review(orjson.dumps(a_question()))
     said = orjson.loads(server.review_reply(question, AdmissionAnswer("n" * 9999, object={})))["response"]
     assert "patch" not in said

@@ -22,7 +22,7 @@ def pems(pair: Pair | None) -> list[bytes]:
     return [one.pem for one in pair]
 
 
-async def test_the_first_makes_them_and_the_second_reads_them() -> None:
+async def test_the_first_replica_creates_the_authorities_and_the_second_reads_them() -> None:
     peer = Peer()
     async with a_session(peer) as session:
         one = await AuthoritySecret(session, "muster").pair(NOW)
@@ -32,7 +32,7 @@ async def test_the_first_makes_them_and_the_second_reads_them() -> None:
     assert set(peer.objects[PATH]["data"]) == {name for names in ENTRIES for name in names}
 
 
-async def test_of_two_that_make_them_at_once_one_wins_and_both_use_that() -> None:
+async def test_one_of_two_concurrent_creations_wins_and_both_replicas_use_it() -> None:
     winner, peer = Peer(), Peer()
     async with a_session(winner) as session:
         won = await AuthoritySecret(session, "muster").pair(NOW)
@@ -44,7 +44,7 @@ async def test_of_two_that_make_them_at_once_one_wins_and_both_use_that() -> Non
 
 
 @pytest.mark.parametrize("garbage", ["!", base64.b64encode(b"garbage").decode(), "", None])
-async def test_a_garbled_one_is_made_again_and_the_other_stays(garbage: str | None) -> None:
+async def test_a_corrupt_authority_is_replaced_and_the_other_stays(garbage: str | None) -> None:
     peer = Peer()
     async with a_session(peer) as session:
         before = pems(await AuthoritySecret(session, "muster").pair(NOW))
@@ -54,7 +54,7 @@ async def test_a_garbled_one_is_made_again_and_the_other_stays(garbage: str | No
     assert after[1] == before[1]
 
 
-async def test_the_one_that_ends_soon_is_renewed_in_the_secret() -> None:
+async def test_the_authority_that_expires_soon_is_renewed_in_the_secret() -> None:
     peer = Peer()
     async with a_session(peer) as session:
         secret = AuthoritySecret(session, "muster")
@@ -66,7 +66,7 @@ async def test_the_one_that_ends_soon_is_renewed_in_the_secret() -> None:
     assert len(peer.writes) == 2
 
 
-async def test_a_replica_that_does_not_lead_uses_what_is_there_and_writes_nothing() -> None:
+async def test_a_standby_uses_the_stored_authorities_and_writes_nothing() -> None:
     peer = Peer()
     async with a_session(peer) as session:
         standby = KubeSession(FixedCredentials(session._credentials.current().server, ["t"]), LeadershipGuard())
@@ -80,7 +80,7 @@ async def test_a_replica_that_does_not_lead_uses_what_is_there_and_writes_nothin
     assert len(peer.writes) == 1
 
 
-async def test_rights_that_are_missing_are_reported() -> None:
+async def test_missing_permissions_are_reported() -> None:
     async with a_session(Peer(denied={"POST"})) as session:
         with pytest.raises(ApiRefused, match="cannot POST"):
             await AuthoritySecret(session, "muster").pair(NOW)

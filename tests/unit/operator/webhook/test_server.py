@@ -101,7 +101,7 @@ async def yes(_: Review) -> AdmissionAnswer:
     return AdmissionAnswer()
 
 
-async def test_an_answer_carries_the_question_s_id_and_the_changes_as_a_patch() -> None:
+async def test_an_answer_contains_the_request_uid_and_the_changes_as_a_patch() -> None:
     asked: list[Review] = []
 
     async def change(review: Review) -> AdmissionAnswer:
@@ -124,7 +124,7 @@ async def test_an_answer_carries_the_question_s_id_and_the_changes_as_a_patch() 
     assert review.old is None
 
 
-async def test_a_refusal_is_the_users_to_read() -> None:
+async def test_a_rejection_is_returned_to_the_user() -> None:
     async def no(_: Review) -> AdmissionAnswer:
         return AdmissionAnswer("user.info is not yours to write")
 
@@ -136,7 +136,7 @@ async def test_a_refusal_is_the_users_to_read() -> None:
 
 
 @pytest.mark.parametrize("operation, thing", [("DELETE", None), ("CONNECT", {}), ("CREATE", None)])
-async def test_other_operations_are_nothing_to_us(operation: str, thing: object) -> None:
+async def test_other_operations_are_allowed(operation: str, thing: object) -> None:
     async def never(_: Review) -> AdmissionAnswer:
         raise AssertionError
 
@@ -145,7 +145,7 @@ async def test_other_operations_are_nothing_to_us(operation: str, thing: object)
     assert response["allowed"]
 
 
-async def test_what_cannot_be_answered_is_refused_where_it_is_ours_and_an_error_elsewhere() -> None:
+async def test_a_failed_review_is_rejected_on_the_own_path_and_an_error_on_the_others_path() -> None:
     async def late(_: Review) -> AdmissionAnswer:
         await asyncio.Event().wait()
         raise AssertionError
@@ -164,7 +164,7 @@ async def test_what_cannot_be_answered_is_refused_where_it_is_ours_and_an_error_
             assert client.count("/mutate/others", "failed") == 1
 
 
-async def test_an_error_of_ours_is_an_error_and_the_server_lives_on() -> None:
+async def test_an_internal_error_returns_500_and_the_server_continues() -> None:
     async def broken(review: Review) -> AdmissionAnswer:
         if review.namespace == "dev":
             raise KeyError("a bug")
@@ -177,14 +177,14 @@ async def test_an_error_of_ours_is_an_error_and_the_server_lives_on() -> None:
 
 
 @pytest.mark.parametrize("garbage", [None, [], {}, {"request": 7}, {"request": {"uid": ""}}])
-async def test_what_is_no_question_is_informed_so(garbage: object) -> None:
+async def test_an_invalid_review_returns_400(garbage: object) -> None:
     async with a_server(yes) as client:
         status, _ = await client.ask(garbage)
         assert status == 400
         assert client.count("/mutate", "invalid") == 1
 
 
-async def test_a_question_may_be_as_large_as_the_api_server_makes_them_and_no_larger() -> None:
+async def test_a_review_is_accepted_up_to_the_size_limit_of_the_api_server() -> None:
     """It writes `<` as six characters: no pod gets by unseen because its variables are full of them."""
     most = "<" * (3 * 2**19)
     question = orjson.dumps(a_question(object={"data": most}, oldObject={"data": most})).replace(b"<", rb"\u003c")
@@ -195,7 +195,7 @@ async def test_a_question_may_be_as_large_as_the_api_server_makes_them_and_no_la
         assert status == 413
 
 
-async def test_who_sends_slowly_keeps_no_one_else_waiting() -> None:
+async def test_slow_senders_do_not_delay_other_requests() -> None:
     """Anybody who reaches the port can begin questions and never end them."""
     head = b"POST /mutate HTTP/1.1\r\nHost: muster\r\nContent-Length: 1000\r\n\r\n{"
     async with a_server(yes, within_s=1.0) as client:
@@ -210,7 +210,7 @@ async def test_who_sends_slowly_keeps_no_one_else_waiting() -> None:
             writer.close()
 
 
-async def test_large_questions_come_one_after_the_other() -> None:
+async def test_large_reviews_are_handled_one_at_a_time() -> None:
     """Each takes its memory several times over."""
     now = most = 0
 
@@ -229,7 +229,7 @@ async def test_large_questions_come_one_after_the_other() -> None:
     assert most == 1
 
 
-async def test_many_questions_at_once_wait_for_room_and_are_all_answered() -> None:
+async def test_concurrent_reviews_over_the_limit_wait_and_are_all_answered() -> None:
     now, most, opened = 0, 0, asyncio.Event()
 
     async def count(_: Review) -> AdmissionAnswer:
@@ -248,7 +248,7 @@ async def test_many_questions_at_once_wait_for_room_and_are_all_answered() -> No
     assert most == ROOM_OF_SOURCE
 
 
-async def test_health_says_ok_or_what_is_missing() -> None:
+async def test_health_returns_ok_or_the_missing_part() -> None:
     async with a_server(yes) as client:
         async with client.session.get(client.url + "/health") as answer:
             assert (answer.status, await answer.text()) == (200, "OK")
@@ -257,7 +257,7 @@ async def test_health_says_ok_or_what_is_missing() -> None:
             assert (answer.status, await answer.text()) == (503, "not registered yet")
 
 
-async def test_each_connection_gets_the_latest_certificate_and_the_open_ones_continue() -> None:
+async def test_new_connections_get_the_latest_certificate_and_open_ones_continue() -> None:
     tls, first, second = TlsContexts(), a_leaf(), a_leaf()
     tls.serve(first)
     async with (
@@ -279,7 +279,7 @@ def shown(url: str) -> bytes:
     return ssl.get_server_certificate((host, int(port))).encode()
 
 
-async def test_without_a_certificate_no_one_gets_through() -> None:
+async def test_connections_fail_without_a_certificate() -> None:
     async with a_server(yes, tls=TlsContexts()) as client:
         with pytest.raises(aiohttp.ClientError):
             await client.ask(a_question())
@@ -292,7 +292,7 @@ async def test_a_port_that_is_taken_is_reported_with_its_option() -> None:
             await server.start(taken.getsockname()[1], TlsContexts())
 
 
-async def test_an_address_that_floods_the_server_does_not_keep_another_waiting() -> None:
+async def test_a_flooding_address_does_not_delay_other_addresses() -> None:
     """The flood holds its share of the places until the end; a question of the API server is answered meanwhile."""
     unacknowledged_nodes, is_full, finish = 0, asyncio.Event(), asyncio.Event()
 
@@ -320,7 +320,7 @@ async def test_an_address_that_floods_the_server_does_not_keep_another_waiting()
     assert [response["allowed"] for _, response in answers] == [True] * 3
 
 
-async def test_one_that_sends_slowly_is_given_up_and_holds_no_large_place_of_others() -> None:
+async def test_a_slow_large_request_times_out_and_does_not_block_other_large_requests() -> None:
     async with a_server(yes) as client:
         context = ssl.create_default_context(cadata=b"".join(one.pem for one in PAIR).decode())
         port = int(client.url.rpartition(":")[2])

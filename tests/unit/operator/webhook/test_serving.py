@@ -13,7 +13,7 @@ from muster_operator.webhook.service import MARGIN_S, WebhookOptions
 FILE = Path("tls.pem")
 
 
-def test_it_is_off_until_the_api_server_can_find_us() -> None:
+def test_the_webhook_is_disabled_without_a_service_or_url() -> None:
     assert not WebhookOptions().is_on
     assert WebhookOptions(service="muster-webhook").is_on
     assert WebhookOptions(url="https://10.0.0.1:9089").is_on
@@ -34,10 +34,10 @@ def test_it_is_off_until_the_api_server_can_find_us() -> None:
         (WebhookOptions(by_manifest=True), "--webhook-service or --webhook-url"),
     ],
 )
-def test_what_contradicts_itself_is_refused_with_the_option(options: WebhookOptions, said: str) -> None:
+def test_contradicting_options_are_rejected_with_their_names(options: WebhookOptions, said: str) -> None:
     with pytest.raises(StartupRefused, match=said):
         options.check()
 
 
-def test_an_answer_is_there_before_the_api_server_stops_waiting() -> None:
+def test_answers_are_due_before_the_timeout_of_the_api_server() -> None:
     assert 0 < MARGIN_S < OTHERS_TIMEOUT_S < TIMEOUT_S <= 10

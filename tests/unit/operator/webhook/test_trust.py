@@ -24,7 +24,7 @@ def serving(leaf: Leaf, standing: tuple[bytes, ...] = ()) -> CertificateRotation
     return trust
 
 
-def test_the_first_certificate_is_served_at_once_and_reported_then() -> None:
+def test_the_first_certificate_is_served_immediately_and_then_registered() -> None:
     trust, leaf = CertificateRotation(), a_leaf(NEW)
     assert trust.to_serve(NOW) is None
     trust.want(leaf)
@@ -32,7 +32,7 @@ def test_the_first_certificate_is_served_at_once_and_reported_then() -> None:
     assert trust.authorities_to_register([(), ()], NOW) == (NEW,)
 
 
-def test_a_new_authority_is_reported_before_it_serves() -> None:
+def test_a_new_authority_is_registered_before_its_certificate_is_served() -> None:
     trust, leaf = serving(a_leaf(OLD)), a_leaf(NEW)
     trust.want(leaf)
     assert trust.to_serve(NOW) is None
@@ -45,7 +45,7 @@ def test_a_new_authority_is_reported_before_it_serves() -> None:
     assert trust.to_serve(NOW + SETTLE + 3 * SECOND) is None
 
 
-def test_the_same_authorities_serve_another_certificate_without_waiting() -> None:
+def test_a_renewed_certificate_of_the_same_authorities_is_served_immediately() -> None:
     trust, renewed = serving(a_leaf(OLD)), a_leaf(OLD)
     later = NOW + timedelta(days=20)
     trust.record_registered([(OLD,)] * 2, later)
@@ -53,19 +53,19 @@ def test_the_same_authorities_serve_another_certificate_without_waiting() -> Non
     assert trust.to_serve(later) is renewed
 
 
-def test_an_old_authority_stays_told_until_every_replica_has_looked() -> None:
+def test_an_old_authority_stays_registered_until_the_retirement_delay_has_passed() -> None:
     trust = serving(a_leaf(NEW), (NEW, OLD))
     assert trust.authorities_to_register([(NEW, OLD)] * 2, NOW) == (NEW, OLD)
     assert trust.authorities_to_register([(NEW, OLD)] * 2, NOW + RETIRE - SECOND) == (NEW, OLD)
     assert trust.authorities_to_register([(NEW, OLD)] * 2, NOW + RETIRE) == (NEW,)
 
 
-def test_a_registration_that_someone_deleted_loses_nobodys_trust() -> None:
+def test_a_deleted_registration_keeps_all_trusted_authorities() -> None:
     trust = serving(a_leaf(NEW))
     assert trust.authorities_to_register([(NEW, OLD), ()], NOW) == (NEW, OLD)
 
 
-def test_trust_that_was_taken_away_meanwhile_has_to_settle_again() -> None:
+def test_an_authority_that_was_unregistered_must_settle_again() -> None:
     trust, leaf = serving(a_leaf(OLD)), a_leaf(NEW)
     trust.want(leaf)
     trust.record_registered([(NEW, OLD)] * 2, NOW)
@@ -75,7 +75,7 @@ def test_trust_that_was_taken_away_meanwhile_has_to_settle_again() -> None:
     assert trust.to_serve(NOW + SETTLE + 2 * SECOND) is leaf
 
 
-def test_authorities_that_someone_else_tells_are_left_alone() -> None:
+def test_authorities_registered_by_others_are_left_unchanged() -> None:
     trust = serving(a_leaf())
     assert trust.authorities_to_register([(OTHER,)] * 2, NOW) == ()
     replaced = a_leaf()

@@ -37,12 +37,12 @@ def free(kind: str, image: str = "x") -> dict[str, object]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_made_is_its_submitters(kind: str) -> None:
+def test_a_created_object_gets_its_submitter_as_user(kind: str) -> None:
     assert owner_of(kind, creating(free(kind)).object) == '{"user":"ann","groups":["dev","system:authenticated"]}'
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_another_users_name_is_refused_with_the_place_and_the_fix(kind: str) -> None:
+def test_the_name_of_another_user_is_rejected_with_field_and_fix(kind: str) -> None:
     refusal = creating(owned(kind, ANN), BOB).refusal
     assert f"metadata.annotations[{USER_INFO}] names user 'ann', but the request is from 'bob': remove it" in refusal
     assert refusal.startswith({"Pod": "metadata", "CronJob": "spec.jobTemplate"}.get(kind, "spec.template"))
@@ -59,7 +59,7 @@ def test_another_users_name_is_refused_with_the_place_and_the_fix(kind: str) -> 
         (JENKINS, {"bypassAuth": "true"}),
     ],
 )
-def test_the_trusted_may_name_another(kind: str, who: Submitter, entries: dict[str, str]) -> None:
+def test_trusted_accounts_can_name_another_user(kind: str, who: Submitter, entries: dict[str, str]) -> None:
     answer = creating(owned(kind, ANN), who, how=settings(**entries))
     assert answer.is_allowed
     assert answer.object is None or owner_of(kind, answer.object) == info(ANN)
@@ -75,12 +75,12 @@ def test_the_trusted_may_name_another(kind: str, who: Submitter, entries: dict[s
         (JENKINS, {"trustControllers": "false", "systemUsers": "jenkins"}),
     ],
 )
-def test_others_may_not(who: Submitter, entries: dict[str, str]) -> None:
+def test_untrusted_accounts_cannot_name_another_user(who: Submitter, entries: dict[str, str]) -> None:
     assert not creating(owned("Pod", ANN), who, how=settings(**entries)).is_allowed
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_who_names_himself_is_accepted_his_name_but_not_his_groups(kind: str) -> None:
+def test_users_can_name_themselves_but_their_groups_are_replaced(kind: str) -> None:
     assert owner_of(kind, creating(owned(kind, ANN), ANN).object or owned(kind, ANN)) == info(ANN)
     grand = Submitter("ann", ("dev", "admins"))
     answer = creating(owned(kind, grand), ANN)
@@ -90,52 +90,52 @@ def test_who_names_himself_is_accepted_his_name_but_not_his_groups(kind: str) ->
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("who", [ANN, BOB, CONTROLLER])
-def test_a_change_of_something_else_is_anybodys_and_leaves_the_owner(kind: str, who: Submitter) -> None:
+def test_any_user_can_change_other_fields_and_the_recorded_user_stays(kind: str, who: Submitter) -> None:
     """Whoever may change a workload runs pods of its owner, as with its service account."""
     answer = updating(owned(kind, ANN), owned(kind, ANN, "another"), who)
     assert (answer.is_allowed, answer.object) == (True, None)
 
 
 @pytest.mark.parametrize("kind", WORKLOADS)
-def test_a_workload_that_is_written_again_without_its_owner_keeps_him(kind: str) -> None:
+def test_a_workload_updated_without_its_user_keeps_it(kind: str) -> None:
     for who in (ANN, BOB):
         assert owner_of(kind, updating(owned(kind, ANN), free(kind, "another"), who).object) == info(ANN)
 
 
 @pytest.mark.parametrize("kind", WORKLOADS)
-def test_only_the_owner_renews_his_groups(kind: str) -> None:
+def test_only_the_recorded_user_can_update_the_groups(kind: str) -> None:
     moved = Submitter("ann", ("new",))
     assert updating(owned(kind, ANN), owned(kind, moved), moved).object is None
     assert owner_of(kind, updating(owned(kind, ANN), owned(kind, moved), BOB).object) == info(ANN)
 
 
 @pytest.mark.parametrize("kind", WORKLOADS)
-def test_a_workload_is_taken_over_by_no_one(kind: str) -> None:
+def test_an_untrusted_user_cannot_take_over_a_workload(kind: str) -> None:
     refusal = updating(owned(kind, ANN), owned(kind, BOB), BOB).refusal
     assert "would change from 'ann' to 'bob'" in refusal
     assert updating(owned(kind, ANN), owned(kind, BOB), CONTROLLER).is_allowed
 
 
 @pytest.mark.parametrize("kind", WORKLOADS)
-def test_an_ownerless_workload_gets_an_owner_when_its_pods_are_replaced_anyway(kind: str) -> None:
+def test_a_workload_without_a_user_gets_one_only_if_its_template_changes(kind: str) -> None:
     assert owner_of(kind, updating(free(kind), free(kind, "another"), BOB).object) == info(BOB)
     same = a_thing(kind, a_description(restartPolicy="x"), labels={"scaled": "up"})
     assert updating(free(kind), same, BOB).object is None, "all its pods would be replaced"
 
 
 @pytest.mark.parametrize("now", [{}, {USER_INFO: ""}, {USER_INFO: info(BOB)}])
-def test_a_stored_pod_stays_whose_it_is(now: dict[str, str]) -> None:
+def test_the_user_of_a_stored_pod_cannot_be_changed(now: dict[str, str]) -> None:
     assert "cannot change" in updating(owned("Pod", ANN), a_pod(annotations=now), BOB).refusal
     assert updating(owned("Pod", ANN), a_pod(annotations=now), CONTROLLER).is_allowed
 
 
-def test_a_stored_pod_gets_no_owner_afterwards_not_even_by_himself() -> None:
+def test_a_user_cannot_be_added_to_a_stored_pod() -> None:
     assert not updating(a_pod(), owned("Pod", ANN), ANN).is_allowed
     assert updating(a_pod(), a_pod(labels={"a": "b"}), ANN).object is None
 
 
 @pytest.mark.parametrize("owner", WORKLOADS)
-def test_what_a_controller_makes_of_a_workload_is_as_the_workload_defines(owner: str) -> None:
+def test_objects_created_by_a_controller_keep_the_user_of_the_workload(owner: str) -> None:
     """One of before Muster makes pods of nobody, not of the controller, whose limits all users would share."""
     assert owner_of("Pod", creating(a_pod(owner=owner), CONTROLLER).object) is None
     assert owner_of("Pod", creating(a_pod(owner=owner, annotations={USER_INFO: info(ANN)}), CONTROLLER).object) == info(
@@ -145,7 +145,7 @@ def test_what_a_controller_makes_of_a_workload_is_as_the_workload_defines(owner:
     assert creating(replica_set, CONTROLLER).object is None, "another template means another ReplicaSet, for ever"
 
 
-def test_what_else_a_service_account_makes_is_its_own_whatever_owners_it_claims() -> None:
+def test_other_pods_of_a_service_account_get_it_as_user_despite_owner_references() -> None:
     assert owner_of("Pod", creating(a_pod(), CONTROLLER).object) == info(CONTROLLER)
     assert owner_of("Pod", creating(a_pod(owner="ReplicaSet"), JENKINS).object) == info(JENKINS)
     foreign = a_pod()
@@ -176,9 +176,7 @@ def test_what_else_a_service_account_makes_is_its_own_whatever_owners_it_claims(
     ],
 )
 @pytest.mark.parametrize("who", [ANN, CONTROLLER])
-def test_what_cannot_be_read_is_refused_and_what_was_stored_so_continues(
-    stated: str, said: str, who: Submitter
-) -> None:
+def test_an_invalid_user_annotation_is_rejected_unless_already_stored(stated: str, said: str, who: Submitter) -> None:
     broken = a_thing("Deployment", a_description(annotations={USER_INFO: stated}))
     refusal = creating(broken, who).refusal
     assert said in refusal
@@ -188,14 +186,14 @@ def test_what_cannot_be_read_is_refused_and_what_was_stored_so_continues(
     assert owner_of("Deployment", updating(broken, free("Deployment"), ANN).object) == info(ANN)
 
 
-def test_names_are_taken_as_they_are() -> None:
+def test_user_and_group_names_are_kept_unchanged() -> None:
     zoe = Submitter("zoë@example.org/\u4e2d", ('quote"', "CN=a,OU=b"))
     assert owner_of("Pod", creating(a_pod(), zoe).object) == json.dumps(
         {"user": zoe.name, "groups": list(zoe.groups)}, ensure_ascii=False, separators=(",", ":")
     )
 
 
-def test_more_groups_than_an_annotation_holds_are_cut_and_not_a_reason_to_refuse() -> None:
+def test_groups_over_the_annotation_size_limit_are_cut() -> None:
     many = Submitter("ann", tuple(f"group-{number:050}" for number in range(5000)))
     written = owner_of("Pod", creating(a_pod(), many).object) or ""
     assert len(written) <= LIMIT
@@ -203,7 +201,7 @@ def test_more_groups_than_an_annotation_holds_are_cut_and_not_a_reason_to_refuse
     assert len(json.loads(written)["groups"]) > 500
 
 
-def test_where_nothing_is_served_there_is_an_owner_only_for_what_names_us() -> None:
+def test_in_unmanaged_namespaces_only_muster_objects_get_a_user() -> None:
     nowhere = settings(processNamespaces="^prod$")
     for kind in KINDS:
         named = a_thing(kind, a_description(schedulerName="muster"))
