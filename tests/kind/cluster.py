@@ -1,4 +1,4 @@
-"""The kind cluster that `make e2e-kind` made or was given: its API, its nodes, and the programs that people use."""
+"""The kind cluster that `make e2e-kind` created or was given: its API, its nodes, and the command-line programs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from devcluster.api import Api, Json
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """``name`` is kind's; ``image`` is Muster's, which is on every node. KUBECONFIG of this process points at it."""
+    """``name``: the name in kind; ``image``: Muster's image, loaded on every node. KUBECONFIG selects the cluster."""
 
     name: str
     image: str
     api: Api
 
     async def free_cpu(self) -> dict[str, int]:
-        """Millicores that are left on each node to which pods without tolerations may go."""
+        """Return the unrequested millicores of each node that accepts pods without tolerations."""
         nodes = [node for node in await self.api.find("nodes") if _is_open(node)]
         free = {node["metadata"]["name"]: millicores(node["status"]["allocatable"]["cpu"]) for node in nodes}
         for pod in await self.api.find("pods"):
@@ -26,12 +26,12 @@ class Kind:
         return free
 
     async def in_node(self, node: str, *command: str) -> str:
-        """What a command prints in the container that is the node; what it asks for is in every node image."""
-        return await said("docker", "exec", node, *command)
+        """Return the output of a command in the node's container. The command must exist in every node image."""
+        return await output_of("docker", "exec", node, *command)
 
 
-async def said(*command: object) -> str:
-    """What a program prints, errors included. AssertionError with it where it fails."""
+async def output_of(*command: object) -> str:
+    """Return the output of a program, standard error included. A failure raises AssertionError with the output."""
     process = await asyncio.create_subprocess_exec(
         *map(str, command),
         stdin=asyncio.subprocess.DEVNULL,
@@ -50,14 +50,14 @@ def is_ready(thing: Json) -> bool:
 
 
 def millicores(quantity: str) -> int:
-    """Of a CPU quantity as the API server writes it."""
+    """Convert a CPU quantity as the API server writes it."""
     return int(quantity[:-1]) if quantity.endswith("m") else int(quantity) * 1000
 
 
 def requested(pod: Json) -> int:
-    """Millicores that a pod of app containers asks for."""
-    asks = (container.get("resources", {}).get("requests", {}) for container in pod["spec"]["containers"])
-    return sum(millicores(ask.get("cpu", "0")) for ask in asks)
+    """Return the millicores that the app containers of a pod request."""
+    requests = (container.get("resources", {}).get("requests", {}) for container in pod["spec"]["containers"])
+    return sum(millicores(request.get("cpu", "0")) for request in requests)
 
 
 def _is_open(node: Json) -> bool:

@@ -1,6 +1,6 @@
-"""Helm installs Muster once, with defaults, and uninstalls it at the end; each test has a namespace of its own.
+"""Helm installs Muster once, with defaults, and uninstalls it at the end; each test has its own namespace.
 
-The modules run in this order: what breaks most comes late, and the last one looks at what an uninstall leaves.
+The modules run in the order of ORDER: the most disruptive ones run late, and the last one checks an uninstall.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from devcluster.api import Api
 from devcluster.errors import ApiError
 from devcluster.waiting import until
 from tests.kind.cluster import Kind
+from tests.kind.namespace import Namespace
 from tests.kind.release import NAMESPACE, Release
-from tests.kind.room import Room
 
-OpenRoom = Callable[..., Awaitable[Room]]
+OpenNamespace = Callable[..., Awaitable[Namespace]]
 
 HERE = Path(__file__).parent
 ORDER = (
@@ -41,12 +41,12 @@ SECONDS_FOR_A_TEST = 420
 
 _numbers = itertools.count(1)
 _began = pytest.StashKey[float]()
-NOTES: list[str] = []
-"""What was measured, for the end of the run."""
+MEASUREMENTS: list[str] = []
+"""Measurements that are printed at the end of the run."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All share one loop, for the cluster's connections live in it."""
+    """Run all tests in one event loop, because the connections to the cluster belong to it."""
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
@@ -59,14 +59,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What was measured."""
-    for note in NOTES:
+    """Print the measurements."""
+    for note in MEASUREMENTS:
         terminalreporter.write_line(note)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def kind() -> AsyncIterator[Kind]:
-    """The cluster. `make e2e-kind` says which, and has put the image into it."""
+    """The cluster that `make e2e-kind` selected and loaded the image into."""
     if "MUSTER_KIND" not in os.environ:
         pytest.exit("tests/kind are run by `make e2e-kind`", returncode=pytest.ExitCode.USAGE_ERROR)
     access = await connection.load(Path(os.environ["KUBECONFIG"]))
@@ -76,16 +76,16 @@ async def kind() -> AsyncIterator[Kind]:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def release(kind: Kind) -> AsyncIterator[Release]:
-    """Muster, installed with defaults; uninstalled at the end if no test did."""
+    """Muster, installed with defaults. It is uninstalled at the end unless a test did so."""
     release = Release(kind)
     if await release.is_installed():
-        pytest.exit(f"release {NAMESPACE} is in the cluster already: helm uninstall it first", returncode=1)
+        pytest.exit(f"release {NAMESPACE} already exists in the cluster: helm uninstall it first", returncode=1)
     began = time.monotonic()
     try:
         await release.install()
     except AssertionError as error:
         pytest.exit(f"{error}\n{await release.logs()}", returncode=1)
-    NOTES.append(f"helm install --wait: {time.monotonic() - began:.1f} s")
+    MEASUREMENTS.append(f"helm install --wait: {time.monotonic() - began:.1f} s")
     try:
         yield release
     finally:
@@ -95,32 +95,32 @@ async def release(kind: Kind) -> AsyncIterator[Release]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def open_room(kind: Kind, release: Release) -> AsyncIterator[OpenRoom]:
-    """Opens namespaces; afterwards no kubelet has refused any pod in them, and they go."""
-    rooms: list[Room] = []
+async def open_namespace(kind: Kind, release: Release) -> AsyncIterator[OpenNamespace]:
+    """Create namespaces, and delete them after the test. Fails if a kubelet rejected a pod in one of them."""
+    namespaces: list[Namespace] = []
 
-    async def open_one(labels: Mapping[str, str] | None = None) -> Room:
-        namespace = f"room-{next(_numbers)}"
-        metadata = {"name": namespace, "labels": dict(labels or {})}
+    async def open_one(labels: Mapping[str, str] | None = None) -> Namespace:
+        name = f"test-{next(_numbers)}"
+        metadata = {"name": name, "labels": dict(labels or {})}
         await kind.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-        room = Room(kind, release, namespace)
-        rooms.append(room)
+        namespace = Namespace(kind, release, name)
+        namespaces.append(namespace)
         await until(
-            "the default account",
-            lambda: kind.api.get("serviceaccounts", "default", namespace),
+            "the namespace has its default service account",
+            lambda: kind.api.get("serviceaccounts", "default", name),
             60,
             every_s=0.2,
             tolerate=(ApiError,),
         )
-        return room
+        return namespace
 
     yield open_one
-    for room in rooms:
-        await room.close()
-    assert [refusal for room in rooms for refusal in sorted(room.refused)] == []
+    for namespace in namespaces:
+        await namespace.close()
+    assert [rejection for namespace in namespaces for rejection in sorted(namespace.rejected)] == []
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def room(open_room: OpenRoom) -> Room:
-    """One namespace."""
-    return await open_room()
+async def namespace(open_namespace: OpenNamespace) -> Namespace:
+    """A namespace without labels."""
+    return await open_namespace()

@@ -1,4 +1,4 @@
-"""Members of gangs that do something: they run Python, which is in Muster's own image."""
+"""Gang members that run a Python program. Muster's image contains Python."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ RESTRICTED = {
     "readOnlyRootFilesystem": True,
     "capabilities": {"drop": ["ALL"]},
 }
-"""What Pod Security `restricted` wants of a container."""
+"""The security context that Pod Security `restricted` requires of a container."""
 
 
 def running(pod: Json, image: str, code: str = WAIT, **container: object) -> Json:
-    """The same pod with a container that runs this; ``container``: more of its fields."""
+    """The same pod with a container that runs ``code``; ``container``: further fields of the container."""
     first = pod["spec"]["containers"][0]
     first |= {"image": image, "imagePullPolicy": "IfNotPresent", "command": [PYTHON, "-c", code], **container}
     return pod
@@ -31,21 +31,21 @@ def restricted(pod: Json) -> Json:
     return pod
 
 
-def ended(pod: Json) -> Mapping[str, object]:
-    """How the pod's container ended; empty while it runs."""
+def terminated(pod: Json) -> Mapping[str, object]:
+    """The terminated state of the pod's container; empty while it runs."""
     for status in pod["status"].get("containerStatuses", ()):
         found: Mapping[str, object] = status.get("state", {}).get("terminated", {})
         return found
     return {}
 
 
-def waits_for(pod: Json) -> str:
-    """Why the pod's container does not start, in the kubelet's word; empty if it has."""
+def waiting_reason(pod: Json) -> str:
+    """The kubelet's reason why the pod's container does not start; empty if it started."""
     for status in pod["status"].get("containerStatuses", ()):
         return str(status.get("state", {}).get("waiting", {}).get("reason", ""))
     return ""
 
 
 def restarts(pod: Json) -> int:
-    """How often its containers were started again."""
+    """Sum of the restart counts of its containers."""
     return sum(status["restartCount"] for status in pod["status"].get("containerStatuses", ()))

@@ -5,21 +5,21 @@ from __future__ import annotations
 from devcluster.api import Json
 from tests.e2e.manifests import Group, a_gang
 from tests.kind.manifests import restarts
+from tests.kind.namespace import Namespace
 from tests.kind.release import NAMESPACE, Release
-from tests.kind.room import Room
 
-# The pattern does not match itself in the command line of the shell that looks for it.
+# The brackets keep the pattern from matching the command line of this shell.
 KILL_CORE = (
     "for one in /proc/[0-9]*; do tr '\\0' ' ' < $one/cmdline | grep -q '[m]uster-core --listen' "
     "&& kill -9 ${one#/proc/} && echo killed; done; true"
 )
 
 
-async def half_reserved(room: Room) -> list[Json]:
-    """A gang that would fill all nodes, if the pod `blocker` was not in one of its places; returns its placeholders."""
-    places, each = await room.block()
-    await room.create(a_gang("firm", [Group("workers", places, cpu=f"{each}m")], style="Hard", timeout_s=600))
-    return await room.reserved(places - 1)
+async def half_reserved(namespace: Namespace) -> list[Json]:
+    """Create a gang for all nodes while the pod `blocker` occupies one slot. Returns the bound placeholders."""
+    slots, each = await namespace.block()
+    await namespace.create(a_gang("firm", [Group("workers", slots, cpu=f"{each}m")], style="Hard", timeout_s=600))
+    return await namespace.reserved(slots - 1)
 
 
 def uids(pods: list[Json]) -> set[str]:
@@ -27,30 +27,30 @@ def uids(pods: list[Json]) -> set[str]:
 
 
 async def test_a_reserving_gang_keeps_its_placeholders_when_the_operator_pod_is_deleted(
-    room: Room, release: Release
+    namespace: Namespace, release: Release
 ) -> None:
-    held = await half_reserved(room)
+    placeholders = await half_reserved(namespace)
     (old,) = await release.ready()
-    await room.api.delete("pods", old["metadata"]["name"], NAMESPACE, grace_s=0)
+    await namespace.api.delete("pods", old["metadata"]["name"], NAMESPACE, grace_s=0)
     (new,) = await release.ready()
     assert new["metadata"]["uid"] != old["metadata"]["uid"]
-    await room.api.delete("pods", "blocker", room.namespace, grace_s=0)
-    await room.running(len(held) + 1)
-    assert len(room.placeholders) == len(held) + 1, "no placeholder was made twice"
+    await namespace.api.delete("pods", "blocker", namespace.name, grace_s=0)
+    await namespace.running(len(placeholders) + 1)
+    assert len(namespace.placeholders) == len(placeholders) + 1, "no placeholder was created twice"
 
 
-async def test_running_pods_survive_a_core_kill_and_new_pods_run(room: Room, release: Release) -> None:
-    await room.create(a_gang("runs", [Group("workers", 3, cpu="100m")], style="Hard"))
-    before = await room.running(3)
+async def test_running_pods_survive_a_core_kill_and_new_pods_run(namespace: Namespace, release: Release) -> None:
+    await namespace.create(a_gang("runs", [Group("workers", 3, cpu="100m")], style="Hard"))
+    before = await namespace.running(3)
     (pod,) = await release.ready()
-    assert "killed" in await room.kind.in_node(pod["spec"]["nodeName"], "sh", "-c", KILL_CORE)
+    assert "killed" in await namespace.kind.in_node(pod["spec"]["nodeName"], "sh", "-c", KILL_CORE)
 
     async def is_back() -> bool:
         (found,) = await release.ready()
         return found["metadata"]["uid"] == pod["metadata"]["uid"] and restarts(found) > restarts(pod)
 
-    await room.eventually("the kubelet has started the core again", is_back)
-    await room.create(a_gang("later", [Group("workers", 2, cpu="100m")], style="Hard"))
-    after = await room.running(5)
+    await namespace.eventually("the kubelet has started the core again", is_back)
+    await namespace.create(a_gang("later", [Group("workers", 2, cpu="100m")], style="Hard"))
+    after = await namespace.running(5)
     assert uids(before) <= uids(after)
     assert sum(map(restarts, after)) == 0

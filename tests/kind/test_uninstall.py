@@ -1,47 +1,49 @@
-"""`helm uninstall` while a gang has reservations: nothing of Muster is left, and the pods of users stay."""
+"""`helm uninstall` while a gang has reservations: all objects of Muster are deleted, and user pods remain."""
 
 from __future__ import annotations
 
 from tests.e2e.manifests import Group, a_gang, a_pod
-from tests.kind.cluster import Kind, said
+from tests.kind.cluster import Kind, output_of
+from tests.kind.namespace import Namespace
 from tests.kind.release import NAMESPACE, Release
-from tests.kind.room import Room
 
-GIVEN = {"configmap/kube-root-ca.crt", "serviceaccount/default"}
-"""What Kubernetes puts into every namespace."""
+CREATED_BY_KUBERNETES = {"configmap/kube-root-ca.crt", "serviceaccount/default"}
+"""The objects that Kubernetes creates in every namespace."""
 KINDS = "pods,configmaps,secrets,serviceaccounts,services,deployments,jobs,leases,roles,rolebindings,networkpolicies"
-ABOVE = (
+CLUSTER_KINDS = (
     "clusterroles,clusterrolebindings,priorityclasses,mutatingwebhookconfigurations,validatingwebhookconfigurations,"
     "validatingadmissionpolicies,validatingadmissionpolicybindings"
 )
 
 
-async def test_an_uninstall_keeps_only_user_pods(room: Room, kind: Kind, release: Release) -> None:
-    assert await named_muster(), "what is looked for is there"
-    places, each = await room.block()
-    gang = a_gang("left", [Group("workers", places, cpu=f"{each}m", real=2)], style="Hard", timeout_s=600)
-    await room.create(gang)
-    await room.reserved(places - 1)
+async def test_an_uninstall_keeps_only_user_pods(namespace: Namespace, kind: Kind, release: Release) -> None:
+    assert await named_muster(), "there are objects to delete"
+    slots, each = await namespace.block()
+    gang = a_gang("left", [Group("workers", slots, cpu=f"{each}m", real=2)], style="Hard", timeout_s=600)
+    await namespace.create(gang)
+    await namespace.reserved(slots - 1)
     await release.uninstall()
     assert not await release.is_installed()
-    assert await room.pods(placeholders=True) == []
-    assert {pod["metadata"]["name"] for pod in await room.pods()} == {"blocker"} | {
+    assert await namespace.pods(placeholders=True) == []
+    assert {pod["metadata"]["name"] for pod in await namespace.pods()} == {"blocker"} | {
         pod["metadata"]["name"] for pod in gang
     }
-    assert await in_the_namespace() <= GIVEN
+    assert await in_the_namespace() <= CREATED_BY_KUBERNETES
     assert await named_muster() == set()
 
     plain = a_pod("plain", cpu="50m", scheduler="default-scheduler")
-    await room.api.create(plain, room.namespace)
-    found = await room.running(2)
+    await namespace.api.create(plain, namespace.name)
+    found = await namespace.running(2)
     assert {pod["metadata"]["name"] for pod in found} == {"blocker", "plain"}
 
 
 async def in_the_namespace() -> set[str]:
-    """Kinds and names of what is left in Muster's namespace."""
-    return set((await said("kubectl", "-n", NAMESPACE, "get", KINDS, "-o", "name")).split())
+    """Kinds and names of the objects in Muster's namespace."""
+    return set((await output_of("kubectl", "-n", NAMESPACE, "get", KINDS, "-o", "name")).split())
 
 
 async def named_muster() -> set[str]:
-    """The same of what is in no namespace and has Muster's name."""
-    return {name for name in (await said("kubectl", "get", ABOVE, "-o", "name")).split() if "muster" in name}
+    """Kinds and names of the cluster-scoped objects with Muster's name."""
+    return {
+        name for name in (await output_of("kubectl", "get", CLUSTER_KINDS, "-o", "name")).split() if "muster" in name
+    }

@@ -10,8 +10,8 @@ from devcluster.waiting import until
 from muster_operator.webhook.registration import NAME
 from tests.e2e.manifests import PLACEHOLDER, a_pod, with_annotations
 from tests.kind.cluster import Kind
+from tests.kind.namespace import Namespace
 from tests.kind.release import NAMESPACE, Release
-from tests.kind.room import Room
 
 CONFIGURATION = "muster-configs"
 REGISTRATIONS = "/apis/admissionregistration.k8s.io/v1"
@@ -19,7 +19,7 @@ REGISTRATIONS = "/apis/admissionregistration.k8s.io/v1"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session", autouse=True)
 async def enabled(kind: Kind, release: Release) -> None:
-    """The webhook, which is disabled by default; it stays enabled for the modules that follow."""
+    """Enable the webhook, which is disabled by default. It stays enabled for the following modules."""
     await release.upgrade("webhook.enabled=true")
 
     async def is_registered() -> bool:
@@ -32,25 +32,25 @@ async def enabled(kind: Kind, release: Release) -> None:
     await until("the webhook is registered", is_registered, 60, every_s=0.5, tolerate=(ApiError,))
 
 
-async def test_a_pod_without_a_scheduler_name_is_assigned_to_muster_and_runs(room: Room) -> None:
+async def test_a_pod_without_a_scheduler_name_is_assigned_to_muster_and_runs(namespace: Namespace) -> None:
     pod = a_pod("plain", cpu="50m")
     del pod["spec"]["schedulerName"]
-    await room.create([pod])
-    (found,) = await room.running(1)
+    await namespace.create([pod])
+    (found,) = await namespace.running(1)
     assert found["spec"]["schedulerName"] == "muster"
     assert found["metadata"]["labels"]["applicationId"]
     assert "yunikorn.apache.org/user.info" in found["metadata"]["annotations"]
 
 
-async def test_a_forged_placeholder_is_rejected(room: Room) -> None:
+async def test_a_forged_placeholder_is_rejected(namespace: Namespace) -> None:
     with pytest.raises(ApiError, match="placeholder"):
-        await room.api.create(with_annotations(a_pod("forged"), {PLACEHOLDER: "true"}), room.namespace)
+        await namespace.api.create(with_annotations(a_pod("forged"), {PLACEHOLDER: "true"}), namespace.name)
 
 
-async def test_an_invalid_queue_configuration_is_rejected_before_it_is_applied(room: Room) -> None:
+async def test_an_invalid_queue_configuration_is_rejected_before_it_is_applied(namespace: Namespace) -> None:
     queues = "partitions:\n  - name: default\n    queues:\n      - name: root\n        colour: red\n"
     metadata = {"name": CONFIGURATION, "namespace": NAMESPACE}
     with pytest.raises(ApiError, match="colour"):
-        await room.api.create(
+        await namespace.api.create(
             {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"queues.yaml": queues}}
         )
