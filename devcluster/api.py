@@ -79,7 +79,7 @@ class Api:
         ) as answer:
             raw = await answer.read()
             if answer.status >= 400:
-                raise _refusal(answer.status, raw)
+                raise _api_error(answer.status, raw)
             if "json" not in answer.content_type:
                 return {"text": raw.decode(errors="replace")}
             decoded: Json = orjson.loads(raw)
@@ -172,10 +172,10 @@ async def bind(api: Api, pod: str, node: str, namespace: str) -> None:
 async def _watch_once(
     session: aiohttp.ClientSession, url: str, params: Mapping[str, str]
 ) -> AsyncIterator[tuple[str, Json]]:
-    no_end = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT_S)
-    async with session.get(url, params=params, timeout=no_end) as answer:
+    no_timeout = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT_S)
+    async with session.get(url, params=params, timeout=no_timeout) as answer:
         if answer.status >= 400:
-            raise _refusal(answer.status, await answer.read())
+            raise _api_error(answer.status, await answer.read())
         rest = b""
         # Split chunks here, because reading by lines fails at the reader's buffer limit, which a pod can exceed.
         async for chunk in answer.content.iter_any():
@@ -183,7 +183,7 @@ async def _watch_once(
             for line in lines:
                 event = orjson.loads(line)
                 if event["type"] == "ERROR":
-                    raise _refusal(event["object"].get("code", 500), orjson.dumps(event["object"]))
+                    raise _api_error(event["object"].get("code", 500), orjson.dumps(event["object"]))
                 yield event["type"], event["object"]
 
 
@@ -194,7 +194,7 @@ def _address(manifest: Json, namespace: str | None) -> tuple[Resource, str | Non
     return resource, where if resource.namespaced else None, metadata.get("name", "")
 
 
-def _refusal(status: int, raw: bytes) -> ApiError:
+def _api_error(status: int, raw: bytes) -> ApiError:
     try:
         answer = orjson.loads(raw)
         return ApiError(status, answer.get("reason", ""), answer.get("message", ""))

@@ -100,9 +100,9 @@ class AuditLog:
 
     def since(self, mark: int = 0) -> list[Write]:
         """Return every write of pods, events, volumes and claims that was answered after the mark."""
-        return self.news(mark)[0]
+        return self.writes_with_mark(mark)[0]
 
-    def news(self, mark: int) -> tuple[list[Write], int]:
+    def writes_with_mark(self, mark: int) -> tuple[list[Write], int]:
         """Return the writes after the mark, and the mark for the next call, so that a poll reads only new lines."""
         found = []
         for event, end in self._events(mark):

@@ -131,7 +131,7 @@ class Demo:
 
 async def main(console: Console, *, keep: bool) -> int:
     """Run the demo and return the exit code."""
-    _end_earlier(console)
+    _stop_earlier_cluster(console)
     which = await flavour.choose()
     fake = which is Flavour.LOCAL
     start = time.monotonic()
@@ -194,7 +194,7 @@ def _record(seen: Json) -> None:
         Path(file).write_text(json.dumps(seen, indent=1) + "\n")
 
 
-def _end_earlier(console: Console) -> None:
+def _stop_earlier_cluster(console: Console) -> None:
     """Stop an earlier kept cluster, because only one cluster can be recorded as kept."""
     old = kept.load()
     if old is not None:

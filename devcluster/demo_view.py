@@ -66,14 +66,14 @@ class Progress:
 
     def show(self) -> None:
         """Update the output if the view has changed."""
-        words = line(self._view)
-        if words == self._last or not self._view.groups:
+        text = line(self._view)
+        if text == self._last or not self._view.groups:
             return
-        self._last = words
+        self._last = text
         if self._live is not None:
             self._live.update(table(self._view), refresh=True)
         else:
-            self._console.print(words, soft_wrap=True)
+            self._console.print(text, soft_wrap=True)
 
 
 def summary(view: GangView, applied_at: float, writes: Mapping[str, int] | None) -> Table:

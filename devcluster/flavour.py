@@ -26,14 +26,14 @@ class Flavour(StrEnum):
 
 def wanted() -> Flavour | None:
     """Return the value of ``MUSTER_CLUSTER``, None if unset. Raises FlavourUnavailable for an unknown value."""
-    word = os.environ.get(VARIABLE, "").strip().lower()
-    if not word:
+    value = os.environ.get(VARIABLE, "").strip().lower()
+    if not value:
         return None
     try:
-        return Flavour(word)
+        return Flavour(value)
     except ValueError:
-        known = ", ".join(Flavour)
-        raise FlavourUnavailable(f"{VARIABLE}={word} is unknown; it is one of {known}") from None
+        valid = ", ".join(Flavour)
+        raise FlavourUnavailable(f"{VARIABLE}={value} is unknown; it is one of {valid}") from None
 
 
 async def choose() -> Flavour:
@@ -49,8 +49,8 @@ async def docker_answers() -> bool:
     """Whether a Docker daemon answers."""
     if shutil.which("docker") is None:
         return False
-    quiet = asyncio.subprocess.DEVNULL
-    process = await asyncio.create_subprocess_exec("docker", "info", stdin=quiet, stdout=quiet, stderr=quiet)
+    devnull = asyncio.subprocess.DEVNULL
+    process = await asyncio.create_subprocess_exec("docker", "info", stdin=devnull, stdout=devnull, stderr=devnull)
     try:
         return await asyncio.wait_for(process.wait(), DOCKER_ANSWERS_S) == 0
     except TimeoutError:

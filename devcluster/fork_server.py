@@ -22,15 +22,15 @@ class ForkServer:
 
     def __init__(self, module: str) -> None:
         self.module = module
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         tether = [sys.executable, "-I", "-S", str(TETHER), str(os.getpid())]
-        with theirs:
+        with child_end:
             self._process = subprocess.Popen(
-                [*tether, sys.executable, "-u", str(PRELOADED), module, str(theirs.fileno())],
+                [*tether, sys.executable, "-u", str(PRELOADED), module, str(child_end.fileno())],
                 stdin=subprocess.DEVNULL,
                 # Threads do not survive a fork, and numpy's library for linear algebra starts some.
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-                pass_fds=[theirs.fileno()],
+                pass_fds=[child_end.fileno()],
                 start_new_session=True,
             )
 

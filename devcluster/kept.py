@@ -67,18 +67,18 @@ def load() -> Kept | None:
 def stop(kept: Kept) -> None:
     """Stop every recorded process, then delete the folder and the record."""
     for process in kept.processes:
-        for end in (psutil.Process.terminate, psutil.Process.kill):
-            _end(process, end)
+        for stop_signal in (psutil.Process.terminate, psutil.Process.kill):
+            _stop_process(process, stop_signal)
     shutil.rmtree(kept.folder, ignore_errors=True)
     note_path().unlink(missing_ok=True)
 
 
-def _end(process: Running, how: Callable[[psutil.Process], None]) -> None:
+def _stop_process(process: Running, send: Callable[[psutil.Process], None]) -> None:
     """Send the signal and wait up to STOP_S. A zombie counts as ended, because this process cannot reap it."""
     found = _find(process)
     if found is None:
         return
-    how(found)
+    send(found)
     until = time.monotonic() + STOP_S
     while _find(process) is not None and time.monotonic() < until:
         time.sleep(POLL_S)

@@ -33,8 +33,8 @@ async def ensure(kubeconfig: Path, stack: AsyncExitStack) -> None:
         return
     image = os.environ.get("KIND_NODE_IMAGE")
     stack.push_async_callback(_kind, "delete", "cluster", "--name", name, "--kubeconfig", str(kubeconfig))
-    wanted = ["--image", image] if image else []
-    await _kind("create", "cluster", "--name", name, "--kubeconfig", str(kubeconfig), "--wait", READY, *wanted)
+    image_flags = ["--image", image] if image else []
+    await _kind("create", "cluster", "--name", name, "--kubeconfig", str(kubeconfig), "--wait", READY, *image_flags)
 
 
 async def _kind(*arguments: str) -> str:
@@ -45,7 +45,7 @@ async def _kind(*arguments: str) -> str:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    out, words = await process.communicate()
+    out, error_output = await process.communicate()
     if process.returncode != 0:
-        raise FlavourUnavailable(f"kind {' '.join(arguments)}: {words.decode(errors='replace')[-2000:]}")
+        raise FlavourUnavailable(f"kind {' '.join(arguments)}: {error_output.decode(errors='replace')[-2000:]}")
     return out.decode()

@@ -35,8 +35,8 @@ OPERATOR_POLICY = MANIFESTS.with_name("operator-policy.yaml")
 """The product's admission policy, which limits what that account may do with pods and Secrets."""
 
 READY_S = 60.0
-GONE_S = 60.0
-"""Until a deleted namespace is gone; its controller deletes the content first."""
+DELETED_S = 60.0
+"""Until a terminating namespace is removed; its controller deletes the content first."""
 DUMP_PATH = "/debug/fullstatedump"
 
 CONFIGURATION = "muster-configs"
@@ -87,24 +87,24 @@ async def installed(cluster: Cluster, *, keep: bool = False) -> AsyncIterator[No
     Afterwards deletes the objects that it created, unless ``keep``. Raises ConditionNotMet if a terminating namespace
     of an earlier run is not removed in time.
     """
-    made: list[Json] = []
-    await until("the old namespace is gone", lambda: _is_not_going(cluster), GONE_S)
+    created: list[Json] = []
+    await until("the old namespace is deleted", lambda: _is_not_terminating(cluster), DELETED_S)
     try:
         for manifest in [*documents(MANIFESTS), *documents(OPERATOR_POLICY)]:
             try:
-                made.append(await cluster.admin.create(manifest))
+                created.append(await cluster.admin.create(manifest))
             except ApiError as error:
                 if error.reason != "AlreadyExists":
                     raise
                 await cluster.admin.apply(manifest)
         yield
     finally:
-        for thing in reversed(made if not keep else []):
+        for thing in reversed(created if not keep else []):
             meta = thing["metadata"]
             await cluster.admin.delete(BY_KIND[thing["kind"]].plural, meta["name"], meta.get("namespace"))
 
 
-async def _is_not_going(cluster: Cluster) -> bool:
+async def _is_not_terminating(cluster: Cluster) -> bool:
     """Whether objects can be created in the namespace: it does not exist, or is not terminating."""
     try:
         found = await cluster.admin.get("namespaces", NAMESPACE)
@@ -190,7 +190,9 @@ class Muster:
 
     def tails(self, lines: int = 40) -> str:
         """Return the ends of both logs, for error messages."""
-        return "\n".join(f"--- {p.name} ---\n{_own_words(p.tail(500), lines)}" for p in self._processes())
+        return "\n".join(
+            f"--- {p.name} ---\n{_without_library_debug_lines(p.tail(500), lines)}" for p in self._processes()
+        )
 
     def _processes(self) -> list[Process]:
         """The processes in stop order: the operator first. They start in any order."""
@@ -211,6 +213,6 @@ class Muster:
         return Process(name, [sys.executable, "-m", module, *flags], log, env=env, tethered=setup.tethered)
 
 
-def _own_words(log: str, lines: int) -> str:
+def _without_library_debug_lines(log: str, lines: int) -> str:
     """The last lines without debug lines of libraries, which are most of the log at debug level."""
     return "\n".join([line for line in log.splitlines() if not LIBRARIES_DEBUG.search(line)][-lines:])

@@ -50,29 +50,29 @@ class FakeNode:
 
 async def add(api: Api, nodes: Iterable[FakeNode]) -> None:
     """Create the nodes concurrently and wait until each is Ready without the not-ready taint."""
-    wanted = {node.name: node for node in nodes}
-    turn = asyncio.Semaphore(CONCURRENT)
+    by_name = {node.name: node for node in nodes}
+    semaphore = asyncio.Semaphore(CONCURRENT)
 
     async def create(node: FakeNode) -> None:
-        async with turn:
+        async with semaphore:
             await api.create(node.manifest())
 
-    await asyncio.gather(*(create(node) for node in wanted.values()))
+    await asyncio.gather(*(create(node) for node in by_name.values()))
 
     async def are_ready() -> bool:
         found = {node["metadata"]["name"]: node for node in await api.find("nodes")}
-        return all(name in found and is_ready(found[name]) for name in wanted)
+        return all(name in found and is_ready(found[name]) for name in by_name)
 
-    await until(f"{len(wanted)} nodes are Ready", are_ready, READY_S, every_s=0.1)
+    await until(f"{len(by_name)} nodes are Ready", are_ready, READY_S, every_s=0.1)
 
 
 async def remove(api: Api, names: Iterable[str]) -> None:
-    """Delete the nodes and wait until they are gone."""
+    """Delete the nodes and wait until they no longer exist."""
     removed = set(names)
-    turn = asyncio.Semaphore(CONCURRENT)
+    semaphore = asyncio.Semaphore(CONCURRENT)
 
     async def delete(name: str) -> None:
-        async with turn:
+        async with semaphore:
             await api.delete("nodes", name)
 
     await asyncio.gather(*(delete(name) for name in removed))
@@ -80,7 +80,7 @@ async def remove(api: Api, names: Iterable[str]) -> None:
     async def none_left() -> bool:
         return removed.isdisjoint({node["metadata"]["name"] for node in await api.find("nodes")})
 
-    await until("the nodes are gone", none_left, READY_S, every_s=0.1)
+    await until("the nodes are deleted", none_left, READY_S, every_s=0.1)
 
 
 def is_ready(node: Json) -> bool:

@@ -49,7 +49,7 @@ def serve(requests: socket.socket) -> Mapping[str, Any] | None:
     while data := requests.recv(LONGEST):
         request: Mapping[str, Any] = json.loads(data)
         if "pid" in request:
-            answer = ended(request["pid"])
+            answer = exit_code_of(request["pid"])
         else:
             answer = os.fork()
             if not answer:
@@ -60,7 +60,7 @@ def serve(requests: socket.socket) -> Mapping[str, Any] | None:
     return None
 
 
-def ended(pid: int) -> int | None:
+def exit_code_of(pid: int) -> int | None:
     """How the process ended (negative: by that signal); None while it runs."""
     found, status = os.waitpid(pid, os.WNOHANG)
     return os.waitstatus_to_exitcode(status) if found else None

@@ -66,7 +66,7 @@ class Process:
 
     @property
     def returncode(self) -> int | None:
-        """The exit code (negative: ended by that signal); None while it runs or before it started."""
+        """The exit code (negative: killed by that signal); None while it runs or before it started."""
         return self._child.poll() if self._child is not None else None
 
     def is_running(self) -> bool:

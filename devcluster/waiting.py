@@ -24,17 +24,17 @@ async def until(
     ``tolerate``: errors that mean "not yet". Raises ConditionNotMet with the last result or error.
     """
     loop = asyncio.get_running_loop()
-    end = loop.time() + deadline_s
-    seen = "not checked"
+    deadline = loop.time() + deadline_s
+    last = "not checked"
     while True:
         try:
             answer = await check()
         except tolerate as error:
-            seen = f"last error: {error!r}"
+            last = f"last error: {error!r}"
         else:
             if answer:
                 return answer
-            seen = f"last result: {answer!r}"
-        if loop.time() >= end:
-            raise ConditionNotMet(what, deadline_s, seen)
+            last = f"last result: {answer!r}"
+        if loop.time() >= deadline:
+            raise ConditionNotMet(what, deadline_s, last)
         await asyncio.sleep(every_s)

@@ -111,7 +111,7 @@ class Stage:
 
         async def are_settled() -> bool:
             nonlocal mark
-            writes, mark = self.cluster.audit.news(mark)
+            writes, mark = self.cluster.audit.writes_with_mark(mark)
             more = counts(writes, self.schedulers.user())
             found.update(more)
             return not more

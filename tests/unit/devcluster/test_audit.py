@@ -71,8 +71,8 @@ def test_writes_are_counted_by_kind_for_one_user(tmp_path: Path) -> None:
 def test_incremental_reads_return_each_write_once(tmp_path: Path) -> None:
     log = AuditLog(tmp_path / "audit.jsonl")
     log.path.write_bytes(line(name="a") + line(name="b")[:-20])
-    first, mark = log.news(0)
+    first, mark = log.writes_with_mark(0)
     log.path.write_bytes(line(name="a") + line(name="b") + line(name="c"))
-    second, _ = log.news(mark)
+    second, _ = log.writes_with_mark(mark)
     assert [write.name for write in first] == ["a"]
     assert [write.name for write in second] == ["b", "c"]
