@@ -66,14 +66,14 @@ def limit_bytes(container: str) -> int:
 
 
 def peak_bytes(process: Process) -> int:
-    """The most memory that the process has held so far, bytes."""
+    """The peak memory of the process, bytes."""
     status = Path(f"/proc/{process.pid}/status").read_text()
     [line] = [line for line in status.splitlines() if line.startswith("VmHWM:")]
     return int(line.split()[1]) * 1024
 
 
 def resident_bytes(process: Process) -> int:
-    """The memory that the process holds now, bytes."""
+    """The current memory of the process, bytes."""
     status = Path(f"/proc/{process.pid}/status").read_text()
     [line] = [line for line in status.splitlines() if line.startswith("VmRSS:")]
     return int(line.split()[1]) * 1024
@@ -86,40 +86,40 @@ class User:
     api: Api
     namespace: str
 
-    async def create(self, manifests: Iterable[Json], at_once: int = 20) -> None:
-        """Create them, several at a time; a refusal by the API server's admission is the attacker's bad luck."""
-        room = asyncio.Semaphore(at_once)
+    async def create(self, manifests: Iterable[Json], concurrently: int = 20) -> None:
+        """Create the objects, several at a time. Rejections by admission are ignored."""
+        semaphore = asyncio.Semaphore(concurrently)
 
         async def one(manifest: Json) -> None:
-            async with room:
+            async with semaphore:
                 await self.api.create(manifest, self.namespace)
 
         await asyncio.gather(*(one(manifest) for manifest in manifests))
 
     async def post(self, pod: Json, **params: str) -> Json:
-        """Create one pod with parameters of its own, such as a field manager."""
+        """Create one pod with query parameters, such as a field manager."""
         return await self.api.request("POST", f"/api/v1/namespaces/{self.namespace}/pods", pod, params)
 
     async def delete(self, names: Iterable[str]) -> None:
-        """Delete pods at once."""
+        """Delete pods with a grace period of 0 s."""
         await asyncio.gather(*(self.api.delete("pods", name, self.namespace, grace_s=0) for name in names))
 
 
 @dataclass(slots=True)
 class Attack:
-    """One attack: the attacker, and bystanders, bound pods of another tenant that must stay as they are."""
+    """One attack: the attacker, and bystanders, which are bound pods of another tenant that must not change."""
 
     scenario: Scenario
     user: User
     bystanders: list[Json]
     finalized: list[str] = field(default_factory=list)
-    """Pods of the attacker with a finalizer, which the clean-up has to remove."""
+    """Pods of the attacker with a finalizer, which the cleanup removes."""
 
     async def victim_gets_its_gang(self, writes: int, name: str = "victim", deadline_s: float = 60.0) -> None:
-        """Wait until another tenant's gang of ten runs; the operator writes at most so often for the attacker first.
+        """Wait until another tenant's gang of ten runs, with at most ``writes`` writes for the attacker before.
 
-        Counted until every placeholder of the gang was deleted once: from then on it waits for its kubelets, and the
-        one process that stands for all kubelets here is busy with the attacker's pods.
+        Writes are counted until every placeholder of the gang was deleted once. After that the gang waits for the
+        kubelets, which are one simulated process that is busy with the attacker's pods.
         """
         before = len(self.scenario.writes(of_operator=True))
         gang = a_gang(name, [Group("workers", 10, cpu="200m")], queue="root.tenant")
@@ -134,27 +134,27 @@ class Attack:
         own = [n for n, write in enumerate(written) if write.namespace == self.scenario.namespace]
         deletes = {written[n].name: n for n in reversed(own) if written[n].what == "delete pods"}
         last = max(deletes.values(), default=own[-1])
-        made = [write for write in written[:last] if write.namespace == self.user.namespace]
-        print(f"{name}: {len(made)} writes for the attacker, at most {writes}")  # noqa: T201 - pytest -rP shows it
-        assert len(made) <= writes, f"{len(made)} writes for the attacker came first: {made[:5]}"
+        counted = [write for write in written[:last] if write.namespace == self.user.namespace]
+        print(f"{name}: {len(counted)} writes for the attacker, at most {writes}")  # noqa: T201 - pytest -rP shows it
+        assert len(counted) <= writes, f"{len(counted)} writes for the attacker before: {counted[:5]}"
         for pod in gang:
             await self.scenario.api.delete("pods", pod["metadata"]["name"], self.scenario.namespace, grace_s=0)
 
     def writes_for_attacker(self) -> list[Write]:
-        """What the operator wrote in the attacker's namespace."""
+        """The operator's writes in the attacker's namespace."""
         return [write for write in self.scenario.writes(of_operator=True) if write.namespace == self.user.namespace]
 
     async def attackers_pods(self) -> list[Json]:
-        """All pods of the attacker's namespace, placeholders among them."""
+        """All pods of the attacker's namespace, including placeholders."""
         return await self.scenario.api.find("pods", self.user.namespace)
 
     async def restart_operator(self) -> None:
-        """End the operator and start it again, as an upgrade does; ready means that it has recovered."""
+        """Stop and start the operator, as an upgrade does, and wait until it has recovered."""
         await self.scenario.muster.operator.stop()
         await self.scenario.muster.start()
 
     async def check_and_clean_up(self) -> None:
-        """What must hold after every attack; then the attacker's namespace is emptied."""
+        """Run the checks after an attack, then delete all objects of the attacker's namespace."""
         try:
             await self._no_other_tenant_was_affected()
             self._memory_is_within_the_charts_limits()
@@ -187,20 +187,25 @@ class Attack:
             await admin.delete_all("pods", self.user.namespace)
             return not await admin.find("pods", self.user.namespace)
 
-        await until("the attacker's pods are gone", is_empty, 120, every_s=0.5)
+        await until("the attacker's pods are deleted", is_empty, 120, every_s=0.5)
         for pod in self.bystanders:
             await admin.delete("pods", pod["metadata"]["name"], self.scenario.namespace, grace_s=0)
 
 
 async def attacker_of(scenario: Scenario, stack: AsyncExitStack) -> User:
-    """A namespace, an account in it that may do what a namespace user may, and its connection."""
+    """Create a namespace and an account with the permissions of a namespace user, and connect with it."""
     admin, namespace = scenario.api, f"{scenario.namespace}-attacker"
     await admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     stack.push_async_callback(_delete_namespace, admin, namespace)
     for account in ("default", ACCOUNT):
         if account != "default":
             await admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account}}, namespace)
-        await until("the account", lambda: admin.get("serviceaccounts", "default", namespace), 60, tolerate=(ApiError,))
+        await until(
+            "the namespace has its default service account",
+            lambda: admin.get("serviceaccounts", "default", namespace),
+            60,
+            tolerate=(ApiError,),
+        )
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
     reference = {"apiGroup": RBAC, "kind": "Role", "name": ACCOUNT}
     head = {"apiVersion": f"{RBAC}/v1", "metadata": {"name": ACCOUNT}}
@@ -236,14 +241,14 @@ async def bystanders_of(scenario: Scenario) -> list[Json]:
 
 @asynccontextmanager
 async def open_pods(user: User, pods: list[Json]) -> AsyncIterator[None]:
-    """These pods of the attacker exist meanwhile."""
+    """Create these pods of the attacker for the duration of the block."""
     await user.create(pods)
     yield
     await user.delete(pod["metadata"]["name"] for pod in pods)
 
 
 def annotated(pod: Json, **annotations: str) -> Json:
-    """The pod with annotations of YuniKorn's prefix; `_` in a name stands for `-`."""
+    """The pod with annotations of YuniKorn's prefix; `_` in a name becomes `-`."""
     found = pod["metadata"].setdefault("annotations", {})
     found |= {f"yunikorn.apache.org/{name.replace('_', '-')}": value for name, value in annotations.items()}
     return pod

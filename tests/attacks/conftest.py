@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All coroutines of this folder share one loop, because the cluster's connections live in it."""
+    """Run all coroutines of this folder in one event loop, because the cluster's connections belong to it."""
     for item in items:
         if item.path.is_relative_to(HERE) and pytest_asyncio.is_async_test(item):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
@@ -29,9 +29,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def open_attack(home: Cluster, open_scenario: OpenScenario) -> AsyncIterator[OpenAttack]:
-    """Opens an attack: Muster with a queue for each tenant, two bound pods of the tenant to protect, and the attacker.
+    """Open an attack: Muster with a queue for each tenant, two bound pods of the tenant to protect, and the attacker.
 
-    After the test, everything of the attacker is deleted and what must hold after every attack is checked.
+    After the test, run the checks and delete the objects of the attacker.
     """
     if home.plane is None:
         pytest.skip("attacks belong on a cluster of our own")

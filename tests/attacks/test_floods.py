@@ -15,7 +15,7 @@ OWN_QUEUE = {"queue": "root.attacker"}
 
 
 def big_affinity(size_bytes: int) -> Json:
-    """Pod anti-affinity terms of about so many bytes in all."""
+    """Pod anti-affinity terms with a total size of about ``size_bytes``."""
     values = [f"{number:060d}" for number in range(max(1, size_bytes // 64))]
     expression = {"key": "app", "operator": "In", "values": values}
     term = {"labelSelector": {"matchExpressions": [expression]}, "topologyKey": "kubernetes.io/hostname"}
@@ -23,7 +23,7 @@ def big_affinity(size_bytes: int) -> Json:
 
 
 def with_affinity(pod: Json, size_bytes: int) -> Json:
-    """The pod with constraints of about so many bytes."""
+    """The pod with constraints of about ``size_bytes``."""
     pod["spec"]["affinity"] = big_affinity(size_bytes)
     return pod
 
@@ -43,7 +43,7 @@ async def test_large_pods_do_not_interrupt_the_core_session(open_attack: OpenAtt
 
 
 async def test_padded_task_groups_do_not_block_recovery(open_attack: OpenAttack) -> None:
-    """A hundred applications whose annotations are padded to 200 kB: together more than a message may have."""
+    """A hundred applications whose annotations are padded to 200 kB: together larger than the message limit."""
     attack = await open_attack()
     count = sized(90, 200)
     text = task_groups(("g", 1)) + " " * 200_000
@@ -59,7 +59,7 @@ async def test_padded_task_groups_do_not_block_recovery(open_attack: OpenAttack)
 
 
 async def test_pods_of_other_schedulers_leak_no_memory(open_attack: OpenAttack) -> None:
-    """Pods that never concern Muster, with constraints of 1 MB each, created and deleted one after the other."""
+    """Pods of another scheduler with constraints of 1 MB each, created and deleted one after the other."""
     attack = await open_attack()
     operator = attack.scenario.muster.operator
     warm = [with_affinity(a_pod(f"warm-{n}", cpu="1m", scheduler="other"), 1_000_000) for n in range(5)]
@@ -79,7 +79,7 @@ async def test_pods_of_other_schedulers_leak_no_memory(open_attack: OpenAttack) 
 
 
 async def test_a_flood_of_placeholders_delays_no_other_tenant_and_ends_with_its_pod(open_attack: OpenAttack) -> None:
-    """The largest gang that is accepted; its pod is deleted at once, and nearly all its placeholders are never made."""
+    """The largest accepted gang. Its pod is deleted immediately, so most of its placeholders are never created."""
     attack = await open_attack()
     groups = [(f"g{n}", sized(8, 100)) for n in range(100)]
     pod = annotated(
@@ -89,18 +89,18 @@ async def test_a_flood_of_placeholders_delays_no_other_tenant_and_ends_with_its_
     await attack.user.create([pod])
     await attack.victim_gets_its_gang(writes=1_200)
     await attack.user.delete(["flood"])
-    made = len(attack.writes_for_attacker())
+    writes_before = len(attack.writes_for_attacker())
 
-    async def all_gone() -> bool:
+    async def all_deleted() -> bool:
         return not await attack.attackers_pods()
 
-    await attack.scenario.eventually("the placeholders are gone", all_gone, 120)
-    created = [write for write in attack.writes_for_attacker()[made:] if write.what == "create pods"]
+    await attack.scenario.eventually("the placeholders are gone", all_deleted, 120)
+    created = [write for write in attack.writes_for_attacker()[writes_before:] if write.what == "create pods"]
     assert len(created) <= 600, "creations go on after the gang was given up"
 
 
 async def test_a_huge_min_member_costs_nothing(open_attack: OpenAttack) -> None:
-    """Two billion members in each placement: refused, or held without any work per member."""
+    """Two billion members in each placement: rejected, or waiting without any work per member."""
     attack = await open_attack()
     for placement in ("Reserve", "Atomic", "Direct"):
         pod = annotated(
@@ -128,7 +128,7 @@ async def test_thousands_of_task_groups_are_rejected_early(open_attack: OpenAtta
 
 
 async def test_a_thousand_distinct_selectors_reject_no_pod_of_another_tenant(open_attack: OpenAttack) -> None:
-    """Each pod reads another label; afterwards another tenant's pod with a selector of its own is still placed."""
+    """Each pod selects another label. Afterwards another tenant's pod with a selector is still scheduled."""
     attack = await open_attack()
     count = sized(150, 1500)
     pods = []
@@ -148,7 +148,7 @@ async def test_a_thousand_distinct_selectors_reject_no_pod_of_another_tenant(ope
 
 
 async def test_selectors_of_all_namespaces_cost_no_memory_for_each_namespace(open_attack: OpenAttack) -> None:
-    """Each pod reads hundreds of labels in all namespaces, or more than a pod may; there are many namespaces."""
+    """Each pod selects hundreds of labels in all namespaces, or more than allowed; there are many namespaces."""
     attack = await open_attack()
     admin, count = attack.scenario.api, sized(20, 150)
     spaces = [f"{attack.user.namespace}-{number}" for number in range(sized(10, 100))]
@@ -185,7 +185,7 @@ async def _runs(attack: Attack, name: str) -> bool:
 async def test_a_namespace_deleted_during_placeholder_creation_leaves_nothing(
     open_attack: OpenAttack,
 ) -> None:
-    """Creations are refused from the deletion on; the rest of the gang's creations is not tried."""
+    """The API server rejects creations after the deletion, and the remaining creations are not attempted."""
     attack = await open_attack(pods="5000")
     members = sized(300, 5000)
     pod = annotated(
@@ -198,14 +198,14 @@ async def test_a_namespace_deleted_during_placeholder_creation_leaves_nothing(
     # At most one creation, binding, condition and deletion of each member, if the namespace is deleted slowly.
     await attack.victim_gets_its_gang(writes=4 * members)
 
-    async def is_gone() -> bool:
+    async def is_deleted() -> bool:
         try:
             await attack.scenario.api.get("namespaces", attack.user.namespace)
         except ApiError as error:
             return error.status == 404
         return False
 
-    await attack.scenario.eventually("the namespace is gone", is_gone, 180)
+    await attack.scenario.eventually("the namespace is gone", is_deleted, 180)
 
 
 async def _has_placeholders(attack: Attack) -> bool:

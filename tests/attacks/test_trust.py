@@ -21,7 +21,7 @@ from tests.attacks.attack import Attack, annotated, sized, task_groups
 from tests.attacks.conftest import OpenAttack
 from tests.e2e.configuration import a_queue, queue_file
 from tests.e2e.manifests import PLACEHOLDER, a_pod, is_bound
-from tests.e2e.rest import ask
+from tests.e2e.rest import get_json
 
 INTERNAL = "internal.yunikorn.apache.org/"
 NO_MAXIMUM = queue_file(
@@ -30,7 +30,7 @@ NO_MAXIMUM = queue_file(
 
 
 async def stays(attack: Attack, names: set[str], what: str) -> None:
-    """The attacker's pods of these names stay without a node while another tenant is served twice."""
+    """Check that these pods of the attacker get no node while two gangs of another tenant are scheduled."""
     for name in ("first", "second"):
         await attack.victim_gets_its_gang(writes=60, name=name)
     running = {pod["metadata"]["name"] for pod in await attack.attackers_pods() if is_bound(pod)}
@@ -52,7 +52,7 @@ async def test_a_user_set_node_name_does_not_bypass_queue_access(open_attack: Op
 
 @asynccontextmanager
 async def node_name_policy(attack: Attack) -> AsyncIterator[None]:
-    """The policy of the default installation is in force meanwhile."""
+    """Enable the policy of the default installation for the duration of the block."""
     admin = attack.scenario.api
     pods = f"/api/v1/namespaces/{attack.scenario.namespace}/pods"
     probe = a_pod("probe")
@@ -79,7 +79,7 @@ async def node_name_policy(attack: Attack) -> AsyncIterator[None]:
 
 
 async def test_the_policy_rejects_a_user_set_node_name(open_attack: OpenAttack) -> None:
-    """Neither a new pod nor a change of a waiting one brings a pod to a node, and nothing of it counts in a queue."""
+    """A new pod or a changed waiting pod with a node name is rejected and does not count in a queue."""
     attack = await open_attack()
     waiting = a_pod("waiting", cpu="1m", labels={"queue": "root.private"})
     binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "waiting"}, "target": {"name": "node-0"}}
@@ -101,7 +101,7 @@ async def test_the_policy_rejects_a_user_set_node_name(open_attack: OpenAttack) 
                 await request
         await stays(attack, {"placed", "waiting"}, "a pod of the attacker runs where the user wants it")
     assert {pod["metadata"]["name"] for pod in await attack.attackers_pods()} <= {"waiting"}
-    queue = await ask(attack.scenario, "partition/default/queue/root.attacker")
+    queue = await get_json(attack.scenario, "partition/default/queue/root.attacker")
     assert not any((queue["allocatedResource"] or {}).values()), "resources of the refused pods count"
 
 
@@ -126,7 +126,7 @@ async def test_a_forged_or_copied_binding_signature_gives_no_queue_access_after_
         labels = {"applicationId": where, "queue": "root.private"}
         await attack.user.create(a_pod(f"{where}-{n}", cpu="1", labels=labels) for n in range(3))
     await stays(
-        attack, {f"{where}-{n}" for where in forged for n in range(3)}, "a signature of another pod was believed"
+        attack, {f"{where}-{n}" for where in forged for n in range(3)}, "a signature of another pod was accepted"
     )
 
 
@@ -157,7 +157,7 @@ async def test_a_pod_with_a_copied_signature_is_not_a_placeholder(open_attack: O
 
 
 async def test_a_user_set_node_name_does_not_bypass_the_queue_maximum(open_attack: OpenAttack) -> None:
-    """Pods with a node of their own count in their queue: nothing more of it is scheduled beyond its maximum."""
+    """Pods with a user-set node count in their queue, which schedules no pod beyond its maximum."""
     attack = await open_attack()
     labels = {"applicationId": "pinned", "queue": "root.attacker"}
     pinned = [a_pod(f"pinned-{n}", cpu="2", labels=labels) for n in range(2)]
@@ -225,7 +225,7 @@ def a_lease(name: str, scheduler_names: str) -> Json:
 
 
 async def test_forged_leases_and_deployments_stop_no_scheduler(open_attack: OpenAttack) -> None:
-    """Neither a renewed Lease in the attacker's namespace nor a Deployment called yunikorn-scheduler is believed.
+    """Neither a renewed Lease in the attacker's namespace nor a Deployment called yunikorn-scheduler is trusted.
 
     Pods that look like a YuniKorn's, each with an account of its own, cost a bounded number of reviews.
     """
@@ -281,7 +281,7 @@ async def test_forged_leases_and_deployments_stop_no_scheduler(open_attack: Open
 
 
 async def _reviews(attack: Attack) -> float:
-    """How many SubjectAccessReviews the operator has sent since its start."""
+    """Number of SubjectAccessReviews of the operator since its start."""
     requests = await attack.scenario.muster.samples("muster_operator_api_requests_total")
     return sum(count for labels, count in requests.items() if "subjectaccessreviews" in labels)
 

@@ -52,6 +52,6 @@ CHOICES: dict[str, Json] = {
 
 
 def pods(documents: list[Json]) -> list[Json]:
-    """The specifications of all pods that the documents make, hooks included."""
-    made = [document for document in documents if document["kind"] in {"Deployment", "Job", "Pod"}]
-    return [document["spec"].get("template", document)["spec"] for document in made]
+    """The specifications of all pods of the documents, including hooks."""
+    rendered = [document for document in documents if document["kind"] in {"Deployment", "Job", "Pod"}]
+    return [document["spec"].get("template", document)["spec"] for document in rendered]

@@ -34,7 +34,7 @@ def named(documents: list[Json], kind: str, name: str) -> Json:
 
 
 def closed_or_not(schema: Json) -> Iterator[Json]:
-    """Every group of values, however deep."""
+    """Yield every group of values at any depth."""
     if "properties" in schema:
         yield schema
     items = [schema["items"]] if "items" in schema else []
@@ -62,7 +62,7 @@ def test_every_value_has_a_default_and_a_meaning_and_every_group_is_closed() -> 
     schema = json.loads((CHART / "values.schema.json").read_text())
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     rejected = {key for key in yaml.safe_load(chart.REJECTED.read_text()) if "." not in key}
-    assert set(schema["properties"]) - set(values) == {"global"} | rejected  # Helm makes `global` of a chart above
+    assert set(schema["properties"]) - set(values) == {"global"} | rejected  # Helm adds `global` for parent charts
     assert set(values) <= set(schema["properties"])
     groups = [*closed_or_not(schema)]
     assert len(groups) > 20
@@ -85,13 +85,13 @@ def test_every_pod_of_every_choice_is_restricted_and_knows_its_options(choice: s
             assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
             assert "memory" in container["resources"]["limits"]
             assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
-            program, *words = container["command"] + container["args"]
-            assert understands(program, words)
+            program, *arguments = container["command"] + container["args"]
+            assert understands(program, arguments)
 
 
-def understands(program: str, words: list[str]) -> bool:
-    """Whether the program has all these options: it shows its help, instead of ending at one that it does not have."""
-    return CliRunner().invoke(PROGRAMS[program], [*words, "--help"]).exit_code == 0
+def understands(program: str, arguments: list[str]) -> bool:
+    """Whether the program accepts these options: it prints its help instead of an error."""
+    return CliRunner().invoke(PROGRAMS[program], [*arguments, "--help"]).exit_code == 0
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -110,7 +110,9 @@ def test_the_permissions_match_the_role_manifest() -> None:
 def test_by_default_there_is_no_webhook_and_no_permission_for_registrations_and_its_secret(values: Json) -> None:
     made = render(values, "muster", "--no-hooks")
     assert "muster-webhook" not in {one["metadata"]["name"] for one in made}
-    assert not [word for pod in pods(made) for one in pod["containers"] for word in one["args"] if "webhook" in word]
+    assert not [
+        argument for pod in pods(made) for one in pod["containers"] for argument in one["args"] if "webhook" in argument
+    ]
     rules = [rule for kind in ("ClusterRole", "Role") for rule in rights(made, kind)]
     resources = {resource for rule in rules for resource in rule["resources"]}
     assert not resources & {"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
@@ -143,7 +145,7 @@ def test_webhook_and_probes_are_every_replicas_and_rest_is_that_of_the_one_that_
     assert len(selectors) == 2
     assert all(selector.items() <= labels.items() for selector in [*selectors.values(), drawn["spec"]["selector"]])
     assert rest == selectors["muster-webhook"] | {LABEL_ROLE: ROLE_LEADER}
-    assert LABEL_ROLE not in labels  # only the operator that leads puts it on
+    assert LABEL_ROLE not in labels  # only the leading operator sets it
 
 
 def test_the_rest_service_selects_the_separate_core() -> None:
@@ -151,8 +153,8 @@ def test_the_rest_service_selects_the_separate_core() -> None:
     labels = named(made, "Deployment", "muster-core")["spec"]["template"]["metadata"]["labels"]
     assert named(made, "Service", "muster")["spec"]["selector"].items() <= labels.items()
     assert not named(made, "Service", "muster-webhook")["spec"]["selector"].items() <= labels.items()
-    beside = named(made, "Deployment", "muster")["spec"]["template"]["spec"]["containers"]
-    assert [container["name"] for container in beside] == ["operator"]
+    containers = named(made, "Deployment", "muster")["spec"]["template"]["spec"]["containers"]
+    assert [container["name"] for container in containers] == ["operator"]
 
 
 def test_the_core_never_holds_the_operators_token() -> None:
@@ -191,8 +193,8 @@ def test_without_queues_and_settings_no_config_map_hides_those_of_yunikorn() -> 
 def test_dashboard_and_alerts_are_those_of_the_repository() -> None:
     made = render(CHOICES["monitoring"])
     monitoring = ROOT / "deploy" / "monitoring"
-    shown = named(made, "ConfigMap", "muster-dashboard")["data"]["muster.json"]
-    assert json.loads(shown) == json.loads((monitoring / "dashboard.json").read_text())
+    dashboard = named(made, "ConfigMap", "muster-dashboard")["data"]["muster.json"]
+    assert json.loads(dashboard) == json.loads((monitoring / "dashboard.json").read_text())
     assert (
         named(made, "PrometheusRule", "muster")["spec"]
         == yaml.safe_load((monitoring / "alerts.yaml").read_text())["spec"]
@@ -276,10 +278,10 @@ def expressions(values: Json, policy: str, namespace: str = "muster") -> dict[st
 @pytest.mark.parametrize("key", ["systemUsers", "externalUsers", "externalGroups"])
 def test_the_admission_policy_follows_the_settings_that_the_webhook_reads(key: str) -> None:
     settings = {f"admissionController.accessControl.{key}": "^ci-.*, it's \\d"}
-    given = expressions({"admissionPolicy": {"enabled": True}, "settings": settings}, "muster-admission")
+    variables = expressions({"admissionPolicy": {"enabled": True}, "settings": settings}, "muster-admission")
     default = expressions({"admissionPolicy": {"enabled": True}}, "muster-admission")
-    assert json.loads(given[key]) == ["^ci-.*", "it's \\d"]
-    assert {name for name in given if given[name] != default[name]} == {key}
+    assert json.loads(variables[key]) == ["^ci-.*", "it's \\d"]
+    assert {name for name in variables if variables[name] != default[name]} == {key}
 
 
 @pytest.mark.parametrize("entry", ["settings", "yunikornDefaults"])
@@ -290,7 +292,7 @@ def test_the_policies_guard_the_scheduler_names_that_are_served(entry: str) -> N
 
 
 def parameters(values: Json) -> dict[str, str]:
-    """What the policy of the operator's account is given."""
+    """The parameters of the policy for the operator's account."""
     (found,) = [one for one in render(values) if one["metadata"]["name"] == "muster-operator-policy"]
     data: dict[str, str] = found["data"]
     return data
@@ -317,7 +319,7 @@ def test_the_operators_policy_is_about_the_account_of_this_installation() -> Non
 
 
 def test_the_default_memory_limits_are_those_of_the_sizing_table_and_hold_twice_the_measured_peak() -> None:
-    """The table in docs/operate/install.md says for how many pods and nodes the defaults are."""
+    """The table in docs/operate/install.md has the number of pods and nodes for the defaults."""
     rows = [
         [cell.strip() for cell in line.strip("| ").split("|")]
         for line in (ROOT / "docs/operate/install.md")
@@ -341,8 +343,8 @@ def test_the_policy_for_node_names_is_on_by_default_and_follows_names_users_and_
     default = expressions({}, "muster-node-name")
     assert (json.loads(default["schedulers"].replace("'", '"')), default["users"]) == (["muster", "yunikorn"], "[]")
     values = {"settings": {"service.schedulerNames": "batch"}, "nodeNamePolicy": {"users": ["restore's"]}}
-    given = expressions(values, "muster-node-name-gangs", "gangs")
-    assert (json.loads(given["schedulers"]), json.loads(given["users"])) == (["batch"], ["restore's"])
+    variables = expressions(values, "muster-node-name-gangs", "gangs")
+    assert (json.loads(variables["schedulers"]), json.loads(variables["users"])) == (["batch"], ["restore's"])
     policy = named(render(values, "gangs"), "ValidatingAdmissionPolicy", "muster-node-name-gangs")
     conditions = [one["expression"] for one in policy["spec"]["matchConditions"]]
     assert "request.userInfo.username != 'system:serviceaccount:gangs:muster-operator'" in conditions

@@ -7,7 +7,7 @@ import pytest
 
 from tools.manifests import render
 
-WRONG: dict[str, dict[str, Any]] = {
+INVALID: dict[str, dict[str, Any]] = {
     "at '': additional properties 'replica' not allowed": {"replica": 2},
     "at '/replicas': maximum: got 3, want 2": {"replicas": 3},
     "at '/image': additional properties 'registry' not allowed": {"image": {"registry": "example.com"}},
@@ -39,7 +39,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "at '/priorityClass/value': maximum": {"priorityClass": {"value": 2_000_000_000}},
     "at '/startupSeconds': minimum: got 1, want 10": {"startupSeconds": 1},
 }
-"""What the schema says, and of what."""
+"""Error message of the schema -> invalid values."""
 
 CONTRADICTIONS: dict[str, dict[str, Any]] = {
     "split.tls: split.enabled requires mutual TLS": {"split": {"enabled": True}},
@@ -57,11 +57,11 @@ CONTRADICTIONS: dict[str, dict[str, Any]] = {
         "monitoring": {"serviceMonitor": {"enabled": True}},
     },
 }
-"""What templates say of values that each could be, and not together."""
+"""Error message of the templates -> contradicting values."""
 
 
-@pytest.mark.parametrize("said", [*WRONG, *CONTRADICTIONS])
-def test_an_invalid_value_is_rejected_with_its_key(said: str) -> None:
-    with pytest.raises(subprocess.CalledProcessError) as refused:
-        render((WRONG | CONTRADICTIONS)[said])
-    assert said in refused.value.stderr
+@pytest.mark.parametrize("message", [*INVALID, *CONTRADICTIONS])
+def test_an_invalid_value_is_rejected_with_its_key(message: str) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as rejected:
+        render((INVALID | CONTRADICTIONS)[message])
+    assert message in rejected.value.stderr

@@ -1,4 +1,4 @@
-"""The workflows are ones that GitHub would run: actionlint reads them, and finds what is wrong in a broken one."""
+"""actionlint accepts the GitHub workflows, and finds an error in a broken one."""
 
 import subprocess
 from pathlib import Path

@@ -30,7 +30,7 @@ SAME: Json = {
     "embedAdmissionController": False,
     "yunikornDefaults": {"service.clusterId": "ours", "event.ringBufferCapacity": 1_000_000, "log.level": "DEBUG"},
 }
-"""All of them, with a value that is not the default."""
+"""All values with the same effect, each with a value other than the default."""
 
 OTHERS = {
     "resources",
@@ -50,16 +50,16 @@ OTHERS = {
     "placeHolderImage",
     "service.portWeb",
 }
-"""All others."""
+"""All other values of the chart."""
 
 
 @pytest.fixture(scope="module")
-def made() -> list[Json]:
+def rendered() -> list[Json]:
     return render(SAME)
 
 
-def test_values_about_the_pod_do_what_they_do_there(made: list[Json]) -> None:
-    deployment = named(made, "Deployment", "muster")["spec"]
+def test_values_about_the_pod_do_what_they_do_there(rendered: list[Json]) -> None:
+    deployment = named(rendered, "Deployment", "muster")["spec"]
     metadata, pod = deployment["template"]["metadata"], deployment["template"]["spec"]
     assert deployment["strategy"] == {"type": "Recreate"}
     assert (pod["hostNetwork"], pod["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
@@ -73,23 +73,23 @@ def test_values_about_the_pod_do_what_they_do_there(made: list[Json]) -> None:
         assert (container["image"], container["imagePullPolicy"]) == ("registry.example.com/muster:1.0.0", "Always")
 
 
-def test_the_custom_account_has_all_operator_permissions(made: list[Json]) -> None:
+def test_the_custom_account_has_all_operator_permissions(rendered: list[Json]) -> None:
     kinds = {"ClusterRoleBinding", "RoleBinding"}
-    bindings = [one for one in made if one["kind"] in kinds and one["metadata"]["name"] == "muster-operator"]
+    bindings = [one for one in rendered if one["kind"] in kinds and one["metadata"]["name"] == "muster-operator"]
     assert [one["metadata"].get("namespace") for one in bindings] == [None, "muster", "kube-system"]
     subjects = [subject for binding in bindings for subject in binding["subjects"]]
     assert {subject["name"] for subject in subjects} == {"yunikorn-admin"}
-    assert named(made, "ServiceAccount", "yunikorn-admin")
+    assert named(rendered, "ServiceAccount", "yunikorn-admin")
 
 
-def test_the_service_is_of_that_type_and_port_and_there_is_no_webhook(made: list[Json]) -> None:
-    service = named(made, "Service", "muster")["spec"]
+def test_the_service_is_of_that_type_and_port_and_there_is_no_webhook(rendered: list[Json]) -> None:
+    service = named(rendered, "Service", "muster")["spec"]
     assert (service["type"], service["ports"][0]["port"]) == ("LoadBalancer", 9081)
-    assert not [one for one in made if one["metadata"]["name"] == "muster-webhook"]
+    assert not [one for one in rendered if one["metadata"]["name"] == "muster-webhook"]
 
 
-def test_defaults_are_a_config_map_of_yunikorns_name_with_numbers_as_they_were_written(made: list[Json]) -> None:
-    data = named(made, "ConfigMap", "yunikorn-defaults")["data"]
+def test_defaults_are_a_config_map_of_yunikorns_name_with_numbers_as_they_were_written(rendered: list[Json]) -> None:
+    data = named(rendered, "ConfigMap", "yunikorn-defaults")["data"]
     assert data == {"service.clusterId": "ours", "event.ringBufferCapacity": "1000000", "log.level": "DEBUG"}
 
 
@@ -115,8 +115,8 @@ def test_a_value_that_is_null_is_not_given() -> None:
     assert render({"configuration": None, "operatorPlugins": None})
 
 
-def test_a_service_of_yunikorns_name_selects_the_same_pods_if_it_is_enabled(made: list[Json]) -> None:
-    services = [one["metadata"]["name"] for one in made if one["kind"] == "Service"]
+def test_a_service_of_yunikorns_name_selects_the_same_pods_if_it_is_enabled(rendered: list[Json]) -> None:
+    services = [one["metadata"]["name"] for one in rendered if one["kind"] == "Service"]
     assert "yunikorn-service" not in services
     for values in ({}, {"split": {"enabled": True, "tls": TLS}}):
         enabled = render(values | {"yunikornService": {"enabled": True}})
@@ -129,5 +129,5 @@ def test_a_service_of_yunikorns_name_selects_the_same_pods_if_it_is_enabled(made
 
 def test_the_page_about_migration_has_each_of_them() -> None:
     coming = PAGE.read_text().partition("## Helm values")[2].partition("\n## ")[0]
-    told = set(re.findall(r"`([A-Za-z]+)[.`]", coming))
-    assert {name.partition(".")[0] for name in OTHERS | set(SAME)} <= told
+    documented = set(re.findall(r"`([A-Za-z]+)[.`]", coming))
+    assert {name.partition(".")[0] for name in OTHERS | set(SAME)} <= documented
