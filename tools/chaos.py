@@ -20,7 +20,7 @@ from pathlib import Path
 from devcluster import muster, signals
 from devcluster.cluster import Cluster, running
 from devcluster.flavour import Flavour
-from tests.e2e.faults.campaign import NotSurvived, Result, fight
+from tests.e2e.faults.campaign import NotRecovered, Result, run_campaign
 from tests.e2e.faults.plan import Plan
 
 ROUND = 100
@@ -64,8 +64,8 @@ async def chaos(episodes: int, seed: int, operators: int | None, keep: Path | No
             pair = operators or 1 + rounds % 2
             plan = Plan(seed, count, gang=POD_SHARE * count, single=POD_SHARE * count, operators=pair)
             try:
-                result = await fight(cluster, plan, lambda words: print(words, flush=True))
-            except NotSurvived as error:
+                result = await run_campaign(cluster, plan, lambda words: print(words, flush=True))
+            except NotRecovered as error:
                 print(error, flush=True)
                 _tell(cluster, plan, keep)
                 return 1

@@ -1,4 +1,4 @@
-"""Builders of queues.yaml: a scenario states only what matters to it. JSON is YAML too."""
+"""Builders of queues.yaml: a scenario passes only the relevant values. JSON is valid YAML."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from devcluster.api import Json
 
 QUICK_PREEMPTION = {"service.preemptionInterval": "500ms", "service.reservationDelay": "200ms"}
-"""Settings of ours: how long an ask waits between two tries to preempt, and before a node is reserved for it."""
+"""Short delays between two preemption attempts, and before a node is reserved for a request."""
 
 
 def a_queue(
@@ -32,7 +32,7 @@ def a_queue(
 
 
 def queue_file(*queues: Json, rules: Sequence[Json] = (), **partition: object) -> dict[str, str]:
-    """The entry of the ConfigMap: these queues below a root to which everybody may submit."""
+    """The entry of the ConfigMap: these queues below a root with submit access for all users."""
     root = {"name": "root", "submitacl": "*", "queues": list(queues)}
     found: Json = {"name": "default", "queues": [root], **partition}
     if rules:

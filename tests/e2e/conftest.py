@@ -1,6 +1,6 @@
 """One control plane for the run; own nodes, namespace and Muster for each scenario, and checks at its end.
 
-Muster serves every node of the cluster, so scenarios run one after the other and take their nodes with them.
+Muster schedules on every node of the cluster, so scenarios run one after the other and delete their nodes.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ OpenScenario = Callable[..., Awaitable[Scenario]]
 MakeSetup = Callable[..., Setup]
 
 QUICK = {"service.completingTimeout": "1s", "service.placeholderImage": "registry.k8s.io/pause:3.10.2"}
-"""Settings of every scenario: an application that ended is forgotten soon, so that empty ledgers can be waited for."""
+"""Settings of every scenario: completed applications are removed soon, so that a test can wait for an empty state."""
 
 BUSY = {"MUSTER_COMPARE_EVERY": "0.2"}
-"""The ledgers of operator and core are compared all the time, so that a scenario shows where they differ."""
+"""The states of operator and core are compared continuously, so that a scenario shows differences."""
 
 PLACEMENT_VARIABLE = "MUSTER_GANG_PLACEMENT"
-"""How gangs that do not say it get their places in this run: Reserve (unset), Atomic or Direct. What a test says of
-placeholder pods holds only where there are any, and only in Reserve part by part: such a test names its placement."""
+"""The default gang placement of this run: Reserve (unset), Atomic or Direct. Tests of placeholder pods, and of partial
+reservations, set the placement explicitly."""
 
 HERE = Path(__file__).parent
 
@@ -48,25 +48,25 @@ _outcome = pytest.StashKey[dict[str, pytest.TestReport]]()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """All coroutines of this folder share one loop, for the cluster's connections live in it.
+    """Run all coroutines of this folder in one event loop, because the cluster's connections belong to it.
 
-    Only a run of the whole folder uses all permissions (permissions.py).
+    Only a run of the complete folder uses all permissions (permissions.py).
     """
-    ours = [item for item in items if item.path.is_relative_to(HERE)]  # pytest hands over the items of the whole run
+    ours = [item for item in items if item.path.is_relative_to(HERE)]  # pytest passes the items of the complete run
     for item in ours:
         if pytest_asyncio.is_async_test(item):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
         if isinstance(item, pytest.Function) and placement_of_run() in placements_that_count(item):
             item.add_marker(pytest.mark.gangs)
     is_part = config.option.keyword or config.option.markexpr
-    config.stash[permissions.IS_WHOLE] = not is_part and {item.path for item in ours} >= {*HERE.rglob("test_*.py")}
+    config.stash[permissions.IS_COMPLETE] = not is_part and {item.path for item in ours} >= {*HERE.rglob("test_*.py")}
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Remember how each phase of a test ended, for the fixtures that clean up after it."""
+    """Record the result of each phase of a test for the fixtures that clean up after it."""
     report = yield
     item.stash.setdefault(_outcome, {})[report.when] = report
     return report
@@ -93,7 +93,7 @@ async def home(cluster: Cluster, request: pytest.FixtureRequest) -> AsyncIterato
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def local(cluster: Cluster) -> AsyncIterator[Cluster]:
-    """The same cluster with two nodes, for tests of the cluster itself; skipped where it is not ours."""
+    """The same cluster with two nodes, for tests of the cluster itself; skipped unless it is local."""
     if cluster.plane is None:
         pytest.skip("only the local control plane is ours to look into")
     await cluster.add_nodes([FakeNode("node-0"), FakeNode("node-1")])
@@ -105,7 +105,7 @@ async def local(cluster: Cluster) -> AsyncIterator[Cluster]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def open_scenario(home: Cluster, request: pytest.FixtureRequest) -> AsyncIterator[OpenScenario]:
-    """Opens scenarios, each with its nodes, settings and perhaps a gate; afterwards each is checked and taken away."""
+    """Open scenarios, each with its nodes, settings and an optional gate. Afterwards each is checked and removed."""
     scenarios: list[Scenario] = []
     async with AsyncExitStack() as stack:
 
@@ -138,17 +138,17 @@ async def open_scenario(home: Cluster, request: pytest.FixtureRequest) -> AsyncI
 
 
 def placement_of_run() -> str:
-    """That of gangs that do not name theirs."""
+    """The default gang placement of this run."""
     return os.environ.get(PLACEMENT_VARIABLE) or "Reserve"
 
 
 def with_pods() -> str:
-    """The placement of tests that speak of placeholder pods, of all of them at once: the run's, if it makes any."""
+    """The placement for tests with placeholder pods: that of the run if it creates them, else Reserve."""
     return "Atomic" if os.environ.get(PLACEMENT_VARIABLE) == "Atomic" else "Reserve"
 
 
 def _placement() -> dict[str, str]:
-    """The setting that makes this run one of that placement."""
+    """The setting for the default placement of this run."""
     chosen = os.environ.get(PLACEMENT_VARIABLE)
     return {"gang.placement": chosen} if chosen else {}
 
@@ -175,7 +175,7 @@ async def _open(
 
 
 async def _home(cluster: Cluster, name: str, config: Mapping[str, str], gate: Gate | None) -> tuple[Path, Path]:
-    """Where Muster will run, its kubeconfig and folder, with its ConfigMap written and nobody's lease in the way."""
+    """Write the ConfigMap, delete old leases, and return Muster's kubeconfig and folder."""
     home = muster_processes.NAMESPACE
     await muster_processes.configure(cluster, config)
     await cluster.admin.delete("leases", muster_processes.LEASE, home)
@@ -193,27 +193,27 @@ async def _gate(cluster: Cluster, stack: AsyncExitStack) -> Gate:
 
 
 async def _recovered(scenario: Scenario) -> None:
-    """What a scenario killed or held runs again: the aftermath is Muster's own work, not ours."""
+    """Resume the processes and requests that a scenario stopped, so that Muster can clean up itself."""
     if scenario.has_gate:
         scenario.gate.clear()
     await scenario.muster.start()
 
 
 async def _no_pod(cluster: Cluster, namespace: str) -> None:
-    """Take away what a failed scenario left, so that the next one finds an empty cluster."""
+    """Delete the pods of a failed scenario, so that the next one starts with an empty cluster."""
 
     async def is_empty() -> bool:
         await cluster.admin.delete_all("jobs", namespace)
         await cluster.admin.delete_all("pods", namespace)
         return not await cluster.admin.find("pods", namespace)
 
-    await until("the scenario's pods are gone", is_empty, 60, every_s=0.2)
+    await until("the scenario's pods are deleted", is_empty, 60, every_s=0.2)
 
 
 async def _has_account(cluster: Cluster, namespace: str) -> None:
-    """A pod is admitted only once its namespace has its default service account.
+    """Wait for the default service account, without which no pod is admitted.
 
-    After a scenario that killed API servers the controllers may take their time to watch again.
+    After a scenario that killed API servers the controllers may be slow to watch again.
     """
     await until(
         "the default service account",

@@ -1,5 +1,5 @@
-"""What must hold after every scenario: nothing left, nothing bound twice, the core's ledgers empty, and never unequal
-to the operator's.
+"""Checks after every scenario: no pod is left or bound twice, the core's state is empty, and it never differed from the
+operator's.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ WORKLOADS = ("jobs", "deployments", "statefulsets", "replicasets", "daemonsets")
 
 
 async def check(scenario: Scenario) -> None:
-    """Take the scenario's own pods away, then look at what Muster leaves. Raises AssertionError."""
+    """Delete the pods of the scenario, then check that Muster leaves no state. Raises AssertionError."""
     await asyncio.gather(*(scenario.api.delete_all(plural, scenario.namespace) for plural in WORKLOADS))
     for pod in await scenario.api.find("pods", scenario.namespace):
         if is_placeholder(pod):
             continue
         await scenario.api.delete("pods", pod["metadata"]["name"], pod["metadata"]["namespace"], grace_s=0)
     await scenario.eventually("no pod, real or placeholder, is left", lambda: _no_pod(scenario))
-    if scenario.cluster.plane is not None:  # elsewhere the audit log is not ours to read
+    if scenario.cluster.plane is not None:  # other clusters give no access to the audit log
         _nothing_was_bound_twice(scenario, await scenario.report())
     await scenario.eventually("the core's ledgers are empty", lambda: _core_is_empty(scenario))
     repairs = await scenario.muster.samples("muster_operator_state_repairs_total")
-    assert not repairs, f"the core held something else than the operator: {repairs}\n{await scenario.report()}"
+    assert not repairs, f"state mismatch between core and operator: {repairs}\n{await scenario.report()}"
 
 
 def _nothing_was_bound_twice(scenario: Scenario, report: str) -> None:

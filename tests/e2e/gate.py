@@ -1,7 +1,7 @@
 """A gate between the operator and the API server: holds, fails, delays or loses requests of a kind.
 
 With it a test stops the operator at an exact step: hold the third bind, see it arrive, kill -9. A held request whose
-client died is never sent on, as if the process had died just before sending it.
+client was killed is never forwarded, as if the process had been killed just before sending it.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from aiohttp import web
 from devcluster.api import Access
 from devcluster.certificates import ServerFiles
 from devcluster.waiting import until
-from tests.e2e.proxy import EXPIRED, Proxy, cut, is_watch, refusal
+from tests.e2e.proxy import EXPIRED, Proxy, cut, error_response, is_watch
 
 
 class Action(Enum):
     """What happens to a matching request."""
 
     HOLD = auto()
-    """Wait until released; then send it on, or drop it."""
+    """Wait until released, then forward or drop it."""
     FAIL = auto()
-    """Answer with a failure; the API server never sees it."""
+    """Answer with a failure and do not forward it."""
     DELAY = auto()
-    """Send it on after a while."""
+    """Forward it later."""
     DROP_RESPONSE = auto()
-    """Send it on, then cut the connection instead of answering: the client cannot know."""
+    """Forward it, then cut the connection, so that the client gets no response."""
 
 
 @dataclass(slots=True)
@@ -48,12 +48,12 @@ class Rule:
     retry_after_s: int | None = None
     delay_s: float = 0.0
     seen: list[str] = field(default_factory=list)
-    """``METHOD path`` of every request it applied to."""
+    """``METHOD path`` of every matching request."""
     _matched: int = 0
     _opened: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def takes(self, method: str, path: str) -> bool:
-        """Whether this request is the rule's; counts it."""
+    def matches(self, method: str, path: str) -> bool:
+        """Whether the rule applies to this request. Counts matching requests."""
         if method != self.method or not self.path.search(path):
             return False
         self._matched += 1
@@ -73,11 +73,11 @@ class Rule:
         await until(f"{count} times {self.method} {self.path.pattern} at the gate", enough, deadline_s, every_s=0.005)
 
     def open(self) -> None:
-        """Let what is held go on, and take no more."""
+        """Release the held requests and apply to no further ones."""
         self._opened.set()
 
     async def opened(self) -> None:
-        """Wait for that."""
+        """Wait until the rule is opened."""
         await self._opened.wait()
 
 
@@ -91,9 +91,9 @@ class Gate(Proxy):
         self._flowing.set()
         self._generation = self._cuts = 0
         self.requests: Counter[tuple[str, str, bool]] = Counter()
-        """Method, path and whether it was a watch, of everything that came to the gate."""
+        """Method, path and whether it was a watch, of every request."""
         self.waiting = 0
-        """How many requests are held just now, whose clients still live."""
+        """Number of held requests whose clients are still connected."""
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -102,7 +102,7 @@ class Gate(Proxy):
         await super().__aexit__(kind, error, trace)
 
     def add(self, rule: Rule) -> Rule:
-        """Put a rule in force; the first that takes a request decides."""
+        """Add a rule. The first matching rule applies."""
         self._rules.append(rule)
         return rule
 
@@ -118,38 +118,38 @@ class Gate(Proxy):
         return self.add(Rule(Action.FAIL, method, pattern, times=times, status=status, retry_after_s=retry_after_s))
 
     def drop_response(self, method: str, path: str, *, times: int | None = 1) -> Rule:
-        """Send matching requests on and cut the connection instead of answering."""
+        """Forward matching requests and cut the connection instead of answering."""
         return self.add(Rule(Action.DROP_RESPONSE, method, re.compile(path), times=times))
 
     def delay(self, method: str, path: str, delay_s: float, *, times: int | None = None) -> Rule:
-        """Send matching requests on later."""
+        """Forward matching requests later."""
         return self.add(Rule(Action.DELAY, method, re.compile(path), times=times, delay_s=delay_s))
 
     def freeze_watches(self) -> None:
-        """Events of the API server no longer get through, until ``clear``; requests do."""
+        """Hold back watch events until ``clear``. Other requests pass."""
         self._flowing.clear()
 
     def expire_watches(self) -> None:
-        """What was frozen is lost: open watches end with 410 Gone, as if the API server had forgotten their version."""
+        """Drop the held events: open watches end with 410 Gone, as if the API server had compacted their version."""
         self._generation += 1
         self._flowing.set()
 
     def cut_watches(self) -> None:
-        """The next event of each open watch meets a connection that is cut, as by a load balancer that restarts."""
+        """Cut the connection of each open watch at its next event, as a restarted load balancer does."""
         self._generation += 1
         self._cuts = self._generation
 
     def clear(self) -> None:
-        """No more rules; everything held goes on."""
+        """Remove all rules and release the held requests."""
         self._flowing.set()
         for rule in self._rules:
             rule.open()
         self._rules.clear()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Do what the first rule that takes the request says; without one, pass it on."""
+        """Apply the first matching rule; without one, forward the request."""
         self.requests[request.method, request.path, is_watch(request)] += 1
-        rule = next((rule for rule in self._rules if rule.takes(request.method, request.path)), None)
+        rule = next((rule for rule in self._rules if rule.matches(request.method, request.path)), None)
         match rule:
             case Rule(action=Action.HOLD):
                 self.waiting += 1
@@ -158,7 +158,7 @@ class Gate(Proxy):
                 finally:
                     self.waiting -= 1
             case Rule(action=Action.FAIL):
-                return refusal(rule.status, "Gate", "gate", rule.retry_after_s)
+                return error_response(rule.status, "Gate", "gate", rule.retry_after_s)
             case Rule(action=Action.DELAY):
                 await asyncio.sleep(rule.delay_s)
             case _:
@@ -170,7 +170,7 @@ class Gate(Proxy):
             return await self.relay(request, answer)
 
     async def stream(self, request: web.Request, answer: aiohttp.ClientResponse, stream: web.StreamResponse) -> None:
-        """Pass a watch's events on while they may flow; what was frozen meanwhile may be lost."""
+        """Forward the events of a watch unless watches are frozen. Events of expired watches are dropped."""
         generation = self._generation
         async for chunk in answer.content.iter_any():
             await self._flowing.wait()

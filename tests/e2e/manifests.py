@@ -1,4 +1,4 @@
-"""Builders of what users apply: a test states only what matters to it."""
+"""Builders of user objects: a test passes only the relevant values."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def a_pod(
     labels: Mapping[str, str] | None = None,
     scheduler: str = "muster",
 ) -> Json:
-    """A pod of one container that asks for this much."""
+    """A pod of one container with these requests."""
     container = {"name": "c", "image": IMAGE, "resources": {"requests": {"cpu": cpu, "memory": memory}}}
     return {
         "apiVersion": "v1",
@@ -77,14 +77,14 @@ def a_gang(
 ) -> list[Json]:
     """The real pods of a gang, named ``app-group-0`` and so on; ``style``: Soft or Hard.
 
-    ``placement``: Reserve, Atomic or Direct; without one the scenario's configuration decides, and with it who runs the
-    suite (see conftest).
+    ``placement``: Reserve, Atomic or Direct. The default is that of the scenario's configuration or of the run (see
+    conftest).
     """
-    words = [f"placeholderTimeoutInSeconds={timeout_s}"] if timeout_s is not None else []
-    words += [f"gangSchedulingStyle={style}"] if style else []
-    words += [f"gangPlacement={placement}"] if placement else []
+    policy = [f"placeholderTimeoutInSeconds={timeout_s}"] if timeout_s is not None else []
+    policy += [f"gangSchedulingStyle={style}"] if style else []
+    policy += [f"gangPlacement={placement}"] if placement else []
     pods = [
-        a_member(app, group.name, f"{app}-{group.name}-{index}", groups, " ".join(words))
+        a_member(app, group.name, f"{app}-{group.name}-{index}", groups, " ".join(policy))
         for group in groups
         for index in range(group.members if group.real is None else group.real)
     ]
@@ -101,12 +101,12 @@ def with_annotations(pod: Json, annotations: Mapping[str, str]) -> Json:
 
 
 def owned(pod: Json, user: str, *groups: str) -> Json:
-    """The same pod as the admission controller marks it: whose it is."""
+    """The same pod with the user annotation of the admission controller."""
     return with_annotations(pod, {f"{PREFIX}user.info": json.dumps({"user": user, "groups": groups})})
 
 
 def a_priority_class(name: str, value: int, *, may_be_preempted: bool = True) -> Json:
-    """A priority class; ``may_be_preempted``: what its annotation says."""
+    """A priority class; ``may_be_preempted``: the value of its annotation."""
     annotations = {} if may_be_preempted else {f"{PREFIX}allow-preemption": "false"}
     return {
         "apiVersion": "scheduling.k8s.io/v1",
@@ -117,7 +117,7 @@ def a_priority_class(name: str, value: int, *, may_be_preempted: bool = True) ->
 
 
 def a_daemon_set(name: str, *, cpu: str, queue: str = "") -> Json:
-    """A DaemonSet whose pods are Muster's to place."""
+    """A DaemonSet whose pods Muster schedules."""
     pod = a_pod(name, cpu=cpu, labels={"daemon": name, "applicationId": name, **({"queue": queue} if queue else {})})
     template = {"metadata": {"labels": pod["metadata"]["labels"]}, "spec": {**pod["spec"], "restartPolicy": "Always"}}
     return {
@@ -129,7 +129,7 @@ def a_daemon_set(name: str, *, cpu: str, queue: str = "") -> Json:
 
 
 def is_placeholder(pod: Json) -> bool:
-    """By the annotation and the owner that Muster writes; a user's pod may have the annotation too."""
+    """Whether it has the annotation and the owner of a placeholder. A user pod may have the annotation alone."""
     metadata = pod["metadata"]
     return (metadata.get("annotations") or {}).get(PLACEHOLDER) == "true" and bool(metadata.get("ownerReferences"))
 
@@ -140,7 +140,7 @@ def is_bound(pod: Json) -> bool:
 
 
 def a_placeholder(image: str, name: str = "tg-app-workers-0") -> Json:
-    """A pod as the operator creates it, of an owner that does not exist."""
+    """A placeholder as the operator creates it, with an owner that does not exist."""
     security = {"privileged": False, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     container = {"name": "pause", "image": image, "securityContext": security}
     return {

@@ -1,7 +1,7 @@
-"""The permissions of the operator's role: what a whole run of the end-to-end tests used, over all its processes.
+"""The permissions of the operator's role: those that a complete run of the end-to-end tests used, in all its processes.
 
-Each process (pytest-xdist) reports the uses of its own clusters to the one that started it, which compares them with
-the role at the end: each permission is used, and none is missing. A difference fails the run.
+Each process (pytest-xdist) reports the uses of its clusters to the main process, which compares them with the role at
+the end: each permission must be used, and none may be missing. A difference fails the run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from devcluster.muster import ACCOUNT, MANIFESTS, NAMESPACE
 UNSEEN: Final = {Right("", "pods/finalizers", "update")}
 
 #: Whether the run has all end-to-end tests.
-IS_WHOLE: Final = pytest.StashKey[bool]()
+IS_COMPLETE: Final = pytest.StashKey[bool]()
 
 #: What the operators of this run requested.
 USES: Final = pytest.StashKey[set[Use]]()
@@ -43,13 +43,13 @@ def output(config: pytest.Config) -> dict[str, _Reported]:
         (use.right.group, use.right.resource, use.right.verb, use.right.name, use.allowed)
         for use in config.stash.get(USES, set())
     )
-    return {_OUTPUT: (config.stash.get(IS_WHOLE, False), uses)}
+    return {_OUTPUT: (config.stash.get(IS_COMPLETE, False), uses)}
 
 
 def add(config: pytest.Config, reported: Mapping[str, _Reported]) -> None:
     """Add what another process reported (`output`)."""
-    is_whole, uses = reported.get(_OUTPUT, (False, []))
-    config.stash[IS_WHOLE] = config.stash.get(IS_WHOLE, False) or is_whole
+    is_complete, uses = reported.get(_OUTPUT, (False, []))
+    config.stash[IS_COMPLETE] = config.stash.get(IS_COMPLETE, False) or is_complete
     found = {Use(Right(group, resource, verb, name), "muster-operator", ok) for group, resource, verb, name, ok in uses}
     config.stash.setdefault(USES, set()).update(found)
 
@@ -68,14 +68,14 @@ def granted(manifests: Path) -> set[Right]:
     }
 
 
-def differences(given: set[Right], uses: Iterable[Use]) -> list[str]:
-    """How the role differs from what was used. Requests that were refused although they are permitted do not count: a
-    server that has just started refuses everything for a moment.
+def differences(granted_rights: set[Right], uses: Iterable[Use]) -> list[str]:
+    """Differences between the role and the used permissions. Rejections of permitted requests are ignored, because a
+    starting API server rejects all requests for a moment.
     """
     requested = list(uses)
     used = _of_any_name(use.right for use in requested if use.allowed)
-    missing = {use.right for use in requested if not use.allowed and not _of_any_name([use.right]) & given}
-    never_used = given - used - UNSEEN
+    missing = {use.right for use in requested if not use.allowed and not _of_any_name([use.right]) & granted_rights}
+    never_used = granted_rights - used - UNSEEN
     unexpected = UNSEEN & used
     return [
         *(f"granted, but never used: {right}" for right in sorted(never_used, key=str)),
@@ -85,11 +85,11 @@ def differences(given: set[Right], uses: Iterable[Use]) -> list[str]:
 
 
 def of_run(config: pytest.Config) -> list[str]:
-    """The differences of this run; none if it is not a whole one, or not on a cluster of its own."""
-    is_whole, uses = config.stash.get(IS_WHOLE, False), config.stash.get(USES, set[Use]())
-    return differences(granted(MANIFESTS), uses) if is_whole and uses else []
+    """The differences of this run; none if it is incomplete or not on a local cluster."""
+    is_complete, uses = config.stash.get(IS_COMPLETE, False), config.stash.get(USES, set[Use]())
+    return differences(granted(MANIFESTS), uses) if is_complete and uses else []
 
 
 def _of_any_name(rights: Iterable[Right]) -> set[Right]:
-    """These, and the same on all objects."""
+    """These permissions, and the same ones for all objects."""
     return {found for right in rights for found in (right, replace(right, name=""))}

@@ -1,8 +1,8 @@
-"""Which tests may end otherwise where gangs that do not name their placement get another one. Asked by conftest.
+"""Finds the tests that depend on the default gang placement. Called by conftest.
 
-A test is judged as it is written, with its fixtures, its parameters and all of this folder that it calls: whoever makes
-a gang and does not say how it is placed has to do it again in each placement. Manifests that come from files cannot be
-seen; such a test says so itself (``pytest.mark.gangs``).
+It analyzes the source of a test, its fixtures and parameters, and the functions of this folder that it calls. A test
+that creates a gang without an explicit placement runs once in each placement. Manifests from files are not analyzed;
+such a test has the mark ``pytest.mark.gangs``.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ NONE: frozenset[str] = frozenset()
 
 
 def placements_that_count(item: pytest.Function) -> frozenset[str]:
-    """Those in which the run of a test is one of its own; in the others it would do the same once more."""
+    """The placements in which a test must run, because its gangs differ between them."""
     parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
     fixtures = (one.func for found in item._fixtureinfo.name2fixturedefs.values() for one in found)
     return placements_of([item.function, *fixtures, *parameters])
 
 
-def placements_of(begin: Iterable[object]) -> frozenset[str]:
-    """The same of functions, and of the classes and functions that they name."""
-    return frozenset().union(*map(_of, _reached(begin)))
+def placements_of(roots: Iterable[object]) -> frozenset[str]:
+    """The same for functions, with the classes and functions that they refer to."""
+    return frozenset().union(*map(_of, _reached(roots)))
 
 
-def _reached(begin: Iterable[object]) -> Iterator[FunctionType]:
-    """These functions, and those of this folder that they name, but for what only builds."""
-    waiting, known = list(begin), set[object]()
+def _reached(roots: Iterable[object]) -> Iterator[FunctionType]:
+    """These functions and those of this folder that they refer to, except the builders of manifests."""
+    waiting, visited = list(roots), set[object]()
     while waiting:
         found = waiting.pop()
         if isinstance(found, type) and found.__module__.startswith(HERE):
             waiting += [each for each in vars(found).values() if isinstance(each, FunctionType)]
-        if not isinstance(found, FunctionType) or found in known or not found.__module__.startswith(HERE):
+        if not isinstance(found, FunctionType) or found in visited or not found.__module__.startswith(HERE):
             continue
-        known.add(found)
-        is_written = Path(found.__code__.co_filename).is_relative_to(FOLDER)  # a dataclass has methods that are not
+        visited.add(found)
+        is_written = Path(found.__code__.co_filename).is_relative_to(FOLDER)  # a dataclass has generated methods
         if found.__module__ != BUILDERS and is_written:
             yield found
             waiting += [found.__globals__[name] for name in _names(found.__code__) if name in found.__globals__]
@@ -63,21 +63,21 @@ def _names(code: CodeType) -> Iterator[str]:
 
 @cache
 def _of(function: FunctionType) -> frozenset[str]:
-    """The placements that count for what a function makes itself."""
-    written = textwrap.dedent(inspect.getsource(function))
-    calls = (node for node in ast.walk(ast.parse(written)) if isinstance(node, ast.Call))
-    return frozenset().union(*(_of_call(call, written) for call in calls))
+    """The placements for the gangs that a function creates itself."""
+    source = textwrap.dedent(inspect.getsource(function))
+    calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    return frozenset().union(*(_of_call(call, source) for call in calls))
 
 
-def _of_call(call: ast.Call, written: str) -> frozenset[str]:
-    """What is said of the placement, by whatever words, is the same in every run, but for ``with_pods``."""
+def _of_call(call: ast.Call, source: str) -> frozenset[str]:
+    """An explicit placement is the same in every run, except ``with_pods()``."""
     match call.func:
         case ast.Name("a_gang"):
-            said = next((ast.unparse(each.value) for each in call.keywords if each.arg == "placement"), "")
+            placement = next((ast.unparse(each.value) for each in call.keywords if each.arg == "placement"), "")
         case ast.Name("a_member"):
-            said = written if "gangPlacement=" in written else ""
+            placement = source if "gangPlacement=" in source else ""
         case _:
             return NONE
-    if "with_pods()" in said:
+    if "with_pods()" in placement:
         return WITH_PODS
-    return NONE if said else EVERY
+    return NONE if placement else EVERY

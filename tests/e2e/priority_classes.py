@@ -1,4 +1,4 @@
-"""Priority classes that pods may name at once."""
+"""Creates priority classes that pods can use immediately."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.e2e.manifests import a_pod, a_priority_class
 DEADLINE_S: Final = 30.0
 
 
-async def make_class(api: Api, name: str, value: int) -> None:
-    """Create it, and wait until the API server, which reads classes from a watch of its own, lets pods name it."""
+async def create_class(api: Api, name: str, value: int) -> None:
+    """Create the class, and wait until the API server, which reads classes from a watch, admits pods with it."""
     await api.apply(a_priority_class(name, value))
     pod = a_pod("probe")
     pod["spec"]["priorityClassName"] = name
@@ -22,4 +22,4 @@ async def make_class(api: Api, name: str, value: int) -> None:
         await api.request("POST", "/api/v1/namespaces/default/pods", pod, {"dryRun": "All"})
         return True
 
-    await until(f"pods may name the priority class {name}", is_admitted, DEADLINE_S, tolerate=(ApiError,))
+    await until(f"pods can use the priority class {name}", is_admitted, DEADLINE_S, tolerate=(ApiError,))

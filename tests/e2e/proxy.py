@@ -1,7 +1,7 @@
 """A forwarding proxy in front of the API server, the base of ``Gate`` and of the faulty proxy.
 
-It ends TLS with a certificate of the cluster's own authority, so the operator cannot tell it from the API server.
-A request whose client died is never sent on, as if the process had died just before sending it.
+It terminates TLS with a certificate of the cluster's authority, so the operator cannot distinguish it from the server.
+A request of a killed client is never forwarded, as if the process had been killed just before sending it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from devcluster.api import Access
 from devcluster.certificates import ServerFiles
 
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "host", "content-length"}
-"""Headers that belong to one connection and are made anew for the next (RFC 9110, 7.6.1)."""
+"""Headers of one connection, which are not forwarded (RFC 9110, 7.6.1)."""
 
 EXPIRED = (
     b'{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":410,"reason":"Expired","message":"proxy"}}\n'
 )
-"""What the API server says to a watch whose version it has compacted away."""
+"""The event of the API server for a watch with a compacted resource version."""
 
 
 class Proxy:
@@ -41,7 +41,7 @@ class Proxy:
         )
         application = web.Application(client_max_size=64 * 2**20)
         application.router.add_route("*", "/{path:.*}", self._handle)
-        # Cancelled handlers are what makes a held request die with its client.
+        # Handlers are cancelled when their client disconnects, which drops a held request.
         self._runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._files.context())
@@ -57,13 +57,13 @@ class Proxy:
         await self._session.close()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer one request; here: send it on and pass the answer back."""
+        """Answer one request; here: forward it and return the response."""
         async with self.forwarded(request) as answer:
             return await self.relay(request, answer)
 
     @asynccontextmanager
     async def forwarded(self, request: web.Request, query: str | None = None) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The API server's answer to this request; ``query`` in place of the client's own."""
+        """The response of the API server to this request; ``query`` replaces that of the client."""
         headers = {name: value for name, value in request.headers.items() if name.lower() not in HOP_BY_HOP}
         body = await request.read()
         path = request.path_qs if query is None else f"{request.path}?{query}"
@@ -72,17 +72,17 @@ class Proxy:
             yield answer
 
     async def relay(self, request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
-        """Pass the answer on, piece by piece if it is a watch."""
+        """Return the response, in chunks if it is a watch."""
         if not is_watch(request):
-            return web.Response(status=answer.status, headers=kept_headers(answer), body=await answer.read())
-        stream = web.StreamResponse(status=answer.status, headers=kept_headers(answer))
+            return web.Response(status=answer.status, headers=end_to_end_headers(answer), body=await answer.read())
+        stream = web.StreamResponse(status=answer.status, headers=end_to_end_headers(answer))
         await stream.prepare(request)
         await self.stream(request, answer, stream)
         await stream.write_eof()
         return stream
 
     async def stream(self, request: web.Request, answer: aiohttp.ClientResponse, stream: web.StreamResponse) -> None:
-        """Pass a watch's events on until one side ends it."""
+        """Forward the events of a watch until one side ends it."""
         async for chunk in answer.content.iter_any():
             await stream.write(chunk)
 
@@ -94,17 +94,17 @@ class Proxy:
 
 
 def is_watch(request: web.Request) -> bool:
-    """Whether the client asks for a stream of changes."""
+    """Whether the request is a watch."""
     return request.query.get("watch") in {"1", "true"}
 
 
-def kept_headers(answer: aiohttp.ClientResponse) -> dict[str, str]:
-    """The headers of the answer that are the client's business."""
+def end_to_end_headers(answer: aiohttp.ClientResponse) -> dict[str, str]:
+    """The end-to-end headers of the response."""
     return {name: value for name, value in answer.headers.items() if name.lower() not in HOP_BY_HOP}
 
 
-def refusal(code: int, reason: str, message: str, retry_after_s: int | None = None) -> web.Response:
-    """A failure as the API server words it."""
+def error_response(code: int, reason: str, message: str, retry_after_s: int | None = None) -> web.Response:
+    """A failure in the format of the API server."""
     status = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -118,7 +118,7 @@ def refusal(code: int, reason: str, message: str, retry_after_s: int | None = No
 
 
 def cut(request: web.Request) -> web.Response:
-    """Close the connection under the client; the answer made here reaches nobody."""
+    """Close the connection. The client does not receive the response."""
     if request.transport is not None:
         request.transport.abort()
     return web.Response(status=502)

@@ -1,6 +1,6 @@
 """A scenario: a namespace on the shared cluster, its nodes, and a running Muster.
 
-``eventually`` is the only way to wait; when it gives up it prints what the cluster, the core and the logs look like.
+``eventually`` is the only way to wait. After its deadline it prints the state of cluster and core, and the logs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OCCUPIES = ("test", "occupies")
 
 
 class Scenario:
-    """One scenario's world. ``gate`` is there only if the scenario asked for one."""
+    """The environment of one scenario. ``gate`` exists only if the scenario requested it."""
 
     def __init__(self, cluster: Cluster, muster: Muster, namespace: str, gate: Gate | None) -> None:
         self.cluster = cluster
@@ -46,7 +46,7 @@ class Scenario:
 
     @property
     def has_gate(self) -> bool:
-        """Whether the operator talks through a gate."""
+        """Whether the operator connects through a gate."""
         return self._gate is not None
 
     async def create(self, manifests: Iterable[Json]) -> None:
@@ -67,7 +67,7 @@ class Scenario:
         return [pod for pod in found if is_placeholder(pod) == placeholders]
 
     async def bound(self, *, placeholders: bool = False) -> list[Json]:
-        """Those of them that have a node and are not on their way out."""
+        """Those of them that have a node and are not terminating."""
         found = await self.pods(placeholders=placeholders)
         return [pod for pod in found if is_bound(pod) and "deletionTimestamp" not in pod["metadata"]]
 
@@ -77,13 +77,13 @@ class Scenario:
         return [event for event in found if reason in {"", event.get("reason")}]
 
     def writes(self, *, of_operator: bool = False) -> list[Write]:
-        """What was written since the scenario opened; ``of_operator``: only by the operator's account."""
+        """The writes since the scenario was opened; ``of_operator``: only those of the operator's account."""
         user = f"system:serviceaccount:{self.muster.setup.namespace}:{ACCOUNT}"
         writes = self.cluster.audit.since(self._mark)
         return [write for write in writes if not of_operator or write.user == user]
 
     async def eventually(self, what: str, check: Callable[[], Awaitable[T]], deadline_s: float = DEADLINE_S) -> T:
-        """Wait for something true, and return it; the failure shows the state of everything."""
+        """Wait for a true result and return it. A failure shows the complete state."""
         try:
             return await until(what, check, deadline_s, tolerate=(ApiError, aiohttp.ClientError))
         except ConditionNotMet as error:
@@ -99,10 +99,10 @@ class Scenario:
         return await self.eventually(f"{count} real pods are bound and no placeholder is left", done, deadline_s)
 
     async def report(self) -> str:
-        """Pods, events, the core's ledgers and the ends of the logs."""
+        """Return pods, events, the core's state and the last log lines."""
         parts = [f"=== pods of {self.namespace} ==="]
-        parts += [_line_of_pod(pod) for pod in await self.api.find("pods", self.namespace)]
-        parts += ["=== events ===", *(_line_of_event(event) for event in await self.events())]
+        parts += [_pod_line(pod) for pod in await self.api.find("pods", self.namespace)]
+        parts += ["=== events ===", *(_event_line(event) for event in await self.events())]
         parts += ["=== core ===", await self._dump_text(), self.muster.tails()]
         return "\n".join(parts)
 
@@ -113,13 +113,13 @@ class Scenario:
             return f"(no dump: {error!r})"
 
 
-def _line_of_pod(pod: Json) -> str:
+def _pod_line(pod: Json) -> str:
     meta, node = pod["metadata"], pod["spec"].get("nodeName", "-")
     gates = [c.get("message", c.get("reason")) for c in pod["status"].get("conditions", []) if c["status"] == "False"]
-    going = " (going)" if "deletionTimestamp" in meta else ""
-    return f"{meta['name']:48} {pod['status'].get('phase', '?'):10} on {node}{going} {gates or ''}"
+    terminating = " (terminating)" if "deletionTimestamp" in meta else ""
+    return f"{meta['name']:48} {pod['status'].get('phase', '?'):10} on {node}{terminating} {gates or ''}"
 
 
-def _line_of_event(event: Json) -> str:
+def _event_line(event: Json) -> str:
     about = event["involvedObject"].get("name", "?")
     return f"{event.get('type', '?'):8} {event.get('reason', '?'):20} {about:40} {event.get('message', '')}"

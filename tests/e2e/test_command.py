@@ -32,7 +32,7 @@ LEAF = "root.leaf"
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`muster`, as the administrator of a scenario's cluster runs it."""
+    """The `muster` command with the administrator's kubeconfig."""
 
     scenario: Scenario
     kubeconfig: str
@@ -51,13 +51,13 @@ class Command:
 
     async def data(self, *arguments: str, code: int = 0) -> Any:
         """The object, or the items of the list, that `-o json` prints."""
-        ended, out, err = await self.run(*arguments, "-o", "json")
-        assert ended == code, out + err
+        exit_code, out, err = await self.run(*arguments, "-o", "json")
+        assert exit_code == code, out + err
         found = json.loads(out)
         return found["items"] if found.get("kind") == "List" else found
 
     async def found(self, check: str, code: int) -> list[Json]:
-        """What the doctor finds in one check."""
+        """The findings of one check of the doctor."""
         return [finding for finding in await self.data("doctor", code=code) if finding["check"] == check]
 
 
@@ -73,7 +73,7 @@ async def kubeconfig_of(scenario: Scenario, cluster: Cluster) -> Path:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def muster(open_scenario: OpenScenario, cluster: Cluster) -> Command:
-    """Two nodes of four CPUs, a gang that runs on three of them, and one that has no room for its six."""
+    """Two nodes with four CPUs each, a running gang of three CPUs, and a waiting gang of six."""
     scenario = await open_scenario([FakeNode("node-0", cpu="4"), FakeNode("node-1", cpu="4")], queues())
     await scenario.create(a_gang("runs", [Group("workers", 3)], timeout_s=LONG_S, queue=LEAF))
     await scenario.all_bound(3)
@@ -177,7 +177,7 @@ async def test_the_doctor_finds_no_problem_in_a_healthy_cluster_and_reports_stra
             "application lost (queue root.nowhere)" in it["message"] for it in await muster.found("queues of pods", 1)
         )
 
-    await muster.scenario.eventually("the pod without a queue is told", is_reported)
+    await muster.scenario.eventually("the pod without a queue is reported", is_reported)
 
 
 async def test_the_doctor_reports_a_registration_without_its_service(muster: Command, cluster: Cluster) -> None:

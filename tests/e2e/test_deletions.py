@@ -27,24 +27,26 @@ async def test_deleting_the_originator_while_reserving_deletes_its_placeholders(
     async def nothing_is_left() -> bool:
         return not await scenario.pods(placeholders=True) and not await scenario.pods()
 
-    await scenario.eventually("nothing of the gang is left", nothing_is_left)
+    await scenario.eventually("all pods of the gang are deleted", nothing_is_left)
 
 
 async def test_another_member_becomes_originator_when_the_first_is_deleted_while_reserving(
     open_scenario: OpenScenario,
 ) -> None:
-    """The places of the first die with it, through their owner reference, and are made again."""
+    """The placeholders are deleted with their owner, the first member, and recreated."""
     scenario = await open_scenario([FakeNode("node-0", cpu="4500m")])
     await scenario.occupy("node-0", "2")
     await scenario.create(a_gang("heirs", [Group("workers", 3, real=4)], timeout_s=600, placement="Reserve"))
     await reserved(scenario, 2)
     await scenario.api.delete("pods", "heirs-workers-0", scenario.namespace)
 
-    async def are_made_again() -> bool:
-        made = [write for write in scenario.writes(of_operator=True) if write.what == "create pods" and write.succeeded]
-        return len(made) == 6
+    async def are_recreated() -> bool:
+        creations = [
+            write for write in scenario.writes(of_operator=True) if write.what == "create pods" and write.succeeded
+        ]
+        return len(creations) == 6
 
-    await scenario.eventually("every place is made again", are_made_again)
+    await scenario.eventually("all placeholders are recreated", are_recreated)
     await scenario.cluster.add_nodes([FakeNode("node-1")])
     await scenario.all_bound(3)
 
@@ -56,24 +58,24 @@ async def test_deleting_a_namespace_deletes_its_gang(open_scenario: OpenScenario
     await reserved(scenario, 2)
     await scenario.api.delete("namespaces", scenario.namespace)
 
-    async def is_gone() -> bool:
+    async def is_deleted() -> bool:
         names = {namespace["metadata"]["name"] for namespace in await scenario.api.find("namespaces")}
         return scenario.namespace not in names
 
-    await scenario.eventually("the namespace is gone", is_gone)
+    await scenario.eventually("the namespace is gone", is_deleted)
 
 
 async def test_a_member_whose_node_is_deleted_during_replacement_is_scheduled_elsewhere(
     open_scenario: OpenScenario,
 ) -> None:
-    """The same-node case."""
+    """Placeholder and member are on the deleted node."""
     scenario = await open_scenario([FakeNode(f"node-{index}", cpu="1500m") for index in range(3)], gated=True)
-    held = scenario.gate.hold("DELETE", PLACEHOLDER_DELETE)
+    rule = scenario.gate.hold("DELETE", PLACEHOLDER_DELETE)
     await scenario.create(a_gang("moves", [Group("workers", 2)], timeout_s=600, placement=with_pods()))
-    await held.reached(2)
+    await rule.reached(2)
     node = (await scenario.bound(placeholders=True))[0]["spec"]["nodeName"]
     await scenario.cluster.remove_nodes([node])
-    held.open()
+    rule.open()
     for pod in await scenario.all_bound(2):
         assert pod["spec"]["nodeName"] != node
 
@@ -81,28 +83,28 @@ async def test_a_member_whose_node_is_deleted_during_replacement_is_scheduled_el
 async def test_a_replacement_continues_when_the_node_of_its_placeholder_is_deleted(
     open_scenario: OpenScenario,
 ) -> None:
-    """The second case: the place that is held on the living node is taken."""
+    """The member takes over a reservation on the remaining node."""
     scenario = await open_scenario([FakeNode("node-0")], gated=True)
-    held = scenario.gate.hold("DELETE", PLACEHOLDER_DELETE)
+    rule = scenario.gate.hold("DELETE", PLACEHOLDER_DELETE)
     gang = a_gang("crosses", [Group("workers", 2)], timeout_s=600, placement=with_pods())
     for pod in gang:
         pod["spec"]["nodeSelector"] = {"disk": "ssd"}
     await scenario.create(gang)
     await reserved(scenario, 2)
     await scenario.cluster.add_nodes([FakeNode("node-1", labels={"disk": "ssd"})])
-    await held.reached(2)
+    await rule.reached(2)
     await scenario.cluster.remove_nodes(["node-0"])
 
-    async def both_took_their_places() -> bool:
+    async def both_are_bound() -> bool:
         return [pod["spec"]["nodeName"] for pod in await scenario.bound()] == ["node-1"] * 2
 
-    await scenario.eventually("both are bound, no delete was answered", both_took_their_places)
-    held.open()
+    await scenario.eventually("both are bound, no delete was answered", both_are_bound)
+    rule.open()
     await scenario.all_bound(2)
 
 
 async def test_a_gang_moves_off_a_node_that_is_cordoned_while_it_reserves(open_scenario: OpenScenario) -> None:
-    """Nothing new goes to a cordoned node, not even a member to its own placeholder's place."""
+    """No pod is bound to a cordoned node, not even a member to the node of its placeholder."""
     scenario = await open_scenario([FakeNode("node-0", cpu="4500m")])
     await scenario.occupy("node-0", "2")
     await scenario.create(a_gang("drained", [Group("workers", 4)], timeout_s=600, placement="Reserve"))
@@ -116,19 +118,19 @@ async def test_a_gang_moves_off_a_node_that_is_cordoned_while_it_reserves(open_s
 async def test_a_placeholder_deleted_manually_during_replacement_counts_as_released(
     open_scenario: OpenScenario,
 ) -> None:
-    """One that dies by itself counts as confirmed."""
+    """A placeholder that is deleted by another client counts as released."""
     scenario = await open_scenario([FakeNode("node-0")], gated=True)
-    held = scenario.gate.hold("DELETE", PLACEHOLDER_DELETE)
+    rule = scenario.gate.hold("DELETE", PLACEHOLDER_DELETE)
     await scenario.create(a_gang("by-hand", [Group("workers", 3)], timeout_s=600, placement=with_pods()))
-    await held.reached(1)
-    victim = held.seen[0].rpartition("/")[2]
+    await rule.reached(1)
+    victim = rule.seen[0].rpartition("/")[2]
     await scenario.api.delete("pods", victim, scenario.namespace)
 
     async def one_member_runs() -> bool:
         return len(await scenario.bound()) >= 1
 
     await scenario.eventually("its real pod is bound without our answer", one_member_runs)
-    held.open()
+    rule.open()
     await scenario.all_bound(3)
 
 

@@ -33,7 +33,7 @@ def a_job(name: str, pods: int) -> Json:
 
 
 async def has_account(cluster: Cluster, namespace: str) -> None:
-    """A pod is admitted only once its namespace has its default service account."""
+    """Wait for the default service account, without which no pod is admitted."""
     await until(
         "the default service account",
         lambda: cluster.admin.get("serviceaccounts", "default", namespace),
@@ -73,9 +73,9 @@ async def test_a_job_creates_pods_and_completes_with_them(local: Cluster) -> Non
 
 
 async def test_anonymous_and_unprivileged_accounts_are_rejected(local: Cluster) -> None:
-    async with Api(Access(local.server, local.admin.access.tls)) as nobody:
+    async with Api(Access(local.server, local.admin.access.tls)) as anonymous:
         with pytest.raises(ApiError) as refused:
-            await nobody.find("pods", "default")
+            await anonymous.find("pods", "default")
     assert refused.value.status in {401, 403}
     async with Api(await load(await local.kubeconfig_for("default", "default"))) as account:
         with pytest.raises(ApiError) as forbidden:

@@ -20,7 +20,7 @@ async def test_a_gang_completes_its_lifecycle_in_one_process(open_scenario: Open
 
 async def test_a_soft_gang_times_out_in_one_process(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(NODES, embedded=True)
-    await scenario.occupy("node-0", "6")  # so that 10 of 16 places are free
+    await scenario.occupy("node-0", "6")  # so that 10 of 16 CPUs are free
     large = [Group("workers", 12, real=2)]
     await scenario.create(a_gang("large", large, style="Soft", timeout_s=2, placement="Reserve"))
     await scenario.all_bound(2)
@@ -35,9 +35,9 @@ async def test_the_embedded_process_recovers_after_a_kill(
     request_: tuple[str, str], open_scenario: OpenScenario
 ) -> None:
     scenario: Scenario = await open_scenario(NODES, gated=True, embedded=True)
-    held = scenario.gate.hold(*request_, skip=1)
+    rule = scenario.gate.hold(*request_, skip=1)
     await scenario.create(a_gang("gang", [Group("workers", 4)], timeout_s=600, placement=with_pods()))
-    await held.reached(1)
+    await rule.reached(1)
     await scenario.muster.core.kill()
     scenario.gate.clear()
     await scenario.muster.start()

@@ -1,21 +1,21 @@
-"""What users see: why a pod waits, the progress of a gang; and the cost for the API server."""
+"""Events and conditions: the reason why a pod waits, the progress of a gang, and their number of writes."""
 
 from collections import Counter
 
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import scheduled, waits_with
+from tests.e2e.conditions import scheduled, wait_for_reason
 from tests.e2e.configuration import queues
 from tests.e2e.conftest import OpenScenario, with_pods
 from tests.e2e.manifests import Group, a_gang, a_pod
 
 
 async def test_a_pod_that_fits_no_node_reports_the_node_reasons(open_scenario: OpenScenario) -> None:
-    """Unschedulable, which an autoscaler reads."""
+    """The reason is Unschedulable, for which an autoscaler adds nodes."""
     scenario = await open_scenario([FakeNode("node-0", cpu="1"), FakeNode("node-1", labels={"disk": "ssd"})])
     picky = a_pod("picky", cpu="2")
     picky["spec"]["nodeSelector"] = {"disk": "hdd"}
     await scenario.create([picky])
-    await waits_with(scenario, "picky", "Unschedulable", "0/2 nodes are available", "node affinity/selector")
+    await wait_for_reason(scenario, "picky", "Unschedulable", "0/2 nodes are available", "node affinity/selector")
     await scenario.cluster.add_nodes([FakeNode("node-2", labels={"disk": "hdd"})])
     [pod] = await scenario.all_bound(1)
 
@@ -27,17 +27,17 @@ async def test_a_pod_that_fits_no_node_reports_the_node_reasons(open_scenario: O
 
 
 async def test_a_pod_that_waits_for_quota_does_not_trigger_a_scale_up(open_scenario: OpenScenario) -> None:
-    """SchedulingSkipped, for which no autoscaler adds a node."""
+    """The reason is SchedulingSkipped, for which no autoscaler adds a node."""
     scenario = await open_scenario([FakeNode("node-0")], queues(resources={"max": {"vcore": "1"}}))
     labels = {"applicationId": "bounded", "queue": "root.leaf"}
     await scenario.create([a_pod("first", labels=labels)])
     await scenario.all_bound(1)
     await scenario.create([a_pod("second", labels=labels)])
-    await waits_with(scenario, "second", "SchedulingSkipped", "root.leaf", "cpu")
+    await wait_for_reason(scenario, "second", "SchedulingSkipped", "root.leaf", "cpu")
 
 
 async def test_a_gang_costs_few_writes_and_reports_its_progress_once(open_scenario: OpenScenario) -> None:
-    """Five writes a member, and few for the gang: progress is one series on its first pod."""
+    """Five writes per member, and few for the gang: its progress is one event series on the first pod."""
     members = 40
     scenario = await open_scenario([FakeNode(f"node-{index}", cpu="16") for index in range(4)])
     await scenario.create(a_gang("large", [Group("workers", members)], placement=with_pods()))

@@ -21,13 +21,13 @@ def configuration() -> dict[str, str]:
 
 
 async def apply(scenario: Scenario, example: str, file: str) -> None:
-    """What ``kubectl apply -f`` does, in the scenario's namespace."""
+    """Create the objects of the file in the scenario's namespace."""
     for manifest in yaml.safe_load_all((EXAMPLES / example / file).read_text()):
         await scenario.api.apply(manifest, scenario.namespace)
 
 
 async def running(scenario: Scenario) -> dict[str, int]:
-    """How many pods of each application have a node, those on their way out not counted."""
+    """Number of pods with a node for each application, without terminating ones."""
     counts: dict[str, int] = {}
     for pod in await scenario.bound():
         app = pod["metadata"]["labels"]["applicationId"]
@@ -35,12 +35,12 @@ async def running(scenario: Scenario) -> dict[str, int]:
     return counts
 
 
-async def settles(scenario: Scenario, counts: dict[str, int], waiting: int = 0) -> None:
-    """Wait until so many run, and at least so many have been told that their turn has not come."""
+async def wait_for_counts(scenario: Scenario, counts: dict[str, int], waiting: int = 0) -> None:
+    """Wait until ``counts`` pods have a node, and at least ``waiting`` pods report SchedulingSkipped."""
 
     async def is_so() -> bool:
-        told = [pod for pod in await scenario.pods() if scheduled(pod).get("reason") == "SchedulingSkipped"]
-        return await running(scenario) == counts and len(told) >= waiting
+        queued = [pod for pod in await scenario.pods() if scheduled(pod).get("reason") == "SchedulingSkipped"]
+        return await running(scenario) == counts and len(queued) >= waiting
 
     await scenario.eventually(f"{counts} run, {waiting} wait", is_so)
 
@@ -48,9 +48,9 @@ async def settles(scenario: Scenario, counts: dict[str, int], waiting: int = 0) 
 async def test_the_three_placements_reserve_what_the_readme_describes(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(NODES)
     await apply(scenario, "06-placements", "1-reserve.yaml")
-    await settles(scenario, {"simulate": 3})
+    await wait_for_counts(scenario, {"simulate": 3})
     await apply(scenario, "06-placements", "2-driver.yaml")
-    await settles(scenario, {"simulate": 3, "pipeline": 1})
+    await wait_for_counts(scenario, {"simulate": 3, "pipeline": 1})
     await apply(scenario, "06-placements", "3-atomic.yaml")
 
     async def train_waits() -> bool:
@@ -58,20 +58,20 @@ async def test_the_three_placements_reserve_what_the_readme_describes(open_scena
 
     await scenario.eventually("train says that it waits", train_waits)
     await apply(scenario, "06-placements", "4-late.yaml")
-    await settles(scenario, {"simulate": 3, "pipeline": 1, "late": 1})
+    await wait_for_counts(scenario, {"simulate": 3, "pipeline": 1, "late": 1})
     assert await scenario.bound(placeholders=True) == []
     await apply(scenario, "06-placements", "5-executors.yaml")
-    await settles(scenario, {"simulate": 3, "pipeline": 4, "late": 1})
+    await wait_for_counts(scenario, {"simulate": 3, "pipeline": 4, "late": 1})
     await scenario.api.delete("jobs", "simulate", scenario.namespace)
     await scenario.api.delete("pods", "late", scenario.namespace)
-    await settles(scenario, {"pipeline": 4, "train": 4})
+    await wait_for_counts(scenario, {"pipeline": 4, "train": 4})
 
 
 async def test_a_queue_regains_its_guarantee_and_the_job_counts_no_failure(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(NODES, configuration() | QUICK_PREEMPTION)
     await apply(scenario, "03-preemption", "1-research.yaml")
-    await settles(scenario, {"research": 4})
+    await wait_for_counts(scenario, {"research": 4})
     await apply(scenario, "03-preemption", "2-production.yaml")
-    await settles(scenario, {"research": 2, "production": 2})
+    await wait_for_counts(scenario, {"research": 2, "production": 2})
     job = await scenario.api.get("jobs", "research", scenario.namespace)
     assert not job["status"].get("failed")

@@ -10,14 +10,14 @@ import yaml
 from devcluster.api import Json
 from devcluster.audit import Write
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import told, waits_with
+from tests.e2e.conditions import wait_for_event, wait_for_reason
 from tests.e2e.conftest import OpenScenario, placement_of_run, with_pods
 from tests.e2e.manifests import PREFIX, Group, a_gang, a_member, a_pod, with_annotations
 from tests.e2e.scenario import Scenario
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "01-gang" / "gang.yaml"
 LONG_S = 600
-"""A placeholder time-out that no scenario here can reach."""
+"""A placeholder timeout that no scenario here reaches."""
 
 
 def nodes(count: int, cpu: str = "4") -> list[FakeNode]:
@@ -25,7 +25,7 @@ def nodes(count: int, cpu: str = "4") -> list[FakeNode]:
 
 
 def bindings(scenario: Scenario) -> list[Write]:
-    """Successful ones, in the order the API server took them."""
+    """The successful bindings in the order of the API server."""
     found = [write for write in scenario.writes(of_operator=True) if write.subresource == "binding" and write.succeeded]
     return sorted(found, key=lambda write: write.at)
 
@@ -54,11 +54,11 @@ async def test_real_pods_of_two_groups_run_on_the_nodes_of_their_placeholders(op
     groups = [Group("leader", 1, cpu="3"), Group("workers", 4, cpu="2")]
     await scenario.create(a_gang("two", groups, timeout_s=LONG_S, placement=with_pods()))
     await scenario.all_bound(5)
-    places: dict[bool, Counter[tuple[str, str]]] = {True: Counter(), False: Counter()}
+    bound_on: dict[bool, Counter[tuple[str, str]]] = {True: Counter(), False: Counter()}
     for write in bindings(scenario):
         group = "leader" if "leader" in write.name else "workers"
-        places[is_of_placeholder(write)][group, write.node] += 1
-    assert places[True] == places[False]
+        bound_on[is_of_placeholder(write)][group, write.node] += 1
+    assert bound_on[True] == bound_on[False]
 
 
 @pytest.mark.gangs
@@ -94,14 +94,14 @@ async def test_members_beyond_min_member_are_scheduled_as_usual(open_scenario: O
 
 
 async def test_a_group_without_members_is_ignored_and_the_other_groups_stay_a_gang(open_scenario: OpenScenario) -> None:
-    """What KubeRay writes of a worker group with ``minReplicas: 0``: its pods run after the gang, unreserved."""
+    """As KubeRay writes a worker group with ``minReplicas: 0``: its pods run without a reservation."""
     scenario = await open_scenario(nodes(2, cpu="2"))
     groups = [Group("head", 2, cpu="2"), Group("workers", 0, cpu="500m", real=2)]
     await scenario.create([a_pod("busy", labels={"applicationId": "busy"})])
     await scenario.all_bound(1)
     await scenario.create(a_gang("ray", groups, timeout_s=LONG_S))
     reason = "Unschedulable" if placement_of_run() == "Direct" else "SchedulingSkipped"
-    await waits_with(scenario, "ray-head-1", reason, "gang ray waits")
+    await wait_for_reason(scenario, "ray-head-1", reason, "gang ray waits")
     assert {pod["metadata"]["name"] for pod in await scenario.bound()} == {"busy"}
     await scenario.api.delete("pods", "busy", scenario.namespace)
 
@@ -118,7 +118,9 @@ async def test_an_unknown_scheduling_parameter_is_reported_and_the_gang_runs(ope
     scenario = await open_scenario(nodes(2))
     pod = a_member("typo", "workers", "typo-0", [Group("workers", 1)], "placeholderTimeoutSeconds=30")
     await scenario.create([pod])
-    await told(scenario, "typo-0", "unknown parameter placeholderTimeoutSeconds", "mean placeholderTimeoutInSeconds?")
+    await wait_for_event(
+        scenario, "typo-0", "unknown parameter placeholderTimeoutSeconds", "mean placeholderTimeoutInSeconds?"
+    )
     await scenario.all_bound(1)
 
 
@@ -126,14 +128,14 @@ async def test_smaller_real_pods_release_the_excess_of_their_placeholders(open_s
     scenario = await open_scenario(nodes(2))
     await scenario.create(a_gang("small", [Group("workers", 3, cpu="2", real_cpu="500m")], timeout_s=LONG_S))
     await scenario.all_bound(3)
-    held = (await scenario.muster.dump())["ledgers"]["queues"]["root"]["allocated"]
-    assert held["vcore"] == 3 * 500
+    allocated = (await scenario.muster.dump())["ledgers"]["queues"]["root"]["allocated"]
+    assert allocated["vcore"] == 3 * 500
 
 
 async def test_a_real_pod_larger_than_its_placeholder_is_scheduled_as_usual_and_reported(
     open_scenario: OpenScenario,
 ) -> None:
-    """That member only; the gang keeps its other places."""
+    """Only this member is affected; the gang keeps its other reservations."""
     scenario = await open_scenario(nodes(3))
     groups = [Group("workers", 3)]
     gang = a_gang("large", groups, timeout_s=LONG_S)
@@ -166,15 +168,15 @@ async def test_two_gangs_that_fit_only_one_at_a_time_both_finish(open_scenario: 
 
 
 async def test_unused_placeholders_are_released_when_the_application_finishes(open_scenario: OpenScenario) -> None:
-    """A left-over placeholder does not keep an application Running."""
+    """An unused placeholder does not keep an application Running."""
     scenario = await open_scenario(nodes(2))
     gang = a_gang("left", [Group("workers", 4, real=2)], timeout_s=LONG_S)
     await scenario.create(with_annotations(pod, {"devcluster.muster/run-for": "1s"}) for pod in gang)
 
-    async def only_the_finished_are_there() -> bool:
+    async def only_finished_pods_exist() -> bool:
         return await phases(scenario) == {"Succeeded": 2} and not await scenario.pods(placeholders=True)
 
-    await scenario.eventually("the places left over are gone", only_the_finished_are_there)
+    await scenario.eventually("the unused placeholders are deleted", only_finished_pods_exist)
 
 
 async def test_a_gang_reserves_what_fits_and_waits_for_used_quota(
@@ -190,7 +192,7 @@ async def test_a_gang_reserves_what_fits_and_waits_for_used_quota(
     await scenario.create([a_pod("bystander", labels={"applicationId": "other", "queue": "root.other"})])
     await scenario.eventually("both placeholders are there", lambda: _are_there(scenario, 2))
     if with_pods() == "Reserve":
-        await scenario.eventually("one of them has its place", lambda: _is_bound(scenario, 1))
+        await scenario.eventually("one placeholder is bound", lambda: _is_bound(scenario, 1))
     else:
         assert await scenario.bound(placeholders=True) == []
     for index in range(3):

@@ -1,4 +1,4 @@
-"""The gate does to requests what a scenario asks for, and nothing to the rest."""
+"""The gate applies rules to matching requests and forwards all others."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ async def gate(local: Cluster) -> AsyncIterator[Gate]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def through(gate: Gate, local: Cluster) -> AsyncIterator[Api]:
-    """A client that goes through the gate."""
+    """A client that connects through the gate."""
     access = local.admin.access
     async with Api(Access(gate.url, access.tls, access.token)) as api:
         yield api
@@ -44,45 +44,45 @@ async def names(local: Cluster) -> set[str]:
 async def test_a_request_without_a_rule_passes_and_a_failure_affects_only_the_client(
     gate: Gate, through: Api, local: Cluster
 ) -> None:
-    refusal = gate.fail("POST", CONFIGMAPS, 429, retry_after_s=1)
+    rejection = gate.fail("POST", CONFIGMAPS, 429, retry_after_s=1)
     with pytest.raises(ApiError) as refused:
         await through.create(a_configmap("one"))
     assert refused.value.status == 429
     assert await names(local) == set()
     await through.create(a_configmap("one"))
     assert await names(local) == {"one"}
-    assert len(refusal.seen) == 1
+    assert len(rejection.seen) == 1
 
 
 async def test_the_third_request_is_held_until_the_gate_opens(gate: Gate, through: Api, local: Cluster) -> None:
-    held = gate.hold("POST", CONFIGMAPS, skip=2)
+    rule = gate.hold("POST", CONFIGMAPS, skip=2)
     requests = [asyncio.create_task(through.create(a_configmap(name))) for name in "abc"]
-    await held.reached(1)
+    await rule.reached(1)
     await asyncio.wait(requests, return_when=asyncio.FIRST_COMPLETED)
 
     async def two_are_answered() -> bool:
         return len(await names(local)) == 2 and sum(request.done() for request in requests) == 2
 
-    await until("two are through", two_are_answered, 10)
-    held.open()
+    await until("two requests are answered", two_are_answered, 10)
+    rule.open()
     await asyncio.gather(*requests)
     assert await names(local) == {"a", "b", "c"}
 
 
 async def test_a_held_request_is_dropped_with_its_client(gate: Gate, local: Cluster) -> None:
-    held = gate.hold("POST", CONFIGMAPS)
+    rule = gate.hold("POST", CONFIGMAPS)
     access = local.admin.access
     async with Api(Access(gate.url, access.tls, access.token)) as client:
         request = asyncio.create_task(client.create(a_configmap("never")))
-        await held.reached(1)
+        await rule.reached(1)
     with pytest.raises(aiohttp.ClientError):
         await request
 
     async def no_pod_waits() -> bool:
         return gate.waiting == 0
 
-    await until("the gate forgot it", no_pod_waits, 10)
-    held.open()
+    await until("the gate has dropped the request", no_pod_waits, 10)
+    rule.open()
     assert await names(local) == set()
 
 
@@ -103,20 +103,20 @@ async def test_frozen_watches_send_nothing_and_later_deliver_all_events(
         async for _, thing in api.watch("configmaps", "default", labelSelector="test=gate"):
             seen.append(thing["metadata"]["name"])
 
-    async def saw(seen: list[str], *expected: str) -> None:
+    async def wait_for_events(seen: list[str], *expected: str) -> None:
         async def is_so() -> bool:
             return seen == list(expected)
 
-        await until(f"the watch told {expected}", is_so, 10)
+        await until(f"the watch delivered {expected}", is_so, 10)
 
     watching = [asyncio.create_task(follow(through, behind)), asyncio.create_task(follow(local.admin, direct))]
     await local.admin.create(a_configmap("before"))
-    await saw(behind, "before")
+    await wait_for_events(behind, "before")
     gate.freeze_watches()
     await local.admin.create(a_configmap("during"))
-    await saw(direct, "before", "during")
+    await wait_for_events(direct, "before", "during")
     assert behind == ["before"]
     gate.clear()
-    await saw(behind, "before", "during")
+    await wait_for_events(behind, "before", "during")
     for task in watching:
         task.cancel()

@@ -1,7 +1,7 @@
 """The API server is slow, loses history or responses, or restarts in the middle of a gang."""
 
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import told
+from tests.e2e.conditions import wait_for_event
 from tests.e2e.conftest import OpenScenario, with_pods
 from tests.e2e.manifests import Group, a_gang, a_pod
 from tests.e2e.scenario import Scenario
@@ -17,7 +17,7 @@ async def reserved(scenario: Scenario, count: int) -> None:
 
 
 async def test_a_gang_continues_when_the_api_server_restarts_while_it_reserves(open_scenario: OpenScenario) -> None:
-    """Every watch breaks, and the operator's writes meet a closed port."""
+    """All watches break, and the operator's writes fail on a closed port."""
     scenario = await open_scenario([FakeNode("node-0", cpu="4500m")])
     await scenario.occupy("node-0", "2")
     await scenario.create(a_gang("patient", [Group("workers", 4)], timeout_s=LONG_S, placement="Reserve"))
@@ -31,22 +31,22 @@ async def test_a_gang_continues_when_the_api_server_restarts_during_its_replacem
     open_scenario: OpenScenario,
 ) -> None:
     scenario = await open_scenario([FakeNode("node-0")], gated=True)
-    held = scenario.gate.hold("DELETE", r"/pods/tg-")
+    rule = scenario.gate.hold("DELETE", r"/pods/tg-")
     await scenario.create(a_gang("patient", [Group("workers", 4)], timeout_s=LONG_S, placement=with_pods()))
-    await held.reached(4)
+    await rule.reached(4)
     await scenario.cluster.restart_apiserver()
-    held.open()
+    rule.open()
     await scenario.all_bound(4)
 
 
 async def test_deletes_missed_by_the_watch_are_found_by_the_list_after_410(open_scenario: OpenScenario) -> None:
-    """After 410 Gone nothing says what vanished: room of a pod, and a placeholder that was told to go."""
+    """After 410 Gone no event reports a deleted pod or a deleted placeholder."""
     scenario = await open_scenario([FakeNode("node-0", cpu="4500m")], gated=True)
     await scenario.create([a_pod("holds-room", cpu="2")])
     await scenario.all_bound(1)
-    held = scenario.gate.hold("DELETE", r"/pods/tg-")
+    rule = scenario.gate.hold("DELETE", r"/pods/tg-")
     await scenario.create(a_gang("waits", [Group("workers", 2)], timeout_s=LONG_S, placement=with_pods()))
-    await held.reached(2)
+    await rule.reached(2)
     await scenario.create([a_pod("wants-room", cpu="2")])
     scenario.gate.freeze_watches()
     for placeholder in await scenario.pods(placeholders=True):
@@ -58,7 +58,7 @@ async def test_deletes_missed_by_the_watch_are_found_by_the_list_after_410(open_
         names = {pod["metadata"]["name"] for pod in await scenario.bound()}
         return names == {"waits-workers-0", "waits-workers-1", "wants-room"}
 
-    await scenario.eventually("the gang and the waiting pod have their places", all_have_nodes)
+    await scenario.eventually("the gang and the waiting pod have nodes", all_have_nodes)
 
 
 async def test_a_bind_with_a_lost_response_is_resolved_by_reading_the_pod(open_scenario: OpenScenario) -> None:
@@ -80,12 +80,12 @@ async def test_requests_to_a_busy_api_server_are_retried(open_scenario: OpenScen
 async def test_a_permanently_rejected_bind_is_reported_and_tried_on_another_node(
     open_scenario: OpenScenario,
 ) -> None:
-    """The ask keeps its key, the gang its place."""
+    """The request keeps its key, and the gang its reservation."""
     scenario = await open_scenario([FakeNode("node-0"), FakeNode("node-1")], gated=True)
-    refusal = scenario.gate.fail("POST", r"/pods/single/binding", 422)
+    rejection = scenario.gate.fail("POST", r"/pods/single/binding", 422)
     scenario.gate.fail("POST", r"/pods/tg-[^/]*/binding", 422)
     await scenario.create([a_pod("single"), *a_gang("keeps", [Group("workers", 2)], timeout_s=LONG_S)])
     await scenario.all_bound(3)
-    assert len(refusal.seen) == 1
-    await told(scenario, "single", "binding to node node-")
+    assert len(rejection.seen) == 1
+    await wait_for_event(scenario, "single", "binding to node node-")
     assert all("binding to node node-" in event["message"] for event in await scenario.events("PodBindFailure"))

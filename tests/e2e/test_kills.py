@@ -1,6 +1,6 @@
 """Either process, or both, is killed (-9) at every step of a gang: the gang is bound once, and nothing is left over.
 
-The gate stops the operator exactly at the step: what it holds never reaches the API server if its sender dies.
+The gate stops the operator exactly at the step: a held request never reaches the API server if its sender is killed.
 """
 
 from collections.abc import Awaitable, Callable
@@ -23,28 +23,28 @@ Step = Callable[[Scenario], Awaitable[None]]
 
 
 def held_at(request: tuple[str, str], after: int) -> Step:
-    """The step at which ``after`` such requests went through and the next one waits at the gate."""
+    """The step at which ``after`` such requests have passed and the next one waits at the gate."""
 
     async def reach(scenario: Scenario) -> None:
-        held = scenario.gate.hold(*request, skip=after)
+        rule = scenario.gate.hold(*request, skip=after)
         await scenario.create(a_gang("gang", [Group("workers", MEMBERS)], timeout_s=600, placement=with_pods()))
-        await held.reached(1)
+        await rule.reached(1)
 
     return reach
 
 
 async def placeholder_is_deleted(scenario: Scenario) -> None:
-    """A placeholder is gone from the API server, and the operator has not heard of it."""
-    held = scenario.gate.hold(*DELETE_PLACEHOLDER)
+    """A placeholder is deleted, and the operator has not received the event."""
+    rule = scenario.gate.hold(*DELETE_PLACEHOLDER)
     await scenario.create(a_gang("gang", [Group("workers", MEMBERS)], timeout_s=600, placement=with_pods()))
-    await held.reached(1)
+    await rule.reached(1)
     scenario.gate.freeze_watches()
-    held.open()
+    rule.open()
 
-    async def one_is_gone() -> bool:
+    async def one_is_deleted() -> bool:
         return len(await scenario.pods(placeholders=True)) < MEMBERS
 
-    await scenario.eventually("a placeholder is gone", one_is_gone)
+    await scenario.eventually("a placeholder is gone", one_is_deleted)
 
 
 STEPS = [

@@ -17,12 +17,12 @@ async def phases(scenario: Scenario) -> Counter[str]:
 
 
 async def application(scenario: Scenario, name: str) -> Json | None:
-    """The core's word of an application; None once it is forgotten."""
+    """The application in the core's state, or None after it was removed."""
     found = [app for app in (await scenario.muster.dump())["applications"] if app["applicationID"] == name]
     return found[0] if found else None
 
 
-def placeholders_made(scenario: Scenario) -> int:
+def created_placeholders(scenario: Scenario) -> int:
     return sum(write.what == "create pods" and write.succeeded for write in scenario.writes(of_operator=True))
 
 
@@ -37,7 +37,7 @@ def a_deployment(name: str, replicas: int, groups: list[Group]) -> Json:
 
 
 async def test_a_pod_recreated_by_its_deployment_is_scheduled_as_usual(open_scenario: OpenScenario) -> None:
-    """The gang has started, so no placeholder is made again."""
+    """The gang has started, so no placeholder is created again."""
     scenario = await open_scenario([FakeNode("node-0")])
     await scenario.create([a_deployment("serves", 3, [Group("workers", 3)])])
     first = {pod["metadata"]["uid"] for pod in await scenario.all_bound(3)}
@@ -48,7 +48,7 @@ async def test_a_pod_recreated_by_its_deployment_is_scheduled_as_usual(open_scen
         return len(now) == 3 and now != first
 
     await scenario.eventually("the new pod is bound", is_replaced)
-    assert placeholders_made(scenario) == 3
+    assert created_placeholders(scenario) == 3
 
 
 async def test_a_pod_with_scheduling_gates_reports_them_and_waits_for_their_removal(
@@ -79,7 +79,7 @@ async def test_a_finished_pod_frees_its_resources_before_it_is_deleted(open_scen
 
 
 async def test_an_id_can_be_reused_after_its_application_has_completed(open_scenario: OpenScenario) -> None:
-    """A CronJob's shape: the pods of the first run stay as they ended, the second is a gang of its own."""
+    """As with a CronJob: the finished pods of the first run remain, and the second run is a separate gang."""
     scenario = await open_scenario([FakeNode("node-0")])
     for run in (1, 2):
         gang = a_gang("nightly", WORKERS, placement=with_pods())
@@ -87,15 +87,15 @@ async def test_an_id_can_be_reused_after_its_application_has_completed(open_scen
             pod["metadata"]["name"] += f"-{run}"
         await scenario.create(with_annotations(pod, BRIEF) for pod in gang)
 
-        async def is_forgotten(done: int = 2 * run) -> bool:
+        async def is_removed(done: int = 2 * run) -> bool:
             return await phases(scenario) == {"Succeeded": done} and await application(scenario, "nightly") is None
 
-        await scenario.eventually(f"run {run} has completed", is_forgotten)
-        assert placeholders_made(scenario) == 2 * run
+        await scenario.eventually(f"run {run} has completed", is_removed)
+        assert created_placeholders(scenario) == 2 * run
 
 
 async def test_a_gang_without_a_queue_gets_one_named_after_its_namespace(open_scenario: OpenScenario) -> None:
-    """The configuration in force without a queues.yaml."""
+    """The default configuration without a queues.yaml."""
     scenario = await open_scenario([FakeNode("node-0")])
     await scenario.create(a_gang("homeless", WORKERS))
     await scenario.all_bound(2)
@@ -107,7 +107,7 @@ async def test_a_gang_without_a_queue_gets_one_named_after_its_namespace(open_sc
 async def test_a_forged_placeholder_is_reported_and_neither_scheduled_nor_deleted(
     open_scenario: OpenScenario,
 ) -> None:
-    """Muster did not sign it; the same for an operator that starts and finds it."""
+    """It has no signature of Muster. A restarted operator treats it in the same way."""
     scenario = await open_scenario([FakeNode("node-0")])
     claim = {"internal.yunikorn.apache.org/placeholder": "true"}
     await scenario.create([with_annotations(a_pod("mine"), claim)])
@@ -121,9 +121,9 @@ async def test_a_forged_placeholder_is_reported_and_neither_scheduled_nor_delete
     await scenario.muster.start()
     await scenario.create([a_pod("after")])
     await scenario.eventually("the new operator schedules", lambda: _has_node(scenario, "after"))
-    mine = await scenario.api.get("pods", "mine", scenario.namespace)
-    assert not is_bound(mine)
-    assert "deletionTimestamp" not in mine["metadata"]
+    forged = await scenario.api.get("pods", "mine", scenario.namespace)
+    assert not is_bound(forged)
+    assert "deletionTimestamp" not in forged["metadata"]
 
 
 async def _has_node(scenario: Scenario, name: str) -> bool:

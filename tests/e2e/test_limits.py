@@ -1,7 +1,7 @@
 """A limit holds back only its user or group; `maxapplications` holds back only further applications."""
 
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import waits_with
+from tests.e2e.conditions import wait_for_reason
 from tests.e2e.configuration import queues
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import a_pod, owned
@@ -12,7 +12,7 @@ ONE = {"vcore": "1"}
 
 
 def limited(**limit: object) -> dict[str, str]:
-    """A leaf whose one limit this is."""
+    """A leaf queue with this limit."""
     return queues(limits=[{"limit": "", "maxresources": ONE, **limit}])
 
 
@@ -34,7 +34,7 @@ async def test_a_user_at_the_limit_waits_while_another_user_runs(
     await submit(scenario, "ann-1", "ann")
     await submit(scenario, "bob-0", "bob")
     await submit(scenario, "bob-1", "bob")
-    await waits_with(scenario, "ann-1", "SchedulingSkipped", "ann", "root.leaf", "cpu")
+    await wait_for_reason(scenario, "ann-1", "SchedulingSkipped", "ann", "root.leaf", "cpu")
     assert await names_bound(scenario) == {"ann-0", "bob-0", "bob-1"}
     await scenario.api.delete("pods", "ann-0", scenario.namespace)
     await scenario.all_bound(3)
@@ -44,7 +44,7 @@ async def test_a_wildcard_gives_each_user_a_separate_limit(open_scenario: OpenSc
     scenario = await open_scenario(NODES, limited(users=["*"]))
     for name in ("ann-0", "bob-0", "ann-1"):
         await submit(scenario, name, name.split("-")[0])
-    await waits_with(scenario, "ann-1", "SchedulingSkipped", "ann", "cpu")
+    await wait_for_reason(scenario, "ann-1", "SchedulingSkipped", "ann", "cpu")
     assert await names_bound(scenario) == {"ann-0", "bob-0"}
 
 
@@ -54,7 +54,7 @@ async def test_the_members_of_a_group_share_its_limit(open_scenario: OpenScenari
     await scenario.all_bound(1)
     await submit(scenario, "bob-0", "bob", "research")
     await submit(scenario, "eve-0", "eve", "sales")
-    await waits_with(scenario, "bob-0", "SchedulingSkipped", "research", "cpu")
+    await wait_for_reason(scenario, "bob-0", "SchedulingSkipped", "research", "cpu")
     assert await names_bound(scenario) == {"ann-0", "eve-0"}
 
 
@@ -65,7 +65,7 @@ async def test_an_application_above_maxapplications_waits(open_scenario: OpenSce
     await scenario.create([first])
     await scenario.all_bound(1)
     await scenario.create([a_pod("second", labels={"applicationId": "second", "queue": "root.leaf"})])
-    await waits_with(scenario, "second", "SchedulingSkipped", "root.leaf", "1")
+    await wait_for_reason(scenario, "second", "SchedulingSkipped", "root.leaf", "1")
     await scenario.api.delete("pods", "first", scenario.namespace)
 
     async def second_runs() -> bool:

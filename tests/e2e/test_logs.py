@@ -16,13 +16,13 @@ PODS: Final = 40
 
 
 def lines(scenario: Scenario) -> list[Json]:
-    """Of both logs; a line that is not JSON fails the test."""
+    """The lines of both logs. A line that is not JSON fails the test."""
     files = [process.log for process in (scenario.muster.operator, scenario.muster.core)]
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
 def lines_at_info(scenario: Scenario) -> list[Json]:
-    """Those of them that the default log level shows. At that level kopf shows its warnings only."""
+    """The lines at the default log level. At that level kopf logs only warnings."""
     shown = [line for line in lines(scenario) if line["level"] != "debug"]
     return [line for line in shown if line["level"] != "info" or not line["logger"].startswith("kopf")]
 
@@ -47,7 +47,7 @@ async def test_every_log_line_is_json_with_the_same_keys_including_library_error
 
 
 async def test_scheduled_pods_do_not_add_one_log_line_each(open_scenario: OpenScenario) -> None:
-    """A log that grows with pods would cost time in a burst, and hide what matters."""
+    """A log line per pod would cost time in a burst and hide important lines."""
     scenario = await open_scenario([FakeNode("node-0", cpu="64")])
     before = len(lines_at_info(scenario))
     await scenario.create([a_pod(f"pod-{number}") for number in range(PODS)])

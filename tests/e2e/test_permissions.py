@@ -1,4 +1,4 @@
-"""What the operator's role does not permit is refused. permissions.py checks that all it permits is used."""
+"""Requests without a permission of the operator's role are forbidden. permissions.py checks that all are used."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from devcluster.connection import load
 from devcluster.errors import ApiError
 from devcluster.muster import ACCOUNT, NAMESPACE
 
-#: What a stolen token of the operator must not do.
+#: Requests that must be forbidden with a stolen token of the operator.
 FORBIDDEN = [
     ("GET", "/api/v1/secrets"),
     ("GET", f"/api/v1/namespaces/{NAMESPACE}/secrets"),

@@ -1,4 +1,4 @@
-"""Which placements a test has to be run in follows from the gangs that it makes, itself or by whom it calls."""
+"""The placements of a test follow from the gangs that it creates, itself or in the functions that it calls."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def has_no_string() -> Json:
     return a_member("any", "workers", "w", GROUPS)
 
 
-def makes_no_gang() -> Json:
+def creates_no_gang() -> Json:
     return a_pod("any")
 
 
@@ -45,8 +45,8 @@ def calls_another() -> Callable[[], list[Json]]:
     return inside
 
 
-class Makes:
-    """Somebody whose methods make gangs."""
+class Builder:
+    """A class whose methods create gangs."""
 
     def pods(self) -> list[Json]:
         return needs_placeholder_pods()
@@ -60,10 +60,10 @@ class Makes:
         (needs_placeholder_pods, WITH_PODS),
         (names_it_in_a_string, NONE),
         (has_no_string, EVERY),
-        (makes_no_gang, NONE),
+        (creates_no_gang, NONE),
         (calls_another, EVERY),
         (calls_another(), EVERY),
-        (Makes, WITH_PODS),
+        (Builder, WITH_PODS),
     ],
 )
 def test_a_test_without_an_explicit_placement_runs_in_every_placement(what: object, placements: frozenset[str]) -> None:

@@ -2,7 +2,7 @@
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import condition, told
+from tests.e2e.conditions import condition, wait_for_event
 from tests.e2e.configuration import QUICK_PREEMPTION, a_queue, queue_file
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import PREFIX, a_daemon_set, a_pod, with_annotations
@@ -13,7 +13,7 @@ NODES = [FakeNode("node-0", cpu="4")]
 
 
 def two_queues() -> dict[str, str]:
-    """Two CPUs are guaranteed to each of two leaves."""
+    """Two leaf queues with two guaranteed CPUs each."""
     leaves = [a_queue(name, guaranteed={"vcore": "2"}, properties=SOON) for name in ("owner", "borrower")]
     return queue_file(*leaves) | QUICK_PREEMPTION
 
@@ -27,7 +27,7 @@ async def names_bound(scenario: Scenario) -> set[str]:
 
 
 async def test_a_queue_regains_its_guarantee_by_preemption(open_scenario: OpenScenario) -> None:
-    """The victims are told why, end in their own time, and nobody takes their place before they are gone."""
+    """Victims report the reason and terminate gracefully; their resources stay reserved until they are deleted."""
     scenario = await open_scenario(NODES, two_queues())
     for index in range(4):
         victim = with_annotations(a_pod_of("borrower", index), {"devcluster.muster/delete-after": "2s"})
@@ -37,19 +37,19 @@ async def test_a_queue_regains_its_guarantee_by_preemption(open_scenario: OpenSc
     await scenario.create(a_pod_of("owner", index) for index in range(2))
 
     async def victims() -> list[Json]:
-        going = [pod for pod in await scenario.pods() if "deletionTimestamp" in pod["metadata"]]
-        return going if len(going) == 2 else []
+        terminating = [pod for pod in await scenario.pods() if "deletionTimestamp" in pod["metadata"]]
+        return terminating if len(terminating) == 2 else []
 
-    going = await scenario.eventually("two pods are told to go", victims)
+    terminating = await scenario.eventually("two pods are being deleted", victims)
     assert not {"owner-0", "owner-1"} & await names_bound(scenario)
-    for victim in going:
+    for victim in terminating:
         target = condition(victim, "DisruptionTarget")
         assert (target["status"], target["reason"]) == ("True", "PreemptionByScheduler")
         assert "root.owner" in target["message"]
     await scenario.all_bound(4)
     assert {"owner-0", "owner-1"} < await names_bound(scenario)
-    for victim in going:
-        await told(scenario, victim["metadata"]["name"], "preempt", kind="Normal")
+    for victim in terminating:
+        await wait_for_event(scenario, victim["metadata"]["name"], "preempt", kind="Normal")
 
 
 async def test_a_pod_that_opted_out_of_preemption_is_a_victim_of_last_resort(open_scenario: OpenScenario) -> None:

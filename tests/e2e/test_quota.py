@@ -1,7 +1,7 @@
 """A pod over its queue's quota waits with the missing amount as reason, and is bound once quota is free."""
 
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import waits_with
+from tests.e2e.conditions import wait_for_reason
 from tests.e2e.configuration import a_queue, queue_file, queues
 from tests.e2e.conftest import OpenScenario, with_pods
 from tests.e2e.manifests import Group, a_gang, a_pod
@@ -22,7 +22,9 @@ async def test_a_pod_over_quota_waits_with_a_message_and_runs_after_another_is_d
     await scenario.create(a_pod(f"pod-{index}", labels=labels) for index in range(2))
     await scenario.all_bound(2)
     await scenario.create([a_pod("late", labels=labels)])
-    await waits_with(scenario, "late", "SchedulingSkipped", "root.leaf", "requested cpu 1, available 500m of 2500m")
+    await wait_for_reason(
+        scenario, "late", "SchedulingSkipped", "root.leaf", "requested cpu 1, available 500m of 2500m"
+    )
     await scenario.api.delete("pods", "pod-0", scenario.namespace)
     await scenario.all_bound(2)
     assert await names_bound(scenario) == {"pod-1", "late"}
@@ -37,7 +39,7 @@ async def test_the_quota_of_a_parent_limits_the_sum_of_its_leaves(open_scenario:
     await scenario.all_bound(2)
     labels = {"applicationId": "right", "queue": "root.team.right"}
     await scenario.create([a_pod("third", labels=labels)])
-    await waits_with(scenario, "third", "SchedulingSkipped", "root.team", "cpu")
+    await wait_for_reason(scenario, "third", "SchedulingSkipped", "root.team", "cpu")
 
 
 async def test_a_quota_counts_resources_by_any_name(open_scenario: OpenScenario) -> None:
@@ -48,27 +50,27 @@ async def test_a_quota_counts_resources_by_any_name(open_scenario: OpenScenario)
         pod["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": "2"}
         pod["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "2"
     await scenario.create([*pods, a_pod("no-gpu", labels=labels)])
-    await waits_with(scenario, "gpu-1", "SchedulingSkipped", "root.leaf", "nvidia.com/gpu")
+    await wait_for_reason(scenario, "gpu-1", "SchedulingSkipped", "root.leaf", "nvidia.com/gpu")
     assert await names_bound(scenario) == {"gpu-0", "no-gpu"}
 
 
 async def test_no_gang_member_starts_before_every_parent_queue_has_quota_for_all(
     open_scenario: OpenScenario,
 ) -> None:
-    """A deep hierarchy. In Reserve two members are reserved meanwhile, in Atomic none."""
+    """With several parent queues. In Reserve two members are reserved meanwhile, in Atomic none."""
     deep = a_queue("a", a_queue("b", a_queue("c", a_queue("leaf"))), maximum={"vcore": "4"})
     scenario = await open_scenario(NODES, queue_file(deep))
     queue = "root.a.b.c.leaf"
     await scenario.create([a_pod("holder", cpu="2", labels={"applicationId": "holder", "queue": queue})])
     await scenario.all_bound(1)
     await scenario.create(a_gang("gang", [Group("workers", 3)], queue=queue, timeout_s=600, placement=with_pods()))
-    held = 2 if with_pods() == "Reserve" else 0
+    reserved = 2 if with_pods() == "Reserve" else 0
 
     async def all_wait() -> bool:
         there, bound = await scenario.pods(placeholders=True), await scenario.bound(placeholders=True)
-        return (len(there), len(bound)) == (3, held)
+        return (len(there), len(bound)) == (3, reserved)
 
-    await scenario.eventually(f"three placeholders are there, {held} of them bound", all_wait)
+    await scenario.eventually(f"three placeholders exist, {reserved} of them bound", all_wait)
     assert {pod["metadata"]["name"] for pod in await scenario.bound()} == {"holder"}
     await scenario.api.delete("pods", "holder", scenario.namespace)
     await scenario.all_bound(3)

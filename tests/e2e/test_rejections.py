@@ -1,4 +1,4 @@
-"""Invalid requests are rejected with a reason that their author sees; no process crashes."""
+"""Invalid requests are rejected with a reason that the user sees, and no process crashes."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import reported_on_config_map, told
+from tests.e2e.conditions import reported_on_config_map, wait_for_event
 from tests.e2e.configuration import queues
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import PREFIX, Group, a_gang, a_member, a_pod, with_annotations
@@ -18,7 +18,7 @@ GOOD: Json = {"name": "workers", "minMember": 2, "minResource": {"cpu": "1"}}
 async def test_a_gang_in_a_fair_queue_is_refused(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(NODES, queues(properties={"application.sort.policy": "fair"}))
     await scenario.create(a_gang("fair", [Group("workers", 2)], queue="root.leaf"))
-    await told(scenario, "fair-workers-0", "fair")
+    await wait_for_event(scenario, "fair-workers-0", "fair")
     assert await scenario.bound() == []
     assert await scenario.pods(placeholders=True) == []
 
@@ -26,7 +26,7 @@ async def test_a_gang_in_a_fair_queue_is_refused(open_scenario: OpenScenario) ->
 async def test_a_gang_larger_than_the_quota_of_its_queue_is_refused(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(NODES, queues(resources={"max": {"vcore": "2"}}))
     await scenario.create(a_gang("large", [Group("workers", 3)], queue="root.leaf"))
-    await told(scenario, "large-workers-0", "root.leaf", "cpu")
+    await wait_for_event(scenario, "large-workers-0", "root.leaf", "cpu")
     assert await scenario.bound() == []
     assert await scenario.pods(placeholders=True) == []
 
@@ -44,30 +44,30 @@ MALFORMED = {
     "cpu-and-vcore": (json.dumps([{**GOOD, "minResource": {"cpu": "1", "vcore": "1"}}]), "minResource.vcore"),
     "no-tolerations": (json.dumps([{**GOOD, "tolerations": "all"}]), "task-groups[0].tolerations"),
 }
-"""What can be wrong with the annotation, and the field that the user is told."""
+"""Invalid annotations, and the field that the event names."""
 
 
 async def test_malformed_task_groups_are_reported_by_field_and_the_pod_is_scheduled_alone(
     open_scenario: OpenScenario,
 ) -> None:
-    """The application is then no gang, and a Warning says so. Twelve kinds, each its own application."""
+    """The application is then no gang, and a Warning reports it. Each case is a separate application."""
     scenario = await open_scenario([FakeNode("node-0", cpu="16")])
     for name, (annotation, _) in MALFORMED.items():
         annotations = {f"{PREFIX}task-groups": annotation, f"{PREFIX}task-group-name": "workers"}
         await scenario.create([with_annotations(a_pod(name, labels={"applicationId": name}), annotations)])
     for name, (_, field) in MALFORMED.items():
-        await told(scenario, name, field, "without a gang")
+        await wait_for_event(scenario, name, field, "without a gang")
     await scenario.all_bound(len(MALFORMED))
 
 
 async def test_invalid_parameters_are_reported_and_the_gang_continues(open_scenario: OpenScenario) -> None:
-    """Each by its name; Soft and the configuration's defaults are taken."""
+    """Each one is reported by name; Soft and the configured defaults apply."""
     scenario = await open_scenario(NODES, {"gang.placement": "Reserve"})
-    words = "placeholderTimeoutInSeconds=soon gangSchedulingStyle=Firm gangPlacement=Best nonsense"
+    parameters = "placeholderTimeoutInSeconds=soon gangSchedulingStyle=Firm gangPlacement=Best nonsense"
     groups = [Group("workers", 2)]
-    await scenario.create(a_member("odd", "workers", f"odd-{index}", groups, words) for index in range(2))
+    await scenario.create(a_member("odd", "workers", f"odd-{index}", groups, parameters) for index in range(2))
     for name in ("placeholderTimeoutInSeconds", "Soft is used", "Reserve, Atomic or Direct", "nonsense"):
-        await told(scenario, "odd-0", name)
+        await wait_for_event(scenario, "odd-0", name)
     await scenario.all_bound(2)
     assert sum(write.what == "create pods" for write in scenario.writes(of_operator=True)) == 2
 
@@ -77,7 +77,7 @@ async def test_a_gang_in_an_application_without_task_groups_is_reported(
 ) -> None:
     scenario = await open_scenario(NODES)
     await scenario.create([a_pod("first", labels={"applicationId": "mixed"}), *a_gang("mixed", [Group("workers", 2)])])
-    await told(scenario, "mixed-workers-0", "task-groups", "first", "app-id")
+    await wait_for_event(scenario, "mixed-workers-0", "task-groups", "first", "app-id")
     await scenario.all_bound(3)
 
 
@@ -85,7 +85,7 @@ async def test_an_application_id_that_is_too_long_is_rejected_with_its_length(op
     scenario = await open_scenario(NODES)
     key = f"{PREFIX}app-id"
     await scenario.create([with_annotations(a_pod("endless"), {key: "x" * 64}), a_pod("bystander")])
-    await told(scenario, "endless", key, "64", "63")
+    await wait_for_event(scenario, "endless", key, "64", "63")
     await scenario.all_bound(1)
 
 
@@ -93,7 +93,7 @@ async def test_pods_with_an_unknown_queue_fail_with_its_name(open_scenario: Open
     scenario = await open_scenario(NODES, queues())
     labels = {"applicationId": "lost", "queue": "root.nowhere"}
     await scenario.create([a_pod("lost", labels=labels), a_pod("bystander", labels={"queue": "root.leaf"})])
-    await told(scenario, "lost", "root.nowhere", "does not exist", "queues.yaml")
+    await wait_for_event(scenario, "lost", "root.nowhere", "does not exist", "queues.yaml")
 
     async def has_failed() -> bool:
         status = (await scenario.api.get("pods", "lost", scenario.namespace))["status"]
@@ -104,7 +104,7 @@ async def test_pods_with_an_unknown_queue_fail_with_its_name(open_scenario: Open
 
 
 @pytest.mark.parametrize(
-    "setting, words",
+    "setting, texts",
     [
         pytest.param(
             {"queues.yaml": "partitions: [{name: default, quues: []}]"}, ["quues", "partitions"], id="an unknown field"
@@ -115,7 +115,7 @@ async def test_pods_with_an_unknown_queue_fail_with_its_name(open_scenario: Open
     ],
 )
 async def test_a_start_with_an_unreadable_configuration_fails_with_one_line(
-    setting: dict[str, str], words: list[str], open_scenario: OpenScenario
+    setting: dict[str, str], texts: list[str], open_scenario: OpenScenario
 ) -> None:
     scenario = await open_scenario(NODES, setting, started=False)
     scenario.muster.core.start()
@@ -125,9 +125,9 @@ async def test_a_start_with_an_unreadable_configuration_fails_with_one_line(
     assert operator.returncode == 1
     last = operator.tail(1)
     assert last.startswith("muster operator cannot serve: ")
-    assert all(word in last for word in words), last
-    note = await reported_on_config_map(scenario, "Muster cannot start", words[0])
-    assert all(word in note for word in words), note
+    assert all(text in last for text in texts), last
+    note = await reported_on_config_map(scenario, "Muster cannot start", texts[0])
+    assert all(text in note for text in texts), note
     fixed = {"data": dict.fromkeys(setting)}
     await scenario.api.patch("configmaps", "muster-configs", fixed, scenario.muster.setup.namespace)
     await scenario.muster.start()
@@ -136,9 +136,9 @@ async def test_a_start_with_an_unreadable_configuration_fails_with_one_line(
 async def test_a_pod_with_an_unknown_task_group_is_reported(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(NODES)
     gang = a_gang("group", [Group("workers", 2)])
-    stranger = with_annotations(
+    with_unknown_group = with_annotations(
         a_pod("stranger", labels={"applicationId": "group"}), {f"{PREFIX}task-group-name": "drivers"}
     )
-    await scenario.create([*gang, stranger])
-    await told(scenario, "stranger", "drivers")
+    await scenario.create([*gang, with_unknown_group])
+    await wait_for_event(scenario, "stranger", "drivers")
     await scenario.all_bound(3)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from devcluster.nodes import FakeNode
 from tests.e2e import rest
-from tests.e2e.conditions import reported_on_config_map, told, waits_with
+from tests.e2e.conditions import reported_on_config_map, wait_for_event, wait_for_reason
 from tests.e2e.configuration import a_queue, queue_file, queues
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import a_pod
@@ -37,11 +37,13 @@ async def test_a_lowered_maximum_keeps_running_pods_and_holds_back_new_ones(open
     await push(scenario, queues(resources={"max": {"vcore": "1"}}))
 
     async def is_lowered() -> bool:
-        return bool((await rest.ask(scenario, "partition/default/queue/root.leaf"))["maxResource"]["vcore"] == 1000)
+        return bool(
+            (await rest.get_json(scenario, "partition/default/queue/root.leaf"))["maxResource"]["vcore"] == 1000
+        )
 
     await scenario.eventually("the new maximum is in force", is_lowered, 10)
     await scenario.create([a_pod("late", labels=labels)])
-    await waits_with(scenario, "late", "SchedulingSkipped", "root.leaf", "cpu")
+    await wait_for_reason(scenario, "late", "SchedulingSkipped", "root.leaf", "cpu")
     assert len(await scenario.bound()) == 2
 
 
@@ -58,9 +60,9 @@ async def test_an_added_queue_accepts_pods_and_a_removed_one_drains(open_scenari
             a_pod("too-late", labels={"applicationId": "too-late", "queue": "root.old"}),
         ]
     )
-    await told(scenario, "too-late", "root.old")
+    await wait_for_event(scenario, "too-late", "root.old")
     await scenario.all_bound(2)
-    assert (await rest.ask(scenario, "partition/default/queue/root.old"))["status"] == "Draining"
+    assert (await rest.get_json(scenario, "partition/default/queue/root.old"))["status"] == "Draining"
     await scenario.api.delete("pods", "stays", scenario.namespace)
 
     async def is_gone() -> bool:
@@ -89,7 +91,9 @@ async def test_a_compressed_configuration_takes_precedence_and_an_unknown_key_is
     await scenario.api.patch("configmaps", "muster-configs", change, scenario.muster.setup.namespace)
 
     async def is_raised() -> bool:
-        return bool((await rest.ask(scenario, "partition/default/queue/root.leaf"))["maxResource"]["vcore"] == 3000)
+        return bool(
+            (await rest.get_json(scenario, "partition/default/queue/root.leaf"))["maxResource"]["vcore"] == 3000
+        )
 
     await scenario.eventually("the compressed configuration is in force", is_raised, 10)
     await reported_on_config_map(scenario, "gang.waitTimout is not a setting of Muster; is gang.waitTimeout meant?")

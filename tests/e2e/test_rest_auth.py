@@ -34,13 +34,13 @@ DUMP, LEVEL, READ = "/debug/fullstatedump", "/ws/v1/scheduler/log-level", "/ws/v
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """A core with `--rest-kubernetes-auth`, and the tokens of those who ask it."""
+    """A core with `--rest-kubernetes-auth`, and the tokens of its clients."""
 
     url: str
     tokens: dict[str, str]
 
-    async def status(self, path: str, who: str, method: str = "GET") -> int:
-        headers = {"Authorization": f"Bearer {self.tokens[who]}"} if who else {}
+    async def status(self, path: str, account: str, method: str = "GET") -> int:
+        headers = {"Authorization": f"Bearer {self.tokens[account]}"} if account else {}
         body = b'{"level":"debug"}' if method == "PUT" else None
         async with (
             aiohttp.ClientSession(headers=headers) as session,
@@ -95,12 +95,14 @@ async def _token(cluster: Cluster, account: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "who, dumping, changing", [("", 401, 401), ("stranger", 401, 401), (READER, 403, 403), (ADMIN, 200, 200)]
+    "account, dumping, changing", [("", 401, 401), ("stranger", 401, 401), (READER, 403, 403), (ADMIN, 200, 200)]
 )
-async def test_cluster_roles_decide_who_may_dump_and_change(rest: Rest, who: str, dumping: int, changing: int) -> None:
-    assert await rest.status(DUMP, who) == dumping
-    assert await rest.status(LEVEL, who, "PUT") == changing
-    assert await rest.status(READ, who) == 200
+async def test_cluster_roles_decide_who_may_dump_and_change(
+    rest: Rest, account: str, dumping: int, changing: int
+) -> None:
+    assert await rest.status(DUMP, account) == dumping
+    assert await rest.status(LEVEL, account, "PUT") == changing
+    assert await rest.status(READ, account) == 200
 
 
 async def test_removing_a_role_revokes_access_within_seconds(rest: Rest, home: Cluster) -> None:
@@ -110,4 +112,4 @@ async def test_removing_a_role_revokes_access_within_seconds(rest: Rest, home: C
     async def is_closed() -> bool:
         return await rest.status(DUMP, ADMIN) == 403
 
-    await until("the answer is no", is_closed, 30, every_s=0.5)
+    await until("the request is forbidden", is_closed, 30, every_s=0.5)

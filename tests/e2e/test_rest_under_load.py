@@ -1,4 +1,4 @@
-"""The REST API responds while pods come and go, in the format that users' scripts read."""
+"""The REST API responds while pods are created and bound, with the documented fields."""
 
 import asyncio
 from functools import partial
@@ -15,9 +15,9 @@ from tests.e2e.scenario import Scenario
 
 PODS = 240
 ROUNDS = 5
-"""How often every view has to answer until all pods are bound."""
+"""Minimum number of responses of every view until all pods are bound."""
 
-#: Path → names that an object there, or the first of a list, has.
+#: Path → fields of the object at this path, or of the first one of a list.
 SHAPES: dict[str, set[str]] = {
     "clusters": {"clusterName", "partition", "rmBuildInformation", "startTime"},
     "partitions": {"name", "state", "capacity", "totalNodes", "totalContainers", "nodeSortingPolicy", "applications"},
@@ -35,19 +35,19 @@ SHAPES: dict[str, set[str]] = {
 }
 
 
-def shown(answer: Any) -> set[str]:
-    """The names of an object, or of a list's first."""
+def fields(answer: Any) -> set[str]:
+    """The fields of an object, or of the first one of a list."""
     first = answer[0] if isinstance(answer, list) else answer
     return set(first)
 
 
 async def rounds(scenario: Scenario, stop: asyncio.Event) -> int:
-    """Request every view again and again until told to stop; how often all of them answered."""
+    """Request every view repeatedly until stopped. Returns the number of complete rounds."""
     count = 0
     while not stop.is_set():
         for path in SHAPES:
             try:
-                await rest.ask(scenario, path)
+                await rest.get_json(scenario, path)
             except aiohttp.ClientResponseError as error:
                 if error.status != 404:  # no health check has run yet
                     raise
@@ -60,7 +60,7 @@ async def test_every_rest_view_responds_while_pods_are_created(open_scenario: Op
     health = {"health.checkInterval": "1s"}
     scenario = await open_scenario(nodes, queue_file(a_queue("left"), a_queue("right")) | health)
     stop = asyncio.Event()
-    asking = asyncio.create_task(rounds(scenario, stop))
+    requesting = asyncio.create_task(rounds(scenario, stop))
     pods = [
         owned(a_pod(f"pod-{index}", labels={"applicationId": f"app-{index % 20}", "queue": f"root.{queue}"}), "ann")
         for index, queue in enumerate(["left", "right"] * (PODS // 2))
@@ -68,11 +68,11 @@ async def test_every_rest_view_responds_while_pods_are_created(open_scenario: Op
     await asyncio.gather(*(scenario.create(pods[start::8]) for start in range(8)))
     await scenario.all_bound(PODS)
     stop.set()
-    assert await asking >= ROUNDS
+    assert await requesting >= ROUNDS
     for path, names in SHAPES.items():
-        answer = await scenario.eventually(f"{path} answers", partial(rest.ask, scenario, path), 10)
-        assert names <= shown(answer), path
-    tree = await rest.ask(scenario, "partition/default/queues")
-    held = {child["queuename"]: child["allocatedResource"]["vcore"] for child in tree["children"]}
-    assert held == {"root.left": PODS // 2 * 1000, "root.right": PODS // 2 * 1000}
-    assert len(await rest.ask(scenario, "partition/default/applications/active")) == 20
+        answer = await scenario.eventually(f"{path} answers", partial(rest.get_json, scenario, path), 10)
+        assert names <= fields(answer), path
+    tree = await rest.get_json(scenario, "partition/default/queues")
+    allocated = {child["queuename"]: child["allocatedResource"]["vcore"] for child in tree["children"]}
+    assert allocated == {"root.left": PODS // 2 * 1000, "root.right": PODS // 2 * 1000}
+    assert len(await rest.get_json(scenario, "partition/default/applications/active")) == 20

@@ -1,4 +1,4 @@
-"""A gang that does not get all reservations in time ends as its style defines."""
+"""A gang that does not get all reservations in time times out as its style defines."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -9,13 +9,13 @@ from tests.e2e.manifests import Group, a_gang, a_pod
 from tests.e2e.scenario import Scenario
 
 GANG = [Group("workers", 4)]
-ROOM_FOR_TWO = [FakeNode("node-0", cpu="2500m")]
-ROOM_FOR_FOUR = [FakeNode("node-0", cpu="4500m")]
+NODE_FOR_TWO = [FakeNode("node-0", cpu="2500m")]
+NODE_FOR_FOUR = [FakeNode("node-0", cpu="4500m")]
 
 
 async def crowded(open_scenario: OpenScenario, settings: Mapping[str, str] | None = None) -> Scenario:
-    """A node that holds four pods and has two: a gang of four reserves the other half of it."""
-    scenario = await open_scenario(ROOM_FOR_FOUR, settings or {})
+    """A node for four pods with two running: a gang of four can reserve only the other half."""
+    scenario = await open_scenario(NODE_FOR_FOUR, settings or {})
     await scenario.create(a_pod(f"busy-{index}", labels={"applicationId": "busy"}) for index in range(2))
     await scenario.all_bound(2)
     return scenario
@@ -46,8 +46,8 @@ async def test_a_hard_timeout_fails_the_application_before_a_real_pod_runs(open_
 async def test_an_unsatisfiable_gang_reports_the_missing_resources_immediately(
     open_scenario: OpenScenario,
 ) -> None:
-    """Which member and which resource; the clock has not even begun to matter."""
-    scenario = await open_scenario(ROOM_FOR_TWO)
+    """The member and the resource are reported before the timeout."""
+    scenario = await open_scenario(NODE_FOR_TWO)
     await scenario.create(a_gang("huge", [Group("workers", 2, cpu="64")], timeout_s=600))
 
     async def is_reported() -> bool:

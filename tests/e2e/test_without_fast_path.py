@@ -20,7 +20,7 @@ async def test_a_gang_completes_its_lifecycle(open_scenario: OpenScenario) -> No
 
 async def test_a_gang_that_times_out_continues_without_placeholders(open_scenario: OpenScenario) -> None:
     scenario: Scenario = await open_scenario(NODES, env=OFF)
-    await scenario.occupy("node-0", "6")  # so that 10 of 16 places are free
+    await scenario.occupy("node-0", "6")  # so that 10 of 16 CPUs are free
     large = [Group("workers", 12, real=2)]
     await scenario.create(a_gang("large", large, style="Soft", timeout_s=2, placement="Reserve"))
     await scenario.all_bound(2)
@@ -28,8 +28,8 @@ async def test_a_gang_that_times_out_continues_without_placeholders(open_scenari
 
 async def test_deleted_pods_free_their_resources_for_waiting_pods(open_scenario: OpenScenario) -> None:
     scenario: Scenario = await open_scenario(NODES, env=OFF)
-    whole = [a_pod(f"first-{number}", cpu="5") for number in range(2)]
-    await scenario.create(whole)
+    pods = [a_pod(f"first-{number}", cpu="5") for number in range(2)]
+    await scenario.create(pods)
     first = await scenario.all_bound(2)
     await scenario.create([a_pod(f"second-{number}", cpu="5") for number in range(2)])
     for pod in first:

@@ -12,6 +12,6 @@ from tests.e2e.admission.scenario import unregister
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="session")
 async def unregistered(cluster: Cluster) -> AsyncIterator[None]:
-    """Afterwards, when nobody is left who would register again, nothing is: other scenarios run without."""
+    """Delete the registrations after the scenario, when no operator can register again."""
     yield
     await unregister(cluster)

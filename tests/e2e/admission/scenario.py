@@ -1,4 +1,4 @@
-"""A scenario with admission: environment, start, and an end that leaves nothing behind."""
+"""Settings, start and cleanup of scenarios with the webhook."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ USER_INFO = f"{PREFIX}user.info"
 
 
 def webhook(**more: str) -> dict[str, str]:
-    """The operator's environment with admission on."""
+    """The operator's environment with the webhook enabled."""
     [port] = ports.free(1)
     return {"MUSTER_WEBHOOK_URL": f"https://127.0.0.1:{port}", "MUSTER_WEBHOOK_PORT": str(port), **more}
 
 
 async def registered(scenario: Scenario) -> None:
-    """Wait until the API server asks us, which it may hear of a moment after it stored the registration."""
+    """Wait until the API server calls the webhook, shortly after it stored the registration."""
 
-    async def is_asked() -> bool:
-        made = await scenario.api.request(
+    async def is_called() -> bool:
+        pod = await scenario.api.request(
             "POST", f"/api/v1/namespaces/{scenario.namespace}/pods?dryRun=All", a_pod("probe")
         )
-        return USER_INFO in made["metadata"].get("annotations", {})
+        return USER_INFO in pod["metadata"].get("annotations", {})
 
-    await scenario.eventually("the API server asks the webhook", is_asked, 20)
+    await scenario.eventually("the API server asks the webhook", is_called, 20)
 
 
 async def unregister(cluster: Cluster) -> None:
-    """Take away what the operator registered, once it does not run any more; other scenarios run without."""
+    """Delete the registrations of the stopped operator, because other scenarios run without them."""
     for plural in (MUTATING, VALIDATING):
         await cluster.admin.delete(plural, NAME)
     await cluster.admin.delete("secrets", NAME, NAMESPACE)

@@ -25,14 +25,14 @@ SERVED, APART = "example-served", "example-apart"
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="session")
 async def namespaces(cluster: Cluster) -> AsyncIterator[None]:
-    """Those of the example are gone afterwards."""
+    """Delete the namespaces of the example afterwards."""
     yield
     for name in (SERVED, APART):
         await cluster.admin.delete("namespaces", name)
 
 
 async def apply(scenario: Scenario, file: str) -> None:
-    """What ``kubectl apply -f`` does."""
+    """Create the objects of the file."""
     for manifest in documents(EXAMPLE / file):
         await scenario.api.apply(manifest)
 
@@ -43,7 +43,7 @@ async def found(scenario: Scenario) -> list[Json]:
 
 
 def row(pod: Json) -> list[str]:
-    """A pod as the columns of the README show it."""
+    """A pod as a row of the table in the README."""
     meta = pod["metadata"]
     written = meta["labels"].get("applicationId", "<none>"), meta.get("annotations", {}).get(USER_INFO, "<none>")
     return [meta["namespace"], pod["spec"]["schedulerName"], *written]
@@ -60,16 +60,16 @@ async def test_the_webhook_adopts_plain_pods_and_rejects_forged_ones_in_managed_
         await scenario.eventually(
             "accounts for the pods", partial(scenario.api.get, "serviceaccounts", "default", name)
         )
-    await scenario.eventually("one namespace is not managed", lambda: _is_left_alone(scenario))
+    await scenario.eventually("one namespace is not managed", lambda: _is_unmanaged(scenario))
     await apply(scenario, "workloads.yaml")
 
-    async def all_are_there() -> list[Json]:
+    async def all_exist() -> list[Json]:
         pods = await found(scenario)
         return pods if len(pods) == 3 and sum(map(is_bound, pods)) == 2 else []
 
-    pods = await scenario.eventually("three pods are made, and two of them run", all_are_there)
-    shown = [line.split() for line in readme.splitlines()]
-    assert [row(pod) for pod in pods if row(pod) not in shown] == []
+    pods = await scenario.eventually("three pods exist and two of them run", all_exist)
+    documented = [line.split() for line in readme.splitlines()]
+    assert [row(pod) for pod in pods if row(pod) not in documented] == []
     assert not any(is_bound(pod) for pod in pods if pod["metadata"]["namespace"] == APART)
 
     with pytest.raises(ApiError) as refused:
@@ -82,10 +82,10 @@ async def test_the_webhook_adopts_plain_pods_and_rejects_forged_ones_in_managed_
     await _clear(scenario)
 
 
-async def _is_left_alone(scenario: Scenario) -> bool:
+async def _is_unmanaged(scenario: Scenario) -> bool:
     path = f"/api/v1/namespaces/{APART}/pods?dryRun=All"
-    made = await scenario.api.request("POST", path, a_pod("probe", scheduler="default-scheduler"))
-    return bool(made["spec"]["schedulerName"] == "default-scheduler")
+    created = await scenario.api.request("POST", path, a_pod("probe", scheduler="default-scheduler"))
+    return bool(created["spec"]["schedulerName"] == "default-scheduler")
 
 
 async def _is_applied(scenario: Scenario, file: str) -> bool:
@@ -94,7 +94,7 @@ async def _is_applied(scenario: Scenario, file: str) -> bool:
 
 
 async def _clear(scenario: Scenario) -> None:
-    """The namespaces' own controller would take seconds."""
+    """Delete the pods directly, because the namespace controller takes seconds."""
     for name in (SERVED, APART):
         await scenario.api.delete_all("deployments", name)
 

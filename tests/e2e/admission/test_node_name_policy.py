@@ -1,4 +1,4 @@
-"""deploy/node-name-policy.yaml on a real API server: which new pods may name their node."""
+"""deploy/node-name-policy.yaml on a real API server: the new pods that may have a node name."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ SPACE = "node-names"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def admin(home: Cluster) -> AsyncIterator[Api]:
-    """A namespace, and the policy in force, which lets `restorer` name nodes."""
+    """Create a namespace and enable the policy, which allows node names for `restorer`."""
     if home.plane is None:
-        pytest.skip("a policy for the whole cluster, so only where it is ours")
+        pytest.skip("the policy applies to the cluster, so only on the local control plane")
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(installed(home))
         await home.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
@@ -40,22 +40,22 @@ async def admin(home: Cluster) -> AsyncIterator[Api]:
             await home.admin.create(document)
             plural = BY_KIND[document["kind"]].plural
             stack.push_async_callback(home.admin.delete, plural, document["metadata"]["name"])
-        await until("the policy is in force", lambda: refusal(home.admin, placed()), 30, every_s=0.1)
+        await until("the policy is in force", lambda: rejection(home.admin, placed()), 30, every_s=0.1)
         yield home.admin
 
 
 def placed(scheduler: str = "muster", annotations: Json | None = None) -> Json:
-    """A pod that names its node."""
+    """A pod with a node name."""
     pod = a_pod("placed", scheduler=scheduler)
     pod["spec"]["nodeName"] = "node-0"
     pod["metadata"]["annotations"] = annotations or {}
     return pod
 
 
-async def refusal(who: Api, pod: Json) -> str:
-    """What the policy says against the pod, which is not stored; empty = nothing."""
+async def rejection(account: Api, pod: Json) -> str:
+    """Return the error message of the policy, or an empty text. The pod is not stored."""
     try:
-        await who.request("POST", f"/api/v1/namespaces/{SPACE}/pods", pod, {"dryRun": "All"})
+        await account.request("POST", f"/api/v1/namespaces/{SPACE}/pods", pod, {"dryRun": "All"})
     except ApiError as error:
         if "ValidatingAdmissionPolicy 'muster-node-name'" not in error.message:
             raise
@@ -65,9 +65,9 @@ async def refusal(who: Api, pod: Json) -> str:
 
 async def test_a_new_muster_pod_with_a_node_name_is_rejected(admin: Api) -> None:
     for scheduler in ("muster", "yunikorn"):
-        assert "remove spec.nodeName" in await refusal(admin, placed(scheduler))
-    assert await refusal(admin, placed("default-scheduler")) == ""
-    assert await refusal(admin, a_pod("waits")) == ""
+        assert "remove spec.nodeName" in await rejection(admin, placed(scheduler))
+    assert await rejection(admin, placed("default-scheduler")) == ""
+    assert await rejection(admin, a_pod("waits")) == ""
 
 
 async def test_listed_users_kubelets_mirror_pods_and_muster_are_exempt(admin: Api, home: Cluster) -> None:
@@ -75,13 +75,13 @@ async def test_listed_users_kubelets_mirror_pods_and_muster_are_exempt(admin: Ap
     for user, written, is_refused in (("restorer", {}, False), ("ann", {}, True), ("ann", mirror, True)):
         async with Api(home.admin.access) as api:
             api._session.headers.update({"Impersonate-User": user, "Impersonate-Group": "system:masters"})
-            assert bool(await refusal(api, placed(annotations=written))) == is_refused, (user, written)
+            assert bool(await rejection(api, placed(annotations=written))) == is_refused, (user, written)
     async with Api(home.admin.access) as kubelet:
         for group in ("system:nodes", "system:masters"):
             kubelet._session.headers.add("Impersonate-Group", group)
         kubelet._session.headers.update({"Impersonate-User": "kubelet"})
-        assert await refusal(kubelet, placed(annotations=mirror)) == ""
-        assert "remove spec.nodeName" in await refusal(kubelet, placed())
+        assert await rejection(kubelet, placed(annotations=mirror)) == ""
+        assert "remove spec.nodeName" in await rejection(kubelet, placed())
     async with Api(await load(await home.kubeconfig_for(ACCOUNT, NAMESPACE))) as muster:
         with pytest.raises(ApiError, match="ValidatingAdmissionPolicy 'muster-operator'"):
-            await refusal(muster, placed())
+            await rejection(muster, placed())

@@ -36,8 +36,8 @@ def _privileged(pod: Json) -> None:
     pod["spec"]["containers"][0]["securityContext"] = {"privileged": True}
 
 
-#: Change of a placeholder -> what the refusal says.
-REFUSED: list[tuple[Change, str]] = [
+#: Change of a placeholder -> part of the error message.
+REJECTED: list[tuple[Change, str]] = [
     (lambda pod: pod["metadata"].pop("annotations"), "the operator creates only placeholders"),
     (lambda pod: pod["metadata"].pop("ownerReferences"), "exactly one owner reference, to a pod"),
     (lambda pod: pod["spec"].update(schedulerName="default-scheduler"), "only pods of the scheduler names muster"),
@@ -56,7 +56,7 @@ REFUSED: list[tuple[Change, str]] = [
 async def operator(home: Cluster) -> AsyncIterator[Api]:
     """The operator's account under the policy, and a tenant's namespace with a pod of each of two schedulers."""
     if home.plane is None:
-        pytest.skip("a policy for the whole cluster, so only where it is ours")
+        pytest.skip("the policy applies to the cluster, so only on the local control plane")
     admin = home.admin
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(installed(home))
@@ -72,18 +72,18 @@ async def operator(home: Cluster) -> AsyncIterator[Api]:
         account = await stack.enter_async_context(Api(await load(await home.kubeconfig_for(ACCOUNT, NAMESPACE))))
 
         async def is_in_force() -> bool:
-            return await refusal(account, "POST", "pods", a_placeholder(IMAGE)) == "" and bool(
-                await refusal(account, "POST", "pods", a_pod("any", scheduler="muster"))
+            return await rejection(account, "POST", "pods", a_placeholder(IMAGE)) == "" and bool(
+                await rejection(account, "POST", "pods", a_pod("any", scheduler="muster"))
             )
 
         await until("the policy is in force", is_in_force, 30, every_s=0.2)
         yield account
 
 
-async def refusal(
+async def rejection(
     account: Api, method: str, path: str, body: Json | None, content_type: str = "application/json"
 ) -> str:
-    """What the policy says against the request, which stores nothing; empty = nothing."""
+    """Return the error message of the policy, or an empty text. Nothing is stored."""
     try:
         await account.request(method, f"/api/v1/namespaces/{TENANT}/{path}", body, {"dryRun": "All"}, content_type)
     except ApiError as error:
@@ -93,21 +93,21 @@ async def refusal(
     return ""
 
 
-@pytest.mark.parametrize("change, words", REFUSED)
-async def test_the_operators_account_can_create_only_placeholders(change: Change, words: str, operator: Api) -> None:
+@pytest.mark.parametrize("change, text", REJECTED)
+async def test_the_operators_account_can_create_only_placeholders(change: Change, text: str, operator: Api) -> None:
     pod = a_placeholder(IMAGE)
-    assert await refusal(operator, "POST", "pods", pod) == ""
+    assert await rejection(operator, "POST", "pods", pod) == ""
     change(pod)
-    assert words in await refusal(operator, "POST", "pods", pod)
+    assert text in await rejection(operator, "POST", "pods", pod)
 
 
 async def test_the_operators_account_cannot_delete_pods_of_another_scheduler(operator: Api) -> None:
-    assert await refusal(operator, "DELETE", "pods/muster", None) == ""
-    assert "only pods of the scheduler names muster" in await refusal(operator, "DELETE", "pods/other", None)
+    assert await rejection(operator, "DELETE", "pods/muster", None) == ""
+    assert "only pods of the scheduler names muster" in await rejection(operator, "DELETE", "pods/other", None)
 
 
 @pytest.mark.parametrize(
-    "metadata, words",
+    "metadata, text",
     [
         ({"annotations": {"internal.yunikorn.apache.org/gang-outcome": "resumed"}}, ""),
         (
@@ -118,19 +118,19 @@ async def test_the_operators_account_cannot_delete_pods_of_another_scheduler(ope
     ],
 )
 async def test_the_pod_status_subresource_cannot_change_protected_metadata(
-    metadata: Json, words: str, operator: Api
+    metadata: Json, text: str, operator: Api
 ) -> None:
     merge = "application/merge-patch+json"
-    said = await refusal(operator, "PATCH", "pods/muster/status", {"metadata": metadata}, merge)
-    assert words in said
-    assert bool(said) == bool(words)
+    answer = await rejection(operator, "PATCH", "pods/muster/status", {"metadata": metadata}, merge)
+    assert text in answer
+    assert bool(answer) == bool(text)
 
 
 async def test_the_operators_account_cannot_write_the_status_of_foreign_pods(operator: Api) -> None:
     change = {"status": {"phase": "Failed"}}
     merge = "application/merge-patch+json"
-    assert await refusal(operator, "PATCH", "pods/muster/status", change, merge) == ""
-    assert "only pods of the scheduler names" in await refusal(operator, "PATCH", "pods/other/status", change, merge)
+    assert await rejection(operator, "PATCH", "pods/muster/status", change, merge) == ""
+    assert "only pods of the scheduler names" in await rejection(operator, "PATCH", "pods/other/status", change, merge)
 
 
 async def test_the_operators_account_cannot_create_token_secrets(operator: Api) -> None:

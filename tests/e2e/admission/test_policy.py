@@ -28,8 +28,8 @@ USER_INFO = f"{PREFIX}user.info"
 DEV = "policed"
 BOSS, OTHER = json.dumps({"user": "boss"}), json.dumps({"user": "other"})
 ME = {USER_INFO: json.dumps({"user": f"system:serviceaccount:{DEV}:dev"})}
-ONCE = {"dryRun": "All"}
-"""Admission is asked, and nothing is stored."""
+DRY_RUN = {"dryRun": "All"}
+"""Run admission and store nothing."""
 
 
 def a_thing(kind: str, annotations: Json, name: str = "x", scheduler: str = "muster") -> Json:
@@ -65,22 +65,22 @@ def change(kind: str, annotations: Json) -> Json:
 
 
 @dataclass(frozen=True)
-class People:
-    """`dev` may edit things in a namespace; `controller` has an account in kube-system; `muster` is the operator's."""
+class Accounts:
+    """`dev` can edit objects in a namespace; `controller` has an account in kube-system; `muster` is the operator."""
 
     dev: Api
     controller: Api
     muster: Api
 
 
-async def refused(who: Api, kind: str, annotations: Json, *, stored: str = "", scheduler: str = "muster") -> str:
-    """What the API server says against making it, or against the change of a stored one; empty = nothing."""
+async def rejection(client: Api, kind: str, annotations: Json, *, stored: str = "", scheduler: str = "muster") -> str:
+    """Return the error message for a creation, or for the change of a stored object; empty if allowed."""
     path = BY_KIND[kind].path(DEV, stored or None)
     try:
         if stored:
-            await who.request("PATCH", path, change(kind, annotations), ONCE, "application/merge-patch+json")
+            await client.request("PATCH", path, change(kind, annotations), DRY_RUN, "application/merge-patch+json")
         else:
-            await who.request("POST", path, a_thing(kind, annotations, scheduler=scheduler), ONCE)
+            await client.request("POST", path, a_thing(kind, annotations, scheduler=scheduler), DRY_RUN)
     except ApiError as error:
         if "ValidatingAdmissionPolicy 'muster-admission'" not in error.message:
             raise
@@ -89,15 +89,15 @@ async def refused(who: Api, kind: str, annotations: Json, *, stored: str = "", s
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def people(home: Cluster) -> AsyncIterator[People]:
-    """The namespace with an owned and a free thing of each kind, its people, and the policy in force."""
+async def accounts(home: Cluster) -> AsyncIterator[Accounts]:
+    """The namespace, an object of each kind with and without a user, the accounts, and the enabled policy."""
     if home.plane is None:
-        pytest.skip("a policy for the whole cluster, so only where it is ours")
+        pytest.skip("the policy applies to the cluster, so only on the local control plane")
     admin = home.admin
     async with AsyncExitStack() as stack:
         await admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": DEV}})
         stack.push_async_callback(admin.delete, "namespaces", DEV)
-        stack.push_async_callback(admin.delete_all, "pods", DEV)  # at once: the next Muster would take them for its own
+        stack.push_async_callback(admin.delete_all, "pods", DEV)  # immediately: the next Muster would schedule them
         apis = []
         for account, namespace in (("dev", DEV), ("tester", "kube-system"), (ACCOUNT, NAMESPACE)):
             if account != ACCOUNT:
@@ -113,12 +113,12 @@ async def people(home: Cluster) -> AsyncIterator[People]:
         for document in documents(POLICY):
             await admin.create(document)
             stack.push_async_callback(admin.delete, BY_KIND[document["kind"]].plural, document["metadata"]["name"])
-        await until("the policy is in force", lambda: refused(apis[0], "Pod", {USER_INFO: BOSS}), 30, every_s=0.1)
-        yield People(*apis)
+        await until("the policy is in force", lambda: rejection(apis[0], "Pod", {USER_INFO: BOSS}), 30, every_s=0.1)
+        yield Accounts(*apis)
 
 
 async def _editor(home: Cluster, stack: AsyncExitStack, account: str, namespace: str) -> None:
-    """A service account that may edit what is in the namespace of the test."""
+    """A service account with the role `edit` in the namespace of the test."""
     await home.admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account}}, namespace)
     stack.push_async_callback(home.admin.delete, "serviceaccounts", account, namespace)
     binding: Json = {
@@ -131,57 +131,59 @@ async def _editor(home: Cluster, stack: AsyncExitStack, account: str, namespace:
     await home.admin.create(binding, DEV)
 
 
-async def test_the_policy_alone_rejects_forged_users_and_internal_annotations(people: People, home: Cluster) -> None:
+async def test_the_policy_alone_rejects_forged_users_and_internal_annotations(
+    accounts: Accounts, home: Cluster
+) -> None:
     with pytest.raises(ApiError, match="cannot change"):
         await home.admin.patch("pods", "owned", change("Pod", {USER_INFO: OTHER}), DEV, subresource="status")
     for kind in KINDS:
-        assert "may name only you" in await refused(people.dev, kind, {USER_INFO: BOSS}), kind
-        says = "cannot change" if kind == "Pod" else "may name only you"
-        assert says in await refused(people.dev, kind, {USER_INFO: BOSS}, stored="free"), kind
+        assert "may name only you" in await rejection(accounts.dev, kind, {USER_INFO: BOSS}), kind
+        rule = "cannot change" if kind == "Pod" else "may name only you"
+        assert rule in await rejection(accounts.dev, kind, {USER_INFO: BOSS}, stored="free"), kind
         for now in (OTHER, None, ""):
-            assert "cannot change" in await refused(people.dev, kind, {USER_INFO: now}, stored="owned"), kind
-        for who in (people.dev, people.controller):
-            assert "by Muster only" in await refused(who, kind, {PLACEHOLDER: "true"}), kind
-            assert "by Muster only" in await refused(who, kind, {PLACEHOLDER: "true"}, stored="free"), kind
+            assert "cannot change" in await rejection(accounts.dev, kind, {USER_INFO: now}, stored="owned"), kind
+        for client in (accounts.dev, accounts.controller):
+            assert "by Muster only" in await rejection(client, kind, {PLACEHOLDER: "true"}), kind
+            assert "by Muster only" in await rejection(client, kind, {PLACEHOLDER: "true"}, stored="free"), kind
             for key in (ANNOTATION_BINDING_SIGNATURE, f"{INTERNAL_PREFIX}anything-new"):
-                assert "by Muster only" in await refused(who, kind, {key: ""}), kind
-                assert "by Muster only" in await refused(who, kind, {key: ""}, stored="free"), kind
+                assert "by Muster only" in await rejection(client, kind, {key: ""}), kind
+                assert "by Muster only" in await rejection(client, kind, {key: ""}, stored="free"), kind
 
 
-async def test_only_muster_changes_or_removes_a_stored_internal_annotation(people: People, home: Cluster) -> None:
+async def test_only_muster_changes_or_removes_a_stored_internal_annotation(accounts: Accounts, home: Cluster) -> None:
     for value in (None, "", "false"):
-        for who in (people.dev, people.controller, home.admin):
-            assert "by Muster only" in await refused(who, "Pod", {PLACEHOLDER: value}, stored="marked"), value
+        for client in (accounts.dev, accounts.controller, home.admin):
+            assert "by Muster only" in await rejection(client, "Pod", {PLACEHOLDER: value}, stored="marked"), value
         for subresource in ("status", "ephemeralcontainers", "resize"):
             change_of_it = change("Pod", {PLACEHOLDER: value})
             with suppress(ApiError):
                 await home.admin.patch("pods", "marked", change_of_it, DEV, subresource=subresource)
             found = await home.admin.get("pods", "marked", DEV)
             assert found["metadata"]["annotations"] == {PLACEHOLDER: "true"}, subresource
-    assert await refused(people.dev, "Pod", {"a": "b"}, stored="marked") == ""
-    assert await refused(people.dev, "Deployment", {PLACEHOLDER: None}, stored="marked") == ""
-    assert "by Muster only" in await refused(people.dev, "Deployment", {PLACEHOLDER: ""}, stored="marked")
+    assert await rejection(accounts.dev, "Pod", {"a": "b"}, stored="marked") == ""
+    assert await rejection(accounts.dev, "Deployment", {PLACEHOLDER: None}, stored="marked") == ""
+    assert "by Muster only" in await rejection(accounts.dev, "Deployment", {PLACEHOLDER: ""}, stored="marked")
     await home.admin.delete("pods", "marked", DEV)
 
 
-async def test_a_users_own_identity_passes_and_similar_names_are_rejected(people: People, home: Cluster) -> None:
-    """Both can be in force: the policy sees what the webhook has written."""
-    async with Api(home.admin.access) as somebody:
+async def test_a_users_own_identity_passes_and_similar_names_are_rejected(accounts: Accounts, home: Cluster) -> None:
+    """Policy and webhook can both be enabled: the policy sees the annotations of the webhook."""
+    async with Api(home.admin.access) as user_api:
         for user, is_john in (("JohnSmith", False), ("John Smith", True)):
-            somebody._session.headers.update({"Impersonate-User": user, "Impersonate-Group": "system:masters"})
+            user_api._session.headers.update({"Impersonate-User": user, "Impersonate-Group": "system:masters"})
             for groups in (None, ("system:masters", "system:authenticated")):
                 written = (
                     of_submitter(Submitter("John Smith", groups)) if groups else json.dumps({"user": "John Smith"})
                 )
-                said = await refused(somebody, "Pod", {USER_INFO: written})
-                assert ("may name only you" in said) != is_john, (user, written)
+                answer = await rejection(user_api, "Pod", {USER_INFO: written})
+                assert ("may name only you" in answer) != is_john, (user, written)
             other_groups = of_submitter(Submitter(user, ("system:masters", "directors")))
-            assert "may name only you" in await refused(somebody, "Pod", {USER_INFO: other_groups})
+            assert "may name only you" in await rejection(user_api, "Pod", {USER_INFO: other_groups})
 
 
-async def test_a_binding_cannot_set_the_user_or_internal_annotations(people: People, home: Cluster) -> None:
-    """Kubernetes merges its annotations into the pod's; one without ours goes through."""
-    await people.controller.create(a_thing("Pod", {USER_INFO: BOSS}, "unbound"), DEV)
+async def test_a_binding_cannot_set_the_user_or_internal_annotations(accounts: Accounts, home: Cluster) -> None:
+    """Kubernetes merges its annotations into those of the pod. A binding without them is allowed."""
+    await accounts.controller.create(a_thing("Pod", {USER_INFO: BOSS}, "unbound"), DEV)
     paths = [f"{BY_KIND['Pod'].path(DEV, 'unbound')}/binding", f"/api/v1/namespaces/{DEV}/bindings"]
     binding: Json = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": "nowhere"}}
     for written in ({USER_INFO: OTHER}, {USER_INFO: ""}, {PLACEHOLDER: "true"}, {ANNOTATION_BINDING_SIGNATURE: ""}):
@@ -195,18 +197,20 @@ async def test_a_binding_cannot_set_the_user_or_internal_annotations(people: Peo
     assert (found["spec"]["nodeName"], found["metadata"]["annotations"]) == ("nowhere", {USER_INFO: BOSS, "a": "b"})
 
 
-async def test_the_policy_admits_everything_else(people: People, home: Cluster) -> None:
+async def test_the_policy_admits_everything_else(accounts: Accounts, home: Cluster) -> None:
     for kind in KINDS:
         template_is_fixed = kind == "Job"
-        assert await refused(people.dev, kind, {}) == "", kind
-        assert await refused(people.dev, kind, ME) == "", kind
-        assert await refused(people.controller, kind, {USER_INFO: BOSS}) == "", kind
-        assert await refused(people.dev, kind, {PLACEHOLDER: "true"}, scheduler="other") == "", kind
+        assert await rejection(accounts.dev, kind, {}) == "", kind
+        assert await rejection(accounts.dev, kind, ME) == "", kind
+        assert await rejection(accounts.controller, kind, {USER_INFO: BOSS}) == "", kind
+        assert await rejection(accounts.dev, kind, {PLACEHOLDER: "true"}, scheduler="other") == "", kind
         if not template_is_fixed:
-            assert await refused(people.dev, kind, {"a": "b"}, stored="owned") == "", kind
-            assert await refused(people.controller, kind, {USER_INFO: OTHER}, stored="owned") == "", kind
-            assert bool(await refused(people.dev, kind, ME, stored="free")) == (kind == "Pod"), kind
-    with pytest.raises(ApiError, match="ValidatingAdmissionPolicy 'muster-operator'"):  # not this policy, but its own
-        await refused(people.muster, "Pod", {PLACEHOLDER: "true"})
+            assert await rejection(accounts.dev, kind, {"a": "b"}, stored="owned") == "", kind
+            assert await rejection(accounts.controller, kind, {USER_INFO: OTHER}, stored="owned") == "", kind
+            assert bool(await rejection(accounts.dev, kind, ME, stored="free")) == (kind == "Pod"), kind
+    with pytest.raises(
+        ApiError, match="ValidatingAdmissionPolicy 'muster-operator'"
+    ):  # not this policy, but that of the operator
+        await rejection(accounts.muster, "Pod", {PLACEHOLDER: "true"})
     system = a_thing("Pod", {USER_INFO: BOSS, PLACEHOLDER: "true"})
-    await home.admin.request("POST", "/api/v1/namespaces/kube-system/pods", system, ONCE)
+    await home.admin.request("POST", "/api/v1/namespaces/kube-system/pods", system, DRY_RUN)

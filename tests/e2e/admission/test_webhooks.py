@@ -1,4 +1,4 @@
-"""Admission on a real API server: what is set, what is rejected, and what continues without the webhook."""
+"""The webhook on a real API server: fields that it sets, rejections, and operation without it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.e2e.scenario import Scenario
 
 FORGED = json.dumps({"user": "root", "groups": ["system:masters"]})
 MANIFEST = Path(__file__).parents[3] / "deploy" / "webhooks.yaml"
-#: None of these is a way around a check.
+#: Labels that must not bypass a check.
 CLOAKS = {"app": "yunikorn", "applicationId": "a", "admission.muster/ignore": "true", "control-plane": "true"}
 TEMPLATED = {"deployments": "Deployment", "replicasets": "ReplicaSet", "statefulsets": "StatefulSet"}
 OLD = {"deployments": "Deployment", "cronjobs": "CronJob"}
@@ -38,7 +38,7 @@ TEMPLATED |= {"replicationcontrollers": "ReplicationController"}
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def ann(cluster: Cluster) -> AsyncIterator[Api]:
-    """A user who may do anything but say who she is."""
+    """A user with all permissions except impersonation of other users."""
     binding = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",
@@ -54,7 +54,7 @@ async def ann(cluster: Cluster) -> AsyncIterator[Api]:
 
 @asynccontextmanager
 async def acting(cluster: Cluster, group: str) -> AsyncIterator[Api]:
-    """As ann, in this group."""
+    """Requests as `ann` with this group."""
     async with Api(cluster.admin.access) as api:
         api._session.headers.update({"Impersonate-User": "ann", "Impersonate-Group": group})
         yield api
@@ -63,7 +63,7 @@ async def acting(cluster: Cluster, group: str) -> AsyncIterator[Api]:
 def workload(
     kind: str, name: str, annotations: Mapping[str, str], *, scheduler: str = "muster", replicas: int = 0
 ) -> Json:
-    """An object of the kind whose pods have these annotations, with every label that might be a way around."""
+    """An object of the kind whose pods have these annotations, with every label that might bypass a check."""
     pod = a_pod(name, labels={**CLOAKS, "of": name}, scheduler=scheduler)
     template: Json = {"metadata": {**pod["metadata"], "annotations": dict(annotations)}, "spec": pod["spec"]}
     del template["metadata"]["name"]
@@ -89,8 +89,8 @@ def forgery(kind: str, annotation: str | None) -> Json:
     return {"spec": {"jobTemplate": {"spec": template}} if kind == "CronJob" else template}
 
 
-async def refusal(attempt: object) -> str:
-    """The API server's words about an attempt that it has to refuse."""
+async def rejection(attempt: object) -> str:
+    """Return the error message of a request that the API server must reject."""
     with pytest.raises(ApiError) as refused:
         await attempt  # type: ignore[misc]  # a coroutine of any result
     assert refused.value.status in {403, 500, 503}, refused.value
@@ -112,12 +112,12 @@ async def test_the_webhook_sets_pod_fields_and_rejects_forgery_while_certificate
         await pods_are_changed(scenario, ann)
         await no_user_is_forged(scenario.namespace, ann)
         await no_internal_annotation_is_written(scenario.namespace, ann)
-        await what_is_made_of_a_workload_is_its_owners(scenario, ann)
-        await an_unmanaged_namespace_is_left_alone(scenario, ann)
-        await owners_come_with_the_next_change(scenario.namespace, ann)
-        await scenario.eventually("a new certificate is served", lambda: is_served_anew(scenario), 40)
+        await pods_get_the_user_of_their_workload(scenario, ann)
+        await an_unmanaged_namespace_is_unchanged(scenario, ann)
+        await workloads_get_users_with_the_next_change(scenario.namespace, ann)
+        await scenario.eventually("a new certificate is served", lambda: is_served_again(scenario), 40)
         assert await bundle(scenario) != first
-    await what_is_broken_is_put_right(scenario)
+    await changed_registrations_are_repaired(scenario)
 
 
 async def pods_are_changed(scenario: Scenario, ann: Api) -> None:
@@ -126,9 +126,9 @@ async def pods_are_changed(scenario: Scenario, ann: Api) -> None:
     plain = await ann.create(a_pod("plain", scheduler="default-scheduler"), space)
     assert plain["spec"]["schedulerName"] == "muster"
     assert plain["metadata"]["labels"]["applicationId"] == plain["metadata"]["labels"][f"{PREFIX}app-id"]
-    said = json.loads(plain["metadata"]["annotations"][USER_INFO])
-    assert said["user"] == "ann"
-    assert "analysts" in said["groups"]
+    user = json.loads(plain["metadata"]["annotations"][USER_INFO])
+    assert user["user"] == "ann"
+    assert "analysts" in user["groups"]
     labels = {f"{PREFIX}app-id": "mine", f"{PREFIX}queue": "root.default"}
     named = (await ann.create(a_pod("named", labels=labels), space))["metadata"]["labels"]
     assert (named["applicationId"], named["queue"]) == ("mine", "root.default")
@@ -147,51 +147,51 @@ async def pods_are_changed(scenario: Scenario, ann: Api) -> None:
 async def no_user_is_forged(space: str, ann: Api) -> None:
     forged = a_pod("forged", labels=CLOAKS)
     forged["metadata"]["annotations"][USER_INFO] = FORGED
-    assert "user.info" in await refusal(ann.create(forged, space))
+    assert "user.info" in await rejection(ann.create(forged, space))
     change = {"metadata": {"labels": CLOAKS, "annotations": {USER_INFO: FORGED}}}
-    assert "user.info" in await refusal(ann.patch("pods", "plain", change, space))
-    assert "user.info" in await refusal(ann.patch("pods", "plain", change, space, subresource="status"))
+    assert "user.info" in await rejection(ann.patch("pods", "plain", change, space))
+    assert "user.info" in await rejection(ann.patch("pods", "plain", change, space, subresource="status"))
     binding: Json = {"apiVersion": "v1", "kind": "Binding", "target": {"name": "node-0"}}
     binding["metadata"] = {"name": "plain", "annotations": {USER_INFO: FORGED}}
     for way in ("pods/plain/binding", "bindings"):
-        assert "user.info" in await refusal(ann.request("POST", f"/api/v1/namespaces/{space}/{way}", binding))
+        assert "user.info" in await rejection(ann.request("POST", f"/api/v1/namespaces/{space}/{way}", binding))
     await ann.patch("pods", "plain", {"metadata": {"labels": CLOAKS}}, space)
     for plural, kind in TEMPLATED.items():
-        assert "user.info" in await refusal(ann.create(workload(kind, f"bad-{plural}", {USER_INFO: FORGED}), space))
+        assert "user.info" in await rejection(ann.create(workload(kind, f"bad-{plural}", {USER_INFO: FORGED}), space))
         await ann.create(workload(kind, plural, {}), space)
-        assert "user.info" in await refusal(ann.patch(plural, plural, forgery(kind, FORGED), space))
+        assert "user.info" in await rejection(ann.patch(plural, plural, forgery(kind, FORGED), space))
 
 
 async def no_internal_annotation_is_written(space: str, ann: Api) -> None:
     forged = {f"{INTERNAL_PREFIX}binding-signature": ""}
     pod = a_pod("forged")
     pod["metadata"]["annotations"].update(forged)
-    assert "by Muster only" in await refusal(ann.create(pod, space))
+    assert "by Muster only" in await rejection(ann.create(pod, space))
     change = {"metadata": {"annotations": forged}}
     for subresource in (None, "status"):
-        assert "by Muster only" in await refusal(ann.patch("pods", "plain", change, space, subresource=subresource))
+        assert "by Muster only" in await rejection(ann.patch("pods", "plain", change, space, subresource=subresource))
     binding: Json = {"apiVersion": "v1", "kind": "Binding", "target": {"name": "node-0"}}
     binding["metadata"] = {"name": "plain", "annotations": forged}
     for way in ("pods/plain/binding", "bindings"):
-        said = await refusal(ann.request("POST", f"/api/v1/namespaces/{space}/{way}", binding))
-        assert "binding-signature" in said
+        message = await rejection(ann.request("POST", f"/api/v1/namespaces/{space}/{way}", binding))
+        assert "binding-signature" in message
     for plural, kind in TEMPLATED.items():
-        assert "by Muster only" in await refusal(ann.create(workload(kind, f"bad-{plural}", forged), space))
+        assert "by Muster only" in await rejection(ann.create(workload(kind, f"bad-{plural}", forged), space))
         template: Json = {"template": {"metadata": {"annotations": forged}}}
         spec = {"jobTemplate": {"spec": template}} if kind == "CronJob" else template
-        assert "by Muster only" in await refusal(ann.patch(plural, plural, {"spec": spec}, space))
+        assert "by Muster only" in await rejection(ann.patch(plural, plural, {"spec": spec}, space))
     bound = await ann.get("pods", "plain", space)
     signature = f"{INTERNAL_PREFIX}binding-signature"
     assert signature in bound["metadata"]["annotations"]
     for value in (None, ""):
         edited: Json = {"metadata": {"annotations": {signature: value}}}
         for subresource in (None, "status"):
-            said = await refusal(ann.patch("pods", "plain", edited, space, subresource=subresource))
-            assert "by Muster only" in said, subresource
+            message = await rejection(ann.patch("pods", "plain", edited, space, subresource=subresource))
+            assert "by Muster only" in message, subresource
 
 
-async def owners_come_with_the_next_change(space: str, ann: Api) -> None:
-    """Of workloads from before Muster, when their pods are replaced anyway."""
+async def workloads_get_users_with_the_next_change(space: str, ann: Api) -> None:
+    """Workloads that existed before Muster get a user when their pods are replaced anyway."""
     for plural, kind in OLD.items():
         for scheduler in SCHEDULERS:
             name = f"old-{scheduler}"
@@ -203,44 +203,44 @@ async def owners_come_with_the_next_change(space: str, ann: Api) -> None:
             assert '"user":"ann"' in json.dumps(changed["spec"]).replace("\\", ""), name
 
 
-async def what_is_made_of_a_workload_is_its_owners(scenario: Scenario, ann: Api) -> None:
-    """The controller that makes the pod is no user of its own."""
+async def pods_get_the_user_of_their_workload(scenario: Scenario, ann: Api) -> None:
+    """The pod gets the user of the workload, not the controller that creates it."""
     await ann.create(workload("Deployment", "owned", {}, replicas=1), scenario.namespace)
 
-    async def made() -> list[Json]:
+    async def created() -> list[Json]:
         return await scenario.api.find("pods", scenario.namespace, labelSelector="of=owned")
 
-    [pod] = await scenario.eventually("the Deployment's pod is there", made)
+    [pod] = await scenario.eventually("the Deployment's pod exists", created)
     assert json.loads(pod["metadata"]["annotations"][USER_INFO])["user"] == "ann"
 
 
-async def an_unmanaged_namespace_is_left_alone(scenario: Scenario, ann: Api) -> None:
+async def an_unmanaged_namespace_is_unchanged(scenario: Scenario, ann: Api) -> None:
     name = f"{scenario.namespace}-apart"
-    said = {f"{PREFIX}namespace.enableYuniKorn": "false"}
+    annotations = {f"{PREFIX}namespace.enableYuniKorn": "false"}
     await scenario.api.create(
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "annotations": said}}
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "annotations": annotations}}
     )
 
     async def create(pod: Json) -> Json:
         return await ann.request("POST", f"/api/v1/namespaces/{name}/pods?dryRun=All", pod)
 
     pod = a_pod("plain", scheduler="default-scheduler")
-    made = await scenario.eventually("its pods can be made", lambda: create(pod))
-    assert made["spec"]["schedulerName"] == "default-scheduler"
+    created = await scenario.eventually("its pods can be created", lambda: create(pod))
+    assert created["spec"]["schedulerName"] == "default-scheduler"
     pod["metadata"]["annotations"] = {USER_INFO: FORGED}
-    assert "user.info" in await refusal(create(pod))
+    assert "user.info" in await rejection(create(pod))
     await scenario.api.delete("namespaces", name)
 
 
 @asynccontextmanager
 async def a_stream_of_pods(scenario: Scenario) -> AsyncIterator[None]:
-    """One after the other for the length of the block; each has to be admitted."""
+    """Create pods one after the other during the block. Each must be admitted."""
     path = f"/api/v1/namespaces/{scenario.namespace}/pods?dryRun=All"
-    ended = asyncio.Event()
+    stopped = asyncio.Event()
 
     async def create() -> int:
         number = 0
-        while not ended.is_set():
+        while not stopped.is_set():
             await scenario.api.request("POST", path, a_pod(f"pod-{number}"))
             number += 1
         return number
@@ -249,24 +249,24 @@ async def a_stream_of_pods(scenario: Scenario) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        ended.set()
+        stopped.set()
         assert await stream > 20
 
 
-async def what_is_broken_is_put_right(scenario: Scenario) -> None:
+async def changed_registrations_are_repaired(scenario: Scenario) -> None:
     hooks = (await scenario.api.get(MUTATING, NAME))["webhooks"]
     await scenario.api.patch(MUTATING, NAME, {"webhooks": hooks[1:]})
     await scenario.api.delete(VALIDATING, NAME)
 
-    async def is_whole() -> bool:
+    async def is_repaired() -> bool:
         found = await scenario.api.get(MUTATING, NAME)
         return found["webhooks"] == hooks and bool(await scenario.api.get(VALIDATING, NAME))
 
-    await scenario.eventually("what was broken is put right", is_whole, 15)
+    await scenario.eventually("what was broken is put right", is_repaired, 15)
 
 
-async def is_served_anew(scenario: Scenario) -> bool:
-    """Whether the operator has said so after its first certificate."""
+async def is_served_again(scenario: Scenario) -> bool:
+    """Whether the log reports another certificate after the first one."""
     return scenario.muster.operator.tail(5000).count("serving with a new certificate") > 1
 
 
@@ -277,8 +277,8 @@ async def test_yunikorn_config_maps_set_the_scheduler_name_until_a_restart(
     api = scenario.api
     entries = (await api.get("configmaps", CONFIGURATION, NAMESPACE))["data"]
     await api.delete("configmaps", CONFIGURATION, NAMESPACE)
-    theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "yunikorn-configs"}, "data": entries}
-    await api.create(theirs, NAMESPACE)
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "yunikorn-configs"}, "data": entries}
+    await api.create(config_map, NAMESPACE)
     try:
         await scenario.muster.start()
         await registered(scenario)
@@ -295,8 +295,8 @@ async def test_yunikorn_config_maps_set_the_scheduler_name_until_a_restart(
 
 
 async def scheduler_of_a_new_pod(scenario: Scenario, ann: Api, name: str) -> str:
-    made = await ann.create(a_pod(name, scheduler="default-scheduler"), scenario.namespace)
-    scheduler: str = made["spec"]["schedulerName"]
+    created = await ann.create(a_pod(name, scheduler="default-scheduler"), scenario.namespace)
+    scheduler: str = created["spec"]["schedulerName"]
     return scheduler
 
 
@@ -309,23 +309,23 @@ async def awaits_restart(scenario: Scenario) -> bool:
 async def test_bad_configurations_are_rejected_and_an_outage_blocks_only_muster_pods(
     open_scenario: OpenScenario, ann: Api
 ) -> None:
-    """Then the webhook is killed: what names Muster waits for it, everything else in the cluster goes on."""
+    """Then the webhook is killed: pods of Muster are rejected, and all other requests succeed."""
     scenario = await open_scenario([FakeNode("node-0")], env=webhook())
     await registered(scenario)
-    await only_what_could_be_in_force_is_stored(scenario)
+    await invalid_configurations_are_rejected(scenario)
     space = scenario.namespace
     await ann.create(workload("Deployment", "ours", {}), space)
     await ann.create(a_pod("before"), space)
     await scenario.muster.operator.kill()
 
-    assert "own-pods.admission.muster" in await refusal(ann.create(a_pod("ours"), space))
-    assert "own-workloads" in await refusal(ann.create(workload("Job", "ours", {}), space))
-    assert "own-workloads" in await refusal(ann.patch("deployments", "ours", forgery("Deployment", FORGED), space))
-    assert "own-cronjobs" in await refusal(
+    assert "own-pods.admission.muster" in await rejection(ann.create(a_pod("ours"), space))
+    assert "own-workloads" in await rejection(ann.create(workload("Job", "ours", {}), space))
+    assert "own-workloads" in await rejection(ann.patch("deployments", "ours", forgery("Deployment", FORGED), space))
+    assert "own-cronjobs" in await rejection(
         ann.create(workload("CronJob", "bad", {USER_INFO: FORGED}, scheduler="default-scheduler"), space)
     )
     change = {"metadata": {"annotations": {USER_INFO: FORGED}}}
-    assert "own-pods" in await refusal(ann.patch("pods", "before", change, space))
+    assert "own-pods" in await rejection(ann.patch("pods", "before", change, space))
 
     other = await ann.create(a_pod("other", scheduler="default-scheduler"), space)
     assert other["spec"]["schedulerName"] == "default-scheduler"
@@ -346,24 +346,26 @@ async def test_bad_configurations_are_rejected_and_an_outage_blocks_only_muster_
     await scenario.all_bound(2)
 
 
-async def only_what_could_be_in_force_is_stored(scenario: Scenario) -> None:
+async def invalid_configurations_are_rejected(scenario: Scenario) -> None:
     async def change(entries: Json, name: str = "muster-configs") -> Json:
         return await scenario.api.patch("configmaps", name, {"data": entries}, NAMESPACE)
 
-    said = await refusal(change({"queues.yaml": "partitions:\n- name: default\n  queues:\n  - name: leaf.with.dots\n"}))
-    assert "queues.yaml:4" in said, said
-    assert "service.placeholderRunAsUser" in await refusal(change({"service.placeholderRunAsUser": "root"}))
+    message = await rejection(
+        change({"queues.yaml": "partitions:\n- name: default\n  queues:\n  - name: leaf.with.dots\n"})
+    )
+    assert "queues.yaml:4" in message, message
+    assert "service.placeholderRunAsUser" in await rejection(change({"service.placeholderRunAsUser": "root"}))
     defaults = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": "muster-defaults"},
         "data": {"queues.yaml": "partitions: 7"},
     }
-    assert "partitions" in await refusal(scenario.api.create(defaults, NAMESPACE))
-    # An entry of muster-configs wins, so that a default which it hides may be anything.
+    assert "partitions" in await rejection(scenario.api.create(defaults, NAMESPACE))
+    # An entry of muster-configs overrides the default, so an invalid default is accepted.
     await change({"queues.yaml": "partitions:\n- name: default\n  queues:\n  - name: root\n"})
     await scenario.api.create(defaults, NAMESPACE)
-    assert "partitions" in await refusal(change({"queues.yaml": None}))
+    assert "partitions" in await rejection(change({"queues.yaml": None}))
     await scenario.api.delete("configmaps", "muster-defaults", NAMESPACE)
     other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}, "data": {"queues.yaml": "?"}}
     await scenario.api.create(other, NAMESPACE)
@@ -371,19 +373,19 @@ async def only_what_could_be_in_force_is_stored(scenario: Scenario) -> None:
 
     await scenario.muster.core.kill()
     await change({"queues.yaml": "partitions:\n- name: default\n  queues:\n  - name: root\n    submitacl: '*'\n"})
-    assert "service.placeholderRunAsUser" in await refusal(change({"service.placeholderRunAsUser": "root"}))
+    assert "service.placeholderRunAsUser" in await rejection(change({"service.placeholderRunAsUser": "root"}))
 
 
 async def bundle(scenario: Scenario) -> str:
-    """The authorities that the API server trusts for the first hook."""
+    """The certificate authorities that the API server trusts for the first webhook."""
     found: str = (await scenario.api.get(MUTATING, NAME))["webhooks"][0]["clientConfig"]["caBundle"]
     return found
 
 
 async def test_provided_certificates_are_served_and_reloaded(open_scenario: OpenScenario, tmp_path: Path) -> None:
-    """Embedded, where core and operator share a process with it."""
+    """In embedded mode: core, operator and webhook in one process."""
     files = {"MUSTER_WEBHOOK_CERT": "tls.crt", "MUSTER_WEBHOOK_KEY": "tls.key", "MUSTER_WEBHOOK_CA": "ca.crt"}
-    one, other = given(tmp_path / "one"), given(tmp_path / "other")
+    one, other = a_certificate(tmp_path / "one"), a_certificate(tmp_path / "other")
     write(one, tmp_path)
     env = webhook(**{name: str(tmp_path / file) for name, file in files.items()})
     scenario = await open_scenario([], env=env, embedded=True)
@@ -395,22 +397,22 @@ async def test_provided_certificates_are_served_and_reloaded(open_scenario: Open
         )
     await registered(scenario)
     assert base64.b64decode(await bundle(scenario)) == one["ca.crt"]
-    with pytest.raises(ApiError):  # none of our own is made
+    with pytest.raises(ApiError):  # no Secret is created
         await scenario.api.get("secrets", NAME, NAMESPACE)
     write(other, tmp_path)
 
     async def is_replaced() -> bool:
         await scenario.api.request("POST", f"/api/v1/namespaces/{scenario.namespace}/pods?dryRun=All", a_pod("probe"))
-        return await is_served_anew(scenario)
+        return await is_served_again(scenario)
 
     await scenario.eventually("the new certificate is served", is_replaced, 40)
     assert base64.b64decode(await bundle(scenario)).startswith(other["ca.crt"])
     bad = {"data": {"queues.yaml": "partitions: 7"}}
-    assert "partitions" in await refusal(scenario.api.patch("configmaps", "muster-configs", bad, NAMESPACE))
+    assert "partitions" in await rejection(scenario.api.patch("configmaps", "muster-configs", bad, NAMESPACE))
 
 
-def given(folder: Path) -> dict[str, bytes]:
-    """A certificate of an authority of its own, by the names of the files."""
+def a_certificate(folder: Path) -> dict[str, bytes]:
+    """A certificate of a new authority, by file name."""
     folder.mkdir()
     authority = Authority(folder)
     leaf = authority.issue("tls", ["127.0.0.1"])
@@ -422,6 +424,6 @@ def given(folder: Path) -> dict[str, bytes]:
 
 
 def write(files: Mapping[str, bytes], folder: Path) -> None:
-    """Replace them, one after the other."""
+    """Write the files one after the other."""
     for name, content in files.items():
         (folder / name).write_bytes(content)

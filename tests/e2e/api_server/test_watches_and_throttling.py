@@ -1,4 +1,4 @@
-"""Requests to the API server after watches were cut and while it throttles."""
+"""Requests to the API server after interrupted watches and while it throttles."""
 
 from devcluster.nodes import FakeNode
 from tests.e2e.conftest import OpenScenario, with_pods
@@ -21,14 +21,14 @@ async def test_an_interrupted_watch_continues_without_a_list_and_misses_nothing(
 
 
 async def test_throttled_creates_wait_while_binds_continue(open_scenario: OpenScenario) -> None:
-    """429 with Retry-After on one create: no other create comes until then, and a bind does not wait for them.
+    """429 with Retry-After on one create: no other create is sent until then, and a bind does not wait for them.
 
-    Of two writes in flight one may be a create, so that the other creates wait when the first one is answered.
+    Only one of two writes in flight may be a create, so the other creates wait when the first one is answered.
     """
     scenario = await open_scenario([FakeNode("node-0")], {"kubernetes.concurrency": "2"}, gated=True)
-    told = scenario.gate.fail("POST", r"/pods$", 429, retry_after_s=4)
+    throttled = scenario.gate.fail("POST", r"/pods$", 429, retry_after_s=4)
     await scenario.create(a_gang("patient", [Group("workers", 3)], timeout_s=LONG_S, placement=with_pods()))
-    await told.reached()
+    await throttled.reached()
     await scenario.create([a_pod("single")])
     await scenario.all_bound(1)
     assert await scenario.pods(placeholders=True) == []

@@ -7,7 +7,7 @@ from collections import Counter
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import condition, scheduled, waits_with
+from tests.e2e.conditions import condition, scheduled, wait_for_reason
 from tests.e2e.configuration import a_queue, queue_file
 from tests.e2e.conftest import OpenScenario, with_pods
 from tests.e2e.manifests import Group, a_gang, a_pod, owned
@@ -22,7 +22,7 @@ QUEUES = queue_file(
     a_queue("free"),
 )
 TAINT = {"key": "dedicated", "value": "others", "effect": "NoSchedule"}
-MINE = "example.com/checked"
+CUSTOM_CONDITION = "example.com/checked"
 
 
 def at(queue: str, app: str, name: str, cpu: str = "1") -> Json:
@@ -30,7 +30,7 @@ def at(queue: str, app: str, name: str, cpu: str = "1") -> Json:
 
 
 async def with_reason(scenario: Scenario, reason: str) -> set[str]:
-    """The pods, placeholders among them, that wait for this reason."""
+    """Names of pods and placeholders that wait for this reason."""
     pods = await scenario.api.find("pods", scenario.namespace)
     return {pod["metadata"]["name"] for pod in pods if scheduled(pod).get("reason") == reason}
 
@@ -46,7 +46,7 @@ async def test_waiting_pods_report_the_reason_and_only_missing_nodes_are_unsched
     await scenario.create([at("turn", "busy", "turn-0")])
     await scenario.all_bound(4)
     await scenario.create([at("quota", "q", "quota-1")])
-    foreign = {"type": MINE, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    foreign = {"type": CUSTOM_CONDITION, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     await scenario.api.patch(
         "pods", "quota-1", {"status": {"conditions": [foreign]}}, scenario.namespace, subresource="status"
     )
@@ -55,30 +55,34 @@ async def test_waiting_pods_report_the_reason_and_only_missing_nodes_are_unsched
     await scenario.create(
         a_gang("gang", [Group("workers", 3)], queue="root.turn", timeout_s=600, placement=with_pods())
     )
-    # In Reserve the gang takes what the queue has left, and waits for the rest; in Atomic it takes nothing yet.
-    held, left = (2, 0) if with_pods() == "Reserve" else (0, 2)
-    words = (f"{held} of 3 placeholders", f"root.turn, requested cpu {3 - held}, available {left} of 3")
-    await waits_with(scenario, "gang-workers-0", "SchedulingSkipped", *words)
+    # In Reserve the gang reserves the free quota and waits for the rest. In Atomic it reserves nothing yet.
+    reserved, available = (2, 0) if with_pods() == "Reserve" else (0, 2)
+    texts = (f"{reserved} of 3 placeholders", f"root.turn, requested cpu {3 - reserved}, available {available} of 3")
+    await wait_for_reason(scenario, "gang-workers-0", "SchedulingSkipped", *texts)
     await scenario.create([at("turn", "late", "turn-late")])
     full = "requested cpu 1, available 0 of 1"
     await asyncio.gather(
-        waits_with(scenario, "quota-1", "SchedulingSkipped", f"Queue quota exceeded: root.quota, {full}"),
-        waits_with(scenario, "counted-1", "SchedulingSkipped", "queue root.counted runs 1 application of at most 1"),
-        waits_with(
+        wait_for_reason(scenario, "quota-1", "SchedulingSkipped", f"Queue quota exceeded: root.quota, {full}"),
+        wait_for_reason(
+            scenario, "counted-1", "SchedulingSkipped", "queue root.counted runs 1 application of at most 1"
+        ),
+        wait_for_reason(
             scenario, "limited-1", "SchedulingSkipped", f"User quota exceeded: user ann in queue root.limited, {full}"
         ),
-        waits_with(scenario, "big", "Unschedulable", "1 Insufficient cpu, 1 node(s) had untolerated taint(s)."),
-        waits_with(scenario, "turn-late", "SchedulingSkipped", "queued behind gang gang in queue root.turn"),
-        waits_with(scenario, "gang-workers-2", "SchedulingSkipped", "(queue quota exceeded); see pod gang-workers-0"),
+        wait_for_reason(scenario, "big", "Unschedulable", "1 Insufficient cpu, 1 node(s) had untolerated taint(s)."),
+        wait_for_reason(scenario, "turn-late", "SchedulingSkipped", "queued behind gang gang in queue root.turn"),
+        wait_for_reason(
+            scenario, "gang-workers-2", "SchedulingSkipped", "(queue quota exceeded); see pod gang-workers-0"
+        ),
     )
     assert await with_reason(scenario, "Unschedulable") == {"big"}
-    held_back = await scenario.api.get("pods", "quota-1", scenario.namespace)
-    assert condition(held_back, MINE)["status"] == "True", "a condition of somebody else is left alone"
+    waiting = await scenario.api.get("pods", "quota-1", scenario.namespace)
+    assert condition(waiting, CUSTOM_CONDITION)["status"] == "True", "a condition of another client is unchanged"
     await scenario.api.delete("pods", "quota-0", scenario.namespace)
 
     async def is_scheduled() -> bool:
         pod = await scenario.api.get("pods", "quota-1", scenario.namespace)
-        return scheduled(pod).get("status") == "True" and condition(pod, MINE).get("status") == "True"
+        return scheduled(pod).get("status") == "True" and condition(pod, CUSTOM_CONDITION).get("status") == "True"
 
     await scenario.eventually("the condition is true once the pod is bound", is_scheduled, 10)
 
@@ -86,35 +90,37 @@ async def test_waiting_pods_report_the_reason_and_only_missing_nodes_are_unsched
 async def test_a_gang_waiting_for_nodes_reports_progress_once_without_further_writes(
     open_scenario: OpenScenario,
 ) -> None:
-    """Five writes a member, and one more for each pod that had to say why it waits."""
+    """Five writes per member, and one more for each pod that reports why it waits."""
     members = 3
     scenario = await open_scenario([FakeNode("node-0", cpu="3"), FakeNode("node-1", cpu="100", taints=[TAINT])])
     await scenario.create([a_pod("busy", labels={"applicationId": "busy"})])
     await scenario.all_bound(1)
-    mark = len(scenario.writes(of_operator=True))
+    first_write = len(scenario.writes(of_operator=True))
     await scenario.create(a_gang("gang", [Group("workers", members)], timeout_s=600, placement="Reserve"))
-    lack = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s)."
-    await waits_with(scenario, "gang-workers-0", "SchedulingSkipped", "2 of 3 placeholders are bound", lack)
-    await waits_with(
+    node_reason = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s)."
+    await wait_for_reason(scenario, "gang-workers-0", "SchedulingSkipped", "2 of 3 placeholders are bound", node_reason)
+    await wait_for_reason(
         scenario, "gang-workers-2", "SchedulingSkipped", "(not enough suitable nodes); see pod gang-workers-0"
     )
-    [short] = await with_reason(scenario, "Unschedulable")
-    assert short.startswith("tg-gang-workers-")
-    [told] = [event for event in await scenario.events("GangScheduling") if event["type"] == "Normal"]
-    assert (told["action"], told["message"]) == ("PlaceholderAllocated", "2 of 3 placeholders are bound")
+    [pending_placeholder] = await with_reason(scenario, "Unschedulable")
+    assert pending_placeholder.startswith("tg-gang-workers-")
+    [series] = [event for event in await scenario.events("GangScheduling") if event["type"] == "Normal"]
+    assert (series["action"], series["message"]) == ("PlaceholderAllocated", "2 of 3 placeholders are bound")
 
     async def all_have_reported() -> bool:
         return sum(write.what == "patch pods/status" for write in scenario.writes(of_operator=True)) == members + 1
 
     await scenario.eventually(
-        "every member and the placeholder without a node say why they wait", all_have_reported, 20
+        "every member and the placeholder without a node report why they wait", all_have_reported, 20
     )
     before = len(scenario.writes(of_operator=True))
-    await scenario.create([a_pod("behind", cpu="64")])  # it says why it waits as late as the gang would say it again
-    await waits_with(scenario, "behind", "Unschedulable", "Insufficient cpu")
+    await scenario.create(
+        [a_pod("behind", cpu="64")]
+    )  # its condition is written as late as a repeated one of the gang would be
+    await wait_for_reason(scenario, "behind", "Unschedulable", "Insufficient cpu")
     after = scenario.writes(of_operator=True)[before:]
     assert [write for write in after if write.resource == "pods" and write.name != "behind"] == [], (
-        "waiting costs nothing"
+        "waiting causes no writes"
     )
     await scenario.api.delete("pods", "behind", scenario.namespace)
     await scenario.api.delete("pods", "busy", scenario.namespace)
@@ -128,7 +134,7 @@ async def test_a_gang_waiting_for_nodes_reports_progress_once_without_further_wr
     last = await scenario.eventually("the series ends with the reservation", has_reported, 10)
     assert last is not None
     assert last["series"]["count"] >= 3
-    of_operator = scenario.writes(of_operator=True)[mark:]
+    of_operator = scenario.writes(of_operator=True)[first_write:]
     writes = Counter(write.what for write in of_operator if not write.name.startswith("behind"))
     assert writes["create pods"] == writes["delete pods"] == members
     assert writes["create pods/binding"] == 2 * members

@@ -9,7 +9,7 @@ from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_pod
-from tests.e2e.rest import ask
+from tests.e2e.rest import get_json
 from tests.e2e.scenario import Scenario
 
 SOON = {"service.completingTimeout": "1s"}
@@ -20,7 +20,7 @@ NODE = FakeNode("node-0", cpu="4")
 async def states(scenario: Scenario, name: str) -> list[str]:
     """The states that the application went through, as REST shows them."""
     try:
-        app = await ask(scenario, f"partition/default/application/{name}?namespace={scenario.namespace}")
+        app = await get_json(scenario, f"partition/default/application/{name}?namespace={scenario.namespace}")
     except aiohttp.ClientResponseError as error:
         if error.status == 404:
             return []
@@ -29,12 +29,12 @@ async def states(scenario: Scenario, name: str) -> list[str]:
 
 
 async def completed(scenario: Scenario) -> set[str]:
-    """The applications that have ended, as the partition lists them."""
-    return {app["applicationID"] for app in await ask(scenario, "partition/default/applications/completed") or []}
+    """IDs of the completed applications of the partition."""
+    return {app["applicationID"] for app in await get_json(scenario, "partition/default/applications/completed") or []}
 
 
 def waiting_pod() -> list[Json]:
-    """A pod that is asked for and has no room."""
+    """A pod that fits on no node."""
     return [a_pod("job-0", cpu="3", labels={"applicationId": "job"})]
 
 
@@ -43,7 +43,7 @@ def running_pod() -> list[Json]:
 
 
 def reserving_gang(placement: str) -> list[Json]:
-    """A gang that holds a part of its reservations."""
+    """A gang that has some of its reservations."""
     return a_gang("job", [Group("workers", 3, real=2)], timeout_s=600, placement=placement)
 
 
@@ -55,10 +55,10 @@ async def test_an_application_completes_after_its_last_pod_is_deleted_and_stays_
     await scenario.occupy("node-0", "2")
     await scenario.create(pods)
 
-    async def is_known() -> bool:
+    async def exists() -> bool:
         return bool(await states(scenario, "job"))
 
-    await scenario.eventually("the core knows the application", is_known)
+    await scenario.eventually("the core has the application", exists)
     for pod in pods:
         await scenario.api.delete("pods", pod["metadata"]["name"], scenario.namespace, grace_s=0)
 
@@ -75,7 +75,7 @@ async def test_an_application_completes_after_its_last_pod_is_deleted_and_stays_
 
 
 async def test_the_oldest_member_becomes_the_originator_of_a_reserving_gang(open_scenario: OpenScenario) -> None:
-    """The gang goes on, with placeholders that the new originator owns, and runs once there is room."""
+    """The gang continues with placeholders of the new originator, and runs when resources are free."""
     scenario = await open_scenario([NODE], SOON)
     await scenario.occupy("node-0", "2")
     first, *others = a_gang("job", [Group("workers", 3)], timeout_s=600, placement="Reserve")
@@ -92,7 +92,7 @@ async def test_the_oldest_member_becomes_the_originator_of_a_reserving_gang(open
     for pod in others:
         await scenario.create([pod])
     await scenario.api.delete("pods", first["metadata"]["name"], scenario.namespace, grace_s=0)
-    await scenario.eventually("the next one does", lambda: owned_by(others[0]["metadata"]["name"]))
+    await scenario.eventually("the next pod owns placeholders", lambda: owned_by(others[0]["metadata"]["name"]))
     assert "Completing" not in await states(scenario, "job")
     await scenario.create([first])
     [pod_on_node] = [

@@ -14,14 +14,13 @@ from tests.e2e.manifests import PREFIX, Group, a_gang, a_pod, is_bound
 from tests.e2e.scenario import Scenario
 
 NODES = [FakeNode("node-0", cpu="3")]
-#: All that events say of a gang of which one placeholder has no room: its progress is one event, which was
-#: `CreatingPlaceholders` before. `GangScheduling` is about gangs that are larger than the cluster, for which nothing is
-#: reserved; this one is not.
-TOLD = {"PlaceholderAllocated"}
+#: The actions of the events of a gang when one placeholder fits on no node. The progress is one event, whose action was
+#: `CreatingPlaceholders` before. `GangScheduling` would report a gang larger than the cluster, which this one is not.
+EXPECTED_ACTIONS = {"PlaceholderAllocated"}
 
 
-async def make(scenario: Scenario, name: str, cpu: str) -> None:
-    """A namespace with this quota, in which pods can be made."""
+async def create_namespace(scenario: Scenario, name: str, cpu: str) -> None:
+    """Create a namespace with this quota, and wait until pods can be created in it."""
     annotations = {f"{PREFIX}namespace.quota": json.dumps({"cpu": cpu})}
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "annotations": annotations}}
     await scenario.api.create(manifest)
@@ -29,22 +28,22 @@ async def make(scenario: Scenario, name: str, cpu: str) -> None:
     async def has_account() -> bool:
         return bool(await scenario.api.get("serviceaccounts", "default", name))
 
-    await scenario.eventually("the default service account", has_account, 20)
+    await scenario.eventually("the namespace has its default service account", has_account, 20)
 
 
 async def delete_namespace(scenario: Scenario, name: str) -> None:
     await scenario.api.delete("namespaces", name)
 
-    async def is_gone() -> bool:
+    async def is_deleted() -> bool:
         return name not in {found["metadata"]["name"] for found in await scenario.api.find("namespaces")}
 
-    await scenario.eventually(f"namespace {name} is gone", is_gone)
+    await scenario.eventually(f"namespace {name} is deleted", is_deleted)
 
 
 @asynccontextmanager
 async def namespace(scenario: Scenario, name: str, cpu: str) -> AsyncIterator[str]:
-    """A namespace that is told to go again, after its pods."""
-    await make(scenario, name, cpu)
+    """A namespace that is deleted afterwards, with its pods."""
+    await create_namespace(scenario, name, cpu)
     try:
         yield name
     finally:
@@ -56,12 +55,12 @@ async def bound(scenario: Scenario, name: str) -> set[str]:
     return {pod["metadata"]["name"] for pod in await scenario.api.find("pods", name) if is_bound(pod)}
 
 
-async def held_back_at(scenario: Scenario, name: str, pod: str, words: str) -> None:
+async def wait_for_quota_reason(scenario: Scenario, name: str, pod: str, text: str) -> None:
     async def is_so() -> bool:
         found = scheduled(await scenario.api.get("pods", pod, name))
-        return found.get("reason") == "SchedulingSkipped" and words in found["message"]
+        return found.get("reason") == "SchedulingSkipped" and text in found["message"]
 
-    await scenario.eventually(f"{pod} is held back: {words}", is_so, 20)
+    await scenario.eventually(f"{pod} waits: {text}", is_so, 20)
 
 
 def pods(count: int, app: str) -> list[Json]:
@@ -71,17 +70,17 @@ def pods(count: int, app: str) -> list[Json]:
 async def test_pods_received_before_their_namespace_wait_for_its_quota(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(NODES, gated=True)
     scenario.gate.freeze_watches()
-    held = scenario.gate.hold("GET", "^/api/v1/namespaces$")
+    rule = scenario.gate.hold("GET", "^/api/v1/namespaces$")
     scenario.gate.expire_watches()
     async with namespace(scenario, "late", "1"):
-        await held.reached()
+        await rule.reached()
         for pod in pods(2, "job"):
             await scenario.api.create(pod, "late")
-        await scenario.create([a_pod("behind")])  # told on the same stream, behind those that wait
+        await scenario.create([a_pod("behind")])  # on the same watch, after the pods that wait
         await scenario.all_bound(1)
         assert await bound(scenario, "late") == set()
-        held.open()
-        await held_back_at(
+        rule.open()
+        await wait_for_quota_reason(
             scenario, "late", "job-1", "Queue quota exceeded: root.late, requested cpu 1, available 0 of 1"
         )
         assert await bound(scenario, "late") == {"job-0"}
@@ -93,26 +92,24 @@ async def test_a_deleted_namespace_removes_its_waiting_gang_and_can_be_recreated
     scenario = await open_scenario([FakeNode("node-0", cpu="4")])
     await scenario.create([a_pod("occupies")])
     await scenario.all_bound(1)
-    await make(scenario, "again", "4")
+    await create_namespace(scenario, "again", "4")
     for pod in a_gang("gang", [Group("workers", 4)], timeout_s=600, placement="Reserve"):
         await scenario.api.create(pod, "again")
 
     async def is_reserving() -> bool:
-        told = {event["action"] for event in await scenario.api.find("events", "again")}
-        return told >= TOLD and sum(map(is_bound, await scenario.api.find("pods", "again"))) == 3
+        actions = {event["action"] for event in await scenario.api.find("events", "again")}
+        return actions >= EXPECTED_ACTIONS and sum(map(is_bound, await scenario.api.find("pods", "again"))) == 3
 
-    await scenario.eventually(
-        "three of four placeholders are bound, and all is told that there is to tell", is_reserving
-    )
+    await scenario.eventually("three of four placeholders are bound, and the events are reported", is_reserving)
     await delete_namespace(scenario, "again")
     writes = scenario.writes(of_operator=True)
-    made = [write for write in writes if write.what == "create pods"]
-    assert len(made) <= 2 * 4, "what the namespace takes away is not made again and again"
+    created = [write for write in writes if write.what == "create pods"]
+    assert len(created) <= 2 * 4, "placeholders deleted with their namespace are not recreated repeatedly"
     assert not [write for write in writes if write.resource == "events" and not write.succeeded]
     async with namespace(scenario, "again", "2"):
         for pod in pods(3, "gang"):
             await scenario.api.create(pod, "again")
-        await held_back_at(
+        await wait_for_quota_reason(
             scenario, "again", "gang-2", "Queue quota exceeded: root.again, requested cpu 1, available 0 of 2"
         )
         assert await bound(scenario, "again") == {"gang-0", "gang-1"}

@@ -1,4 +1,4 @@
-"""The example 05-topology as it is written, and a gang that finds no zone (docs/concepts/applications.md)."""
+"""The example 05-topology, and a gang that fits into no zone (docs/concepts/applications.md)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import waits_with
+from tests.e2e.conditions import wait_for_reason
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import PREFIX, Group, a_gang, with_annotations
 from tests.e2e.scenario import Scenario
@@ -19,13 +19,13 @@ CPU = {"a": "2", "b": "1", "c": "1500m"}
 
 
 async def zones(scenario: Scenario, app: str) -> Counter[str]:
-    """How many real pods of the application run in each zone."""
-    mine = [pod for pod in await scenario.bound() if pod["metadata"]["labels"]["applicationId"] == app]
-    return Counter(pod["spec"]["nodeName"].split("-")[1] for pod in mine)
+    """Number of real pods of the application in each zone."""
+    pods = [pod for pod in await scenario.bound() if pod["metadata"]["labels"]["applicationId"] == app]
+    return Counter(pod["spec"]["nodeName"].split("-")[1] for pod in pods)
 
 
 async def apply(scenario: Scenario, file: str, app: str, count: int) -> Counter[str]:
-    """What ``kubectl apply -f`` does; returns in which zones all pods of the application run at last."""
+    """Create the objects of the file, wait until all pods run, and return their number per zone."""
     for manifest in yaml.safe_load_all((EXAMPLE / file).read_text()):
         await scenario.api.apply(manifest, scenario.namespace)
 
@@ -49,8 +49,8 @@ async def test_gangs_are_packed_into_zones_and_a_waiting_gang_reports_the_best_z
     }
     late = a_gang("late", [Group("workers", 4, cpu="500m")])
     await scenario.create(with_annotations(pod, parameters) for pod in late)
-    words = (
+    texts = (
         f" of 4 members of task group workers fit in {ZONE}=",
         "0/6 nodes are available: 2 Insufficient cpu, 4 ",
     )
-    await waits_with(scenario, "late-workers-0", "SchedulingSkipped", *words)
+    await wait_for_reason(scenario, "late-workers-0", "SchedulingSkipped", *texts)

@@ -6,7 +6,7 @@ from itertools import count
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import waits_with
+from tests.e2e.conditions import wait_for_reason
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import IMAGE, a_pod, is_bound
 from tests.e2e.scenario import Scenario
@@ -37,14 +37,14 @@ async def cordons(scenario: Scenario) -> None:
     there = {"nodeSelector": {HOST: "closed"}}
     await scenario.create([a_small_pod("tolerant", tolerations=[TOLERATION], **there), a_small_pod("other", **there)])
     assert await node_of(scenario, "tolerant") == "closed"
-    await waits_with(scenario, "other", "Unschedulable", "1 node(s) were unschedulable")
+    await wait_for_reason(scenario, "other", "Unschedulable", "1 node(s) were unschedulable")
     await scenario.api.patch("nodes", "closed", {"spec": {"unschedulable": False}})
     assert await node_of(scenario, "other") == "closed"
     await scenario.api.patch("nodes", "closed", {"spec": {"unschedulable": True}})
 
 
 async def soft_taints_and_images(scenario: Scenario) -> None:
-    """PreferNoSchedule is worth three times what images are, and these more than that a node is in use."""
+    """The weight of PreferNoSchedule is three times that of images, which weigh more than the use of the node."""
     large = a_small_pod("large")
     large["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1"
     await scenario.create([large])
@@ -55,7 +55,7 @@ async def soft_taints_and_images(scenario: Scenario) -> None:
     names = (f"drawn-{number}" for number in count())
 
     async def one_is_drawn() -> bool:
-        """Those that are made before the core hears of the images go where less is used."""
+        """Pods that are created before the core receives the images go to the less used node."""
         name = next(names)
         await scenario.create([a_small_pod(name)])
         return await node_of(scenario, name) == "b"

@@ -10,7 +10,7 @@ from devcluster.api import Json
 from devcluster.errors import ApiError
 from devcluster.nodes import FakeNode
 from devcluster.waiting import until
-from tests.e2e.conditions import told, waits_with
+from tests.e2e.conditions import wait_for_event, wait_for_reason
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_pod, is_bound
 from tests.e2e.scenario import Scenario
@@ -22,12 +22,12 @@ HOSTS = ("a0", "a1", "b0", "b1")
 
 
 def nodes() -> list[FakeNode]:
-    """Two hosts in each of two zones."""
+    """Two nodes in each of two zones."""
     return [FakeNode(host, labels={ZONE: host[0]}) for host in HOSTS]
 
 
 def a_small_pod(name: str, app: str, scheduler: str = "muster", **spec: object) -> Json:
-    """A pod of an application of its own that all may see by its label ``app``."""
+    """A pod of a separate application with the label ``app``."""
     pod = a_pod(name, cpu="10m", labels={"applicationId": name, "app": app}, scheduler=scheduler)
     pod["spec"].update(spec)
     return pod
@@ -51,7 +51,7 @@ def running(name: str, app: str, host: str) -> Json:
 
 
 async def hosts(scenario: Scenario, app: str, count: int) -> list[str]:
-    """Wait until so many pods of that label have a node, and return their nodes in order."""
+    """Wait until ``count`` pods with that label have a node, and return their nodes in order."""
 
     async def are_there() -> list[str]:
         found = await scenario.api.find("pods", scenario.namespace, labelSelector=f"app={app}")
@@ -66,7 +66,7 @@ async def host(scenario: Scenario, app: str) -> str:
     return found
 
 
-async def the_one_that_waits(scenario: Scenario, app: str) -> str:
+async def name_of_waiting_pod(scenario: Scenario, app: str) -> str:
     found = await scenario.api.find("pods", scenario.namespace, labelSelector=f"app={app}")
     [name] = [pod["metadata"]["name"] for pod in found if not is_bound(pod)]
     return str(name)
@@ -77,7 +77,7 @@ async def relabel(scenario: Scenario, pod: str, app: str) -> None:
 
 
 async def test_pod_affinity_and_anti_affinity_apply_and_waiting_pods_report_them(open_scenario: OpenScenario) -> None:
-    """Among each other, and among pods of other schedulers."""
+    """Between pods of Muster, and between them and pods of other schedulers."""
     scenario = await open_scenario(nodes())
     await scenario.create(running(f"loud-{name}", "loud", name) for name in HOSTS)
     await scenario.create(a_small_pod(f"solo-{index}", "solo", affinity=apart("solo", HOST)) for index in range(5))
@@ -89,19 +89,19 @@ async def test_pod_affinity_and_anti_affinity_apply_and_waiting_pods_report_them
     assert await hosts(scenario, "solo", 4) == sorted(HOSTS)
     assert {name[0] for name in await hosts(scenario, "web", 3)} == {"b"}
     text = "0/4 nodes are available: 4 node(s) didn't match pod "
-    await waits_with(
-        scenario, await the_one_that_waits(scenario, "solo"), "Unschedulable", f"{text}anti-affinity rules"
+    await wait_for_reason(
+        scenario, await name_of_waiting_pod(scenario, "solo"), "Unschedulable", f"{text}anti-affinity rules"
     )
-    await waits_with(scenario, "shy", "Unschedulable", f"{text}anti-affinity rules")
-    await waits_with(scenario, "fan", "Unschedulable", f"{text}affinity rules")
+    await wait_for_reason(scenario, "shy", "Unschedulable", f"{text}anti-affinity rules")
+    await wait_for_reason(scenario, "fan", "Unschedulable", f"{text}affinity rules")
 
     await relabel(scenario, "loud-a1", "quiet")
     assert await host(scenario, "shy") == "a1"
-    place = await host(scenario, "nobody")
+    first_host = await host(scenario, "nobody")
     await relabel(scenario, "nobody", "star")
-    assert await host(scenario, "fan") == place
-    gone = await the_one_that_waits(scenario, "solo")
-    await scenario.api.delete("pods", gone, scenario.namespace, grace_s=0)
+    assert await host(scenario, "fan") == first_host
+    waiting_pod = await name_of_waiting_pod(scenario, "solo")
+    await scenario.api.delete("pods", waiting_pod, scenario.namespace, grace_s=0)
 
 
 async def test_topology_spread_host_ports_and_node_preferences_apply(
@@ -124,22 +124,29 @@ async def test_topology_spread_host_ports_and_node_preferences_apply(
     assert Counter(name[0] for name in await hosts(scenario, "even", 4)) == {"a": 2, "b": 2}
     assert await hosts(scenario, "port", 4) == sorted(HOSTS)
     assert await host(scenario, "picky") == "b1"
-    last = await the_one_that_waits(scenario, "port")
+    last = await name_of_waiting_pod(scenario, "port")
     text = "0/4 nodes are available: 4 node(s) didn't have free ports for the requested pod ports"
-    await waits_with(scenario, last, "Unschedulable", text)
-    await waits_with(scenario, "claims", "UnsupportedResourceClaims", "resource claims are not supported yet (gpu)")
-    await told(scenario, "claims", "remove them from the pod, or use another scheduler")
+    await wait_for_reason(scenario, last, "Unschedulable", text)
+    await wait_for_reason(
+        scenario, "claims", "UnsupportedResourceClaims", "resource claims are not supported yet (gpu)"
+    )
+    await wait_for_event(scenario, "claims", "remove them from the pod, or use another scheduler")
     for name in (last, "claims"):
         await scenario.api.delete("pods", name, scenario.namespace, grace_s=0)
 
 
 @asynccontextmanager
 async def another_namespace(scenario: Scenario) -> AsyncIterator[str]:
-    """One beside the scenario's own, in which pods can be made."""
+    """A namespace next to the scenario's, in which pods can be created."""
     name, api = f"{scenario.namespace}-beside", scenario.api
     await api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     try:
-        await until("its account", lambda: api.get("serviceaccounts", "default", name), 50, tolerate=(ApiError,))
+        await until(
+            "the namespace has its default service account",
+            lambda: api.get("serviceaccounts", "default", name),
+            50,
+            tolerate=(ApiError,),
+        )
         yield name
     finally:
         await api.delete_all("pods", name)
@@ -148,18 +155,18 @@ async def another_namespace(scenario: Scenario) -> AsyncIterator[str]:
 
 async def test_a_namespace_is_selected_as_soon_as_it_has_the_label(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(nodes())
-    async with another_namespace(scenario) as beside:
-        await scenario.api.create(running("peer", "peer", "b0"), beside)
+    async with another_namespace(scenario) as other_namespace:
+        await scenario.api.create(running("peer", "peer", "b0"), other_namespace)
         selected = {"namespaceSelector": {"matchLabels": {"team": "one"}}}
         await scenario.create([a_small_pod("friend", "friend", affinity=near("peer", HOST, **selected))])
         text = "0/4 nodes are available: 4 node(s) didn't match pod affinity rules"
-        await waits_with(scenario, "friend", "Unschedulable", text)
-        await scenario.api.patch("namespaces", beside, {"metadata": {"labels": {"team": "one"}}})
+        await wait_for_reason(scenario, "friend", "Unschedulable", text)
+        await scenario.api.patch("namespaces", other_namespace, {"metadata": {"labels": {"team": "one"}}})
         assert await host(scenario, "friend") == "b0"
 
 
 async def test_a_gang_with_anti_affinity_gets_a_host_for_each_member(open_scenario: OpenScenario) -> None:
-    """Its placeholders keep apart first, then its pods, which take the places of these."""
+    """First its placeholders are spread, then its pods, which replace them."""
     scenario = await open_scenario(nodes())
     extra = {"affinity": apart("ring", HOST), "labels": {"app": "ring"}}
     members = a_gang("ring", [Group("workers", 4, cpu="10m", extra=extra)])

@@ -1,4 +1,4 @@
-"""A shell as users have it: kubectl and muster on the PATH, and a kubeconfig with its namespace."""
+"""A user's shell: kubectl and muster on the PATH, and a kubeconfig with its namespace."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tests.e2e.scenario import Scenario
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """Types commands as the cluster's administrator."""
+    """Run commands as the cluster's administrator."""
 
     home: Path
     kubeconfig: Path
     server: str
-    """Where the core's REST is: there is no pod that a port-forward would reach."""
+    """URL of the core's REST API, because there is no pod for a port-forward."""
 
     async def type(self, command: str, folder: Path) -> tuple[int, list[str]]:
-        """Exit code, and what is printed on both streams."""
+        """Return the exit code and the lines of both output streams."""
         process = await asyncio.create_subprocess_exec(
             *("bash", "-c", command),
             cwd=folder,

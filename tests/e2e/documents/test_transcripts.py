@@ -22,22 +22,22 @@ from tests.e2e.scenario import Scenario
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples"
 WITH_ADMISSION = "04-admission"
-"""Wants the webhook: tests/e2e/admission compares what it shows."""
+"""Needs the webhook: tests/e2e/admission compares its output."""
 LESSONS = [path for path in sorted(EXAMPLES.glob("*/README.md")) if path.parent.name != WITH_ADMISSION]
 DOCUMENTS = {path: path.parent for path in LESSONS} | {ROOT / "docs" / "start" / "quick-start.md": ROOT}
-"""What is typed, and where."""
+"""The documents, and the folder in which their commands run."""
 WHERE = "lessons"
-"""The namespace that the tour of the examples makes."""
+"""The namespace that the tour of the examples creates."""
 OWN_NAMESPACES = "example-"
-"""How the names of namespaces begin that a lesson makes for itself."""
+"""Prefix of the namespaces that a lesson creates."""
 OWN, DEFAULTS = "muster-configs", "muster-defaults"
-"""The queues of the examples, and the settings below them."""
+"""The queues of the examples, and further settings."""
 BASELINE = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def reader(open_scenario: OpenScenario, cluster: Cluster) -> AsyncIterator[tuple[Scenario, Shell]]:
-    """What `KEEP=1 make demo` leaves up, and a shell that typed what the tour says."""
+    """An environment like that of `KEEP=1 make demo`, and a shell that ran the commands of the tour."""
     if cluster.plane is None:
         pytest.skip("what is shown is of what make demo leaves up")
     scenario = await open_scenario(NODES)
@@ -87,7 +87,7 @@ async def _is_clean(scenario: Scenario) -> bool:
 
 
 async def _cleaned(scenario: Scenario) -> None:
-    """What a lesson that failed left is gone, also the namespaces that it created."""
+    """Delete the objects and namespaces that a failed lesson left."""
     for namespace in await scenario.api.find("namespaces"):
         if (name := namespace["metadata"]["name"]).startswith(OWN_NAMESPACES):
             await scenario.api.delete("namespaces", name)

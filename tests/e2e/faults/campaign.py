@@ -21,16 +21,16 @@ from tests.e2e.faults.plan import Plan
 from tests.e2e.faults.schedule import Fault, Kind
 from tests.e2e.faults.user import User
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
-class NotSurvived(DevclusterError):
-    """Muster does not serve any more, or users cannot apply; the round cannot go on."""
+class NotRecovered(DevclusterError):
+    """Muster does not recover, or objects cannot be created; the round cannot continue."""
 
 
 @dataclass(slots=True)
 class Result:
-    """What a round was and what was wrong in it."""
+    """Counts and violations of a round."""
 
     plan: Plan
     violations: list[str] = field(default_factory=list)
@@ -47,38 +47,40 @@ class Result:
 
     @property
     def fault_kinds(self) -> set[Fault]:
-        """Which faults there were."""
+        """The kinds of faults that were injected."""
         return {fault for _, fault in self.faults}
 
 
 class Campaign:
-    """A round in an fault_environment that is open. ``say`` is told of each episode in one line."""
+    """A round in an open fault environment. ``report`` receives one line per episode."""
 
-    def __init__(self, plan: Plan, opened: FaultEnvironment, say: Say) -> None:
-        self._plan, self._fault_environment, self._say = plan, opened, say
+    def __init__(self, plan: Plan, opened: FaultEnvironment, report: Report) -> None:
+        self._plan, self._fault_environment, self._report = plan, opened, report
         self._tally = Tally(muster.health_port for muster in opened.musters)
-        self._killer = Killer(plan.seed, opened.process, opened.proxy, self._tally.look)
+        self._killer = Killer(plan.seed, opened.process, opened.proxy, self._tally.update)
         self._load = Load(plan.seed, plan.nodes, plan.node_cpu)
         self._user = User(opened.scenario.api, opened.scenario.namespace)
         self._items: list[Item] = []
         self._result = Result(plan)
 
     async def run(self) -> Result:
-        """All episodes, then quiet, then the verdict."""
+        """Run all episodes, stop the faults, and check the result."""
         result, start = self._result, time.monotonic()
         for number in range(1, self._plan.episodes + 1):
             await self._episode(number)
         self._fault_environment.proxy.quiet()
         await self._user.apply([])
-        self._say("quiet from now on; waiting for the end of the load")
-        result.violations += await checks.judge(self._fault_environment, self._items, self._plan.settle_s)
-        await self._tally.look()
+        self._report("no more faults; waiting until the load has finished")
+        result.violations += await checks.find_violations(self._fault_environment, self._items, self._plan.finish_s)
+        await self._tally.update()
         result.pods = sum(item.pods for item in self._items)
         result.items.update(item.kind for item in self._items)
         result.faults, result.requests = self._fault_environment.proxy.done, self._fault_environment.proxy.requests
         result.kills, result.again = self._killer.count, self._killer.again
         result.exits, result.counted = self._fault_environment.kubelet.exits, self._tally.sums
-        result.violations += [f"ended by itself: {words}" for words in result.exits if not _is_abdication(words)]
+        result.violations += [
+            f"ended by itself: {exit_text}" for exit_text in result.exits if not _is_abdication(exit_text)
+        ]
         if differences := result.counted[DIFFERENCES]:
             result.violations.append(f"{differences} {DIFFERENCES}")
         result.seconds = time.monotonic() - start
@@ -88,14 +90,14 @@ class Campaign:
         kill, portion = self._killer.next(), self._portion()
         self._items += portion
         try:
-            await asyncio.gather(self._user.apply(portion), self._survive(kill))
+            await asyncio.gather(self._user.apply(portion), self._kill_and_recover(kill))
         except DevclusterError as error:
-            raise NotSurvived(f"seed {self._plan.seed}, episode {number}, killed {kill}: {error}") from error
-        self._tell(number, kill)
+            raise NotRecovered(f"seed {self._plan.seed}, episode {number}, killed {kill}: {error}") from error
+        self._report_episode(number, kill)
 
-    async def _survive(self, kill: Kill) -> None:
-        """The kill, and the wait until everything serves again."""
-        await self._killer.strike(kill)
+    async def _kill_and_recover(self, kill: Kill) -> None:
+        """Kill the victims and wait until all processes are ready again."""
+        await self._killer.execute(kill)
         start = time.monotonic()
         await self._fault_environment.recovered()
         self._result.recovery_s.append(time.monotonic() - start)
@@ -104,25 +106,25 @@ class Campaign:
         plan = self._plan
         return self._load.portion(-(-plan.gang // plan.episodes), -(-plan.single // plan.episodes))
 
-    def _tell(self, number: int, kill: Kill) -> None:
+    def _report_episode(self, number: int, kill: Kill) -> None:
         faults = self._fault_environment.proxy.done.total()
         pods = sum(item.pods for item in self._items)
-        open_items = len(checks.unsettled(self._items, self._fault_environment.witness))
-        self._say(
-            f"seed {self._plan.seed}: {number} of {self._plan.episodes}: killed {kill}; serves again after"
-            f" {self._result.recovery_s[-1]:.1f} s; {pods} pods so far, {open_items} unsettled, {faults} faults"
+        open_items = len(checks.unfinished(self._items, self._fault_environment.observer))
+        self._report(
+            f"seed {self._plan.seed}: {number} of {self._plan.episodes}: killed {kill}; ready again after"
+            f" {self._result.recovery_s[-1]:.1f} s; {pods} pods so far, {open_items} items unfinished, {faults} faults"
         )
 
 
-def _is_abdication(words: str) -> bool:
-    """Whether an operator ended as it has to: another took the lease, or a name that was withheld may be served."""
-    return "leadership ended: " in words or "restarting to serve the scheduler name" in words
+def _is_abdication(exit_text: str) -> bool:
+    """Whether an operator exited as intended: it lost the lease, or restarts to serve a withheld scheduler name."""
+    return "leadership ended: " in exit_text or "restarting to serve the scheduler name" in exit_text
 
 
-async def fight(home: Cluster, plan: Plan, say: Say) -> Result:
-    """A round from the first node to the empty cluster. ``home``: Muster is installed in it, and it has no nodes."""
+async def run_campaign(home: Cluster, plan: Plan, report: Report) -> Result:
+    """Run a complete round. ``home``: a cluster without nodes in which Muster is installed."""
     async with fault_environment(home, plan) as opened:
-        result = await Campaign(plan, opened, say).run()
+        result = await Campaign(plan, opened, report).run()
         opened.scenario.muster = await opened.leader() or opened.musters[0]
         try:
             await final_checks.check(opened.scenario)

@@ -17,38 +17,38 @@ COUNTED: Mapping[str, str] = {
     "muster_operator_core_reconnects_total": "new sessions with the core",
     "muster_operator_loop_failures_total": "inputs the agent failed on",
 }
-PATIENCE_S = 1.0
+TIMEOUT_S = 1.0
 
 
 class Tally:
-    """``sums`` over all lives of all operators; ``ports``: where their metrics are."""
+    """``sums`` over all runs of all operators; ``ports``: the ports of their metrics."""
 
     def __init__(self, ports: Iterable[int]) -> None:
-        self._seen: dict[int, Counter[str]] = {port: Counter() for port in ports}
+        self._last: dict[int, Counter[str]] = {port: Counter() for port in ports}
         self._earlier: Counter[str] = Counter()
 
-    async def look(self) -> None:
-        """Read the counters of the operators that live now; one that is dead has said its last."""
-        for port, last in self._seen.items():
+    async def update(self) -> None:
+        """Read the counters of the running operators. A stopped operator keeps its last values."""
+        for port, last in self._last.items():
             now = await _counters(port)
             if not now:
                 continue
-            if any(now[name] < count for name, count in last.items()):  # a new life
+            if any(now[name] < count for name, count in last.items()):  # the operator was restarted
                 self._earlier += last
-            self._seen[port] = now
+            self._last[port] = now
 
     @property
     def sums(self) -> Counter[str]:
-        """As far as it was looked."""
-        return sum(self._seen.values(), self._earlier)
+        """Sums of the values that were read so far."""
+        return sum(self._last.values(), self._earlier)
 
 
 async def _counters(port: int) -> Counter[str]:
-    """One operator's, empty if it does not answer."""
+    """The counters of one operator, empty if it does not respond."""
     found: Counter[str] = Counter()
     try:
         async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PATIENCE_S)) as session,
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S)) as session,
             session.get(f"http://127.0.0.1:{port}/metrics") as answer,
         ):
             text = await answer.text()

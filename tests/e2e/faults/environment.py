@@ -27,65 +27,65 @@ from tests.e2e.scenario import Scenario
 
 CONFIG = {"service.completingTimeout": "1s", "service.placeholderImage": "registry.k8s.io/pause:3.10.2"}
 ENV = {"MUSTER_LEASE_DURATION": "3", "MUSTER_COMPARE_EVERY": "0.3"}
-NOT_NOW = (ApiError, aiohttp.ClientError, TimeoutError)
+RETRIED_ERRORS = (ApiError, aiohttp.ClientError, TimeoutError)
 READY_S = 90.0
-GONE_S = 60.0
+DELETED_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class FaultEnvironment:
-    """All of it, running."""
+    """The running environment."""
 
     scenario: Scenario
     musters: list[Muster]
     plane: ControlPlane
     proxy: FaultyProxy
     kubelet: Kubelet
-    witness: PodObserver
+    observer: PodObserver
 
     async def leader(self) -> Muster | None:
-        """The one of several that leads and is in session; None = nobody is, just now."""
+        """The instance that leads and has a live session, or None."""
         for muster in self.musters:
-            with suppress(*NOT_NOW):
+            with suppress(*RETRIED_ERRORS):
                 if await muster.role() == "ok" and _is_in_session(await muster.dump()):
                     return muster
         return None
 
     async def process(self, victim: Victim) -> Process:
-        """Who that is: with several operators the one that leads, or its core."""
+        """Return the process of the victim: with several operators that of the leader or its core."""
         if victim is Victim.APISERVER:
             return self.plane.apiserver
         muster = await self.leader() or self.musters[0]
         return muster.core if victim is Victim.CORE else muster.operator
 
     async def recovered(self) -> None:
-        """Wait until the API server and Muster say that they serve. Raises ProcessFailed with the logs' ends."""
+        """Wait until the API server and Muster are ready. Raises ProcessFailed with the last log lines."""
 
-        async def serves() -> bool:
+        async def is_ready() -> bool:
             await self.scenario.api.request("GET", "/readyz")
             return await self.leader() is not None
 
         try:
-            await until("everything serves again", serves, READY_S, tolerate=NOT_NOW)
+            await until("the API server and Muster are ready", is_ready, READY_S, tolerate=RETRIED_ERRORS)
         except ConditionNotMet as error:
             tails = "\n".join(muster.tails() for muster in self.musters)
             raise ProcessFailed("muster", f"{error}; ended by itself: {self.kubelet.exits}", tails) from error
 
 
 def _is_in_session(dump: Json) -> bool:
-    """Whether this core has an operator that is live; the operator may be ready still for a core that just died."""
-    return any(told.get("phase") == "LIVE" for told in dump["rmDiagnostics"].values())
+    """Whether this core has a live session. The operator may still be ready shortly after its core was killed."""
+    return any(state.get("phase") == "LIVE" for state in dump["rmDiagnostics"].values())
 
 
 @asynccontextmanager
 async def fault_environment(home: Cluster, plan: Plan) -> AsyncIterator[FaultEnvironment]:
     """Open the environment in a cluster in which Muster is installed and which has no other nodes.
 
-    Each operator has a core of its own, as in a pod.
+    Each operator has its own core, as in a pod.
     """
     name, nodes = plan.name, [FakeNode(f"node-{number}", cpu=str(plan.node_cpu)) for number in range(plan.nodes)]
     plane = home.plane
-    assert plane is not None, "only our own control plane may be killed"
+    assert plane is not None, "only the local control plane may be killed"
     async with AsyncExitStack() as stack:
         await home.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         stack.push_async_callback(home.admin.delete, "namespaces", name)
@@ -98,19 +98,19 @@ async def fault_environment(home: Cluster, plan: Plan) -> AsyncIterator[FaultEnv
         musters = [Muster(setup) for setup in await _setups(home, name, proxy.url, plan.operators)]
         for muster in musters:
             stack.push_async_callback(muster.stop)
-        witness = PodObserver(nodes)
-        await stack.enter_async_context(witness.watching(plane.etcd_url))
+        observer = PodObserver(nodes)
+        await stack.enter_async_context(observer.watching(plane.etcd_url))
         processes = [process for muster in musters for process in (muster.core, muster.operator)]
         kubelet = Kubelet([plane.apiserver, *processes])
         await stack.enter_async_context(kubelet.working())
         scenario = Scenario(home, musters[0], name, None)
-        made = FaultEnvironment(scenario, musters, plane, proxy, kubelet, witness)
-        await made.recovered()
-        yield made
+        environment = FaultEnvironment(scenario, musters, plane, proxy, kubelet, observer)
+        await environment.recovered()
+        yield environment
 
 
 async def _setups(home: Cluster, name: str, server: str, operators: int) -> list[Setup]:
-    """Where they will run, with their ConfigMap written; their logs are only of what users can see."""
+    """Write the ConfigMap and return the setups of the operators. The logs have the default level."""
     namespace = muster_processes.NAMESPACE
     await muster_processes.configure(home, CONFIG)
     kubeconfig = await home.kubeconfig_for(muster_processes.ACCOUNT, namespace, server)
@@ -124,19 +124,19 @@ async def _setups(home: Cluster, name: str, server: str, operators: int) -> list
 
 async def _has_account(home: Cluster, namespace: str) -> None:
     await until(
-        "the default service account",
+        "the namespace has its default service account",
         lambda: home.admin.get("serviceaccounts", "default", namespace),
-        GONE_S,
+        DELETED_S,
         tolerate=(ApiError,),
     )
 
 
 async def _emptied(home: Cluster, namespace: str) -> None:
-    """Take away what is left of the load, so that the next test finds an empty cluster."""
+    """Delete the load, so that the next test starts with an empty cluster."""
 
     async def is_empty() -> bool:
         await home.admin.delete_all("jobs", namespace)
         await home.admin.delete_all("pods", namespace)
         return not await home.admin.find("pods", namespace)
 
-    await until("the load's pods are gone", is_empty, GONE_S, every_s=0.2, tolerate=NOT_NOW)
+    await until("the load's pods are deleted", is_empty, DELETED_S, every_s=0.2, tolerate=RETRIED_ERRORS)

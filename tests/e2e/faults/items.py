@@ -1,4 +1,4 @@
-"""The items of a load: manifests that belong together, and the expected end of their pods. Pure."""
+"""The items of a load: manifests that belong together, and the expected outcome of their pods. Pure."""
 
 from __future__ import annotations
 
@@ -11,53 +11,53 @@ from devcluster.api import Json
 from tests.e2e.faults.pod_versions import ITEM_LABEL
 
 RUN_FOR = "devcluster.muster/run-for"
-"""Annotation by which KWOK ends a pod; without it the pod stays."""
+"""Annotation with the run time after which KWOK completes a pod; without it the pod runs on."""
 
 SIZES = ("100m", "250m", "500m", "1")
 
 
-class End(Enum):
-    """What has to have become of every pod of an item."""
+class Outcome(Enum):
+    """The expected outcome of every pod of an item."""
 
-    SERVED = "was bound once, and has succeeded or runs on"
-    REFUSED = "has no node, and its phase, a condition or an event says why"
+    BOUND = "was bound once, and has succeeded or still runs"
+    REJECTED = "has no node, and its phase, a condition or an event has the reason"
     FAILED = "has failed, with a reason"
-    JOB_DONE = "as many of its pods as its Job wants have succeeded"
-    DELETED = "is gone"
+    JOB_DONE = "as many pods have succeeded as the Job requires"
+    DELETED = "is deleted"
 
 
 class Deletion(Enum):
-    """When users delete an item again."""
+    """When the user deletes an item."""
 
     NEVER = "never"
-    AT_ONCE = "right after it was made"
+    AT_ONCE = "immediately after its creation"
     LATER = "an episode later"
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """``kind``: for people. ``gang`` and ``single``: how many real pods of each sort it has."""
+    """``kind``: shown in reports. ``gang`` and ``single``: number of real pods of gangs, and of single pods."""
 
     name: str
     kind: str
     manifests: list[Json]
-    end: End
+    outcome: Outcome
     gang: int = 0
     single: int = 0
     deletion: Deletion = Deletion.NEVER
 
     @property
     def pods(self) -> int:
-        """Real pods in all."""
+        """Total number of real pods."""
         return self.gang + self.single
 
 
-Make = Callable[[str], Item]
-"""Makes an item of that name."""
+CreateItem = Callable[[str], Item]
+"""Creates an item with this name."""
 
 
 def marked(name: str, pods: Iterable[Json]) -> list[Json]:
-    """The same pods with the item's name on them."""
+    """The same pods with a label that has the name of the item."""
     found = list(pods)
     for pod in found:
         pod["metadata"]["labels"][ITEM_LABEL] = name
@@ -65,7 +65,7 @@ def marked(name: str, pods: Iterable[Json]) -> list[Json]:
 
 
 def ending(chance: random.Random, pods: Iterable[Json]) -> list[Json]:
-    """The same pods, made to succeed after a while."""
+    """The same pods with a random run time, after which they succeed."""
     found = list(pods)
     for pod in found:
         pod["metadata"]["annotations"][RUN_FOR] = f"{chance.randint(500, 4000)}ms"

@@ -1,5 +1,5 @@
-"""Kills processes (-9) at moments that a seed chooses: after so many writes, alone or together, and once more while
-they recover. It starts nothing: that is the kubelet's work.
+"""Kills processes with SIGKILL at seeded random times: after a number of writes, alone or together, and again while
+they recover. `kubelet.py` restarts them.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from devcluster.waiting import until
 from tests.e2e.faults.proxy import WRITES, FaultyProxy
 from tests.e2e.faults.schedule import Kind
 
-MOMENT_S = 4.0
-"""How long a moment is waited for; where so much never happens, the kill comes then."""
+WAIT_S = 4.0
+"""Maximum wait for the number of requests; the kill follows in any case."""
 
-DEATH_S = 10.0
+END_S = 10.0
 LATEST_WRITE = 25
 RECOVERY = frozenset({Kind.LIST, Kind.PAGE, Kind.WATCH, Kind.WATCH_PODS})
-"""What an operator asks for when it starts."""
+"""The requests of a starting operator."""
 
 
 class Victim(StrEnum):
-    """Who can be killed. Not etcd: its disk is the one thing a cluster may trust."""
+    """The processes that can be killed. Not etcd, because a cluster relies on its disk."""
 
     OPERATOR = "operator"
     CORE = "core"
@@ -37,7 +37,7 @@ class Victim(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """One episode: ``victims`` die after so many ``writes``, and after so many ``steps`` of their recovery again."""
+    """One episode: kill ``victims`` after ``writes`` writes, and again after ``steps`` requests of their recovery."""
 
     victims: tuple[Victim, ...]
     writes: int
@@ -51,12 +51,12 @@ class Kill:
 ALONE = ((Victim.OPERATOR,), (Victim.CORE,), (Victim.APISERVER,))
 TOGETHER = ((Victim.OPERATOR, Victim.CORE), (Victim.OPERATOR, Victim.APISERVER), (Victim.CORE, Victim.APISERVER))
 DECK = (*((victims, False) for victims in (*ALONE, *ALONE[:2], *TOGETHER)), (ALONE[0], True), (ALONE[1], True))
-"""Victims, and whether they die twice: ten episodes, in an order that the seed chooses."""
+"""Victims, and whether they are killed twice: ten episodes in random order."""
 
 
 class Killer:
-    """``count``: who was killed how often. ``find``: which process that is just now, for of several operators the one
-    that leads is meant. ``before`` is called ahead of each kill, to take down what would be lost.
+    """``count``: number of kills per victim. ``find`` returns the current process of a victim, of several operators the
+    leader. ``before`` is called before each kill, to read counters that would be lost.
     """
 
     def __init__(
@@ -83,36 +83,36 @@ class Killer:
         steps = self._random.randint(1, 8) if twice else 0
         return Kill(victims, self._random.randint(1, LATEST_WRITE), steps)
 
-    async def strike(self, kill: Kill) -> None:
-        """Wait for the moment and kill."""
-        await self._moment(WRITES, kill.writes)
+    async def execute(self, kill: Kill) -> None:
+        """Wait for the number of writes, then kill the victims."""
+        await self._wait_for_requests(WRITES, kill.writes)
         await self._kill(kill.victims)
         if kill.steps:
-            await self._moment(RECOVERY, kill.steps)
+            await self._wait_for_requests(RECOVERY, kill.steps)
             await self._kill(kill.victims)
             self.again += 1
 
-    async def _moment(self, kinds: frozenset[Kind], count: int) -> None:
+    async def _wait_for_requests(self, kinds: frozenset[Kind], count: int) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._proxy.reaches(kinds, count), MOMENT_S)
+            await asyncio.wait_for(self._proxy.reaches(kinds, count), WAIT_S)
 
     async def _kill(self, victims: tuple[Victim, ...]) -> None:
         await self._before()
         processes = [await self._find(victim) for victim in victims]
-        await asyncio.gather(*(_die(process) for process in processes))
+        await asyncio.gather(*(_kill_and_wait(process) for process in processes))
         self.count.update(victims)
 
 
-async def _die(process: Process) -> None:
-    """SIGKILL; returns when this life of it is over, whoever may have begun the next one by then."""
+async def _kill_and_wait(process: Process) -> None:
+    """Send SIGKILL and wait until this process has ended. It may already have been restarted then."""
 
-    async def lives() -> bool:
+    async def is_running() -> bool:
         return process.pid is not None
 
-    async def is_over() -> bool:
+    async def has_ended() -> bool:
         return process.pid != pid
 
-    await until(f"{process.name} runs, to be killed", lives, DEATH_S, every_s=0.01)
+    await until(f"{process.name} runs", is_running, END_S, every_s=0.01)
     pid = process.pid
     process.signal(signal.SIGKILL)
-    await until(f"{process.name} is dead", is_over, DEATH_S, every_s=0.01)
+    await until(f"{process.name} has ended", has_ended, END_S, every_s=0.01)

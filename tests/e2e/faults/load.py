@@ -19,7 +19,7 @@ class Load:
         self._number = 0
 
     def portion(self, gang: int, single: int) -> list[Item]:
-        """Items with at least so many pods of gangs and so many single ones, mixed."""
+        """Return items with at least ``gang`` gang pods and ``single`` single pods, mixed."""
         items: list[Item] = []
         while sum(item.gang for item in items) < gang:
             items.append(self._gangs.next(self._name("gang")))

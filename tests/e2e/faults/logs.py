@@ -30,7 +30,7 @@ SHOWN = 600
 
 
 def unhandled(name: str, lines: Iterable[str]) -> list[str]:
-    """The lines that speak of an exception which nobody handled, or of an error, each with what came before it."""
+    """Return the lines with an unhandled exception or an error, each with the preceding lines."""
     found: list[str] = []
     last: list[str] = []
     for line in lines:

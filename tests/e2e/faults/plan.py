@@ -10,9 +10,9 @@ PAGES = 8
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much: ``episodes`` are kills; ``gang`` and ``single`` pods are spread over them.
+    """Sizes: ``episodes`` are kills; ``gang`` and ``single`` pods are distributed over them.
 
-    ``settle_s``: for the load to come to its end once the faults have stopped.
+    ``finish_s``: time for the load to finish after the faults have stopped.
     """
 
     seed: int
@@ -20,16 +20,16 @@ class Plan:
     gang: int
     single: int
     operators: int = 1
-    settle_s: float = 240.0
+    finish_s: float = 240.0
     nodes: int = 10
     node_cpu: int = 4
 
     @property
     def page(self) -> int:
-        """Objects in a page of a list: small enough that every list has several pages, and some of them expire."""
+        """Objects per page of a list: small enough that every list has several pages, of which some expire."""
         return max(SMALLEST_PAGE, (self.gang + self.single) // PAGES)
 
     @property
     def name(self) -> str:
-        """Of its namespace, and of the folder of its logs."""
+        """Name of its namespace and of its log folder."""
         return f"chaos-{self.seed}-{self.operators}"

@@ -1,7 +1,7 @@
 """The proxy that injects the scheduled faults, counts them, and lets callers wait for the n-th write.
 
-Answers that are errors never reach the API server; ``..._AFTER`` faults let it act and lose the answer. Lists are asked
-for in small pages, so that a short list too has a second page to expire.
+Requests that get an error response are not forwarded; ``..._AFTER`` faults forward them and drop the response. Lists
+are requested in small pages, so that even a short list has a second page that can expire.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from aiohttp import web
 from devcluster.api import Access
 from devcluster.certificates import ServerFiles
 from tests.e2e.faults.schedule import Fault, Kind, PlannedFault, Schedule, kind_of
-from tests.e2e.proxy import EXPIRED, Proxy, cut, is_watch, refusal
+from tests.e2e.proxy import EXPIRED, Proxy, cut, error_response, is_watch
 
-SILENCE_S = 40.0
-"""Longest silence, then the connection is cut: longer than any client of ours waits."""
+HANG_S = 40.0
+"""Maximum time without a response, after which the connection is cut. Longer than any client timeout."""
 
 WRITES = frozenset({Kind.BIND, Kind.CREATE, Kind.DELETE, Kind.PATCH})
 
-REFUSALS = {
+ERRORS = {
     Fault.CONFLICT: (409, "Conflict", None),
     Fault.THROTTLED: (429, "TooManyRequests", 1),
     Fault.ERROR: (500, "InternalError", None),
     Fault.UNAVAILABLE: (503, "ServiceUnavailable", None),
     Fault.GONE: (410, "Expired", None),
 }
-"""Status, reason and Retry-After of the faults that are answers."""
+"""Status, reason and Retry-After of the faults that are error responses."""
 
-STROKE = web.RequestKey("stroke", PlannedFault)
-"""How a watch will end."""
+PLANNED_FAULT = web.RequestKey("planned_fault", PlannedFault)
+"""The planned fault of a watch."""
 
 STREAM_FAULTS = frozenset({Fault.CUT, Fault.TORN, Fault.EXPIRED})
 
 
 class FaultyProxy(Proxy):
-    """``done`` counts faults by kind of request; ``quiet`` lets everything through from then on.
+    """``done`` counts faults by kind of request; ``quiet`` stops all faults.
 
-    ``page``: objects in a page of a list, whatever the client asks for.
+    ``page``: objects per page of a list, instead of the requested limit.
     """
 
     def __init__(self, upstream: Access, files: ServerFiles, schedule: Schedule, page: int = 40) -> None:
@@ -56,91 +56,91 @@ class FaultyProxy(Proxy):
 
     @property
     def writes(self) -> int:
-        """How many writes of pods came so far."""
+        """Number of writes of pods so far."""
         return sum(self.requests[kind] for kind in WRITES)
 
     def quiet(self) -> None:
-        """No more faults: what is still to be settled shall settle."""
+        """Stop all faults, so that Muster can finish its work."""
         self._quieted.set()
 
     async def reaches(self, kinds: frozenset[Kind], count: int) -> None:
-        """Wait until so many more requests of these kinds have come."""
-        end = count + sum(self.requests[kind] for kind in kinds)
+        """Wait for ``count`` further requests of these kinds."""
+        total = count + sum(self.requests[kind] for kind in kinds)
         async with self._moved:
-            await self._moved.wait_for(lambda: sum(self.requests[kind] for kind in kinds) >= end)
+            await self._moved.wait_for(lambda: sum(self.requests[kind] for kind in kinds) >= total)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Do to the request what its number says."""
+        """Apply the planned fault of the request, if it has one."""
         kind = kind_of(request.method, request.path, request.query)
-        stroke = None if self._quieted.is_set() else self._schedule.next(kind)
+        planned = None if self._quieted.is_set() else self._schedule.next(kind)
         self.requests[kind] += 1
         async with self._moved:
             self._moved.notify_all()
-        if stroke is None or stroke.fault in STREAM_FAULTS:
-            return await self._pass_on(request, stroke)
-        self.done[kind, stroke.fault] += 1
-        return await self._strike(request, stroke)
+        if planned is None or planned.fault in STREAM_FAULTS:
+            return await self._pass_on(request, planned)
+        self.done[kind, planned.fault] += 1
+        return await self._inject(request, planned)
 
     async def stream(self, request: web.Request, answer: aiohttp.ClientResponse, stream: web.StreamResponse) -> None:
-        """Pass a watch's lines on until its stroke falls."""
-        stroke = request.get(STROKE)
-        if stroke is None:
+        """Forward the lines of a watch until its planned fault."""
+        planned = request.get(PLANNED_FAULT)
+        if planned is None:
             await super().stream(request, answer, stream)
             return
         kind = kind_of(request.method, request.path, request.query)
-        left = stroke.after if kind is Kind.WATCH_PODS else 0
+        remaining = planned.after if kind is Kind.WATCH_PODS else 0
         rest = b""
-        while left > 0 or self._quieted.is_set():
+        while remaining > 0 or self._quieted.is_set():
             chunk = await answer.content.readany()
             if not chunk:
                 return
             *lines, rest = (rest + chunk).split(b"\n")
             await stream.write(b"".join(line + b"\n" for line in lines))
-            left -= len(lines)
-        self.done[kind, stroke.fault] += 1
-        await _break(request, stream, stroke.fault)
+            remaining -= len(lines)
+        self.done[kind, planned.fault] += 1
+        await _break(request, stream, planned.fault)
 
-    async def _pass_on(self, request: web.Request, stroke: PlannedFault | None) -> web.StreamResponse:
-        """Forward it; a watch remembers how it will end."""
-        if stroke is not None and is_watch(request):
-            request[STROKE] = stroke
+    async def _pass_on(self, request: web.Request, planned: PlannedFault | None) -> web.StreamResponse:
+        """Forward the request, and record the planned fault of a watch."""
+        if planned is not None and is_watch(request):
+            request[PLANNED_FAULT] = planned
         async with self.forwarded(request, self._small_pages(request)) as answer:
             return await self.relay(request, answer)
 
-    async def _strike(self, request: web.Request, stroke: PlannedFault) -> web.StreamResponse:
-        """One of the faults that fall before or after the API server acts."""
-        match stroke.fault:
+    async def _inject(self, request: web.Request, planned: PlannedFault) -> web.StreamResponse:
+        """Apply a fault before or after the API server handles the request."""
+        match planned.fault:
             case Fault.SLOW:
-                await asyncio.sleep(stroke.delay_s)
+                await asyncio.sleep(planned.delay_s)
                 return await self._pass_on(request, None)
-            case Fault.SILENT_BEFORE:
-                await self._silence()
-            case Fault.SILENT_AFTER | Fault.RESET_AFTER:
+            case Fault.UNANSWERED_BEFORE:
+                await self._hang()
+            case Fault.UNANSWERED_AFTER | Fault.RESET_AFTER:
                 async with self.forwarded(request) as answer:
                     await answer.read()
-                if stroke.fault is Fault.SILENT_AFTER:
-                    await self._silence()
+                if planned.fault is Fault.UNANSWERED_AFTER:
+                    await self._hang()
             case Fault.RESET_BEFORE:
                 pass
             case _:
-                code, reason, retry_after_s = REFUSALS[stroke.fault]
-                return refusal(code, reason, "a fault was injected", retry_after_s)
+                code, reason, retry_after_s = ERRORS[planned.fault]
+                return error_response(code, reason, "a fault was injected", retry_after_s)
         return cut(request)
 
     def _small_pages(self, request: web.Request) -> str | None:
-        """The query with a smaller limit; None where it has none."""
+        """The query with a smaller limit, or None if it has no limit."""
         if "limit" not in request.query:
             return None
         return urlencode({**request.query, "limit": self._page})
 
-    async def _silence(self) -> None:
-        """Nothing, until the client has enough of it, or faults are over."""
+    async def _hang(self) -> None:
+        """Send nothing until the client disconnects or faults are stopped."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._quieted.wait(), SILENCE_S)
+            await asyncio.wait_for(self._quieted.wait(), HANG_S)
 
 
 async def _break(request: web.Request, stream: web.StreamResponse, fault: Fault) -> None:
-    """End a watch: as the API server ends it, within a line, or with 410 as an event."""
+    """End a watch: normally, within a line, or with 410 as an event."""
     if fault is Fault.EXPIRED:
         await stream.write(EXPIRED)
     elif fault is Fault.TORN:

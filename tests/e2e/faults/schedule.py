@@ -1,7 +1,7 @@
 """Which request meets which fault: decided by a seed, a kind of request, and the request's number within its kind.
 
-Pure. The faults of a kind come from a deck that is shuffled anew when it is used up, so that each of them comes as
-often as the others; the gaps between them are drawn too, and now and then there is no gap at all for a while.
+Pure. The faults of a kind come from a deck that is shuffled again when it is empty, so that all occur equally often.
+The gaps between them are random too, and sometimes several faults follow each other without a gap.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What the operator asks of the API server, as far as faults differ."""
+    """Kinds of requests of the operator that have different faults."""
 
     BIND = "bind"
     CREATE = "create a placeholder"
@@ -30,14 +30,14 @@ class Kind(StrEnum):
 
 
 class Fault(StrEnum):
-    """What can happen to a request, or to a watch while it is open."""
+    """Faults of a request, or of an open watch."""
 
     CONFLICT = "409"
     THROTTLED = "429 with Retry-After"
     ERROR = "500"
     UNAVAILABLE = "503"
-    SILENT_BEFORE = "no answer, not done"
-    SILENT_AFTER = "no answer, done"
+    UNANSWERED_BEFORE = "no answer, not done"
+    UNANSWERED_AFTER = "no answer, done"
     RESET_BEFORE = "reset, not done"
     RESET_AFTER = "reset, done"
     SLOW = "slow"
@@ -48,8 +48,8 @@ class Fault(StrEnum):
 
 
 ANY = (Fault.THROTTLED, Fault.ERROR, Fault.UNAVAILABLE, Fault.RESET_BEFORE, Fault.SLOW)
-SILENT = (Fault.SILENT_BEFORE, Fault.SILENT_AFTER)
-WRITE = (*ANY, *SILENT, Fault.CONFLICT, Fault.RESET_AFTER)
+UNANSWERED = (Fault.UNANSWERED_BEFORE, Fault.UNANSWERED_AFTER)
+WRITE = (*ANY, *UNANSWERED, Fault.CONFLICT, Fault.RESET_AFTER)
 WATCH = (Fault.ERROR, Fault.UNAVAILABLE, Fault.RESET_BEFORE, Fault.GONE, Fault.CUT, Fault.TORN, Fault.EXPIRED)
 
 FITS: Mapping[Kind, Sequence[Fault]] = {
@@ -58,7 +58,7 @@ FITS: Mapping[Kind, Sequence[Fault]] = {
     Kind.DELETE: WRITE,
     Kind.PATCH: WRITE,
     Kind.EVENT: WRITE,
-    Kind.READ: (*ANY, Fault.SILENT_BEFORE),
+    Kind.READ: (*ANY, Fault.UNANSWERED_BEFORE),
     Kind.LIST: ANY,
     Kind.PAGE: (*ANY, Fault.GONE, Fault.GONE),
     Kind.WATCH_PODS: WATCH,
@@ -66,14 +66,14 @@ FITS: Mapping[Kind, Sequence[Fault]] = {
     Kind.LEASE: WRITE,
     Kind.OTHER: ANY,
 }
-"""The faults that a real API server, or the way to it, can do to each kind."""
+"""The faults that a real API server or network can cause for each kind."""
 
 GAPS: Mapping[Kind, int] = {Kind.LIST: 3, Kind.PAGE: 5, Kind.READ: 5, Kind.WATCH_PODS: 1, Kind.WATCH: 2, Kind.LEASE: 25}
-"""Requests between two faults, on average, where it is not ``GAP``."""
+"""Average number of requests between two faults, if it differs from ``GAP``."""
 
 GAP = 9
 LINES = 60
-"""Before a watch breaks, at most."""
+"""Maximum number of lines before a watch breaks."""
 
 BURST_CHANCE = 0.1
 BURST = 6
@@ -81,7 +81,7 @@ BURST = 6
 
 @dataclass(frozen=True, slots=True)
 class PlannedFault:
-    """A fault for one request. ``after``: how many lines of a watch get through before. ``delay_s``: of a slow one."""
+    """A fault for one request. ``after``: lines of a watch before the fault. ``delay_s``: delay of a slow request."""
 
     fault: Fault
     after: int = 0
@@ -89,18 +89,18 @@ class PlannedFault:
 
 
 class Schedule:
-    """The strokes of a seed: ``schedule.next(kind)`` for each request of that kind, in the order of their coming."""
+    """The planned faults of a seed. Call ``schedule.next(kind)`` for each request of that kind in order."""
 
     def __init__(self, seed: int) -> None:
-        self._lanes = {kind: _Lane(seed, kind) for kind in Kind}
+        self._sequences = {kind: _Sequence(seed, kind) for kind in Kind}
 
     def next(self, kind: Kind) -> PlannedFault | None:
-        """What the next request of this kind meets; None = nothing."""
-        return self._lanes[kind].next()
+        """The planned fault of the next request of this kind, or None."""
+        return self._sequences[kind].next()
 
 
-class _Lane:
-    """The strokes of one kind."""
+class _Sequence:
+    """The planned faults of one kind."""
 
     def __init__(self, seed: int, kind: Kind) -> None:
         self._random = random.Random(f"{seed}/{kind}")
@@ -127,7 +127,7 @@ class _Lane:
 
 
 def kind_of(method: str, path: str, query: Mapping[str, str]) -> Kind:
-    """The kind of a request by what it says to the API server."""
+    """Return the kind of a request by method, path and query."""
     parts = path.strip("/").split("/")
     if "leases" in parts:
         return Kind.LEASE

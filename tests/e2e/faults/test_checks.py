@@ -1,4 +1,4 @@
-"""The checks can fail: each forbidden event is found when it happens."""
+"""The checks can fail: each violation is found."""
 
 import copy
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.faults import checks, consistency, logs
-from tests.e2e.faults.items import RUN_FOR, End, Item
+from tests.e2e.faults.items import RUN_FOR, Item, Outcome
 from tests.e2e.faults.pod_versions import ITEM_LABEL, PodObserver
 from tests.e2e.manifests import PLACEHOLDER, a_pod
 
@@ -33,75 +33,77 @@ def a_placeholder(name: str, owner: str, node: str = "") -> Json:
 
 
 @pytest.fixture
-def witness() -> PodObserver:
+def observer() -> PodObserver:
     return PodObserver([FakeNode("n1", cpu="2"), FakeNode("n2", cpu="2")])
 
 
-def test_a_real_pod_bound_before_its_placeholder_is_deleted_exceeds_the_node(witness: PodObserver) -> None:
-    witness.see(a_placeholder("tg-0", "a", node="n1"))
-    witness.see(a_version("a", node="n1"))
-    assert witness.violations == []
-    witness.see(a_version("b", node="n1"))
-    assert ["n1 is over its cpu" in words for words in witness.violations] == [True]
+def test_a_real_pod_bound_before_its_placeholder_is_deleted_exceeds_the_node(observer: PodObserver) -> None:
+    observer.see(a_placeholder("tg-0", "a", node="n1"))
+    observer.see(a_version("a", node="n1"))
+    assert observer.violations == []
+    observer.see(a_version("b", node="n1"))
+    assert ["n1 is over its cpu" in violation for violation in observer.violations] == [True]
 
 
-def test_resources_of_finished_and_deleted_pods_are_free(witness: PodObserver) -> None:
-    witness.see(a_version("a", node="n1", cpu="2"))
-    witness.see(a_version("a", node="n1", cpu="2", phase="Succeeded"))
-    witness.see(a_version("b", node="n1", cpu="2"))
-    witness.see(a_version("b", node="n1", cpu="2"), gone=True)
-    witness.see(a_version("c", node="n1", cpu="2"))
-    assert witness.violations == []
+def test_resources_of_finished_and_deleted_pods_are_free(observer: PodObserver) -> None:
+    observer.see(a_version("a", node="n1", cpu="2"))
+    observer.see(a_version("a", node="n1", cpu="2", phase="Succeeded"))
+    observer.see(a_version("b", node="n1", cpu="2"))
+    observer.see(a_version("b", node="n1", cpu="2"), deleted=True)
+    observer.see(a_version("c", node="n1", cpu="2"))
+    assert observer.violations == []
 
 
-def ends(witness: PodObserver, end: End, pods: int = 1) -> list[str]:
-    return checks.unsettled([Item("it", "pod", [], end, single=pods)], witness)
+def unfinished_of(observer: PodObserver, outcome: Outcome, pods: int = 1) -> list[str]:
+    return checks.unfinished([Item("it", "pod", [], outcome, single=pods)], observer)
 
 
-def test_a_pod_that_was_never_created_or_never_ran_is_lost(witness: PodObserver) -> None:
-    assert ends(witness, End.SERVED)
-    witness.see(a_version("a"))
-    assert ends(witness, End.SERVED)
-    witness.see(a_version("a", node="n1", phase="Succeeded"))
-    assert ends(witness, End.SERVED) == []
-    assert ends(witness, End.SERVED, pods=2)
-    assert ends(witness, End.DELETED)
+def test_a_pod_that_was_never_created_or_never_ran_is_lost(observer: PodObserver) -> None:
+    assert unfinished_of(observer, Outcome.BOUND)
+    observer.see(a_version("a"))
+    assert unfinished_of(observer, Outcome.BOUND)
+    observer.see(a_version("a", node="n1", phase="Succeeded"))
+    assert unfinished_of(observer, Outcome.BOUND) == []
+    assert unfinished_of(observer, Outcome.BOUND, pods=2)
+    assert unfinished_of(observer, Outcome.DELETED)
 
 
-def test_a_waiting_pod_without_a_message_is_a_violation(witness: PodObserver) -> None:
-    silent = a_version("a")
-    witness.see(silent)
-    assert ends(witness, End.REFUSED)
-    assert ends(witness, End.FAILED)
-    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}
-    witness.see({**silent, "status": {"phase": "Pending", "conditions": [said]}})
-    assert ends(witness, End.REFUSED) == []
-    assert ends(witness, End.FAILED)
+def test_a_waiting_pod_without_a_message_is_a_violation(observer: PodObserver) -> None:
+    without_message = a_version("a")
+    observer.see(without_message)
+    assert unfinished_of(observer, Outcome.REJECTED)
+    assert unfinished_of(observer, Outcome.FAILED)
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}
+    observer.see({**without_message, "status": {"phase": "Pending", "conditions": [condition]}})
+    assert unfinished_of(observer, Outcome.REJECTED) == []
+    assert unfinished_of(observer, Outcome.FAILED)
 
 
-def test_a_placeholder_may_stay_only_while_its_originator_waits(witness: PodObserver) -> None:
-    witness.see(a_version("a"))
-    witness.see(a_placeholder("tg-0", "a"))
-    assert checks.leaked(witness) == []
-    witness.see(a_version("a", phase="Failed"))
-    assert checks.leaked(witness)
-    witness.see(a_placeholder("tg-0", "a"), gone=True)
-    assert checks.leaked(witness) == []
+def test_a_placeholder_may_stay_only_while_its_originator_waits(observer: PodObserver) -> None:
+    observer.see(a_version("a"))
+    observer.see(a_placeholder("tg-0", "a"))
+    assert checks.leaked(observer) == []
+    observer.see(a_version("a", phase="Failed"))
+    assert checks.leaked(observer)
+    observer.see(a_placeholder("tg-0", "a"), deleted=True)
+    assert checks.leaked(observer) == []
 
 
 def a_dump(uid: str = "uid-a", node: str = "n1", vcore: int = 1000, phase: str = "LIVE") -> Json:
-    """What core and operator believe when ``uid`` is on ``node``."""
-    held = {"memory": 64 * 2**20, "pods": 1, "vcore": vcore}
+    """The state of core and operator when ``uid`` is on ``node``."""
+    allocated = {"memory": 64 * 2**20, "pods": 1, "vcore": vcore}
     names = ("n1", "n2")
-    nodes = [{"nodeID": n, "allocations": [uid] * (n == node), "allocated": held if n == node else {}} for n in names]
-    queue = {"queuename": "root.q", "allocatedResource": held, "children": []}
+    nodes = [
+        {"nodeID": n, "allocations": [uid] * (n == node), "allocated": allocated if n == node else {}} for n in names
+    ]
+    queue = {"queuename": "root.q", "allocatedResource": allocated, "children": []}
     task = {"pod": {"ref": {"uid": uid}}, "node": node}
     return {
         "nodes": [{"nodesInfo": nodes}],
         "ledgers": {"releasing": 0, "replacements": 0, "placeholders": 0},
         "invariants": [],
         "applications": [{"queueName": "root.q", "allocations": [{"allocationKey": uid}]}],
-        "queues": [{"queuename": "root", "allocatedResource": held, "children": [queue]}],
+        "queues": [{"queuename": "root", "allocatedResource": allocated, "children": [queue]}],
         "rmDiagnostics": {
             "rm": {
                 "phase": phase,
@@ -114,9 +116,9 @@ def a_dump(uid: str = "uid-a", node: str = "n1", vcore: int = 1000, phase: str =
     }
 
 
-def test_state_that_matches_the_cluster_has_no_differences(witness: PodObserver) -> None:
-    witness.see(a_version("a", node="n1"))
-    assert consistency.differences(a_dump(), witness.pods.values()) == []
+def test_state_that_matches_the_cluster_has_no_differences(observer: PodObserver) -> None:
+    observer.see(a_version("a", node="n1"))
+    assert consistency.differences(a_dump(), observer.pods.values()) == []
 
 
 @pytest.mark.parametrize(
@@ -128,10 +130,10 @@ def test_state_that_matches_the_cluster_has_no_differences(witness: PodObserver)
         pytest.param(a_dump(phase="RECOVERING"), {"operator"}, id="not live"),
     ],
 )
-def test_state_that_differs_from_the_cluster_is_found(witness: PodObserver, dump: Json, parts: set[str]) -> None:
-    witness.see(a_version("a", node="n1"))
-    found = consistency.differences(dump, witness.pods.values())
-    assert {words.partition(":")[0].partition(",")[0] for words in found} == parts
+def test_state_that_differs_from_the_cluster_is_found(observer: PodObserver, dump: Json, parts: set[str]) -> None:
+    observer.see(a_version("a", node="n1"))
+    found = consistency.differences(dump, observer.pods.values())
+    assert {violation.partition(":")[0].partition(",")[0] for violation in found} == parts
 
 
 @pytest.mark.parametrize(

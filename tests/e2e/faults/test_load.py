@@ -3,7 +3,7 @@
 import json
 
 from tests.e2e.faults.gangs import PLACEMENTS
-from tests.e2e.faults.items import Deletion, End, Item
+from tests.e2e.faults.items import Deletion, Item, Outcome
 from tests.e2e.faults.load import Load
 
 
@@ -37,7 +37,7 @@ def placements(item: Item) -> set[str]:
 
 def test_the_load_has_every_outcome_and_every_deletion() -> None:
     found = items()
-    assert {item.end for item in found} == set(End)
+    assert {item.outcome for item in found} == set(Outcome)
     assert {item.deletion for item in found} == set(Deletion)
-    assert all((item.deletion is Deletion.NEVER) is (item.end is not End.DELETED) for item in found)
+    assert all((item.deletion is Deletion.NEVER) is (item.outcome is not Outcome.DELETED) for item in found)
     assert len({item.kind for item in found}) == 13

@@ -18,11 +18,11 @@ Open = Callable[[PlannedFault], Awaitable[Opened]]
 
 
 class Always(Schedule):
-    """The same stroke for everything."""
+    """The same fault for every request."""
 
-    def __init__(self, stroke: PlannedFault) -> None:
+    def __init__(self, planned: PlannedFault) -> None:
         super().__init__(0)
-        self._stroke = stroke
+        self._stroke = planned
 
     def next(self, kind: Kind) -> PlannedFault | None:
         return self._stroke
@@ -30,13 +30,13 @@ class Always(Schedule):
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def through(local: Cluster) -> AsyncIterator[Open]:
-    """Opens a proxy with that stroke, and a client that goes through it."""
+    """Open a proxy with that fault, and a client that uses it."""
     opened: list[Opened] = []
     assert local.plane is not None
     files = local.plane.authority.issue("faulty", ["127.0.0.1"])
 
-    async def open_one(stroke: PlannedFault) -> Opened:
-        proxy = await FaultyProxy(local.admin.access, files, Always(stroke)).__aenter__()
+    async def open_one(planned: PlannedFault) -> Opened:
+        proxy = await FaultyProxy(local.admin.access, files, Always(planned)).__aenter__()
         api = Api(Access(proxy.url, local.admin.access.tls, local.admin.access.token))
         opened.append((proxy, api))
         return proxy, api
@@ -82,7 +82,7 @@ async def test_a_reset_occurs_before_or_after_the_server_acted(
     assert await is_there(local, f"reset-{acted}".lower()) is acted
 
 
-@pytest.mark.parametrize("fault, acted", [(Fault.SILENT_BEFORE, False), (Fault.SILENT_AFTER, True)])
+@pytest.mark.parametrize("fault, acted", [(Fault.UNANSWERED_BEFORE, False), (Fault.UNANSWERED_AFTER, True)])
 async def test_an_unanswered_request_waits_until_its_client_times_out(
     fault: Fault, *, acted: bool, through: Open, local: Cluster
 ) -> None:
@@ -115,7 +115,7 @@ async def test_a_watch_ends_as_its_planned_fault_defines(fault: Fault, through: 
                 lines += chunk
         except aiohttp.ClientError:
             broke = True
-    if fault is not Fault.TORN:  # a reset may take with it what was sent just before
+    if fault is not Fault.TORN:  # a reset may also discard data that was sent just before
         assert f"seen-{fault.name.lower()}".encode() in lines
     assert broke is (fault is Fault.TORN)
     assert (b'"code":410' in lines) is (fault is Fault.EXPIRED)
@@ -123,7 +123,7 @@ async def test_a_watch_ends_as_its_planned_fault_defines(fault: Fault, through: 
 
 
 async def test_quiet_ends_all_pending_and_future_faults(through: Open, local: Cluster) -> None:
-    proxy, api = await through(PlannedFault(Fault.SILENT_BEFORE))
+    proxy, api = await through(PlannedFault(Fault.UNANSWERED_BEFORE))
     waiting = asyncio.create_task(api.create(a_configmap("interrupted")))
     await proxy.reaches(frozenset({Kind.OTHER}), 1)
     proxy.quiet()

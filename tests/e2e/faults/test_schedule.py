@@ -1,4 +1,4 @@
-"""A seed decides every fault, every fault comes, and a request is of the kind that it looks like."""
+"""A seed determines all faults, every fault occurs, and requests are classified by kind."""
 
 from itertools import takewhile
 
@@ -9,7 +9,7 @@ from tests.e2e.faults.schedule import FITS, Fault, Kind, PlannedFault, Schedule,
 PODS = "/api/v1/namespaces/ns/pods"
 
 
-def strokes(seed: int, kind: Kind, count: int) -> list[PlannedFault | None]:
+def planned_faults(seed: int, kind: Kind, count: int) -> list[PlannedFault | None]:
     schedule = Schedule(seed)
     return [schedule.next(kind) for _ in range(count)]
 
@@ -20,13 +20,13 @@ def test_the_same_seed_gives_the_same_faults_independent_of_other_kinds() -> Non
     for _ in range(200):
         schedule.next(Kind.EVENT)
         mixed.append(schedule.next(Kind.BIND))
-    assert mixed == strokes(7, Kind.BIND, 200)
-    assert mixed != strokes(8, Kind.BIND, 200)
+    assert mixed == planned_faults(7, Kind.BIND, 200)
+    assert mixed != planned_faults(8, Kind.BIND, 200)
 
 
 @pytest.mark.parametrize("kind", Kind)
 def test_each_matching_fault_occurs_before_any_repeats(kind: Kind) -> None:
-    met = [stroke.fault for stroke in strokes(1, kind, 2000) if stroke is not None]
+    met = [stroke.fault for stroke in planned_faults(1, kind, 2000) if stroke is not None]
     deck = len(FITS[kind])
     assert sorted(met[:deck]) == sorted(FITS[kind])
     assert sorted(met[deck : 2 * deck]) == sorted(FITS[kind])
@@ -37,7 +37,7 @@ def test_every_fault_fits_some_kind() -> None:
 
 
 def test_most_requests_pass_and_some_faults_come_in_a_row() -> None:
-    found = strokes(3, Kind.BIND, 2000)
+    found = planned_faults(3, Kind.BIND, 2000)
     hits = [number for number, stroke in enumerate(found) if stroke is not None]
     assert 100 < len(hits) < 500
     rows = [len([*takewhile(lambda number: found[number] is not None, range(start, 2000))]) for start in hits]

@@ -12,12 +12,12 @@ from devcluster.resources import BY_KIND
 from devcluster.waiting import until
 from tests.e2e.faults.items import Deletion, Item
 
-PATIENCE_S = 60.0
-NOT_NOW = (ApiError, aiohttp.ClientError, TimeoutError)
+TIMEOUT_S = 60.0
+RETRIED_ERRORS = (ApiError, aiohttp.ClientError, TimeoutError)
 
 
 class User:
-    """Applies items in a namespace, and deletes those that are to be deleted."""
+    """Creates items in a namespace, and deletes those with a planned deletion."""
 
     def __init__(self, api: Api, namespace: str) -> None:
         self._api = api
@@ -25,7 +25,7 @@ class User:
         self._to_delete: list[Item] = []
 
     async def apply(self, items: Iterable[Item]) -> None:
-        """Make them, in their order; delete what is to go at once, and what was to go an episode later."""
+        """Create the items in order. Deletes those of AT_ONCE now, and those of LATER with the next call."""
         late, self._to_delete = self._to_delete, []
         for item in items:
             for manifest in item.manifests:
@@ -38,7 +38,7 @@ class User:
             await self._delete(item)
 
     async def _create(self, manifest: Json) -> None:
-        async def is_there() -> bool:
+        async def is_created() -> bool:
             try:
                 await self._api.create(manifest, self._namespace)
             except ApiError as error:
@@ -46,14 +46,14 @@ class User:
                     raise
             return True
 
-        await until(f"{manifest['metadata']['name']} is made", is_there, PATIENCE_S, tolerate=NOT_NOW)
+        await until(f"{manifest['metadata']['name']} is created", is_created, TIMEOUT_S, tolerate=RETRIED_ERRORS)
 
     async def _delete(self, item: Item) -> None:
         for manifest in item.manifests:
             plural, name = BY_KIND[manifest["kind"]].plural, manifest["metadata"]["name"]
 
-            async def is_reported(plural: str = plural, name: str = name) -> bool:
+            async def is_accepted(plural: str = plural, name: str = name) -> bool:
                 await self._api.delete(plural, name, self._namespace)
                 return True
 
-            await until(f"{name} is deleted", is_reported, PATIENCE_S, tolerate=NOT_NOW)
+            await until(f"{name} is deleted", is_accepted, TIMEOUT_S, tolerate=RETRIED_ERRORS)

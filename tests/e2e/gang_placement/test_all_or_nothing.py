@@ -8,7 +8,7 @@ import pytest
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import reported_on_config_map, scheduled, told, waits_with
+from tests.e2e.conditions import reported_on_config_map, scheduled, wait_for_event, wait_for_reason
 from tests.e2e.configuration import queues
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_member, a_pod, with_annotations
@@ -16,15 +16,15 @@ from tests.e2e.scenario import Scenario
 from tests.e2e.test_reload import push
 
 GANG = [Group("workers", 4)]
-ROOM_FOR_TWO = FakeNode("node-0", cpu="2500m")
+NODE_FOR_TWO = FakeNode("node-0", cpu="2500m")
 WAITS = "gangWaitTimeoutInSeconds=3"
-LACK = "0/1 nodes are available: 1 Insufficient cpu."
+NODE_REASON = "0/1 nodes are available: 1 Insufficient cpu."
 
-whole = pytest.mark.parametrize("placement", ["Atomic", "Direct"])
+all_or_nothing = pytest.mark.parametrize("placement", ["Atomic", "Direct"])
 
 
-def a_whole_gang(placement: str, words: str = "") -> list[Json]:
-    parameters = f"gangPlacement={placement} {words}".strip()
+def an_all_or_nothing_gang(placement: str, parameter: str = "") -> list[Json]:
+    parameters = f"gangPlacement={placement} {parameter}".strip()
     return [a_member("gang", "workers", f"gang-{index}", GANG, parameters) for index in range(4)]
 
 
@@ -32,11 +32,11 @@ async def reason(scenario: Scenario, pod: str) -> str:
     return str(scheduled(await scenario.api.get("pods", pod, scenario.namespace)).get("reason", ""))
 
 
-@whole
+@all_or_nothing
 async def test_a_waiting_gang_reserves_nothing(placement: str, open_scenario: OpenScenario) -> None:
-    scenario = await open_scenario([ROOM_FOR_TWO])
-    await scenario.create(a_whole_gang(placement))
-    await waits_with(scenario, "gang-0", "Unschedulable", LACK)
+    scenario = await open_scenario([NODE_FOR_TWO])
+    await scenario.create(an_all_or_nothing_gang(placement))
+    await wait_for_reason(scenario, "gang-0", "Unschedulable", NODE_REASON)
     assert await scenario.bound(placeholders=True) == []
     await scenario.create(a_pod(f"single-{index}", labels={"applicationId": "single"}) for index in range(2))
 
@@ -51,11 +51,13 @@ async def test_every_member_of_a_direct_gang_is_unschedulable_with_the_counts(op
     await scenario.create([a_pod("busy", cpu="2")])
     await scenario.all_bound(1)
     before = len(scenario.writes(of_operator=True))
-    await scenario.create(a_whole_gang("Direct"))
+    await scenario.create(an_all_or_nothing_gang("Direct"))
     note = "gang gang waits for its reservation"
-    await waits_with(scenario, "gang-0", "Unschedulable", note, "2 of 4 members of task group workers fit", LACK)
+    await wait_for_reason(
+        scenario, "gang-0", "Unschedulable", note, "2 of 4 members of task group workers fit", NODE_REASON
+    )
     for number in range(1, 4):
-        await waits_with(
+        await wait_for_reason(
             scenario, f"gang-{number}", "Unschedulable", note, "not enough suitable nodes", "see pod gang-0"
         )
     writes = [write for write in scenario.writes(of_operator=True)[before:] if write.name.startswith("gang-")]
@@ -70,29 +72,29 @@ async def test_a_direct_gang_that_waits_for_quota_does_not_trigger_a_scale_up(op
     await scenario.create(a_pod(f"busy-{index}", labels=labels) for index in range(2))
     await scenario.all_bound(2)
     await scenario.create(a_gang("gang", GANG, queue="root.leaf", timeout_s=600, placement="Direct"))
-    await waits_with(
+    await wait_for_reason(
         scenario, "gang-workers-3", "SchedulingSkipped", "gang gang waits for its reservation", "quota exceeded"
     )
     await scenario.api.delete("pods", "busy-0", scenario.namespace, grace_s=0)
     await scenario.all_bound(5)
 
 
-@whole
+@all_or_nothing
 async def test_members_of_a_soft_gang_are_scheduled_one_by_one_after_the_timeout(
     placement: str, open_scenario: OpenScenario
 ) -> None:
-    scenario = await open_scenario([ROOM_FOR_TWO])
-    await scenario.create(a_whole_gang(placement, WAITS))
+    scenario = await open_scenario([NODE_FOR_TWO])
+    await scenario.create(an_all_or_nothing_gang(placement, WAITS))
     await scenario.all_bound(2)
-    await told(scenario, "gang-0", "one by one")
+    await wait_for_event(scenario, "gang-0", "one by one")
 
 
-@whole
+@all_or_nothing
 async def test_a_hard_gang_fails_after_the_timeout_and_no_member_runs(
     placement: str, open_scenario: OpenScenario
 ) -> None:
-    scenario = await open_scenario([ROOM_FOR_TWO])
-    await scenario.create(a_whole_gang(placement, f"{WAITS} gangSchedulingStyle=Hard"))
+    scenario = await open_scenario([NODE_FOR_TWO])
+    await scenario.create(an_all_or_nothing_gang(placement, f"{WAITS} gangSchedulingStyle=Hard"))
 
     async def has_failed() -> bool:
         found = Counter((pod["status"]["phase"], pod["status"].get("reason")) for pod in await scenario.pods())
@@ -102,21 +104,21 @@ async def test_a_hard_gang_fails_after_the_timeout_and_no_member_runs(
     assert not [write for write in scenario.writes(of_operator=True) if write.subresource == "binding"]
 
 
-@whole
+@all_or_nothing
 async def test_an_unsatisfiable_gang_is_reported_immediately(placement: str, open_scenario: OpenScenario) -> None:
-    scenario = await open_scenario([ROOM_FOR_TWO])
+    scenario = await open_scenario([NODE_FOR_TWO])
     await scenario.create(a_gang("huge", [Group("workers", 2, cpu="64")], timeout_s=600, placement=placement))
-    await told(scenario, "huge-workers-0", "workers", "cpu")
+    await wait_for_event(scenario, "huge-workers-0", "workers", "cpu")
     reason = "Unschedulable" if placement == "Direct" else "SchedulingSkipped"  # the placeholders are Unschedulable
-    await waits_with(scenario, "huge-workers-0", reason, "empty cluster")
+    await wait_for_reason(scenario, "huge-workers-0", reason, "empty cluster")
 
 
 async def test_a_changed_default_placement_applies_to_new_gangs(
     open_scenario: OpenScenario,
 ) -> None:
-    scenario = await open_scenario([ROOM_FOR_TWO], {"gang.placement": "Direct"})
+    scenario = await open_scenario([NODE_FOR_TWO], {"gang.placement": "Direct"})
     await scenario.create(a_gang("first", GANG, timeout_s=600))
-    await waits_with(scenario, "first-workers-0", "Unschedulable")
+    await wait_for_reason(scenario, "first-workers-0", "Unschedulable")
     assert await scenario.pods(placeholders=True) == []
     await push(scenario, {"gang.placement": "reserve"})
     await reported_on_config_map(scenario, "gang.placement", "Write Reserve, Atomic or Direct")
@@ -153,14 +155,14 @@ async def test_a_direct_gang_keeps_the_reservation_of_a_member_rejected_by_its_k
     await scenario.api.patch(
         "pods", member["metadata"]["name"], {"status": status}, scenario.namespace, subresource="status"
     )
-    await told(scenario, "firm-workers-0", member["metadata"]["name"], "is reserved for 120 s")
+    await wait_for_event(scenario, "firm-workers-0", member["metadata"]["name"], "is reserved for 120 s")
     assert await reason(scenario, "rival-too") in {"", "Unschedulable"}
     await scenario.cluster.add_nodes([FakeNode("node-4", cpu="1")])
     again = a_gang("firm", [Group("workers", 3)], timeout_s=600, placement="Direct")[0]
     again["metadata"]["name"] = "firm-again"
     await scenario.create([with_annotations(again, not_yet)])
 
-    async def is_whole() -> bool:
+    async def is_complete() -> bool:
         return "firm-again" in {pod["metadata"]["name"] for pod in await scenario.bound()}
 
-    await scenario.eventually("who replaces it is bound", is_whole)
+    await scenario.eventually("the replacement is bound", is_complete)

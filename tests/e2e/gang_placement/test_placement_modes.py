@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import told, waits_with
+from tests.e2e.conditions import wait_for_event, wait_for_reason
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_member, a_pod, is_bound, with_annotations
 from tests.e2e.scenario import Scenario
@@ -15,11 +15,11 @@ from tests.e2e.scenario import Scenario
 MEMBERS = 5
 WORKERS = [Group("workers", MEMBERS)]
 PLACEMENTS = ["Reserve", "Atomic", "Direct"]
-#: Writes that a member costs: its own, and those of its placeholder.
+#: Number of writes for a member and its placeholder.
 OWN = {"create pods/binding": 1, "create events": 1}
 WITH_PLACEHOLDER = {"create pods": 1, "create pods/binding": 2, "delete pods": 1, "create events": 1}
 COSTS = {"Reserve": WITH_PLACEHOLDER, "Atomic": WITH_PLACEHOLDER, "Direct": OWN}
-#: Room for a part of the gang only.
+#: Resources for a part of the gang only.
 TIGHT = FakeNode("node-0", cpu="2500m")
 
 every_placement = pytest.mark.parametrize("placement", PLACEMENTS)
@@ -29,7 +29,7 @@ every_victim = pytest.mark.parametrize(
 
 
 async def restart(scenario: Scenario, victims: list[str]) -> None:
-    """Kill -9, then start what is gone."""
+    """Kill the processes with SIGKILL, then start them again."""
     for victim in victims:
         await getattr(scenario.muster, victim).kill()
     if scenario.has_gate:
@@ -39,7 +39,7 @@ async def restart(scenario: Scenario, victims: list[str]) -> None:
 
 @every_placement
 async def test_a_gang_costs_the_expected_writes_of_its_placement(placement: str, open_scenario: OpenScenario) -> None:
-    """Counted at the API server; what is told of the gang as a whole is one event, which moves on."""
+    """Counted at the API server. The gang itself has one event series."""
     scenario = await open_scenario([FakeNode("node-0"), FakeNode("node-1")])
     await scenario.create(a_gang("gang", WORKERS, timeout_s=600, placement=placement))
     await scenario.all_bound(MEMBERS)
@@ -48,7 +48,7 @@ async def test_a_gang_costs_the_expected_writes_of_its_placement(placement: str,
         return len(await scenario.events("Scheduled")) == MEMBERS
 
     await scenario.eventually("every member's event is there", all_are_reported)
-    await told(scenario, "gang-workers-0", "All 5", kind="Normal")
+    await wait_for_event(scenario, "gang-workers-0", "All 5", kind="Normal")
     series = {event["metadata"]["name"] for event in await scenario.events("GangScheduling")}
     writes = [write for write in scenario.writes(of_operator=True) if write.namespace == scenario.namespace]
     found = Counter(write.what for write in writes if write.name not in series)
@@ -73,11 +73,11 @@ async def test_two_gangs_that_fit_only_one_at_a_time_both_finish(placement: str,
 async def test_a_gang_completes_after_a_kill_during_its_binds(
     placement: str, victims: list[str], open_scenario: OpenScenario
 ) -> None:
-    """Two of five members have their nodes, three binds never arrive."""
+    """Two of five members are bound, and three binds are lost."""
     scenario = await open_scenario([FakeNode("node-0"), FakeNode("node-1")], gated=True)
-    held = scenario.gate.hold("POST", r"/pods/gang-[^/]*/binding$", skip=2)
+    rule = scenario.gate.hold("POST", r"/pods/gang-[^/]*/binding$", skip=2)
     await scenario.create(a_gang("gang", WORKERS, timeout_s=600, placement=placement))
-    await held.reached(1)
+    await rule.reached(1)
     await restart(scenario, victims)
     await scenario.all_bound(MEMBERS)
 
@@ -90,10 +90,10 @@ async def test_a_waiting_gang_survives_a_kill_and_runs_when_resources_are_free(
     scenario = await open_scenario([TIGHT])
     await scenario.create(a_gang("gang", WORKERS, timeout_s=600, placement=placement))
 
-    async def a_member_says_so() -> bool:
+    async def a_member_reports_it() -> bool:
         return any("members of task group workers" in str(pod["status"]) for pod in await scenario.pods())
 
-    await scenario.eventually("a member says that the gang waits", a_member_says_so)
+    await scenario.eventually("a member says that the gang waits", a_member_reports_it)
     await restart(scenario, victims)
     assert await scenario.bound() == []
     await scenario.cluster.add_nodes([FakeNode("node-1")])
@@ -104,11 +104,11 @@ async def test_a_waiting_gang_survives_a_kill_and_runs_when_resources_are_free(
 async def test_resources_are_reserved_for_executors_created_after_their_driver_runs(
     placement: str, open_scenario: OpenScenario
 ) -> None:
-    """A rival, who came in between, has to wait for room of its own."""
+    """Another gang that was created in between waits for further resources."""
     scenario = await open_scenario([FakeNode("node-0", cpu="5")])
     groups = [Group("driver", 1), Group("executors", 4)]
-    words = f"gangPlacement={placement}"
-    await scenario.create([a_member("spark", "driver", "driver", groups, words)])
+    parameters = f"gangPlacement={placement}"
+    await scenario.create([a_member("spark", "driver", "driver", groups, parameters)])
 
     async def driver_runs() -> bool:
         return [pod["status"].get("phase") for pod in await scenario.pods()] == ["Running"]
@@ -116,11 +116,11 @@ async def test_resources_are_reserved_for_executors_created_after_their_driver_r
     await scenario.eventually("the driver runs", driver_runs)
     await scenario.create([a_pod("rival", labels={"applicationId": "rival"})])
 
-    async def rival_waits() -> bool:
+    async def other_gang_waits() -> bool:
         return "Insufficient cpu" in str((await scenario.api.get("pods", "rival", scenario.namespace))["status"])
 
-    await scenario.eventually("the rival finds no room", rival_waits)
-    await scenario.create(a_member("spark", "executors", f"executor-{index}", groups, words) for index in range(4))
+    await scenario.eventually("the rival finds no room", other_gang_waits)
+    await scenario.create(a_member("spark", "executors", f"executor-{index}", groups, parameters) for index in range(4))
     found = await scenario.all_bound(5)
     assert "rival" not in {pod["metadata"]["name"] for pod in found}
 
@@ -142,18 +142,18 @@ async def test_unused_reservations_are_released_after_the_timeout(placement: str
 async def test_after_a_kill_a_direct_gang_reserves_only_for_missing_members(
     victims: list[str], open_scenario: OpenScenario
 ) -> None:
-    """Of four members one has ended, one runs, two are still to come."""
+    """Of four members one has finished, one runs, and two do not exist yet."""
     scenario = await open_scenario([FakeNode("node-0", cpu="4")])
     brief, stays = a_gang("half", [Group("workers", 4, real=2)], timeout_s=600, placement="Direct")
     await scenario.create([with_annotations(brief, {"devcluster.muster/run-for": "1s"}), stays])
 
-    async def one_has_ended() -> bool:
+    async def one_has_finished() -> bool:
         return Counter(pod["status"].get("phase") for pod in await scenario.pods()) == {"Succeeded": 1, "Running": 1}
 
-    await scenario.eventually("one has ended, one runs", one_has_ended)
+    await scenario.eventually("one has finished, one runs", one_has_finished)
     await restart(scenario, victims)
     await scenario.create(a_pod(f"next-{index}", labels={"applicationId": "next"}) for index in range(2))
-    await waits_with(scenario, "next-1", "Unschedulable", "1 Insufficient cpu")
+    await wait_for_reason(scenario, "next-1", "Unschedulable", "1 Insufficient cpu")
     assert is_bound(await scenario.api.get("pods", "next-0", scenario.namespace))
 
 

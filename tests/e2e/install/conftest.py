@@ -18,10 +18,10 @@ OF_EVERY_NAMESPACE = (("serviceaccounts", "default"), ("configmaps", "kube-root-
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def enforced(home: Cluster) -> AsyncIterator[Cluster]:
-    """The cluster with that namespace, in which is what controllers put into every one."""
+    """The cluster with that namespace and its default objects."""
     metadata = {"name": ENFORCED, "labels": RESTRICTED}
     await home.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     for plural, name in OF_EVERY_NAMESPACE:
-        await until(f"{name} is there", partial(home.admin.get, plural, name, ENFORCED), 30, tolerate=(ApiError,))
+        await until(f"{name} exists", partial(home.admin.get, plural, name, ENFORCED), 30, tolerate=(ApiError,))
     yield home
     await home.admin.delete("namespaces", ENFORCED)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from devcluster.api import Api, Json
 
 FLEETING = {"events"}
-"""What goes by itself."""
+"""Resources that expire or are deleted by controllers."""
 
 
 async def everything(api: Api, namespace: str) -> set[str]:
-    """Each as ``resource/name``."""
+    """Return each object as ``resource/name``."""
     found: set[str] = set()
     for group in await _groups(api):
         for resource in (await api.request("GET", group))["resources"]:

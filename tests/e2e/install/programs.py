@@ -1,12 +1,12 @@
-"""Runs the programs that people install with."""
+"""Runs the command-line programs of an installation."""
 
 from __future__ import annotations
 
 import asyncio
 
 
-async def said(*command: object, check: bool = True) -> str:
-    """What a program prints, errors included. AssertionError with it where it fails."""
+async def output_of(*command: object, check: bool = True) -> str:
+    """Return the output of a program, standard error included. A failure raises AssertionError with the output."""
     process = await asyncio.create_subprocess_exec(
         *map(str, command), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )

@@ -12,25 +12,25 @@ LOOSE = {
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": _EITHER,
     "io.k8s.apimachinery.pkg.api.resource.Quantity": _EITHER,
 }
-"""Texts that may be numbers too, of which OpenAPI 2 knows only the one half."""
+"""Types that are a text or a number. OpenAPI 2 has only one of them."""
 KINDS = "x-kubernetes-group-version-kind"
 LOCATION = "{{.ResourceKind}}{{.KindSuffix}}.json"
 
 
 async def write(api: Api, folder: Path) -> str:
-    """Write them all; returns what ``-schema-location`` wants to be told."""
+    """Write all schemas and return the value for ``-schema-location``."""
     definitions: dict[str, Json] = (await api.request("GET", "/openapi/v2"))["definitions"]
     for name, definition in definitions.items():
         for kind in definition.get(KINDS, []):
             group = kind["group"].split(".")[0]
             parts = [kind["kind"].lower(), *filter(None, [group]), kind["version"]]
             if "metadata" in definition.get("properties", {}):
-                (folder / f"{'-'.join(parts)}.json").write_text(json.dumps(_whole(definitions, name, ())))
+                (folder / f"{'-'.join(parts)}.json").write_text(json.dumps(_resolved(definitions, name, ())))
     return str(folder / LOCATION)
 
 
-def _whole(definitions: dict[str, Json], name: str, above: tuple[str, ...]) -> Json:
-    """The definition without references; what refers to itself may hold anything there."""
+def _resolved(definitions: dict[str, Json], name: str, above: tuple[str, ...]) -> Json:
+    """Resolve the references of a definition. A recursive reference allows any value."""
     if name in LOOSE:
         return LOOSE[name]
     return {} if name in above else _closed(definitions, definitions[name], (*above, name))
@@ -38,13 +38,13 @@ def _whole(definitions: dict[str, Json], name: str, above: tuple[str, ...]) -> J
 
 def _closed(definitions: dict[str, Json], schema: Json, above: tuple[str, ...]) -> Json:
     if "$ref" in schema:
-        return _whole(definitions, schema["$ref"].removeprefix("#/definitions/"), above)
-    made: Json = {key: schema[key] for key in ("type", "required", "enum") if key in schema}
+        return _resolved(definitions, schema["$ref"].removeprefix("#/definitions/"), above)
+    closed: Json = {key: schema[key] for key in ("type", "required", "enum") if key in schema}
     if "properties" in schema:
-        made["properties"] = {key: _closed(definitions, below, above) for key, below in schema["properties"].items()}
-        made["additionalProperties"] = False
+        closed["properties"] = {key: _closed(definitions, below, above) for key, below in schema["properties"].items()}
+        closed["additionalProperties"] = False
     elif isinstance(schema.get("additionalProperties"), dict):
-        made["additionalProperties"] = _closed(definitions, schema["additionalProperties"], above)
+        closed["additionalProperties"] = _closed(definitions, schema["additionalProperties"], above)
     if "items" in schema:
-        made["items"] = _closed(definitions, schema["items"], above)
-    return made
+        closed["items"] = _closed(definitions, schema["items"], above)
+    return closed

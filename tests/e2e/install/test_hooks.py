@@ -1,4 +1,4 @@
-"""What the chart's hooks run, with the rights that it gives them: a gang as a test, and the end of an uninstall."""
+"""The commands of the chart's hooks, with their permissions: a test gang, and the cleanup of an uninstall."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ RIGHTS = {"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBi
 
 
 async def hooked(
-    scenario: Scenario, account: str, namespace: str, *words: str, without: str = ""
+    scenario: Scenario, account: str, namespace: str, *arguments: str, without: str = ""
 ) -> tuple[int | None, str]:
-    """The command as the hook's account runs it: its code, and what it says. `without`: a resource it may not use."""
+    """Run a command with the hook's account. Returns exit code and output. `without`: a resource without permission."""
     granted = [
         one for one in render({}, namespace) if one["kind"] in RIGHTS and one["metadata"]["name"].startswith(account)
     ]
@@ -42,13 +42,13 @@ async def hooked(
         await scenario.api.apply(one, namespace)
     kubeconfig = await scenario.cluster.kubeconfig_for(account, namespace)
     flags = [f"--kubeconfig={kubeconfig}"]
-    if words[0] != "placeholders":
+    if arguments[0] != "placeholders":
         flags.append(f"--namespace={namespace}")
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "muster",
-        *words,
+        *arguments,
         *flags,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -92,7 +92,7 @@ async def test_an_uninstall_deletes_only_the_objects_of_its_installation(
     scenario = await open_scenario([FakeNode("node-0")])
     (first, *_) = a_gang("left", [Group("workers", 3), Group("others", 2)], timeout_s=600, placement="Reserve")
     await scenario.create([first])
-    await scenario.eventually("places are held", lambda: _holds(scenario))
+    await scenario.eventually("placeholders are bound", lambda: _has_bound_placeholders(scenario))
     await scenario.muster.stop()
     api = scenario.api
     for kind in ("Mutating", "Validating"):
@@ -119,8 +119,8 @@ async def test_an_uninstall_deletes_only_the_objects_of_its_installation(
     assert await api.delete("pods", "forged", scenario.namespace, grace_s=0), "a forged placeholder was deleted"
     assert "kept, held by another/muster" in text
     assert await api.delete("leases", f"{PREFIX}yunikorn", NAMES), "the Lease of another installation was deleted"
-    left = {pod["metadata"]["name"] for pod in await api.find("pods", scenario.namespace)}
-    assert left == {first["metadata"]["name"], "of-another-muster"}
+    remaining = {pod["metadata"]["name"] for pod in await api.find("pods", scenario.namespace)}
+    assert remaining == {first["metadata"]["name"], "of-another-muster"}
     await api.delete("pods", "of-another-muster", scenario.namespace, grace_s=0)
     for plural, name, namespace in (
         ("mutatingwebhookconfigurations", NAME, None),
@@ -138,7 +138,7 @@ async def test_forged_placeholders_are_listed_and_deleted_and_signed_ones_are_ke
     scenario = await open_scenario([FakeNode("node-0")])
     (first, *_) = a_gang("left", [Group("workers", 3), Group("others", 2)], timeout_s=600, placement="Reserve")
     await scenario.create([first])
-    await scenario.eventually("places are held", lambda: _holds(scenario))
+    await scenario.eventually("placeholders are bound", lambda: _has_bound_placeholders(scenario))
     await scenario.eventually("the pod has replaced one placeholder of five", lambda: _has_replaced(scenario))
     signed = {pod["metadata"]["name"] for pod in await scenario.bound(placeholders=True)}
     forged = a_pod("forged")
@@ -167,9 +167,9 @@ async def test_forged_placeholders_are_listed_and_deleted_and_signed_ones_are_ke
     assert (code, text.splitlines()[-2].split()[-1]) == (0, "yes"), text
 
     async def is_deleted() -> bool:
-        left = {pod["metadata"]["name"] for pod in await scenario.api.find("pods", scenario.namespace)}
-        assert signed <= left
-        return "forged" not in left
+        remaining = {pod["metadata"]["name"] for pod in await scenario.api.find("pods", scenario.namespace)}
+        assert signed <= remaining
+        return "forged" not in remaining
 
     await scenario.eventually("the forged one is gone", is_deleted)
 
@@ -178,7 +178,7 @@ async def _has_no_pod(scenario: Scenario) -> bool:
     return not await scenario.api.find("pods", scenario.namespace)
 
 
-async def _holds(scenario: Scenario) -> bool:
+async def _has_bound_placeholders(scenario: Scenario) -> bool:
     return len(await scenario.bound(placeholders=True)) >= 4
 
 

@@ -1,5 +1,5 @@
-"""Helm installs, upgrades, rolls back and uninstalls the chart where Pod Security `restricted` is enforced, and nothing
-is left of it. No container runs here: what the pod of the last hook would do is done in its place, with its rights.
+"""Helm installs, upgrades, rolls back and uninstalls the chart where Pod Security `restricted` is enforced, and leaves
+no object. No container runs here: the test runs the command of the last hook itself, with the hook's permissions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from muster_operator.webhook.certificates import SECRET
 from muster_operator.webhook.registration import name_of
 from tests.e2e.install.conftest import ENFORCED
 from tests.e2e.install.inventory import everything
-from tests.e2e.install.programs import said
+from tests.e2e.install.programs import output_of
 from tests.e2e.manifests import a_placeholder, a_pod
 from tools.chart import CHART
 
@@ -35,28 +35,28 @@ CLEANUP = "app=muster,component=cleanup"
 
 
 class Release:
-    """The chart in the namespace that is enforced, as Helm has it."""
+    """The Helm release of the chart in the enforcing namespace."""
 
     def __init__(self, cluster: Cluster, kubeconfig: Path) -> None:
         self._cluster = cluster
         self._helm = (ensure([HELM])["helm"], "--kubeconfig", kubeconfig, "--namespace", ENFORCED)
 
-    async def helm(self, verb: str, *words: object) -> str:
-        return await said(*self._helm, verb, "muster", *words)
+    async def helm(self, verb: str, *arguments: object) -> str:
+        return await output_of(*self._helm, verb, "muster", *arguments)
 
     async def pods(self, selector: str = SCHEDULERS) -> list[Json]:
         return await self._cluster.admin.find("pods", ENFORCED, labelSelector=selector)
 
-    async def lets_in(self, count: int) -> None:
-        """Wait for so many pods of the last Deployment: none ever gets ready here, so those of before may stay."""
+    async def admits(self, count: int) -> None:
+        """Wait for ``count`` pods of the last Deployment. None gets ready here, so pods of earlier ones may remain."""
 
-        async def are_let_in() -> bool:
+        async def are_admitted() -> bool:
             return len(await self.pods()) >= count
 
-        await until(f"{count} pods are let in", are_let_in, 60)
+        await until(f"{count} pods are admitted", are_admitted, 60)
 
     async def replicas(self) -> tuple[int, bool]:
-        """How many are wanted, and whether a disruption budget is over them."""
+        """Return the number of replicas, and whether there is a disruption budget for them."""
         deployment = await self._cluster.admin.get("deployments", "muster", ENFORCED)
         budgets = await self._cluster.admin.request(
             "GET", f"/apis/policy/v1/namespaces/{ENFORCED}/poddisruptionbudgets"
@@ -64,8 +64,8 @@ class Release:
         return deployment["spec"]["replicas"], bool(budgets["items"])
 
 
-async def what_it_makes_while_it_runs(cluster: Cluster) -> None:
-    """Its Lease, its Secrets, its registrations, and, with its account, a signed placeholder of a user's pod."""
+async def create_runtime_objects(cluster: Cluster) -> None:
+    """Create its Lease, Secrets and registrations and, with its account, a signed placeholder of a user pod."""
     api = cluster.admin
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "muster"}, "spec": {}}
     await api.create(lease, ENFORCED)
@@ -90,19 +90,19 @@ async def what_it_makes_while_it_runs(cluster: Cluster) -> None:
         await operator.request("POST", pods, placeholder, params)
 
 
-async def play_the_hook(cluster: Cluster, release: Release, account: str) -> str:
-    """Run what its pod would run, and say that it ran; returns what it printed."""
+async def run_hook(cluster: Cluster, release: Release, account: str) -> str:
+    """Run the command of the hook's pod, set the pod to Succeeded, and return the output."""
 
     async def its_pod() -> Json | None:
         pods = await release.pods(CLEANUP)
         return next((pod for pod in pods if pod["spec"]["serviceAccountName"] == account), None)
 
-    pod = await until(f"the pod of {account} is let in", its_pod, 60)
+    pod = await until(f"the pod of {account} is admitted", its_pod, 60)
     assert pod is not None
     (container,) = pod["spec"]["containers"]
     kubeconfig = await cluster.kubeconfig_for(pod["spec"]["serviceAccountName"], ENFORCED)
-    program, *words = container["command"] + container["args"]
-    printed = await said(sys.executable, "-m", program, *words, f"--kubeconfig={kubeconfig}")
+    program, *arguments = container["command"] + container["args"]
+    printed = await output_of(sys.executable, "-m", program, *arguments, f"--kubeconfig={kubeconfig}")
     await cluster.admin.patch(
         "pods", pod["metadata"]["name"], {"status": {"phase": "Succeeded"}}, ENFORCED, subresource="status"
     )
@@ -114,32 +114,32 @@ async def test_helm_installs_upgrades_rolls_back_and_uninstalls_and_leaves_nothi
     release = Release(enforced, await enforced.admin_kubeconfig())
     both = "admissionPolicy.enabled=true,yunikornService.enabled=true"
     assert "STATUS: deployed" in await release.helm("install", CHART, "--set", both)
-    await release.lets_in(1)
+    await release.admits(1)
     assert await release.replicas() == (1, False)
-    told = await release.helm("upgrade", CHART, "--reset-then-reuse-values", "--set", "replicas=2")
-    assert "The webhook is disabled" in told
-    assert "WARNING" not in told
-    await release.lets_in(2)
+    output = await release.helm("upgrade", CHART, "--reset-then-reuse-values", "--set", "replicas=2")
+    assert "The webhook is disabled" in output
+    assert "WARNING" not in output
+    await release.admits(2)
     assert await release.replicas() == (2, True)
     await release.helm("rollback")
     assert await release.replicas() == (1, False)
 
-    await what_it_makes_while_it_runs(enforced)
+    await create_runtime_objects(enforced)
     by_hand = f"kubectl delete mutatingwebhookconfigurations,validatingwebhookconfigurations {name_of(ENFORCED)}"
     no_job = "cleanup.enabled=false,webhook.certificates=certManager"
-    told = await release.helm("upgrade", CHART, "--reset-then-reuse-values", "--set", no_job)
-    assert by_hand in told
-    assert "webhook.certificates has no effect without webhook.enabled: true" in told
+    output = await release.helm("upgrade", CHART, "--reset-then-reuse-values", "--set", no_job)
+    assert by_hand in output
+    assert "webhook.certificates has no effect without webhook.enabled: true" in output
     upgrading = asyncio.create_task(
         release.helm("upgrade", CHART, "--reset-then-reuse-values", "--set", "cleanup.enabled=true")
     )
-    printed = await play_the_hook(enforced, release, "muster-unregister")
+    printed = await run_hook(enforced, release, "muster-unregister")
     assert [line.partition(":")[0] for line in printed.splitlines()] == ["deleted", "deleted"]
     assert by_hand in await upgrading
-    told = await release.helm("upgrade", CHART, "--reset-then-reuse-values")
-    assert "WARNING" not in told
+    output = await release.helm("upgrade", CHART, "--reset-then-reuse-values")
+    assert "WARNING" not in output
     uninstalling = asyncio.create_task(release.helm("uninstall"))
-    printed = await play_the_hook(enforced, release, "muster-cleanup")
+    printed = await run_hook(enforced, release, "muster-cleanup")
     assert "deleted: 1 placeholders" in printed
     assert "uninstalled" in await uninstalling
     assert await everything(enforced.admin, ENFORCED) - before == set()

@@ -1,5 +1,5 @@
-"""Chart and manifests before a real API server: nothing unknown in them, Pod Security `restricted` lets all pods in,
-and kubectl applies them.
+"""Chart and manifests on a real API server: they have no unknown field, Pod Security `restricted` admits all pods, and
+kubectl applies them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from devcluster.errors import ApiError
 from devcluster.programs import KUBECONFORM, KUBECTL
 from tests.e2e.install import schemas
 from tests.e2e.install.conftest import ENFORCED
-from tests.e2e.install.programs import said
+from tests.e2e.install.programs import output_of
 from tests.install.choices import CHOICES, pods
 from tools.manifests import FOLDER, VARIANTS, render
 
@@ -25,13 +25,13 @@ FILES = [
     for path in sorted(FOLDER.rglob("*.yaml"))
     if path.name != "kustomization.yaml" and not path.is_relative_to(FOLDER / "monitoring")
 ]
-"""Everything in deploy/ that is applied, but for kinds of others."""
-OF_OTHERS = ("cert-manager.io", "monitoring.coreos.com")
-"""Groups of kinds that the API server does not have."""
+"""The applicable manifests in deploy/, without custom resources of other projects."""
+OTHER_GROUPS = ("cert-manager.io", "monitoring.coreos.com")
+"""API groups that the API server does not have."""
 
 
 def a_pod(spec: Json) -> Json:
-    """A pod like that, without what has to be there first."""
+    """A pod with this spec, without references to objects that must exist."""
     plain = {key: value for key, value in spec.items() if key not in {"priorityClassName", "serviceAccountName"}}
     return {
         "apiVersion": "v1",
@@ -42,17 +42,17 @@ def a_pod(spec: Json) -> Json:
 
 
 async def admit(cluster: Cluster, spec: Json) -> None:
-    """Raises ApiError where the API server would not let such a pod into the enforcing namespace."""
+    """Raise ApiError if the API server does not admit such a pod in the enforcing namespace."""
     path, dry = f"/api/v1/namespaces/{ENFORCED}/pods", {"dryRun": "All", "fieldValidation": "Strict"}
     await cluster.admin.request("POST", path, a_pod(spec), dry)
 
 
 async def test_pod_security_restricted_admits_all_pods_without_host_network(enforced: Cluster) -> None:
     for choice, values in CHOICES.items():
-        made = pods(render(values, ENFORCED))
-        on_the_node = [spec for spec in made if spec.get("hostNetwork")]
+        rendered = pods(render(values, ENFORCED))
+        on_the_node = [spec for spec in rendered if spec.get("hostNetwork")]
         assert bool(on_the_node) == ("hostNetwork" in values), choice
-        for spec in made:
+        for spec in rendered:
             if spec in on_the_node:
                 with pytest.raises(ApiError, match="hostNetwork"):
                     await admit(enforced, spec)
@@ -68,20 +68,20 @@ async def test_kubeconform_finds_no_unknown_field(home: Cluster, tmp_path: Path)
     conform = (ensure([KUBECONFORM])["kubeconform"], "-strict", "-summary", "-schema-location", location)
     files = [*FILES, *(tmp_path / f"{choice}.yaml" for choice in CHOICES)]
     for choice, values in CHOICES.items():
-        made = [one for one in render(values) if one["apiVersion"].split("/")[0] not in OF_OTHERS]
-        (tmp_path / f"{choice}.yaml").write_text(yaml.safe_dump_all(made))
+        rendered = [one for one in render(values) if one["apiVersion"].split("/")[0] not in OTHER_GROUPS]
+        (tmp_path / f"{choice}.yaml").write_text(yaml.safe_dump_all(rendered))
     count = sum(len(documents(file)) for file in files)
-    assert f"{count} resources found in {len(files)} files - Valid: {count}" in await said(*conform, *files)
+    assert f"{count} resources found in {len(files)} files - Valid: {count}" in await output_of(*conform, *files)
     broken = tmp_path / "broken.yaml"
     broken.write_text(yaml.safe_dump_all([one | {"colour": "red"} for one in render({})]))
-    assert "colour" in await said(*conform, broken, check=False)
+    assert "colour" in await output_of(*conform, broken, check=False)
 
 
 @pytest.mark.parametrize("overlay", VARIANTS)
 async def test_kubectl_applies_an_overlay(overlay: str, home: Cluster) -> None:
     folder = FOLDER / "overlays" / overlay
     kubectl = (ensure([KUBECTL])["kubectl"], "--kubeconfig", await home.admin_kubeconfig())
-    told = await said(
+    output = await output_of(
         *kubectl, "apply", "-k", folder, "--dry-run=server", "--validate=strict", "--server-side", "--force-conflicts"
     )
-    assert "deployment.apps/muster serverside-applied (server dry run)" in told
+    assert "deployment.apps/muster serverside-applied (server dry run)" in output

@@ -1,4 +1,4 @@
-"""A second operator with a core of its own, in the namespace of a scenario's first."""
+"""A second operator with its own core, in the namespace of the first one."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
@@ -13,7 +13,7 @@ Join = Callable[..., Awaitable[Muster]]
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def join() -> AsyncIterator[Join]:
-    """Starts more of them, not through the scenario's gate; they are stopped before the scenario is looked at."""
+    """Start further operators, without the gate. They are stopped before the final checks of the scenario."""
     joined: list[Muster] = []
 
     async def start(scenario: Scenario, identity: str, **env: str) -> Muster:

@@ -1,4 +1,4 @@
-"""One of several operators writes; the others stand by, and take over when it stops, dies or is cut off."""
+"""One of several operators writes. Another one takes over when it stops, is killed or loses its connection."""
 
 import asyncio
 import itertools
@@ -35,16 +35,16 @@ async def metric(muster: Muster, name: str) -> float:
     return float(next(line.split()[1] for line in lines if line.startswith(f"{name} ")))
 
 
-def reigns(scenario: Scenario) -> list[str]:
-    """Who wrote anything but the lease, in the order of the audit log, each reign once."""
+def writers(scenario: Scenario) -> list[str]:
+    """The operators that wrote objects other than the lease, in the order of the audit log, without repetitions."""
     found: list[str] = []
     for write in scenario.writes(of_operator=True):
-        if write.resource not in {"leases", "events"} and (not found or found[-1] != who(write)):
-            found.append(who(write))
+        if write.resource not in {"leases", "events"} and (not found or found[-1] != writer(write)):
+            found.append(writer(write))
     return found
 
 
-def who(write: Write) -> str:
+def writer(write: Write) -> str:
     return write.agent.partition("(")[2].rstrip(")")
 
 
@@ -59,21 +59,21 @@ async def test_a_standby_replica_is_ready_writes_nothing_and_reports_the_leader(
     assert await other.role() == "ok, standing by, muster-0 leads"
     assert await metric(scenario.muster, "muster_operator_leader") == 1
     assert await metric(other, "muster_operator_leader") == 0
-    assert reigns(scenario) == ["muster-0"]
-    told = await scenario.api.find("events", scenario.muster.setup.namespace, fieldSelector="reason=LeaderElection")
+    assert writers(scenario) == ["muster-0"]
+    events = await scenario.api.find("events", scenario.muster.setup.namespace, fieldSelector="reason=LeaderElection")
     assert ("Lease", LEASE, "muster-0 became leader") in {
-        (event["involvedObject"]["kind"], event["involvedObject"]["name"], event["message"]) for event in told
+        (event["involvedObject"]["kind"], event["involvedObject"]["name"], event["message"]) for event in events
     }
 
 
 async def test_no_decision_is_lost_or_repeated_across_leader_changes(open_scenario: OpenScenario, join: Join) -> None:
-    """A rolling upgrade in the middle of gangs, then the death of the new one: each pod is bound once (aftermath)."""
+    """A rolling upgrade during gangs, then a kill of the new leader. The final checks find pods bound twice."""
     scenario = await open_scenario(NODES, env=QUICKLY, gated=True)
     first, second = scenario.muster, await join(scenario, "muster-1")
-    held = scenario.gate.hold("POST", r"/pods/[^/]*/binding$", skip=5)
+    rule = scenario.gate.hold("POST", r"/pods/[^/]*/binding$", skip=5)
     for number in range(6):
         await scenario.create(a_gang(f"early-{number}", [Group("workers", 3)], timeout_s=600))
-    await held.reached(1)
+    await rule.reached(1)
     first.operator.signal(SIGTERM)
     scenario.gate.clear()
     await leads(scenario, second)
@@ -83,7 +83,7 @@ async def test_no_decision_is_lost_or_repeated_across_leader_changes(open_scenar
         await scenario.create(a_gang(f"late-{number}", [Group("workers", 3)], timeout_s=600))
 
     async def has_written() -> bool:
-        return reigns(scenario)[-1] == "muster-1"
+        return writers(scenario)[-1] == "muster-1"
 
     await scenario.eventually("the second one writes", has_written)
     await second.operator.kill()
@@ -91,13 +91,13 @@ async def test_no_decision_is_lost_or_repeated_across_leader_changes(open_scenar
     await first.start()
     await leads(scenario, first)
     await scenario.all_bound(36)
-    assert reigns(scenario) == ["muster-0", "muster-1", "muster-0"]
+    assert writers(scenario) == ["muster-0", "muster-1", "muster-0"]
 
 
 async def test_a_leader_that_cannot_renew_stops_writing_before_another_starts(
     open_scenario: OpenScenario, join: Join
 ) -> None:
-    """It is cut off from the lease and from nothing else: only its fence keeps it from writing beside its successor."""
+    """Only its requests for the lease fail, so the leadership guard alone stops its writes."""
     roomy = [FakeNode(f"node-{number}", cpu="512", memory="1Ti", pods="1000") for number in range(2)]
     scenario = await open_scenario(roomy, env=QUICKLY, gated=True)
     first, second = scenario.muster, await join(scenario, "muster-1")
@@ -112,7 +112,7 @@ async def test_a_leader_that_cannot_renew_stops_writing_before_another_starts(
     await scenario.eventually("the second one leads", leads_while_there_is_always_something_to_write)
     await scenario.all_bound(next(gangs) - 1)
     assert first.operator.is_running()
-    assert reigns(scenario) == ["muster-0", "muster-1"]
+    assert writers(scenario) == ["muster-0", "muster-1"]
     scenario.gate.clear()
     assert await first.operator.ended(DURATION_S)
     assert first.operator.returncode == 1
@@ -120,13 +120,13 @@ async def test_a_leader_that_cannot_renew_stops_writing_before_another_starts(
 
 
 async def test_an_api_server_outage_longer_than_the_lease_ends_no_replica(open_scenario: OpenScenario) -> None:
-    """ADR 0012: nobody else can have led meanwhile, so who led goes on where it was."""
+    """ADR 0012: no other replica can have led meanwhile, so the leader continues."""
     scenario = await open_scenario(NODES, env=QUICKLY)
     plane = scenario.cluster.plane
     assert plane is not None
     pid = scenario.muster.operator.pid
     await plane.apiserver.stop(grace_s=1.0)
-    await asyncio.sleep(DURATION_S)  # what has to be outlasted; nothing shows that it has
+    await asyncio.sleep(DURATION_S)  # the outage must exceed the lease duration; no event shows that
     assert (await scenario.muster.role()).startswith("the Lease cannot be read or renewed: ")
     assert await metric(scenario.muster, "muster_operator_leader") == 0
     await plane.start_apiserver()

@@ -23,14 +23,14 @@ ROLE = "rbac.authorization.k8s.io"
 
 
 def a_yunikorn() -> Json:
-    """Its pod as the chart labels it, on no node: what it is called and may do is what counts."""
+    """A pod with the labels of its chart, without a node. Only its labels and permissions matter."""
     pod = a_pod("yunikorn-scheduler-0")
     pod["metadata"]["labels"] = dict(YUNIKORN)
     pod["spec"] |= {"schedulerName": "nobody", "serviceAccountName": "default"}
     return pod
 
 
-def the_right_to_bind(scenario: Scenario) -> list[Json]:
+def permission_to_bind(scenario: Scenario) -> list[Json]:
     name = f"binder-{scenario.namespace}"
     rule = {"apiGroups": [""], "resources": ["pods/binding"], "verbs": ["create"]}
     subject = {"kind": "ServiceAccount", "name": "default", "namespace": scenario.namespace}
@@ -47,7 +47,7 @@ def the_right_to_bind(scenario: Scenario) -> list[Json]:
 
 @asynccontextmanager
 async def another_muster(scenario: Scenario) -> AsyncIterator[None]:
-    """One that serves our scheduler name, as others see it: the Lease of that name, which it renews."""
+    """Another Muster with our scheduler name, as seen from outside: the Lease of that name, which is renewed."""
     spec = {"holderIdentity": f"{scenario.namespace}/muster", "leaseDurationSeconds": 2}
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": NAME}, "spec": spec}
     await scenario.api.delete("leases", NAME, NAMESPACE)
@@ -76,14 +76,14 @@ async def test_a_muster_exits_if_another_already_serves_the_scheduler_name(open_
         scenario.muster.operator.start()
         assert await scenario.muster.operator.ended(30)
     assert scenario.muster.operator.returncode == 1
-    said = f"another Muster (lease {scenario.namespace}/muster) serves the scheduler name muster"
-    assert said in scenario.muster.operator.tail()
+    message = f"another Muster (lease {scenario.namespace}/muster) serves the scheduler name muster"
+    assert message in scenario.muster.operator.tail()
     assert not [write for write in scenario.writes(of_operator=True) if write.resource != "subjectaccessreviews"]
 
 
 @asynccontextmanager
 async def another_installation(scenario: Scenario) -> AsyncIterator[Muster]:
-    """A Muster with a core and a Lease of its own, which its account may write; not started yet."""
+    """A second Muster with its own core and Lease, which its account can write. It is not started."""
     name = f"another-{scenario.namespace}"
     rule = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "update"]}
     role = {"kind": "Role", "rules": [rule | {"resourceNames": [name]}]}
@@ -112,7 +112,7 @@ async def another_installation(scenario: Scenario) -> AsyncIterator[Muster]:
 async def test_of_two_musters_started_together_one_binds_and_the_other_exits(
     open_scenario: OpenScenario,
 ) -> None:
-    """Both find the Lease of the name free. Nothing is bound before it is held, and only one can hold it."""
+    """Both find the Lease of the name free. Only one can get it, and neither binds before."""
     scenario = await open_scenario([FakeNode("node-0", cpu="64")], started=False)
     await scenario.api.delete("leases", NAME, NAMESPACE)
     await scenario.create([a_pod(f"pod-{number}", cpu="100m") for number in range(20)])
@@ -122,10 +122,10 @@ async def test_of_two_musters_started_together_one_binds_and_the_other_exits(
             process.start()
         await scenario.all_bound(20, deadline_s=120)
 
-        async def gave_way() -> list[Muster]:
+        async def has_exited() -> list[Muster]:
             return [muster for muster in both if not muster.operator.is_running()]
 
-        [loser] = await scenario.eventually("one of them gives way", gave_way, 120)
+        [loser] = await scenario.eventually("one of them gives way", has_exited, 120)
         assert "serves the scheduler name muster" in loser.operator.tail()
         bindings = [write for write in scenario.writes(of_operator=True) if "binding" in str(write)]
         assert {loser.setup.identity in write.agent for write in bindings} == {False}
@@ -134,16 +134,16 @@ async def test_of_two_musters_started_together_one_binds_and_the_other_exits(
 
 
 async def test_a_yunikorn_keeps_its_scheduler_name_only_if_it_may_bind(open_scenario: OpenScenario) -> None:
-    """Only a pod of that look: Muster serves the name. It gets the right: a restart does not, and serves the other.
+    """While the YuniKorn pod may not bind, Muster serves its name. With the permission, a restarted Muster does not.
 
-    The restart is a kill under a lease of an hour: who comes again under its own name need not wait for that.
+    The restart is a kill with a lease of an hour, which the same identity takes over immediately.
     """
     scenario = await open_scenario([FakeNode("node-0")], started=False, env={"MUSTER_LEASE_DURATION": "3600"})
     await scenario.create([a_yunikorn()])
     await scenario.muster.start()
     await scenario.create([a_pod("ours", scheduler="yunikorn")])
     await scenario.all_bound(1)
-    rights = the_right_to_bind(scenario)
+    rights = permission_to_bind(scenario)
     try:
         for manifest in rights:
             await scenario.api.create(manifest)

@@ -1,4 +1,4 @@
-"""A pod is deleted at each step of its bind: its resources are free at once, and the next pod of its name gets them."""
+"""A pod is deleted at each step of its bind: its resources are free immediately for the next pod of its name."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.e2e.scenario import Scenario
 BINDING = r"/pods/{}/binding"
 
 
-def whole(name: str) -> Json:
-    """A pod as large as its node: the next one fits only if nothing is left of this one."""
+def full_node_pod(name: str) -> Json:
+    """A pod as large as its node: the next one fits only after this one is released completely."""
     pod = a_pod(name, cpu="4", labels={"applicationId": "one-at-a-time"})
     pod["spec"]["terminationGracePeriodSeconds"] = 0
     return pod
@@ -28,35 +28,35 @@ async def is_placed(scenario: Scenario, name: str) -> None:
 async def delete(scenario: Scenario, name: str) -> None:
     await scenario.api.delete("pods", name, scenario.namespace, grace_s=0)
 
-    async def is_gone() -> bool:
+    async def is_deleted() -> bool:
         return not [pod for pod in await scenario.pods() if pod["metadata"]["name"] == name]
 
-    await scenario.eventually(f"{name} is gone", is_gone)
+    await scenario.eventually(f"{name} is gone", is_deleted)
 
 
 async def test_a_pod_deleted_at_any_step_of_its_bind_frees_its_resources(open_scenario: OpenScenario) -> None:
-    """While it waits, after the decision, after the bind whose answer is lost, and when it runs; of one name."""
+    """A waiting pod, one after the decision, one after a bind without a response, and a running pod."""
     scenario = await open_scenario([FakeNode("node-0", cpu="4")], gated=True)
-    await scenario.create([whole("first"), whole("waits")])
+    await scenario.create([full_node_pod("first"), full_node_pod("waits")])
     await is_placed(scenario, "first")
     await delete(scenario, "waits")
     await delete(scenario, "first")
 
-    held = scenario.gate.hold("POST", BINDING.format("decided"))
-    await scenario.create([whole("decided")])
-    await held.reached(1)
+    rule = scenario.gate.hold("POST", BINDING.format("decided"))
+    await scenario.create([full_node_pod("decided")])
+    await rule.reached(1)
     await delete(scenario, "decided")
-    await scenario.create([whole("decided")])  # the bind that is held names the UID of the one that is gone
-    held.open()
+    await scenario.create([full_node_pod("decided")])  # the held bind has the UID of the deleted pod
+    rule.open()
     scenario.gate.clear()
     await is_placed(scenario, "decided")
     await delete(scenario, "decided")
 
     lost = scenario.gate.drop_response("POST", BINDING.format("unanswered"), times=1)
-    await scenario.create([whole("unanswered")])
+    await scenario.create([full_node_pod("unanswered")])
     await lost.reached(1)
     await delete(scenario, "unanswered")
-    await scenario.create([whole("unanswered")])
+    await scenario.create([full_node_pod("unanswered")])
     await is_placed(scenario, "unanswered")
     warnings = {event["reason"] for event in await scenario.events() if event["type"] == "Warning"}
     assert warnings <= {"FailedScheduling"}, "a pod may wait for the room of the one before it"

@@ -1,4 +1,4 @@
-"""Single pods of every shape: their resources are those that Kubernetes counts, also after changes."""
+"""Single pods of every shape: their resources are counted as in Kubernetes, also after changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.e2e.scenario import Scenario
 
 MI = 2**20
 START_AFTER, RUN_FOR = "devcluster.muster/start-after", "devcluster.muster/run-for"
-#: A kubelet that has not started the containers has not told what is in force either.
+#: A kubelet that has not started the containers does not report actual resources either.
 NOT_STARTED = {START_AFTER: "1h"}
 
 
@@ -28,7 +28,7 @@ def shaped(name: str, **spec: Any) -> Json:
 
 
 def shapes() -> list[Json]:
-    """Pods whose size is not simply a sum."""
+    """Pods whose requests are not a simple sum."""
     sidecar = {**a_container("mesh", requests={"cpu": "200m"}), "restartPolicy": "Always"}
     init = a_container("migrate", requests={"cpu": "1"})
     app = a_container("app", requests={"cpu": "300m", "memory": "64Mi"})
@@ -62,14 +62,14 @@ SIZES = {
 
 
 async def allocations(scenario: Scenario) -> dict[str, Json]:
-    """What the core has allocated, by the pod's name."""
+    """The core's allocations by pod name."""
     apps = (await scenario.muster.dump())["applications"]
     found = [one for app in apps for one in app.get("allocations") or []]
     return {one["allocationTags"]["kubernetes.io/meta/podName"]: one for one in found}
 
 
-async def takes(scenario: Scenario, pod: str, vcore: int) -> None:
-    """Wait until the core counts the pod as that large."""
+async def wait_for_allocation(scenario: Scenario, pod: str, vcore: int) -> None:
+    """Wait until the core has this CPU allocation for the pod."""
 
     async def does() -> bool:
         one = (await allocations(scenario)).get(pod, {})
@@ -86,14 +86,14 @@ async def is_placed(scenario: Scenario, pod: str) -> None:
 
 
 async def resize(scenario: Scenario, pod: str, cpu: str) -> None:
-    """As a user does it: through the subresource."""
+    """Resize the pod through the subresource, as a user does."""
     path = f"/api/v1/namespaces/{scenario.namespace}/pods/{pod}/resize"
     body = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}}
     await scenario.api.request("PATCH", path, body, content_type="application/strategic-merge-patch+json")
 
 
 async def test_pod_requests_are_counted_as_in_kubernetes(open_scenario: OpenScenario) -> None:
-    """The amounts of the core's ledger; limits and overhead are the API server's to fill in."""
+    """The amounts in the core's state; the API server fills in limits and overhead."""
     scenario = await open_scenario([FakeNode("node-0", extra={"example.com/fpga": "4", "hugepages-2Mi": "1Gi"})])
     sandbox = {
         "apiVersion": "node.k8s.io/v1",
@@ -114,20 +114,20 @@ async def test_pod_requests_are_counted_as_in_kubernetes(open_scenario: OpenScen
 
 
 async def test_changed_pods_keep_the_correct_allocations(open_scenario: OpenScenario) -> None:
-    """Resized up and down in place, relabelled, bound beforehand, kept by a finalizer."""
+    """A pod resized in place, one with changed labels, one with a node name, and one with a finalizer."""
     scenario = await open_scenario([FakeNode("node-0", cpu="4")])
     beforehand = a_pod("beforehand", cpu="500m", labels={"applicationId": "static"})
     beforehand["spec"]["nodeName"] = "node-0"
-    kept = with_annotations(a_pod("kept", cpu="1500m", labels={"applicationId": "brief"}), {RUN_FOR: "100ms"})
-    kept["metadata"]["finalizers"] = ["example.com/keep"]
-    grows = with_annotations(a_pod("grows", cpu="1", labels={"applicationId": "grows"}), NOT_STARTED)
-    await scenario.create([beforehand, kept, grows])
+    with_finalizer = with_annotations(a_pod("kept", cpu="1500m", labels={"applicationId": "brief"}), {RUN_FOR: "100ms"})
+    with_finalizer["metadata"]["finalizers"] = ["example.com/keep"]
+    resized = with_annotations(a_pod("grows", cpu="1", labels={"applicationId": "grows"}), NOT_STARTED)
+    await scenario.create([beforehand, with_finalizer, resized])
     await is_placed(scenario, "grows")
     await resize(scenario, "grows", "3")
-    await takes(scenario, "grows", 3000)
+    await wait_for_allocation(scenario, "grows", 3000)
     await scenario.create([a_pod("next", cpu="800m", labels={"applicationId": "next"})])
     await scenario.eventually("next waits for room", lambda: waits(scenario, "next"))
-    assert set(await allocations(scenario)) == {"beforehand", "grows"}  # what was kept has ended
+    assert set(await allocations(scenario)) == {"beforehand", "grows"}  # the pod with the finalizer has finished
 
     await scenario.api.patch("pods", "grows", {"metadata": {"labels": {"role": "db"}}}, scenario.namespace)
     await scenario.api.patch("pods", "next", {"metadata": {"labels": {"applicationId": "moved"}}}, scenario.namespace)
@@ -145,6 +145,6 @@ async def test_changed_pods_keep_the_correct_allocations(open_scenario: OpenScen
 
 
 async def waits(scenario: Scenario, pod: str) -> bool:
-    """Whether the operator wrote on it why it waits."""
+    """Whether the pod has a condition with the reason why it waits."""
     found = await scenario.api.get("pods", pod, scenario.namespace)
     return any(one.get("reason") == "Unschedulable" for one in found["status"].get("conditions", []))

@@ -18,7 +18,7 @@ RUN_FOR, FAIL_AFTER = "devcluster.muster/run-for", "devcluster.muster/fail-after
 
 
 def a_workload(group: str, kind: str, app: str, *, annotations: dict[str, str] | None = None, **spec: Any) -> Json:
-    """A controller of pods of 100m; ``app`` is its name, its application and its pods' label."""
+    """A controller with pods of 100m CPU; ``app`` is its name, application and pod label."""
     pod = a_pod("unnamed", cpu="100m", labels={"workload": app, "applicationId": app})
     restarts = "Never" if kind == "Job" else "Always"
     template = {
@@ -41,7 +41,7 @@ async def of(scenario: Scenario, app: str) -> list[Json]:
 
 
 async def bound_of(scenario: Scenario, app: str, count: int, *, besides: AbstractSet[str] = frozenset()) -> list[Json]:
-    """Wait until so many pods of the workload have a node, none of them known before."""
+    """Wait until ``count`` pods of the workload other than ``besides`` have a node, and return them."""
 
     async def are_bound() -> list[Json]:
         pods = [pod for pod in await of(scenario, app) if "deletionTimestamp" not in pod["metadata"]]
@@ -66,24 +66,24 @@ async def rolls(scenario: Scenario) -> None:
     await bound_of(scenario, "web", 4, besides=uids(grown))
 
 
-async def keeps_names(scenario: Scenario) -> None:
-    """A StatefulSet makes its pods in order, and one of the same name as soon as the old one is gone."""
+async def recreates_with_same_names(scenario: Scenario) -> None:
+    """A StatefulSet creates its pods in order, and recreates a deleted one with the same name."""
     first = await bound_of(scenario, "db", 3)
     by_age = sorted(first, key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
     assert [pod["metadata"]["name"] for pod in by_age] == ["db-0", "db-1", "db-2"]
     for _ in range(2):
-        known = await scenario.api.get("pods", "db-1", scenario.namespace)
+        old_pod = await scenario.api.get("pods", "db-1", scenario.namespace)
         await scenario.api.delete("pods", "db-1", scenario.namespace, grace_s=0)
 
-        async def is_made_anew(before: Json = known) -> bool:
+        async def is_recreated(before: Json = old_pod) -> bool:
             now = await scenario.api.get("pods", "db-1", scenario.namespace)
             return is_bound(now) and now["metadata"]["uid"] != before["metadata"]["uid"]
 
-        await scenario.eventually("db-1 is there again", is_made_anew)
+        await scenario.eventually("db-1 is there again", is_recreated)
 
 
 async def tries_again(scenario: Scenario) -> None:
-    """A Job whose pods fail makes others, in the application of a pod that runs on."""
+    """A Job recreates failed pods, in the application of a running pod."""
 
     async def has_given_up() -> bool:
         return [pod["status"].get("phase") for pod in await of(scenario, "retries")] == ["Failed"] * 2
@@ -94,8 +94,8 @@ async def tries_again(scenario: Scenario) -> None:
 
 
 async def repeats(scenario: Scenario) -> None:
-    """A CronJob's runs share an application id: the next begins while the core completes the last, or just after."""
-    # The next run begins at once, as soon as the application completes, and when the core has forgotten it.
+    """A CronJob's runs share an application ID: the next one starts while the last one completes, or just after."""
+    # The next run starts immediately, when the application completes, and when the core has removed it.
     for run, states in enumerate([None, {"Completing", *OVER}, OVER, None]):
         await scenario.create([a_job(f"nightly-{run}", "nightly", {RUN_FOR: "100ms"}, parallelism=2, completions=2)])
 
@@ -110,8 +110,8 @@ async def repeats(scenario: Scenario) -> None:
         await scenario.eventually(f"the application is as the run after {run} wants it", is_time)
 
 
-async def serves_every_node(scenario: Scenario) -> None:
-    """A DaemonSet's pod goes to its own node and to no other, also to one that is cordoned; nothing else goes there."""
+async def runs_on_every_node(scenario: Scenario) -> None:
+    """A DaemonSet's pod is bound to its node, even if that is cordoned. Other pods are not."""
 
     async def is_everywhere() -> bool:
         pods = await scenario.api.find("pods", scenario.namespace, labelSelector="daemon=agent")
@@ -128,7 +128,7 @@ async def application(scenario: Scenario, name: str) -> str:
 
 
 async def test_every_pod_that_a_controller_creates_is_scheduled_once(open_scenario: OpenScenario) -> None:
-    """Deployment, StatefulSet, Job with retries, a CronJob's runs, DaemonSet; nothing is refused meanwhile."""
+    """Deployment, StatefulSet, Job with retries, CronJob, DaemonSet, without any rejection."""
     scenario = await open_scenario([FakeNode("node-0"), FakeNode("node-1"), FakeNode("node-2", unschedulable=True)])
     side = a_pod("side", cpu="100m", labels={"applicationId": "retries"})
     await scenario.create(
@@ -141,7 +141,11 @@ async def test_every_pod_that_a_controller_creates_is_scheduled_once(open_scenar
         ]
     )
     await asyncio.gather(
-        rolls(scenario), keeps_names(scenario), tries_again(scenario), repeats(scenario), serves_every_node(scenario)
+        rolls(scenario),
+        recreates_with_same_names(scenario),
+        tries_again(scenario),
+        repeats(scenario),
+        runs_on_every_node(scenario),
     )
     warnings = [event for event in await scenario.events() if event.get("reportingComponent") == "muster"]
     assert {event["reason"] for event in warnings} == {"Scheduled"}

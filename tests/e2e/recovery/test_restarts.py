@@ -1,4 +1,4 @@
-"""Restarts with gangs in every phase, and processes that hang instead of ending."""
+"""Restarts with gangs in every phase, and suspended processes."""
 
 import asyncio
 import signal
@@ -7,7 +7,7 @@ from collections import Counter
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import waits_with
+from tests.e2e.conditions import wait_for_reason
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_pod
 from tests.e2e.scenario import DEADLINE_S, Scenario
@@ -20,7 +20,7 @@ DELETE_OF = "/pods/tg-{}-[^/]*$"
 async def is_so(
     scenario: Scenario, count: int, of: str, *, placeholders: bool, bound: bool = True, deadline_s: float = DEADLINE_S
 ) -> None:
-    """Wait until so many pods of a gang are there, or are bound."""
+    """Wait until ``count`` pods of a gang exist, or are bound."""
 
     async def holds() -> bool:
         pods = await (scenario.bound if bound else scenario.pods)(placeholders=placeholders)
@@ -30,26 +30,26 @@ async def is_so(
 
 
 async def in_every_phase(scenario: Scenario) -> None:
-    """Gangs that complete, run, swap in two ways, fail, and are created."""
-    # Completing: one real pod of two members has run; the placeholder that is left over is told to go.
+    """Create gangs that complete, replace placeholders in two phases, fail, and reserve."""
+    # Completing: one of two members has a real pod; the unused placeholder is being deleted.
     scenario.gate.hold("DELETE", DELETE_OF.format("ends"))
     await scenario.create(a_gang("ends", [Group("g", 2, real=1)], timeout_s=LONG_S, placement="Reserve"))
     await is_so(scenario, 2, "tg-ends", placeholders=True)
-    # Swapping: the deletes were sent and are not answered.
+    # Replacing: the deletes were sent and are not answered.
     deletes = scenario.gate.hold("DELETE", DELETE_OF.format("swaps"))
     await scenario.create(a_gang("swaps", [Group("g", 2)], timeout_s=LONG_S, placement="Reserve"))
     await deletes.reached(2)
-    # Swapping: the placeholders are gone, their members are not bound; one of three is.
+    # Replacing: the placeholders are deleted, and one of their three members is bound.
     binds = scenario.gate.hold("POST", r"/pods/binds-[^/]*/binding$", skip=1)
     await scenario.create(a_gang("binds", [Group("g", 3)], timeout_s=LONG_S, placement="Reserve"))
     await binds.reached(2)
-    # Failing: the time is up, and the pods are being told.
-    told = scenario.gate.hold("PATCH", r"/pods/fails-[^/]*/status$")
+    # Failing: the gang timed out, and the status of its pods is being written.
+    status = scenario.gate.hold("PATCH", r"/pods/fails-[^/]*/status$")
     await scenario.create(
         a_gang("fails", [Group("s", 1), Group("b", 1, cpu="20")], timeout_s=1, style="Hard", placement="Reserve")
     )
-    await told.reached(2)
-    # Creating: two of four placeholders are there.
+    await status.reached(2)
+    # Creating: two of four placeholders exist.
     creations = scenario.gate.hold("POST", r"/pods$", skip=2)
     await scenario.create(a_gang("begins", [Group("g", 4)], timeout_s=LONG_S, placement="Reserve"))
     await creations.reached(2)
@@ -82,7 +82,7 @@ async def failed(scenario: Scenario, of: str, count: int) -> None:
 
 
 async def test_queue_order_timers_and_reported_events_survive_a_restart(open_scenario: OpenScenario) -> None:
-    """The order of gangs is kept, timers continue, and events are not sent again."""
+    """The queue order is kept, timers continue, and events are not sent again."""
     scenario = await open_scenario([FakeNode("node-0", cpu="8500m")])
     await scenario.occupy("node-0", "6")
     groups = [Group("s", 1), Group("b", 1, cpu="7")]
@@ -93,16 +93,16 @@ async def test_queue_order_timers_and_reported_events_survive_a_restart(open_sce
         [a_pod(f"line-{number}", cpu="2", labels={"applicationId": f"app-{number}"}) for number in (0, 1)]
     )
     for number in (0, 1):
-        await waits_with(scenario, f"line-{number}", "Unschedulable", "Insufficient cpu")
-    before = await told(scenario)
+        await wait_for_reason(scenario, f"line-{number}", "Unschedulable", "Insufficient cpu")
+    before = await reported_events(scenario)
     await scenario.muster.operator.kill()
     await scenario.muster.core.kill()
     await scenario.muster.start()
-    # What is written of a later pod is written after what would be written again.
+    # Events of a later pod are written after any repeated events of the earlier ones.
     await scenario.create([a_pod("later", cpu="2", labels={"applicationId": "app-later"})])
-    await waits_with(scenario, "later", "Unschedulable", "Insufficient cpu")
+    await wait_for_reason(scenario, "later", "Unschedulable", "Insufficient cpu")
     await has_event(scenario, "later")
-    assert {what: count for what, count in (await told(scenario)).items() if what[0] != "later"} == before
+    assert {what: count for what, count in (await reported_events(scenario)).items() if what[0] != "later"} == before
     await scenario.api.delete("pods", "later", scenario.namespace, grace_s=0)
     await is_so(scenario, 0, "tg-timed", placeholders=True, bound=False, deadline_s=TIMEOUT_S + 10)
     assert TIMEOUT_S - 1 < time.monotonic() - bound_at < TIMEOUT_S + 2
@@ -117,14 +117,14 @@ async def has_event(scenario: Scenario, pod: str) -> None:
     """Wait for an event of the pod."""
 
     async def is_there() -> bool:
-        return any(name == pod for name, _, _ in await told(scenario))
+        return any(name == pod for name, _, _ in await reported_events(scenario))
 
     await scenario.eventually(f"an event of {pod}", is_there)
 
 
-async def told(scenario: Scenario) -> Counter[tuple[str, str, str]]:
-    """What people were told, and how often."""
-    return Counter(words for event in await scenario.events() for words in [key(event)] * times(event))
+async def reported_events(scenario: Scenario) -> Counter[tuple[str, str, str]]:
+    """The events of the scenario, with their counts."""
+    return Counter(event_key for event in await scenario.events() for event_key in [key(event)] * times(event))
 
 
 def key(event: Json) -> tuple[str, str, str]:
@@ -132,12 +132,12 @@ def key(event: Json) -> tuple[str, str, str]:
 
 
 def times(event: Json) -> int:
-    """How often an event stands for."""
+    """The count of an event."""
     return int((event.get("series") or {}).get("count") or event.get("count") or 1)
 
 
 async def test_a_suspended_core_or_operator_continues(open_scenario: OpenScenario) -> None:
-    """The operator sleeps for longer than its lease lasts; then the core sleeps while pods come."""
+    """The operator is suspended for longer than its lease, then the core while pods are created."""
     scenario = await open_scenario([FakeNode("node-0")], env={"MUSTER_LEASE_DURATION": "3"})
     await scenario.create(a_gang("first", [Group("g", 2)], timeout_s=LONG_S))
     await is_so(scenario, 2, "first", placeholders=False)

@@ -1,4 +1,4 @@
-"""The key that signs placeholders: rotated, deleted and read again, while a gang that waits keeps its placeholders."""
+"""The key that signs placeholders is rotated, deleted and read again while a waiting gang keeps its placeholders."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from devcluster.api import Json
 from devcluster.errors import ApiError
 from devcluster.muster import NAMESPACE
 from devcluster.nodes import FakeNode
-from muster_operator.model import names as words
 from muster_operator.model.signing import CURRENT, PREVIOUS, SECRET, SigningKeys, Validity, key_id
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_pod, is_bound
@@ -16,7 +15,7 @@ from tests.e2e.scenario import Scenario
 
 
 async def stored(scenario: Scenario) -> dict[str, str]:
-    """The entries of the Secret; empty while it is not there."""
+    """The entries of the Secret; empty if it does not exist."""
     try:
         found: dict[str, str] = (await scenario.api.get("secrets", SECRET, NAMESPACE)).get("data") or {}
     except ApiError as error:
@@ -27,7 +26,7 @@ async def stored(scenario: Scenario) -> dict[str, str]:
 
 
 async def restart(scenario: Scenario) -> None:
-    """End the operator and start it again; it is ready once it has recovered."""
+    """Stop the operator, start it, and wait until it has recovered."""
     await scenario.muster.operator.stop()
     await scenario.muster.start()
 
@@ -74,7 +73,7 @@ async def test_a_waiting_gang_keeps_its_placeholders_after_key_rotation_and_rest
     for pod in await scenario.bound():
         metadata = pod["metadata"]
         parts = ("binding", metadata["namespace"], metadata["name"], metadata["uid"], pod["spec"]["nodeName"])
-        signature = metadata["annotations"][words.ANNOTATION_BINDING_SIGNATURE]
+        signature = metadata["annotations"][keys.ANNOTATION_BINDING_SIGNATURE]
         assert keys.verify(signature, parts) is Validity.VALID, metadata["name"]
         old = metadata["name"] == "single"
         assert signature.split(":")[1] == key_id(base64.b64decode(second[PREVIOUS if old else CURRENT]))
@@ -97,8 +96,10 @@ async def test_placeholders_signed_with_a_lost_key_are_reported_and_not_deleted(
     names = {pod["metadata"]["name"] for pod in before}
 
     async def reported() -> bool:
-        told = await scenario.events("TaskRejected")
-        return names <= {event["involvedObject"]["name"] for event in told if "signed with a key" in event["message"]}
+        rejections = await scenario.events("TaskRejected")
+        return names <= {
+            event["involvedObject"]["name"] for event in rejections if "signed with a key" in event["message"]
+        }
 
     await scenario.eventually("events on all of them", reported)
     there = {pod["metadata"]["uid"] for pod in await scenario.pods(placeholders=True)}

@@ -18,7 +18,7 @@ async def reserved(scenario: Scenario, count: int) -> list[Json]:
 
 
 async def evict(scenario: Scenario, pod: Json) -> None:
-    """What `kubectl drain` does to each pod."""
+    """Evict the pod, as `kubectl drain` does."""
     name = pod["metadata"]["name"]
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": scenario.namespace}}
     await scenario.api.request("POST", f"/api/v1/namespaces/{scenario.namespace}/pods/{name}/eviction", body)
@@ -30,28 +30,28 @@ async def allocatable(scenario: Scenario, node: str, cpu: str) -> None:
 
 
 async def resize(scenario: Scenario, pod: str, container: Json) -> None:
-    """In place, as a user does it (Kubernetes 1.33)."""
+    """Resize the pod in place, as a user does (Kubernetes 1.33)."""
     path = f"/api/v1/namespaces/{scenario.namespace}/pods/{pod}/resize"
     body = {"spec": {"containers": [container]}}
     await scenario.api.request("PATCH", path, body, content_type="application/strategic-merge-patch+json")
 
 
 async def in_core(scenario: Scenario, node: str) -> Json:
-    """The node as the core has it."""
+    """The node in the core's state."""
     nodes = [one for partition in (await scenario.muster.dump())["nodes"] for one in partition["nodesInfo"]]
     return next(one for one in nodes if one["nodeID"] == node)
 
 
-async def told_of(scenario: Scenario, *nodes: str) -> set[tuple[str, str]]:
-    """Our events on these nodes, and their reasons; they are in the namespace `default`."""
+async def node_events(scenario: Scenario, *nodes: str) -> set[tuple[str, str]]:
+    """Nodes and reasons of Muster's events on these nodes, in the namespace `default`."""
     events = await scenario.api.find("events", "default")
-    ours = [event for event in events if event.get("reportingComponent") == "muster"]
-    told = {(event["involvedObject"]["name"], event["reason"]) for event in ours}
-    return {(node, reason) for node, reason in told if node in nodes}
+    muster_events = [event for event in events if event.get("reportingComponent") == "muster"]
+    reasons = {(event["involvedObject"]["name"], event["reason"]) for event in muster_events}
+    return {(node, reason) for node, reason in reasons if node in nodes}
 
 
 async def test_a_reserving_gang_moves_off_drained_and_tainted_nodes(open_scenario: OpenScenario) -> None:
-    """A placeholder that is evicted, by `kubectl drain` or for a taint, is made again elsewhere."""
+    """A placeholder that is evicted by `kubectl drain` or for a taint is recreated on another node."""
     scenario = await open_scenario([FakeNode("drained", cpu="4"), FakeNode("tainted", cpu="1")])
     await scenario.occupy("drained", "2")
     await scenario.create(a_gang("moves", [Group("workers", 5)], timeout_s=600, placement="Reserve"))
@@ -66,14 +66,14 @@ async def test_a_reserving_gang_moves_off_drained_and_tainted_nodes(open_scenari
     async def all_wait() -> bool:
         return len(await scenario.pods(placeholders=True)) == 5 and not await scenario.bound(placeholders=True)
 
-    await scenario.eventually("all five places are looked for again", all_wait)
+    await scenario.eventually("all five placeholders wait again", all_wait)
     assert first.isdisjoint(pod["metadata"]["name"] for pod in await scenario.pods(placeholders=True))
     await scenario.cluster.add_nodes([FakeNode("fresh")])
     assert {pod["spec"]["nodeName"] for pod in await scenario.all_bound(5)} == {"fresh"}
 
-    told = await scenario.eventually("the node that came is told of", lambda: told_of(scenario, "fresh"))
-    assert told == {("fresh", "NodeAccepted")}
-    assert not await told_of(scenario, "drained", "tainted")
+    reasons = await scenario.eventually("the new node is reported", lambda: node_events(scenario, "fresh"))
+    assert reasons == {("fresh", "NodeAccepted")}
+    assert not await node_events(scenario, "drained", "tainted")
 
 
 async def test_node_resources_can_change_under_pods_and_a_node_can_be_recreated(
@@ -81,7 +81,7 @@ async def test_node_resources_can_change_under_pods_and_a_node_can_be_recreated(
 ) -> None:
     odd = {"example.com/fpga": "3", "hugepages-2Mi": "1Gi", "attachable-volumes-x": "39"}
     scenario = await open_scenario([FakeNode("node-0", cpu="4", extra=odd)])
-    not_yet = {"devcluster.muster/start-after": "1h"}  # fake kubelets resize nothing that runs
+    not_yet = {"devcluster.muster/start-after": "1h"}  # fake kubelets do not resize running pods
     foreign = with_annotations(a_pod("foreign", cpu="1", scheduler="somebody-else"), not_yet)
     await scenario.create([foreign, *a_gang("firm", [Group("workers", 2)])])
     await bind(scenario.api, "foreign", "node-0", scenario.namespace)

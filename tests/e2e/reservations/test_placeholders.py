@@ -6,22 +6,22 @@ import re
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import told
+from tests.e2e.conditions import wait_for_event
 from tests.e2e.conftest import OpenScenario, with_pods
 from tests.e2e.manifests import PLACEHOLDER, PREFIX, Group, a_gang, a_pod, is_bound, with_annotations
-from tests.e2e.priority_classes import make_class
+from tests.e2e.priority_classes import create_class
 from tests.e2e.scenario import Scenario
 
 INTERNAL = "internal.yunikorn.apache.org/"
 SIGNATURE = re.compile(r"v1:[0-9a-f]{12}:[\w-]{43}")
 LIMIT_RANGER = "kubernetes.io/limit-ranger"
-"""What the LimitRange admission notes on every pod that it changes."""
+"""Annotation of the LimitRange admission on every pod that it changes."""
 
-ROOM = {"ephemeral-storage": "64Gi"}
+STORAGE = {"ephemeral-storage": "64Gi"}
 
 
 def restricted(pod: Json) -> Json:
-    """The same pod as Pod Security `restricted` wants it."""
+    """The same pod with the fields that Pod Security `restricted` requires."""
     pod["spec"]["securityContext"] = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     for container in pod["spec"]["containers"]:
         container["securityContext"] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
@@ -29,13 +29,13 @@ def restricted(pod: Json) -> Json:
 
 
 async def placeholders(scenario: Scenario, count: int, *, bound: int = 0) -> list[Json]:
-    """Wait for so many, so many of them bound."""
+    """Wait for ``count`` placeholders, of which ``bound`` are bound."""
 
-    async def are_there() -> list[Json]:
+    async def exist() -> list[Json]:
         found = await scenario.pods(placeholders=True)
         return found if len(found) == count and len(await scenario.bound(placeholders=True)) == bound else []
 
-    return await scenario.eventually(f"{count} placeholders, {bound} bound", are_there)
+    return await scenario.eventually(f"{count} placeholders, {bound} bound", exist)
 
 
 def shape(pod: Json, owner: Json, group: Json) -> None:
@@ -64,7 +64,7 @@ def shape(pod: Json, owner: Json, group: Json) -> None:
         "pause:mine",
         "IfNotPresent",
     )
-    size = {"cpu": "1", "memory": "64Mi", "ephemeral-storage": "1Gi"}  # the last one is the LimitRange's
+    size = {"cpu": "1", "memory": "64Mi", "ephemeral-storage": "1Gi"}  # ephemeral storage comes from the LimitRange
     assert container["resources"] == {"requests": size, "limits": {**size, "ephemeral-storage": "2Gi"}}
     assert container["securityContext"] == {
         "privileged": False,
@@ -79,7 +79,7 @@ def shape(pod: Json, owner: Json, group: Json) -> None:
         "runAsGroup": 2000,
         "fsGroup": 3000,
     }
-    wanted = {
+    expected = {
         "restartPolicy": "Never",
         "schedulerName": "muster",
         "terminationGracePeriodSeconds": 1,
@@ -89,7 +89,7 @@ def shape(pod: Json, owner: Json, group: Json) -> None:
         "imagePullSecrets": [{"name": "pull"}],
         "nodeSelector": {"disk": "ssd"},
     }
-    assert {field: spec.get(field) for field in wanted} == wanted
+    assert {field: spec.get(field) for field in expected} == expected
     assert not spec.get("hostNetwork")
     assert [t for t in spec["tolerations"] if t.get("key") == "gpu"] == [{"key": "gpu", "operator": "Exists"}]
     assert "volumes" not in spec
@@ -98,14 +98,14 @@ def shape(pod: Json, owner: Json, group: Json) -> None:
 async def test_placeholders_match_the_contract_and_pass_a_restricted_namespace(
     open_scenario: OpenScenario,
 ) -> None:
-    """With a LimitRange that gives every container more than its group says, and settings for image and ids."""
+    """With a LimitRange that adds requests to every container, and settings for image and IDs."""
     config = {
         "service.placeholderImage": "pause:mine",
         "service.placeholderRunAsUser": "1000",
         "service.placeholderRunAsGroup": "2000",
         "service.placeholderFsGroup": "3000",
     }
-    ssd = FakeNode("node-0", cpu="4", labels={"disk": "ssd"}, extra=ROOM)
+    ssd = FakeNode("node-0", cpu="4", labels={"disk": "ssd"}, extra=STORAGE)
     scenario = await open_scenario([ssd], config)
     await scenario.occupy("node-0", "2")
     enforce = {"pod-security.kubernetes.io/enforce": "restricted"}
@@ -117,7 +117,7 @@ async def test_placeholders_match_the_contract_and_pass_a_restricted_namespace(
     }
     limit_range = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": {"limits": [limits]}}
     await scenario.create([limit_range])
-    await make_class(scenario.api, "shaped", 7)
+    await create_class(scenario.api, "shaped", 7)
     extra: Json = {
         "labels": {"team": "x"},
         "annotations": {"note": "y"},
@@ -134,7 +134,7 @@ async def test_placeholders_match_the_contract_and_pass_a_restricted_namespace(
     owner = await scenario.api.get("pods", "shape-workers-0", scenario.namespace)
     for pod in found:
         shape(pod, owner, group.definition())
-    await scenario.cluster.add_nodes([FakeNode("node-1", labels={"disk": "ssd"}, extra=ROOM)])
+    await scenario.cluster.add_nodes([FakeNode("node-1", labels={"disk": "ssd"}, extra=STORAGE)])
     await scenario.all_bound(3)
     await scenario.api.delete("priorityclasses", "shaped")
 
@@ -142,7 +142,7 @@ async def test_placeholders_match_the_contract_and_pass_a_restricted_namespace(
 async def test_a_resource_quota_that_rejects_placeholders_ends_the_gang_without_waiting(
     open_scenario: OpenScenario,
 ) -> None:
-    """Soft: the pod is scheduled as usual. Hard: it fails with the reason. Nothing waits for ever."""
+    """Soft: the pod is scheduled as usual. Hard: it fails with the reason. No pod waits indefinitely."""
     scenario = await open_scenario([FakeNode("node-0")])
     spec = {"hard": {"pods": "4"}}
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": spec}
@@ -155,7 +155,7 @@ async def test_a_resource_quota_that_rejects_placeholders_ends_the_gang_without_
 
     await scenario.eventually("the quota is in force", is_empty)
     await scenario.create(a_gang("soft", [Group("workers", 4, real=1)], timeout_s=600, placement=with_pods()))
-    await told(scenario, "soft-workers-0", "creating placeholder", "exceeded quota")
+    await wait_for_event(scenario, "soft-workers-0", "creating placeholder", "exceeded quota")
     await scenario.all_bound(1)
     await scenario.api.delete_all("pods", scenario.namespace)
     await scenario.eventually("the quota is free again", is_empty)
@@ -174,7 +174,7 @@ async def test_a_resource_quota_that_rejects_placeholders_ends_the_gang_without_
 async def test_placeholders_of_a_stopped_muster_are_collected_and_orphans_are_deleted(
     open_scenario: OpenScenario,
 ) -> None:
-    """The garbage collector takes placeholders with their originator; one that ended leaves orphans."""
+    """The garbage collector deletes placeholders with their originator. A finished originator leaves orphans."""
     scenario = await open_scenario([FakeNode("node-0", cpu="2500m")])
     await scenario.create(a_gang("swept", [Group("workers", 2, real=1)], timeout_s=600, placement="Reserve"))
 
@@ -183,17 +183,17 @@ async def test_placeholders_of_a_stopped_muster_are_collected_and_orphans_are_de
 
     await scenario.eventually("the first gang runs", is_running)
     await scenario.create(a_gang("ended", [Group("workers", 2, real=1)], timeout_s=600, placement="Reserve"))
-    await scenario.eventually("the placeholders of both", lambda: _names(scenario, {"swept": 1, "ended": 2}))
+    await scenario.eventually("both gangs have placeholders", lambda: _names(scenario, {"swept": 1, "ended": 2}))
     await scenario.muster.operator.kill()
     await scenario.muster.stop()
-    ended = await scenario.api.get("pods", "ended-workers-0", scenario.namespace)
-    mine = with_annotations(a_pod("mine", cpu="100m"), {PLACEHOLDER: "true"})
-    reference = {"apiVersion": "v1", "kind": "Pod", "name": "ended-workers-0", "uid": ended["metadata"]["uid"]}
-    mine["metadata"]["ownerReferences"] = [reference]
-    await scenario.create([mine])
+    finished = await scenario.api.get("pods", "ended-workers-0", scenario.namespace)
+    user_pod = with_annotations(a_pod("mine", cpu="100m"), {PLACEHOLDER: "true"})
+    reference = {"apiVersion": "v1", "kind": "Pod", "name": "ended-workers-0", "uid": finished["metadata"]["uid"]}
+    user_pod["metadata"]["ownerReferences"] = [reference]
+    await scenario.create([user_pod])
     await scenario.api.delete("pods", "swept-workers-0", scenario.namespace, grace_s=0)
     await scenario.eventually(
-        "the garbage collector has done its work", lambda: _names(scenario, {"swept": 0, "ended": 2})
+        "the garbage collector has deleted the placeholders", lambda: _names(scenario, {"swept": 0, "ended": 2})
     )
     done = {"status": {"phase": "Succeeded"}}
     await scenario.api.patch("pods", "ended-workers-0", done, scenario.namespace, subresource="status")
@@ -205,13 +205,13 @@ async def test_placeholders_of_a_stopped_muster_are_collected_and_orphans_are_de
         return any(one["involvedObject"]["name"] == "mine" and one["reason"] == "TaskRejected" for one in events)
 
     await scenario.eventually("the user's own pod is reported", is_reported)
-    mine = await scenario.api.get("pods", "mine", scenario.namespace)
-    assert not is_bound(mine)
-    assert "deletionTimestamp" not in mine["metadata"]
+    user_pod = await scenario.api.get("pods", "mine", scenario.namespace)
+    assert not is_bound(user_pod)
+    assert "deletionTimestamp" not in user_pod["metadata"]
     await scenario.api.delete("pods", "mine", scenario.namespace, grace_s=0)
 
 
-async def _names(scenario: Scenario, wanted: dict[str, int]) -> bool:
-    """Whether each application has so many placeholders."""
+async def _names(scenario: Scenario, expected: dict[str, int]) -> bool:
+    """Whether each application has the expected number of placeholders."""
     names = [pod["metadata"]["name"] for pod in await scenario.api.find("pods", scenario.namespace)]
-    return all(sum(name.startswith(f"tg-{app}-") for name in names) == count for app, count in wanted.items())
+    return all(sum(name.startswith(f"tg-{app}-") for name in names) == count for app, count in expected.items())

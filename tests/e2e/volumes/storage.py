@@ -14,7 +14,7 @@ from tests.e2e.manifests import a_pod
 from tests.e2e.scenario import Scenario
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-#: Who makes the volumes of the class `made`.
+#: The provisioner of the class `made`.
 PROVISIONER: Final = "made.muster.example.com"
 LABELS: Final = {OURS[0]: OURS[1]}
 _CLUSTER_WIDE: Final = ("persistentvolumes", "storageclasses", "csinodes", "volumeattachments")
@@ -22,7 +22,7 @@ _CLUSTER_WIDE: Final = ("persistentvolumes", "storageclasses", "csinodes", "volu
 
 @asynccontextmanager
 async def storage(scenario: Scenario) -> AsyncIterator[None]:
-    """Three classes: `static` and `made` wait for the first consumer, `now` does not; all is taken away afterwards."""
+    """Three classes: `static` and `made` wait for the first consumer, `now` does not; deleted afterwards."""
     late = "WaitForFirstConsumer"
     await scenario.create(
         [
@@ -62,7 +62,7 @@ def a_claim(name: str, of_class: str, *, mode: str = "ReadWriteOnce", volume: st
 
 
 def a_volume(name: str, of_class: str, *, node: str = "", mode: str = "ReadWriteOnce", driver: str = "") -> Json:
-    """A volume of 1Gi, reached from one node or from all; a directory of the node, or a driver's."""
+    """A volume of 1Gi for one node or all nodes; a local directory, or a volume of a driver."""
     spec: Json = {
         "storageClassName": of_class,
         "accessModes": [mode],
@@ -80,7 +80,7 @@ def a_volume(name: str, of_class: str, *, node: str = "", mode: str = "ReadWrite
 
 
 def a_csi_node(name: str, driver: str, count: int) -> Json:
-    """What a node can attach."""
+    """A CSINode with an attach limit."""
     drivers = [{"name": driver, "nodeID": name, "topologyKeys": [], "allocatable": {"count": count}}]
     return {
         "apiVersion": "storage.k8s.io/v1",
@@ -103,16 +103,16 @@ def a_user(name: str, *claims: str) -> Json:
 
 
 class Provisioner:
-    """Makes a volume for each claim that has its node; `first_refused`: but for the first, which it takes the node off.
+    """Creates a volume for each claim with a selected node. `first_rejected`: unselects the first node.
 
-    What a driver's external-provisioner does with WaitForFirstConsumer. `asked`: the nodes, in the order of asking.
+    As the external-provisioner of a driver with WaitForFirstConsumer. `requested`: the selected nodes in order.
     """
 
-    def __init__(self, scenario: Scenario, *, first_refused: bool = False) -> None:
+    def __init__(self, scenario: Scenario, *, first_rejected: bool = False) -> None:
         self._scenario = scenario
-        self._refuses_next = first_refused
-        self.asked: list[str] = []
-        self._made = set[str]()
+        self._rejects_next = first_rejected
+        self.requested: list[str] = []
+        self._created = set[str]()
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -127,25 +127,25 @@ class Provisioner:
     async def _run(self) -> None:
         async for _, seen in self._scenario.api.watch("persistentvolumeclaims", self._scenario.namespace):
             try:
-                await self._look(seen["metadata"]["name"])
+                await self._provision(seen["metadata"]["name"])
             except ApiError as error:
                 if error.status not in {404, 409}:
                     raise
 
-    async def _look(self, name: str) -> None:
-        """As the claim is now: what a watch shows may be over."""
+    async def _provision(self, name: str) -> None:
+        """Provision the volume of a claim. Reads the claim again, because the watch may be outdated."""
         claim = await self._scenario.api.get("persistentvolumeclaims", name, self._scenario.namespace)
         metadata = claim["metadata"]
         node = metadata.get("annotations", {}).get(SELECTED_NODE)
-        if not node or claim["spec"].get("volumeName") or metadata["uid"] in self._made:
+        if not node or claim["spec"].get("volumeName") or metadata["uid"] in self._created:
             return
-        self.asked.append(node)
-        if self._refuses_next:
-            self._refuses_next = False
+        self.requested.append(node)
+        if self._rejects_next:
+            self._rejects_next = False
             body = {"metadata": {"annotations": {SELECTED_NODE: None}}}
             await self._scenario.api.patch("persistentvolumeclaims", metadata["name"], body, self._scenario.namespace)
             return
-        self._made.add(metadata["uid"])
+        self._created.add(metadata["uid"])
         volume = a_volume(f"pvc-{metadata['uid']}", "made", node=node)
         keys = ("namespace", "name", "uid")
         volume["spec"]["claimRef"] = {"kind": "PersistentVolumeClaim", "apiVersion": "v1"} | {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
-from tests.e2e.conditions import told, waits_with
+from tests.e2e.conditions import wait_for_event, wait_for_reason
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang
 from tests.e2e.scenario import Scenario
@@ -23,7 +23,7 @@ DRIVER = "csi.muster.example.com"
 
 
 async def node_of(scenario: Scenario, pod: str) -> str:
-    """Where the pod is bound, once it is."""
+    """Wait until the pod is bound, and return its node."""
 
     async def has_node() -> str:
         return str((await scenario.api.get("pods", pod, scenario.namespace))["spec"].get("nodeName", ""))
@@ -43,7 +43,7 @@ async def is_bound_claim(scenario: Scenario, name: str) -> None:
 
 
 def of_storage(scenario: Scenario) -> list[tuple[str, str]]:
-    """What the operator wrote on volumes and claims."""
+    """The operator's writes of volumes and claims."""
     kinds = {"persistentvolumes", "persistentvolumeclaims"}
     return [(write.verb, write.resource) for write in scenario.writes(of_operator=True) if write.resource in kinds]
 
@@ -51,7 +51,7 @@ def of_storage(scenario: Scenario) -> list[tuple[str, str]]:
 async def test_a_pod_runs_where_a_free_volume_is_and_a_second_one_waits_for_the_claim(
     open_scenario: OpenScenario,
 ) -> None:
-    """A volume of one node, claimed for one pod at a time; the second pod comes when the first is gone."""
+    """A volume of one node with ReadWriteOncePod; the second pod runs after the first one is deleted."""
     scenario = await open_scenario(NODES)
     async with storage(scenario):
         only = "ReadWriteOncePod"
@@ -67,8 +67,8 @@ async def test_a_pod_runs_where_a_free_volume_is_and_a_second_one_waits_for_the_
         assert (claim["status"]["phase"], claim["spec"]["volumeName"]) == ("Bound", "local-1")
         assert of_storage(scenario) == [("patch", "persistentvolumes")]
         await scenario.create([a_user("two", "data")])
-        words = "PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
-        await waits_with(scenario, "two", "Unschedulable", words)
+        text = "PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+        await wait_for_reason(scenario, "two", "Unschedulable", text)
         await scenario.api.delete("pods", "one", scenario.namespace, grace_s=0)
         assert await node_of(scenario, "two") == "node-1"
         assert of_storage(scenario) == [("patch", "persistentvolumes")], "claims that are bound cost no write"
@@ -76,33 +76,33 @@ async def test_a_pod_runs_where_a_free_volume_is_and_a_second_one_waits_for_the_
 
 async def test_a_volume_is_provisioned_on_another_node_after_a_failure(open_scenario: OpenScenario) -> None:
     scenario = await open_scenario(NODES)
-    async with storage(scenario), Provisioner(scenario, first_refused=True) as provisioner:
+    async with storage(scenario), Provisioner(scenario, first_rejected=True) as provisioner:
         await scenario.create([a_claim("data", "made"), a_user("one", "data")])
         node = await node_of(scenario, "one")
-        first, second = provisioner.asked
+        first, second = provisioner.requested
         assert (first != second, second) == (True, node)
-        await told(scenario, "one", f"volumes for node {first} failed", 'provisioning failed for PVC "data"')
+        await wait_for_event(scenario, "one", f"volumes for node {first} failed", 'provisioning failed for PVC "data"')
 
 
 async def test_deleting_a_pod_during_provisioning_clears_the_node_of_its_claim(open_scenario: OpenScenario) -> None:
-    """Nobody makes volumes here: the claim keeps no node, and pods without claims do not wait behind it."""
+    """Without a provisioner: the claim does not keep the node, and pods without claims do not wait."""
     scenario = await open_scenario(NODES)
     async with storage(scenario):
         await scenario.create([a_claim("data", "made"), a_user("one", "data")])
 
-        async def is_selected(*, wanted: bool = True) -> bool:
+        async def is_selected(*, expected: bool = True) -> bool:
             annotations = (await claim_of(scenario, "data"))["metadata"].get("annotations", {})
-            return (SELECTED_NODE in annotations) is wanted
+            return (SELECTED_NODE in annotations) is expected
 
         await scenario.eventually("the claim has a node", is_selected)
         await scenario.create([a_user("other")])
         await node_of(scenario, "other")
         await scenario.api.delete("pods", "one", scenario.namespace, grace_s=0)
-        await scenario.eventually("the claim has none any more", lambda: is_selected(wanted=False))
+        await scenario.eventually("the claim no longer has a selected node", lambda: is_selected(expected=False))
 
 
 async def test_each_gang_member_gets_a_separate_volume(open_scenario: OpenScenario) -> None:
-    """Generic ephemeral volumes: their claims are made for the pods, by a controller, after them."""
+    """Generic ephemeral volumes: a controller creates their claims after the pods."""
     scenario = await open_scenario(NODES)
     async with storage(scenario), Provisioner(scenario) as provisioner:
         gang = a_gang("firm", [Group("workers", 3, cpu="3")])
@@ -111,13 +111,13 @@ async def test_each_gang_member_gets_a_separate_volume(open_scenario: OpenScenar
             pod["spec"]["volumes"] = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}]
         await scenario.create(gang)
         bound = await scenario.all_bound(3)
-        assert {pod["spec"]["nodeName"] for pod in bound} == {node.name for node in NODES} == {*provisioner.asked}
+        assert {pod["spec"]["nodeName"] for pod in bound} == {node.name for node in NODES} == {*provisioner.requested}
         claims = await scenario.api.find("persistentvolumeclaims", scenario.namespace)
         assert len({claim["spec"]["volumeName"] for claim in claims}) == 3
 
 
 async def test_a_pod_reports_which_volume_it_waits_for(open_scenario: OpenScenario) -> None:
-    """Nodes that attach no more volumes, and a claim that should be bound by now."""
+    """Nodes at their attach limit, and an unbound claim with immediate binding."""
     scenario = await open_scenario(NODES[:1])
     async with storage(scenario):
         await scenario.create([a_csi_node("node-0", DRIVER, 1)])
@@ -128,7 +128,7 @@ async def test_a_pod_reports_which_volume_it_waits_for(open_scenario: OpenScenar
         await scenario.create([a_user("one", "data-0")])
         await node_of(scenario, "one")
         await scenario.create([a_claim("soon", "now"), a_user("two", "data-1"), a_user("three", "soon")])
-        await waits_with(scenario, "two", "Unschedulable", "node(s) exceed max volume count")
-        await waits_with(scenario, "three", "Unschedulable", "pod has unbound immediate PersistentVolumeClaims")
+        await wait_for_reason(scenario, "two", "Unschedulable", "node(s) exceed max volume count")
+        await wait_for_reason(scenario, "three", "Unschedulable", "pod has unbound immediate PersistentVolumeClaims")
         await scenario.api.delete("csinodes", "node-0")
         assert await node_of(scenario, "two") == "node-0"
