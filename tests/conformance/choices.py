@@ -1,4 +1,4 @@
-"""Choices that Hypothesis makes, and shrinks toward the first of what there is to choose from."""
+"""Random choices by Hypothesis, which shrinks them toward the first option."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _below(size: int) -> SearchStrategy[int]:
 
 
 class Choices:
-    """A hand that draws: few kinds of draws, so that thousands of them are quick."""
+    """Draws random values with few kinds of draws, so that thousands of draws are fast."""
 
     def __init__(self, draw: DrawFn) -> None:
         self._draw = draw
@@ -28,19 +28,19 @@ class Choices:
         return self._draw(_below(size)) if size > 1 else 0
 
     def between(self, low: int, high: int) -> int:
-        """Both ends included."""
+        """Return a number from low to high, both included."""
         return low + self.below(high - low + 1)
 
     def pick(self, options: Sequence[T]) -> T:
-        """One of them; put the plainest first."""
+        """Return one of the options. List the simplest one first."""
         return options[self.below(len(options))]
 
     def chance(self, percent: int) -> bool:
-        """Whether it happens; what shrinks does not happen."""
+        """Return True with this probability. Shrinks to False."""
         return self.below(100) >= 100 - percent
 
     def some(self, options: Sequence[T], at_most: int, at_least: int = 0) -> list[T]:
-        """So many different ones, in the order of the options."""
+        """Return ``at_least`` to ``at_most`` different options in their order."""
         left = list(options)
         wanted = min(self.between(at_least, at_most), len(left))
         chosen = [left.pop(self.below(len(left))) for _ in range(wanted)]

@@ -1,4 +1,4 @@
-"""Random clusters and pods to be placed in them, one scenario at a time (Hypothesis strategies)."""
+"""Random clusters with pending pods, one scenario at a time (Hypothesis strategies)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tests.conformance.choices import Choices
-from tests.conformance.histories import give_past
+from tests.conformance.histories import add_history
 from tests.conformance.objects import (
     APPS,
     NAMESPACES,
@@ -22,7 +22,7 @@ from tests.conformance.objects import (
     a_node,
     a_pod,
 )
-from tests.conformance.scenarios.nodes import Cordons, Features, Images, Labels, Names, Places, Ports, Taints
+from tests.conformance.scenarios.nodes import Cordons, Features, Images, Labels, Names, Ports, Taints, Topology
 from tests.conformance.scenarios.other_pods import OtherPods, Spreading
 from tests.conformance.scenarios.resources import Resources
 from tests.conformance.scenarios.scenario import Scenario
@@ -47,7 +47,7 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     "features": Features(),
     "images": Images(),
 }
-#: Of how many pairs each scenario gets its part.
+#: The share of each scenario in the pairs of a round.
 SHARES: Final[Mapping[str, int]] = {
     "cordons": 1,
     "taints": 1,
@@ -67,41 +67,41 @@ SHARES: Final[Mapping[str, int]] = {
     "features": 3,
     "images": 1,
 }
-_ALWAYS: Final = Places()
-#: Themes that may go with every other; two that write the same objects do not.
-_BESIDE: Final = ("taints", "labels", "amounts", "spreading", "other_pods", "ports", "cordons", "images", "zones")
-#: Pods that are to be placed in one cluster: asked together, they do not see each other.
+_ALWAYS: Final = Topology()
+#: Scenarios that can be combined with all others. Two that write the same objects cannot.
+_COMBINABLE: Final = ("taints", "labels", "amounts", "spreading", "other_pods", "ports", "cordons", "images", "zones")
+#: Pending pods of a cluster. They are evaluated independently of each other.
 PODS: Final = 5
-#: Mostly one, so that pods meet claims and each other.
+#: Mostly one, so that pods share claims and affect each other.
 _APPS: Final = (APPS[0], *APPS)
 _NAMESPACES: Final = (*("red",) * 8, "blue", "blue", "green")
 
 
-def states(ruling: str) -> SearchStrategy[ClusterState]:
-    """Clusters that this scenario rules."""
-    return _states(ruling)
+def states(main: str) -> SearchStrategy[ClusterState]:
+    """Clusters with this main scenario."""
+    return _states(main)
 
 
 @st.composite
-def _states(draw: DrawFn, ruling: str) -> ClusterState:
+def _states(draw: DrawFn, main: str) -> ClusterState:
     choices = Choices(draw)
-    beside = [SCENARIOS[name] for name in choices.some([name for name in _BESIDE if name != ruling], 2)]
-    cast = [SCENARIOS[ruling]]
+    combined = [SCENARIOS[name] for name in choices.some([name for name in _COMBINABLE if name != main], 2)]
+    cast = [SCENARIOS[main]]
     state = ClusterState(namespaces=[a_namespace(name, _team(choices)) for name in NAMESPACES])
     for number in range(choices.between(1, 6)):
         node = a_node(number)
-        for scenario in (_ALWAYS, *cast, *(scenario for scenario in beside if choices.chance(40))):
+        for scenario in (_ALWAYS, *cast, *(scenario for scenario in combined if choices.chance(40))):
             scenario.node(choices, node)
         state.nodes.append(node)
-    for scenario in (*cast, *beside):
+    for scenario in (*cast, *combined):
         scenario.objects(choices, state)
     for number in range(12):
         if choices.chance(60):
-            state.pods.append(_running(choices, state, number, cast, beside))
+            state.pods.append(_running(choices, state, number, cast, combined))
     for number in range(PODS):
-        state.pending.append(_pending(choices, state, number, cast, beside))
+        state.pending.append(_pending(choices, state, number, cast, combined))
     if choices.chance(50):
-        give_past(choices, state)
+        add_history(choices, state)
     return state
 
 
@@ -116,26 +116,26 @@ def _labels(choices: Choices) -> dict[str, str]:
     return labels
 
 
-def _running(choices: Choices, state: ClusterState, number: int, cast: list[Scenario], beside: list[Scenario]) -> Raw:
+def _running(choices: Choices, state: ClusterState, number: int, cast: list[Scenario], combined: list[Scenario]) -> Raw:
     node = choices.pick(state.nodes)["metadata"]["name"]
     scheduler = OURS if choices.chance(50) else OTHERS
     pod = a_pod(f"r{number}", choices.pick(_NAMESPACES), _labels(choices), node, scheduler)
-    for scenario in cast + [scenario for scenario in beside if choices.chance(40)]:
+    for scenario in cast + [scenario for scenario in combined if choices.chance(40)]:
         scenario.running(choices, state, pod)
     if choices.chance(5):
         pod["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30}
     return _as_stored(pod)
 
 
-def _pending(choices: Choices, state: ClusterState, number: int, cast: list[Scenario], beside: list[Scenario]) -> Raw:
+def _pending(choices: Choices, state: ClusterState, number: int, cast: list[Scenario], combined: list[Scenario]) -> Raw:
     pod = a_pod(f"p{number}", choices.pick(_NAMESPACES), _labels(choices))
-    for scenario in cast + [scenario for scenario in beside if choices.chance(35)]:
+    for scenario in cast + [scenario for scenario in combined if choices.chance(35)]:
         scenario.pending(choices, state, pod)
     return _as_stored(pod)
 
 
 def _as_stored(pod: Raw) -> Raw:
-    """With what the API server fills in: on the host's network every port is a port of the host."""
+    """The pod with the defaults of the API server: with hostNetwork every port is a host port."""
     spec = pod["spec"]
     if spec.get("hostNetwork"):
         for container in (*spec["containers"], *spec.get("initContainers", ())):

@@ -1,4 +1,4 @@
-"""Two results on one pod side by side: whether they differ, and how that is shown to people."""
+"""Compares two results for a pod, and shows their difference."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import yaml
 from tests.conformance.kube_scheduler import Refusal, Result
 from tests.conformance.objects import ClusterState, Raw
 
-#: What names an object in a reason: reasons are counted without it.
+#: The name of an object in a reason. Reasons are counted without names.
 _NAMED: Final = re.compile(r'"[^"]+"|(?<=PVC )\S+|(?<=for pod )\S+')
 
 
 def differs(kube: Result, ours: Result) -> bool:
-    """Whether a node is free for one and not for the other, or the words of a refusal are others.
+    """Whether a node is feasible for only one of them, or the reasons differ.
 
-    Where kube-scheduler gave up without a result the pod may go nowhere; there are no words to compare.
+    If kube-scheduler failed without a result, no node may be feasible, and reasons are not compared.
     """
     if kube.error:
         return None in ours.nodes.values()
@@ -29,18 +29,18 @@ def differs(kube: Result, ours: Result) -> bool:
 def _differ(kube: Refusal | None, ours: Refusal | None) -> bool:
     if kube is None or ours is None:
         return kube is not ours
-    # Of a node without a free port we say, too, when it could not hold the pod if it were empty.
-    knows_more = kube.plugin == "NodePorts" and not ours.resolvable
-    return kube.reasons != ours.reasons or (kube.resolvable != ours.resolvable and not knows_more)
+    # For a node without a free port Muster also reports whether the pod would not fit on the empty node.
+    is_more_precise = kube.plugin == "NodePorts" and not ours.resolvable
+    return kube.reasons != ours.reasons or (kube.resolvable != ours.resolvable and not is_more_precise)
 
 
 def reasons(result: Result) -> set[str]:
-    """The reasons that decide about some node, without the names in them."""
+    """The reasons of all rejected nodes, without object names."""
     return {_NAMED.sub("…", reason) for refusal in result.nodes.values() if refusal for reason in refusal.reasons}
 
 
 def shown(state: ClusterState, pod: Raw, kube: Result, ours: Result) -> str:
-    """Everything somebody needs to see the difference again, as YAML."""
+    """Return everything needed to reproduce the difference, as YAML."""
     found = {
         "cluster": state.cluster(),
         "pod": pod,
@@ -53,7 +53,7 @@ def shown(state: ClusterState, pod: Raw, kube: Result, ours: Result) -> str:
 
 
 def _past(state: ClusterState) -> Raw:
-    """What was there before, where something happened."""
+    """The initial objects and the events, if there were events."""
     if not state.events:
         return {}
     return {
@@ -63,20 +63,20 @@ def _past(state: ClusterState) -> Raw:
 
 
 class _Plain(yaml.SafeDumper):
-    """No anchors: what is there twice is written twice."""
+    """Without anchors: repeated values are written repeatedly."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True
 
 
 def _shown(result: Result) -> Raw:
-    nodes = {name: _line(refusal) for name, refusal in sorted(result.nodes.items())}
+    nodes = {name: _text(refusal) for name, refusal in sorted(result.nodes.items())}
     return {"message": result.message, "nodes": nodes, **({"error": result.error} if result.error else {})}
 
 
-def _line(refusal: Refusal | None) -> str:
+def _text(refusal: Refusal | None) -> str:
     if refusal is None:
         return "free"
     kind = "resolvable" if refusal.resolvable else "unresolvable"
-    told = ", ".join(word for word in (kind, refusal.plugin) if word)
-    return ", ".join(refusal.reasons) + (f" ({told})" if told else "")
+    details = ", ".join(detail for detail in (kind, refusal.plugin) if detail)
+    return ", ".join(refusal.reasons) + (f" ({details})" if details else "")

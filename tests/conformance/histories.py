@@ -1,6 +1,6 @@
 """The history of a cluster: its first objects and later changes, in any order of the kinds.
 
-kube-scheduler is shown the present. Whoever keeps books about a cluster must arrive at the same from any past.
+kube-scheduler gets the final state. A stateful scheduler must have the same state after any history.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from typing import Final
 from tests.conformance.choices import Choices
 from tests.conformance.objects import APPS, PLENTY, ClusterState, Event, Raw
 
-#: Of a hundred objects, how many came later, and how many were otherwise.
-_CAME: Final = 15
+#: Percentage of objects that are added later, and of those that are changed.
+_ADDED_LATER: Final = 15
 _CHANGED: Final = 25
 
 
-def give_past(choices: Choices, state: ClusterState) -> None:
-    """Let some objects come later, some be otherwise before, and some be gone by now."""
+def add_history(choices: Choices, state: ClusterState) -> None:
+    """Create a history: some objects are added later, some are changed, and some are deleted."""
     events: list[Event] = []
     for plural, raw in state.listed():
-        if choices.chance(_CAME):
+        if choices.chance(_ADDED_LATER):
             events.append(Event(plural, "ADDED", raw))
             continue
         earlier = _earlier(choices, state, plural, raw) if choices.chance(_CHANGED) else raw
         state.before.append((plural, earlier))
         if earlier != raw:
             events.append(Event(plural, "MODIFIED", raw))
-    for plural, raw in _gone(choices, state):
+    for plural, raw in _deleted_objects(choices, state):
         state.before.append((plural, raw))
         events.append(Event(plural, "DELETED", raw))
     while events:
@@ -35,7 +35,7 @@ def give_past(choices: Choices, state: ClusterState) -> None:
 
 
 def _earlier(choices: Choices, state: ClusterState, plural: str, raw: Raw) -> Raw:
-    """How the object may have been; itself where it cannot have been otherwise."""
+    """An earlier version of the object, or the object itself if it cannot change."""
     found: Raw = deepcopy(raw)
     match plural:
         case "nodes":
@@ -78,7 +78,7 @@ def _node(choices: Choices, state: ClusterState, node: Raw) -> None:
 
 
 def _pod(choices: Choices, pod: Raw) -> None:
-    """Labels change at any time; a node is given once. A node's name in a pod that waits is not the API server's."""
+    """An earlier version of the pod: its labels may change, and it is bound at most once."""
     if pod["status"]["phase"] == "Running" and choices.chance(30):
         del pod["spec"]["nodeName"]
         pod["status"] = {"phase": "Pending"}
@@ -86,8 +86,8 @@ def _pod(choices: Choices, pod: Raw) -> None:
         pod["metadata"]["labels"]["app"] = choices.pick(APPS)
 
 
-def _gone(choices: Choices, state: ClusterState) -> list[tuple[str, Raw]]:
-    """Twins of what is there, under other names."""
+def _deleted_objects(choices: Choices, state: ClusterState) -> list[tuple[str, Raw]]:
+    """Copies of existing objects with other names, which are deleted."""
     lists = [("pods", state.pods)] * 3 + [
         ("nodes", state.nodes),
         ("persistentvolumes", state.volumes),
@@ -95,10 +95,10 @@ def _gone(choices: Choices, state: ClusterState) -> list[tuple[str, Raw]]:
         ("csistoragecapacities", state.capacities),
         ("volumeattachments", state.attachments),
     ]
-    return [(plural, _twin(choices, objects)) for plural, objects in lists if objects and choices.chance(40)]
+    return [(plural, _copy(choices, objects)) for plural, objects in lists if objects and choices.chance(40)]
 
 
-def _twin(choices: Choices, objects: list[Raw]) -> Raw:
+def _copy(choices: Choices, objects: list[Raw]) -> Raw:
     found: Raw = deepcopy(choices.pick(objects))
     metadata = found["metadata"]
     metadata["name"] += f"-{choices.below(1000)}"

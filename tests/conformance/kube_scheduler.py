@@ -14,7 +14,7 @@ from tests.conformance.objects import ClusterState, Raw
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a node is refused: all reasons of the first filter that refuses it. `resolvable`: preemption might help."""
+    """Why a node is infeasible: all reasons of the first rejecting filter. `resolvable`: preemption might help."""
 
     plugin: str
     reasons: tuple[str, ...]
@@ -23,10 +23,10 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What somebody thinks of a pod. `nodes`: None where it may go; `message`: the text where it may go nowhere.
+    """The result for a pod. `nodes`: None for a feasible node; `message`: the text if no node is feasible.
 
-    `error`: kube-scheduler gave up without a result, and would try again; the pod goes nowhere.
-    `scores`: what each plugin gives each node that is left, weighted.
+    `error`: kube-scheduler failed without a result and would retry, so no node is feasible.
+    `scores`: the weighted score of each plugin for each feasible node.
     """
 
     nodes: dict[str, Refusal | None]
@@ -51,7 +51,7 @@ class KubeScheduler:
         self._process.communicate()
 
     def results(self, state: ClusterState) -> list[Result]:
-        """One for each pending pod. Raises ValueError where Kubernetes does not know a field that we wrote."""
+        """Return a result for each pending pod. Raises ValueError if Kubernetes does not have a field of an object."""
         to, of = self._process.stdin, self._process.stdout
         if to is None or of is None:
             raise ValueError("the conformance process has no pipes")

@@ -1,7 +1,7 @@
 """Muster's result: raw objects pass the operator's controller, the interface and the core's state to the core's plan.
 
-Nothing of the product is stood in for; what is left out is the transport, the clock and the scheduling itself: asks are
-left waiting, and each is compared as if it were the only one.
+No part of the product is replaced. The transport, the clock and the scheduling itself are left out: requests stay
+pending, and each is compared independently.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ _CONFIGURATION: Final = load(DEFAULT_TEXT, {}).configuration
 _SETTINGS: Final = Settings()
 
 
-#: Preferred node affinity, taints and images in one.
-FACTS: Final = "facts"
+#: The combined score of preferred node affinity, taints and images.
+NODE_PROPERTIES: Final = "facts"
 
 
 class Product:
-    """An operator and a core that have told each other all about one state."""
+    """An operator and a core that are synchronized with one cluster state."""
 
     def __init__(self, state: ClusterState) -> None:
         self._ledger = Ledger(_SETTINGS)
@@ -81,13 +81,13 @@ class Product:
             self._see(event.plural, event.kind, event.raw)
 
     def results(self, without: str = "") -> list[Result]:
-        """One for each pending pod; `without`: a filter that is not asked."""
+        """Return a result for each pending pod; `without`: a filter that is skipped."""
         partition = self._scheduler_state.partitions[_PARTITION]
         return [_evaluated(partition, self._class_of(partition, pod), without) for pod in self._pending]
 
     def points(self) -> list[dict[str, dict[str, float]]]:
-        """For each pending pod what a score gives to nodes that are left, by the score's name; FACTS is that of node
-        facts, absent where a node is full that constraints allow: it is shared out among those, too (ADR 0017).
+        """Return the scores of feasible nodes by score name for each pending pod. NODE_PROPERTIES is absent if an
+        allowed node is full, because it is normalized over all allowed nodes (ADR 0017).
         """
         partition = self._scheduler_state.partitions[_PARTITION]
         return [_points(partition, self._class_of(partition, pod)) for pod in self._pending]
@@ -96,19 +96,19 @@ class Product:
         is_deleted = kind == DELETED
         fact = read_deletion(plural, key_of(plural, raw)) if is_deleted else read_object(plural, raw, _SETTINGS)
         if fact is not None:
-            self._tell(handle_event(self._ledger, fact, _NOW_S).news)
+            self._deliver(handle_event(self._ledger, fact, _NOW_S).news)
 
     def _recover(self) -> None:
         for part in (begin, report_nodes, submit_asks):
             for outcome in part(self._ledger, _NOW_S):
-                self._tell(outcome.news)
+                self._deliver(outcome.news)
         step(self._scheduler_state, RecoveryBarrierPassed(_RM), _NOW_NS)
-        self._tell(open_nodes(self._ledger, _NOW_S).news)
+        self._deliver(open_nodes(self._ledger, _NOW_S).news)
 
-    def _tell(self, news: Iterable[CoreRequest]) -> None:
-        """In the order in which the operator sends it: what follows from an answer comes after all that was said."""
+    def _deliver(self, requests: Iterable[CoreRequest]) -> None:
+        """Deliver requests in the order of the operator: those that follow from a response come last."""
         is_sending = bool(self._unsent)
-        self._unsent.extend(self._encoder.batches(news))
+        self._unsent.extend(self._encoder.batches(requests))
         while self._unsent and not is_sending:
             self._receive(self._encoder.encoded(self._unsent[0]))
             self._unsent.popleft()
@@ -121,7 +121,7 @@ class Product:
             self._answer(step(self._scheduler_state, event, _NOW_NS))
 
     def _decoded(self, message: Request) -> Intake:
-        """What arrives of it on the other side of the wire."""
+        """Encode and decode the message, as the transport does."""
         data = message.SerializeToString()
         match message:
             case si_pb2.ApplicationRequest():
@@ -139,7 +139,7 @@ class Product:
                 return self._decoder.allocations.read(received)
 
     def _name_nodes(self, request: si_pb2.AllocationRequest) -> None:
-        """`spec.nodeName` of a pod that waits: the operator takes it for one that has its node, so it comes in here."""
+        """Add `spec.nodeName` of a pending pod here, because the operator would treat the pod as bound."""
         named = {pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in self._pending if _is_named(pod)}
         for ask in request.asks:
             if ask.allocationKey in named:
@@ -148,20 +148,20 @@ class Product:
                 ask.tags[keys.TAG_CONSTRAINTS] = json.dumps(constraints, sort_keys=True, separators=(",", ":"))
 
     def _answer(self, effects: list[Effect]) -> None:
-        """What the core says of applications, nodes and allocations reaches the agent."""
+        """Deliver the core's responses for applications, nodes and allocations to the controller."""
         for effect in effects:
             match effect:
                 case ApplicationAccepted() | ApplicationRejected() | ApplicationUpdated():
-                    self._obey(si_applications.application_response([effect]))
+                    self._handle_response(si_applications.application_response([effect]))
                 case NodeAccepted() | NodeRejected():
-                    self._obey(si_nodes.node_response([effect]))
+                    self._handle_response(si_nodes.node_response([effect]))
                 case AllocationResponse():
-                    self._obey(si_allocations.allocation_response(effect))
+                    self._handle_response(si_allocations.allocation_response(effect))
                 case _:
                     pass
 
-    def _obey(self, response: Response) -> None:
-        self._tell(handle_core_response(self._ledger, decoded(response), _NOW_S).news)
+    def _handle_response(self, response: Response) -> None:
+        self._deliver(handle_core_response(self._ledger, decoded(response), _NOW_S).news)
 
     def _class_of(self, partition: Partition, pod: Raw) -> AskClass:
         key = AllocationKey(pod["metadata"]["uid"])
@@ -193,16 +193,18 @@ def _evaluated(partition: Partition, kind: AskClass, without: str) -> Result:
 
 def _points(partition: Partition, kind: AskClass) -> dict[str, dict[str, float]]:
     nodes, snapshot, shape = partition.nodes, Snapshot(partition.nodes), shape_of(kind)
-    left = nodes.rows.ranks() < len(nodes)
+    feasible = nodes.rows.ranks() < len(nodes)
     for _, rows in node_search.refusals(snapshot, shape):
-        left = left & ~rows
+        feasible = feasible & ~rows
     found: dict[str, FloatColumn | None] = {}
     for entry in SCORES:
-        score = entry.make(snapshot, shape, left)
+        score = entry.make(snapshot, shape, feasible)
         found[entry.name] = None if score is None else score.points()
-    if not (node_properties.allowed(shape.constraints, nodes) & ~left).any():
-        found[FACTS] = scores_node_properties.points(shape.constraints, shape.pod_on_node.facts.preferences, nodes)
-    at = [int(row) for row in left.nonzero()[0]]
+    if not (node_properties.allowed(shape.constraints, nodes) & ~feasible).any():
+        found[NODE_PROPERTIES] = scores_node_properties.points(
+            shape.constraints, shape.pod_on_node.facts.preferences, nodes
+        )
+    at = [int(row) for row in feasible.nonzero()[0]]
     return {
         name: {str(nodes.rows.at(row)): 0.0 if column is None else column.item(row) for row in at}
         for name, column in found.items()

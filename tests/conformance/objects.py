@@ -18,13 +18,13 @@ APPS = ("web", "db", "cache")
 TRACKS = ("stable", "canary")
 OURS = "muster"
 OTHERS = "default-scheduler"
-#: Room that no scenario but that of resources runs out of.
+#: Resources that suffice in all scenarios except that of resources.
 PLENTY = {"cpu": "64", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "110"}
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What a watch says: `kind` is ADDED, MODIFIED or DELETED."""
+    """A watch event: `kind` is ADDED, MODIFIED or DELETED."""
 
     plural: str
     kind: str
@@ -33,9 +33,9 @@ class Event:
 
 @dataclass(slots=True)
 class ClusterState:
-    """`pods` have a node, `pending` have none. The lists are what the API server would list.
+    """`pods` have a node, `pending` have none. The lists are those of the API server.
 
-    `before` and `events`: what was there first, and what happened until now; nothing = it was always so.
+    `before` and `events`: the initial objects and later events; empty if nothing changed.
     """
 
     nodes: list[Raw] = field(default_factory=list)
@@ -51,11 +51,11 @@ class ClusterState:
     pending: list[Raw] = field(default_factory=list)
     before: list[tuple[str, Raw]] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
-    #: What a scenario chose once for the whole cluster.
+    #: Choices of a scenario for the complete cluster.
     chosen: dict[str, str] = field(default_factory=dict)
 
     def cluster(self) -> dict[str, list[Raw]]:
-        """Everything but the pods to be placed, as the conformance program reads it; empty lists left out."""
+        """All objects except pending pods, as the conformance program reads them, without empty lists."""
         lists = {
             "nodes": self.nodes,
             "pods": self.pods,
@@ -71,9 +71,9 @@ class ClusterState:
         return {name: objects for name, objects in lists.items() if objects}
 
     def listed(self) -> Iterator[tuple[str, Raw]]:
-        """Everything with the plural of its resource, as watches list it.
+        """All objects with the plural of their resource, as watches list them.
 
-        A pod that waits and has a node's name is listed without it: the API server has no such pods.
+        A pending pod is listed without a node name, because the API server has no such pods.
         """
         lists = {
             "namespaces": self.namespaces,
@@ -96,7 +96,7 @@ class ClusterState:
 
 
 def a_node(number: int) -> Raw:
-    """A node with plenty of room and no label but its name."""
+    """A node with ample resources and only the hostname label."""
     name = f"n{number}"
     return {
         "metadata": {"name": name, "uid": f"node-{number}", "labels": {HOST: name}},
@@ -106,7 +106,7 @@ def a_node(number: int) -> Raw:
 
 
 def a_pod(name: str, namespace: str, labels: dict[str, str], node: str = "", scheduler: str = OURS) -> Raw:
-    """A pod of one container that asks for nothing; with a node it runs there."""
+    """A pod of one container without requests. With a node it runs there."""
     spec: Raw = {"schedulerName": scheduler, "containers": [{"name": "main", "image": "example.com/main:1"}]}
     metadata: Raw = {
         "name": name,

@@ -1,4 +1,4 @@
-"""Rounds of pairs, each with a seed of its own: the tests run one, `make soak` (tools/soak_placement.py) many."""
+"""Rounds of pairs, each with its own seed: the tests run one, `make soak` (tools/soak_placement.py) many."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.conformance.muster_placement import Product
 from tests.conformance.objects import ClusterState
 from tests.conformance.uniform_generation import evenly
 
-#: ClusterStates of each scenario that are kept to be compared again with a filter switched off.
+#: Number of cluster states per scenario that are kept for a comparison with a disabled filter.
 _KEPT: Final = 12
 
 
 @dataclass(slots=True)
 class Tally:
-    """Results of a round. `decided`: pairs by the reasons that decided about a node; `kept`: states of each."""
+    """Results of a round. `decided`: number of pairs per deciding reason; `kept`: states of each scenario."""
 
     pairs: int = 0
     decided: Counter[str] = field(default_factory=Counter)
@@ -30,17 +30,17 @@ class Tally:
 
 
 class Different(AssertionError):
-    """kube-scheduler and we are not of one mind."""
+    """The results of kube-scheduler and Muster differ."""
 
 
 def clusters_of(pairs: int) -> Mapping[str, int]:
-    """How many clusters of each scenario make so many pairs, or a few more."""
+    """Number of clusters of each scenario for at least ``pairs`` pairs."""
     total = sum(SHARES.values())
     return {scenario: -(-pairs * share // (total * PODS)) for scenario, share in SHARES.items()}
 
 
 def compare(kube_scheduler: KubeScheduler, scenario: str, clusters: int, number: int, tally: Tally) -> None:
-    """Compare so many clusters of a scenario. Raises Different, shrunk, for the first pair on which we differ."""
+    """Compare ``clusters`` clusters of a scenario. Raises Different with the shrunk first difference."""
     kept = 0
 
     @seed(number)

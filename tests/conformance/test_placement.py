@@ -1,6 +1,6 @@
 """Feasible nodes and the reasons for the others are those of kube-scheduler, compared on random clusters.
 
-`MUSTER_CONFORMANCE_SEED` and `MUSTER_CONFORMANCE_PAIRS` choose other pairs, and more.
+`MUSTER_CONFORMANCE_SEED` and `MUSTER_CONFORMANCE_PAIRS` change the pairs and their number.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.conformance.kube_scheduler import KubeScheduler
 from tests.conformance.muster_placement import Product
 from tests.conformance.rounds import Different, Tally, clusters_of, compare
 
-#: The round is the first test's; some 10 s on one idle core.
+#: The first test runs the round, about 10 s on one idle core.
 pytestmark = pytest.mark.timeout(300)
 
 SEED = int(os.environ.get("MUSTER_CONFORMANCE_SEED", "1"))
@@ -27,7 +27,7 @@ PAIRS = int(os.environ.get("MUSTER_CONFORMANCE_PAIRS", "3000"))
 SINGLE = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
 )
-#: What each filter says, and how many pairs it has to say it about. What names an object stands there as "…".
+#: Reasons of each filter, and the minimum number of pairs with each. "…" replaces object names.
 REASONS = {
     "NodeUnschedulable": ("node(s) were unschedulable",),
     "NodeName": ("node(s) didn't match the requested node name",),
@@ -62,7 +62,7 @@ REASONS = {
         "waiting for ephemeral volume controller to create the persistentvolumeclaim …",
         "PVC … was not created for pod … (pod is not owner)",
     ),
-    # "bound to non-existent pv(s)" of VolumeBinding cannot be heard: this one says it of the same pods before.
+    # "bound to non-existent pv(s)" of VolumeBinding never occurs, because this filter rejects the same pods before.
     "VolumeZone": ("node(s) had no available volume zone", "persistentvolume … not found"),
     "PodTopologySpread": (
         "node(s) didn't match pod topology spread constraints",
@@ -80,7 +80,7 @@ AT_LEAST = 30
 
 @dataclass(slots=True)
 class Round:
-    """One round, and the scenario's difference where there was one."""
+    """One round, with the difference of each scenario that has one."""
 
     tally: Tally = field(default_factory=Tally)
     differences: dict[str, str] = field(default_factory=dict)

@@ -10,13 +10,13 @@ from hypothesis import given, seed
 
 from tests.conformance.clusters import states
 from tests.conformance.kube_scheduler import KubeScheduler, Result
-from tests.conformance.muster_placement import FACTS, Product
+from tests.conformance.muster_placement import NODE_PROPERTIES, Product
 from tests.conformance.objects import ClusterState
 from tests.conformance.uniform_generation import evenly
 
-#: Our scores: the plugins each stands for, and how far apart whole numbers of points may be: by one, times the weight.
+#: Score -> corresponding plugins and the permitted difference, which is the rounding error times the weight.
 PLUGINS = {
-    FACTS: (("NodeAffinity", "TaintToleration", "ImageLocality"), 0),
+    NODE_PROPERTIES: (("NodeAffinity", "TaintToleration", "ImageLocality"), 0),
     "InterPodAffinity": (("InterPodAffinity",), 2),
     "PodTopologySpread": (("PodTopologySpread",), 2),
 }
@@ -30,14 +30,14 @@ def kube_points(result: Result, plugins: tuple[str, ...]) -> Points:
 
 
 def lead(points: Points) -> Points:
-    """How much more each node gets than the first: what is the same for all decides nothing."""
+    """The difference of each score to that of the first node, because equal offsets are irrelevant."""
     first = points[min(points)]
     return {node: found - first for node, found in points.items()}
 
 
 @pytest.mark.parametrize("scenario", ["images", "labels", "taints", "spreading", "other_pods"])
 def test_score_differences_between_nodes_match_kube_scheduler(scenario: str) -> None:
-    told: Counter[str] = Counter()
+    distinguishing: Counter[str] = Counter()
 
     @seed(1)
     @evenly(CLUSTERS)
@@ -46,10 +46,10 @@ def test_score_differences_between_nodes_match_kube_scheduler(scenario: str) -> 
         for result, ours in zip(kube_scheduler.results(state), Product(state).points(), strict=True):
             for score in (PLUGINS.keys() & ours.keys()) if result.scores else ():
                 plugins, apart = PLUGINS[score]
-                theirs, mine = lead(kube_points(result, plugins)), lead(ours[score])
-                assert mine == pytest.approx(theirs, abs=apart + 1e-6), score
-                told[score] += len(set(theirs.values())) > 1
+                expected, actual = lead(kube_points(result, plugins)), lead(ours[score])
+                assert actual == pytest.approx(expected, abs=apart + 1e-6), score
+                distinguishing[score] += len(set(expected.values())) > 1
 
     with KubeScheduler() as kube_scheduler:
         one_state()
-    assert told.total() >= CLUSTERS // 4
+    assert distinguishing.total() >= CLUSTERS // 4

@@ -1,7 +1,7 @@
 """Uniform generation for Hypothesis: every example is drawn independently; failures are shrunk as usual.
 
-Hypothesis' own way repeats parts of earlier examples and prefers simple ones, which finds crashes sooner. Of pairs that
-are to be counted it makes many twice, and reasons that need several things at once hardly ever.
+Hypothesis itself repeats parts of earlier examples and prefers simple ones, which finds crashes sooner. But it would
+create many duplicate pairs, and rarely pairs with reasons that need several conditions at the same time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _NAME: Final = "evenly"
 
 
 class _Evenly(HypothesisProvider):
-    """Every whole number between two bounds is as likely as every other; nothing else is drawn here."""
+    """Draws integers with a uniform distribution. Other types are not drawn here."""
 
     def draw_integer(
         self,
@@ -34,7 +34,7 @@ AVAILABLE_PROVIDERS[_NAME] = _Evenly
 
 
 def evenly(examples: int) -> settings:
-    """Settings for so many examples, told apart by nothing but their seed."""
+    """Settings for this number of examples, which depend only on the seed."""
     return settings(
         backend=_NAME,
         max_examples=examples,

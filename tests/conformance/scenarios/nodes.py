@@ -16,17 +16,17 @@ _DISKS: Final = ("ssd", "hdd")
 _GENERATIONS: Final = ("1", "2", "10", "x")
 _LABEL_VALUES: Final = {"disk": _DISKS, "generation": _GENERATIONS, ZONE: ZONES}
 _FEATURES: Final = ("RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport")
-_ADDRESSES: Final = ("0.0.0.0", "10.0.0.1", "10.0.0.2", "::")  # noqa: S104 # nobody listens, it is what pods say
+_ADDRESSES: Final = ("0.0.0.0", "10.0.0.1", "10.0.0.2", "::")  # noqa: S104 # no server, only values of pods
 _IMAGES: Final = ("example.com/big:1", "example.com/small:1", "example.com/main:1")
 
 
 class Cordons(Scenario):
-    """Cordoned nodes, and pods that may run there all the same."""
+    """Cordoned nodes, and pods that tolerate cordons."""
 
     def node(self, choices: Choices, node: Raw) -> None:
         if choices.chance(55):
             node["spec"]["unschedulable"] = True
-            if choices.chance(70):  # the controller adds it a moment later
+            if choices.chance(70):  # the controller adds the taint a moment later
                 node["spec"].setdefault("taints", []).append({"key": CORDON, "effect": "NoSchedule"})
 
     def pending(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
@@ -133,7 +133,7 @@ def _term(choices: Choices, state: ClusterState) -> Raw:
 
 
 class Names(Scenario):
-    """Pods that name their node: in their spec, or as those of a DaemonSet do."""
+    """Pods with a node name in their spec or, as with a DaemonSet, in their affinity."""
 
     def pending(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
         names = [node["metadata"]["name"] for node in state.nodes] + ["nowhere"]
@@ -173,20 +173,20 @@ def _ports(choices: Choices, pod: Raw) -> None:
             port["hostIP"] = choices.pick(_ADDRESSES)
         if not any(_is_twice(port, other) for other in ports):
             ports.append(port)
-    place = choices.pick((*("containers",) * 6, "sidecar", "initContainers"))
+    container_kind = choices.pick((*("containers",) * 6, "sidecar", "initContainers"))
     if not ports:
         return
-    if place == "containers":
+    if container_kind == "containers":
         pod["spec"]["containers"][0]["ports"] = ports
     else:
         init: Raw = {"name": "init", "image": "example.com/init:1", "ports": ports}
-        if place == "sidecar":
+        if container_kind == "sidecar":
             init["restartPolicy"] = "Always"
         pod["spec"].setdefault("initContainers", []).append(init)
 
 
 def _is_twice(port: Raw, other: Raw) -> bool:
-    """The API server takes no container that names one host port twice."""
+    """Whether the API server would reject the second host port as a duplicate."""
     return all(port.get(field) == other.get(field) for field in ("protocol", "hostPort", "hostIP"))
 
 
@@ -208,8 +208,8 @@ class Features(Scenario):
             spec["containers"][0] |= {"restartPolicy": "Never", "restartPolicyRules": [rule]}
 
 
-class Places(Scenario):
-    """Zones and regions; every cluster has this one."""
+class Topology(Scenario):
+    """Zones and regions. Every cluster has this scenario."""
 
     def node(self, choices: Choices, node: Raw) -> None:
         labels = node["metadata"]["labels"]
@@ -222,7 +222,7 @@ class Places(Scenario):
 
 
 class Images(Scenario):
-    """Images that lie on nodes. Of no meaning to filters."""
+    """Images on nodes, which filters ignore."""
 
     def node(self, choices: Choices, node: Raw) -> None:
         sizes = {

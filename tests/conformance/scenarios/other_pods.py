@@ -51,9 +51,9 @@ def _term(choices: Choices, pod: Raw) -> Raw:
 
 
 def _merge(term: Raw, pod: Raw, field: str, operator: str) -> None:
-    """A label key of the pod, merged into the selector as the API server does when a pod is made.
+    """Merge a label key of the pod into the selector, as the API server does for a new pod.
 
-    It takes no selector that names the key already.
+    The API server rejects a selector that already has the key.
     """
     found: Raw | None = term.get("labelSelector")
     if found is None or any(expression["key"] == "track" for expression in found.get("matchExpressions", ())):
@@ -102,7 +102,7 @@ def _prefer(choices: Choices, pod: Raw) -> None:
 
 
 class Spreading(Scenario):
-    """Topology spread constraints, of which the API server has filled in nothing but merged label keys."""
+    """Topology spread constraints without defaults, except for merged label keys."""
 
     def pending(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
         keys = dict.fromkeys(choices.pick(_KEYS) for _ in range(choices.pick((1, 1, 1, 2))))

@@ -18,7 +18,7 @@ _OFFERS: Final = {
     GPU: ("1", "2", "0"),
     HUGE: ("4Mi", "64Mi"),
 }
-_ASKS: Final = {
+_REQUESTS: Final = {
     "cpu": ("500m", "1", "1001m", "2", "0.3", "1e-1"),
     "memory": ("512Mi", "1Gi", "1073741825", "2Gi", "1G", "1073741824500m"),
     "ephemeral-storage": ("1Gi", "2Gi", "0"),
@@ -38,31 +38,31 @@ class Resources(Scenario):
         node["status"]["allocatable"] = offers
 
     def running(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
-        _ask(choices, pod["spec"]["containers"][0], 2)
+        _request(choices, pod["spec"]["containers"][0], 2)
         if choices.chance(20):
             _resize(choices, pod)
 
     def pending(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
         spec = pod["spec"]
-        _ask(choices, spec["containers"][0], 3)
+        _request(choices, spec["containers"][0], 3)
         if choices.chance(20):
             spec["containers"].append({"name": "second", "image": "example.com/main:1"})
-            _ask(choices, spec["containers"][1], 2)
+            _request(choices, spec["containers"][1], 2)
         if choices.chance(25):
             init: Raw = {"name": "init", "image": "example.com/init:1"}
             if choices.chance(50):
                 init["restartPolicy"] = "Always"
-            _ask(choices, init, 2)
+            _request(choices, init, 2)
             spec["initContainers"] = [init]
         if choices.chance(10):
             spec["overhead"] = {"cpu": "250m", "memory": "64Mi"}
-        if choices.chance(8):  # for the pod as a whole, not less than for its containers together
+        if choices.chance(8):  # pod-level requests, at least the sum of the containers
             name = choices.pick(("cpu", "memory"))
             spec["resources"] = {"requests": {name: "8" if name == "cpu" else "8Gi"}}
 
 
 def _resize(choices: Choices, pod: Raw) -> None:
-    """A pod that has more or less than its spec says, and perhaps may never have what it says."""
+    """A pod whose actual resources differ from its spec, and whose resize may be infeasible."""
     granted = {"cpu": choices.pick(("500m", "2")), "memory": choices.pick(("512Mi", "2Gi"))}
     status: Raw = {"name": "main", "resources": {"requests": granted}, "allocatedResources": granted}
     pod["status"]["containerStatuses"] = [status]
@@ -71,11 +71,11 @@ def _resize(choices: Choices, pod: Raw) -> None:
         pod["status"]["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": reason}]
 
 
-def _ask(choices: Choices, container: Raw, at_most: int) -> None:
-    requests = {name: choices.pick(_ASKS[name]) for name in choices.some(tuple(_ASKS), at_most)}
-    if HUGE in requests:  # it is not to be asked for alone
+def _request(choices: Choices, container: Raw, at_most: int) -> None:
+    requests = {name: choices.pick(_REQUESTS[name]) for name in choices.some(tuple(_REQUESTS), at_most)}
+    if HUGE in requests:  # huge pages require cpu or memory
         requests.setdefault("cpu", "100m")
     if requests:
-        # Extended resources and huge pages are asked for with limits of the same amount.
+        # Extended resources and huge pages need equal limits.
         limits = {name: amount for name, amount in requests.items() if name in {GPU, HUGE}}
         container["resources"] = {"requests": requests, **({"limits": limits} if limits else {})}

@@ -7,19 +7,19 @@ from tests.conformance.objects import ClusterState, Raw
 
 
 class Scenario:
-    """One subject of placement. Each part does nothing unless a scenario says otherwise.
+    """One subject of placement. Each method does nothing by default.
 
-    A cluster has one scenario that rules it and perhaps others beside it, so that filters meet.
+    A cluster has one main scenario and possibly others, so that filters are combined.
     """
 
     def node(self, choices: Choices, node: Raw) -> None:
-        """Dress a node."""
+        """Modify a node."""
 
     def objects(self, choices: Choices, state: ClusterState) -> None:
-        """Add what is neither node nor pod; nodes are there already."""
+        """Add objects other than nodes and pods. Nodes exist already."""
 
     def running(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
-        """Dress a pod that has a node."""
+        """Modify a bound pod."""
 
     def pending(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
-        """Dress a pod that is to be placed."""
+        """Modify a pending pod."""

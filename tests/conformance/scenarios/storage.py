@@ -17,7 +17,7 @@ _GIB: Final = 2**30
 
 
 def a_class(name: str, provisioner: str = DRIVER, mode: str = LATE, zones: list[str] | None = None) -> Raw:
-    """A storage class; `zones`: where it can make volumes, None = everywhere."""
+    """A storage class; `zones`: where it can provision volumes, None = everywhere."""
     found: Raw = {"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": mode}
     if zones is not None:
         found["allowedTopologies"] = [{"matchLabelExpressions": [{"key": ZONE, "values": zones}]}]
@@ -25,7 +25,7 @@ def a_class(name: str, provisioner: str = DRIVER, mode: str = LATE, zones: list[
 
 
 def a_volume(state: ClusterState, gib: int, of_class: str, source: Raw | None = None) -> Raw:
-    """A volume that nobody has claimed. No two of a cluster are of one size: which of equals is taken is chance."""
+    """An unclaimed volume. All volumes of a cluster differ in size, because the choice between equal ones is random."""
     number = len(state.volumes)
     name = f"pv{number}"
     csi = {"csi": {"driver": DRIVER, "volumeHandle": f"handle-{number}"}}
@@ -46,7 +46,7 @@ def a_volume(state: ClusterState, gib: int, of_class: str, source: Raw | None = 
 
 
 def a_claim(state: ClusterState, namespace: str, of_class: str, gib: int = 1, name: str = "") -> Raw:
-    """A claim that is bound to nothing."""
+    """An unbound claim."""
     name = name or f"c{sum(claim['metadata']['namespace'] == namespace for claim in state.claims)}"
     found: Raw = {
         "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{namespace}-{name}"},
@@ -63,7 +63,7 @@ def a_claim(state: ClusterState, namespace: str, of_class: str, gib: int = 1, na
 
 
 def bind(claim: Raw, volume: Raw) -> None:
-    """As the two look when the controller has bound them."""
+    """Bind claim and volume, as the controller does."""
     metadata = claim["metadata"]
     metadata["annotations"] = {BIND_COMPLETED: "yes", BOUND_BY_CONTROLLER: "yes"}
     claim["spec"]["volumeName"] = volume["metadata"]["name"]
@@ -74,7 +74,7 @@ def bind(claim: Raw, volume: Raw) -> None:
 
 
 def tie(choices: Choices, state: ClusterState, volume: Raw) -> None:
-    """Let the volume be reached from some nodes only."""
+    """Restrict the volume to some nodes."""
     key = choices.pick((ZONE, ZONE, HOST))
     names = [node["metadata"]["name"] for node in state.nodes]
     values = choices.some(ZONES if key == ZONE else names, 2 if choices.chance(30) else 1, at_least=1)
@@ -92,7 +92,7 @@ def mount(pod: Raw, source: Raw) -> None:
 
 
 def mount_claim(pod: Raw, name: str) -> None:
-    """Add the volume of a claim; a pod has each once."""
+    """Add the volume of a claim, at most once."""
     source = {"persistentVolumeClaim": {"claimName": name}}
     if not any(volume.get("persistentVolumeClaim") == source["persistentVolumeClaim"] for volume in mounted(pod)):
         mount(pod, source)
@@ -111,7 +111,7 @@ def claims_of(state: ClusterState, pod: Raw) -> list[str]:
 
 
 def use_claims(choices: Choices, state: ClusterState, pod: Raw, at_most: int, missing: int = 0) -> None:
-    """Mount some claims of the pod's namespace; `missing`: chance of one that is not there, in percent."""
+    """Mount some claims of the pod's namespace; `missing`: probability of a missing claim in percent."""
     names: list[Any] = claims_of(state, pod)
     for name in choices.some(names, at_most, at_least=min(1, len(names))):
         mount_claim(pod, name)

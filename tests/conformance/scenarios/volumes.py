@@ -28,7 +28,7 @@ _OLD_REGION: Final = "failure-domain.beta.kubernetes.io/region"
 
 
 class Disks(Scenario):
-    """Disks named in pods themselves, mostly of one kind in a cluster."""
+    """Inline disks of pods, mostly of one kind per cluster."""
 
     def objects(self, choices: Choices, state: ClusterState) -> None:
         state.chosen["disk"] = choices.pick(("gce", "aws", "iscsi", "rbd"))
@@ -43,7 +43,7 @@ class Disks(Scenario):
 
 
 class Single(Scenario):
-    """Claims that one pod only may use."""
+    """Claims with ReadWriteOncePod."""
 
     def objects(self, choices: Choices, state: ClusterState) -> None:
         state.classes.append(a_class("single"))
@@ -89,7 +89,7 @@ def _disk(choices: Choices, state: ClusterState) -> Raw:
 
 
 class Limits(Scenario):
-    """Nodes that attach few volumes, claims that share them, and attachments that no pod explains."""
+    """Nodes with low attach limits, claims that share volumes, and attachments without a pod."""
 
     def objects(self, choices: Choices, state: ClusterState) -> None:
         state.classes += [a_class("limited"), a_class("gce", provisioner="kubernetes.io/gce-pd")]
@@ -152,7 +152,7 @@ def _driver(choices: Choices, driver: str, node: str) -> Raw:
 
 
 class Binding(Scenario):
-    """Claims that are bound, and volumes for those that are not."""
+    """Bound claims, and volumes for unbound ones."""
 
     def objects(self, choices: Choices, state: ClusterState) -> None:
         state.classes += [
@@ -164,7 +164,7 @@ class Binding(Scenario):
             _free_volume(choices, state)
         for namespace in _CLAIMED_IN:
             for _ in range(4):
-                _claimed(choices, state, namespace, choices.pick(_KINDS))
+                _claim_of_kind(choices, state, namespace, choices.pick(_KINDS))
 
     def running(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
         if choices.chance(10):
@@ -175,7 +175,7 @@ class Binding(Scenario):
 
 
 class Claims(Scenario):
-    """Claims with which a pod can go nowhere, for one reason or another."""
+    """Claims that make all nodes infeasible, for several reasons."""
 
     def objects(self, choices: Choices, state: ClusterState) -> None:
         state.classes += [
@@ -185,7 +185,7 @@ class Claims(Scenario):
         ]
         for namespace in _CLAIMED_IN:
             for _ in range(6):
-                _claimed(choices, state, namespace, choices.pick(_WRONG))
+                _claim_of_kind(choices, state, namespace, choices.pick(_WRONG))
 
     def pending(self, choices: Choices, state: ClusterState, pod: Raw) -> None:
         if choices.chance(70):
@@ -210,12 +210,12 @@ def _free_volume(choices: Choices, state: ClusterState) -> None:
         volume["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x/y"]}
 
 
-#: Kinds of claims; those that keep a pod from every node are rare, for they hide all else.
+#: Kinds of claims. Those that make all nodes infeasible are rare, because they hide other reasons.
 _KINDS: Final = (*("static",) * 5, *("bound",) * 9, "made", "made", "made", "now", "prebound")
 _WRONG: Final = (*("lost", "vanished", "leaving") * 3, "now", "now", "prebound", "bound", "classless", "unknown")
 
 
-def _claimed(choices: Choices, state: ClusterState, namespace: str, kind: str) -> None:
+def _claim_of_kind(choices: Choices, state: ClusterState, namespace: str, kind: str) -> None:
     of_class = {"classless": "", "unknown": "unknown", "made": "made", "now": "now"}.get(kind, "static")
     claim = a_claim(state, namespace, of_class, choices.pick((1, 2, 5)))
     if kind in {"bound", "lost", "vanished", "leaving", "prebound"}:
@@ -234,7 +234,7 @@ def _claimed(choices: Choices, state: ClusterState, namespace: str, kind: str) -
         case "prebound":
             del claim["metadata"]["annotations"]
             claim["status"] = {"phase": "Pending"}
-            if choices.chance(50):  # the volume names the claim, the claim no volume
+            if choices.chance(50):  # the volume references the claim, the claim no volume
                 del claim["spec"]["volumeName"]
         case "static" | "made":
             _particular(choices, state, claim)
@@ -260,7 +260,7 @@ def _particular(choices: Choices, state: ClusterState, claim: Raw) -> None:
 
 
 def _ephemeral(choices: Choices, state: ClusterState, pod: Raw) -> None:
-    """A generic ephemeral volume, whose claim is there, not yet there, or somebody else's."""
+    """A generic ephemeral volume, whose claim exists, is missing, or belongs to another owner."""
     metadata = pod["metadata"]
     name = f"v{len(pod['spec'].get('volumes', []))}"
     template: Raw = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
@@ -274,7 +274,7 @@ def _ephemeral(choices: Choices, state: ClusterState, pod: Raw) -> None:
 
 
 class Provisioning(Scenario):
-    """Classes whose provisioner reaches some zones only, or has a pool that may be too small."""
+    """Classes whose provisioner is limited to some zones, or has a pool that may be too small."""
 
     def objects(self, choices: Choices, state: ClusterState) -> None:
         state.classes += [
