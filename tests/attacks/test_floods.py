@@ -36,7 +36,7 @@ async def test_large_pods_do_not_interrupt_the_core_session(open_attack: OpenAtt
         with_affinity(a_pod(f"large-{n}", cpu="1m", labels={"applicationId": "large", **OWN_QUEUE}), 440_000)
         for n in range(count)
     ]
-    await attack.user.create(pods, at_once=5)
+    await attack.user.create(pods, concurrently=5)
     await attack.victim_gets_its_gang(writes=4 * count)
     await attack.restart_operator()
     await attack.victim_gets_its_gang(writes=4 * count, name="after-recovery")
@@ -53,7 +53,7 @@ async def test_padded_task_groups_do_not_block_recovery(open_attack: OpenAttack)
         )
         for n in range(count)
     ]
-    await attack.user.create(pods, at_once=5)
+    await attack.user.create(pods, concurrently=5)
     await attack.restart_operator()
     await attack.victim_gets_its_gang(writes=3 * count)
 
@@ -63,7 +63,7 @@ async def test_pods_of_other_schedulers_leak_no_memory(open_attack: OpenAttack) 
     attack = await open_attack()
     operator = attack.scenario.muster.operator
     warm = [with_affinity(a_pod(f"warm-{n}", cpu="1m", scheduler="other"), 1_000_000) for n in range(5)]
-    await attack.user.create(warm, at_once=2)
+    await attack.user.create(warm, concurrently=2)
     await attack.user.delete(pod["metadata"]["name"] for pod in warm)
     await attack.victim_gets_its_gang(writes=0, name="warm-up")
     before = resident_bytes(operator)
@@ -71,7 +71,7 @@ async def test_pods_of_other_schedulers_leak_no_memory(open_attack: OpenAttack) 
         pods = [with_affinity(a_pod(f"foreign-{batch}-{n}", scheduler="other"), 1_000_000 + batch) for n in range(10)]
         for number, pod in enumerate(pods):
             pod["spec"]["affinity"] = big_affinity(1_000_000 + 64 * (10 * batch + number))
-        await attack.user.create(pods, at_once=2)
+        await attack.user.create(pods, concurrently=2)
         await attack.user.delete(pod["metadata"]["name"] for pod in pods)
     await attack.victim_gets_its_gang(writes=0)
     grown = resident_bytes(operator) - before
@@ -123,7 +123,7 @@ async def test_thousands_of_task_groups_are_rejected_early(open_attack: OpenAtta
         )
         for n in range(sized(30, 150))
     ]
-    await attack.user.create(pods, at_once=5)
+    await attack.user.create(pods, concurrently=5)
     await attack.victim_gets_its_gang(writes=4 * len(pods))
 
 
@@ -165,7 +165,7 @@ async def test_selectors_of_all_namespaces_cost_no_memory_for_each_namespace(ope
         }
         pod["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
         pods.append(pod)
-    await attack.user.create(pods, at_once=5)
+    await attack.user.create(pods, concurrently=5)
     before = resident_bytes(attack.scenario.muster.core)
     for name in spaces:
         await admin.create(a_pod("there", cpu="1m", labels={"queue": "root.tenant"}), name)

@@ -8,6 +8,7 @@ from devcluster.api import Json
 from devcluster.errors import ApiError
 from devcluster.muster import NAMESPACE
 from devcluster.nodes import FakeNode
+from muster_operator.model import names as keys
 from muster_operator.model.signing import CURRENT, PREVIOUS, SECRET, SigningKeys, Validity, key_id
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_pod, is_bound
@@ -55,7 +56,9 @@ async def test_a_waiting_gang_keeps_its_placeholders_after_key_rotation_and_rest
     await scenario.api.patch("secrets", SECRET, move, NAMESPACE)
     await scenario.eventually("a new key is stored", rotated)
     await restart(scenario)
-    assert {pod["metadata"]["uid"] for pod in await scenario.eventually("its own again", reserves)} == uids
+    assert {
+        pod["metadata"]["uid"] for pod in await scenario.eventually("the gang has placeholders again", reserves)
+    } == uids
 
     second = await stored(scenario)
     await scenario.api.delete("secrets", SECRET, NAMESPACE)
@@ -63,18 +66,20 @@ async def test_a_waiting_gang_keeps_its_placeholders_after_key_rotation_and_rest
     async def is_back() -> bool:
         return await stored(scenario) == second
 
-    await scenario.eventually("the Secret is there again, with the same keys", is_back)
+    await scenario.eventually("the Secret is recreated with the same keys", is_back)
     await restart(scenario)
-    assert {pod["metadata"]["uid"] for pod in await scenario.eventually("its own again", reserves)} == uids
+    assert {
+        pod["metadata"]["uid"] for pod in await scenario.eventually("the gang has placeholders again", reserves)
+    } == uids
 
     await scenario.cluster.add_nodes([FakeNode("node-1", cpu="4")])
     await scenario.all_bound(4, 90)
-    keys = SigningKeys(NAMESPACE, [base64.b64decode(second[name]) for name in (CURRENT, PREVIOUS)])
+    signing_keys = SigningKeys(NAMESPACE, [base64.b64decode(second[name]) for name in (CURRENT, PREVIOUS)])
     for pod in await scenario.bound():
         metadata = pod["metadata"]
         parts = ("binding", metadata["namespace"], metadata["name"], metadata["uid"], pod["spec"]["nodeName"])
         signature = metadata["annotations"][keys.ANNOTATION_BINDING_SIGNATURE]
-        assert keys.verify(signature, parts) is Validity.VALID, metadata["name"]
+        assert signing_keys.verify(signature, parts) is Validity.VALID, metadata["name"]
         old = metadata["name"] == "single"
         assert signature.split(":")[1] == key_id(base64.b64decode(second[PREVIOUS if old else CURRENT]))
 
