@@ -1,4 +1,4 @@
-"""The chart shows what the document holds."""
+"""The chart shows the values of the document."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What cannot end well is refused before anything is measured; what fails costs the others nothing."""
+"""Invalid runs are rejected before any measurement, and a failed benchmark does not affect the others."""
 
 import re
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from benchmarks.families import Family
 from benchmarks.figures import Figure, Options
 
 
-def ended(*arguments: str) -> tuple[int, str]:
+def run(*arguments: str) -> tuple[int, str]:
     """The exit code, and what was printed with single blanks."""
     result = CliRunner().invoke(app, arguments)
     return result.exit_code, re.sub(r"\s+", " ", result.output)
@@ -30,7 +30,7 @@ def ended(*arguments: str) -> tuple[int, str]:
     ],
 )
 def test_an_invalid_command_line_is_rejected(arguments: Sequence[str], why: str) -> None:
-    code, said = ended(*arguments)
+    code, said = run(*arguments)
     assert code != 0
     assert why in said
     assert "core/500 " not in said
@@ -42,7 +42,7 @@ def test_a_broken_file_of_the_last_run_is_reported_before_anything_is_measured(
     file = tmp_path / "latest.json"
     file.write_text("<<<<<<< HEAD")
     monkeypatch.setattr(record, "LATEST", file)
-    code, said = ended("core/500")
+    code, said = run("core/500")
     assert code == 2
     assert "is not a valid results file" in said
 
@@ -68,7 +68,7 @@ def test_a_family_that_fails_is_reported_and_the_others_are_shown(
     monkeypatch.setitem(families.FAMILIES, "core", Family(("core/500",), broken))
     monkeypatch.setitem(families.FAMILIES, "edge", Family(("edge/whole",), sound))
     file = tmp_path / "a.json"
-    code, said = ended("core", "edge", "--json", str(file))
+    code, said = run("core", "edge", "--json", str(file))
     assert code == 1
     assert "7 of 10 pods have a place" in said
     assert "edge/whole" in said
@@ -79,7 +79,7 @@ def test_an_interrupted_run_shows_what_was_measured_before_it(monkeypatch: pytes
     monkeypatch.setitem(families.FAMILIES, "core", Family(("core/500",), sound))
     monkeypatch.setitem(families.FAMILIES, "edge", Family(("edge/whole",), interrupted))
     monkeypatch.setitem(families.FAMILIES, "both", Family(("both/50000",), broken))
-    code, said = ended("core", "edge", "both")
+    code, said = run("core", "edge", "both")
     assert code == 1
     assert "edge: interrupted" in said
     assert "│ core/500 │" in said

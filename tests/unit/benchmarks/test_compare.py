@@ -1,4 +1,4 @@
-"""Two commits, turn by turn: how many times better the second is."""
+"""Two commits, measured alternately: the speedup of the second one."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Words choose benchmarks: a family, a whole name, or part of a name."""
+"""Arguments select benchmarks: a family, a full name, or part of a name."""
 
 import pytest
 

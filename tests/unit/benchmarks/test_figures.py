@@ -1,4 +1,4 @@
-"""A figure knows how many times better than a peer it is, and whether its goals are reached."""
+"""A figure has its ratio to each peer, and shows whether its goals are reached."""
 
 import pytest
 

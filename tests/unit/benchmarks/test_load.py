@@ -1,4 +1,4 @@
-"""The same work for each scheduler: pods alike but for how a gang is told."""
+"""The same work for each scheduler: the pods differ only in the definition of the gang."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The page of the last run has its table between two marks, and nothing else of it changes."""
+"""The page of the last run has its table between two marks, and nothing else of the page changes."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The table and the file say all that is known of a figure."""
+"""The table and the file contain all values of a figure."""
 
 import io
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Runs become figures: each of ours with its peer's runs beside it."""
+"""Runs become figures: each run of Muster with the runs of its peers."""
 
 from collections import Counter
 

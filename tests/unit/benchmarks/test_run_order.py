@@ -1,4 +1,4 @@
-"""Who does the same work runs right after the other, and nobody is favoured by when."""
+"""Runs of the same work follow each other directly, and the order favors no scheduler."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Progress: what is left by what is known, and what failed."""
+"""Progress: the estimated remaining time, and the failures."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Cores that do not let everybody in, and kubeconfigs that lead nowhere."""
+"""Cores that require a token, and kubeconfigs that do not work."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `muster doctor` finds in objects as the API server shows them."""
+"""The findings of `muster doctor` for objects of the API server."""
 
 import base64
 from collections.abc import Iterable
@@ -253,11 +253,11 @@ def test_the_checked_permissions_match_the_manifest() -> None:
 
 
 def test_the_lease_permissions_match_the_names_of_the_installation() -> None:
-    asked = {
+    reviews = {
         (permission.name, permission.is_home, permission.namespace)
         for permission in permissions.required(["batch"], "two", has_webhook=True)
     }
-    named = {one for one in asked if one[0] not in {"", permissions.WEBHOOK_NAME, permissions.SIGNING}}
+    named = {one for one in reviews if one[0] not in {"", permissions.WEBHOOK_NAME, permissions.SIGNING}}
     assert named == {("muster-scheduler-batch", False, "kube-system"), ("two", True, "")}
 
 

@@ -1,4 +1,4 @@
-"""The `muster` command line: what it offers, and one line instead of a traceback where it cannot start."""
+"""The `muster` command line: its commands, and one line instead of a traceback if it cannot start."""
 
 from __future__ import annotations
 

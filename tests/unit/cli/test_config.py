@@ -1,4 +1,4 @@
-"""`muster config show` says which setting has which value, and from where."""
+"""`muster config show` prints the value and the source of each setting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command's manners: one line for what it does not understand or cannot write, nothing for a reader who leaves."""
+"""The command prints one line for invalid arguments or a failed write, and nothing for a closed pipe."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from tests.unit.cli.conftest import Served, an_application, run
 
 
 @pytest.mark.parametrize(
-    "arguments, said",
+    "arguments, message",
     [
         (["nosuch"], "muster: No such command 'nosuch'; see muster --help"),
         (["queus"], "muster: No such command 'queus'. Did you mean 'queues'; see muster --help"),
@@ -24,17 +24,17 @@ from tests.unit.cli.conftest import Served, an_application, run
         (["queues", "--server", "http://[::1"], "muster: 'http://[::1' is not a URL of a server; "),
     ],
 )
-def test_an_invalid_command_line_gives_one_line_and_exit_code_2(arguments: list[str], said: str) -> None:
+def test_an_invalid_command_line_gives_one_line_and_exit_code_2(arguments: list[str], message: str) -> None:
     result = run(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     (line,) = result.stderr.splitlines()
-    assert line.startswith(said)
+    assert line.startswith(message)
 
 
 def test_a_missing_kubeconfig_is_reported_with_its_path() -> None:
     result = run("queues", "--kubeconfig", "missing/config")
-    said = "muster: --kubeconfig missing/config does not exist\n"
-    assert (result.exit_code, result.stderr) == (2, said)
+    message = "muster: --kubeconfig missing/config does not exist\n"
+    assert (result.exit_code, result.stderr) == (2, message)
 
 
 @pytest.mark.parametrize("arguments", [[], ["config"]])
@@ -58,14 +58,14 @@ def test_a_closed_output_pipe_ends_the_command_without_a_message(served: Served)
         *(ApplicationAdded(an_application(f"one-more-{number}", queue="root.b")) for number in range(400))
     )
     line = [sys.executable, "-m", "muster", "apps", "-o", "json", "--server", served.url]
-    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as asking:
-        assert asking.stdout is not None
-        assert asking.stderr is not None
-        assert asking.stdout.readline() == "{\n"
-        asking.stdout.close()
-        said = asking.stderr.read()
-    assert said == ""
-    assert asking.returncode in (0, 1)
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "{\n"
+        process.stdout.close()
+        message = process.stderr.read()
+    assert message == ""
+    assert process.returncode in (0, 1)
 
 
 def test_a_narrow_terminal_does_not_truncate_a_table(served: Served) -> None:

@@ -1,4 +1,4 @@
-"""`muster explain` on the real core: what is missing, on how many nodes, who comes first."""
+"""`muster explain` on the real core: what is missing, on how many nodes, and what is queued before."""
 
 import json
 from dataclasses import replace

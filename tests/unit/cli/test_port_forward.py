@@ -1,4 +1,4 @@
-"""Which pod a port-forward goes to, and which port of it."""
+"""The pod and the port of a port-forward."""
 
 import ssl
 import threading

@@ -1,4 +1,4 @@
-"""`muster validate` says of each finding one line, and ends with 1 where the core would refuse."""
+"""`muster validate` prints one line per finding, and exits with 1 if the core would reject the configuration."""
 
 import base64
 import gzip
@@ -95,17 +95,17 @@ def test_a_config_map_is_validated_with_its_settings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "entries, said",
+    "entries, message",
     [
         ("  service.expiry: soon", "setting service.expiry: invalid value 'soon'"),
         ("  queues.yaml: {partitions: []}", "data.queues.yaml is not text"),
         ("  - a", "data is not a mapping"),
     ],
 )
-def test_a_config_map_that_the_operator_rejects_is_invalid(entries: str, said: str, tmp_path: Path) -> None:
+def test_a_config_map_that_the_operator_rejects_is_invalid(entries: str, message: str, tmp_path: Path) -> None:
     result = run(tmp_path / "map.yaml", MANIFEST.format(entries=entries))
     assert result.exit_code == 1
-    assert result.stdout.startswith(f"{tmp_path}/map.yaml: {said}")
+    assert result.stdout.startswith(f"{tmp_path}/map.yaml: {message}")
 
 
 def test_a_config_map_without_queues_uses_the_default_queues(tmp_path: Path) -> None:

@@ -22,12 +22,12 @@ def test_the_status_reports_usage_and_missing_resources(served: Served) -> None:
     result = served.run("status")
     assert result.exit_code == 0
     lines = dict(line.split("  ", 1) for line in result.stdout.splitlines())
-    told = {label: text.strip() for label, text in lines.items()}
-    assert told["core"] == "schedules"
-    assert told["nodes"] == "3, fair order"
-    assert told["used"] == "cpu 3/12 (25%), pods 3/300 (1%)"
-    assert told["applications"] == "1 Accepted, 1 Rejected, 1 Running"
-    assert told["resources missing"] == "1 pod"
+    summary = {label: text.strip() for label, text in lines.items()}
+    assert summary["core"] == "schedules"
+    assert summary["nodes"] == "3, fair order"
+    assert summary["used"] == "cpu 3/12 (25%), pods 3/300 (1%)"
+    assert summary["applications"] == "1 Accepted, 1 Rejected, 1 Running"
+    assert summary["resources missing"] == "1 pod"
     assert "1 x cpu 9, pods 1 for 1 application" in served.run("status", "-o", "wide").stdout
 
 
@@ -170,7 +170,7 @@ def test_structured_output_uses_the_rest_field_names(served: Served, output: str
 
 
 @pytest.mark.parametrize(
-    "arguments, said",
+    "arguments, message",
     [
         (["app", "nothing"], "Application not found: nothing in namespace ns"),
         (["app", "nothing", "-A"], "Application not found: nothing"),
@@ -184,9 +184,9 @@ def test_structured_output_uses_the_rest_field_names(served: Served, output: str
         (["nodes", "n1", "nothing"], "Node not found: nothing"),
     ],
 )
-def test_a_missing_object_gives_one_line_and_exit_code_1(served: Served, arguments: list[str], said: str) -> None:
+def test_a_missing_object_gives_one_line_and_exit_code_1(served: Served, arguments: list[str], message: str) -> None:
     result = served.run(*arguments)
-    assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"muster: {said}\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"muster: {message}\n")
 
 
 @pytest.mark.parametrize("command", LOOKING)

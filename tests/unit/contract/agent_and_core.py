@@ -155,9 +155,9 @@ class RealCore(Core):  # long: the interface of the simulation's core
     def _carry(self, effects: Iterable[Effect]) -> None:
         for kind, run in groupby(effects, key=lambda effect: id(effect) if _is_alone(effect) else type(effect)):
             del kind
-            self._say(list(run))
+            self._report(list(run))
 
-    def _say(self, run: list[Effect]) -> None:
+    def _report(self, run: list[Effect]) -> None:
         match run[0]:
             case TimerSet():
                 for effect in run:
@@ -166,8 +166,8 @@ class RealCore(Core):  # long: the interface of the simulation's core
             case AllocationResponse() as answer:
                 self.allocations.append(decoded(si_allocations.allocation_response(answer)))
             case ApplicationAccepted() | ApplicationRejected() | ApplicationUpdated():
-                said = [effect for effect in run if isinstance(effect, _APPLICATION)]
-                self.applications.append(decoded(si_applications.application_response(said)))
+                reported = [effect for effect in run if isinstance(effect, _APPLICATION)]
+                self.applications.append(decoded(si_applications.application_response(reported)))
             case NodeAccepted() | NodeRejected():
                 nodes = [effect for effect in run if isinstance(effect, _NODE)]
                 self.allocations.append(decoded(si_nodes.node_response(nodes)))

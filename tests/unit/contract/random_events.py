@@ -105,7 +105,7 @@ class RandomActions:  # long: one method per action
         else:
             kubernetes.add_node(a_node("n1", unschedulable=True))
 
-    def settle(self) -> None:
+    def run_until_idle(self) -> None:
         """Provide enough resources and let all timers expire."""
         for number in range(2, 60):
             self.both.kubernetes.add_node(a_node(f"n{number}"))
@@ -132,7 +132,7 @@ def is_running(raw: Raw) -> bool:
 
 
 def law_breaches(random_actions: RandomActions) -> Iterable[str]:
-    """Yield violations of the invariants after ``settle``."""
+    """Yield violations of the invariants after ``run_until_idle``."""
     both = random_actions.both
     for raw in random_actions.real():
         status, name = raw["status"], raw["metadata"]["name"]

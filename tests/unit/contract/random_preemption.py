@@ -81,7 +81,7 @@ class SlowKubernetes(Kubernetes):
         self.pods[uid]["metadata"]["deletionTimestamp"] = self.now
         self.add(self.pods[uid])
 
-    def going(self) -> list[str]:
+    def terminating(self) -> list[str]:
         """Return the terminating pods."""
         return [uid for uid, raw in self.pods.items() if "deletionTimestamp" in raw["metadata"]]
 
@@ -131,7 +131,7 @@ class RandomPreemption(RandomActions):
 
     def kubelets(self) -> None:
         """Let kubelets end some terminating pods."""
-        for uid in self.kubernetes.going():
+        for uid in self.kubernetes.terminating():
             if uid in self.kubernetes.pods and self.pick(2):
                 self.kubernetes.delete(uid)
 
@@ -155,14 +155,14 @@ class RandomPreemption(RandomActions):
         if self.pick(2):
             self.kubernetes.add_node(a_node("n1"))
 
-    def settle(self) -> None:
+    def run_until_idle(self) -> None:
         """Also provide enough quota, and let kubelets end all terminating pods."""
         if "n1" not in self.kubernetes.nodes:
             self.kubernetes.add_node(a_node("n1"))
         self.both.real.reload(a_roomy_tree())
-        super().settle()
+        super().run_until_idle()
         for _ in range(4):
-            for uid in self.kubernetes.going():
+            for uid in self.kubernetes.terminating():
                 if uid in self.kubernetes.pods:
                     self.kubernetes.delete(uid)
             self.both.run(self.pick)

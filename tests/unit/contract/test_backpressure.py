@@ -26,19 +26,19 @@ async def send_many(client: Client, sent: list[int]) -> None:
 
 
 async def test_a_slow_scheduler_makes_the_client_wait_and_loses_nothing(socket: Socket) -> None:
-    client, sent, heard = socket.connect(), list[int](), socket.scheduler.allocations.items
+    client, sent, received = socket.connect(), list[int](), socket.scheduler.allocations.items
     await client.register_resource_manager(a_registration(), ResourceManager())
     sending = asyncio.create_task(send_many(client, sent))
     ahead = 0
-    while len(keys_of(heard)) < MANY:
+    while len(keys_of(received)) < MANY:
         socket.scheduler.gate.clear()
         for _ in range(50):  # iterations of the loop in which only the client progresses
             await asyncio.sleep(0)
-        ahead = max(ahead, len(sent) - len(keys_of(heard)))
+        ahead = max(ahead, len(sent) - len(keys_of(received)))
         socket.scheduler.gate.set()
-        await socket.scheduler.allocations.first(len(heard) + 1)
+        await socket.scheduler.allocations.first(len(received) + 1)
     await sending
-    assert keys_of(heard) == [str(number) for number in range(MANY)]
+    assert keys_of(received) == [str(number) for number in range(MANY)]
     assert ahead < MANY / 2, "the client took over more than outbox and stream may hold"
 
 
@@ -77,13 +77,13 @@ async def test_a_resource_manager_that_does_not_read_loses_its_session(socket: S
         await stream.write(asks("a"))
         await socket.scheduler.allocations.first()
         callback = socket.scheduler.present["rm"]
-        said = 0
+        sent_count = 0
         while not socket.scheduler.lost.items:
-            assert said * LARGE < 40 * SETTINGS.server_outbox_bytes, "the outbox grows without a limit"
+            assert sent_count * LARGE < 40 * SETTINGS.server_outbox_bytes, "the outbox grows without a limit"
             tags = {"padding": "x" * LARGE}
-            new = si_pb2.Allocation(allocationKey=str(said), allocationTags=tags)
+            new = si_pb2.Allocation(allocationKey=str(sent_count), allocationTags=tags)
             callback.update_allocation(si_pb2.AllocationResponse(new=[new]))
-            said += 1
+            sent_count += 1
             await asyncio.sleep(0)
         assert [lost for lost, _ in socket.scheduler.lost.items] == ["rm"]
         got: list[si_pb2.AllocationResponse] = []
@@ -91,7 +91,7 @@ async def test_a_resource_manager_that_does_not_read_loses_its_session(socket: S
             await read_all(stream, got)
         assert ended.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert "wait to be read from UpdateAllocation" in str(ended.value.details())
-        assert 0 < len(got) < said
+        assert 0 < len(got) < sent_count
 
 
 async def test_an_overrun_session_is_asked_to_register_again(socket: Socket) -> None:

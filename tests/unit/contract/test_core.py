@@ -218,6 +218,6 @@ async def test_nothing_is_scheduled_or_reported_before_the_last_recovery_barrier
     assert talk.allocations() == []
     await talk.client.fence(muster_pb2.FenceRequest(rmID=RM, nodeRequests=2, allocationRequests=1))
     await talk.allocated("a")
-    said = [state.reason for each in talk.rm.callbacks.items for state in each.schedulingStates.states]
-    said += [event.message for each in talk.rm.callbacks.items for event in each.events.events]
-    assert [words for words in said if "unschedulable" in words] == []
+    messages = [state.reason for each in talk.rm.callbacks.items for state in each.schedulingStates.states]
+    messages += [event.message for each in talk.rm.callbacks.items for event in each.events.events]
+    assert [words for words in messages if "unschedulable" in words] == []

@@ -35,7 +35,7 @@ def a_fact(kind: Any, name: str, **found: Any) -> Fact:
     return Fact(kind=kind, name=name, attributes={keys.FACT_OBJECT: orjson.dumps(found).decode()})
 
 
-async def tell(talk: Talk, *facts: Fact, partition: str = "default") -> list[RejectedFact]:
+async def send_facts(talk: Talk, *facts: Fact, partition: str = "default") -> list[RejectedFact]:
     request = FactsRequest(rmID=talk.rm_id, partitionName=partition, facts=facts)
     return list((await talk.client.update_facts(request)).rejected)
 
@@ -56,7 +56,7 @@ async def test_a_pod_is_scheduled_where_its_volume_is_reachable_and_gets_the_cho
             nodeAffinity=IN_ZONE,
         ),
     )
-    assert await tell(talk, *facts) == []
+    assert await send_facts(talk, *facts) == []
     await talk.application()
     await talk.ask("pod", tags={keys.TAG_VOLUMES: '{"claims":["ns/c"]}'})
     [allocation] = await talk.allocated("pod")
@@ -71,14 +71,16 @@ async def test_an_ask_waits_for_a_claim_that_is_reported_later(talk: Talk) -> No
     await talk.fence()
     assert talk.allocations() == []
     maker = a_fact(Fact.STORAGE_CLASS, "late", provisioner="maker", bindingMode="WaitForFirstConsumer")
-    await tell(talk, maker, a_fact(Fact.CLAIM, "ns/c", **CLAIM))
+    await send_facts(talk, maker, a_fact(Fact.CLAIM, "ns/c", **CLAIM))
     [allocation] = await talk.allocated("pod")
     assert allocation.allocationTags[keys.TAG_CHOSEN_VOLUMES] == '{"ns/c":""}'
 
 
 async def test_invalid_facts_are_rejected_and_the_others_are_applied(talk: Talk) -> None:
     bad = a_fact(Fact.VOLUME, "v", capacity="much")
-    rejected = await tell(talk, bad, Fact(kind=Fact.NAMESPACE, name="ns", attributes={"team": "a"}), Fact(name="x"))
+    rejected = await send_facts(
+        talk, bad, Fact(kind=Fact.NAMESPACE, name="ns", attributes={"team": "a"}), Fact(name="x")
+    )
     assert [(one.kind, one.name) for one in rejected] == [(Fact.VOLUME, "v"), (Fact.UNKNOWN_KIND, "x")]
     assert rejected[0].reason.startswith("muster/object: capacity is not a whole number")
     assert rejected[1].reason == "kind is not known: 0"
@@ -86,10 +88,10 @@ async def test_invalid_facts_are_rejected_and_the_others_are_applied(talk: Talk)
 
 async def test_facts_for_an_unknown_partition_are_refused(talk: Talk) -> None:
     with pytest.raises(Refused) as refused:
-        await tell(talk, partition="elsewhere")
+        await send_facts(talk, partition="elsewhere")
     assert refused.value.code is RefusalCode.NOT_FOUND
 
 
 async def test_facts_need_a_session(wire: CoreWire) -> None:
     with pytest.raises((Refused, SessionLost)):
-        await tell(Talk(wire.connect()))
+        await send_facts(Talk(wire.connect()))

@@ -45,7 +45,7 @@ async def submit(talk: Talk, members: int, placement: str, *, forced: bool = Fal
     await talk.client.update_application(si_pb2.ApplicationRequest(rmID=RM, new=[new]))
 
 
-async def told(talk: Talk, state: str) -> None:
+async def wait_for_state(talk: Talk, state: str) -> None:
     """Wait until the core reports this state of the application."""
     await talk.rm.applications.until(
         lambda items: any(one.state == state for response in items for one in response.updated)
@@ -70,7 +70,7 @@ WORKERS: dict[str, Any] = {"taskGroupName": "workers"}
 async def test_members_of_a_direct_gang_use_its_reservation_without_placeholder_releases(talk: Talk) -> None:
     await talk.node("n1", vcore=4000)
     await submit(talk, 3, keys.PLACEMENT_DIRECT)
-    await told(talk, keys.APP_RUNNING)
+    await wait_for_state(talk, keys.APP_RUNNING)
     assert talk.rm.allocations.items == []
     assert (await inventory(talk)).allocations == []
     await talk.ask("driver", **WORKERS)
@@ -92,7 +92,7 @@ async def test_the_reason_why_a_direct_gang_waits_is_reported_for_its_task_group
     assert scheduling_states(talk) == [("app/workers", failed)]
     assert list((await inventory(talk)).askKeys) == []
     await talk.node("n2", vcore=2000)
-    await told(talk, keys.APP_RUNNING)
+    await wait_for_state(talk, keys.APP_RUNNING)
     scheduled = si_pb2.UpdateContainerSchedulingStateRequest.SCHEDULED
     await talk.rm.callbacks.until(lambda _: ("app/workers", scheduled) in scheduling_states(talk))
 
@@ -100,7 +100,7 @@ async def test_the_reason_why_a_direct_gang_waits_is_reported_for_its_task_group
 async def test_a_removed_direct_gang_releases_only_its_members(talk: Talk) -> None:
     await talk.node("n1", vcore=4000)
     await submit(talk, 3, keys.PLACEMENT_DIRECT)
-    await told(talk, keys.APP_RUNNING)
+    await wait_for_state(talk, keys.APP_RUNNING)
     await talk.ask("driver", **WORKERS)
     await talk.allocated("driver")
     await talk.remove_application()
@@ -112,7 +112,7 @@ async def test_after_a_restart_a_direct_gang_keeps_the_reservation_of_its_missin
     talk = Talk(wire.connect())
     await talk.register(**fenced())
     await submit(talk, 3, keys.PLACEMENT_DIRECT, forced=True)
-    await told(talk, keys.APP_ACCEPTED)
+    await wait_for_state(talk, keys.APP_ACCEPTED)
     bound = si_pb2.Allocation(
         allocationKey="driver",
         applicationID="app",
@@ -122,7 +122,7 @@ async def test_after_a_restart_a_direct_gang_keeps_the_reservation_of_its_missin
         resourcePerAlloc=a_resource({"vcore": 1000, "pods": 1}),
     )
     await talk.node("n1", "CREATE_DRAIN", vcore=4000, existingAllocations=[bound])
-    await told(talk, keys.APP_RUNNING)
+    await wait_for_state(talk, keys.APP_RUNNING)
     await talk.fence()
     await talk.node("n1", "DRAIN_TO_SCHEDULABLE")
     await talk.ask("e1", "e2", **WORKERS)

@@ -23,22 +23,22 @@ async def test_ten_thousand_allocations_and_releases_come_back_in_order(wire: Wi
     rm = ResourceManager()
     await wire.connect().register_resource_manager(a_registration(), rm)
     callback = wire.scheduler.present["rm"]
-    said: list[tuple[str, str]] = []
+    order: list[tuple[str, str]] = []
     for number in range(MANY):
         key = f"{number % 50}"
         if number * 7 % 10 < 3:
-            said.append(("released", key))
+            order.append(("released", key))
             callback.update_allocation(
                 si_pb2.AllocationResponse(released=[si_pb2.AllocationRelease(allocationKey=key)])
             )
         else:
-            said.append(("new", key))
+            order.append(("new", key))
             callback.update_allocation(si_pb2.AllocationResponse(new=[si_pb2.Allocation(allocationKey=key)]))
 
     callback.update_allocation(si_pb2.AllocationResponse(new=[si_pb2.Allocation(allocationKey="end")]))
     got = applied(await rm.allocations.until(lambda items: ends_with(items, "end")))
     assert got.pop() == ("new", "end")
-    assert got == said
+    assert got == order
 
 
 def ends_with(responses: list[si_pb2.AllocationResponse], key: str) -> bool:

@@ -51,11 +51,13 @@ def _declared(wire: CoreWire, rm_id: str) -> dict[str, bool]:
 
 async def question(talk: Talk, kind: str, number: int = 0) -> muster_pb2.Callback:
     """Wait for the question of a kind with this number."""
-    items = await talk.rm.callbacks.until(lambda said: sum(one.WhichOneof("kind") == kind for one in said) > number)
+    items = await talk.rm.callbacks.until(
+        lambda received: sum(one.WhichOneof("kind") == kind for one in received) > number
+    )
     return [one for one in items if one.WhichOneof("kind") == kind][number]
 
 
-async def judge(talk: Talk, asked: muster_pb2.PredicatesQuestion, *refusals: str) -> None:
+async def answer_predicates(talk: Talk, asked: muster_pb2.PredicatesQuestion, *refusals: str) -> None:
     """Answer with a reason for each node, or none."""
     answer = muster_pb2.PredicatesAnswer(id=asked.id, refusals=refusals)
     await talk.client.answer(talk.rm_id, muster_pb2.Answer(predicates=answer))
@@ -72,16 +74,16 @@ async def test_all_allocations_of_a_plan_are_one_question_and_rejected_ones_are_
     assert {one.allocationKey for one in asked.args} == {"a", "b", "c"}
     assert all(one.allocate for one in asked.args)
     assert talk.allocations() == []
-    await judge(talk, asked, *("no licence here" if one.nodeID == "n1" else "" for one in asked.args))
+    await answer_predicates(talk, asked, *("no licence here" if one.nodeID == "n1" else "" for one in asked.args))
     places = await talk.allocated(*(one.allocationKey for one in asked.args if one.nodeID == "n2"))
     assert {one.nodeID for one in places} == {"n2"}
     again = (await question(talk, "predicates", 1)).predicates
     assert {one.nodeID for one in again.args} == {"n2"}
-    await judge(talk, again, *("" for _ in again.args))
+    await answer_predicates(talk, again, *("" for _ in again.args))
     await talk.allocated(*(one.allocationKey for one in again.args))
     assert len(talk.allocations()) == 2, "n2 has room for two: the third is told whose word keeps it off n1"
-    said = await talk.rm.callbacks.until(lambda items: any(one.HasField("schedulingStates") for one in items))
-    reasons = [state.reason for one in said for state in one.schedulingStates.states]
+    received = await talk.rm.callbacks.until(lambda items: any(one.HasField("schedulingStates") for one in items))
+    reasons = [state.reason for one in received for state in one.schedulingStates.states]
     assert any("1 no licence here" in reason for reason in reasons), reasons
 
 
@@ -95,9 +97,9 @@ async def test_other_requests_are_scheduled_while_an_answer_is_pending(wire: Cor
     first = (await question(talk, "predicates")).predicates
     await talk.ask("b", applicationID="late")
     second = (await question(talk, "predicates", 1)).predicates
-    await judge(talk, second, "")
+    await answer_predicates(talk, second, "")
     await talk.allocated("b")
-    await judge(talk, first, "")
+    await answer_predicates(talk, first, "")
     await talk.allocated("a")
 
 
@@ -112,13 +114,13 @@ async def test_an_allocation_whose_resources_were_taken_is_planned_again(wire: C
     await talk.ask("b", applicationID="late")
     second = (await question(talk, "predicates", 1)).predicates
     assert (first.args[0].nodeID, second.args[0].nodeID) == ("n1", "n1")
-    await judge(talk, second, "")
+    await answer_predicates(talk, second, "")
     await talk.allocated("b")
-    await judge(talk, first, "")
+    await answer_predicates(talk, first, "")
     await talk.node("n2", vcore=1000)
     third = (await question(talk, "predicates", 2)).predicates
     assert [(one.allocationKey, one.nodeID) for one in third.args] == [("a", "n2")]
-    await judge(talk, third, "")
+    await answer_predicates(talk, third, "")
     await talk.allocated("a")
 
 
@@ -131,11 +133,11 @@ async def test_an_atomic_gang_with_one_rejected_allocation_gets_none_of_that_pla
     await talk.ask("p1", "p2", placeholder=True, taskGroupName="workers")
     asked = (await question(talk, "predicates")).predicates
     refused = asked.args[0].nodeID
-    await judge(talk, asked, "not there", *("" for _ in asked.args[1:]))
+    await answer_predicates(talk, asked, "not there", *("" for _ in asked.args[1:]))
     again = (await question(talk, "predicates", 1)).predicates
     assert talk.allocations() == []
     assert refused not in {one.nodeID for one in again.args}
-    await judge(talk, again, "", "")
+    await answer_predicates(talk, again, "", "")
     await talk.allocated("p1", "p2")
 
 

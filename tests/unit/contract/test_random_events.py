@@ -51,7 +51,7 @@ def survives(random_actions: RandomActions, things: int) -> None:
     """Run a number of random actions, then check the invariants."""
     for _ in range(things):
         random_actions.happen()
-    random_actions.settle()
+    random_actions.run_until_idle()
     assert list(law_breaches(random_actions)) == []
     random_actions.finish()
     assert random_actions.both.ledger.applications == {}

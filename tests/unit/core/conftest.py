@@ -31,7 +31,7 @@ class FakeClock:
 class Notebook:
     """A ResourceManagerCallback that records responses. `broken`: the error that it raises for applications."""
 
-    heard: list[object] = field(default_factory=list)
+    received: list[object] = field(default_factory=list)
     ends: list[str] = field(default_factory=list)
     broken: Exception | None = None
     news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -55,7 +55,7 @@ class Notebook:
         self.news.set()
 
     def _note(self, item: object) -> None:
-        self.heard.append(item)
+        self.received.append(item)
         self.news.set()
 
     async def until(self, is_so: Callable[[], bool]) -> None:
@@ -76,13 +76,13 @@ class Bench:
         request = si_pb2.RegisterResourceManagerRequest(rmID=RM, version="1.0.0", extraConfig=extra)
         await self.core.register_resource_manager(request, self.rm)
 
-    async def settle(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until the core has handled all messages and run its cycles."""
-        await self.heard()
+        await self.wait_until_handled()
         while self.core.loop._unfinished:  # noqa: ASYNC110 - nothing signals this state
             await asyncio.sleep(0)
 
-    async def heard(self) -> None:
+    async def wait_until_handled(self) -> None:
         """Wait until the core has handled all messages."""
         await self.core.fence(muster_pb2.FenceRequest(rmID=RM))
 
@@ -110,7 +110,7 @@ async def open_for_asks(settings: LoopSettings) -> AsyncIterator[Bench]:
     room = messages.a_resource(vcore=1_000_000, memory=1 << 40, pods=1000)
     await bench.core.update_node(messages.nodes(messages.a_node(schedulableResource=room)))
     await bench.core.update_application(messages.applications(messages.an_application()))
-    await bench.settle()
+    await bench.wait_until_idle()
     yield bench
     bench.core.close()
     await running

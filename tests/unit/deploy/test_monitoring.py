@@ -1,4 +1,4 @@
-"""The dashboard and the alert rules name only metrics, labels and values that exist, and leave none of ours out."""
+"""Dashboard and alert rules refer only to existing metrics, labels and values, and use all metrics of Muster."""
 
 import json
 import re

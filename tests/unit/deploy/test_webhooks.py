@@ -1,4 +1,4 @@
-"""The manifest of the webhooks is what the operator would register; the role allows no more of it than is needed."""
+"""The webhook manifest equals the operator's registration, and the role permits no more than needed."""
 
 from pathlib import Path
 

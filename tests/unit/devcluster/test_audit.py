@@ -1,4 +1,4 @@
-"""The audit log is read from a mark on, whole lines only, and counted by user and kind."""
+"""The audit log is read from an offset, only complete lines, and counted by user and kind."""
 
 from pathlib import Path
 
@@ -31,11 +31,11 @@ def test_a_missing_log_is_empty(tmp_path: Path) -> None:
 
 def test_a_line_still_being_written_is_left_for_the_next_time(tmp_path: Path) -> None:
     log = AuditLog(tmp_path / "audit.jsonl")
-    whole = line(name="first")
-    log.path.write_bytes(whole + line(name="second")[:20])
+    complete = line(name="first")
+    log.path.write_bytes(complete + line(name="second")[:20])
     assert [write.name for write in log.since()] == ["first"]
-    log.path.write_bytes(whole + line(name="second"))
-    assert [write.name for write in log.since(len(whole))] == ["second"]
+    log.path.write_bytes(complete + line(name="second"))
+    assert [write.name for write in log.since(len(complete))] == ["second"]
 
 
 def test_a_truncated_line_does_not_affect_other_lines(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The user's word decides which cluster is used, and what was kept is found and ended, and nothing else."""
+"""The user's setting selects the cluster, and only the recorded processes of a kept cluster are stopped."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Certificates, kubeconfig files, manifests and ports are what servers and clients take."""
+"""Certificates, kubeconfig files, manifests and ports are valid for servers and clients."""
 
 import socket
 import ssl

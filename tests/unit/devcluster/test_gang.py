@@ -1,4 +1,4 @@
-"""What the demo shows of a gang follows from the pods' watch events alone."""
+"""The demo's view of a gang depends only on the watch events of its pods."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""kube-scheduler runs with its defaults, but for limits that it would only wait at, and with its own rights."""
+"""kube-scheduler runs with its defaults except for rate limits, and with its own permissions."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Children are stopped, killed, restarted; they say why they ended, and they do not outlive their parent."""
+"""Children are stopped, killed and restarted, report why they ended, and end with their parent."""
 
 import asyncio
 import os

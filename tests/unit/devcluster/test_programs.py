@@ -1,4 +1,4 @@
-"""A cached program is found again, and a changed pin never finds an old one."""
+"""A cached program is found again, and a changed version never uses an old one."""
 
 import io
 import os

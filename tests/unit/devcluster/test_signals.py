@@ -1,4 +1,4 @@
-"""SIGTERM ends a run through its clean-up, as Ctrl-C does."""
+"""SIGTERM ends a run with its cleanup, like Ctrl-C."""
 
 import asyncio
 import os
@@ -39,6 +39,6 @@ async def test_a_signal_ends_a_run_through_its_clean_up(number: signal.Signals) 
     assert process.stdout is not None
     assert await process.stdout.readline() == b"up\n"
     process.send_signal(number)
-    said, _ = await process.communicate()
-    assert said == b"cleaned up\n"
+    output, _ = await process.communicate()
+    assert output == b"cleaned up\n"
     assert process.returncode == 130

@@ -1,4 +1,4 @@
-"""A core holds nothing only if its dump says so everywhere."""
+"""A core is empty only if every part of its dump is empty."""
 
 from devcluster.api import Json
 from devcluster.ledgers import leftovers

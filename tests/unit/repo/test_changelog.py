@@ -1,4 +1,4 @@
-"""Notes become a section of the changelog; a release is one only where every place has its version."""
+"""Fragments become a section of the changelog; a release needs the same version everywhere."""
 
 from __future__ import annotations
 

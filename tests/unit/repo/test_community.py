@@ -1,4 +1,4 @@
-"""What newcomers meet first is there, is a form that the host understands, and agrees with the tree."""
+"""The files for new contributors exist, have a valid format, and agree with the tree."""
 
 import re
 from typing import Any
@@ -20,11 +20,11 @@ def test_an_issue_form_has_the_fields_that_github_requires(form: Any) -> None:
     read: dict[str, Any] = yaml.safe_load(form.read_text())
     assert {"name", "description", "body"} <= read.keys()
     assert {entry["type"] for entry in read["body"]} <= ENTRIES
-    asked = [entry for entry in read["body"] if entry["type"] != "markdown"]
-    assert all(entry["attributes"]["label"] for entry in asked)
-    ids = [entry["id"] for entry in asked]
+    fields = [entry for entry in read["body"] if entry["type"] != "markdown"]
+    assert all(entry["attributes"]["label"] for entry in fields)
+    ids = [entry["id"] for entry in fields]
     assert len(ids) == len(set(ids))
-    assert any(entry.get("validations", {}).get("required") for entry in asked)
+    assert any(entry.get("validations", {}).get("required") for entry in fields)
 
 
 def test_issue_forms_exist_and_the_bug_form_requests_the_doctor_output() -> None:

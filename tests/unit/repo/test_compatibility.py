@@ -132,8 +132,8 @@ def test_every_row_names_an_existing_test_or_a_difference() -> None:
 
 
 def test_every_object_has_a_row_with_its_field_names() -> None:
-    said = {row.name: set(re.findall(r"`(\w+)`", row.how)) for row in LIST.section("objects").rows}
-    assert said == {name: set(fields.split()) for name, fields in yunikorn_names.OBJECTS.items()}
+    documented = {row.name: set(re.findall(r"`(\w+)`", row.how)) for row in LIST.section("objects").rows}
+    assert documented == {name: set(fields.split()) for name, fields in yunikorn_names.OBJECTS.items()}
 
 
 def test_event_numbers_match_the_contract() -> None:

@@ -1,4 +1,4 @@
-"""What the documents tell to type can be typed: commands, options, values, paths and variables are there."""
+"""Commands in the documents are valid: commands, options, values, paths and variables exist."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""The custom resources of the framework examples define the same gangs as the pods that stand in for them."""
+"""The custom resources of the framework examples define the same gangs as the pods that replace them."""
 
 from collections.abc import Iterator
 from pathlib import Path

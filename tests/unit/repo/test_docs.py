@@ -1,4 +1,4 @@
-"""Documents agree with the tree: commands exist, links lead somewhere, cited rules are written down."""
+"""Documents agree with the tree: commands exist, links resolve, cited rules exist."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""docs/reference/cli.md is made of the commands, and names every check of the doctor."""
+"""docs/reference/cli.md is generated from the commands, and names every check of the doctor."""
 
 from muster import checks, permissions
 from tools import commands as page

@@ -1,4 +1,4 @@
-"""Every configuration that the documents and examples show is one that Muster takes, without a warning."""
+"""Muster accepts every configuration in documents and examples without a warning."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What documents show of a shell can be typed: its programs and files are known; words that change are told apart."""
+"""Transcripts in documents can be run: their programs and files exist, and variable texts are recognized."""
 
 import re
 from pathlib import Path
@@ -73,9 +73,9 @@ def test_a_different_state_count_or_number_of_lines_is_a_difference(changed: str
         "Running   1": PODS.replace("Running   0", "Running   1", 1),
         "gang-leader": PODS.replace("gang-workers", "gang-leader"),
     }[changed]
-    told = difference(PODS.splitlines(), again.splitlines())
-    assert "documented, not printed" in told
-    assert changed.split(maxsplit=1)[0] in told
+    found = difference(PODS.splitlines(), again.splitlines())
+    assert "documented, not printed" in found
+    assert changed.split(maxsplit=1)[0] in found
     assert difference(PODS.splitlines(), PODS.splitlines()[:2])
 
 

@@ -1,4 +1,4 @@
-"""What is generated agrees with its source: message classes, state diagrams, the list of differences."""
+"""Generated documents agree with their source: message classes, state diagrams, the list of differences."""
 
 import re
 from enum import Enum
@@ -78,9 +78,9 @@ def test_a_diagram_has_a_column_per_state_and_a_row_per_event_and_outcome() -> N
 
 def test_the_walkthrough_of_a_gang_uses_the_terms_of_the_interface() -> None:
     known = set(si_pb2.DESCRIPTOR.message_types_by_name) | set(si_pb2.TerminationType.keys()) | {"Running"}
-    said = {word for step in walk.STEPS for word in re.findall(r"\b[A-Z]\w+", step.words)}
-    assert said - known == set()
-    assert len(said) > 5
+    mentioned = {word for step in walk.STEPS for word in re.findall(r"\b[A-Z]\w+", step.words)}
+    assert mentioned - known == set()
+    assert len(mentioned) > 5
     assert {actor for step in walk.STEPS for actor in step[:2]} == set(walk.ACTORS)
 
 

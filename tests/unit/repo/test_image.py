@@ -1,4 +1,4 @@
-"""The image: locked wheels, no compiler, a user that is a number, and nothing that only BuildKit understands."""
+"""The image: locked wheels, no compiler, a numeric user, and no instruction that only BuildKit supports."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""What the image leaves out is missed by nobody: all of the product runs without it (tools/image.py)."""
+"""The product runs completely without the parts that the image leaves out (tools/image.py)."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The language check: no old identifiers, no phrases that a reader has to translate (tests/unit/repo/language.py)."""
+"""The language check: no old identifiers and no private phrases (tests/unit/repo/language.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The layout of the repository: which folders are packages, and what a package's first file holds."""
+"""The layout of the repository: which folders are packages, and the content of a package's first file."""
 
 import ast
 import subprocess

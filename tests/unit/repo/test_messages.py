@@ -1,4 +1,4 @@
-"""The catalogues of messages are complete: each entry is used, and events and conditions come from nowhere else."""
+"""The catalogues of messages are complete: each entry is used, and events and conditions use only them."""
 
 import ast
 import inspect

@@ -1,4 +1,4 @@
-"""`make e2e-kind` says in one line what it lacks, and is part of no other target."""
+"""`make e2e-kind` reports missing programs in one line, and is part of no other target."""
 
 import subprocess
 import sys
@@ -34,19 +34,19 @@ def test_the_error_of_an_unavailable_docker_daemon_is_reported(tmp_path: Path) -
 def test_an_existing_cluster_is_kept_and_a_created_one_is_deleted_after_a_failure(tmp_path: Path) -> None:
     log = tmp_path / "log"
     programs = {"docker": "exit 0", "kubectl": "exit 0", "helm": "exit 0", "make": f"echo make >> {log}; exit 1"}
-    said = f'echo "$1 $2" >> {log}'
-    there = attempt(tmp_path, **programs, kind=f'{said}; [ "$2" = clusters ] && echo {on_kind.NAME}; exit 0')
+    script = f'echo "$1 $2" >> {log}'
+    there = attempt(tmp_path, **programs, kind=f'{script}; [ "$2" = clusters ] && echo {on_kind.NAME}; exit 0')
     assert (there.returncode, there.stderr) == (1, "make e2e-kind: make image IMAGE=muster:0.1.0 failed\n")
     assert log.read_text().splitlines() == ["get clusters", "export kubeconfig", "make"]
     log.write_text("")
-    made = attempt(tmp_path, **programs, kind=f"{said}; exit 0")
+    made = attempt(tmp_path, **programs, kind=f"{script}; exit 0")
     assert made.returncode == 1
     assert log.read_text().splitlines() == ["get clusters", "create cluster", "make", "delete cluster"]
 
 
 def test_no_other_target_runs_the_tests_on_kind() -> None:
-    told = (ROOT / "Makefile").read_text()
-    assert "tests/kind" not in told
+    makefile = (ROOT / "Makefile").read_text()
+    assert "tests/kind" not in makefile
     assert on_kind.TESTS not in (ROOT / "pyproject.toml").read_text().partition("testpaths")[2].splitlines()[0]
 
 

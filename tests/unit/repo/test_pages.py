@@ -1,4 +1,4 @@
-"""What the site of the documents makes of links, folders and sources; nothing in it is loaded from elsewhere."""
+"""Links, folders and sources on the documentation site; it loads nothing from other sites."""
 
 from pathlib import Path
 

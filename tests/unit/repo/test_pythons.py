@@ -1,4 +1,4 @@
-"""`make test-py` takes the newest of each CPython there is, and says in words what it could not run on."""
+"""`make test-py` uses the newest of each available CPython, and reports versions that it could not test."""
 
 import argparse
 import sys
@@ -55,7 +55,7 @@ def test_the_supported_versions_match_the_classifiers() -> None:
 
 
 @pytest.mark.parametrize(
-    "said, words",
+    "said, message",
     [
         (
             "error: Distribution `grpcio==1.60.0 @ registry+https://pypi.org/simple` can't be installed because it ...",
@@ -64,20 +64,20 @@ def test_the_supported_versions_match_the_classifiers() -> None:
         ("error: the lock is broken\n  caused by: a line", "the lock is broken"),
     ],
 )
-def test_a_dependency_without_a_wheel_is_reported(said: str, words: str) -> None:
-    assert why_not_installed(said) == words
+def test_a_dependency_without_a_wheel_is_reported(said: str, message: str) -> None:
+    assert why_not_installed(said) == message
 
 
 @pytest.mark.parametrize(
-    "output, words",
+    "output, message",
     [
         ("...\n=== 2 failed, 7 passed in 61.30s (0:01:01) ===\n", "2 failed, 7 passed in 61.30s (0:01:01)"),
         ("...\n1234 passed, 2 skipped in 3.21s\n", "1234 passed, 2 skipped in 3.21s"),
         ("ImportError: no conftest", "pytest ended without a summary"),
     ],
 )
-def test_the_summary_has_the_counts_of_pytest(output: str, words: str) -> None:
-    assert summary(output) == words
+def test_the_summary_has_the_counts_of_pytest(output: str, message: str) -> None:
+    assert summary(output) == message
 
 
 def test_failed_tests_and_required_versions_that_did_not_run_are_failures() -> None:

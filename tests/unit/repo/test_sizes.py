@@ -1,4 +1,4 @@
-"""Nothing grows into a god object: modules, classes and functions have a limit."""
+"""Modules, classes and functions have a maximum size."""
 
 import ast
 from collections.abc import Iterator

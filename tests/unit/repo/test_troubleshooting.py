@@ -37,14 +37,14 @@ def of_nodes() -> Iterator[str]:
 
 
 def test_every_blocking_reason_has_the_suggestion_of_the_command() -> None:
-    told = rows("Blocking reasons")
-    assert set(told) == set(ReasonKind) == set(SUGGESTIONS)
-    assert {reason: cells[-1] for reason, cells in told.items()} == SUGGESTIONS
+    documented = rows("Blocking reasons")
+    assert set(documented) == set(ReasonKind) == set(SUGGESTIONS)
+    assert {reason: cells[-1] for reason, cells in documented.items()} == SUGGESTIONS
 
 
 def test_every_node_reason_is_explained() -> None:
-    told = {reason.removesuffix("…").strip() for reason in rows("Node reasons")}
-    assert told == set(of_nodes()) - {"node(s)"}
+    documented = {reason.removesuffix("…").strip() for reason in rows("Node reasons")}
+    assert documented == set(of_nodes()) - {"node(s)"}
 
 
 def test_reasons_listed_as_unused_are_not_written_by_muster() -> None:

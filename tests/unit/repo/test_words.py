@@ -1,4 +1,4 @@
-"""Words that must not be in the tree: unfinished work, hidden imports, unexplained exceptions, one machine's paths."""
+"""Texts that must not be in the tree: unfinished work, hidden imports, unexplained exceptions, machine paths."""
 
 import ast
 import re

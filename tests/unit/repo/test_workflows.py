@@ -1,4 +1,4 @@
-"""Workflows call only make, with the least rights, from actions that cannot be swapped under us."""
+"""Workflows call only make, with minimal permissions and pinned actions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of the repository as the guards see them: what is written by hand, without environments and caches."""
+"""The files of the repository for the repository tests: hand-written files, without environments and caches."""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Two messages become one only where the receiver cannot tell the difference."""
+"""Two messages are merged only if the receiver cannot distinguish them from separate ones."""
 
 from collections.abc import Sequence
 
@@ -160,8 +160,8 @@ RESPONSES = st.builds(
 async def test_merged_messages_are_applied_in_the_sent_order(
     said: list[si_pb2.AllocationResponse],
 ) -> None:
-    heard = [si_pb2.AllocationResponse.FromString(batch) for batch in await batches(said)]
-    assert applied(heard) == applied(said)
+    received = [si_pb2.AllocationResponse.FromString(batch) for batch in await batches(said)]
+    assert applied(received) == applied(said)
 
 
 async def test_a_batch_ends_at_the_limit_of_items() -> None:

@@ -1,4 +1,4 @@
-"""Encoded messages that every implementation of the Scheduler Interface reads and writes, spelled out tag by tag."""
+"""Encoded messages that every implementation of the Scheduler Interface reads and writes, given tag by tag."""
 
 import pytest
 from google.protobuf.message import Message

@@ -1,4 +1,4 @@
-"""A log has lines of one form, whoever wrote them; tried in processes whose standard library has no other log."""
+"""All log lines have one format, whichever library writes them; tested in separate processes."""
 
 from __future__ import annotations
 

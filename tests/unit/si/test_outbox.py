@@ -1,4 +1,4 @@
-"""The queue before a stream is bounded, keeps order among those who wait, and tells everybody when it closes."""
+"""The queue of a stream is bounded, keeps the order of waiting senders, and informs them when it closes."""
 
 import asyncio
 

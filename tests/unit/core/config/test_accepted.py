@@ -1,4 +1,4 @@
-"""Files that people may write are accepted, with no more words than they need.
+"""Valid files are accepted with no more warnings than needed.
 
 Each file of `valid/` begins with what it shows, and `says:` what has to be told of it.
 """

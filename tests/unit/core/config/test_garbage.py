@@ -1,4 +1,4 @@
-"""Whatever people write, it is accepted or refused in words of one line; nothing else is ever raised."""
+"""Any text is accepted or rejected with one-line messages, and no other error is raised."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ lines = st.lists(st.sampled_from(WORDS) | st.text(max_size=5), max_size=4).map("
 edits = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 2), st.integers(0, 12), lines), min_size=1, max_size=4)
 
 
-def in_words(examined: Examined) -> bool:
+def has_readable_problems(examined: Examined) -> bool:
     """Whether every line of it is one, and short."""
     effects = (*map(str, examined.errors), *examined.warnings)
     return all(line.isprintable() and len(line) < 1000 for line in effects)
@@ -33,7 +33,7 @@ def in_words(examined: Examined) -> bool:
 @example("%YAML 9.9\n---\na")
 @example("!<tag:x> {? [] : }")
 def test_any_text_is_validated(text: str) -> None:
-    assert in_words(examine(text, {}))
+    assert has_readable_problems(examine(text, {}))
 
 
 @given(st.sampled_from(FILES), edits)
@@ -44,14 +44,14 @@ def test_a_file_with_removed_inserted_or_replaced_lines_is_validated(
     for place, lost, blanks, line in edited:
         at = place % (len(rows) + 1)
         rows[at : at + lost] = [" " * blanks + line]
-    assert in_words(examine("\n".join(rows), {}))
+    assert has_readable_problems(examine("\n".join(rows), {}))
 
 
 @given(
     st.dictionaries(st.sampled_from([*SETTINGS, "log.core.level"]), st.text(max_size=12) | st.sampled_from(["5", "1m"]))
 )
 def test_any_settings_are_validated(extra: dict[str, str]) -> None:
-    assert in_words(examine("", extra))
+    assert has_readable_problems(examine("", extra))
 
 
 amounts = st.dictionaries(st.sampled_from(["vcore", "memory"]), st.integers(0, 4).map(str), max_size=2)
@@ -90,7 +90,7 @@ trees: st.SearchStrategy[list[dict[str, object]]] = st.recursive(
 @given(trees)
 def test_an_accepted_queue_tree_keeps_guarantees_within_the_maximums(tree: list[dict[str, object]]) -> None:
     examined = examine(json.dumps({"partitions": [{"queues": tree}]}), {})
-    assert in_words(examined)
+    assert has_readable_problems(examined)
     if examined.loaded is not None:
         for child in examined.loaded.configuration.partitions[0].root.children:
             assert promised(child) is not None

@@ -1,4 +1,4 @@
-"""Limits come out as values, those of the partition as those of root, and stay within what is above."""
+"""Limits become values, those of the partition become those of root, and they stay within the limits above."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A valid configuration comes out as the model's values, with what its writer should know."""
+"""A valid configuration becomes the model's values, with warnings for its author."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A template is its queue's own or that of the nearest queue above that has one; the own replaces all of it."""
+"""A queue uses its own template or that of the nearest ancestor, and its own one replaces all of it."""
 
 from muster_core.config.load import load
 from muster_core.model.config import ApplicationOrder, ChildTemplate, QueuePolicies

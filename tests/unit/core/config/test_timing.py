@@ -1,4 +1,4 @@
-"""The clocks' settings are Go durations; a bad one is refused by its key."""
+"""The settings of timers are Go durations; an invalid one is rejected with its key."""
 
 from dataclasses import fields
 

@@ -1,4 +1,4 @@
-"""A verdict says whether a text may be put in force, why not, and whether its own checksum is right."""
+"""A validation result has the errors of a configuration and reports whether its checksum is correct."""
 
 import pytest
 

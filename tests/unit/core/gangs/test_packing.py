@@ -1,4 +1,4 @@
-"""A gang is packed into as few values of a node label as possible; where one is required, into one or not at all."""
+"""A gang is packed into as few values of a node label as possible, or into exactly one if that is required."""
 
 from dataclasses import replace
 
@@ -142,10 +142,10 @@ wanted = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 3)), min_size=1, m
 
 @given(sizes, wanted, st.sampled_from([REQUIRED, PREFERRED]))
 def test_a_required_gang_is_in_one_domain_and_none_is_overcommitted(
-    nodes: list[tuple[str, int]], asked: list[tuple[int, int]], topology: Topology
+    nodes: list[tuple[str, int]], requested: list[tuple[int, int]], topology: Topology
 ) -> None:
     table = a_table(*(in_zone(f"n{i}", zone, cores * 1000) for i, (zone, cores) in enumerate(nodes)))
-    demands = [(RequestShape(resources(vcore=cores * 1000, pods=1)), count) for cores, count in asked]
+    demands = [(RequestShape(resources(vcore=cores * 1000, pods=1)), count) for cores, count in requested]
     answer = placed(Snapshot(table), demands, topology)
     if isinstance(answer, Shortage):
         assert topology.required or answer.missing > 0
@@ -164,8 +164,8 @@ def test_a_required_gang_is_in_one_domain_and_none_is_overcommitted(
 def test_members_of_one_shape_are_in_as_few_domains_as_hold_them(nodes: list[tuple[str, int]], count: int) -> None:
     table = a_table(*(in_zone(f"n{i}", zone, cores * 1000) for i, (zone, cores) in enumerate(nodes)))
     answer = placed(emptied(table), [(SMALL, count)], PREFERRED)
-    room = sorted((sum(cores for name, cores in nodes if name == zone) for zone in "abc"), reverse=True)
-    fewest = next((size for size in (1, 2, 3) if sum(room[:size]) >= count), None)
+    capacities = sorted((sum(cores for name, cores in nodes if name == zone) for zone in "abc"), reverse=True)
+    fewest = next((size for size in (1, 2, 3) if sum(capacities[:size]) >= count), None)
     if fewest is None:
         assert isinstance(answer, Shortage)
         return

@@ -1,4 +1,4 @@
-"""What a scrape reads from the world: applications, queues, nodes, gangs; a queue that is gone has no series."""
+"""A scrape reads applications, queues, nodes and gangs from the state; a removed queue has no series."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -165,7 +165,7 @@ def test_a_removed_application_frees_its_series() -> None:
 async def test_a_core_shows_sessions_events_and_its_mailbox(bench: Bench) -> None:
     assert bench.metric("muster_core_sessions") == 0
     await bench.register()
-    await bench.settle()
+    await bench.wait_until_idle()
     assert bench.metric("muster_core_sessions") == 1
     assert bench.metric("yunikorn_event_total_stored") == len(bench.core.events) > 0
     assert bench.metric("muster_core_mailbox_depth") == 0

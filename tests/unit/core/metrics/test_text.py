@@ -1,4 +1,4 @@
-"""Metrics are written as Prometheus reads them, in pieces that others may run between."""
+"""Metrics are written in the Prometheus format, in parts between which other tasks can run."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Expressions are searched for in names, say what is wrong with them, and cannot take long."""
+"""Expressions are searched in names, report their errors, and take bounded time."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The life cycles are YuniKorn's, pair by pair; every other pair is an error."""
+"""The life cycles have exactly YuniKorn's transitions; every other transition is an error."""
 
 from collections.abc import Mapping
 from enum import StrEnum

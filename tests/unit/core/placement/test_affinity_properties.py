@@ -1,4 +1,4 @@
-"""Placing by constraints on other allocations agrees with a plain search that places one after the other."""
+"""Placement by constraints on other allocations agrees with a simple search, one member after the other."""
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -42,7 +42,7 @@ class Plain:
     """A node as the plain search sees it: room for so many, and what is there."""
 
     zone: str
-    room: int
+    capacity: int
     there: list[Tags] = field(default_factory=list)
     used: int = 0
 
@@ -69,7 +69,7 @@ def table_of(plain: list[Plain]) -> NodeTable:
     for index, node in enumerate(plain):
         spec = a_node(f"n{index}", vcore=8000)
         row = table.add(replace(spec, attributes={"zone": node.zone} if node.zone else {}), draining=False)
-        table.take(spec.id, resources(vcore=8000 - 1000 * node.room))
+        table.take(spec.id, resources(vcore=8000 - 1000 * node.capacity))
         for one in node.there:
             table.pods_on_nodes.tags.add(row, one)
     return table
@@ -103,13 +103,13 @@ def one_by_one(plain: list[Plain], shape: RequestShape, affinity: AllocationAffi
     """The node of each, in their order: the least used of those that may, then the first by name."""
     chosen: list[int] = []
     for _ in range(count):
-        fitting = [index for index, node in enumerate(plain) if node.room > node.used]
+        fitting = [index for index, node in enumerate(plain) if node.capacity > node.used]
         best = [index for index in fitting if holds(plain, index, affinity, shape.pod_on_node.tags)]
         if not best and not affinity.required:
             best = fitting
         if not best:
             break
-        index = min(best, key=lambda i: (8 - plain[i].room + plain[i].used, i))
+        index = min(best, key=lambda i: (8 - plain[i].capacity + plain[i].used, i))
         plain[index].used += 1
         plain[index].there.append(shape.pod_on_node.tags)
         chosen.append(index)

@@ -1,4 +1,4 @@
-"""Each filter lets through what Kubernetes documents, and nodes are counted under the first that refuses them."""
+"""Each filter accepts what Kubernetes documents, and a node is counted under the first filter that rejects it."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Members of one shape go where they fit, to the preferred nodes, and a refusal counts nodes as kube-scheduler does."""
+"""Members of one shape are placed on preferred nodes where they fit, rejections are counted as in kube-scheduler."""
 
 from dataclasses import replace
 
@@ -48,9 +48,9 @@ def test_only_weighted_resources_decide_the_order() -> None:
     table.take(N1, resources(vcore=3000))
     table.take(N2, resources(memory=1 << 33))
     by_memory = NodeSort(NodeOrder.FAIR, (("memory", 1.0), ("vcore", 0.0)))
-    asked = RequestShape(resources(vcore=1, memory=1))
-    assert place(Snapshot(table), asked, 1, by_memory) == [(N1, 1)]
-    assert place(Snapshot(table), asked, 1, NodeSort(NodeOrder.FAIR, (("vcore", 1.0),))) == [(N2, 1)]
+    request = RequestShape(resources(vcore=1, memory=1))
+    assert place(Snapshot(table), request, 1, by_memory) == [(N1, 1)]
+    assert place(Snapshot(table), request, 1, NodeSort(NodeOrder.FAIR, (("vcore", 1.0),))) == [(N2, 1)]
 
 
 def test_pods_without_weighted_resources_are_spread_by_their_number() -> None:

@@ -1,4 +1,4 @@
-"""Placing all at once agrees with a plain placer that looks at one node after the other, for any table and shape."""
+"""Vectorized placement agrees with a simple placer that checks one node after the other, for any table and shape."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -117,12 +117,12 @@ def test_placing_together_equals_placing_one_by_one_with_node_scores(
     for node, trait in zip(plain, traits, strict=False):
         spec = table.record(node.name).spec
         table.update(replace(spec, taints=trait.taints, images=trait.images))
-    asked = replace(shape, pod_on_node=WISHES)
+    request = replace(shape, pod_on_node=WISHES)
     singly: Counter[NodeId] = Counter()
     snapshot = Snapshot(table)
     for _ in range(count):
-        singly.update(dict(place(snapshot, asked, 1, sort)))
-    assert list(singly.items()) == place(Snapshot(table), asked, count, sort)
+        singly.update(dict(place(snapshot, request, 1, sort)))
+    assert list(singly.items()) == place(Snapshot(table), request, count, sort)
 
 
 @given(nodes, shapes, st.integers(1, 12))

@@ -1,4 +1,4 @@
-"""Members of several shapes are placed whole or not at all, and an empty cluster that is too small is found out."""
+"""Members of several shapes are placed completely or not at all, and a too small cluster is detected."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""InterPodAffinity: required terms of the pod and of those that are there, by the rules of Kubernetes 1.36."""
+"""InterPodAffinity: required terms of the pod and of existing pods, by the rules of Kubernetes 1.36."""
 
 from collections.abc import Iterable
 
@@ -28,7 +28,7 @@ def may_go(table: NodeTable, shape: RequestShape) -> str:
     return named(allowed(Snapshot(table), shape), table)
 
 
-def why(table: NodeTable, shape: RequestShape) -> dict[str, int]:
+def rejections(table: NodeTable, shape: RequestShape) -> dict[str, int]:
     return dict(unschedulable_reason(Snapshot(table), shape).counts)
 
 
@@ -164,11 +164,15 @@ def test_a_node_counts_under_the_first_rule_that_it_breaks() -> None:
     put(table, "n2", WEB, a_pod("guard", apart=(term("cache"),)))
     put(table, "n3", WEB)
     shape = wanting(a_pod("cache", near=(term(),), apart=(term("db"),)))
-    assert why(table, shape) == {AFFINITY_NOT_MET: 2, ANTI_AFFINITY_NOT_MET: 1, EXISTING_ANTI_AFFINITY_NOT_MET: 1}
+    assert rejections(table, shape) == {
+        AFFINITY_NOT_MET: 2,
+        ANTI_AFFINITY_NOT_MET: 1,
+        EXISTING_ANTI_AFFINITY_NOT_MET: 1,
+    }
     assert may_go(table, shape) == "n3"
     # Room is asked about before.
     table.take(NodeId("n1"), resources(vcore=8000))
-    assert why(table, shape) == {AFFINITY_NOT_MET: 2, "Insufficient cpu": 1, EXISTING_ANTI_AFFINITY_NOT_MET: 1}
+    assert rejections(table, shape) == {AFFINITY_NOT_MET: 2, "Insufficient cpu": 1, EXISTING_ANTI_AFFINITY_NOT_MET: 1}
 
 
 def test_preemption_may_help_against_anti_affinity_but_not_with_affinity() -> None:
@@ -187,4 +191,4 @@ def test_a_domain_changes_with_the_labels_of_its_nodes_and_is_deleted_with_them(
     table.pods_on_nodes.remove(0, WEB)
     table.remove(NodeId("n0"))
     assert may_go(table, shape) == ""
-    assert why(table, shape) == {AFFINITY_NOT_MET: 1}
+    assert rejections(table, shape) == {AFFINITY_NOT_MET: 1}

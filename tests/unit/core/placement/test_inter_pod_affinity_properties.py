@@ -1,4 +1,4 @@
-"""Inter-pod affinity agrees with a plain search by the rules, which asks everything anew for each pod."""
+"""Inter-pod affinity agrees with a simple search that evaluates all rules again for each pod."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ class Plain:
     """A node as the plain search sees it: room for so many, and who is there."""
 
     labels: dict[str, str]
-    room: int
+    capacity: int
     there: list[PodOnNode] = field(default_factory=list)
     used: int = 0
 
 
 nodes = st.lists(
     st.builds(
-        lambda zone, host, room, there: Plain(
-            ({ZONE: zone} if zone else {}) | ({HOST: host} if host else {}), room, there
+        lambda zone, host, capacity, there: Plain(
+            ({ZONE: zone} if zone else {}) | ({HOST: host} if host else {}), capacity, there
         ),
         st.sampled_from(["", "a", "b"]),
         st.sampled_from(["", "h1", "h2", "h3"]),
@@ -83,7 +83,7 @@ def table_of(plain: list[Plain]) -> NodeTable:
     for name, labels in LABELS.items():
         table.pods_on_nodes.namespace(name, labels)
     for index, node in enumerate(plain):
-        table.take(NodeId(f"n{index}"), resources(vcore=1000 * (CORES - node.room)))
+        table.take(NodeId(f"n{index}"), resources(vcore=1000 * (CORES - node.capacity)))
         put(table, f"n{index}", *node.there)
     return table
 
@@ -129,7 +129,7 @@ def refusal(plain: list[Plain], here: Plain, pod: PodOnNode) -> str:
     return ""
 
 
-def wishes(pod: PodOnNode, other: PodOnNode) -> Iterator[tuple[int, str]]:
+def preferences_of(pod: PodOnNode, other: PodOnNode) -> Iterator[tuple[int, str]]:
     """What a pod that is there weighs for one that is to be placed, and in which domains."""
     for one in pod.facts.inter_pod.preferred:
         if means(one.term, other, own=True):
@@ -149,7 +149,7 @@ def points(plain: list[Plain], pod: PodOnNode, among: Iterable[Plain]) -> list[f
             weight
             for node in plain
             for other in node.there
-            for weight, key in wishes(pod, other)
+            for weight, key in preferences_of(pod, other)
             if together(here, node, key)
         )
         for here in plain
@@ -162,13 +162,13 @@ def points(plain: list[Plain], pod: PodOnNode, among: Iterable[Plain]) -> list[f
 def one_by_one(plain: list[Plain], pod: PodOnNode, count: int) -> list[int]:
     """The node of each: the best in points and use, then the first by name."""
     chosen: list[int] = []
-    among = [node for node in plain if node.room and not refusal(plain, node, pod)]
+    among = [node for node in plain if node.capacity and not refusal(plain, node, pod)]
     for _ in range(count):
-        fitting = [i for i, node in enumerate(plain) if node.room > node.used and not refusal(plain, node, pod)]
+        fitting = [i for i, node in enumerate(plain) if node.capacity > node.used and not refusal(plain, node, pod)]
         if not fitting:
             break
         liked = points(plain, pod, among)
-        used = [(CORES - node.room + node.used) / CORES for node in plain]
+        used = [(CORES - node.capacity + node.used) / CORES for node in plain]
         index = min(fitting, key=lambda i: (used[i] - liked[i] / 100, i))
         plain[index].used += 1
         plain[index].there.append(pod)

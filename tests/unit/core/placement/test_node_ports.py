@@ -1,4 +1,4 @@
-"""NodePorts: what is the same port, who has it, and that members of one plan see each other's."""
+"""NodePorts: which ports are equal and in use, also between members of one plan."""
 
 import pytest
 
@@ -58,8 +58,8 @@ def test_a_port_conflicts_if_protocol_number_and_address_overlap(
 def test_one_port_out_of_several_is_enough() -> None:
     table = nodes("n1")
     table.pods_on_nodes.add(table.rows.row(NodeId("n1")), with_ports(HTTP))
-    asked = shape(HostPort(EVERY, "TCP", 443), HTTP)
-    assert node_search.unschedulable_reason(Snapshot(table), asked).text() == f"0/1 nodes are available: 1 {REASON}."
+    request = shape(HostPort(EVERY, "TCP", 443), HTTP)
+    assert node_search.unschedulable_reason(Snapshot(table), request).text() == f"0/1 nodes are available: 1 {REASON}."
 
 
 def test_at_most_one_pod_of_a_shape_is_placed_on_a_node() -> None:

@@ -1,4 +1,4 @@
-"""Scores of what nodes are: kube-scheduler's points, and what they do to the order of nodes."""
+"""Scores of node properties: kube-scheduler's points, and their effect on the order of nodes."""
 
 from dataclasses import replace
 
@@ -129,14 +129,14 @@ def test_no_scores_are_computed_without_preferences_and_taints() -> None:
     assert not table.points
 
 
-def liking(*terms: tuple[int, Term]) -> PodOnNode:
+def with_preferences(*terms: tuple[int, Term]) -> PodOnNode:
     return PodOnNode(facts=PodProperties(preferences=Preferences(terms)))
 
 
 @pytest.mark.parametrize("order", NodeOrder)
 def test_node_scores_apply_with_every_node_order(order: NodeOrder) -> None:
     table = a_table(labelled("a1", zone="a"), labelled("b1", zone="b"), labelled("b2", zone="b"))
-    shape = RequestShape(resources(vcore=1), pod_on_node=liking((1, zone("b"))))
+    shape = RequestShape(resources(vcore=1), pod_on_node=with_preferences((1, zone("b"))))
     table.take(NodeId("b1"), resources(vcore=1000))
     expected = {NodeOrder.FAIR: "b2", NodeOrder.BINPACKING: "b1", NodeOrder.UTILIZATION: "b2"}[order]
     assert place(Snapshot(table), shape, 1, NodeSort(order)) == [(expected, 1)]
@@ -147,7 +147,7 @@ def test_a_soft_taint_outweighs_a_preferred_node_affinity() -> None:
     table = a_table(labelled("liked", zone="b"), a_node("clean"))
     table.update(replace(labelled("liked", zone="b"), taints=(Taint("x", "", "PreferNoSchedule"),)))
     assert place(
-        Snapshot(table), RequestShape(resources(vcore=1), pod_on_node=liking((1, zone("b")))), 1, NodeSort()
+        Snapshot(table), RequestShape(resources(vcore=1), pod_on_node=with_preferences((1, zone("b")))), 1, NodeSort()
     ) == [("clean", 1)]
 
 
@@ -155,11 +155,11 @@ def test_balance_prefers_the_node_with_more_equal_cpu_and_memory_usage() -> None
     table = a_table(having("cpu-used", EVEN), having("memory-used", EVEN))
     table.take(NodeId("cpu-used"), resources(vcore=200))
     table.take(NodeId("memory-used"), resources(memory=200))
-    asked = RequestShape(resources(vcore=100))
-    assert place(Snapshot(table), asked, 1, NodeSort(balanced=True)) == [("memory-used", 1)]
+    request = RequestShape(resources(vcore=100))
+    assert place(Snapshot(table), request, 1, NodeSort(balanced=True)) == [("memory-used", 1)]
     assert place(Snapshot(table), RequestShape(resources(memory=100)), 1, NodeSort(balanced=True)) == [("cpu-used", 1)]
     # Without it both are used alike, and the first by name is taken.
-    assert place(Snapshot(table), asked, 1, NodeSort()) == [("cpu-used", 1)]
+    assert place(Snapshot(table), request, 1, NodeSort()) == [("cpu-used", 1)]
 
 
 def test_balance_decides_between_nodes_that_are_used_about_alike_only() -> None:
@@ -173,7 +173,7 @@ def test_balance_decides_between_nodes_that_are_used_about_alike_only() -> None:
 def test_node_preferences_of_a_pod_are_not_recorded_for_other_pods() -> None:
     """Nearly every pod names an image: who is where is kept, and looked at anew, for those that others may meet."""
     table = a_table(a_node("n1"))
-    assert not table.pods_on_nodes.is_noted(liking((1, zone("a"))).facts)
+    assert not table.pods_on_nodes.is_noted(with_preferences((1, zone("a"))).facts)
     assert table.pods_on_nodes.is_noted(PodProperties(ports=(HostPort("10.0.0.1", "TCP", 80),)))
 
 

@@ -1,4 +1,4 @@
-"""What is remembered of how shapes see the nodes is what would be found anew, and only changed rows are looked at."""
+"""Cached scores and rejections equal freshly computed ones, and only changed rows are evaluated again."""
 
 from __future__ import annotations
 

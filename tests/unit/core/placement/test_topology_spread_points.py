@@ -1,4 +1,4 @@
-"""PodTopologySpread's points: constraints that are not required, by the rules of Kubernetes 1.36."""
+"""Scores of PodTopologySpread: constraints that are not required, by the rules of Kubernetes 1.36."""
 
 import math
 
@@ -143,7 +143,7 @@ def test_updated_scores_after_each_member_equal_new_scores(
     among = np.ones(5, dtype=np.bool_) if not left else np.array([True, False, True, True, False])
     for row in (0, 1, 3, 3, 0, 2, 4, 1):
         before = found.points().copy()
-        told = found.add(row)
+        added = found.add(row)
         charge(snapshot, shape, row)
         anew = score(snapshot, shape, among)
         assert anew is not None
@@ -151,4 +151,4 @@ def test_updated_scores_after_each_member_equal_new_scores(
         rows = np.flatnonzero(among)
         assert found.points()[rows].tolist() == anew.points()[rows].tolist()
         changed = np.flatnonzero(found.points() != before).tolist()
-        assert set(changed) <= set(() if told is None else told.tolist())
+        assert set(changed) <= set(() if added is None else added.tolist())

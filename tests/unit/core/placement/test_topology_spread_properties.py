@@ -1,4 +1,4 @@
-"""Required spread constraints agree with a plain reading of the rules, before and after each member of a plan."""
+"""Required spread constraints agree with a simple implementation of the rules, before and after each member."""
 
 from __future__ import annotations
 
@@ -130,10 +130,10 @@ def test_each_node_is_refused_by_the_rules_before_and_after_each_member(
             break
         at = may[member % len(may)]
         before = found.allows()
-        told = found.add(at)
+        added = found.add(at)
         plain[at].there.append(shape.pod_on_node.tags)
         changed = set(np.flatnonzero(before != found.allows()).tolist()) - {at}
-        assert changed <= set(() if told is None else told.tolist())
+        assert changed <= set(() if added is None else added.tolist())
 
 
 @settings(max_examples=100)

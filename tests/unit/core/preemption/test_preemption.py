@@ -1,4 +1,4 @@
-"""Pure questions of preemption: how far an ask may look, what a queue may lose, who need not go after all."""
+"""Pure functions of preemption: the queues that a request can preempt, their preemptible resources, spared victims."""
 
 from __future__ import annotations
 

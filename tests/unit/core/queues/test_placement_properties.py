@@ -1,4 +1,4 @@
-"""Whatever an application says of itself, it gets an open leaf that it may use, or a reason; the tree stays sound."""
+"""For any application, placement gives an open leaf with submit access, or a reason, and the tree stays consistent."""
 
 import re
 from dataclasses import replace

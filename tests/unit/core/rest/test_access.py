@@ -242,7 +242,7 @@ async def test_an_unusable_review_response_is_an_error() -> None:
 
 
 async def test_a_review_is_cached_for_some_seconds_per_token_path_and_verb() -> None:
-    asked: list[str] = []
+    requested: list[str] = []
     allowed = [True]
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -250,7 +250,9 @@ async def test_a_review_is_cached_for_some_seconds_per_token_path_and_verb() -> 
         if kind == "TokenReview":
             is_known = spec["token"] == "known"
             return web.json_response({"status": {"authenticated": is_known, "user": {"username": "ann"}}}, status=201)
-        asked.append(f"{spec['user']} {spec['nonResourceAttributes']['verb']} {spec['nonResourceAttributes']['path']}")
+        requested.append(
+            f"{spec['user']} {spec['nonResourceAttributes']['verb']} {spec['nonResourceAttributes']['path']}"
+        )
         return web.json_response({"status": {"allowed": allowed[0]}}, status=201)
 
     app, now = web.Application(), [0.0]
@@ -265,7 +267,7 @@ async def test_a_review_is_cached_for_some_seconds_per_token_path_and_verb() -> 
         now[0] = KEPT_S
         assert await reviewer.review("known", DUMP, "get") is Ruling.DENIED
         await reviewer.close()
-    assert asked == [f"ann get {DUMP}", f"ann put {DUMP}", f"ann get {DUMP}"]
+    assert requested == [f"ann get {DUMP}", f"ann put {DUMP}", f"ann get {DUMP}"]
 
 
 async def test_guarded_routes_are_unavailable_without_the_api_server() -> None:

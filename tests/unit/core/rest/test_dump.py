@@ -48,12 +48,12 @@ async def with_a_gang(bench: Bench) -> None:
 
 
 def answers(bench: Bench) -> list[si_pb2.AllocationResponse]:
-    return [item for item in bench.rm.heard if isinstance(item, si_pb2.AllocationResponse)]
+    return [item for item in bench.rm.received if isinstance(item, si_pb2.AllocationResponse)]
 
 
 async def test_a_running_core_is_alive_and_ready(http: aiohttp.ClientSession, bench: Bench) -> None:
     await bench.register()
-    await bench.settle()
+    await bench.wait_until_idle()
     for path in ("/livez", "/readyz"):
         async with http.get(path) as answer:
             assert (answer.status, await answer.text()) == (200, "ok")
@@ -61,7 +61,7 @@ async def test_a_running_core_is_alive_and_ready(http: aiohttp.ClientSession, be
 
 async def test_a_core_whose_loop_stopped_is_neither_alive_nor_ready(http: aiohttp.ClientSession, bench: Bench) -> None:
     await bench.register()
-    await bench.settle()
+    await bench.wait_until_idle()
     bench.core.close()
     while bench.core.loop.is_running:  # noqa: ASYNC110 # a level that nobody signals
         await asyncio.sleep(0)
@@ -111,7 +111,7 @@ async def test_the_ledgers_are_empty_after_everything_is_removed(http: aiohttp.C
     await bench.core.update_application(si_pb2.ApplicationRequest(rmID=messages.RM, remove=[removal]))
     releases = [item for answer in answers(bench) for item in answer.released]
     await bench.core.update_allocation(messages.releases(*releases))
-    await bench.settle()
+    await bench.wait_until_idle()
     ledgers = (await full_dump(http))["ledgers"]
     del ledgers["ignored"]
     assert not any(ledgers.values())
@@ -127,8 +127,8 @@ async def test_the_dump_includes_the_state_of_the_resource_manager(http: aiohttp
     attendance = muster_pb2.Attendance(stateDump=True)
     await bench.core.answer(messages.RM, muster_pb2.Answer(attendance=attendance))
     dumping = asyncio.create_task(full_dump(http))
-    await bench.rm.until(lambda: bool(bench.rm.heard))
-    [question] = bench.rm.heard
+    await bench.rm.until(lambda: bool(bench.rm.received))
+    [question] = bench.rm.received
     assert isinstance(question, muster_pb2.Callback)
     answer = muster_pb2.StateDumpAnswer(id=question.stateDump.id, json='{"pods":3}')
     await bench.core.answer(messages.RM, muster_pb2.Answer(stateDump=answer))
@@ -148,8 +148,8 @@ async def test_the_dump_reports_an_error_of_the_resource_manager(
     await bench.register()
     await bench.core.answer(messages.RM, muster_pb2.Answer(attendance=muster_pb2.Attendance(stateDump=True)))
     dumping = asyncio.create_task(full_dump(http))
-    await bench.rm.until(lambda: bool(bench.rm.heard))
-    [question] = bench.rm.heard
+    await bench.rm.until(lambda: bool(bench.rm.received))
+    [question] = bench.rm.received
     assert isinstance(question, muster_pb2.Callback)
     answer.id = question.stateDump.id
     await bench.core.answer(messages.RM, muster_pb2.Answer(stateDump=answer))
@@ -159,7 +159,7 @@ async def test_the_dump_reports_an_error_of_the_resource_manager(
 async def test_a_resource_manager_without_a_state_dump_is_not_asked(http: aiohttp.ClientSession, bench: Bench) -> None:
     await bench.register()
     assert "does not declare" in (await full_dump(http))["rmDiagnostics"][messages.RM]["error"]
-    assert bench.rm.heard == []
+    assert bench.rm.received == []
 
 
 async def test_the_dump_shows_the_build_information_of_the_resource_manager(

@@ -33,7 +33,7 @@ CHECKS: list[CheckFunction] = [
 #: One never ends, the others look for as long as they are told.
 _LASTING = r"^/ws/v1/events/stream$|^/debug/pprof/"
 
-Asking = schemathesis.Case[Any]
+RequestCase = schemathesis.Case[Any]
 
 schema = from_dict(document()).exclude(path_regex=_LASTING)
 
@@ -68,7 +68,7 @@ def base_url() -> Iterator[str]:
 
 @schema.parametrize()
 @settings(max_examples=amount(2, 4), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-def test_every_response_matches_the_openapi_description(case: Asking, base_url: str) -> None:
+def test_every_response_matches_the_openapi_description(case: RequestCase, base_url: str) -> None:
     case.call_and_validate(base_url=base_url, checks=CHECKS, allow_redirects=False)
 
 

@@ -60,8 +60,8 @@ async def test_a_moved_path_redirects_to_its_new_location(http: aiohttp.ClientSe
 
 
 async def test_a_redirect_keeps_the_query_unchanged(http: aiohttp.ClientSession) -> None:
-    asked = URL("/ws/v1/stack?a=%0d%0aSet-Cookie:b", encoded=True)
-    async with http.get(asked, allow_redirects=False) as answer:
+    url = URL("/ws/v1/stack?a=%0d%0aSet-Cookie:b", encoded=True)
+    async with http.get(url, allow_redirects=False) as answer:
         assert (answer.status, answer.headers["Location"]) == (301, "/debug/stack?a=%0d%0aSet-Cookie:b")
 
 
@@ -186,7 +186,7 @@ async def test_a_core_is_ready_after_it_receives_the_existing_objects(
         pass
     async with http.get("/readyz") as answer:
         assert (answer.status, await answer.text()) == (503, f"receiving the existing objects from {RM}")
-    await bench.settle()
+    await bench.wait_until_idle()
     async with http.get("/readyz") as answer:
         assert answer.status == 200
 

@@ -19,10 +19,10 @@ async def test_a_burst_of_messages_is_scheduled_in_one_cycle(
         for number in range(messages):
             await bench.core.update_allocation(m.asks(m.an_ask(f"pod-{number}")))
         await bench.rm.until(lambda: len(found(bench.rm)) == messages)
-        answers = [one for one in bench.rm.heard if isinstance(one, si_pb2.AllocationResponse)]
+        answers = [one for one in bench.rm.received if isinstance(one, si_pb2.AllocationResponse)]
         assert len(answers) == 1
 
 
 def found(rm: Notebook) -> list[str]:
-    answers = (one for one in rm.heard if isinstance(one, si_pb2.AllocationResponse))
+    answers = (one for one in rm.received if isinstance(one, si_pb2.AllocationResponse))
     return [new.allocationKey for answer in answers for new in answer.new]

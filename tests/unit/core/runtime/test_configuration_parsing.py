@@ -28,7 +28,7 @@ async def test_other_tasks_run_while_a_configuration_is_parsed(bench: Bench) -> 
         turns += 1
         await asyncio.sleep(0)
     await task
-    await bench.settle()
+    await bench.wait_until_idle()
     assert "root.last" in names(bench)
     assert turns > 10, "read by the loop itself it has no more than a few"
 
@@ -37,7 +37,7 @@ async def test_the_later_of_two_updates_applies_although_it_is_shorter(bench: Be
     await bench.register()
     updates = (an_update(300, "earlier"), an_update(1, "later"))
     await asyncio.gather(*(bench.core.update_configuration(update) for update in updates))
-    await bench.settle()
+    await bench.wait_until_idle()
     assert names(bench) == {"root", "root.q0", "root.later"}
 
 
@@ -46,7 +46,7 @@ async def test_an_application_sent_after_an_update_finds_the_new_queues(bench: B
     update = asyncio.create_task(bench.core.update_configuration(an_update(300, "fresh")))
     await asyncio.sleep(0)
     await bench.core.update_application(messages.applications(messages.an_application(queueName="root.fresh")))
-    await bench.settle()
+    await bench.wait_until_idle()
     await update
     [partition] = bench.core.loop.scheduler_state.partitions.values()
     assert [app.queue.path for app in partition.applications.values()] == ["root.fresh"]

@@ -34,7 +34,7 @@ async def bare(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 
 def answers(bench: Bench) -> Iterator[si_pb2.AllocationResponse]:
-    return (effects for effects in bench.rm.heard if isinstance(effects, si_pb2.AllocationResponse))
+    return (effects for effects in bench.rm.received if isinstance(effects, si_pb2.AllocationResponse))
 
 
 def test_the_core_is_loaded_without_the_package_of_the_features() -> None:
@@ -68,13 +68,13 @@ def test_random_events_that_run_without_pytest_have_every_hook() -> None:
 async def test_a_core_without_the_features_schedules(bare: Bench) -> None:
     avoiding = {keys.TAG_AVOID_NODES: "another-node"}
     await bare.core.update_allocation(asks(an_ask("plain"), an_ask("avoids", tags=avoiding)))
-    await bare.settle()
+    await bare.wait_until_idle()
     assert {one.allocationKey for effects in answers(bare) for one in effects.new} == {"plain", "avoids"}
 
 
 async def test_an_ask_with_a_placement_constraint_is_rejected(bare: Bench) -> None:
     await bare.core.update_allocation(asks(an_ask("x", tags={keys.TAG_PLACEMENT: CONSTRAINT}), an_ask("y")))
-    await bare.settle()
+    await bare.wait_until_idle()
     [rejected] = [one for effects in answers(bare) for one in effects.rejected]
     assert rejected.allocationKey == "x"
     assert (
@@ -103,7 +103,7 @@ async def test_a_declaration_of_callbacks_is_rejected(bare: Bench, wanted: str) 
 
 async def test_an_interval_of_recommendations_is_a_warning(bare: Bench) -> None:
     await bare.register(**{keys.EXTRA_EMPTY_NODE_INTERVAL: "1m"})
-    await bare.settle()
+    await bare.wait_until_idle()
     found = {one.noted.message for one in bare.core.events.batch(0, 100).records or ()}
     assert [text for text in found if "has no effect" in text] == [
         "service.emptyNodeInterval has no effect: this scheduler runs without recommendations"

@@ -140,7 +140,7 @@ def _scalar(field: Any) -> st.SearchStrategy[Any]:
             return _NUMBERS
 
 
-def _whole(item: Message) -> Message:
+def _complete(item: Message) -> Message:
     """The request that carries an item."""
     match item:
         case si_pb2.AllocationAsk():
@@ -202,7 +202,7 @@ async def _tell_all(messages: list[Message]) -> None:
         except (Refused, SessionLost):
             await bench.register()
         clock.now += 7_000_000_000
-        await bench.settle()
+        await bench.wait_until_idle()
     broken = invariants.check(bench.core.loop.scheduler_state)
     failures, ends = bench.metric("muster_core_failures_total"), [end for end in bench.rm.ends if "trust" in end]
     bench.core.close()
@@ -210,9 +210,9 @@ async def _tell_all(messages: list[Message]) -> None:
     assert (broken, failures, ends) == ([], 0.0, [])
 
 
-_ITEM = _mutated().map(_whole)
+_ITEM = _mutated().map(_complete)
 _MESSAGES = st.lists(
-    st.one_of(_ITEM, _ITEM, *(_anything(kind).map(_whole) for kind in _WHOLE)), min_size=5, max_size=15
+    st.one_of(_ITEM, _ITEM, *(_anything(kind).map(_complete) for kind in _WHOLE)), min_size=5, max_size=15
 )
 
 

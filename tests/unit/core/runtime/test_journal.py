@@ -33,18 +33,18 @@ async def gang_life_cycle(bench: Bench) -> None:
     await bench.core.update_application(messages.applications(messages.an_application(placeholderAsk=gang)))
     placeholders = [messages.an_ask(key, taskGroupName="g", placeholder=True) for key in ("ph-1", "ph-2")]
     await bench.core.update_allocation(messages.asks(*placeholders, messages.an_ask("bad", maxAllocations=0)))
-    await bench.settle()
+    await bench.wait_until_idle()
     tags = {keys.TAG_CONSTRAINTS: '{"nodeAffinity":[],"tolerations":[{"key":"a"}]}', keys.TAG_AVOID_NODES: "n1"}
     await bench.core.update_allocation(
         messages.asks(messages.an_ask("real", taskGroupName="g"), messages.an_ask("other", tags=tags))
     )
     bench.clock.now += 5_000_000_000
-    await bench.settle()
-    answers = [item for item in bench.rm.heard if isinstance(item, si_pb2.AllocationResponse)]
+    await bench.wait_until_idle()
+    answers = [item for item in bench.rm.received if isinstance(item, si_pb2.AllocationResponse)]
     releases = [item for answer in answers for item in answer.released]
     await bench.core.update_allocation(messages.releases(*releases))
     await bench.core.update_configuration(si_pb2.UpdateConfigurationRequest(rmID=messages.RM))
-    await bench.settle()
+    await bench.wait_until_idle()
     await bench.core.connection_lost(messages.RM, bench.rm)
 
 

@@ -99,7 +99,7 @@ def test_lines_of_the_core_and_of_its_libraries_have_one_form_and_one_level(
 ) -> None:
     levels = configure_logs(LogLevel.INFO, LogFormat.JSON)
 
-    def told() -> list[tuple[str, str]]:
+    def logged() -> list[tuple[str, str]]:
         for log in (structlog.get_logger(REST), logging.getLogger("aiohttp.server")):
             log.info("said")
             log.warning("said")
@@ -107,9 +107,9 @@ def test_lines_of_the_core_and_of_its_libraries_have_one_form_and_one_level(
         assert {frozenset(line) for line in found} == {frozenset({"event", "level", "logger", "timestamp"})}
         return [(line["logger"], line["level"]) for line in found]
 
-    at_info = told()
+    at_info = logged()
     levels.set(LogLevel.WARNING)
-    at_warning = told()
+    at_warning = logged()
     structlog.reset_defaults()
     assert at_warning == [(REST, "warning"), ("aiohttp.server", "warning")]
     assert at_info == [(REST, "info"), at_warning[0], ("aiohttp.server", "info"), at_warning[1]]

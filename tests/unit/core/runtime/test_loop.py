@@ -38,7 +38,7 @@ async def test_an_event_that_fails_is_counted_and_the_core_continues(bench: Benc
     await bench.register()
     await bench.core.loop.mailbox.put(QueuedMessage([NONSENSE]))
     await bench.core.update_application(messages.applications(messages.an_application()))
-    await bench.rm.until(lambda: any(isinstance(item, si_pb2.ApplicationResponse) for item in bench.rm.heard))
+    await bench.rm.until(lambda: any(isinstance(item, si_pb2.ApplicationResponse) for item in bench.rm.received))
     assert bench.metric("muster_core_failures_total") == 1
     assert bench.rm.ends == []
 
@@ -46,20 +46,20 @@ async def test_an_event_that_fails_is_counted_and_the_core_continues(bench: Benc
 async def test_an_inconsistent_state_is_discarded_and_the_resource_manager_must_register_again(bench: Bench) -> None:
     await bench.register()
     await bench.core.update_node(messages.nodes(messages.a_node()))
-    await bench.settle()
+    await bench.wait_until_idle()
     [partition] = bench.core.loop.scheduler_state.partitions.values()
     partition.queues.root.allocated = Resources({"vcore": 7})
     await bench.core.loop.mailbox.put(QueuedMessage([NONSENSE]))
     await bench.rm.until(lambda: bool(bench.rm.ends))
-    last = bench.rm.heard[-1]
+    last = bench.rm.received[-1]
     assert isinstance(last, muster_pb2.Callback)
     assert "inconsistent" in last.reregister.reason
     assert bench.core.loop.scheduler_state.partitions == {}
     with pytest.raises(SessionLost):
-        await bench.settle()
+        await bench.wait_until_idle()
     bench.rm = Notebook()
     await bench.register()
-    await bench.settle()
+    await bench.wait_until_idle()
     assert len(bench.core.loop.scheduler_state.partitions) == 1
 
 
@@ -73,7 +73,7 @@ async def test_a_failing_callback_ends_only_its_own_session(bench: Bench) -> Non
     with suppress(SessionLost):  # a core that is slow reads it after this call has returned
         await bench.core.update_application(messages.applications(messages.an_application()))
     with pytest.raises(SessionLost, match="callback failed"):
-        await bench.heard()
+        await bench.wait_until_handled()
     await bench.core.fence(muster_pb2.FenceRequest(rmID="other"))
     assert bench.core.loop.scheduler_state.managers[messages.RM].state is ManagerState.PAUSED
     assert bench.core.loop.scheduler_state.managers[RmId("other")].state is ManagerState.RUNNING
@@ -82,7 +82,7 @@ async def test_a_failing_callback_ends_only_its_own_session(bench: Bench) -> Non
 async def test_a_resource_manager_that_does_not_reconnect_in_time_is_stopped(bench: Bench) -> None:
     await bench.register()
     await bench.core.update_node(messages.nodes(messages.a_node()))
-    await bench.settle()
+    await bench.wait_until_idle()
     scheduler_state = bench.core.loop.scheduler_state
     timeout_ns = scheduler_state.managers[messages.RM].configuration.timing.manager_timeout_ns
     await bench.core.connection_lost(messages.RM, bench.rm)
@@ -103,7 +103,7 @@ async def test_a_resource_manager_that_does_not_reconnect_in_time_is_stopped(ben
 async def test_the_loss_of_an_outdated_callback_is_ignored(bench: Bench) -> None:
     await bench.register()
     await bench.core.connection_lost(messages.RM, Notebook())
-    await bench.settle()
+    await bench.wait_until_idle()
     assert bench.core.loop.scheduler_state.managers[messages.RM].state is ManagerState.RUNNING
 
 
@@ -127,7 +127,7 @@ async def test_without_a_declared_recovery_barrier_requests_are_placed_immediate
     await bench.core.update_node(messages.nodes(messages.a_node()))
     await bench.core.update_application(messages.applications(messages.an_application()))
     await bench.core.update_allocation(messages.asks(messages.an_ask()))
-    await bench.rm.until(lambda: any(isinstance(heard, si_pb2.AllocationResponse) for heard in bench.rm.heard))
+    await bench.rm.until(lambda: any(isinstance(message, si_pb2.AllocationResponse) for message in bench.rm.received))
     assert not bench.core.loop.scheduler_state.managers[messages.RM].fence_up
 
 
@@ -170,7 +170,7 @@ async def test_the_policy_group_names_the_configuration_among_the_extra_keys(ben
         rmID=messages.RM, version="v1.9.3", policyGroup="mine", extraConfig={"mine.yaml": text}
     )
     await bench.core.register_resource_manager(request, bench.rm)
-    await bench.settle()
+    await bench.wait_until_idle()
     assert list(bench.core.loop.scheduler_state.partitions) == ["[rm-1]gpu"]
 
 
@@ -181,7 +181,7 @@ async def test_an_update_of_the_configuration_is_put_in_force(bench: Bench) -> N
     await bench.core.update_configuration(
         si_pb2.UpdateConfigurationRequest(rmID=messages.RM, policyGroup="mine", extraConfig=extra)
     )
-    await bench.settle()
+    await bench.wait_until_idle()
     [partition] = bench.core.loop.scheduler_state.partitions.values()
     assert "root.fresh" in partition.queues.by_path
     assert partition.timing.starvation_age_ns == 3_000_000_000
@@ -201,6 +201,6 @@ async def test_asks_allocated_together_are_reported_in_one_message(bench: Bench)
     await bench.core.update_allocation(
         messages.asks(messages.an_ask("a", applicationID="app-0"), messages.an_ask("b", applicationID="app-0"))
     )
-    await bench.rm.until(lambda: any(isinstance(item, si_pb2.AllocationResponse) for item in bench.rm.heard))
-    [answer] = [item for item in bench.rm.heard if isinstance(item, si_pb2.AllocationResponse)]
+    await bench.rm.until(lambda: any(isinstance(item, si_pb2.AllocationResponse) for item in bench.rm.received))
+    [answer] = [item for item in bench.rm.received if isinstance(item, si_pb2.AllocationResponse)]
     assert {allocation.allocationKey for allocation in answer.new} == {"a", "b"}

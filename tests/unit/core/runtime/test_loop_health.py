@@ -21,7 +21,7 @@ from tests.unit.core.messages import RM
 
 async def test_a_failed_delivery_starts_a_recovery(bench: Bench) -> None:
     await bench.register()
-    await bench.settle()
+    await bench.wait_until_idle()
     carry = bench.core.dispatcher.carry
 
     def fail(*_: object) -> None:
@@ -37,20 +37,20 @@ async def test_a_failed_delivery_starts_a_recovery(bench: Bench) -> None:
     bench.rm = Notebook()
     await bench.register()
     await bench.core.update_node(messages.nodes(messages.a_node()))
-    await bench.settle()
+    await bench.wait_until_idle()
     assert bench.core.loop.stalled_s() == 0
 
 
 async def test_the_end_of_the_loop_is_reported_to_its_caller() -> None:
     core = Scheduler(LoopSettings())
-    told: list[bool] = []
-    core.loop.on_end = lambda: told.append(core.loop.is_running)
+    reported: list[bool] = []
+    core.loop.on_end = lambda: reported.append(core.loop.is_running)
     task = asyncio.create_task(core.run())
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert told == [False]
+    assert reported == [False]
 
 
 async def test_a_loop_with_queued_messages_that_completes_no_iteration_is_stalled() -> None:
@@ -68,14 +68,14 @@ async def test_a_new_session_receives_no_decisions_of_an_earlier_session() -> No
     await bench.register()
     await bench.core.update_application(messages.applications(messages.an_application()))
     await bench.core.update_allocation(messages.asks(messages.an_ask("pod")))
-    await bench.settle()
+    await bench.wait_until_idle()
     # A node comes in the same moment as the resource manager registers again: the old world places the pod.
     spec = NodeSpec(partition_id(RM, "default"), NodeId("n0"), resources(vcore=10_000, memory=1 << 40, pods=100))
     bench.core.loop.mailbox.post(QueuedMessage([NodeAdded(spec)]))
     bench.rm = Notebook()
     await bench.register()
-    await bench.settle()
-    assert [item for item in bench.rm.heard if isinstance(item, si_pb2.AllocationResponse)] == []
+    await bench.wait_until_idle()
+    assert [item for item in bench.rm.received if isinstance(item, si_pb2.AllocationResponse)] == []
     assert bench.metric("muster_core_undelivered_total", what="effects of a session that is over") > 0
     bench.core.close()
     await running

@@ -31,13 +31,13 @@ async def test_asks_that_come_within_a_pause_are_planned_together_at_its_end() -
         loop._pauses.begin(loop.mailbox.clock() + 3600)
         for number in range(3):
             await bench.core.update_allocation(messages.asks(messages.an_ask(f"pod-{number}")))
-            await bench.heard()
+            await bench.wait_until_handled()
         await asyncio.sleep(5 * LoopSettings().budget_s)  # without the pause they would be planned by now
         assert found(bench.rm) == []
         loop._pauses.begin(0.0)
         loop._pauses._over()
         await bench.rm.until(lambda: len(found(bench.rm)) == 3)
-        assert len([one for one in bench.rm.heard if isinstance(one, si_pb2.AllocationResponse)]) == 1
+        assert len([one for one in bench.rm.received if isinstance(one, si_pb2.AllocationResponse)]) == 1
 
 
 async def test_an_unfinished_cycle_continues_without_a_pause() -> None:

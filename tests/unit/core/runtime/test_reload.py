@@ -33,26 +33,26 @@ partitions:
 
 
 def rejected(bench: Bench) -> dict[str, str]:
-    answers = [item for item in bench.rm.heard if isinstance(item, si_pb2.ApplicationResponse)]
+    answers = [item for item in bench.rm.received if isinstance(item, si_pb2.ApplicationResponse)]
     return {one.applicationID: one.reason for answer in answers for one in answer.rejected}
 
 
 def effects(bench: Bench) -> list[str]:
-    callbacks = [item for item in bench.rm.heard if isinstance(item, muster_pb2.Callback)]
+    callbacks = [item for item in bench.rm.received if isinstance(item, muster_pb2.Callback)]
     return [record.message for callback in callbacks for record in callback.events.events]
 
 
 async def submit(bench: Bench, name: str, **fields: object) -> None:
     defaults: dict[str, object] = {"queueName": "root.a", "tags": {}}
     await bench.core.update_application(messages.applications(messages.an_application(name, **defaults | fields)))
-    await bench.settle()
+    await bench.wait_until_idle()
 
 
 async def test_an_invalid_configuration_is_reported_and_the_old_one_stays_active(bench: Bench) -> None:
     await bench.register(**{"queues.yaml": ONE})
     with pytest.raises(Refused, match=r"'b\.c' is not a queue name"):
         await bench.core.update_configuration(update("partitions: [{queues: [{name: b.c}]}]"))
-    await bench.settle()
+    await bench.wait_until_idle()
     [message] = effects(bench)
     assert message.startswith("the new configuration is rejected, the previous one stays active: ")
     assert "b.c" in message
@@ -66,7 +66,7 @@ async def test_an_empty_file_does_not_replace_an_active_configuration(bench: Ben
     await bench.register(**{"queues.yaml": ONE})
     with pytest.raises(Refused, match=r"queues\.yaml is empty or missing"):
         await bench.core.update_configuration(update(text))
-    await bench.settle()
+    await bench.wait_until_idle()
     assert "the previous one stays active: config: queues.yaml is empty" in effects(bench)[0]
     await submit(bench, "none", queueName="root.other", tags={"namespace": "ns"})
     assert "root.other" in rejected(bench)["none"]
@@ -114,7 +114,7 @@ async def test_groups_are_resolved_before_scheduling_and_later_messages_wait() -
     await asyncio.sleep(0)
     turn.set()
     await asyncio.gather(*calls)
-    await bench.settle()
+    await bench.wait_until_idle()
     [partition] = core.loop.scheduler_state.partitions.values()
     assert not partition.applications
     [gone] = partition.history

@@ -40,10 +40,10 @@ class Book:
     """A directory of known users that counts how often it is asked."""
 
     known: dict[str, GroupsAnswer]
-    asked: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
 
     def __call__(self, user: str) -> GroupsAnswer:
-        self.asked.append(user)
+        self.requested.append(user)
         return self.known.get(user, GroupsAnswer(problem=f"no {user}"))
 
 
@@ -69,13 +69,13 @@ async def test_groups_that_are_given_are_kept_and_others_are_looked_up_in_order(
     assert groups_of(events) == {"a": ("dev", "ops"), "b": ("own",)}
     assert events[1] is gone
     assert effects == []
-    assert book.asked == ["kim"]
+    assert book.requested == ["kim"]
 
 
 async def test_without_a_resolver_the_groups_are_the_users_own_name() -> None:
     book = Book({})
     events, effects = await made(book).fill(RM, [added("a", "kim")], {PARTITION: GroupResolver.NONE})
-    assert (groups_of(events), effects, book.asked) == ({"a": ("kim",)}, [], [])
+    assert (groups_of(events), effects, book.requested) == ({"a": ("kim",)}, [], [])
 
 
 async def test_an_event_reports_why_the_groups_of_a_user_are_unknown() -> None:
@@ -93,21 +93,21 @@ async def test_groups_are_cached_for_five_minutes_and_failures_for_half_a_minute
     await groups.fill(RM, both, LDAP)
     clock.now_s += PROBLEM_S - 1
     await groups.fill(RM, both, LDAP)
-    assert sorted(book.asked) == ["ann", "kim"]
+    assert sorted(book.requested) == ["ann", "kim"]
     clock.now_s += 1
     await groups.fill(RM, both, LDAP)
-    assert sorted(book.asked) == ["ann", "ann", "kim"]
+    assert sorted(book.requested) == ["ann", "ann", "kim"]
     clock.now_s += GROUPS_S
     await groups.fill(RM, [added("a", "kim")], LDAP)
-    assert sorted(book.asked) == ["ann", "ann", "kim", "kim"]
+    assert sorted(book.requested) == ["ann", "ann", "kim", "kim"]
 
 
 async def test_a_directory_that_hangs_times_out_and_is_not_queried_for_a_while() -> None:
     hang = threading.Event()
-    asked: list[str] = []
+    requested: list[str] = []
 
     def hanging(user: str) -> GroupsAnswer:
-        asked.append(user)
+        requested.append(user)
         hang.wait(30)
         return GroupsAnswer(("dev",))
 
@@ -118,9 +118,9 @@ async def test_a_directory_that_hangs_times_out_and_is_not_queried_for_a_while()
         events, effects = await asyncio.wait_for(groups.fill(RM, many, LDAP), 5)
         assert set(groups_of(events).values()) == {()}
         assert len(effects) == 50
-        before = len(asked)
+        before = len(requested)
         _, effects = await groups.fill(RM, [added("b", "kim")], LDAP)
-        assert len(asked) == before
+        assert len(requested) == before
         assert [note.message for note in effects] == ["groups of user kim are unknown: ldap does not answer"]
     finally:
         hang.set()
@@ -160,7 +160,7 @@ async def test_no_directory_is_queried_after_the_shutdown() -> None:
     events, effects = await groups.fill(RM, [added("a", "kim")], LDAP)
     assert groups_of(events) == {"a": ()}
     assert "shuts down" in effects[0].message
-    assert book.asked == []
+    assert book.requested == []
 
 
 def test_a_full_cache_evicts_its_first_entry() -> None:

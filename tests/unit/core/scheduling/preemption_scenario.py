@@ -73,7 +73,7 @@ def confirm(scenario: Scenario, effects: list[Effect]) -> list[Effect]:
     return answer
 
 
-def settle(scenario: Scenario, seconds: int = 120) -> list[str]:
+def run_until_idle(scenario: Scenario, seconds: int = 120) -> list[str]:
     """Let time pass and confirm each victim at once. Returns the victims' keys."""
     gone: list[str] = []
     for _ in range(seconds):
@@ -94,6 +94,6 @@ def cores(scenario: Scenario, *leaves: str) -> list[int]:
 
 
 def with_preemption(*queues: QueueConfig, by_quota: bool = False, by_guarantee: bool = True) -> Configuration:
-    whole = a_configuration(*queues, timing=Timing())
-    partition = replace(whole.partitions[0], preemption=by_guarantee, quota_preemption=by_quota)
-    return replace(whole, partitions=(partition,))
+    configuration = a_configuration(*queues, timing=Timing())
+    partition = replace(configuration.partitions[0], preemption=by_guarantee, quota_preemption=by_quota)
+    return replace(configuration, partitions=(partition,))

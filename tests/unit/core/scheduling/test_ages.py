@@ -1,4 +1,4 @@
-"""Age orders the requests of an application and the applications of a FIFO leaf, whatever the order of arrival is."""
+"""Age orders the requests of an application and the applications of a FIFO leaf, in any order of arrival."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An allocation that is reported again is updated: resized, relabelled, never moved (KEP-1287)."""
+"""An allocation that is reported again is updated: resized or relabelled, but never moved (KEP-1287)."""
 
 from __future__ import annotations
 
@@ -230,9 +230,9 @@ def test_an_ask_labelled_during_replacement_keeps_its_replacement() -> None:
     """Only an ask that is another to a plan begins anew."""
     scenario = reserving(1000, 1000)
     scenario.ask(an_ask("r0", group="workers"))
-    told = replace(an_ask("r0", group="workers"), tags={"job-index": "0"}, allow_preempt_other=False)
-    assert scenario.ask(told) == []
-    assert scenario.app().asks[told.key].spec == told
+    updated = replace(an_ask("r0", group="workers"), tags={"job-index": "0"}, allow_preempt_other=False)
+    assert scenario.ask(updated) == []
+    assert scenario.app().asks[updated.key].spec == updated
     assert placed(scenario.release("p0", why=Termination.PLACEHOLDER_REPLACED)) == {"r0": "n0"}
     [allocation] = [one for one in scenario.app().allocations.values() if not one.spec.placeholder]
     assert allocation.spec.tags == {"job-index": "0"}

@@ -1,4 +1,4 @@
-"""An Atomic gang gets all its placeholders at once; until then nothing is held for it."""
+"""An Atomic gang gets all its placeholders at the same time; until then nothing is reserved for it."""
 
 from __future__ import annotations
 
@@ -211,8 +211,8 @@ def test_no_placeholder_is_allocated_if_the_resource_manager_rejects_one() -> No
     scenario = Scenario(CONFIGURATION, nodes=2)
     scenario.send(CallbacksDeclared(RM, True, False))
     effects = scenario.gang(a_gang(3), 3)
-    [asked] = [effect for effect in effects if isinstance(effect, PlacementsProposed)]
-    assert placed(scenario.send(PlacementsEvaluated(RM, asked.number, ("", "no", "")))) == {}
+    [proposed] = [effect for effect in effects if isinstance(effect, PlacementsProposed)]
+    assert placed(scenario.send(PlacementsEvaluated(RM, proposed.number, ("", "no", "")))) == {}
     assert scenario.app().allocations == {}
 
 

@@ -1,4 +1,4 @@
-"""What an application used over time is counted by instance type, and said when it is over."""
+"""The resource usage of an application is counted by instance type and reported when it completes."""
 
 from dataclasses import replace
 

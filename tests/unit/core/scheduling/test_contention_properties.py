@@ -94,7 +94,7 @@ class ContendingGangs:
                 waiting[name] -= 1
                 if not waiting[name]:
                     del waiting[name]
-        self.settle(effects)
+        self.run_until_idle(effects)
 
     def ask(self, name: str) -> list[Effect]:
         gang = self.gangs[name]
@@ -102,17 +102,17 @@ class ContendingGangs:
         ask = an_ask(key, app=name, vcore=vcore, group="workers", placeholder=True, priority=gang.priority)
         return self.scenario.ask(replace(ask, constraints=_constraints(gang)))
 
-    def settle(self, effects: list[Effect]) -> None:
+    def run_until_idle(self, effects: list[Effect]) -> None:
         """Confirm what is told to go until nothing is any more; the number of rounds is bounded."""
         quiet = 0
         for _ in range(12 + 6 * len(self.gangs)):
-            told = victims(effects)
-            quiet = 0 if told else quiet + 1
+            victim_keys = victims(effects)
+            quiet = 0 if victim_keys else quiet + 1
             if quiet > 3:
                 return
             effects = []
             for name, app in list(self.scenario.partition.applications.items()):
-                for key in [one.spec.key for one in app.allocations.values() if one.spec.key in told]:
+                for key in [one.spec.key for one in app.allocations.values() if one.spec.key in victim_keys]:
                     effects += self.scenario.release(key, app=name, why=PREEMPTED)
                     effects += self.ask(name)
             effects += self.scenario.wait(STEP_S)
@@ -189,7 +189,7 @@ def test_no_gang_waits_if_it_fits_next_to_complete_and_earlier_gangs(
     scheduler_state.submit()
     assert [app.id for app in scheduler_state.incomplete() if fits(scheduler_state, app)] == []
     for name in [one.spec.key for one in _of(scheduler_state, "busy")]:
-        scheduler_state.settle(scheduler_state.scenario.release(name, app="busy"))
+        scheduler_state.run_until_idle(scheduler_state.scenario.release(name, app="busy"))
     assert [app.id for app in scheduler_state.incomplete() if fits(scheduler_state, app)] == []
 
 

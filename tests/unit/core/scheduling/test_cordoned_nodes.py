@@ -1,4 +1,4 @@
-"""A node that drains takes nothing new but the pods made for it, a cordoned one those that tolerate it (ADR 0018)."""
+"""A draining node accepts only pods created for it, and a cordoned one also pods that tolerate it (ADR 0018)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Much that waits, cannot be, or ends at once costs what changes and no more; work is counted, not time."""
+"""The work for large changes depends only on what changes. Work is counted, not time."""
 
 from __future__ import annotations
 

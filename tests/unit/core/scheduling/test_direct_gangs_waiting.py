@@ -181,9 +181,9 @@ def test_placement_validation_covers_members_but_not_virtual_placeholders() -> N
     effects = scenario.send(a_gang(3))
     assert not any(isinstance(effect, PlacementsProposed) for effect in effects)
     assert held(scenario) == 3
-    [asked] = [effect for effect in scenario.ask(member("r0")) if isinstance(effect, PlacementsProposed)]
-    assert asked.places == (("r0", "n0"),)
-    assert placed(scenario.send(PlacementsEvaluated(RM, asked.number, ("",)))) == {"r0": "n0"}
+    [proposed] = [effect for effect in scenario.ask(member("r0")) if isinstance(effect, PlacementsProposed)]
+    assert proposed.places == (("r0", "n0"),)
+    assert placed(scenario.send(PlacementsEvaluated(RM, proposed.number, ("",)))) == {"r0": "n0"}
     assert held(scenario) == 2
 
 
@@ -192,5 +192,5 @@ def test_victim_validation_excludes_virtual_placeholders() -> None:
     scenario.send(CallbacksDeclared(RM, False, True), a_gang(4))
     scenario.send(ApplicationAdded(an_application("poor", queue="root.b")))
     scenario.ask(an_ask("p0", app="poor"))
-    asked = [effect for effect in scenario.wait(5) if isinstance(effect, VictimsProposed)]
-    assert [(one.key, one.victims) for one in asked] == [("p0", ())]
+    proposed = [effect for effect in scenario.wait(5) if isinstance(effect, VictimsProposed)]
+    assert [(one.key, one.victims) for one in proposed] == [("p0", ())]

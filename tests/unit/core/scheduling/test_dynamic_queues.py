@@ -1,4 +1,4 @@
-"""A leaf made on demand has its template's settings, then its namespace's quota, and goes with its last application."""
+"""A dynamic leaf has the settings of its template and the quota of its namespace, and ends with its last one."""
 
 from collections.abc import Sequence
 from dataclasses import replace

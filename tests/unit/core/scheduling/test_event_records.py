@@ -50,7 +50,7 @@ def lines(scenario: Scenario) -> list[Line]:
     return found
 
 
-def told(scenario: Scenario, *events: Event) -> list[Line]:
+def recorded(scenario: Scenario, *events: Event) -> list[Line]:
     scenario.records.clear()
     scenario.send(*events)
     return lines(scenario)
@@ -83,7 +83,7 @@ def test_a_group_is_linked_with_the_first_allocation_and_charged_like_the_user()
     assert of_group[0] == (USER, "staff", SET, Detail.UG_APP_LINK, "app")
     assert of_group[1:] == [(USER, "staff", ADD, Detail.UG_GROUP_RESOURCE, "root.a")] * 2
     of_group = [
-        line for line in told(scenario, ApplicationRemoved(PARTITION, ApplicationId("app"))) if line[1] == "staff"
+        line for line in recorded(scenario, ApplicationRemoved(PARTITION, ApplicationId("app"))) if line[1] == "staff"
     ]
     assert of_group == [
         *[(USER, "staff", REMOVE, Detail.UG_GROUP_RESOURCE, "root.a")] * 2,
@@ -116,7 +116,7 @@ def test_an_application_limit_of_a_user_has_a_separate_detail() -> None:
 
 
 def test_a_new_application_is_recorded_on_itself_and_on_its_queue() -> None:
-    assert told(a_scenario(), ApplicationAdded(an_application())) == [
+    assert recorded(a_scenario(), ApplicationAdded(an_application())) == [
         (APP, "app", ADD, Detail.APP_NEW, ""),
         (QUEUE, "root.a", ADD, Detail.QUEUE_APP, "app"),
     ]
@@ -151,7 +151,7 @@ def test_an_ask_and_its_allocation_are_recorded_in_order() -> None:
 def test_an_existing_allocation_has_no_request_record() -> None:
     scenario = a_scenario()
     scenario.send(ApplicationAdded(an_application()))
-    noted = told(scenario, AllocationReported(an_allocation("r0", "n0")))
+    noted = recorded(scenario, AllocationReported(an_allocation("r0", "n0")))
     assert (APP, "app", ADD, Detail.APP_ALLOC, "r0") in noted
     assert Detail.REQUEST_ALLOC not in {line[3] for line in noted}
 
@@ -252,7 +252,7 @@ def test_an_application_that_runs_too_long_fails() -> None:
 
 def test_the_allocations_of_a_removed_application_are_recorded_as_cancelled() -> None:
     scenario = running(a_scenario())
-    noted = told(scenario, ApplicationRemoved(PARTITION, ApplicationId("app")))
+    noted = recorded(scenario, ApplicationRemoved(PARTITION, ApplicationId("app")))
     assert noted[:4] == gone(Detail.ALLOC_CANCEL)
     assert (APP, "app", REMOVE, Detail.NONE, "") in noted
 
@@ -298,7 +298,7 @@ def test_the_maximum_of_root_is_the_total_of_the_nodes() -> None:
 
 def test_the_queues_of_a_registration_are_recorded_with_their_limits() -> None:
     limits = (QuotaLimit(users=("ann",), groups=("staff",), max=Limit({"vcore": 5})),)
-    noted = told(a_scenario(), ManagerRegistered(RM, a_configuration(replace(a_queue("a"), limits=limits))))
+    noted = recorded(a_scenario(), ManagerRegistered(RM, a_configuration(replace(a_queue("a"), limits=limits))))
     assert noted == [
         (QUEUE, "root", ADD, Detail.NONE, ""),
         (QUEUE, "root.a", ADD, Detail.NONE, ""),
@@ -309,14 +309,14 @@ def test_the_queues_of_a_registration_are_recorded_with_their_limits() -> None:
 
 def test_a_dynamic_queue_is_added_and_removed_with_its_application() -> None:
     scenario = a_scenario()
-    coming = told(scenario, ApplicationAdded(an_application(queue="")))
+    coming = recorded(scenario, ApplicationAdded(an_application(queue="")))
     assert coming[0] == (QUEUE, "root.ns", ADD, Detail.QUEUE_DYNAMIC, "")
-    leaving = told(scenario, ApplicationRemoved(PARTITION, ApplicationId("app")))
+    leaving = recorded(scenario, ApplicationRemoved(PARTITION, ApplicationId("app")))
     assert leaving[-1] == (QUEUE, "root.ns", REMOVE, Detail.QUEUE_DYNAMIC, "")
 
 
 def changed(before: QueueConfig, after: QueueConfig) -> list[Line]:
-    return told(a_scenario(before), reload_of(after))
+    return recorded(a_scenario(before), reload_of(after))
 
 
 def reload_of(*queues: QueueConfig) -> ConfigurationReplaced:
@@ -371,9 +371,9 @@ def test_without_tracking_only_user_facing_events_are_recorded() -> None:
 def test_a_reload_enables_or_disables_tracking() -> None:
     scenario = a_scenario()
     scenario.send(ConfigurationReplaced(RM, replace(a_configuration(a_queue("a")), tracking=False)))
-    assert told(scenario, ApplicationAdded(an_application())) == []
+    assert recorded(scenario, ApplicationAdded(an_application())) == []
     scenario.send(reload_of(a_queue("a")))
-    assert told(scenario, ApplicationAdded(an_application("second"))) != []
+    assert recorded(scenario, ApplicationAdded(an_application("second"))) != []
 
 
 def test_every_record_of_an_application_has_its_plain_id() -> None:

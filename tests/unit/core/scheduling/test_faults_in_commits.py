@@ -1,4 +1,4 @@
-"""An exception at any call in the middle of any commit: what was written was delivered, and the outcome is the same."""
+"""An exception at any call within any commit: what was written was delivered, and the outcome is the same."""
 
 from __future__ import annotations
 

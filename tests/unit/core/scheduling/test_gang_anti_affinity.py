@@ -1,4 +1,4 @@
-"""A gang whose members keep away from each other is told when no cluster of these nodes has places for all of them."""
+"""A gang whose anti-affinity cannot be satisfied on the existing nodes is reported."""
 
 from __future__ import annotations
 

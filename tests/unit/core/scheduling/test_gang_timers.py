@@ -165,9 +165,9 @@ def test_a_gang_over_a_limit_reserves_nothing_reports_it_and_ends_with_its_timer
     spec = an_application(gang=10, timeout_s=60, placement=placement, groups=("dev",))
     added = ApplicationAdded(spec)
     effects = scenario.send(added) if placement is GangPlacement.DIRECT else scenario.gang(added, 10)
-    [told] = set(notices(effects))
-    assert f"the limit of {kind}" in told
-    assert {why for _, why in waits(effects).values()} == {told}
+    [notice] = set(notices(effects))
+    assert f"the limit of {kind}" in notice
+    assert {why for _, why in waits(effects).values()} == {notice}
     assert not scenario.app().allocations
     assert states(scenario.wait(59)) == []
     assert states(scenario.wait(2))[:2] == ["Resuming", "Accepted"]

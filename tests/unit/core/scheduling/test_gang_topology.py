@@ -1,4 +1,4 @@
-"""Gangs that are packed by a label of nodes, and what is said of those that wait."""
+"""Gangs that are packed by a node label, and the messages of those that wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Applications that ended, and those that were rejected, are kept for people for a time."""
+"""Completed and rejected applications are kept for a time for the REST API."""
 
 import gc
 import tracemalloc

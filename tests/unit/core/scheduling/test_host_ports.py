@@ -1,4 +1,4 @@
-"""Pods with the same host port: one a node, in the order in which the node is free for them."""
+"""Pods with the same host port: one per node, in the order in which nodes become free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One failure stops nothing else: applications and partitions that raise back off, and no effect is lost."""
+"""A failure does not affect others: failing applications and partitions back off, and no effect is lost."""
 
 from contextlib import suppress
 from dataclasses import replace

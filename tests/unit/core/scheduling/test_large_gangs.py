@@ -1,4 +1,4 @@
-"""Work for a gang is bounded by what is done for it, not by the number of members that its user writes."""
+"""The work for a gang is bounded by its allocations, not by the number of members that its user requests."""
 
 from __future__ import annotations
 

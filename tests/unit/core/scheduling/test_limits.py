@@ -1,4 +1,4 @@
-"""Users and groups use no more of a queue than its limits let them."""
+"""Users and groups cannot use more of a queue than their limits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def submit(
     scenario.send(ApplicationAdded(an_application(name, user=user, groups=groups, queue=queue)))
 
 
-def want(scenario: Scenario, app: str, count: int, vcore: int = 1000) -> list[str]:
+def request_pods(scenario: Scenario, app: str, count: int, vcore: int = 1000) -> list[str]:
     """Which of so many asks get a place at once."""
     return sorted(placed(scenario.ask(*(an_ask(f"{app}{index}", app=app, vcore=vcore) for index in range(count)))))
 
@@ -65,7 +65,7 @@ def test_a_user_limit_counts_only_the_applications_of_the_user_below_the_queue()
     submit(scenario, "x", queue="root.p.a")
     submit(scenario, "y", queue="root.p.b")
     submit(scenario, "z", queue="root.p.b", user="lee")
-    assert (want(scenario, "x", 1), want(scenario, "y", 2), want(scenario, "z", 3)) == (
+    assert (request_pods(scenario, "x", 1), request_pods(scenario, "y", 2), request_pods(scenario, "z", 3)) == (
         ["x0"],
         ["y0"],
         ["z0", "z1", "z2"],
@@ -77,7 +77,7 @@ def test_resources_that_a_user_releases_unblock_the_user_in_another_leaf() -> No
     scenario = Scenario(a_configuration(parent), nodes=4)
     submit(scenario, "x", queue="root.p.a")
     submit(scenario, "y", queue="root.p.b")
-    assert (want(scenario, "x", 1), want(scenario, "y", 1)) == (["x0"], [])
+    assert (request_pods(scenario, "x", 1), request_pods(scenario, "y", 1)) == (["x0"], [])
     assert placed(scenario.release("x0", "x")).keys() == {"y0"}
 
 
@@ -86,21 +86,21 @@ def test_the_wildcard_limit_applies_to_each_user_not_named() -> None:
     scenario = Scenario(a_configuration(a_queue("a", limits=limits)), nodes=4)
     for name, user in (("x", "kim"), ("y", "lee"), ("z", "max")):
         submit(scenario, name, user=user)
-    assert [len(want(scenario, name, 4)) for name in ("x", "y", "z")] == [3, 1, 1]
+    assert [len(request_pods(scenario, name, 4)) for name in ("x", "y", "z")] == [3, 1, 1]
 
 
 def test_the_tightest_limit_of_the_path_binds() -> None:
     leaf = a_queue("a", limits=(a_limit(users=("kim",), vcore=3000),))
     scenario = Scenario(a_configuration(a_queue("p", leaf, limits=(a_limit(users=("*",), vcore=2000),))), nodes=4)
     submit(scenario, "x", queue="root.p.a")
-    assert len(want(scenario, "x", 4)) == 2
+    assert len(request_pods(scenario, "x", 4)) == 2
 
 
 def test_a_limit_of_0_forbids_only_that_resource() -> None:
     scenario = Scenario(a_configuration(a_queue("a", limits=(a_limit(users=("kim",), vcore=0),))), nodes=1)
     submit(scenario, "x")
-    assert want(scenario, "x", 1) == []
-    assert want(scenario, "x", 1, vcore=0) == ["x0"]
+    assert request_pods(scenario, "x", 1) == []
+    assert request_pods(scenario, "x", 1, vcore=0) == ["x0"]
 
 
 def test_a_group_limit_is_shared_by_all_its_members() -> None:
@@ -108,7 +108,7 @@ def test_a_group_limit_is_shared_by_all_its_members() -> None:
     submit(scenario, "x", user="kim", groups=("dev",))
     submit(scenario, "y", user="lee", groups=("ops", "dev"))
     submit(scenario, "z", user="max", groups=("ops",))
-    assert [len(want(scenario, name, 2)) for name in ("x", "y", "z")] == [2, 0, 2]
+    assert [len(request_pods(scenario, name, 2)) for name in ("x", "y", "z")] == [2, 0, 2]
     assert scenario.app("z").group == ""
 
 
@@ -118,7 +118,7 @@ def test_the_wildcard_group_limit_is_shared_by_all_other_users() -> None:
     submit(scenario, "x", user="kim", groups=("dev",))
     submit(scenario, "y", user="lee", groups=("ops",))
     submit(scenario, "z", user="max")
-    assert [len(want(scenario, name, 2)) for name in ("x", "y", "z")] == [1, 2, 0]
+    assert [len(request_pods(scenario, name, 2)) for name in ("x", "y", "z")] == [1, 2, 0]
 
 
 def test_the_group_is_the_first_that_the_nearest_queue_names_and_does_not_change() -> None:
@@ -127,10 +127,10 @@ def test_the_group_is_the_first_that_the_nearest_queue_names_and_does_not_change
     scenario = Scenario(a_configuration(above), nodes=4)
     for name, groups in (("x", ("qa", "dev", "ops")), ("y", ("qa",)), ("z", ("none",))):
         submit(scenario, name, groups=groups, queue="root.p.a")
-        want(scenario, name, 1)
+        request_pods(scenario, name, 1)
     assert [scenario.app(name).group for name in ("x", "y", "z")] == ["ops", "qa", ""]
     scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("p", a_queue("a")))))
-    assert want(scenario, "x", 2) == ["x1"]
+    assert request_pods(scenario, "x", 2) == ["x1"]
     assert scenario.app("x").group == "ops"
     assert users(scenario).groups["ops"][QueuePath("root.p")].allocated["vcore"] == 2000
 
@@ -140,8 +140,8 @@ def test_user_and_group_both_bind() -> None:
     scenario = Scenario(a_configuration(a_queue("a", limits=limits)), nodes=4)
     submit(scenario, "x", user="kim", groups=("dev",))
     submit(scenario, "y", user="lee", groups=("dev",))
-    assert (len(want(scenario, "x", 2)), len(want(scenario, "y", 2))) == (1, 0)
-    assert want(scenario, "y", 3, vcore=500) == ["y0"]
+    assert (len(request_pods(scenario, "x", 2)), len(request_pods(scenario, "y", 2))) == (1, 0)
+    assert request_pods(scenario, "y", 3, vcore=500) == ["y0"]
 
 
 def test_a_raised_limit_applies_immediately_and_a_lowered_one_releases_nothing() -> None:
@@ -150,7 +150,7 @@ def test_a_raised_limit_applies_immediately_and_a_lowered_one_releases_nothing()
 
     scenario = Scenario(sized(1000).configuration, nodes=4)
     submit(scenario, "x")
-    assert want(scenario, "x", 4) == ["x0"]
+    assert request_pods(scenario, "x", 4) == ["x0"]
     assert len(placed(scenario.send(sized(3000)))) == 2
     assert releases(scenario.send(sized(1000))) == {}
     assert placed(scenario.release("x0", "x")) == {}
@@ -161,7 +161,7 @@ def test_recovered_usage_counts_even_over_the_limit() -> None:
     scenario = Scenario(a_configuration(a_queue("a", limits=(a_limit(users=("kim",), vcore=1000),))))
     submit(scenario, "x")
     scenario.add_node("n0", an_allocation("old", "n0", app="x", vcore=2500))
-    assert want(scenario, "x", 1) == []
+    assert request_pods(scenario, "x", 1) == []
     scenario.release("old", "x")
     assert users(scenario).of("kim", _A) == resources(vcore=1000, pods=1)
 
@@ -169,7 +169,7 @@ def test_recovered_usage_counts_even_over_the_limit() -> None:
 def test_user_and_group_usage_is_deleted_when_it_is_empty() -> None:
     scenario = Scenario(a_configuration(a_queue("a", limits=(a_limit(groups=("dev",), vcore=9000),))), nodes=1)
     submit(scenario, "x", groups=("dev",))
-    want(scenario, "x", 2)
+    request_pods(scenario, "x", 2)
     assert users(scenario).groups.keys() == {"dev"}
     scenario.send(ApplicationRemoved(PARTITION, ApplicationId("x")))
     assert (users(scenario).users, users(scenario).groups) == ({}, {})

@@ -1,4 +1,4 @@
-"""Nobody misses a chance, and nobody is told to go for nothing: what a second look at the same world would find."""
+"""No placement is missed and no victim is released in vain, compared with a second evaluation of the same state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.core.scheduling.preemption_scenario import (
     never,
     pods,
     run,
-    settle,
+    run_until_idle,
     submit,
     victims,
 )
@@ -28,7 +28,7 @@ def test_a_large_victim_is_kept_if_a_queue_above_the_fence_would_drop_below_its_
     scenario = Scenario(a_configuration(a_queue("p", inner, guaranteed=10_000)), nodes=1, vcore=10_000)
     run(scenario, "root.p.q.large", *[an_ask(f"l{index}", vcore=5000) for index in range(2)])
     run(scenario, "root.p.q.small", an_ask("s"))
-    assert settle(scenario) == []
+    assert run_until_idle(scenario) == []
 
 
 def test_a_queue_preempts_when_another_queue_uses_the_resources_of_its_guarantee() -> None:
@@ -41,7 +41,7 @@ def test_a_queue_preempts_when_another_queue_uses_the_resources_of_its_guarantee
     run(scenario, "root.b", never(an_ask("first")))
     effects = scenario.release("a0", app="a")
     assert placed(effects) == {"first": "n0"}
-    settle(scenario)
+    run_until_idle(scenario)
     assert cores(scenario, "root.a", "root.b", "root.c") == [3, 2, 1]
 
 
@@ -79,7 +79,7 @@ def test_no_pod_is_preempted_for_an_ask_above_its_user_limit() -> None:
     scenario.wait(20)
     scenario.add_node("n1", vcore=500)
     scenario.ask(an_ask("small", app="late", vcore=500))
-    assert settle(scenario) == []
+    assert run_until_idle(scenario) == []
 
 
 def test_no_pod_is_preempted_for_a_daemon_pod_of_a_full_queue() -> None:
@@ -94,7 +94,7 @@ def test_no_pod_is_preempted_for_a_daemon_pod_of_a_full_queue() -> None:
         scenario.ask(an_ask(f"prey{index}", app="low", priority=-2))
         scenario.release(f"b{index}", app="b")
     assert cores(scenario, "root.b") == [4]
-    assert settle(scenario, 60) == []
+    assert run_until_idle(scenario, 60) == []
 
 
 def test_a_shorter_preemption_delay_applies_immediately() -> None:
@@ -135,7 +135,7 @@ def test_a_queue_below_its_guarantee_preempts_without_its_own_scheduling_attempt
     assert [hold.node for hold in scenario.partition.reservations.by_ask.values()] == ["n0"]
     run(scenario, "root.b", never(an_ask("first")))
     assert placed(scenario.release("a1", app="a")) == {"first": "n1"}
-    settle(scenario)
+    run_until_idle(scenario)
     assert cores(scenario, "root.a", "root.b", "root.c") == [2, 2, 1]
 
 
@@ -178,7 +178,7 @@ def test_preempted_placeholders_of_a_running_gang_do_not_block_its_pods() -> Non
     scenario.gang(ApplicationAdded(an_application("gang", gang=4, queue="root.b")), 4)
     assert scenario.app("gang").state == "Running"
     run(scenario, "root.a", *pods("a", 2))
-    settle(scenario, 60)
+    run_until_idle(scenario, 60)
     assert cores(scenario, "root.a") == [2]
     scenario.ask(*(an_ask(f"m{index}", app="gang", group="workers") for index in range(4)))
     for key in ("gang-p0", "gang-p1", "gang-p2", "gang-p3"):

@@ -1,4 +1,4 @@
-"""Partitions come and go with the configuration (the removal of a partition fails its applications)."""
+"""Partitions are added and removed with the configuration (the removal of a partition fails its applications)."""
 
 from dataclasses import replace
 

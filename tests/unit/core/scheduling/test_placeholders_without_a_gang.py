@@ -1,4 +1,4 @@
-"""Placeholders of an application without a placeholderAsk: nothing waits for them, and real pods replace them."""
+"""Placeholders of an application without a placeholderAsk: no gang waits for them, and real pods replace them."""
 
 from __future__ import annotations
 

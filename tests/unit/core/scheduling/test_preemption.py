@@ -15,7 +15,7 @@ from tests.unit.core.scheduling.preemption_scenario import (
     offset,
     pods,
     run,
-    settle,
+    run_until_idle,
     submit,
     victims,
     with_preemption,
@@ -36,7 +36,7 @@ def test_two_queues_of_five_under_twelve_go_from_10_2_to_7_5() -> None:
     scenario = two_queues()
     assert cores(scenario, "root.p.a", "root.p.b") == [10, 2]
     run(scenario, "root.p.b", *pods("more", 3))
-    settle(scenario)
+    run_until_idle(scenario)
     assert cores(scenario, "root.p.a", "root.p.b") == [7, 5]
 
 
@@ -50,7 +50,7 @@ def test_a_queue_that_opted_out_is_not_preempted_8_8_0_becomes_5_8_3() -> None:
     run(scenario, "root.p.a", *pods("a", 8))
     run(scenario, "root.p.b", *pods("b", 8))
     run(scenario, "root.p.c", *pods("c", 3))
-    settle(scenario)
+    run_until_idle(scenario)
     assert cores(scenario, "root.p.a", "root.p.b", "root.p.c") == [5, 8, 3]
 
 
@@ -64,7 +64,7 @@ def test_offsets_let_only_the_higher_queue_preempt_0_18_0_becomes_6_12_0() -> No
     run(scenario, "root.p.usual", *pods("u", 18))
     run(scenario, "root.p.high", *pods("h", 9))
     run(scenario, "root.p.low", *pods("l", 9))
-    settle(scenario)
+    run_until_idle(scenario)
     assert cores(scenario, "root.p.high", "root.p.usual", "root.p.low") == [6, 12, 0]
 
 
@@ -78,14 +78,14 @@ def test_an_unfenced_queue_preempts_fenced_tenants_but_not_vice_versa() -> None:
     run(scenario, "root.p.one.x", *pods("x", 15))
     run(scenario, "root.p.two.y", *pods("y", 15))
     run(scenario, "root.p.system", *pods("s", 12))
-    settle(scenario)
+    run_until_idle(scenario)
     assert cores(scenario, "root.p.one.x", "root.p.two.y", "root.p.system") == [10, 10, 10]
 
 
 def test_law_1_an_ask_waits_if_no_victims_free_enough_resources() -> None:
     scenario = two_queues(5, 4)
     run(scenario, "root.p.b", an_ask("large", vcore=4000))
-    assert settle(scenario) == []
+    assert run_until_idle(scenario) == []
 
 
 def test_law_2_no_queue_or_ancestor_falls_below_its_guarantee() -> None:
@@ -95,7 +95,7 @@ def test_law_2_no_queue_or_ancestor_falls_below_its_guarantee() -> None:
     run(scenario, "root.p.left.a", *pods("a", 5))
     run(scenario, "root.p.left.b", *pods("b", 5))
     run(scenario, "root.p.c", *pods("c", 6))
-    settle(scenario)
+    run_until_idle(scenario)
     assert sum(cores(scenario, "root.p.left.a", "root.p.left.b")) == 8
     assert cores(scenario, "root.p.c") == [2]
 
@@ -106,13 +106,13 @@ def test_law_3_an_application_never_preempts_in_its_own_queue() -> None:
     run(scenario, "root.a", *pods("high", 2, priority=10))
     submit(scenario, "other", "root.a")
     scenario.ask(an_ask("o", app="other", priority=10))
-    assert settle(scenario) == []
+    assert run_until_idle(scenario) == []
 
 
 def test_law_4_only_a_queue_below_its_guarantee_may_preempt() -> None:
     scenario = two_queues(7, 5)
     run(scenario, "root.p.b", an_ask("sixth"))
-    assert settle(scenario) == []
+    assert run_until_idle(scenario) == []
     ask = scenario.app("b").asks[an_ask("sixth").key]
     assert ask.attempts is None, "it is not even tried"
 
@@ -123,7 +123,7 @@ def test_a_leaf_without_a_guarantee_takes_what_the_guarantee_of_its_parent_has_l
     run(scenario, "root.tenant.c", an_ask("c0"))
     run(scenario, "root.b", *pods("b", 5))
     run(scenario, "root.tenant.a", *pods("a", 2))
-    assert len(settle(scenario)) == 2
+    assert len(run_until_idle(scenario)) == 2
     assert cores(scenario, "root.tenant.a", "root.tenant.c", "root.b") == [2, 1, 3]
 
 
@@ -132,7 +132,7 @@ def test_a_leaf_with_a_guarantee_of_its_own_does_not_take_what_that_of_its_paren
     scenario = Scenario(a_configuration(tenant, a_queue("b")), nodes=1, vcore=6000)
     run(scenario, "root.b", *pods("b", 6))
     run(scenario, "root.tenant.a", *pods("a", 2))
-    assert len(settle(scenario)) == 1
+    assert len(run_until_idle(scenario)) == 1
 
 
 def test_law_5_only_a_queue_over_its_guarantee_has_victims() -> None:
@@ -141,7 +141,7 @@ def test_law_5_only_a_queue_over_its_guarantee_has_victims() -> None:
     run(scenario, "root.p.a", *pods("a", 4))
     run(scenario, "root.p.b", *pods("b", 4))
     run(scenario, "root.p.c", *pods("c", 4))
-    assert set(settle(scenario)) <= {"b0", "b1", "b2", "b3"}
+    assert set(run_until_idle(scenario)) <= {"b0", "b1", "b2", "b3"}
     assert cores(scenario, "root.p.a", "root.p.b", "root.p.c") == [4, 2, 2]
 
 
@@ -150,7 +150,7 @@ def test_law_6_victims_have_at_most_the_priority_of_the_preemptor(priority: int,
     scenario = two_queues(0, 2)
     run(scenario, "root.p.a", *pods("a", 10, priority=10))
     run(scenario, "root.p.b", *pods("more", 3, priority=priority))
-    assert len(settle(scenario)) == gone
+    assert len(run_until_idle(scenario)) == gone
 
 
 def test_law_7_nothing_outside_the_fence_is_preempted() -> None:
@@ -159,7 +159,7 @@ def test_law_7_nothing_outside_the_fence_is_preempted() -> None:
     run(scenario, "root.out", *pods("o", 8))
     run(scenario, "root.t.b", *pods("b", 2))
     run(scenario, "root.t.a", *pods("a", 4))
-    assert settle(scenario) == ["b1"]
+    assert run_until_idle(scenario) == ["b1"]
     assert cores(scenario, "root.out", "root.t.a", "root.t.b") == [8, 1, 1]
 
 
@@ -168,7 +168,7 @@ def test_a_fenced_leaf_preempts_nothing() -> None:
     scenario = Scenario(a_configuration(lone, a_queue("b")), nodes=1, vcore=4000)
     run(scenario, "root.b", *pods("b", 4))
     run(scenario, "root.a", *pods("a", 1))
-    assert settle(scenario) == []
+    assert run_until_idle(scenario) == []
 
 
 def test_a_full_queue_is_a_fence_for_its_children() -> None:
@@ -177,7 +177,7 @@ def test_a_full_queue_is_a_fence_for_its_children() -> None:
     run(scenario, "root.out", *pods("o", 4))
     run(scenario, "root.t.b", *pods("b", 4))
     run(scenario, "root.t.a", *pods("a", 2))
-    assert set(settle(scenario)) == {"b2", "b3"}
+    assert set(run_until_idle(scenario)) == {"b2", "b3"}
 
 
 def test_a_priority_fence_uses_its_offset_as_the_priority() -> None:
@@ -185,9 +185,9 @@ def test_a_priority_fence_uses_its_offset_as_the_priority() -> None:
     scenario = Scenario(a_configuration(tree), nodes=1, vcore=100_000)
     run(scenario, "root.p.b", *pods("b", 4, priority=1000))
     run(scenario, "root.p.a", an_ask("small", priority=4))
-    assert settle(scenario) == []
+    assert run_until_idle(scenario) == []
     run(scenario, "root.p.a", an_ask("equal", priority=5))
-    assert len(settle(scenario)) == 1
+    assert len(run_until_idle(scenario)) == 1
 
 
 def test_an_ask_preempts_after_the_delay_of_its_queue() -> None:
@@ -206,7 +206,7 @@ def test_nothing_is_preempted_if_preemption_is_off_or_the_pod_opted_out() -> Non
     for scenario, pod in ((off, an_ask("x")), (on, never(an_ask("x")))):
         run(scenario, "root.b", *pods("b", 4))
         run(scenario, "root.a", pod)
-        assert settle(scenario) == []
+        assert run_until_idle(scenario) == []
 
 
 def test_node_resources_of_victims_go_to_the_preemptor() -> None:

@@ -1,4 +1,4 @@
-"""Preemptions and reservations are decisions: commit checks all of one before it writes, and again after a question."""
+"""A commit checks a complete preemption or reservation before it writes, and again after a predicate response."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_a_placement_cannot_use_resources_reserved_for_others() -> None:
 # -- what waited for an answer ----------------------------------------------------
 
 
-def asked() -> tuple[Scenario, VictimsProposed]:
+def proposal() -> tuple[Scenario, VictimsProposed]:
     """The resource manager is asked about the victims for x, which needs 2 of 4 cores of n0; 1 is free."""
     scenario = Scenario(with_preemption(a_queue("a", guaranteed=4000), a_queue("b")), nodes=1)
     scenario.send(CallbacksDeclared(RM, places=False, victims=True))
@@ -185,12 +185,12 @@ def agree(scenario: Scenario, question: VictimsProposed) -> list[Effect]:
 
 
 def test_victims_are_released_after_the_resource_manager_approves_them() -> None:
-    scenario, question = asked()
+    scenario, question = proposal()
     assert victims(agree(scenario, question)) == set(question.victims)
 
 
 def test_no_victim_is_released_if_resources_became_free_before_the_answer() -> None:
-    scenario, question = asked()
+    scenario, question = proposal()
     [kept] = {"b0", "b1"} - set(question.victims) - {"b0"}
     scenario.node("n0", NodeAction.DRAIN)  # so that the room is not given at once
     scenario.release(kept, app="b")
@@ -202,7 +202,7 @@ def test_no_victim_is_released_if_resources_became_free_before_the_answer() -> N
 
 
 def test_no_victim_is_released_if_planned_resources_were_taken_before_the_answer() -> None:
-    scenario, question = asked()
+    scenario, question = proposal()
     assert placed(run(scenario, "root.b", a_daemon("agent", "n0"))) == {"agent": "n0"}
     effects = agree(scenario, question)
     assert victims(effects) == set()
@@ -213,7 +213,7 @@ def test_no_victim_is_released_if_planned_resources_were_taken_before_the_answer
 
 def test_no_victim_is_released_if_a_victim_or_the_ask_is_already_deleted() -> None:
     for gone in ("victim", "ask", "application"):
-        scenario, question = asked()
+        scenario, question = proposal()
         match gone:
             case "victim":
                 scenario.release(question.victims[0], app="b")

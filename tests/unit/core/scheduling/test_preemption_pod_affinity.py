@@ -1,4 +1,4 @@
-"""Preemption where filters that look at others refuse a node: whoever is in the way goes, if that helps at all."""
+"""Preemption if inter-pod filters reject a node: the conflicting pods are victims, if that makes the node feasible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where preemption does not help, that is remembered until something changes, and costs nothing meanwhile."""
+"""Unsuccessful preemption is cached until something changes, and costs no work meanwhile."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from muster_core.model.events import ApplicationAdded, AskAdded, ConfigurationRe
 from muster_core.model.limits import PREEMPTION_SEARCHES_IN_VAIN
 from muster_core.preemption.planning import NO_HELP
 from tests.unit.builders import RM, a_limit, a_queue, an_allocation, an_application, an_ask
-from tests.unit.core.scheduling.preemption_scenario import pods, run, settle, victims, with_preemption
+from tests.unit.core.scheduling.preemption_scenario import pods, run, run_until_idle, victims, with_preemption
 from tests.unit.core.scheduling.scenario import Scenario
 
 INTERVAL_S = 15
@@ -102,7 +102,7 @@ def test_searches_for_many_classes_are_bounded_per_interval() -> None:
 
 def test_all_entitled_asks_preempt_one_after_another() -> None:
     scenario = crowded(10, priority=0)
-    assert sorted(settle(scenario)) == ["b1", "b2", "b3"]
+    assert sorted(run_until_idle(scenario)) == ["b1", "b2", "b3"]
 
 
 def test_a_users_limit_does_not_block_the_same_pod_of_another_user() -> None:

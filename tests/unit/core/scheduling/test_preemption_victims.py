@@ -20,7 +20,7 @@ from tests.unit.core.scheduling.preemption_scenario import (
     opted_out,
     pods,
     run,
-    settle,
+    run_until_idle,
     submit,
     victims,
 )
@@ -48,7 +48,7 @@ def test_victims_are_ordered_by_opt_out_originator_priority_and_size(spared: Ask
     scenario = two(vcore=(spared.resources["vcore"] + taken.resources["vcore"]))
     run(scenario, "root.b", taken, spared)
     run(scenario, "root.a", an_ask("x", priority=10))
-    assert settle(scenario) == ["taken"]
+    assert run_until_idle(scenario) == ["taken"]
 
 
 def test_the_youngest_of_equal_victims_is_preempted() -> None:
@@ -57,21 +57,21 @@ def test_the_youngest_of_equal_victims_is_preempted() -> None:
     scenario.wait(1)
     run(scenario, "root.b", an_ask("young"))
     run(scenario, "root.a", an_ask("x"))
-    assert settle(scenario) == ["young"]
+    assert run_until_idle(scenario) == ["young"]
 
 
 def test_an_opted_out_originator_is_preempted_as_a_last_resort() -> None:
     scenario = two(vcore=1000)
     run(scenario, "root.b", opted_out(first_pod(an_ask("only"))))
     run(scenario, "root.a", an_ask("x"))
-    assert settle(scenario) == ["only"]
+    assert run_until_idle(scenario) == ["only"]
 
 
 def test_a_victim_smaller_than_the_request_goes_if_free_resources_cover_the_rest() -> None:
     scenario = two()
     run(scenario, "root.b", *pods("b", 3))
     run(scenario, "root.a", an_ask("x", vcore=2000))
-    assert settle(scenario) == ["b2"]
+    assert run_until_idle(scenario) == ["b2"]
     assert cores(scenario, "root.a") == [2]
 
 
@@ -79,7 +79,7 @@ def test_no_more_victims_than_needed_are_preempted() -> None:
     scenario = two(vcore=5000)
     run(scenario, "root.b", an_ask("wide", vcore=3000), *pods("b", 2))
     run(scenario, "root.a", an_ask("x", vcore=3000))
-    assert settle(scenario) == ["wide"], "with it the small ones, that come first, need not go"
+    assert run_until_idle(scenario) == ["wide"], "with it the small ones, that come first, need not go"
 
 
 def test_the_node_with_the_least_valuable_victims_is_selected() -> None:
@@ -88,7 +88,7 @@ def test_the_node_with_the_least_valuable_victims_is_selected() -> None:
     low = (an_ask(f"low{index}", priority=1, constraints=_SSD) for index in range(4))
     run(scenario, "root.b", *low, *pods("high", 4, priority=5))
     run(scenario, "root.a", an_ask("x", vcore=2000, priority=9))
-    assert all(key.startswith("low") for key in settle(scenario))
+    assert all(key.startswith("low") for key in run_until_idle(scenario))
     assert cores(scenario, "root.a") == [2]
 
 
@@ -97,7 +97,7 @@ def test_no_victims_are_taken_on_a_node_that_fails_the_filters() -> None:
     scenario.add_node("n1")
     run(scenario, "root.b", *pods("b", 8))
     run(scenario, "root.a", an_ask("x", constraints=_SSD))
-    assert settle(scenario) == []
+    assert run_until_idle(scenario) == []
     assert list(scenario.app("a").asks[an_ask("x").key].attempts or {}) == ["Preemption does not help"]
 
 
@@ -106,7 +106,7 @@ def test_victims_are_taken_only_on_the_node_that_passes_the_filters() -> None:
     scenario.send(NodeAdded(a_node("ssd", 4000, labels={"disk": "ssd"})))
     run(scenario, "root.b", *pods("b", 8))
     run(scenario, "root.a", an_ask("x", constraints=_SSD))
-    [key] = settle(scenario)
+    [key] = run_until_idle(scenario)
     assert scenario.app("a").allocations[next(iter(scenario.app("a").allocations))].node == "ssd"
     assert key.startswith("b")
 
@@ -125,7 +125,7 @@ def test_a_pod_outside_gangs_is_preempted_before_a_younger_member() -> None:
     scenario.wait(1)
     a_gang(scenario, "gang", 3)
     run(scenario, "root.a", an_ask("x"))
-    assert settle(scenario) == ["alone"]
+    assert run_until_idle(scenario) == ["alone"]
 
 
 def test_a_second_victim_comes_from_the_gang_that_lost_the_first() -> None:
@@ -133,9 +133,9 @@ def test_a_second_victim_comes_from_the_gang_that_lost_the_first() -> None:
     a_gang(scenario, "one", 3)
     a_gang(scenario, "two", 3)
     run(scenario, "root.a", an_ask("x"))
-    [first] = settle(scenario)
+    [first] = run_until_idle(scenario)
     run(scenario, "root.a", an_ask("y"))
-    [second] = settle(scenario)
+    [second] = run_until_idle(scenario)
     assert first[:3] == second[:3]
 
 
@@ -144,7 +144,7 @@ def test_several_victims_come_from_the_smallest_gang() -> None:
     a_gang(scenario, "large", 4)
     a_gang(scenario, "small", 2)
     run(scenario, "root.a", an_ask("x", vcore=2000))
-    assert set(settle(scenario)) == {"small-p0", "small-p1"}
+    assert set(run_until_idle(scenario)) == {"small-p0", "small-p1"}
 
 
 def test_a_member_beyond_the_gang_minimum_is_preempted_like_a_single_pod() -> None:
@@ -154,7 +154,7 @@ def test_a_member_beyond_the_gang_minimum_is_preempted_like_a_single_pod() -> No
     for key in [key for key, _ in releases(scenario.wait(0)).items()]:
         scenario.release(key, app="gang")
     run(scenario, "root.a", an_ask("x"))
-    assert set(settle(scenario)) <= {"fourth", "fifth"}
+    assert set(run_until_idle(scenario)) <= {"fourth", "fifth"}
 
 
 def test_a_gang_preempts_for_all_missing_members_together() -> None:
@@ -172,7 +172,7 @@ def test_a_gang_that_cannot_be_completed_preempts_nothing() -> None:
     scenario = two(guaranteed=2000)
     run(scenario, "root.b", *pods("b", 4))
     a_gang(scenario, "gang", 3, queue="root.a")
-    assert settle(scenario) == []
+    assert run_until_idle(scenario) == []
 
 
 def test_a_preempted_placeholder_of_a_gang_that_reserves_is_missing_again() -> None:
@@ -222,7 +222,7 @@ def test_daemon_set_pods_preempt_regular_then_opted_out_then_originator_pods() -
     gone = []
     for index in range(3):
         scenario.ask(replace(a_daemon(f"d{index}", "n0", priority=5), application=an_application("daemons").id))
-        gone += settle(scenario, 20)
+        gone += run_until_idle(scenario, 20)
     assert gone == ["regular", "kept", "first"]
 
 
@@ -241,12 +241,12 @@ def test_daemon_set_pods_are_never_victims_and_respect_their_opt_out() -> None:
     run(scenario, "root.a", an_ask("x", priority=9))
     submit(scenario, "daemons", "root.a")
     scenario.ask(replace(a_daemon("d", "n0", priority=9), application=an_application("daemons").id))
-    assert settle(scenario) == []
+    assert run_until_idle(scenario) == []
     other = two()
     run(other, "root.b", *pods("b", 4))
     submit(other, "daemons", "root.a")
     other.ask(replace(never(a_daemon("d", "n0")), application=an_application("daemons").id))
-    assert settle(other) == []
+    assert run_until_idle(other) == []
 
 
 def test_a_daemon_set_pod_displaces_reservations_on_its_node() -> None:
@@ -266,4 +266,4 @@ def test_an_offset_is_part_of_a_victims_priority() -> None:
     scenario = Scenario(a_configuration(tree), nodes=1)
     run(scenario, "root.p.b", *pods("b", 2))
     run(scenario, "root.p.a", an_ask("equal", priority=4))
-    assert settle(scenario) == []
+    assert run_until_idle(scenario) == []

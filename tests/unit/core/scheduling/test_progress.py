@@ -1,4 +1,4 @@
-"""Every cycle makes progress whatever its time budget, and an attempt costs the same however many wait."""
+"""Every cycle makes progress with any time budget, and an attempt costs the same for any number of waiting requests."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def waiting(scenario: Scenario, count: int, leaves: int) -> None:
         step(scenario.scheduler_state, AskAdded(an_ask(name, app=name)), scenario.now_ns)
 
 
-def crowd(count: int, leaves: int, order: ApplicationOrder = ApplicationOrder.FIFO) -> Scenario:
+def many_applications(count: int, leaves: int, order: ApplicationOrder = ApplicationOrder.FIFO) -> Scenario:
     """A cluster with room for all of them."""
     policies = QueuePolicies(order=order)
     queues = [replace(a_queue(f"q{index}"), policies=policies) for index in range(leaves)]
@@ -143,7 +143,7 @@ def test_a_busy_partition_does_not_delay_another_one() -> None:
 
 @pytest.mark.parametrize("leaves", [1, 40, 400])
 def test_a_cycle_without_time_places_one_pod_with_any_number_of_leaves(leaves: int) -> None:
-    scenario = crowd(400, leaves)
+    scenario = many_applications(400, leaves)
     for _ in range(5):
         assert len(placed(cycle(scenario.scheduler_state, scenario.now_ns, never).effects)) == 1
 
@@ -151,7 +151,7 @@ def test_a_cycle_without_time_places_one_pod_with_any_number_of_leaves(leaves: i
 @pytest.mark.parametrize("order", list(ApplicationOrder))
 @pytest.mark.parametrize("leaves", [1, 1000])
 def test_an_attempt_computes_few_keys_with_any_number_of_applications(leaves: int, order: ApplicationOrder) -> None:
-    scenario = crowd(1000, leaves, order)
+    scenario = many_applications(1000, leaves, order)
     for _ in range(50):  # what moved while they came is taken in step by step
         cycle(scenario.scheduler_state, scenario.now_ns, never)
     with Counted() as counted:

@@ -1,4 +1,4 @@
-"""However queues change while applications come and go: when all have ended, the tree is the one of a fresh start."""
+"""After any changes of queues and applications, the tree without applications equals that of a fresh start."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The recovery queue counts what a recovery brings and gives nothing new; a reload moves applications out of it."""
+"""The recovery queue counts recovered allocations and accepts nothing new; a reload moves applications out of it."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ def test_a_real_pod_replaces_a_recovered_placeholder() -> None:
     assert placed(scenario.release("p0", why=Termination.PLACEHOLDER_REPLACED)) == {"r0": "n0"}
 
 
-@pytest.mark.parametrize("asked", [0, 2])
-def test_an_application_moves_to_its_queue_when_a_reload_adds_it(asked: int) -> None:
+@pytest.mark.parametrize("requested", [0, 2])
+def test_an_application_moves_to_its_queue_when_a_reload_adds_it(requested: int) -> None:
     scenario = recovered("r0")
-    scenario.ask(*(an_ask(f"new{number}", priority=number) for number in range(asked)))
+    scenario.ask(*(an_ask(f"new{number}", priority=number) for number in range(requested)))
     effects = scenario.send(ConfigurationReplaced(RM, a_configuration(a_queue("a"), a_queue("gone"))))
     assert scenario.app().queue is queue(scenario, "root.gone")
     assert RECOVERY not in scenario.partition.queues.by_path
-    assert len(placed(effects)) == asked
-    assert queue(scenario, "root.gone").allocated["vcore"] == 1000 * (1 + asked)
-    assert queue(scenario, "root").allocated["vcore"] == 1000 * (1 + asked)
+    assert len(placed(effects)) == requested
+    assert queue(scenario, "root.gone").allocated["vcore"] == 1000 * (1 + requested)
+    assert queue(scenario, "root").allocated["vcore"] == 1000 * (1 + requested)
 
 
 def test_moving_an_application_without_allocations_creates_no_user_usage() -> None:

@@ -22,7 +22,7 @@ _LEAVES = 8
 _SSD = Constraints(node_selector=(("disk", "ssd"),))
 
 
-def crowd(*queues: QueueConfig, nodes: int = 4, constraints: Constraints = ANYWHERE) -> Scenario:
+def full_cluster(*queues: QueueConfig, nodes: int = 4, constraints: Constraints = ANYWHERE) -> Scenario:
     """16 cores of one application; in each of eight leaves five applications of as many users wait for one core."""
     leaves = queues or tuple(a_queue(f"q{index}") for index in range(_LEAVES))
     scenario = Scenario(a_configuration(*leaves), nodes=nodes)
@@ -48,28 +48,28 @@ def gone(key: str) -> AllocationReleased:
 
 
 def test_freed_resources_requeue_only_the_application_that_gets_them() -> None:
-    assert tried(crowd(), gone("b3")) == (1, 1)
+    assert tried(full_cluster(), gone("b3")) == (1, 1)
 
 
 def test_a_node_too_small_for_all_applications_requeues_none() -> None:
-    assert tried(crowd(), NodeAdded(a_node("small", 900))) == (0, 0)
+    assert tried(full_cluster(), NodeAdded(a_node("small", 900))) == (0, 0)
 
 
 def test_an_unsuitable_node_requeues_no_application() -> None:
-    scenario = crowd(constraints=_SSD)
+    scenario = full_cluster(constraints=_SSD)
     assert tried(scenario, NodeAdded(a_node("disk"))) == (0, 0)
     assert tried(scenario, NodeUpdated(a_node("disk", 1000, labels={"disk": "ssd"}))) == (1, 1)
 
 
 def test_a_new_ask_is_tried_alone() -> None:
-    scenario = crowd()
+    scenario = full_cluster()
     assert tried(scenario, AskAdded(an_ask("more", app="app7"))) == (1, 0)
     assert tried(scenario, AskAdded(an_ask("tiny", app="app7", vcore=0))) == (1, 1)
 
 
 def test_free_quota_is_tried_by_one_more_application_than_fits() -> None:
     leaves = [a_queue(f"q{index}", vcore=0) for index in range(1, _LEAVES)]
-    scenario = crowd(a_queue("q0", vcore=16_000), *leaves, nodes=8)
+    scenario = full_cluster(a_queue("q0", vcore=16_000), *leaves, nodes=8)
     assert tried(scenario, gone("b0")) == (2, 1)
     assert tried(scenario, gone("b1"), gone("b2")) == (3, 2)
 
@@ -99,6 +99,6 @@ def test_an_atomic_gang_is_tried_only_when_all_members_may_fit() -> None:
 
 
 def test_many_nodes_added_together_requeue_all_fitting_applications() -> None:
-    scenario = crowd()
+    scenario = full_cluster()
     nodes = [NodeAdded(a_node(f"new{index}", 1000)) for index in range(60)]
     assert tried(scenario, *nodes)[1] == _LEAVES * 5

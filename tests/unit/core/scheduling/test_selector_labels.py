@@ -1,4 +1,4 @@
-"""Labels that selectors read are kept as long as a pod reads them, and cost those whose pods are meant."""
+"""Labels that selectors use are kept while a pod uses them, and are charged only to the selected pods."""
 
 from __future__ import annotations
 

@@ -278,13 +278,13 @@ def test_a_node_that_drains_ends_the_take_over() -> None:
     assert states(confirm(scenario, effects), "first") == []
 
 
-@pytest.mark.parametrize("who", ["first", "later"])
-def test_a_gang_that_ends_during_a_take_over_leaves_nothing_reserved(who: str) -> None:
+@pytest.mark.parametrize("victim", ["first", "later"])
+def test_a_gang_that_ends_during_a_take_over_leaves_nothing_reserved(victim: str) -> None:
     scenario = contested()
     effects = add(scenario, "first", 3)
     assert victims(effects)
-    done = scenario.send(ApplicationRemoved(scenario.partition.id, ApplicationId(who)))
-    if who == "first":
+    done = scenario.send(ApplicationRemoved(scenario.partition.id, ApplicationId(victim)))
+    if victim == "first":
         assert not scenario.partition.contention.open
         confirm(scenario, effects)
         assert cores(scenario, "later") >= 1

@@ -1,4 +1,4 @@
-"""Asks with topology spread constraints in a living world: who wakes them, gangs, and placeholders that hand over."""
+"""Requests with topology spread constraints over time: requeueing, gangs, and placeholder replacement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Applications whose user's groups cannot be looked up: nothing that depends on the groups is decided without them."""
+"""Applications whose user's groups cannot be looked up: no decision that depends on the groups is made without them."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ def unknown(name: str = "app", *, user: str = "kim", forced: bool = False) -> Ap
 
 def with_rule(found: RuleFilter) -> Configuration:
     """Only `provided` with this filter."""
-    whole = a_configuration(a_queue("a"))
-    [partition] = whole.partitions
-    return replace(whole, partitions=(replace(partition, rules=(PlacementRule("provided", filter=found),)),))
+    complete = a_configuration(a_queue("a"))
+    [partition] = complete.partitions
+    return replace(complete, partitions=(replace(partition, rules=(PlacementRule("provided", filter=found),)),))
 
 
 def with_list(submit: AccessList) -> Configuration:
-    whole = a_configuration(a_queue("a"))
-    [partition] = whole.partitions
+    complete = a_configuration(a_queue("a"))
+    [partition] = complete.partitions
     leaf = QueueConfig("a", submit_acl=submit)
     root = replace(partition.root, submit_acl=AccessList(), children=(leaf,))
-    return replace(whole, partitions=(replace(partition, root=root),))
+    return replace(complete, partitions=(replace(partition, root=root),))
 
 
 def limited(*groups: str) -> Configuration:
@@ -78,8 +78,8 @@ def test_an_application_waits_where_a_rule_a_list_or_a_limit_reads_groups(config
     effects = scenario.send(ApplicationAdded(unknown()))
     assert not is_accepted(effects)
     assert rejection(effects) == ""
-    [told] = notices(effects)
-    assert "waiting for the groups of user kim (ldap does not answer): " in told
+    [notice] = notices(effects)
+    assert "waiting for the groups of user kim (ldap does not answer): " in notice
     assert "not accepted yet" in refused_asks(scenario.ask(an_ask("p")))["p"]
     assert not scenario.partition.applications
 
@@ -166,11 +166,11 @@ def test_a_running_application_that_no_rule_can_place_is_counted_in_the_recovery
 
 
 def test_once_the_groups_are_known_it_moves_to_its_queue_and_counts_for_its_group() -> None:
-    whole = READERS["an access list"]
-    [partition] = whole.partitions
+    complete = READERS["an access list"]
+    [partition] = complete.partitions
     leaf = replace(partition.root.children[0], limits=(a_limit(groups=("dev",), vcore=2000),))
     placed_by_groups = replace(partition, root=replace(partition.root, children=(leaf,)))
-    scenario = Scenario(replace(whole, partitions=(placed_by_groups,)), nodes=1)
+    scenario = Scenario(replace(complete, partitions=(placed_by_groups,)), nodes=1)
     scenario.send(ApplicationAdded(unknown(forced=True)), AllocationReported(an_allocation("old", "n0")))
     assert not placed(scenario.ask(an_ask("new"), an_ask("more")))
     assert placed(scenario.send(GroupsResolved(PARTITION, "kim", ("dev",)))) == {"new": "n0"}

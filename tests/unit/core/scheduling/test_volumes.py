@@ -1,4 +1,4 @@
-"""Volumes are chosen with a node, kept for who has it, and said with the allocation; facts wake who waits for them."""
+"""Volumes are chosen with a node, reserved, and sent with the allocation; storage updates requeue waiting requests."""
 
 from __future__ import annotations
 
@@ -161,8 +161,8 @@ def test_a_removed_node_drops_its_assumed_volumes() -> None:
 def test_a_pod_that_is_reported_again_keeps_its_assumed_volume() -> None:
     scenario = scenario_with(a_claim("c"), a_volume("v"))
     node = placed(scenario.ask(mounting("a", "c")))["a"]
-    told = replace(an_allocation("a", node, vcore=1000), facts=PodProperties(volumes=using("c", "d")))
-    scenario.send(AllocationReported(told))
+    updated = replace(an_allocation("a", node, vcore=1000), facts=PodProperties(volumes=using("c", "d")))
+    scenario.send(AllocationReported(updated))
     assert storage(scenario).choice(["ns/c"]) == (("ns/c", "v"),)
 
 

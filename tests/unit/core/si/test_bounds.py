@@ -1,4 +1,4 @@
-"""What arrives is bounded item by item: what is new and too large is refused, what is there counts all the same."""
+"""Each received item has limits: new items that are too large are rejected, but existing allocations still count."""
 
 from __future__ import annotations
 

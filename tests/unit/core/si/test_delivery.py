@@ -1,4 +1,4 @@
-"""What the world notes reaches the store whole, and resource managers where people act on it."""
+"""Recorded events are delivered completely to the store, and those for users to the resource manager."""
 
 import json
 
@@ -15,9 +15,9 @@ from tests.unit.core.conftest import Bench
 EVENT = si_pb2.EventRecord
 
 
-def told(bench: Bench) -> list[si_pb2.EventRecord]:
+def delivered(bench: Bench) -> list[si_pb2.EventRecord]:
     """Events that the resource manager heard."""
-    callbacks = [item for item in bench.rm.heard if isinstance(item, muster_pb2.Callback)]
+    callbacks = [item for item in bench.rm.received if isinstance(item, muster_pb2.Callback)]
     return [record for callback in callbacks for record in callback.events.events]
 
 
@@ -31,21 +31,21 @@ async def with_a_pod(bench: Bench, **settings: str) -> None:
     await bench.core.update_node(messages.nodes(messages.a_node()))
     await bench.core.update_application(messages.applications(messages.an_application()))
     await bench.core.update_allocation(messages.asks(messages.an_ask()))
-    await bench.rm.until(lambda: any(isinstance(heard, si_pb2.AllocationResponse) for heard in bench.rm.heard))
-    await bench.settle()
+    await bench.rm.until(lambda: any(isinstance(heard, si_pb2.AllocationResponse) for heard in bench.rm.received))
+    await bench.wait_until_idle()
 
 
 async def test_an_allocation_event_is_stored_and_not_pushed(bench: Bench) -> None:
     await with_a_pod(bench)
     assert kept(bench).count(Detail.APP_ALLOC) == 1
-    assert [record.type for record in told(bench)] == [EVENT.NODE]
+    assert [record.type for record in delivered(bench)] == [EVENT.NODE]
 
 
 async def test_an_added_node_is_reported_with_its_capacity(bench: Bench) -> None:
     await bench.register()
     await bench.core.update_node(messages.nodes(messages.a_node()))
-    await bench.settle()
-    [record] = told(bench)
+    await bench.wait_until_idle()
+    [record] = delivered(bench)
     assert (record.objectID, record.eventChangeType, record.message) == (
         "node-1",
         EVENT.ADD,
@@ -62,7 +62,7 @@ async def test_disabling_tracking_stores_no_new_events_and_keeps_the_stored_ones
         si_pb2.UpdateConfigurationRequest(rmID=messages.RM, extraConfig={"event.trackingEnabled": "false"})
     )
     await bench.core.update_allocation(messages.releases(messages.a_release()))
-    await bench.settle()
+    await bench.wait_until_idle()
     assert kept(bench) == before
     assert not bench.core.events.tracking
 
@@ -71,9 +71,9 @@ async def test_settings_bound_the_ring_and_the_pushes(bench: Bench) -> None:
     settings = {"event.ringBufferCapacity": "2", "event.requestCapacity": "2"}
     await bench.register(**settings)
     await bench.core.update_node(messages.nodes(*(messages.a_node(f"node-{i}") for i in range(5))))
-    await bench.settle()
+    await bench.wait_until_idle()
     assert len(bench.core.events) == 2
-    assert len(told(bench)) == 1
+    assert len(delivered(bench)) == 1
     assert bench.metric("muster_core_events_suppressed_total") == 4
     assert bench.metric("yunikorn_event_total_collected") == 1
 

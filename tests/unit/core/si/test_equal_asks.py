@@ -1,4 +1,4 @@
-"""An ask that is like one before it is read, and answered, as if it was the first."""
+"""A request that equals an earlier one is decoded and answered like the first."""
 
 from __future__ import annotations
 

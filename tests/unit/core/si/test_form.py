@@ -1,4 +1,4 @@
-"""A record's JSON has the names and numbers that readers of events know."""
+"""The JSON of an event record has the names and numbers that clients expect."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A namespace's quota is in its applications' tags; one bad value and the whole of that tag is left out."""
+"""The quota of a namespace is in the tags of its applications; an invalid value disables the complete tag."""
 
 import json
 from collections.abc import Mapping

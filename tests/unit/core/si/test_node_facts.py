@@ -1,4 +1,4 @@
-"""What a node is, and what a pod asks and prefers of nodes, as attributes and tags carry it: read strictly."""
+"""Node properties, and the node constraints and preferences of pods, in attributes and tags: decoded strictly."""
 
 from __future__ import annotations
 

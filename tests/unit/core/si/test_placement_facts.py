@@ -1,4 +1,4 @@
-"""`muster/placement-constraint`: the PlacementConstraint message as canonical JSON, read strictly."""
+"""`muster/placement-constraint`: the PlacementConstraint message as canonical JSON, decoded strictly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`muster/pod-constraints`: what a pod asks of the pods near it, as canonical JSON, read strictly."""
+"""`muster/pod-constraints`: inter-pod constraints as canonical JSON, decoded strictly."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ def test_a_label_selector_has_the_semantics_of_kubernetes(selector: Any, expecte
         assert term.selector == expected
     else:
         assert term.selector is not None
-        assert " ".join(map(in_words, term.selector)) == expected
+        assert " ".join(map(description, term.selector)) == expected
 
 
-def in_words(target: Target) -> str:
+def description(target: Target) -> str:
     key = target.key.removeprefix("kubernetes.io/label/")
     match target.operator:
         case TargetOperator.IN:

@@ -33,17 +33,17 @@ def test_messages_and_added_or_removed_nodes_are_reported(noted: EventRecorded, 
 
 def test_a_repeated_message_is_reported_once_in_15_s_and_then_with_its_count() -> None:
     pushes = PushFilter()
-    told = [pushes.chosen([a_record(1)], at * SECOND) for at in (0, 5, 14, 15, 16)]
-    assert [len(each) for each in told] == [1, 0, 0, 1, 0]
-    assert told[3][0].message == "no room (repeated 2 times since the last report)"
+    pushed = [pushes.chosen([a_record(1)], at * SECOND) for at in (0, 5, 14, 15, 16)]
+    assert [len(each) for each in pushed] == [1, 0, 0, 1, 0]
+    assert pushed[3][0].message == "no room (repeated 2 times since the last report)"
     assert pushes.held_back == 3
 
 
 def test_different_messages_and_objects_are_reported_immediately() -> None:
-    told = PushFilter().chosen(
+    pushed = PushFilter().chosen(
         [a_record(1), a_record(1, message="another"), a_record(2), a_record(1, rm=RmId("other"))], 0
     )
-    assert len(told) == 4
+    assert len(pushed) == 4
 
 
 def test_events_per_2_s_are_limited_and_one_kind_gets_at_most_half_of_the_limit() -> None:

@@ -1,4 +1,4 @@
-"""The ring numbers records from 0 and forgets the oldest; what is kept short is read as what it stands for."""
+"""The ring numbers records from 0 and drops the oldest; compact records are expanded when they are read."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,14 +16,14 @@ def a_record(number: int) -> EventRecorded:
     return EventRecorded(RM, Notice.APPLICATION, f"app-{number}")
 
 
-def places(count: int, *, asked: bool = False, group: str = "") -> AllocationsRecorded:
+def recorded_allocations(count: int, *, requested: bool = False, group: str = "") -> AllocationsRecorded:
     found = tuple((AllocationKey(f"k{i}"), NodeId(f"n{i}"), ONE) for i in range(count))
     app, queue = ApplicationId("app"), QueuePath("root.a")
-    return AllocationsRecorded(RM, app, "ann", group, queue, Change.ADD, Detail.APP_ALLOC, found, asked)
+    return AllocationsRecorded(RM, app, "ann", group, queue, Change.ADD, Detail.APP_ALLOC, found, requested)
 
 
 def test_allocations_are_read_as_application_node_queue_and_user_records() -> None:
-    read = [(r.about, r.subject, r.reference, r.change, r.detail) for r in records_of(places(1))]
+    read = [(r.about, r.subject, r.reference, r.change, r.detail) for r in records_of(recorded_allocations(1))]
     assert read == [
         (Notice.APPLICATION, "app", "k0", Change.ADD, Detail.APP_ALLOC),
         (Notice.NODE, "n0", "k0", Change.ADD, Detail.NODE_ALLOC),
@@ -33,15 +33,15 @@ def test_allocations_are_read_as_application_node_queue_and_user_records() -> No
 
 
 def test_an_allocation_of_an_ask_also_records_the_removed_ask_and_the_group_usage() -> None:
-    read = [(r.subject, r.change, r.detail) for r in records_of(places(1, asked=True, group="staff"))]
+    read = [(r.subject, r.change, r.detail) for r in records_of(recorded_allocations(1, requested=True, group="staff"))]
     assert read[0] == ("app", Change.REMOVE, Detail.REQUEST_ALLOC)
     assert read[-1] == ("staff", Change.ADD, Detail.UG_GROUP_RESOURCE)
 
 
 @given(st.integers(0, 5), st.booleans(), st.sampled_from(["", "staff"]))
 @settings(max_examples=20)
-def test_the_ring_counts_as_many_records_as_are_read(count: int, asked: bool, group: str) -> None:  # noqa: FBT001
-    noted = places(count, asked=asked, group=group)
+def test_the_ring_counts_as_many_records_as_are_read(count: int, requested: bool, group: str) -> None:  # noqa: FBT001
+    noted = recorded_allocations(count, requested=requested, group=group)
     assert count_of(noted) == len(list(records_of(noted)))
 
 
@@ -50,14 +50,14 @@ def test_the_ring_counts_as_many_records_as_are_read(count: int, asked: bool, gr
 def test_a_ring_buffer_equals_a_list_without_its_oldest_records(
     size: int, sizes: list[int], start: int, most: int
 ) -> None:
-    ring, whole = Ring(size), list[EventRecorded]()
+    ring, all_records = Ring(size), list[EventRecorded]()
     for number, count in enumerate(sizes):
-        noted = places(count) if count else a_record(number)
+        noted = recorded_allocations(count) if count else a_record(number)
         ring.append(noted, number)
-        whole += records_of(noted)
-    lowest = max(0, len(whole) - size)
-    assert (ring.lowest_id, ring.next_id, len(ring)) == (lowest, len(whole), len(whole) - lowest)
-    expected = list(enumerate(whole))[start : start + most] if start >= lowest else []
+        all_records += records_of(noted)
+    lowest = max(0, len(all_records) - size)
+    assert (ring.lowest_id, ring.next_id, len(ring)) == (lowest, len(all_records), len(all_records) - lowest)
+    expected = list(enumerate(all_records))[start : start + most] if start >= lowest else []
     assert [(record.id, record.noted) for record in ring.since(start, most)] == expected
 
 

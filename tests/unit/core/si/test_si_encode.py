@@ -1,4 +1,4 @@
-"""What the core says is encoded once, to golden bytes; what it allocates carries all that its ask said."""
+"""Responses are encoded once, to golden bytes; an allocation contains all fields of its request."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Facts about volumes, claims, classes, drivers and capacities: read whole, and refused by the name of the field."""
+"""Volumes, claims, classes, drivers and capacities are decoded completely, or rejected with the name of the field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records are read in batches and followed as streams; a reader that is too slow is dropped, and no crowd is let in."""
+"""Records are read in batches and followed as streams; slow readers are dropped, and their number is limited."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from muster_core.si.events import EventStore, TooManyStreams
 from tests.unit.core.messages import RM
 
 
-def words(first: int, count: int) -> list[EventRecorded]:
+def recorded_events(first: int, count: int) -> list[EventRecorded]:
     return [EventRecorded(RM, Notice.QUEUE, f"root.q{number}") for number in range(first, first + count)]
 
 
@@ -19,7 +19,7 @@ def a_store(kept: int = 100, lag: int = 50) -> EventStore:
 
 def test_a_batch_starts_at_the_requested_id_and_names_the_range() -> None:
     store = a_store(kept=10)
-    store.add(words(0, 25), now_ns=7)
+    store.add(recorded_events(0, 25), now_ns=7)
     batch = store.batch(20, 3)
     assert (batch.instance, batch.lowest_id, batch.highest_id) == ("instance-1", 15, 24)
     assert batch.records is not None
@@ -33,7 +33,7 @@ def test_a_batch_starts_at_the_requested_id_and_names_the_range() -> None:
 @pytest.mark.parametrize("start", [-1, 14, 25, 1000])
 def test_a_start_outside_the_ring_gets_no_records_but_the_range(start: int) -> None:
     store = a_store(kept=10)
-    store.add(words(0, 25), now_ns=7)
+    store.add(recorded_events(0, 25), now_ns=7)
     batch = store.batch(start, 3)
     assert (batch.lowest_id, batch.highest_id, batch.records) == (15, 24, None)
 
@@ -44,28 +44,28 @@ def test_the_highest_id_of_an_empty_store_is_minus_one() -> None:
 
 async def test_a_stream_returns_the_requested_past_records_and_then_new_ones() -> None:
     store = a_store()
-    store.add(words(0, 5), now_ns=1)
+    store.add(recorded_events(0, 5), now_ns=1)
     stream = store.subscribe("here", count=2)
     assert [r.id for r in await anext(stream)] == [3, 4]
     waiting = asyncio.ensure_future(anext(stream))
     await asyncio.sleep(0)
     assert not waiting.done()
-    store.add(words(5, 2), now_ns=2)
+    store.add(recorded_events(5, 2), now_ns=2)
     assert [r.id for r in await waiting] == [5, 6]
 
 
 async def test_a_stream_returns_all_past_records_when_more_are_requested() -> None:
     store = a_store(kept=3)
-    store.add(words(0, 5), now_ns=1)
+    store.add(recorded_events(0, 5), now_ns=1)
     assert [r.id for r in await anext(store.subscribe("here", count=40))] == [2, 3, 4]
 
 
 async def test_a_reader_that_falls_behind_is_dropped_and_the_others_continue() -> None:
     store = a_store(lag=10)
     slow, quick = store.subscribe("a"), store.subscribe("b")
-    store.add(words(0, 10), now_ns=1)
+    store.add(recorded_events(0, 10), now_ns=1)
     assert len(await anext(quick)) == 10
-    store.add(words(10, 1), now_ns=1)
+    store.add(recorded_events(10, 1), now_ns=1)
     assert (slow.dropped, quick.dropped) == (True, False)
     with pytest.raises(StopAsyncIteration):
         await anext(slow)
@@ -75,16 +75,16 @@ async def test_a_reader_that_falls_behind_is_dropped_and_the_others_continue() -
 
 async def test_requested_past_records_do_not_count_as_falling_behind() -> None:
     store = a_store(kept=100, lag=10)
-    store.add(words(0, 80), now_ns=1)
+    store.add(recorded_events(0, 80), now_ns=1)
     stream = store.subscribe("a", count=80)
-    store.add(words(80, 5), now_ns=1)
+    store.add(recorded_events(80, 5), now_ns=1)
     assert [len(await anext(stream)), stream.dropped] == [85, False]
 
 
 async def test_a_reader_is_dropped_when_its_position_leaves_the_ring_buffer() -> None:
     store = a_store(kept=5, lag=1000)
     stream = store.subscribe("a")
-    store.add(words(0, 6), now_ns=1)
+    store.add(recorded_events(0, 6), now_ns=1)
     assert stream.dropped
 
 
@@ -107,7 +107,7 @@ async def test_a_lower_stream_limit_closes_no_open_stream() -> None:
     store = a_store()
     stream = store.subscribe("a")
     store.configure(tracking=True, capacity=100, most_streams=0, most_per_host=0)
-    store.add(words(0, 1), now_ns=1)
+    store.add(recorded_events(0, 1), now_ns=1)
     assert len(await anext(stream)) == 1
 
 

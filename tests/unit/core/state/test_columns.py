@@ -1,4 +1,4 @@
-"""What memories of answers about all nodes may take."""
+"""Memory limits of cached results for all nodes."""
 
 from __future__ import annotations
 

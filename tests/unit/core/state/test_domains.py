@@ -1,4 +1,4 @@
-"""Cells of several topology keys: rows that lie in the same domains, and no others, share one."""
+"""Cells of several topology keys: rows share a cell exactly if they are in the same domains."""
 
 from __future__ import annotations
 

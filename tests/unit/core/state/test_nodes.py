@@ -1,4 +1,4 @@
-"""The node table keeps sums that agree, says when something may newly fit, and uses rows again."""
+"""The node table keeps consistent sums, reports when something may newly fit, and reuses rows."""
 
 from dataclasses import replace
 

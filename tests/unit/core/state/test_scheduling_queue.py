@@ -1,4 +1,4 @@
-"""An ordered set names its first and its second as a sorted list does, however its keys move."""
+"""An ordered set has the same first and second entries as a sorted list, however its keys change."""
 
 from __future__ import annotations
 

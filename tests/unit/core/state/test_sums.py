@@ -1,4 +1,4 @@
-"""A sum is what a plain addition says, whenever it is read, and adds up once for a run of equal amounts."""
+"""A cached sum equals a plain addition at any time, and adds runs of equal amounts once."""
 
 from __future__ import annotations
 

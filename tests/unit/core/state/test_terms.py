@@ -1,4 +1,4 @@
-"""Terms of allocations are found by the labels of a pod, as if each of them had been asked."""
+"""Terms of allocations are found by the labels of a pod, with the same result as evaluating each of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The entries of admission become rules; a bad one is told by key, value and fix, and the default counts instead."""
+"""Admission settings become rules; an invalid one is reported with key, value and fix, and the default applies."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_booleans_accept_the_same_spellings_as_other_settings(written: str, *, m
 
 
 @pytest.mark.parametrize(
-    "key, value, says",
+    "key, value, message",
     [
         (SYSTEM, "dev(", '"dev(" is no regular expression (missing ): dev()'),
         (SYSTEM, "ok,a{2,3}b)", "with commas between them, and none inside one"),
@@ -65,11 +65,11 @@ def test_booleans_accept_the_same_spellings_as_other_settings(written: str, *, m
         (f"{ACCESS}trustControllers", "yes", '"yes" is not a boolean; write true or false'),
     ],
 )
-def test_a_bad_value_warns_with_the_key_and_the_fix_and_the_default_applies(key: str, value: str, says: str) -> None:
+def test_a_bad_value_warns_with_the_key_and_the_fix_and_the_default_applies(key: str, value: str, message: str) -> None:
     found, warnings = parse({key: value}, "muster")
     assert len(warnings) == 1
     assert warnings[0].startswith(f"{key} = ")
-    assert says in warnings[0]
+    assert message in warnings[0]
     assert f'the default applies: "{DEFAULTS[key]}"' in warnings[0]
     assert len(warnings[0]) < 400
     assert finds(found.access.system_users, CONTROLLER)

@@ -1,4 +1,4 @@
-"""The ConfigMaps' entries become settings, or one line that names key, value and fix."""
+"""The entries of ConfigMaps become settings, or one line with key, value and fix."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def waiting(driver: Driver, name: str = "w0", app: AppId = APP) -> Raw:
     return raw
 
 
-def asked(outcome: Outcome) -> list[str]:
+def requested_keys(outcome: Outcome) -> list[str]:
     """Return the UIDs of the sent asks."""
     return [item.ask.key for item in outcome.news if isinstance(item, AskSubmitted)]
 

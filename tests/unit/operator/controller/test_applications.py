@@ -1,4 +1,4 @@
-"""What makes an application: its first pod, the tags that travel with it, and what later pods cannot change."""
+"""An application is defined by its first pod and its tags, which later pods cannot change."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ from muster_operator.model.commands import CreatePlaceholder, Outcome
 from muster_operator.model.core_requests import ApplicationSpec, ApplicationSubmitted
 from muster_operator.model.states import AppState
 from muster_si import keys
-from tests.unit.operator.controller.driver import APP, SHARED, SHARING, Driver, asked, events, live, orders, whole
+from tests.unit.operator.controller.driver import (
+    APP,
+    SHARED,
+    SHARING,
+    Driver,
+    events,
+    live,
+    orders,
+    requested_keys,
+    whole,
+)
 from tests.unit.operator.controller.kubernetes import namespace_seen
 from tests.unit.operator.controller.objects import CREATED_S, QUEUE, a_group, a_namespace, a_pod, gang_annotations
 from tests.unit.operator.controller.simulation import Simulation
@@ -88,7 +98,7 @@ def test_an_invalid_gang_definition_is_reported_and_the_application_runs_without
     assert events(out) == [("w0", "GangScheduling", "TaskGroupsError")]
     assert submitted(out).placeholder_ask == {}
     assert keys.APP_TAG_MEMBERS not in submitted(out).tags
-    assert asked(driver.accepted()) == ["uid-w0"]
+    assert requested_keys(driver.accepted()) == ["uid-w0"]
 
 
 def test_pods_of_one_id_in_a_sharing_group_join_the_application_of_the_first_pod() -> None:

@@ -1,4 +1,4 @@
-"""What the core is told of pods and applications: who may preempt whom, whose they are, what their namespace says."""
+"""Requests and applications for the core: preemption, priority, user, and the quota of the namespace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pod that changes after it was seen: resized, relabelled, of another class, gone and made again (ADR 0010)."""
+"""A pod that changes later: resized, relabelled, with another priority class, deleted and recreated (ADR 0010)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from muster_operator.model.core_requests import (
 )
 from muster_operator.model.core_responses import AllocationResponse, AskCancelled, AskRejected
 from muster_operator.model.ids import AllocationId, PodUid
-from tests.unit.operator.controller.driver import APP, Driver, asked, done, events, live, orders, waiting
+from tests.unit.operator.controller.driver import APP, Driver, done, events, live, orders, requested_keys, waiting
 from tests.unit.operator.controller.kubernetes import node_seen
 from tests.unit.operator.controller.objects import APP_ID, QUEUE, Raw, a_container, a_node, a_pod
 
@@ -63,9 +63,9 @@ def notes(out: Outcome) -> list[str]:
 def test_a_bound_pod_that_is_resized_is_reported_again_with_its_key_and_allocation_id(cpu: str, milli: int) -> None:
     driver = live()
     raw = running(driver)
-    told = reported_again(driver.see(resized(raw, cpu)))
-    assert (told.ask.key, told.allocation_id, told.node, told.ask.app) == ("uid-w0", "uid-w0-0", "n1", APP)
-    assert told.ask.resources["vcore"] == milli
+    updates = reported_again(driver.see(resized(raw, cpu)))
+    assert (updates.ask.key, updates.allocation_id, updates.node, updates.ask.app) == ("uid-w0", "uid-w0-0", "n1", APP)
+    assert updates.ask.resources["vcore"] == milli
     assert not driver.see(resized(raw, cpu))
 
 
@@ -99,7 +99,7 @@ def test_a_request_update_that_the_core_rejects_after_allocating_is_reported_as_
     """The core decided on the old ask before it read the new one, and refused that."""
     driver = live()
     raw = waiting(driver)
-    assert asked(driver.see(resized(raw, "3"))) == ["uid-w0"]
+    assert requested_keys(driver.see(resized(raw, "3"))) == ["uid-w0"]
     driver.allocated("uid-w0")
     out = driver.receive(AllocationResponse(rejected_asks=(AskRejected(APP, PodUid("uid-w0"), "allocated already"),)))
     assert reported_again(out).ask.resources["vcore"] == 3000
@@ -207,7 +207,7 @@ def test_the_deletion_of_a_pod_does_not_affect_a_new_pod_of_the_same_name() -> N
     running(driver, "db-0")
     again = a_pod("db-0", app=APP)
     again["metadata"]["uid"] = "uid-second"
-    assert asked(driver.see(again)) == ["uid-second"]
+    assert requested_keys(driver.see(again)) == ["uid-second"]
     stopped = TerminationType.STOPPED_BY_RM
     first = AllocationReleased(APP, PodUid("uid-db-0"), stopped, AllocationId("uid-db-0-0"))
     assert driver.gone("db-0").news == [first]
@@ -231,7 +231,7 @@ def test_the_answer_to_a_request_of_a_completed_application_frees_its_id() -> No
     other = driver.receive(AllocationResponse(rejected_asks=(AskRejected(APP, PodUid("uid-w2"), "not known"),)))
     assert [type(item) for item in other.news] == [ApplicationSubmitted]
     assert events(other) == []
-    assert asked(driver.accepted()) == ["uid-w1", "uid-w2"]
+    assert requested_keys(driver.accepted()) == ["uid-w1", "uid-w2"]
 
 
 def test_a_completed_application_does_not_wait_for_the_answer_to_a_deleted_pod() -> None:
@@ -254,7 +254,7 @@ def test_a_waiting_pod_that_becomes_too_large_is_rejected_until_it_changes_again
     assert notes(out)[0].startswith("labels: ")
     assert "more than 65536 in total; write fewer or shorter entries" in notes(out)[0]
     assert events(driver.see(labelled(raw, **labels, one="more"))) == []
-    assert asked(driver.see(raw)) == ["uid-w0"]
+    assert requested_keys(driver.see(raw)) == ["uid-w0"]
 
 
 def test_an_allocated_pod_that_becomes_too_large_keeps_its_last_request() -> None:

@@ -1,4 +1,4 @@
-"""Why a pod waits is written when it matters and changes, never more."""
+"""The condition of a waiting pod is written when its reason changes, and not more often."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from muster_operator.model.core_responses import (
 )
 from muster_operator.model.ids import PodUid
 from muster_operator.model.pods import PodRef
-from tests.unit.operator.controller.driver import APP, Driver, asked, events, live, orders, refused, waiting
+from tests.unit.operator.controller.driver import APP, Driver, events, live, orders, refused, requested_keys, waiting
 from tests.unit.operator.controller.objects import a_group, a_pod, gang_annotations
 
 W0 = PodRef("dev", "w0", PodUid("uid-w0"))
@@ -113,7 +113,7 @@ def test_an_unchanged_condition_is_not_written_again() -> None:
         {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": FULL}
     ]
     driver.see(raw)
-    assert asked(driver.accepted()) == ["uid-w0"]
+    assert requested_keys(driver.accepted()) == ["uid-w0"]
     driver.wait(5)
     assert not state(driver, FAILED)
 
@@ -190,16 +190,16 @@ def test_core_events_are_posted_on_the_pod_the_originator_and_the_node() -> None
 def test_a_core_event_that_differs_only_in_counts_is_not_repeated_on_a_pod() -> None:
     driver = live()
     waiting(driver)
-    said = 0
+    event_count = 0
     for second in range(3600):
         words = (
             f"Queue quota exceeded: root.dev, requested cpu 1, available {second}m of 2"
             if second % 2
             else f"0/{second} nodes are available"
         )
-        said += len(events(driver.receive(CoreEvents((CoreEvent(EventKind.REQUEST, "uid-w0", "job", words),)))))
+        event_count += len(events(driver.receive(CoreEvents((CoreEvent(EventKind.REQUEST, "uid-w0", "job", words),)))))
         driver.wait(1)
-    assert said == 2
+    assert event_count == 2
     again = driver.receive(CoreEvents((CoreEvent(EventKind.REQUEST, "uid-w0", "job", "0/1 nodes are available"),)))
     assert events(again) == [("w0", "FailedScheduling", "FailedScheduling")]
 

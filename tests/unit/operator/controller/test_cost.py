@@ -1,4 +1,4 @@
-"""Work grows with what an event is about, not with how many others there are: counted in instructions, not in time."""
+"""The work for an event depends only on the affected objects. It is counted in instructions, not in time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Placeholders are created in windows, namespaces and gangs share them, and what nobody waits for is not created."""
+"""Placeholders are created in windows that namespaces and gangs share, and unneeded ones are not created."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from muster_operator.model.core_requests import AllocationReported, NodeCreated
 from muster_operator.model.core_responses import AllocationResponse, AskRejected, Inventory, NodeResponse, Part
 from muster_operator.model.ids import NodeName, PodUid
 from muster_si import keys
-from tests.unit.operator.controller.driver import APP, asked, live, orders, refused, waiting
+from tests.unit.operator.controller.driver import APP, live, orders, refused, requested_keys, waiting
 from tests.unit.operator.controller.gang import reserving, uid
 from tests.unit.operator.controller.kubernetes import node_seen
 from tests.unit.operator.controller.objects import a_container, a_node, a_pod
@@ -26,9 +26,9 @@ def test_the_rejection_of_a_superseded_request_does_not_block_the_bind() -> None
     driver = live("n1", "n2")
     raw = waiting(driver)
     raw["spec"]["containers"] = [a_container(cpu="2")]
-    assert asked(driver.see(raw)) == ["uid-w0"]
+    assert requested_keys(driver.see(raw)) == ["uid-w0"]
     driver.fact(NodeGone(NodeName("n1")))
-    assert asked(driver.allocated("uid-w0", "n1")) == ["uid-w0"]
+    assert requested_keys(driver.allocated("uid-w0", "n1")) == ["uid-w0"]
     driver.receive(AllocationResponse(rejected_asks=(AskRejected(APP, PodUid("uid-w0"), "allocated already"),)))
     [bind] = orders(driver.allocated("uid-w0", "n2"))
     assert isinstance(bind, BindPod)
@@ -39,7 +39,7 @@ def test_a_rejected_request_of_a_terminating_pod_causes_no_state_mismatch() -> N
     """A bind failed and was asked for anew while the core failed the gang, and ended it with the old allocation."""
     driver, (first, second) = reserving(parameters="gangSchedulingStyle=Hard")
     [bind] = orders(driver.allocated(uid(first)))
-    assert asked(driver.result(refused(bind))) == [uid(first)]
+    assert requested_keys(driver.result(refused(bind))) == [uid(first)]
     driver.cancelled(uid(second))
     driver.updated(keys.APP_FAILING, "the time is over")
     driver.updated(keys.APP_FAILED)
@@ -77,8 +77,8 @@ def test_a_node_that_was_deleted_and_added_again_is_accepted_with_the_last_answe
     for fact in (node_seen(a_node("n2")), NodeGone(n2), node_seen(a_node("n2"))):
         driver.fact(fact)
     driver.see(a_pod("dns", nodeName="n2", schedulerName="default-scheduler"))
-    told = [reported(driver.receive(NodeResponse(accepted=(n2,)))) for _ in range(answers)]
-    assert told == [[], ["uid-dns"]][:answers]
+    reports = [reported(driver.receive(NodeResponse(accepted=(n2,)))) for _ in range(answers)]
+    assert reports == [[], ["uid-dns"]][:answers]
 
 
 def test_a_pod_on_a_rejected_node_waits_for_another_node_of_that_name() -> None:

@@ -1,4 +1,4 @@
-"""A gang in Direct: the core holds its places, no placeholder pod is made, members ask at once."""
+"""A Direct gang: the core reserves its members without placeholder pods, and members request immediately."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from muster_operator.model.ids import AppId, PodUid
 from muster_operator.model.pods import Placement
 from muster_operator.model.states import AppState
 from muster_si import keys
-from tests.unit.operator.controller.driver import APP, Driver, asked, done, events, live, orders, whole
+from tests.unit.operator.controller.driver import APP, Driver, done, events, live, orders, requested_keys, whole
 from tests.unit.operator.controller.gang import a_direct_member, a_member, creates, pod_of
 from tests.unit.operator.controller.kubernetes import namespace_seen, node_seen
 from tests.unit.operator.controller.objects import Raw, a_group, a_namespace, a_node, a_pod, gang_annotations
@@ -44,7 +44,7 @@ def looking(parameters: str = "gangPlacement=Direct") -> Driver:
     return driver
 
 
-def says(driver: Driver, kind: SchedulingState, reason: str = "", group: str = "g") -> Outcome:
+def gang_state(driver: Driver, kind: SchedulingState, reason: str = "", group: str = "g") -> Outcome:
     """The core speaks for a task group."""
     reason_kind = keys.REASON_QUOTA if reason == QUOTA else ""
     change = SchedulingStateChanged(APP, PodUid(f"{APP}/{group}"), kind, reason, reason_kind)
@@ -79,9 +79,9 @@ def test_direct_members_request_once_the_application_is_accepted_without_placeho
     driver = live()
     assert tag(driver.see(a_direct_member())) == "Direct"
     out = driver.accepted()
-    assert asked(out) == ["uid-w0"]
+    assert requested_keys(out) == ["uid-w0"]
     assert orders(out) == []
-    assert asked(driver.see(a_direct_member("w1"))) == ["uid-w1"], "one that comes later asks at once as well"
+    assert requested_keys(driver.see(a_direct_member("w1"))) == ["uid-w1"], "one that comes later asks at once as well"
     assert driver.ledger.applications[APP].state is AppState.RESERVING
 
 
@@ -89,7 +89,7 @@ def test_a_gang_runs_when_the_core_reserved_all_members_and_reports_it_once() ->
     driver = looking()
     out = driver.updated(keys.APP_RUNNING)
     assert driver.ledger.applications[APP].state is AppState.RUNNING
-    assert asked(out) == []
+    assert requested_keys(out) == []
     [event] = [command for command in out.commands if isinstance(command, PostEvent)]
     assert (event.name, event.action, event.note, event.series) == (
         "w0",
@@ -123,7 +123,7 @@ def test_an_allocation_may_arrive_before_the_running_state(is_bound: bool) -> No
 
 def test_every_member_of_a_gang_that_needs_more_nodes_is_marked_unschedulable_once() -> None:
     driver = looking()
-    assert conditions(says(driver, FAILED, FULL)) == {}
+    assert conditions(gang_state(driver, FAILED, FULL)) == {}
     out = driver.wait(2.5)
     assert conditions(out) == {
         "w0": ("Unschedulable", f"gang job waits for its reservation: {FULL}"),
@@ -134,7 +134,7 @@ def test_every_member_of_a_gang_that_needs_more_nodes_is_marked_unschedulable_on
 
 def test_a_gang_that_is_queued_or_over_quota_is_not_marked_unschedulable() -> None:
     driver = looking()
-    says(driver, SKIPPED, QUOTA)
+    gang_state(driver, SKIPPED, QUOTA)
     assert conditions(driver.wait(2.5)) == {
         "w0": ("SchedulingSkipped", f"gang job waits for its reservation: {QUOTA}"),
         "w1": ("SchedulingSkipped", "gang job waits for its reservation (queue quota exceeded); see pod w0"),
@@ -144,7 +144,7 @@ def test_a_gang_that_is_queued_or_over_quota_is_not_marked_unschedulable() -> No
 def test_a_reason_that_arrives_before_the_gang_is_accepted_is_kept() -> None:
     driver = live()
     driver.see(a_direct_member())
-    says(driver, SKIPPED, QUOTA)
+    gang_state(driver, SKIPPED, QUOTA)
     driver.accepted()
     assert conditions(driver.wait(2.5))["w0"][1].endswith(QUOTA)
 
@@ -159,9 +159,9 @@ def test_a_gang_without_a_reported_reason_waits_for_its_reservation() -> None:
 
 def test_a_new_reason_is_written_immediately_but_a_late_member_waits_two_seconds() -> None:
     driver = looking()
-    says(driver, SKIPPED, QUOTA)
+    gang_state(driver, SKIPPED, QUOTA)
     driver.wait(2.5)
-    assert {reason for reason, _ in conditions(says(driver, FAILED, FULL)).values()} == {"Unschedulable"}
+    assert {reason for reason, _ in conditions(gang_state(driver, FAILED, FULL)).values()} == {"Unschedulable"}
     driver.see(a_direct_member("w2"))
     assert conditions(driver.wait(1)) == {}
     assert set(conditions(driver.wait(1.5))) == {"w2"}
@@ -173,9 +173,9 @@ def test_the_group_that_lacks_nodes_reports_for_the_gang() -> None:
     driver.see(a_pod("w0", app=APP, annotations=annotations))
     driver.accepted()
     for group, kind in (("a", SKIPPED), ("b", FAILED), ("c", SKIPPED)):
-        says(driver, kind, f"of {group}", group)
+        gang_state(driver, kind, f"of {group}", group)
     assert conditions(driver.wait(2.5))["w0"] == ("Unschedulable", "gang job waits for its reservation: of b")
-    assert conditions(says(driver, SCHEDULED, group="b"))["w0"][0] == "SchedulingSkipped"
+    assert conditions(gang_state(driver, SCHEDULED, group="b"))["w0"][0] == "SchedulingSkipped"
 
 
 def test_a_fully_reserved_gang_reports_no_reason_before_it_runs() -> None:
@@ -184,8 +184,8 @@ def test_a_fully_reserved_gang_reports_no_reason_before_it_runs() -> None:
     groups = [a_group("a", 1), a_group("b", 1)]
     driver.see(a_pod("w0", app=APP, annotations=gang_annotations(*groups, parameters=DIRECT)))
     driver.accepted()
-    says(driver, SKIPPED, QUOTA, group="a")
-    says(driver, FAILED, FULL, group="b")
+    gang_state(driver, SKIPPED, QUOTA, group="a")
+    gang_state(driver, FAILED, FULL, group="b")
     assert len(conditions(driver.wait(5))) == 1
     both = [SchedulingStateChanged(APP, PodUid(f"{APP}/{group}"), SCHEDULED) for group in "ba"]
     assert driver.receive(SchedulingStates(tuple(both))).commands == []
@@ -205,16 +205,16 @@ def test_a_gang_that_is_half_bound_after_a_restart_reports_the_reason_on_the_oth
     whole(recovery.report_nodes(driver.ledger, 0.0))
     whole(recovery.submit_asks(driver.ledger, 0.0))
     recovery.open_nodes(driver.ledger, 0.0)
-    says(driver, FAILED, FULL)
+    gang_state(driver, FAILED, FULL)
     note = f"gang job waits for its reservation: {FULL}"
     assert conditions(driver.wait(2.5)) == {"w1": ("Unschedulable", note)}
-    says(driver, SCHEDULED)
+    gang_state(driver, SCHEDULED)
     assert {task.shortage for task in driver.ledger.tasks.values()} == {None}
 
 
 def test_a_state_of_an_unknown_group_or_application_is_ignored() -> None:
     driver = looking()
-    says(driver, FAILED, FULL, group="other")
+    gang_state(driver, FAILED, FULL, group="other")
     elsewhere = SchedulingStateChanged(AppId("dev/x"), PodUid("x/g"), FAILED, FULL)
     driver.receive(SchedulingStates((elsewhere,)))
     assert {reason for reason, _ in conditions(driver.wait(2.5)).values()} == {"SchedulingSkipped"}
@@ -225,14 +225,14 @@ def test_a_gang_that_does_not_fit_the_empty_nodes_is_reported_immediately_then_o
     note = "even an empty cluster could not hold the gang: 1 of 2 members of task group g would not fit"
     out = driver.receive(CoreEvents((CoreEvent(EventKind.APP, APP, "g", note),)))
     assert conditions(out) == {"w0": ("Unschedulable", note)}
-    says(driver, FAILED, FULL)
+    gang_state(driver, FAILED, FULL)
     short = "gang job waits for its reservation (it does not fit even on the empty nodes); see pod w0"
     assert conditions(driver.wait(2.5)) == {"w1": ("Unschedulable", short)}
 
 
 def test_members_of_a_fully_reserved_gang_no_longer_wait_for_the_gang() -> None:
     driver = looking()
-    says(driver, FAILED, FULL)
+    gang_state(driver, FAILED, FULL)
     driver.wait(2.5)
     driver.updated(keys.APP_RUNNING)
     assert {task.shortage for task in driver.ledger.tasks.values()} == {None}
@@ -241,7 +241,7 @@ def test_members_of_a_fully_reserved_gang_no_longer_wait_for_the_gang() -> None:
 
 def test_a_soft_gang_that_timed_out_keeps_the_requests_of_its_members() -> None:
     driver = looking()
-    says(driver, FAILED, FULL)
+    gang_state(driver, FAILED, FULL)
     out = driver.updated(keys.APP_RESUMING, "waited too long")
     assert [type(order) for order in orders(out)] == [MarkResumed]
     assert not [item for item in out.news if isinstance(item, AskReleased)]
@@ -266,7 +266,7 @@ def test_the_next_member_reports_for_the_gang_when_the_first_is_deleted() -> Non
     driver = looking()
     out = driver.gone("w0")
     assert [item.key for item in out.news if isinstance(item, AskReleased)] == ["uid-w0"]
-    says(driver, FAILED, FULL)
+    gang_state(driver, FAILED, FULL)
     assert set(conditions(driver.wait(2.5))) == {"w1"}
     [event] = [command for command in driver.updated(keys.APP_RUNNING).commands if isinstance(command, PostEvent)]
     assert event.name == "w1"

@@ -1,4 +1,4 @@
-"""Whoever is killed, in whatever phase of a gang without placeholder pods, and whatever its placement is afterwards."""
+"""A restart in any phase of a gang without placeholder pods, with any placement afterwards."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def began(*members: Raw, placement: Placement = Placement.RESERVE) -> Simulation
     return simulation
 
 
-def asking(simulation: Simulation) -> None:
+def requesting(simulation: Simulation) -> None:
     """The core has no room yet."""
     simulation.core.is_stingy = True
     simulation.run()
@@ -61,7 +61,7 @@ def binding(simulation: Simulation) -> None:
     reach(simulation, lambda: any(isinstance(one, BindPod) for one in simulation.commands))
 
 
-DIRECT_PHASES: list[Phase] = [asking, held, binding, running]
+DIRECT_PHASES: list[Phase] = [requesting, held, binding, running]
 every_phase = pytest.mark.parametrize("phase", DIRECT_PHASES, ids=lambda phase: phase.__name__)
 
 

@@ -1,4 +1,4 @@
-"""A write that the API server did not do, for a reason that passes, is ordered again; nothing else would do it."""
+"""A write that failed temporarily is ordered again, because nothing else would repeat it."""
 
 from __future__ import annotations
 

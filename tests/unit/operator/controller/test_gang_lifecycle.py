@@ -1,4 +1,4 @@
-"""A gang's whole life against a small Kubernetes and a small core, in any order and with a kill at every step."""
+"""The complete life cycle of a gang with a small Kubernetes and core, in any order and with a kill at every step."""
 
 from __future__ import annotations
 
@@ -96,25 +96,25 @@ KILLS = ["core", "both, commands done", "both, commands lost"]
 
 
 @pytest.mark.parametrize("cut", range(STEPS + 1))
-@pytest.mark.parametrize("who", KILLS)
-def test_a_kill_at_any_step_converges(cut: int, who: str) -> None:
+@pytest.mark.parametrize("process", KILLS)
+def test_a_kill_at_any_step_converges(cut: int, process: str) -> None:
     simulation = a_cluster(*members())
     for _ in range(cut):
         simulation.step()
-    kill(simulation, who)
+    kill(simulation, process)
     simulation.run()
     simulation.wait(60)
     assert_converged(simulation)
     finish(simulation)
 
 
-def kill(simulation: Simulation, who: str) -> None:
-    match who:
+def kill(simulation: Simulation, process: str) -> None:
+    match process:
         case "core":
             simulation.kill_core()
         case _:
             # A new operator opens a new session, for which the core drops the old one: so this is both as well.
-            simulation.kill_operator(lose_commands=who == "both, commands lost")
+            simulation.kill_operator(lose_commands=process == "both, commands lost")
 
 
 @given(st.data())
@@ -191,8 +191,8 @@ def test_a_hard_timeout_fails_the_members() -> None:
     failed = [raw["status"] for raw in simulation.kubernetes.pods.values()]
     assert {status["phase"] for status in failed} == {"Failed"}
     assert {status["reason"] for status in failed} == {"ResourceReservationTimeout"}
-    told = {(event.reason, event.action) for event in simulation.kubernetes.events}
-    assert ("GangScheduling", "PlaceholderTimeOut") in told
+    event_actions = {(event.reason, event.action) for event in simulation.kubernetes.events}
+    assert ("GangScheduling", "PlaceholderTimeOut") in event_actions
     assert simulation.ledger.applications == {}
 
 

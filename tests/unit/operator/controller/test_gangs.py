@@ -1,4 +1,4 @@
-"""A gang step by step: what is created, asked, withheld, refused, warned of."""
+"""A gang step by step: creation, requests, rejections and warnings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from muster_operator.model.core_responses import AllocationResponse, AskCancelle
 from muster_operator.model.ids import AllocationId, NodeName, PodUid
 from muster_operator.model.settings import Settings
 from muster_si import keys
-from tests.unit.operator.controller.driver import APP, asked, done, events, live, orders, refused
+from tests.unit.operator.controller.driver import APP, done, events, live, orders, refused, requested_keys
 from tests.unit.operator.controller.gang import a_member, creates, pod_of, reserving, uid
 from tests.unit.operator.controller.objects import a_group, a_pod, gang_annotations
 from tests.unit.operator.model.signing import sign_placeholder
@@ -68,20 +68,20 @@ def test_all_placeholders_are_created_immediately_and_only_they_request() -> Non
     out = driver.accepted()
     assert len(creates(out)) == 2
     assert events(out) == [("w0", "GangScheduling", "CreatingPlaceholders")]
-    assert asked(out) == []
-    assert asked(driver.see(pod_of(creates(out)[0]))) == [f"ph-{creates(out)[0].spec.name}"]
+    assert requested_keys(out) == []
+    assert requested_keys(driver.see(pod_of(creates(out)[0]))) == [f"ph-{creates(out)[0].spec.name}"]
 
 
 @pytest.mark.parametrize("running_first", [True, False])
 def test_members_request_when_the_application_runs_and_all_placeholders_are_bound(running_first: bool) -> None:  # noqa: FBT001
     driver, placeholders = reserving()
     if running_first:
-        assert asked(driver.updated("Running")) == []
+        assert requested_keys(driver.updated("Running")) == []
     binds = [orders(driver.allocated(uid(raw)))[0] for raw in placeholders]
-    assert asked(driver.result(done(binds[0]))) == []
+    assert requested_keys(driver.result(done(binds[0]))) == []
     last = driver.result(done(binds[1]))
-    assert asked(last) == (["uid-w0", "uid-w1"] if running_first else [])
-    assert asked(driver.updated("Running")) == ([] if running_first else ["uid-w0", "uid-w1"])
+    assert requested_keys(last) == (["uid-w0", "uid-w1"] if running_first else [])
+    assert requested_keys(driver.updated("Running")) == ([] if running_first else ["uid-w0", "uid-w1"])
 
 
 def test_a_replacement_is_confirmed_once_with_its_type() -> None:
@@ -132,8 +132,8 @@ def test_a_soft_timeout_has_the_same_result_in_both_orders_of_arrival(state_firs
     assert driver.gone_uid(pending).news == [AskReleased(APP, pending, TIMEOUT)]
     last = driver.gone_uid(held)
     assert last.news[0] == AllocationReleased(APP, held, TIMEOUT, AllocationId(f"{held}-0"))
-    assert asked(last) == ["uid-w0", "uid-w1"]
-    assert asked(driver.updated("Accepted")) == []
+    assert requested_keys(last) == ["uid-w0", "uid-w1"]
+    assert requested_keys(driver.updated("Accepted")) == []
 
 
 def test_a_placeholder_that_was_created_late_is_deleted_when_it_is_seen() -> None:
@@ -155,7 +155,7 @@ def test_a_bad_definition_warns_with_field_and_fix_and_disables_the_gang() -> No
     assert event.note == (
         "task-groups[0].minMember: is -1; write the number of members, 0 or more. The application runs without a gang."
     )
-    assert asked(driver.accepted()) == ["uid-w0"]
+    assert requested_keys(driver.accepted()) == ["uid-w0"]
 
 
 def test_a_bad_parameter_is_a_warning_and_the_gang_continues() -> None:
@@ -195,7 +195,7 @@ def test_gang_scheduling_can_be_switched_off() -> None:
     driver = live()
     driver.ledger.settings = Settings(disable_gang=True)
     driver.see(a_member())
-    assert asked(driver.accepted()) == ["uid-w0"]
+    assert requested_keys(driver.accepted()) == ["uid-w0"]
 
 
 def test_a_users_placeholder_is_never_deleted_as_an_orphan() -> None:
@@ -233,7 +233,7 @@ def test_placeholder_requests_that_kubernetes_rounds_up_are_accepted() -> None:
     [command] = creates(driver.accepted())
     raw = json.loads(json.dumps(pod_of(command)))
     raw["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1m"
-    assert asked(driver.see(raw)) == [f"ph-{command.spec.name}"]
+    assert requested_keys(driver.see(raw)) == [f"ph-{command.spec.name}"]
 
 
 def test_a_create_conflict_with_the_same_placeholder_is_no_failure() -> None:
@@ -241,7 +241,7 @@ def test_a_create_conflict_with_the_same_placeholder_is_no_failure() -> None:
     driver.see(a_member())
     command = creates(driver.accepted())[0]
     assert not driver.result(refused(command, 409, "already exists"))
-    assert asked(driver.see(pod_of(command))) == [f"ph-{command.spec.name}"]
+    assert requested_keys(driver.see(pod_of(command))) == [f"ph-{command.spec.name}"]
 
 
 @pytest.mark.parametrize("status", [None, 429, 503])
@@ -277,8 +277,8 @@ def test_a_delete_without_effect_is_repeated_and_reported_once() -> None:
     for command in deletes:
         driver.result(done(command))
     assert driver.wait(5).commands == deletes
-    said = [event for _ in range(30) for event in events(driver.wait(10))]
-    assert sorted(said) == sorted(
+    reported = [event for _ in range(30) for event in events(driver.wait(10))]
+    assert sorted(reported) == sorted(
         (raw["metadata"]["name"], "GangScheduling", "DeleteUnconfirmed") for raw in placeholders
     )
 
@@ -302,8 +302,8 @@ def test_a_delete_that_is_queued_behind_other_writes_is_not_reported_as_unconfir
     assert not [event for _ in range(10) for event in events(driver.wait(10))]
     driver.result(done(deletes[0]))
     assert not events(driver.wait(20))
-    [said] = [event for _ in range(10) for event in events(driver.wait(10))]
-    assert said == (deletes[0].pod.name, "GangScheduling", "DeleteUnconfirmed")
+    [reported] = [event for _ in range(10) for event in events(driver.wait(10))]
+    assert reported == (deletes[0].pod.name, "GangScheduling", "DeleteUnconfirmed")
 
 
 def test_a_surplus_placeholder_is_deleted() -> None:
@@ -322,7 +322,7 @@ def test_timed_out_placeholders_are_not_recreated_even_if_the_state_arrives_last
     outs = [driver.cancelled(uid(raw)) for raw in placeholders]
     outs += [driver.gone_uid(PodUid(uid(raw))) for raw in placeholders]
     assert [command for out in outs for command in creates(out)] == []
-    assert asked(driver.updated("Resuming")) == ["uid-w0", "uid-w1"]
+    assert requested_keys(driver.updated("Resuming")) == ["uid-w0", "uid-w1"]
 
 
 def test_a_preempted_placeholder_is_created_again_while_the_gang_reserves() -> None:

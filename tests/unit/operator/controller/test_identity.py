@@ -1,4 +1,4 @@
-"""An application is a namespace and an ID: pods of other namespaces neither join it, end with it nor take it over."""
+"""An application is a namespace and an ID: pods of other namespaces neither join, end nor take over an application."""
 
 from __future__ import annotations
 

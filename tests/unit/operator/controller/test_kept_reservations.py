@@ -1,4 +1,4 @@
-"""What becomes of a kept place when its gang ends, or its pod loses its node once more (ADR 0011)."""
+"""Kept reservations when their gang ends, or when their pod loses its node again (ADR 0011)."""
 
 from __future__ import annotations
 

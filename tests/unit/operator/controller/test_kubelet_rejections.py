@@ -1,4 +1,4 @@
-"""A kubelet refuses a pod that was bound to its node: the gang keeps its place."""
+"""A kubelet rejects a pod that was bound to its node: the gang keeps the reservation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Placeholders that a kubelet refuses, whose name is taken, or that nobody needs any more."""
+"""Placeholders that a kubelet rejects, whose name is in use, or that are no longer needed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from muster_operator.model.commands import DeletePod, Outcome
 from muster_operator.model.core_requests import AllocationReleased, AllocationReported, AskSubmitted, TerminationType
 from muster_operator.model.ids import AllocationId, PodUid
 from muster_si import keys
-from tests.unit.operator.controller.driver import APP, asked, done, events, live, orders, refused
+from tests.unit.operator.controller.driver import APP, done, events, live, orders, refused, requested_keys
 from tests.unit.operator.controller.gang import a_member, creates, pod_of, reserving, uid
 
 
@@ -43,7 +43,7 @@ def test_a_placeholder_name_that_a_users_pod_has_is_replaced() -> None:
     driver.see(pod_of(second))
     (again,) = creates(driver.wait(10))
     assert again.spec.name not in {first.spec.name, second.spec.name}
-    assert asked(driver.see(pod_of(again))) == [f"ph-{again.spec.name}"]
+    assert requested_keys(driver.see(pod_of(again))) == [f"ph-{again.spec.name}"]
 
 
 def test_a_placeholder_that_was_created_before_a_crash_is_found_by_its_name() -> None:
@@ -75,7 +75,7 @@ def test_a_recreated_placeholder_is_not_waited_for_once_the_application_runs() -
     for raw in placeholders:
         driver.result(done(orders(driver.allocated(uid(raw)))[0]))
     (again,) = creates(driver.gone_uid(PodUid(uid(placeholders[0]))))
-    assert asked(driver.updated("Running")) == ["uid-w0", "uid-w1"]
+    assert requested_keys(driver.updated("Running")) == ["uid-w0", "uid-w1"]
     assert [type(command) for command in driver.see(pod_of(again)).commands] == [DeletePod]
 
 
@@ -89,7 +89,7 @@ def test_a_placeholder_request_that_arrives_too_late_does_not_fail_the_gang() ->
     driver.see(late)
     assert [type(command) for command in driver.cancelled(uid(late)).commands] == [DeletePod]
     assert creates(driver.gone_uid(PodUid(uid(late)))) == []
-    assert asked(driver.updated("Running")) == ["uid-w0", "uid-w1"]
+    assert requested_keys(driver.updated("Running")) == ["uid-w0", "uid-w1"]
 
 
 def test_a_member_that_cannot_be_bound_takes_over_its_own_reservation() -> None:
@@ -138,7 +138,7 @@ def test_a_placeholder_whose_annotation_was_removed_still_belongs_to_its_gang() 
     driver.see(first)
     first["spec"]["nodeName"] = second["spec"]["nodeName"] = "n1"
     driver.see(first)
-    assert asked(driver.see(second)) == ["uid-w0", "uid-w1"]
+    assert requested_keys(driver.see(second)) == ["uid-w0", "uid-w1"]
     driver.gone_uid(PodUid(uid(first)))
     driver.gone_uid(PodUid(uid(second)))
     assert driver.ledger.applications[APP].placeholders == {}

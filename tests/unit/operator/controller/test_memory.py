@@ -1,4 +1,4 @@
-"""Nothing is kept of what is gone: an operator lives for months, and pods, nodes and applications come and go."""
+"""No state of deleted objects is kept, because an operator runs for months while objects are created and deleted."""
 
 from __future__ import annotations
 

@@ -16,59 +16,62 @@ def a_member(name: str, queue: str = "root.a", user: str = "ann") -> Raw:
     return raw
 
 
-def told(out: Outcome) -> list[tuple[str, str]]:
+def reported_mismatches(out: Outcome) -> list[tuple[str, str]]:
     return [(command.name, command.note) for command in out.commands if isinstance(command, PostEvent)]
 
 
 def begun() -> Driver:
     """An application of ann in queue root.a, which runs."""
     driver = live()
-    assert told(driver.see(a_member("w0"))) == []
+    assert reported_mismatches(driver.see(a_member("w0"))) == []
     driver.accepted()
     return driver
 
 
 def test_pods_that_match_their_application_get_no_event() -> None:
     driver = begun()
-    assert told(driver.see(a_member("w1"))) == []
-    assert told(driver.see(a_member("w2", queue="", user=""))) == []
+    assert reported_mismatches(driver.see(a_member("w1"))) == []
+    assert reported_mismatches(driver.see(a_member("w2", queue="", user=""))) == []
 
 
 def test_a_different_queue_is_reported_on_the_first_pod_that_names_it() -> None:
     driver = begun()
-    [(pod, note)] = told(driver.see(a_member("w1", queue="root.b")))
+    [(pod, note)] = reported_mismatches(driver.see(a_member("w1", queue="root.b")))
     assert pod == "w1"
     assert note == (
         'queue "root.b" ignored: application "job" is in queue "root.a" since its first pod. '
         "Use a different application ID to put this pod in another queue"
     )
-    assert told(driver.see(a_member("w2", queue="root.b"))) == []
-    assert len(told(driver.see(a_member("w3", queue="root.c")))) == 1
+    assert reported_mismatches(driver.see(a_member("w2", queue="root.b"))) == []
+    assert len(reported_mismatches(driver.see(a_member("w3", queue="root.c")))) == 1
 
 
 def test_a_different_user_is_reported_and_the_application_keeps_the_first_user() -> None:
     driver = begun()
-    [(_, note)] = told(driver.see(a_member("w1", user="bob")))
+    [(_, note)] = reported_mismatches(driver.see(a_member("w1", user="bob")))
     assert note.startswith('user "bob" ignored: application "job" belongs to user "ann". Use a different')
     driver.gone("w0")
-    assert told(driver.see(a_member("w2", user="ann"))) == []
+    assert reported_mismatches(driver.see(a_member("w2", user="ann"))) == []
 
 
 def test_pods_that_a_service_account_creates_for_an_application_are_no_mismatch() -> None:
     """Executors of Spark are created by the driver's account, the driver by a user or by the operator's account."""
     driver = begun()
-    assert told(driver.see(a_member("exec-1", user="system:serviceaccount:dev:spark"))) == []
+    assert reported_mismatches(driver.see(a_member("exec-1", user="system:serviceaccount:dev:spark"))) == []
     operated = live()
-    assert told(operated.see(a_member("driver", user="system:serviceaccount:spark-operator:controller"))) == []
+    assert (
+        reported_mismatches(operated.see(a_member("driver", user="system:serviceaccount:spark-operator:controller")))
+        == []
+    )
     operated.accepted()
-    assert told(operated.see(a_member("exec-1", user="system:serviceaccount:dev:spark"))) == []
+    assert reported_mismatches(operated.see(a_member("exec-1", user="system:serviceaccount:dev:spark"))) == []
 
 
 def test_other_groups_of_the_same_user_are_no_mismatch() -> None:
     driver = begun()
     raw = a_member("w1")
     raw["metadata"]["annotations"][USER] = '{"user": "ann", "groups": ["analysts"]}'
-    assert told(driver.see(raw)) == []
+    assert reported_mismatches(driver.see(raw)) == []
 
 
 def test_an_id_that_another_namespace_of_the_sharing_group_uses_is_reported() -> None:
@@ -78,17 +81,17 @@ def test_an_id_that_another_namespace_of_the_sharing_group_uses_is_reported() ->
     driver.fact(namespace_seen(a_namespace("other")))
     raw = a_member("w1")
     raw["metadata"]["namespace"] = "other"
-    [(_, note)] = told(driver.see(raw))
+    [(_, note)] = reported_mismatches(driver.see(raw))
     assert note.startswith('namespace "other": application "job" started in namespace "dev"')
 
 
 def test_the_number_of_mismatch_reports_per_application_is_limited() -> None:
     driver = begun()
-    assert sum(len(told(driver.see(a_member(f"x{n}", queue=f"root.q{n}")))) for n in range(100)) == 16
+    assert sum(len(reported_mismatches(driver.see(a_member(f"x{n}", queue=f"root.q{n}")))) for n in range(100)) == 16
 
 
 def test_a_user_annotation_without_a_user_is_reported_once_per_application() -> None:
     driver = live()
-    [(_, note)] = told(driver.see(a_pod("w0", app=APP, annotations={USER: '{"username": "ann"}'})))
+    [(_, note)] = reported_mismatches(driver.see(a_pod("w0", app=APP, annotations={USER: '{"username": "ann"}'})))
     assert note.startswith(f'annotation {USER} is ignored, "user" is missing or empty')
-    assert told(driver.see(a_pod("w1", app=APP, annotations={USER: "{"}))) == []
+    assert reported_mismatches(driver.see(a_pod("w1", app=APP, annotations={USER: "{"}))) == []

@@ -1,4 +1,4 @@
-"""A namespace and its pods come on two streams, and a namespace that goes takes its gangs along."""
+"""Namespaces and pods arrive on separate watches, and a deleted namespace ends its gangs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.unit.operator.controller.driver import (
     SHARED,
     SHARING,
     Driver,
-    asked,
     events,
     live,
     orders,
     refused,
+    requested_keys,
     waiting,
     whole,
 )
@@ -71,7 +71,7 @@ def test_an_application_waits_for_its_namespace_and_has_its_quota() -> None:
     assert not driver.see(in_new("w1"))
     [found] = tags(driver.fact(namespace_seen(a_namespace("new", namespace_quota=TWO_CPUS))))
     assert TAG in found
-    assert asked(driver.accepted(NEW)) == ["uid-w0", "uid-w1"]
+    assert requested_keys(driver.accepted(NEW)) == ["uid-w0", "uid-w1"]
     assert not driver.wait(60)
 
 
@@ -144,9 +144,9 @@ def test_a_bad_quota_is_ignored_and_reported_on_the_first_pod_of_each_applicatio
 
 def test_a_gang_of_a_terminating_namespace_is_neither_reported_nor_given_up() -> None:
     driver, creates = reserving()
-    said = "pods is forbidden: unable to create new content in namespace dev because it is being terminated"
+    error = "pods is forbidden: unable to create new content in namespace dev because it is being terminated"
     for create in creates:
-        assert not driver.result(refused(create, 403, said))
+        assert not driver.result(refused(create, 403, error))
     driver.fact(namespace_seen(leaving("dev")))
     assert not driver.wait(600)
     driver.gone("w0")
@@ -204,15 +204,15 @@ def test_namespace_labels_are_sent_before_applications_on_changes_and_on_deletio
 def test_a_pod_in_another_namespace_than_its_application_waits_for_its_own_namespace() -> None:
     driver = live(settings=SHARING)
     waiting(driver, app=SHARED)
-    assert not asked(driver.see(in_other("w1")))
-    assert asked(driver.fact(namespace_seen(a_namespace("other")))) == ["uid-w1"]
-    assert asked(driver.see(in_other("w2"))) == ["uid-w2"]
+    assert not requested_keys(driver.see(in_other("w1")))
+    assert requested_keys(driver.fact(namespace_seen(a_namespace("other")))) == ["uid-w1"]
+    assert requested_keys(driver.see(in_other("w2"))) == ["uid-w2"]
 
 
 def test_a_pod_whose_namespace_does_not_appear_is_requested_after_five_seconds() -> None:
     driver = live(settings=SHARING)
     waiting(driver, app=SHARED)
     driver.see(in_other("w1"))
-    assert not asked(driver.wait(4.9))
-    assert asked(driver.wait(0.2)) == ["uid-w1"]
+    assert not requested_keys(driver.wait(4.9))
+    assert requested_keys(driver.wait(0.2)) == ["uid-w1"]
     assert not driver.fact(NamespaceGone("other"))

@@ -1,4 +1,4 @@
-"""Nodes come, change, are cordoned and go; other schedulers' pods take room."""
+"""Nodes are added, changed, cordoned and deleted; pods of other schedulers use their resources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from muster_operator.model.core_requests import (
 from muster_operator.model.core_responses import NodeRecommended, NodeResponse, Recommendations
 from muster_operator.model.ids import AllocationId, NodeName, PodUid
 from muster_si import keys
-from tests.unit.operator.controller.driver import APP, asked, done, events, live, orders, refused, waiting
+from tests.unit.operator.controller.driver import APP, done, events, live, orders, refused, requested_keys, waiting
 from tests.unit.operator.controller.kubernetes import node_seen
 from tests.unit.operator.controller.objects import Raw, a_node, a_pod
 
@@ -80,9 +80,9 @@ def test_a_foreign_pod_is_reported_again_when_resized_but_not_when_it_starts() -
     assert not driver.see(foreign(), phase="Running")
     larger = foreign()
     larger["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "3"
-    (told,) = driver.see(larger).news
-    assert isinstance(told, AllocationReported)
-    assert (told.allocation.ask.key, told.allocation.ask.resources["vcore"]) == ("uid-dns", 3000)
+    (update,) = driver.see(larger).news
+    assert isinstance(update, AllocationReported)
+    assert (update.allocation.ask.key, update.allocation.ask.resources["vcore"]) == ("uid-dns", 3000)
     assert not driver.see(larger)
     assert driver.gone("dns").news == [AllocationReleased(None, PodUid("uid-dns"))]
 
@@ -93,21 +93,21 @@ def test_a_foreign_pod_is_reported_again_when_its_labels_change_or_it_terminates
     driver.see(foreign())
     raw = foreign()
     raw["metadata"]["labels"] = {"app": "web"}
-    (told,) = driver.see(raw).news
-    assert isinstance(told, AllocationReported)
-    assert told.allocation.ask.tags[keys.TAG_POD_LABEL_PREFIX + "app"] == "web"
+    (update,) = driver.see(raw).news
+    assert isinstance(update, AllocationReported)
+    assert update.allocation.ask.tags[keys.TAG_POD_LABEL_PREFIX + "app"] == "web"
     raw["metadata"] = {**raw["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
-    (told,) = driver.see(raw).news
-    assert isinstance(told, AllocationReported)
-    assert told.allocation.ask.tags[keys.TAG_TERMINATING] == "true"
+    (update,) = driver.see(raw).news
+    assert isinstance(update, AllocationReported)
+    assert update.allocation.ask.tags[keys.TAG_TERMINATING] == "true"
     assert not driver.see(raw, phase="Running")
 
 
 def test_the_priority_of_a_foreign_pod_is_reported() -> None:
     """Who may be preempted for whom is the core's to know."""
-    (told,) = live().see({**foreign(), "spec": {**foreign()["spec"], "priority": 2_000_000_000}}).news
-    assert isinstance(told, AllocationReported)
-    assert told.allocation.ask.priority == 2_000_000_000
+    (update,) = live().see({**foreign(), "spec": {**foreign()["spec"], "priority": 2_000_000_000}}).news
+    assert isinstance(update, AllocationReported)
+    assert update.allocation.ask.priority == 2_000_000_000
 
 
 def test_a_foreign_pod_without_a_node_is_ignored() -> None:
@@ -130,9 +130,9 @@ def nominated(node: str | None) -> Raw:
 def test_resources_on_a_nominated_node_of_another_scheduler_are_counted_as_used() -> None:
     """Else Muster gives it away, who took it is preempted too, and so on."""
     driver = live()
-    (told,) = driver.see(nominated("n1")).news
-    assert isinstance(told, AllocationReported)
-    assert (told.allocation.node, told.allocation.ask.key) == ("n1", "uid-dns")
+    (update,) = driver.see(nominated("n1")).news
+    assert isinstance(update, AllocationReported)
+    assert (update.allocation.node, update.allocation.ask.key) == ("n1", "uid-dns")
     assert not driver.see(foreign())
     assert driver.gone("dns").news == [AllocationReleased(None, PodUid("uid-dns"))]
 
@@ -140,10 +140,10 @@ def test_resources_on_a_nominated_node_of_another_scheduler_are_counted_as_used(
 def test_resources_are_free_again_when_a_nomination_changes_or_is_removed() -> None:
     driver = live("n1", "n2")
     driver.see(nominated("n1"))
-    left, told = driver.see(foreign(node="n2")).news
-    assert left == AllocationReleased(None, PodUid("uid-dns"))
-    assert isinstance(told, AllocationReported)
-    assert told.allocation.node == "n2"
+    removed, update = driver.see(foreign(node="n2")).news
+    assert removed == AllocationReleased(None, PodUid("uid-dns"))
+    assert isinstance(update, AllocationReported)
+    assert update.allocation.node == "n2"
     other = live()
     other.see(nominated("n1"))
     assert other.see(nominated(None)).news == [AllocationReleased(None, PodUid("uid-dns"))]
@@ -203,9 +203,9 @@ def test_a_pod_allocated_to_a_node_that_was_deleted_and_added_again_is_reported_
     driver.fact(node_seen(a_node("n1")))
     [bind] = orders(driver.allocated("uid-w0"))
     driver.result(done(bind))
-    [told] = driver.released("uid-w0", TerminationType.STOPPED_BY_RM).news
-    assert isinstance(told, AllocationReported)
-    assert (told.allocation.node, told.allocation.ask.key) == ("n1", "uid-w0")
+    [update] = driver.released("uid-w0", TerminationType.STOPPED_BY_RM).news
+    assert isinstance(update, AllocationReported)
+    assert (update.allocation.node, update.allocation.ask.key) == ("n1", "uid-w0")
 
 
 def test_a_pod_whose_bind_failed_is_not_reported_with_the_node() -> None:
@@ -214,7 +214,7 @@ def test_a_pod_whose_bind_failed_is_not_reported_with_the_node() -> None:
     [bind] = orders(driver.allocated("uid-w0"))
     driver.fact(NodeGone(N1))
     out = driver.result(refused(bind))
-    assert asked(out) == ["uid-w0"]
+    assert requested_keys(out) == ["uid-w0"]
     assert not [item for item in out.news if isinstance(item, AllocationReleased)]
     created = driver.fact(node_seen(a_node("n1"))).news[0]
     assert isinstance(created, NodeCreated)

@@ -26,7 +26,7 @@ from muster_operator.model.core_responses import (
 from muster_operator.model.ids import AllocationId, PodUid
 from muster_operator.model.pods import PodRef
 from muster_si import keys
-from tests.unit.operator.controller.driver import APP, asked, done, events, live, orders, refused, waiting
+from tests.unit.operator.controller.driver import APP, done, events, live, orders, refused, requested_keys, waiting
 from tests.unit.operator.controller.kubernetes import node_seen
 from tests.unit.operator.controller.objects import APP_ID, Raw, a_container, a_node, a_pod
 from tests.unit.operator.model.signing import a_bind
@@ -45,8 +45,8 @@ def test_a_pod_waits_for_its_application_before_it_requests() -> None:
     first = driver.see(a_pod("w0", app=APP))
     assert [type(item) for item in first.news] == [ApplicationSubmitted]
     assert not driver.see(a_pod("w1", app=APP)).news
-    assert asked(driver.accepted()) == ["uid-w0", "uid-w1"]
-    assert asked(driver.see(a_pod("w2", app=APP))) == ["uid-w2"]
+    assert requested_keys(driver.accepted()) == ["uid-w0", "uid-w1"]
+    assert requested_keys(driver.see(a_pod("w2", app=APP))) == ["uid-w2"]
 
 
 def test_the_same_fact_twice_changes_nothing() -> None:
@@ -226,12 +226,12 @@ def test_a_waiting_pod_bound_by_another_client_also_releases_a_late_allocation()
     """Else the core has it elsewhere, and refuses to hear where it is."""
     driver = live("n1", "n2")
     waiting(driver)
-    asked_for, answer, told = driver.see(on("n2")).news
+    asked_for, answer, update = driver.see(on("n2")).news
     why = "the pod was bound by another client"
     assert asked_for == AskReleased(APP, W0.uid, STOPPED, why)
     assert answer == AllocationReleased(APP, W0.uid, STOPPED, message=why)
-    assert isinstance(told, AllocationReported)
-    assert told.allocation.node == "n2"
+    assert isinstance(update, AllocationReported)
+    assert update.allocation.node == "n2"
     assert not driver.allocated("uid-w0")
     assert not driver.released("uid-w0", STOPPED)
 
@@ -276,10 +276,10 @@ def test_a_rejected_allocation_is_counted_once_when_its_application_is_submitted
     driver.accepted()
     driver.receive(AllocationResponse(rejected_allocations=(AllocationRejected(APP, W0.uid, "it is over"),)))
     driver.updated(keys.APP_COMPLETED)
-    left, told = driver.accepted().news
-    assert left == AllocationReleased(None, W0.uid)
-    assert isinstance(told, AllocationReported)
-    assert told.allocation.ask.app == APP
+    removed, update = driver.accepted().news
+    assert removed == AllocationReleased(None, W0.uid)
+    assert isinstance(update, AllocationReported)
+    assert update.allocation.ask.app == APP
     assert driver.gone("w0").news == [AllocationReleased(APP, W0.uid)]
 
 
@@ -342,4 +342,4 @@ def test_the_response_to_a_removed_submission_does_not_count_for_the_next_one() 
     assert driver.gone("w0").news == [ApplicationRemoved(APP)]
     assert [type(item) for item in driver.see(a_pod("w1", app=APP)).news] == [ApplicationSubmitted]
     assert not driver.accepted()
-    assert asked(driver.accepted()) == ["uid-w1"]
+    assert requested_keys(driver.accepted()) == ["uid-w1"]

@@ -1,4 +1,4 @@
-"""Pods that are held back, come bound, end and stay, or leave slowly."""
+"""Gated pods, pods with a node, pods that finish, and pods that terminate slowly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from muster_operator.model.core_requests import (
 )
 from muster_operator.model.core_responses import ApplicationRejected, ApplicationResponse
 from muster_operator.model.ids import PodUid
-from tests.unit.operator.controller.driver import APP, asked, events, live, orders, waiting, whole
+from tests.unit.operator.controller.driver import APP, events, live, orders, requested_keys, waiting, whole
 from tests.unit.operator.controller.kubernetes import node_seen
 from tests.unit.operator.controller.objects import Raw, a_container, a_group, a_node, a_pod, gang_annotations
 from tests.unit.operator.controller.simulation import Simulation
@@ -74,14 +74,14 @@ def test_a_pod_with_resource_claims_is_reported_as_unsupported_and_never_request
     assert (condition.reason, event.reason) == ("UnsupportedResourceClaims", "UnsupportedResourceClaims")
     assert event.note.startswith("resource claims are not supported yet (gpu, nic): remove them from the pod, or use")
     assert condition.message == event.note
-    told = a_pod("w0", app=APP, resourceClaims=CLAIMS)
-    told["status"]["conditions"] = [
+    pod = a_pod("w0", app=APP, resourceClaims=CLAIMS)
+    pod["status"]["conditions"] = [
         {"type": "PodScheduled", "status": "False", "reason": condition.reason, "message": condition.message}
     ]
-    assert not driver.see(told)
+    assert not driver.see(pod)
     assert not driver.wait(3600)
     again = live()
-    assert [type(command) for command in again.see(told).commands] == [PostEvent]
+    assert [type(command) for command in again.see(pod).commands] == [PostEvent]
     assert not driver.gone("w0")
     assert (driver.ledger.noticed, driver.ledger.applications) == (set(), {})
 
@@ -155,8 +155,8 @@ def test_mirror_pods_and_pods_of_another_scheduler_count_as_used(owner: Raw | No
     driver = live()
     raw = foreign("other", "n1")
     raw["metadata"]["ownerReferences"] = [owner] if owner else []
-    [told] = reported(driver.see(raw))
-    assert (told.ask.app, told.ask.tags["foreign"], told.node) == (None, kind, "n1")
+    [reported_pod] = reported(driver.see(raw))
+    assert (reported_pod.ask.app, reported_pod.ask.tags["foreign"], reported_pod.node) == (None, kind, "n1")
     assert not driver.see(raw)
     assert [type(item) for item in driver.see(raw, phase="Succeeded").news] == [AllocationReleased]
 
@@ -176,8 +176,8 @@ def test_a_static_pod_with_our_scheduler_name_counts_in_an_application() -> None
 def test_a_foreign_pod_that_is_resized_is_reported_again() -> None:
     driver = live()
     driver.see(foreign("other", "n1"))
-    [told] = reported(driver.see(foreign("other", "n1", containers=[a_container(cpu="3")])))
-    assert told.ask.resources["vcore"] == 3000
+    [reported_pod] = reported(driver.see(foreign("other", "n1", containers=[a_container(cpu="3")])))
+    assert reported_pod.ask.resources["vcore"] == 3000
 
 
 def test_foreign_and_managed_pods_on_an_unknown_node_are_reported_with_it() -> None:
@@ -213,8 +213,8 @@ def test_a_terminating_pod_keeps_its_resources_until_its_containers_have_stopped
     driver.allocated("uid-w0")
     bound = {**raw, "spec": {**raw["spec"], "nodeName": "n1"}}
     driver.see(bound, phase="Running")
-    told = driver.see(leaving(bound), phase="Running").news
-    assert [type(item) for item in told] == [AllocationReported]
+    update = driver.see(leaving(bound), phase="Running").news
+    assert [type(item) for item in update] == [AllocationReported]
     assert not driver.see(leaving(bound), phase="Running").news
     assert [type(item) for item in driver.see(leaving(bound), phase="Failed").news] == [AllocationReleased]
     assert not driver.see(leaving(bound), phase="Failed")
@@ -244,4 +244,4 @@ def test_a_job_retry_requests_a_new_pod_while_the_others_run() -> None:
         driver.see(a_pod(name, app=APP, nodeName="n1"))
     failed = driver.see(a_pod("try-0", app=APP, nodeName="n1"), phase="Failed")
     assert [type(item) for item in failed.news] == [AllocationReleased]
-    assert asked(driver.see(a_pod("try-1", app=APP))) == ["uid-try-1"]
+    assert requested_keys(driver.see(a_pod("try-1", app=APP))) == ["uid-try-1"]

@@ -1,4 +1,4 @@
-"""Whatever users, nodes, clocks and kills do, in any order: pods that remain get their node once, placeholders go."""
+"""Random users, nodes, timers and kills in any order: remaining pods are bound once, and placeholders are deleted."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class Chaos:
             kubernetes.watch.append(NamespaceGone("dev"))
 
 
-def settle(simulation: Simulation, choose: Choose) -> None:
+def run_until_idle(simulation: Simulation, choose: Choose) -> None:
     """Everything is delivered, every retry has had its time, every application had time to complete."""
     simulation.kubernetes.refuse_creates = 0
     simulation.run(choose)
@@ -150,7 +150,7 @@ def test_pods_that_remain_are_bound_once_and_nothing_is_left_over(data: st.DataO
     for _ in range(data.draw(st.integers(1, 12))):
         chaos.happen()
     simulation = chaos.simulation
-    settle(simulation, chaos.pick)
+    run_until_idle(simulation, chaos.pick)
     kubernetes = simulation.kubernetes
     waiting = [raw for raw in real_pods(simulation) if raw["status"]["phase"] == "Pending"]
     assert [raw["metadata"]["name"] for raw in waiting if not raw["spec"].get("nodeName")] == []

@@ -25,12 +25,12 @@ from muster_si import keys
 from tests.unit.operator.controller.driver import (
     APP,
     Driver,
-    asked,
     done,
     events,
     live,
     orders,
     refused,
+    requested_keys,
     waiting,
     whole,
 )
@@ -101,7 +101,7 @@ def test_requests_of_the_same_second_follow_the_order_of_their_applications() ->
     first, second = a_pod("x", app="a"), a_pod("y", app="b")
     first["metadata"]["uid"], second["metadata"]["uid"] = "uid-9", "uid-1"
     _, asks, _ = recovered(gathered(second, first))
-    assert asked(asks) == ["uid-9", "uid-1"]
+    assert requested_keys(asks) == ["uid-9", "uid-1"]
 
 
 def test_applications_are_submitted_oldest_first_with_their_original_creation_time() -> None:
@@ -122,7 +122,7 @@ def test_recovery_sends_drained_nodes_with_their_pods_then_requests_by_age_then_
     )
     nodes, asks, opening = recovered(driver)
     assert existing(nodes) == ["uid-bound", "uid-dns"]
-    assert asked(asks) == ["uid-old", "uid-young"]
+    assert requested_keys(asks) == ["uid-old", "uid-young"]
     assert opening.news == [NodeOpened(NodeName("n1"))]
 
 
@@ -143,7 +143,7 @@ def test_placeholders_keep_their_role_group_and_allocation_time() -> None:
     ask = created.existing[0].ask
     assert (ask.placeholder, ask.task_group, ask.app) == (True, "g", APP)
     assert ask.tags[keys.TAG_ALLOCATED_AT] == str((CREATED_S + 1) * 1000)
-    assert asked(asks) == ["uid-ph1"]
+    assert requested_keys(asks) == ["uid-ph1"]
     assert not [command for command in asks.commands if isinstance(command, CreatePlaceholder)]
 
 
@@ -163,7 +163,7 @@ def test_no_placeholder_is_created_after_a_real_member_was_bound() -> None:
     driver = gathered(a_member("w0", nodeName="n1"), a_member("w1"), placeholder("ph0", nodeName="n1"))
     nodes, asks, _ = recovered(driver)
     assert existing(nodes) == ["uid-ph0", "uid-w0"]
-    assert asked(asks) == ["uid-w1"]
+    assert requested_keys(asks) == ["uid-w1"]
     assert orders(asks) == []
 
 
@@ -236,9 +236,9 @@ def test_events_during_a_recovery_wait_until_the_nodes_open() -> None:
     assert not driver.see(a_pod("w1", app=APP))
     assert not driver.updated("Running")
     whole(recovery.report_nodes(driver.ledger, 0.0))
-    assert asked(whole(recovery.submit_asks(driver.ledger, 0.0))) == ["uid-w0"]
+    assert requested_keys(whole(recovery.submit_asks(driver.ledger, 0.0))) == ["uid-w0"]
     out = recovery.open_nodes(driver.ledger, 0.0)
-    assert asked(out) == ["uid-w1"]
+    assert requested_keys(out) == ["uid-w1"]
     assert [type(item) for item in out.news[:1]] == [NodeOpened]
     assert [task.pod.ref.name for task in driver.ledger.tasks.values()] == ["w1"]
 
@@ -284,7 +284,7 @@ def test_a_lost_session_keeps_the_cluster_state_and_reports_nothing_until_the_ne
     assert not driver.released("uid-w0", TerminationType.TIMEOUT)
     nodes, asks, _ = recovered(driver)
     assert existing(nodes) == ["uid-w0"]
-    assert not asked(asks)
+    assert not requested_keys(asks)
 
 
 def test_an_allocation_that_was_never_bound_is_requested_again() -> None:
@@ -293,7 +293,7 @@ def test_an_allocation_that_was_never_bound_is_requested_again() -> None:
     driver.allocated("uid-w0")
     recovery.pause(driver.ledger)
     _, asks, _ = recovered(driver)
-    assert asked(asks) == ["uid-w0"]
+    assert requested_keys(asks) == ["uid-w0"]
     assert orders(driver.allocated("uid-w0")) == [a_bind(PodRef("dev", "w0", PodUid("uid-w0")), "n1")]
     ended = driver.see(a_pod("w0", app=APP, nodeName="n1"), phase="Failed").news
     stopped = TerminationType.STOPPED_BY_RM
@@ -322,9 +322,9 @@ def test_a_bound_pod_counts_in_an_application_even_with_overlong_annotations(key
         raw["metadata"]["labels"].pop(APP_ID, None)
     nodes, _, _ = recovered(gathered(raw))
     created = next(item for item in nodes.news if isinstance(item, NodeCreated))
-    (told,) = [one.ask.app for one in created.existing]
-    assert told is not None
-    assert told == APP or (key == APP_ID and told.startswith("dev/") and len(told) < 70)
+    (sent,) = [one.ask.app for one in created.existing]
+    assert sent is not None
+    assert sent == APP or (key == APP_ID and sent.startswith("dev/") and len(sent) < 70)
 
 
 def test_a_rejected_application_with_a_bound_pod_fails_no_pod_and_is_submitted_again() -> None:
@@ -333,12 +333,12 @@ def test_a_rejected_application_with_a_bound_pod_fails_no_pod_and_is_submitted_a
     whole(recovery.begin(driver.ledger, 0.0))
     rejected = ApplicationResponse(rejected=(ApplicationRejected(APP, "queue root.x does not exist"),))
     out = driver.receive(rejected)
-    [told] = orders(out)
-    assert isinstance(told, SetCondition)
-    assert (told.pod.name, "queue root.x does not exist" in told.message) == ("w1", True)
+    [sent] = orders(out)
+    assert isinstance(sent, SetCondition)
+    assert (sent.pod.name, "queue root.x does not exist" in sent.message) == ("w1", True)
     assert [event[0] for event in events(out)] == ["w1"]
     assert existing(whole(recovery.report_nodes(driver.ledger, 0.0))) == ["uid-w0"]
-    assert asked(whole(recovery.submit_asks(driver.ledger, 0.0))) == []
+    assert requested_keys(whole(recovery.submit_asks(driver.ledger, 0.0))) == []
     recovery.open_nodes(driver.ledger, 0.0)
     again = driver.wait(applications.SUBMIT_AGAIN_S)
     assert [item.spec.app for item in again.news if isinstance(item, ApplicationSubmitted)] == [APP]
@@ -346,7 +346,7 @@ def test_a_rejected_application_with_a_bound_pod_fails_no_pod_and_is_submitted_a
     assert AllocationReleased(None, PodUid("uid-w0")) in accepted.news
     reported = [item.allocation.ask for item in accepted.news if isinstance(item, AllocationReported)]
     assert [(ask.key, ask.app) for ask in reported] == [("uid-w0", APP)]
-    assert asked(accepted) == ["uid-w1"]
+    assert requested_keys(accepted) == ["uid-w1"]
 
 
 def reported(outcome: Outcome) -> list[tuple[str, str | None]]:
@@ -366,16 +366,16 @@ def test_bound_pods_of_an_unanswered_application_are_foreign_until_the_response(
     if answered == "before the requests":
         driver.accepted()
     asks = whole(recovery.submit_asks(driver.ledger, 0.0))
-    assert (asked(asks), reported(asks)) == (["uid-other"], [])
+    assert (requested_keys(asks), reported(asks)) == (["uid-other"], [])
     if answered == "before the nodes open":
         driver.accepted()
     out = recovery.open_nodes(driver.ledger, 0.0)
     if answered == "live":
-        assert (asked(out), reported(out)) == ([], [])
+        assert (requested_keys(out), reported(out)) == ([], [])
         out = driver.accepted()
     released = out.news.index(AllocationReleased(None, PodUid("uid-w0")))
     assert reported(Outcome(out.news[released:])) == reported(out) == [("uid-w0", APP)]
-    assert asked(out) == ["uid-w1"]
+    assert requested_keys(out) == ["uid-w1"]
     assert not driver.ledger.untracked_pods
     again = driver.gone("w0").news
     assert [(item.app, item.key) for item in again if isinstance(item, AllocationReleased)] == [(APP, "uid-w0")]
@@ -389,7 +389,7 @@ def test_a_bound_placeholder_of_an_unanswered_gang_joins_it_with_the_response() 
     recovery.open_nodes(driver.ledger, 0.0)
     out = driver.accepted()
     assert reported(out) == [("uid-ph0", APP)]
-    assert asked(out) == ["uid-ph1"]
+    assert requested_keys(out) == ["uid-ph1"]
 
 
 def test_a_bound_pod_of_an_unanswered_application_also_counts_in_a_live_session() -> None:
@@ -425,7 +425,7 @@ def test_a_terminating_unbound_placeholder_with_a_finalizer_has_finished() -> No
     for name in ("ph0", "ph1"):
         raw = placeholder(name)
         raw["metadata"] |= {"deletionTimestamp": "2026-01-01T00:01:00Z", "finalizers": ["x/y"]}
-        asks += asked(driver.see(raw))
+        asks += requested_keys(driver.see(raw))
         assert not driver.see(raw)
     assert driver.ledger.applications[APP].state is AppState.RUNNING
     assert asks == ["uid-w0"]

@@ -1,4 +1,4 @@
-"""A restart repeats nothing that the API server shows was told before: 20,000 pods that wait are no storm of events."""
+"""A restart does not repeat events that the API server already has, even with 20,000 waiting pods."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ def restarted(raw: Raw) -> Driver:
     return driver
 
 
-def said(name: str, message: str) -> CoreEvents:
+def core_event(name: str, message: str) -> CoreEvents:
     return CoreEvents((CoreEvent(EventKind.REQUEST, f"uid-{name}", "", message),))
 
 
 def test_a_reason_that_the_pod_condition_already_shows_is_not_reported_again() -> None:
     driver = restarted(that_waited(a_pod("w0", app=APP)))
-    assert events(driver.receive(said("w0", LACK))) == []
-    assert events(driver.receive(said("w0", ROOMIER))) == []
+    assert events(driver.receive(core_event("w0", LACK))) == []
+    assert events(driver.receive(core_event("w0", ROOMIER))) == []
 
 
 def test_another_reason_is_reported() -> None:
     driver = restarted(that_waited(a_pod("w0", app=APP)))
-    assert events(driver.receive(said("w0", "0/4 nodes are available: 4 Too many pods."))) == [
+    assert events(driver.receive(core_event("w0", "0/4 nodes are available: 4 Too many pods."))) == [
         ("w0", "FailedScheduling", "FailedScheduling")
     ]
 
 
 def test_the_reason_is_reported_if_the_pod_has_no_condition() -> None:
     driver = restarted(a_pod("w0", app=APP))
-    assert events(driver.receive(said("w0", LACK))) == [("w0", "FailedScheduling", "FailedScheduling")]
+    assert events(driver.receive(core_event("w0", LACK))) == [("w0", "FailedScheduling", "FailedScheduling")]
 
 
 def test_a_current_condition_is_not_written_again() -> None:

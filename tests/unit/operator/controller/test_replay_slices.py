@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster_operator.controller import recovery
 from muster_operator.controller.recovery import TURN
 from muster_operator.model.core_requests import ApplicationSubmitted, NodeCreated
-from tests.unit.operator.controller.driver import Driver, asked
+from tests.unit.operator.controller.driver import Driver, requested_keys
 from tests.unit.operator.controller.objects import a_pod
 from tests.unit.operator.controller.test_recovery import gathered
 
@@ -37,8 +37,8 @@ def test_each_replay_slice_is_limited_and_every_object_is_reported_exactly_once(
     assert sum(len(item.existing) for item in created) == PODS // 2
     assert len(nodes) > 1
     asks = list(recovery.submit_asks(driver.ledger, 0.0))
-    assert asked(asks[-1]) == sorted(asked(asks[-1]))
-    assert len(asked(asks[-1])) == PODS // 2
+    assert requested_keys(asks[-1]) == sorted(requested_keys(asks[-1]))
+    assert len(requested_keys(asks[-1])) == PODS // 2
     assert not any(asks[:-1])
 
 

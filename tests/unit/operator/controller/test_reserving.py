@@ -1,4 +1,4 @@
-"""While a gang reserves its pods say how far it is and why it waits; none calls for a node."""
+"""While a gang reserves, its pods report progress and reason, and none triggers a scale-up."""
 
 from __future__ import annotations
 
@@ -117,8 +117,8 @@ def test_only_the_originator_of_a_waiting_gang_gets_a_warning_within_five_second
     driver = reserving()
     for number in range(bound):
         bind(driver, number)
-    told = [*events(states(driver, SKIPPED, QUOTA)), *events(driver.wait(5))]
-    assert [event for event in told if event[1] == "FailedScheduling"] == [
+    reported = [*events(states(driver, SKIPPED, QUOTA)), *events(driver.wait(5))]
+    assert [event for event in reported if event[1] == "FailedScheduling"] == [
         ("w0", "FailedScheduling", "FailedScheduling")
     ]
 

@@ -1,4 +1,4 @@
-"""Both ledgers are compared: what is on its way is no difference, what was lost is found and put right (ADR 0015)."""
+"""Both states are compared: messages in flight are no difference, and lost ones are repaired (ADR 0015)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from muster_operator.model.core_requests import TerminationType
 from muster_operator.model.core_responses import Inventory, Part
 from muster_operator.model.ids import AppId, NodeName, PodUid
 from tests.unit.operator.controller.core import App, Held
-from tests.unit.operator.controller.driver import asked
+from tests.unit.operator.controller.driver import requested_keys
 from tests.unit.operator.controller.objects import a_node, a_pod
 from tests.unit.operator.controller.simulation import Simulation
 from tests.unit.operator.controller.state_comparison import inventory_of
-from tests.unit.operator.controller.test_random_events import Chaos, a_job_pod, settle
+from tests.unit.operator.controller.test_random_events import Chaos, a_job_pod, run_until_idle
 
 PLAIN = AppId("dev/plain")
 
@@ -30,7 +30,7 @@ def test_messages_in_flight_cause_no_difference(data: st.DataObject) -> None:
         chaos.simulation.ask(list(Part)[chaos.pick(2)])
         chaos.happen()
     simulation = chaos.simulation
-    settle(simulation, chaos.pick)
+    run_until_idle(simulation, chaos.pick)
     for part in Part:
         simulation.ask(part)
         simulation.run(chaos.pick)
@@ -124,14 +124,14 @@ LOSSES = [
 @pytest.mark.parametrize("lose, expected", LOSSES, ids=[lose.__name__ for lose, _ in LOSSES])
 def test_a_lost_message_is_detected_and_repaired(lose: Callable[[Simulation], None], expected: tuple[str, str]) -> None:
     simulation = at_rest()
-    whole = contents(simulation)
+    complete = contents(simulation)
     lose(simulation)
     compared(simulation)
     assert [(found.what, found.subject) for found in simulation.differences] == [expected]
     if lose is lose_order:
         assert "uid-plain0" not in simulation.kubernetes.pods
     else:
-        assert contents(simulation) == whole
+        assert contents(simulation) == complete
     simulation.differences.clear()
     compared(simulation)
     assert simulation.differences == []
@@ -155,7 +155,7 @@ def test_a_repeated_difference_is_reported_and_not_repaired_again() -> None:
     inventory = inventory_of(simulation.core, Part.APPLICATIONS)
     first = compare(simulation.ledger, inventory, set(), 0.0)
     again = compare(simulation.ledger, inventory, set(), 0.0, set(first.found))
-    assert asked(first.out) == ["uid-plain1"]
+    assert requested_keys(first.out) == ["uid-plain1"]
     assert first.found == again.found
     assert not again.out
 

@@ -1,4 +1,4 @@
-"""What Kubernetes shows of storage reaches the core: by itself before applications, or as attributes of nodes."""
+"""Storage objects are sent to the core, before applications or as attributes of nodes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def an_attachment(volume: str = "disk", node: str = "n1") -> dict[str, Any]:
     return {"metadata": {"name": f"attached-{volume}"}, "spec": spec}
 
 
-def told(news: list[CoreRequest]) -> list[tuple[str, bool]]:
+def reported_storage(news: list[CoreRequest]) -> list[tuple[str, bool]]:
     return [(item.fact.name, item.fact.gone) for item in news if isinstance(item, ClusterObjectReported)]
 
 
@@ -50,11 +50,11 @@ def attributes(news: list[CoreRequest]) -> list[dict[str, Any]]:
 
 def test_an_object_is_reported_once_per_change_and_once_when_deleted() -> None:
     driver = live()
-    assert told(driver.fact(claim_seen()).news) == [("dev/data", False)]
-    assert told(driver.fact(claim_seen()).news) == []
-    assert told(driver.fact(claim_seen(selected="n1")).news) == [("dev/data", False)]
-    assert told(driver.fact(gone("persistentvolumeclaims", a_claim())).news) == [("dev/data", True)]
-    assert told(driver.fact(gone("persistentvolumeclaims", a_claim())).news) == []
+    assert reported_storage(driver.fact(claim_seen()).news) == [("dev/data", False)]
+    assert reported_storage(driver.fact(claim_seen()).news) == []
+    assert reported_storage(driver.fact(claim_seen(selected="n1")).news) == [("dev/data", False)]
+    assert reported_storage(driver.fact(gone("persistentvolumeclaims", a_claim())).news) == [("dev/data", True)]
+    assert reported_storage(driver.fact(gone("persistentvolumeclaims", a_claim())).news) == []
 
 
 def test_a_session_reports_all_objects_before_the_first_application() -> None:
@@ -65,7 +65,7 @@ def test_a_session_reports_all_objects_before_the_first_application() -> None:
     news = whole(recovery.begin(driver.ledger, 0.0)).news
     kinds = [type(item) for item in news]
     assert kinds == [ClusterObjectReported] * (len(news) - 1) + [ApplicationSubmitted]
-    assert {"dev/data", "disk", "late"} <= {name for name, _ in told(news)}
+    assert {"dev/data", "disk", "late"} <= {name for name, _ in reported_storage(news)}
 
 
 def test_a_node_is_reported_with_its_volume_limits_and_attached_volumes() -> None:

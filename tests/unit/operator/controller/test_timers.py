@@ -1,4 +1,4 @@
-"""Moments that come together are looked at one by one: none waits for another, none is lost with another."""
+"""Timers that expire together are handled separately, and none is delayed or lost."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def lacking(driver: Driver, name: str) -> SchedulingStateChanged:
 def test_due_timers_fire_one_at_a_time_in_order_of_time() -> None:
     driver = live()
     driver.receive(SchedulingStates((lacking(driver, "w0"), lacking(driver, "w1"))))
-    told = [orders(on_timers(driver.ledger, 2.0)) for _ in range(3)]
-    conditions = [[one.pod.name for one in commands if isinstance(one, SetCondition)] for commands in told]
+    ordered = [orders(on_timers(driver.ledger, 2.0)) for _ in range(3)]
+    conditions = [[one.pod.name for one in commands if isinstance(one, SetCondition)] for commands in ordered]
     assert conditions == [["w0"], ["w1"], []]
 
 

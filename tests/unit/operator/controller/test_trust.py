@@ -17,7 +17,7 @@ from muster_operator.model.ids import PodUid
 from muster_operator.model.signing import SigningKeys
 from muster_operator.model.states import AppState
 from muster_si import keys
-from tests.unit.operator.controller.driver import APP, Driver, asked, events, live, orders, whole
+from tests.unit.operator.controller.driver import APP, Driver, events, live, orders, requested_keys, whole
 from tests.unit.operator.controller.kubernetes import node_seen
 from tests.unit.operator.controller.objects import APP_ID, TASK_GROUP_NAME, Raw, a_container, a_node, a_pod
 from tests.unit.operator.controller.test_recovery import a_member, gathered, older, placeholder, recovered
@@ -87,8 +87,8 @@ def unknown(name: str, **spec: object) -> Raw:
 def test_a_placeholder_of_an_unknown_key_uses_quota_and_is_neither_adopted_nor_deleted() -> None:
     driver = gathered(a_member("w0"), unknown("ph0", nodeName="n1"), unknown("ph1"))
     begun = whole(recovery.begin(driver.ledger, 0.0))
-    told = [event for event in events(begun) if event[1] == "TaskRejected"]
-    assert [name for name, *_ in told] == ["ph0", "ph1"]
+    reported = [event for event in events(begun) if event[1] == "TaskRejected"]
+    assert [name for name, *_ in reported] == ["ph0", "ph1"]
     nodes, asks, _ = recovered(driver)
     created = nodes.news[0]
     assert isinstance(created, NodeCreated)
@@ -101,7 +101,7 @@ def test_a_placeholder_of_an_unknown_key_uses_quota_and_is_neither_adopted_nor_d
     )
     assert reported_pods.tags[keys.TAG_UNVERIFIED] == "true"
     assert driver.ledger.applications[APP].state is AppState.RESERVING
-    assert asked(asks) == []
+    assert requested_keys(asks) == []
     assert [type(command) for command in orders(asks)] == [CreatePlaceholder, CreatePlaceholder]
     assert driver.ledger.unverified == {"uid-ph0", "uid-ph1"}
     assert driver.gone("ph0").news
@@ -119,13 +119,15 @@ def unsigned(name: str, **spec: object) -> Raw:
 def test_unsigned_placeholders_send_no_request_and_use_quota_if_bound() -> None:
     driver = gathered(a_member("w0"), a_member("w1"), unsigned("a0", nodeName="n1"), unsigned("ph1"))
     nodes, asks, _ = recovered(driver)
-    told = [(one.ask.key, one.ask.app) for item in nodes.news if isinstance(item, NodeCreated) for one in item.existing]
-    assert told == [("uid-a0", APP)]
+    reported = [
+        (one.ask.key, one.ask.app) for item in nodes.news if isinstance(item, NodeCreated) for one in item.existing
+    ]
+    assert reported == [("uid-a0", APP)]
     assert driver.ledger.applications[APP].originator.ref.name == "w0"
-    assert asked(asks) == []
+    assert requested_keys(asks) == []
     assert driver.ledger.applications[APP].state is AppState.RESERVING
     assert [type(command) for command in orders(asks)] == [CreatePlaceholder, CreatePlaceholder]
-    assert not asked(driver.see(unsigned("ph2")))
+    assert not requested_keys(driver.see(unsigned("ph2")))
     assert "uid-ph2" not in driver.ledger.tasks
 
 
@@ -139,10 +141,10 @@ def stripped(name: str, **spec: object) -> Raw:
 def test_a_bound_placeholder_without_annotations_uses_quota_and_does_not_start_its_gang() -> None:
     driver = gathered(a_member("w0"), a_member("w1"), stripped("a0", nodeName="n1"), stripped("ph1"))
     nodes, asks, _ = recovered(driver)
-    told = [one.ask for item in nodes.news if isinstance(item, NodeCreated) for one in item.existing]
-    assert [(ask.key, ask.app, ask.tags[keys.TAG_UNVERIFIED]) for ask in told] == [("uid-a0", APP, "true")]
+    reported = [one.ask for item in nodes.news if isinstance(item, NodeCreated) for one in item.existing]
+    assert [(ask.key, ask.app, ask.tags[keys.TAG_UNVERIFIED]) for ask in reported] == [("uid-a0", APP, "true")]
     assert driver.ledger.applications[APP].state is AppState.RESERVING
-    assert asked(asks) == []
+    assert requested_keys(asks) == []
     assert "Muster did not sign" in driver.ledger.pods[PodUid("uid-ph1")].membership.refusal
 
 
@@ -183,7 +185,7 @@ def test_placeholders_of_the_previous_key_are_adopted() -> None:
     driver = gathered(a_member("w0"), placeholder("ph0", nodeName="n1"), placeholder("ph1"))
     driver.fact(KeysSeen(SigningKeys("muster", [b"n" * 32, b"a key that signs in all the tests"])))
     _, asks, _ = recovered(driver)
-    assert asked(asks) == ["uid-ph1"]
+    assert requested_keys(asks) == ["uid-ph1"]
     assert orders(asks) == []
 
 
@@ -208,4 +210,4 @@ def test_keys_received_after_the_pods_are_used_in_the_recovery() -> None:
     assert driver.ledger.unverified == {"uid-ph0", "uid-ph1"}
     driver.fact(KeysSeen(KEYS))
     _, asks, _ = recovered(driver)
-    assert (asked(asks), orders(asks), driver.ledger.unverified) == (["uid-ph1"], [], set())
+    assert (requested_keys(asks), orders(asks), driver.ledger.unverified) == (["uid-ph1"], [], set())

@@ -1,4 +1,4 @@
-"""A pod is bound when its claims are: what is written for them, waited for, and taken back."""
+"""A pod is bound after its claims: the writes for them, the wait, and their reversal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names and signatures of kopf that the fast path relies on; where one is missing, kopf works alone."""
+"""The names and signatures of kopf that the fast path needs; without one of them kopf is used unchanged."""
 
 from __future__ import annotations
 

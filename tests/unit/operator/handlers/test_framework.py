@@ -1,4 +1,4 @@
-"""kopf against an HTTP peer: what the fast path tells of lists and watches, and what it survives."""
+"""kopf with an HTTP peer: the lists and watches that the fast path reports, and the errors that it handles."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ async def serving(server: ApiServer) -> AsyncIterator[ApiServer]:
 
 @asynccontextmanager
 async def a_kube(
-    server: ApiServer, told: CommandRecorder, tokens: list[str] | None = None, request_s: float = 5.0
+    server: ApiServer, recorder: CommandRecorder, tokens: list[str] | None = None, request_s: float = 5.0
 ) -> AsyncIterator[Kube]:
     """Run a Kube client of the server with short timeouts."""
     session = KubeSession(FixedCredentials(server.url, tokens or ["t"]), request_s=request_s)
@@ -155,11 +155,11 @@ async def a_kube(
         is_ours=lambda raw, spec: raw["metadata"].get("uid", "").startswith("ours"),
     )
     attempts = Attempts(
-        retried=lambda kind, code: told.retried.append((kind, code)),
+        retried=lambda kind, code: recorder.retried.append((kind, code)),
         ended=lambda kind, code: None,
-        throttled=told.throttled.append,
+        throttled=recorder.throttled.append,
     )
     try:
-        yield Kube(session, placeholders, told, attempts, policies)
+        yield Kube(session, placeholders, recorder, attempts, policies)
     finally:
         await session.close()

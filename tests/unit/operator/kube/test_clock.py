@@ -1,4 +1,4 @@
-"""The difference between our clock and the API server's, by the `Date` of its answers."""
+"""The difference between our clock and that of the API server, by the `Date` header of its responses."""
 
 from __future__ import annotations
 

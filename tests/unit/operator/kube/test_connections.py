@@ -1,4 +1,4 @@
-"""One pool of connections: shared, kept, and made anew only where its certificates are."""
+"""One connection pool: shared, kept, and recreated only when certificates change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who we are to the API server: the kubeconfig as it stands, read again when it was refused."""
+"""Credentials for the API server: the kubeconfig, which is read again after a rejection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Only `fieldsV1` is lost on the way from JSON to an object."""
+"""Only `fieldsV1` is removed when JSON is decoded to an object."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ OBJECTS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("made", OBJECTS, ids=lambda made: made["kind"])
 def test_decoding_an_object_drops_only_the_managed_fields(made: dict[str, Any]) -> None:
-    whole = made | {
+    complete = made | {
         "metadata": METADATA | {"managedFields": [MANAGER | {"fieldsV1": {"f:spec": {"f:containers": {}}}}]}
     }
-    assert decoded_object(orjson.dumps(whole)) == made | {"metadata": METADATA}
-    event = {"type": "ADDED", "object": whole}
+    assert decoded_object(orjson.dumps(complete)) == made | {"metadata": METADATA}
+    event = {"type": "ADDED", "object": complete}
     assert decoded_event(orjson.dumps(event)) == {"type": "ADDED", "object": made | {"metadata": METADATA}}
 
 

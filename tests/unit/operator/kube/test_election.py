@@ -1,4 +1,4 @@
-"""Two candidates never may write at the same time, whatever is late, lost, or done without an answer."""
+"""Two candidates never may write at the same time, with any delayed, lost or unanswered request."""
 
 import asyncio
 from dataclasses import dataclass
@@ -46,32 +46,32 @@ class Wire(KubeSession):
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.asked: Request | None = None
+        self.request_sent: Request | None = None
         self.reply: Reply | None = None
         self.lost: list[Request] = []
 
     async def send(self, request: Request) -> Reply:
-        self.asked, self.reply, self._answer = request, None, asyncio.get_running_loop().create_future()
+        self.request_sent, self.reply, self._answer = request, None, asyncio.get_running_loop().create_future()
         answer: Reply = await self._answer
         return answer
 
     def do(self) -> None:
         """The store does what is asked; the answer is still on its way."""
-        if self.asked is not None and self.reply is None:
-            self.reply = self.store.do(self.asked)
+        if self.request_sent is not None and self.reply is None:
+            self.reply = self.store.do(self.request_sent)
 
     def answer(self) -> None:
         """It is done, if it was not, and answered."""
         self.do()
-        if self.asked is not None and self.reply is not None:
-            self.asked = None
+        if self.request_sent is not None and self.reply is not None:
+            self.request_sent = None
             self._answer.set_result(self.reply)
 
     def lose(self) -> None:
         """Nobody waits for the answer any more; what was not done may still be."""
-        if self.asked is not None:
-            self.lost += [self.asked] if self.reply is None else []
-            self.asked = None
+        if self.request_sent is not None:
+            self.lost += [self.request_sent] if self.reply is None else []
+            self.request_sent = None
             self._answer.set_exception(Unreachable("the lease", "lost"))
 
     def do_late(self) -> None:
@@ -97,7 +97,7 @@ class Candidate:
     async def step(self, act: str) -> None:
         """Begin a turn if none is under way, else let the network act; then let the candidate go on."""
         if self._turn is None or self._turn.done():
-            self._turn = asyncio.create_task(self._whole())
+            self._turn = asyncio.create_task(self._run_all())
         else:
             getattr(self.wire, act)()
         for _ in range(5):
@@ -114,7 +114,7 @@ class Candidate:
             self._turn.cancel()
             await asyncio.wait([self._turn])
 
-    async def _whole(self) -> None:
+    async def _run_all(self) -> None:
         try:
             if not self.has_lost:
                 await self.leadership.turn()

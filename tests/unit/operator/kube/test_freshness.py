@@ -1,4 +1,4 @@
-"""Nothing is decided by what the cluster was when its watches went stale."""
+"""No decision is based on the cluster state of stale watches."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_a_standby_with_stale_watches_registers_after_all_watches_deliver_
     leading.begun.set()
     for plural in NEEDED - {"priorityclasses"}:
         freshness.note(plural)
-        await operator.settled()
+        await operator.wait_until_idle()
     assert operator.peer.registrations == []
     operator.inbox.list_begun("priorityclasses")
     await operator.inbox.listed("priorityclasses")

@@ -1,4 +1,4 @@
-"""What a line does with an answer, and when it is used again."""
+"""How a connection handles a response, and when it is reused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Server:
     """Gives these answers in order, whatever is asked; CUT closes the connection instead."""
 
     answers: list[bytes]
-    asked: list[bytes] = field(default_factory=list)
+    requests: list[bytes] = field(default_factory=list)
     connections: int = 0
     writers: list[asyncio.StreamWriter] = field(default_factory=list)
     pause: Callable[[], float] = lambda: 0.0
@@ -34,7 +34,7 @@ class Server:
         self.writers.append(writer)
         with suppress(ConnectionError):
             while head := await reader.read(4096):
-                self.asked.append(head)
+                self.requests.append(head)
                 answer = self.answers.pop(0)
                 for piece in (answer[:20], answer[20:]):
                     writer.write(piece)
@@ -91,7 +91,7 @@ async def test_a_request_has_its_host_and_content_length() -> None:
     server = Server([OK])
     async with lines_to(server, prefix="/clusters/c1") as lines:
         await ask(lines, path="/api/v1/pods/p?fieldManager=muster", body=b"12345")
-    head, _, body = server.asked[0].partition(b"\r\n\r\n")
+    head, _, body = server.requests[0].partition(b"\r\n\r\n")
     start, host, *others = head.decode().split("\r\n")
     assert start == "POST /clusters/c1/api/v1/pods/p?fieldManager=muster HTTP/1.1"
     assert host.startswith("Host: 127.0.0.1:")
@@ -103,7 +103,7 @@ async def test_line_breaks_in_a_path_are_escaped() -> None:
     server = Server([OK])
     async with lines_to(server) as lines:
         await ask(lines, path="/p\r\nX: y z")
-    assert server.asked[0].startswith(b"POST /p%0D%0AX:%20y%20z HTTP/1.1\r\n")
+    assert server.requests[0].startswith(b"POST /p%0D%0AX:%20y%20z HTTP/1.1\r\n")
 
 
 @pytest.mark.parametrize("method", ["DELETE", "PUT"])

@@ -1,4 +1,4 @@
-"""What the answers of the API server mean for each kind of command, and when it is asked again."""
+"""The results of API server responses for each kind of command, and when a command is retried."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ BIND = "POST /api/v1/namespaces/ns/pods/p/binding"
 
 
 async def run(server: ApiServer, *commands: object) -> CommandRecorder:
-    told = CommandRecorder()
-    async with serving(server), a_kube(server, told) as kube:
+    recorder = CommandRecorder()
+    async with serving(server), a_kube(server, recorder) as kube:
         for command in commands:
             await kube.execute(command)  # type: ignore[arg-type] # each test passes commands
-    return told
+    return recorder
 
 
 async def test_a_bind_names_the_pod_uid_and_the_node() -> None:
     server = ApiServer()
-    told = await run(server, a_bind())
-    assert told.results == [CommandSucceeded(a_bind())]
+    recorder = await run(server, a_bind())
+    assert recorder.results == [CommandSucceeded(a_bind())]
     [request] = server.seen
     assert request.body["metadata"]["uid"] == "uid-p"
     assert request.body["target"] == {"apiVersion": "v1", "kind": "Node", "name": "n1"}
@@ -38,90 +38,90 @@ async def test_a_bind_names_the_pod_uid_and_the_node() -> None:
 async def test_a_bind_conflict_is_a_success_if_the_pod_is_on_the_node() -> None:
     server = ApiServer(pods={"p": a_pod(node="n1")})
     server.plan(BIND, lambda: status(409, "Conflict", "already assigned"))
-    told = await run(server, a_bind())
-    assert told.results == [CommandSucceeded(a_bind())]
-    assert [raw["spec"]["nodeName"] for raw in told.read] == ["n1"]
+    recorder = await run(server, a_bind())
+    assert recorder.results == [CommandSucceeded(a_bind())]
+    assert [raw["spec"]["nodeName"] for raw in recorder.read] == ["n1"]
 
 
 async def test_a_bind_conflict_is_a_failure_if_the_pod_is_on_another_node() -> None:
     server = ApiServer(pods={"p": a_pod(node="n2")})
     server.plan(BIND, lambda: status(409, "Conflict"))
-    told = await run(server, a_bind())
-    assert told.results == [CommandFailed(a_bind(), 409, "AlreadyBound", "the pod is on node n2")]
+    recorder = await run(server, a_bind())
+    assert recorder.results == [CommandFailed(a_bind(), 409, "AlreadyBound", "the pod is on node n2")]
 
 
 async def test_a_bind_of_a_recreated_pod_fails_and_is_not_repeated() -> None:
     server = ApiServer(pods={"p": a_pod(uid="another")})
     server.plan(BIND, lambda: status(409, "Conflict"))
-    told = await run(server, a_bind())
-    assert told.results == [CommandFailed(a_bind(), 404, "NotFound", "the pod no longer exists")]
-    assert told.read == []
+    recorder = await run(server, a_bind())
+    assert recorder.results == [CommandFailed(a_bind(), 404, "NotFound", "the pod no longer exists")]
+    assert recorder.read == []
     assert len(server.requests("POST")) == 1
 
 
 async def test_an_unanswered_bind_is_resolved_by_reading_the_pod() -> None:
     server = ApiServer(pods={"p": a_pod(node="n1")})
     server.plan(BIND, lambda: status(504, "Timeout"))
-    told = await run(server, a_bind())
-    assert told.results == [CommandSucceeded(a_bind())]
+    recorder = await run(server, a_bind())
+    assert recorder.results == [CommandSucceeded(a_bind())]
     assert [request.method for request in server.seen] == ["POST", "GET"]
 
 
 async def test_a_failed_bind_is_retried_when_the_pod_is_not_bound() -> None:
     server = ApiServer(pods={"p": a_pod()})
     server.plan(BIND, lambda: status(500, "InternalError"))
-    told = await run(server, a_bind())
-    assert told.results == [CommandSucceeded(a_bind())]
+    recorder = await run(server, a_bind())
+    assert recorder.results == [CommandSucceeded(a_bind())]
     assert [request.method for request in server.seen] == ["POST", "GET", "POST"]
-    assert told.retried == [("BindPod", 500)]
+    assert recorder.retried == [("BindPod", 500)]
 
 
 async def test_a_throttled_bind_is_retried_after_retry_after_without_reading_the_pod() -> None:
     server = ApiServer()
     server.plan(BIND, lambda: status(429, "TooManyRequests", headers={"Retry-After": "0"}))
-    told = await run(server, a_bind())
-    assert told.results == [CommandSucceeded(a_bind())]
+    recorder = await run(server, a_bind())
+    assert recorder.results == [CommandSucceeded(a_bind())]
     assert [request.method for request in server.seen] == ["POST", "POST"]
 
 
 async def test_a_bind_that_times_out_is_resolved_by_reading_the_pod() -> None:
-    server, told = ApiServer(pods={"p": a_pod()}), CommandRecorder()
+    server, recorder = ApiServer(pods={"p": a_pod()}), CommandRecorder()
     server.plan(BIND, 5.0)
-    async with serving(server), a_kube(server, told, request_s=0.2) as kube:
+    async with serving(server), a_kube(server, recorder, request_s=0.2) as kube:
         await kube.execute(a_bind())
-    assert told.results == [CommandSucceeded(a_bind())]
-    assert told.retried == [("BindPod", 0)]
+    assert recorder.results == [CommandSucceeded(a_bind())]
+    assert recorder.retried == [("BindPod", 0)]
 
 
 async def test_a_cancelled_bind_is_not_retried() -> None:
     """What a session decided that is over may take room that the next one gives away."""
-    server, told = ApiServer(pods={"p": a_pod()}), CommandRecorder()
+    server, recorder = ApiServer(pods={"p": a_pod()}), CommandRecorder()
     server.plan(BIND, lambda: status(429, "TooManyRequests", headers={"Retry-After": "20"}))
-    async with serving(server), a_kube(server, told) as kube, asyncio.timeout(5):
+    async with serving(server), a_kube(server, recorder) as kube, asyncio.timeout(5):
         executing = asyncio.create_task(kube.execute(a_bind()))
         while not server.requests("POST"):  # noqa: ASYNC110 - a level that nobody signals
             await asyncio.sleep(0.001)
         kube.recall.now()
         await executing
     assert len(server.requests("POST")) == 1
-    assert [type(result) for result in told.results] == [CommandFailed]
+    assert [type(result) for result in recorder.results] == [CommandFailed]
 
 
 async def test_a_bind_without_a_response_finishes_as_unanswered() -> None:
-    told = CommandRecorder()
+    recorder = CommandRecorder()
     server = ApiServer(url="http://127.0.0.1:9")
-    async with a_kube(server, told) as kube:
+    async with a_kube(server, recorder) as kube:
         await kube.execute(a_bind())
-    assert told.results == [CommandUnanswered(a_bind())]
+    assert recorder.results == [CommandUnanswered(a_bind())]
 
 
 async def test_a_delete_names_the_uid_and_keeps_the_grace_period() -> None:
     server = ApiServer(pods={"p": a_pod()})
-    told = await run(server, a_delete())
+    recorder = await run(server, a_delete())
     [request] = server.seen
     assert request.body["preconditions"] == {"uid": "uid-p"}
     assert "gracePeriodSeconds" not in request.body
-    assert told.results == [CommandSucceeded(a_delete())]
+    assert recorder.results == [CommandSucceeded(a_delete())]
 
 
 @pytest.mark.parametrize("code,reason", [(404, "NotFound"), (409, "Conflict")])
@@ -131,52 +131,52 @@ async def test_a_delete_of_a_deleted_pod_succeeds_and_is_sent_once(
 ) -> None:
     server = ApiServer(pods=there)
     server.plan("DELETE /api/v1/namespaces/ns/pods/p", lambda: status(code, reason))
-    told = await run(server, a_delete())
-    assert told.results == [CommandSucceeded(a_delete())]
+    recorder = await run(server, a_delete())
+    assert recorder.results == [CommandSucceeded(a_delete())]
     assert len(server.requests("DELETE")) == 1
 
 
 async def test_a_delete_conflict_is_a_failure_while_the_pod_exists() -> None:
     server = ApiServer(pods={"p": a_pod()})
     server.plan("DELETE /api/v1/namespaces/ns/pods/p", lambda: status(409, "Conflict", "the object was modified"))
-    told = await run(server, a_delete())
-    assert told.results == [CommandFailed(a_delete(), 409, "Conflict", "the object was modified")]
+    recorder = await run(server, a_delete())
+    assert recorder.results == [CommandFailed(a_delete(), 409, "Conflict", "the object was modified")]
 
 
 async def test_a_placeholder_is_created_with_the_placeholder_field_manager() -> None:
     server = ApiServer()
-    told = await run(server, a_create())
+    recorder = await run(server, a_create())
     assert server.seen[0].query == "fieldManager=muster-placeholder"
-    assert told.results == [CommandSucceeded(a_create())]
+    assert recorder.results == [CommandSucceeded(a_create())]
 
 
 async def test_an_existing_placeholder_of_ours_is_accepted() -> None:
     server = ApiServer(pods={"tg-1": a_pod("tg-1", uid="ours-1")})
     server.plan("POST /api/v1/namespaces/ns/pods", lambda: status(409, "AlreadyExists"))
-    told = await run(server, a_create())
-    assert told.results == [CommandSucceeded(a_create())]
-    assert len(told.read) == 1
+    recorder = await run(server, a_create())
+    assert recorder.results == [CommandSucceeded(a_create())]
+    assert len(recorder.read) == 1
 
 
 async def test_a_placeholder_name_used_by_another_pod_is_a_failure() -> None:
     server = ApiServer(pods={"tg-1": a_pod("tg-1", uid="theirs")})
     server.plan("POST /api/v1/namespaces/ns/pods", lambda: status(409, "AlreadyExists", "exists"))
-    told = await run(server, a_create())
-    assert told.results == [CommandFailed(a_create(), 409, "AlreadyExists", "exists")]
+    recorder = await run(server, a_create())
+    assert recorder.results == [CommandFailed(a_create(), 409, "AlreadyExists", "exists")]
 
 
 async def test_a_create_with_a_resource_quota_conflict_is_retried() -> None:
     server = ApiServer()
     server.plan("POST /api/v1/namespaces/ns/pods", lambda: status(409, "Conflict", "resourcequotas modified"))
-    told = await run(server, a_create())
-    assert told.results == [CommandSucceeded(a_create())]
+    recorder = await run(server, a_create())
+    assert recorder.results == [CommandSucceeded(a_create())]
 
 
 async def test_a_forbidden_create_is_not_retried() -> None:
     server = ApiServer()
     server.plan("POST /api/v1/namespaces/ns/pods", lambda: status(403, "Forbidden", "exceeded quota"))
-    told = await run(server, a_create())
-    assert told.results == [CommandFailed(a_create(), 403, "Forbidden", "exceeded quota")]
+    recorder = await run(server, a_create())
+    assert recorder.results == [CommandFailed(a_create(), 403, "Forbidden", "exceeded quota")]
     assert len(server.seen) == 1
 
 
@@ -186,8 +186,8 @@ async def test_a_bind_with_missing_permissions_is_retried() -> None:
         'pods is forbidden: User "system:serviceaccount:muster:muster-operator" cannot create resource "pods/binding"'
     )
     server.plan(BIND, lambda: status(403, "Forbidden", denied))
-    told = await run(server, a_bind())
-    assert told.results == [CommandSucceeded(a_bind())]
+    recorder = await run(server, a_bind())
+    assert recorder.results == [CommandSucceeded(a_bind())]
 
 
 async def test_a_condition_is_written_to_the_status_of_the_pod_with_that_uid() -> None:
@@ -216,20 +216,20 @@ async def test_a_preempted_pod_has_a_disruption_target_condition() -> None:
 
 async def test_events_of_one_series_are_one_event_with_a_count() -> None:
     server = ApiServer()
-    told = await run(server, *(an_event(f"{bound} of 3 bound", series="gang") for bound in (1, 2, 3)))
+    recorder = await run(server, *(an_event(f"{bound} of 3 bound", series="gang") for bound in (1, 2, 3)))
     assert [request.method for request in server.seen] == ["POST", "PATCH", "PATCH"]
     assert server.seen[0].path == "/apis/events.k8s.io/v1/namespaces/ns/events"
     name = server.seen[0].body["metadata"]["name"]
     assert server.seen[2].path == f"/api/v1/namespaces/ns/events/{name}"
     assert server.seen[2].body["series"]["count"] == 3
     assert server.seen[2].body["message"] == "3 of 3 bound"
-    assert len(told.results) == 3
+    assert len(recorder.results) == 3
 
 
 async def test_a_series_that_expired_at_the_server_starts_again() -> None:
     server = ApiServer()
-    told = CommandRecorder()
-    async with serving(server), a_kube(server, told) as kube:
+    recorder = CommandRecorder()
+    async with serving(server), a_kube(server, recorder) as kube:
         await kube.execute(an_event(series="gang"))
         name = server.seen[0].body["metadata"]["name"]
         server.plan(f"PATCH /api/v1/namespaces/ns/events/{name}", lambda: status(404, "NotFound"))
@@ -252,43 +252,43 @@ async def test_an_event_note_is_shortened_to_the_limit_of_the_api() -> None:
 async def test_a_rejected_token_is_read_again_once() -> None:
     server = ApiServer()
     server.plan(BIND, lambda: status(401, "Unauthorized"))
-    told = CommandRecorder()
-    async with serving(server), a_kube(server, told, tokens=["old", "new"]) as kube:
+    recorder = CommandRecorder()
+    async with serving(server), a_kube(server, recorder, tokens=["old", "new"]) as kube:
         await kube.execute(a_bind())
     assert [request.authorization for request in server.seen] == ["Bearer old", "Bearer new"]
-    assert told.results == [CommandSucceeded(a_bind())]
+    assert recorder.results == [CommandSucceeded(a_bind())]
 
 
 async def test_a_rejection_without_a_status_object_is_a_failure() -> None:
     server = ApiServer()
     server.plan("POST /api/v1/namespaces/ns/pods", lambda: reply(403, {}))
-    told = await run(server, a_create())
-    assert isinstance(told.results[0], CommandFailed)
+    recorder = await run(server, a_create())
+    assert isinstance(recorder.results[0], CommandFailed)
 
 
 @pytest.mark.parametrize("code", [429, 503])
 async def test_a_retry_after_response_throttles_all_writes_of_that_priority(code: int) -> None:
-    server, told = ApiServer(), CommandRecorder()
+    server, recorder = ApiServer(), CommandRecorder()
     throttled_pause = status(code, "TooManyRequests", headers={"Retry-After": "1"})
     server.plan("POST /api/v1/namespaces/ns/pods", lambda: throttled_pause)
-    async with serving(server), a_kube(server, told) as kube:
+    async with serving(server), a_kube(server, recorder) as kube:
         creating = asyncio.create_task(kube.execute(a_create()))
-        while not told.retried:  # noqa: ASYNC110 - a level that nobody signals
+        while not recorder.retried:  # noqa: ASYNC110 - a level that nobody signals
             await asyncio.sleep(0.001)
         held, free = kube.throttle.left_s(WritePriority.CREATE), kube.throttle.left_s(WritePriority.BIND)
         creating.cancel()
     assert 0.5 < held <= 1.0
     assert free == 0
-    assert told.throttled == ["create"]
+    assert recorder.throttled == ["create"]
 
 
 async def test_a_429_without_retry_after_delays_only_that_request() -> None:
-    server, told = ApiServer(), CommandRecorder()
+    server, recorder = ApiServer(), CommandRecorder()
     server.plan("POST /api/v1/namespaces/ns/pods", lambda: status(429, "TooManyRequests"))
-    async with serving(server), a_kube(server, told) as kube:
+    async with serving(server), a_kube(server, recorder) as kube:
         await kube.execute(a_create())
-    assert told.results == [CommandSucceeded(a_create())]
-    assert told.throttled == []
+    assert recorder.results == [CommandSucceeded(a_create())]
+    assert recorder.throttled == []
 
 
 async def test_a_log_line_of_a_command_names_its_object_and_never_its_content() -> None:

@@ -1,4 +1,4 @@
-"""One pod bears the mark of who leads: it is taken from all others at once, and put on ours when our core knows all."""
+"""Only the leader's pod has the leader label: others lose it immediately, and ours gets it after the recovery."""
 
 import asyncio
 from dataclasses import dataclass, field

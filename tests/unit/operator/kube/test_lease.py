@@ -1,4 +1,4 @@
-"""Who may take the lease, by one clock only; what the object says."""
+"""Which candidate may take the lease, by its own clock only, and the content of the object."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Urgency, order per pod, bounded concurrency, and events that never delay a bind."""
+"""Priority, order per pod, bounded concurrency, and events that never delay a bind."""
 
 from __future__ import annotations
 
@@ -156,11 +156,11 @@ async def test_an_event_waits_until_no_other_write_is_in_flight_or_recent() -> N
 
 
 async def test_an_event_that_waited_too_long_is_sent_despite_a_hanging_write() -> None:
-    told = asyncio.Event()
+    recorder = asyncio.Event()
 
     async def execute(command: Command) -> None:
         if isinstance(command, PostEvent):
-            told.set()
+            recorder.set()
         await asyncio.Event().wait()
 
     pool = Pool(execute, Limits(patience_s=0.03))
@@ -168,7 +168,7 @@ async def test_an_event_that_waited_too_long_is_sent_despite_a_hanging_write() -
     pool.submit(a_bind())
     pool.submit(an_event())
     async with asyncio.timeout(2):
-        await told.wait()
+        await recorder.wait()
     task.cancel()
 
 

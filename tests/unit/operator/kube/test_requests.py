@@ -1,4 +1,4 @@
-"""Commands as HTTP requests: each names the pod's uid and touches only what it is about."""
+"""Commands as HTTP requests: each names the UID of the pod and changes only the fields it is about."""
 
 from __future__ import annotations
 

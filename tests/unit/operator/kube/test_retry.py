@@ -1,4 +1,4 @@
-"""Every retry ends, grows, and listens to the server."""
+"""Every retry is limited, has a growing delay, and follows Retry-After."""
 
 from __future__ import annotations
 

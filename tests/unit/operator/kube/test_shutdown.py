@@ -1,4 +1,4 @@
-"""A stop and a lost lease are obeyed at any moment, also while the API server is away and nothing has been read yet."""
+"""The operator reacts to a stop and a lost lease at any time, also while the API server is unreachable at startup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All replicas sign by the same keys, and no state of the Secret ends the operator."""
+"""All replicas sign with the same keys, and no state of the Secret stops the operator."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Replica:
     """What one replica was told."""
 
     session: KubeSession
-    told: list[SigningKeys] = field(default_factory=list)
+    recorder: list[SigningKeys] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.secret = SigningSecret(self.session, "muster", self.told.append)
+        self.secret = SigningSecret(self.session, "muster", self.recorder.append)
 
 
 def data(peer: Peer) -> dict[str, Any]:
@@ -38,8 +38,8 @@ async def test_the_first_replica_creates_the_key_and_the_second_reads_it() -> No
         one, other = Replica(session), Replica(session)
         for replica in (one, other, one):
             await replica.secret.ready()
-    assert one.told == other.told
-    assert len(one.told) == 1
+    assert one.recorder == other.recorder
+    assert len(one.recorder) == 1
     assert peer.writes == [f"POST {PATH}"]
     assert (peer.objects[PATH]["type"], set(data(peer))) == ("Opaque", {CURRENT})
 
@@ -53,7 +53,7 @@ async def test_two_replicas_that_create_the_key_concurrently_use_the_same_key() 
     async with a_session(peer) as session:
         lost = Replica(session)
         await lost.secret.ready()
-    assert lost.told == won.told
+    assert lost.recorder == won.recorder
     assert peer.writes == []
 
 
@@ -62,15 +62,15 @@ async def test_a_key_moved_to_previous_still_verifies_and_a_stored_new_key_signs
     async with a_session(peer) as session:
         replica = Replica(session)
         await replica.secret.ready()
-        old = replica.told[0].sign(["x"])
+        old = replica.recorder[0].sign(["x"])
         peer.put(PATH, {**peer.objects[PATH], "data": {PREVIOUS: data(peer)[CURRENT]}})
         peer.denied.add("PUT")
         assert not await replica.secret.check()
-        assert len(replica.told) == 1, "nothing signs with a key that is not stored"
+        assert len(replica.recorder) == 1, "nothing signs with a key that is not stored"
         peer.denied.clear()
         assert await replica.secret.check()
-    assert replica.told[1].verify(old, ["x"]) is Validity.VALID
-    assert replica.told[1].sign(["x"]) != old
+    assert replica.recorder[1].verify(old, ["x"]) is Validity.VALID
+    assert replica.recorder[1].sign(["x"]) != old
     assert set(data(peer)) == {CURRENT, PREVIOUS}
 
 
@@ -83,7 +83,7 @@ async def test_a_deleted_secret_is_created_again_with_the_same_keys() -> None:
         del peer.objects[PATH]
         assert await replica.secret.check()
     assert data(peer) == before
-    assert len(replica.told) == 1
+    assert len(replica.recorder) == 1
 
 
 @pytest.mark.parametrize("garbage", ["!", base64.b64encode(b"short").decode(), "", None])
@@ -121,7 +121,7 @@ async def test_an_unreadable_secret_leaves_the_keys_in_memory_unchanged() -> Non
         assert replica.secret.count == 1
         fresh = Replica(session)
         assert not await fresh.secret.check()
-    assert (fresh.told, fresh.secret.count) == ([], 0)
+    assert (fresh.recorder, fresh.secret.count) == ([], 0)
 
 
 async def test_a_standby_creates_no_key() -> None:

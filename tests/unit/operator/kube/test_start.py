@@ -1,4 +1,4 @@
-"""What the operator does at its start when the API server does not serve it yet."""
+"""The start of the operator while the API server is not available yet."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Volumes and claims are changed only as they were read: what is sent, what is contested, what is taken back."""
+"""Volumes and claims are changed only if unchanged since they were read: writes, conflicts and reversals."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def a_claim(selected: str = "", *, uid: str = "uid-data", volume: str = "") -> d
 
 async def run(command: StorageCommand, *found: dict[str, Any], refused: int = 0) -> tuple[Result, list[dict[str, Any]]]:
     """How it ends on objects that look so, one after the other, where the first patches meet 409; what was patched."""
-    server, told = ApiServer(), CommandRecorder()
+    server, recorder = ApiServer(), CommandRecorder()
     path = VOLUME_PATH if isinstance(command, ClaimVolume) else CLAIM_PATH
     for raw in found:
         server.plan(f"GET {path}", partial(reply, 200, raw))
@@ -57,9 +57,9 @@ async def run(command: StorageCommand, *found: dict[str, Any], refused: int = 0)
         server.plan(f"PATCH {path}", lambda: status(409, "Conflict"))
     for _ in found:
         server.plan(f"PATCH {path}", partial(reply, 200, {}))
-    async with serving(server), a_kube(server, told) as kube:
+    async with serving(server), a_kube(server, recorder) as kube:
         await kube.execute(command)
-    [result] = told.results
+    [result] = recorder.results
     return result, [request.body for request in server.requests("PATCH")]
 
 
@@ -135,11 +135,11 @@ async def test_the_selected_node_is_removed_from_a_claim_without_a_volume() -> N
 
 
 async def test_a_command_for_a_deleted_volume_fails_with_404() -> None:
-    server, told = ApiServer(), CommandRecorder()
+    server, recorder = ApiServer(), CommandRecorder()
     server.plan(f"GET {VOLUME_PATH}", lambda: status(404, "NotFound"))
-    async with serving(server), a_kube(server, told) as kube:
+    async with serving(server), a_kube(server, recorder) as kube:
         await kube.execute(CLAIM)
-    [result] = told.results
+    [result] = recorder.results
     assert isinstance(result, CommandFailed)
     assert result.status == 404
 

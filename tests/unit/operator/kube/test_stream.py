@@ -1,4 +1,4 @@
-"""A watch that is cut continues where it was; what only a list contains is listed."""
+"""An interrupted watch continues at its version, and a list is requested only when needed."""
 
 from __future__ import annotations
 
@@ -117,10 +117,10 @@ async def test_a_resource_version_that_goes_back_causes_a_list() -> None:
         assert await until(inbox, 2) == [seen(a_pod("a")), Listed("pods")]
 
 
-@pytest.mark.parametrize("told", ["0", format_datetime(datetime(2020, 1, 1, tzinfo=UTC), usegmt=True)])
+@pytest.mark.parametrize("recorder", ["0", format_datetime(datetime(2020, 1, 1, tzinfo=UTC), usegmt=True)])
 @pytest.mark.parametrize("status", [429, 503])
-async def test_a_watch_rejected_with_retry_after_reconnects_and_continues(status: int, told: str) -> None:
-    server = Cluster(pods=[a_pod("a")], refusals=[refusal(status, **{"Retry-After": told})])
+async def test_a_watch_rejected_with_retry_after_reconnects_and_continues(status: int, recorder: str) -> None:
+    server = Cluster(pods=[a_pod("a")], refusals=[refusal(status, **{"Retry-After": recorder})])
     async with watching(server) as inbox:
         await until(inbox, 2)
         assert [await began(server), await began(server)] == ["1", "1"]

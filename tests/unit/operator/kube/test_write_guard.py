@@ -1,4 +1,4 @@
-"""The fence stops writes that are not sent yet and cuts off those under way; reads and exempt requests pass."""
+"""The leadership guard stops unsent writes and cancels those in flight; reads and exempt requests pass."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Signatures are of exactly these texts, in this installation, by one of its keys."""
+"""A signature is valid only for its texts, its installation and one of its keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session's ledgers are compared as long as it lives; who does not answer is given up (ADR 0015)."""
+"""The states of a session are compared continuously, and a core that does not respond is disconnected (ADR 0015)."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ async def test_a_request_missing_in_the_core_is_sent_again_and_counted() -> None
     async with running(comparing(lacks)) as operator:
         await at_work(operator)
         await operator.until(lambda: counted(operator, "ask missing") == 1.0)
-        await operator.until(lambda: isinstance(operator.peer.said[-1], si_pb2.AllocationRequest))
-    told = operator.peer.said[-1]
-    assert isinstance(told, si_pb2.AllocationRequest)
-    assert [ask.allocationKey for ask in told.asks] == ["uid-waiting"]
+        await operator.until(lambda: isinstance(operator.peer.received[-1], si_pb2.AllocationRequest))
+    last_message = operator.peer.received[-1]
+    assert isinstance(last_message, si_pb2.AllocationRequest)
+    assert [ask.allocationKey for ask in last_message.asks] == ["uid-waiting"]
 
 
 async def test_an_inventory_request_counts_sent_messages_and_continues_with_the_next_part() -> None:
@@ -60,10 +60,14 @@ async def test_an_inventory_request_counts_sent_messages_and_continues_with_the_
     nodes = muster_pb2.Inventory(nodes=[Node(nodeID="n1", schedulable=True)])
     async with running(comparing(first, muster_pb2.Inventory(), nodes)) as operator:
         await at_work(operator)
-        await operator.until(lambda: len(operator.peer.asked) >= 3)
-    asked = operator.peer.asked[:3]
-    assert [(request.part, request.beyond) for request in asked] == [(0, ""), (0, "ns/app"), (1, "")]
-    assert (asked[0].after.applicationRequests, asked[0].after.nodeRequests, asked[0].after.allocationRequests) == (
+        await operator.until(lambda: len(operator.peer.inventory_requests) >= 3)
+    inventory_requests = operator.peer.inventory_requests[:3]
+    assert [(request.part, request.beyond) for request in inventory_requests] == [(0, ""), (0, "ns/app"), (1, "")]
+    assert (
+        inventory_requests[0].after.applicationRequests,
+        inventory_requests[0].after.nodeRequests,
+        inventory_requests[0].after.allocationRequests,
+    ) == (
         1,
         2,
         1,
@@ -77,13 +81,13 @@ async def test_an_inventory_is_compared_after_all_preceding_messages_were_receiv
     moved.allocations.add(allocationKey="uid-waiting", allocationID="uid-waiting-0", nodeID="n1")
     async with running(comparing(muster_pb2.Inventory(words=2, applications=[moved], last="ns/app"))) as operator:
         await at_work(operator)
-        await operator.until(lambda: len(operator.peer.asked) == 1)
-        await operator.settled()
+        await operator.until(lambda: len(operator.peer.inventory_requests) == 1)
+        await operator.wait_until_idle()
         word = si_pb2.Allocation(
             applicationID="ns/app", allocationKey="uid-waiting", allocationID="uid-waiting-0", nodeID="n1"
         )
         operator.peer.callback.update_allocation(si_pb2.AllocationResponse(new=[word]))
-        await operator.until(lambda: len(operator.peer.asked) > 1)
+        await operator.until(lambda: len(operator.peer.inventory_requests) > 1)
     assert counted(operator, "allocation left over") == counted(operator, "ask missing") == 0
 
 
@@ -91,11 +95,11 @@ async def test_a_failed_application_whose_update_is_in_flight_is_not_missing() -
     """The core has ended it and its word, on the other stream, comes later: one word more than was heard."""
     async with running(comparing(muster_pb2.Inventory(words=2))) as operator:
         await at_work(operator)
-        await operator.until(lambda: len(operator.peer.asked) == 1)
-        await operator.settled()
+        await operator.until(lambda: len(operator.peer.inventory_requests) == 1)
+        await operator.wait_until_idle()
         ended = si_pb2.UpdatedApplication(applicationID="ns/app", state="Failed")
         operator.peer.callback.update_application(si_pb2.ApplicationResponse(updated=[ended]))
-        await operator.until(lambda: len(operator.peer.asked) > 1)
+        await operator.until(lambda: len(operator.peer.inventory_requests) > 1)
     assert counted(operator, "application missing") == 0
 
 
@@ -104,7 +108,7 @@ async def test_a_failed_comparison_is_followed_by_another() -> None:
     async with running(comparing(first, muster_pb2.Inventory(nodes=[Node(nodeID="n1", schedulable=True)]))) as operator:
         await at_work(operator)
         operator.ledger.applications[AppId("dev/broken")] = 7  # type: ignore[assignment]  # a bug somewhere else
-        await operator.until(lambda: len(operator.peer.asked) > 1)
+        await operator.until(lambda: len(operator.peer.inventory_requests) > 1)
         del operator.ledger.applications[AppId("dev/broken")]
     failures = operator.metrics.registry.get_sample_value("muster_operator_loop_failures_total", {"kind": "Compared"})
     assert failures == 1.0

@@ -1,4 +1,4 @@
-"""What a log line says of an input that the agent failed on: its kind and its object's name, never the object."""
+"""The log line of a failed input has its kind and the name of its object, never the object."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def namespace_seen() -> EventReceived:
     return EventReceived(NamespaceSeen(namespace))
 
 
-def said() -> CoreMessage:
+def core_message() -> CoreMessage:
     session: Session = object.__new__(Session)
     return CoreMessage(session, si_pb2.NodeResponse(accepted=[si_pb2.AcceptedNode(nodeID=SECRET)]))
 
 
 @pytest.mark.parametrize(
-    "item, says",
+    "item, fields",
     [
         (None, {"input": "Reminder"}),
         (pod_seen(), {"input": "PodSeen", "object": "dev/p"}),
@@ -80,12 +80,12 @@ def said() -> CoreMessage:
         (Unreadable("pods", a_secret_pod(), ValueError(SECRET)), {"input": "pods", "object": "dev/p"}),
         (Unreadable("pods", incoming(), ValueError(SECRET)), {"input": "pods", "object": "dev/p"}),
         (Listed("pods"), {"input": "Listed"}),
-        (said(), {"input": "NodeResponse"}),
+        (core_message(), {"input": "NodeResponse"}),
         (
             CommandEnded(CommandUnanswered(a_create())),
             {"input": "CommandUnanswered", "command": "CreatePlaceholder", "object": "ns/tg-1"},
         ),
     ],
 )
-def test_an_input_is_logged_with_its_kind_and_object(item: Input | None, says: dict[str, str]) -> None:
-    assert named_input(item) == says
+def test_an_input_is_logged_with_its_kind_and_object(item: Input | None, fields: dict[str, str]) -> None:
+    assert named_input(item) == fields

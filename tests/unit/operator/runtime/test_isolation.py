@@ -51,7 +51,7 @@ def asks(out: Outcome) -> list[str]:
     return [item.ask.key for item in out.news if isinstance(item, AskSubmitted)]
 
 
-def told(out: Outcome) -> set[str]:
+def reported(out: Outcome) -> set[str]:
     """The pods with an event about an internal error."""
     events = [command for command in out.commands if isinstance(command, PostEvent)]
     return {event.name for event in events if event.reason == "InternalError"}
@@ -78,7 +78,7 @@ def test_a_pod_that_causes_an_error_is_skipped_and_uses_resources_if_bound(monke
     out = recovered(driver)
     assert counted(out) == {f"uid-{BROKEN}-runs": "", "uid-fine-runs": "dev/fine"}
     assert asks(out) == ["uid-fine-waits"]
-    assert told(out) == {f"{BROKEN}-runs", f"{BROKEN}-waits"}
+    assert reported(out) == {f"{BROKEN}-runs", f"{BROKEN}-waits"}
     assert {(failure.kind, failure.name) for failure in out.failures} == {
         ("Pod", f"dev/{BROKEN}-runs"),
         ("Pod", f"dev/{BROKEN}-waits"),
@@ -97,7 +97,7 @@ def test_an_application_that_causes_an_error_is_skipped_and_its_bound_pods_use_r
     assert counted(out) == {f"uid-{BROKEN}-runs": "", "uid-fine-runs": "dev/fine"}
     assert asks(out) == ["uid-fine-waits"]
     assert [(failure.kind, failure.name) for failure in out.failures] == [("Application", f"dev/{BROKEN}")]
-    assert len(told(out)) == 1
+    assert len(reported(out)) == 1
 
 
 def test_a_bound_pod_whose_allocation_cannot_be_created_is_reported_with_its_resources(
@@ -109,7 +109,7 @@ def test_a_bound_pod_whose_allocation_cannot_be_created_is_reported_with_its_res
     monkeypatch.setattr(recovery, "existing_allocation", failing(nodes.existing_allocation, is_broken))
     out = recovered(gathered())
     assert counted(out) == {f"uid-{BROKEN}-runs": "", "uid-fine-runs": "dev/fine"}
-    assert told(out) == {f"{BROKEN}-runs"}
+    assert reported(out) == {f"{BROKEN}-runs"}
 
 
 def test_a_failing_event_received_during_a_recovery_affects_no_other_event(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The level of each part of the operator's log, as the settings have it or the command line."""
+"""The log level of each part of the operator, from the settings or the command line."""
 
 from __future__ import annotations
 
@@ -112,11 +112,11 @@ def test_final_kopf_failures_and_other_log_records_are_unchanged(record: logging
 
 
 def test_a_converted_record_follows_the_level_of_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
-    def told() -> list[str]:
+    def logged() -> list[str]:
         text = f"Request attempt #1/30 failed; will retry: GET {URL} -> TimeoutError()"
         logging.getLogger("kopf._cogs.clients.watching").error(text)
         return [json.loads(line)["level"] for line in capsys.readouterr().err.splitlines()]
 
-    found = [told()]
+    found = [logged()]
     logs.follow({"kubernetes": "ERROR"})
-    assert [*found, told()] == [["warning"], []]
+    assert [*found, logged()] == [["warning"], []]

@@ -1,4 +1,4 @@
-"""One task owns the ledger: the recovery's order, lists that show missed deletes, and inputs that fail alone."""
+"""One task owns the ledger: the order of a recovery, lists that show missed deletes, and isolated failures."""
 
 from __future__ import annotations
 
@@ -107,23 +107,23 @@ class Operator:
         """Wait until it is recovered, and the core has heard the last of it."""
         await self.until(lambda: not self.loop.missing and self.fences()[-1:] == [False])
 
-    async def settled(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Let everything that can happen now happen."""
         for _ in range(50):
             await asyncio.sleep(0)
 
     def fences(self) -> list[bool]:
         """Of each fence, whether there is more to tell before scheduling may begin."""
-        return [message.more for message in self.peer.said if isinstance(message, muster_pb2.FenceRequest)]
+        return [message.more for message in self.peer.received if isinstance(message, muster_pb2.FenceRequest)]
 
-    def asked(self) -> list[str]:
+    def requested_uids(self) -> list[str]:
         """The keys of the requests that the core received."""
-        requests = [message for message in self.peer.said if isinstance(message, si_pb2.AllocationRequest)]
+        requests = [message for message in self.peer.received if isinstance(message, si_pb2.AllocationRequest)]
         return [ask.allocationKey for request in requests for ask in request.asks]
 
-    def nodes_said(self) -> list[tuple[str, int]]:
+    def reported_nodes(self) -> list[tuple[str, int]]:
         """Node actions in the order in which the core heard them."""
-        requests = [message for message in self.peer.said if isinstance(message, si_pb2.NodeRequest)]
+        requests = [message for message in self.peer.received if isinstance(message, si_pb2.NodeRequest)]
         return [(node.nodeID, node.action) for request in requests for node in request.nodes]
 
 
@@ -149,7 +149,7 @@ async def test_a_recovery_sends_applications_then_nodes_then_requests_then_a_bar
     async with running(Operator()) as operator:
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("bound", "n1"), a_pod("waiting")])
         await operator.until(lambda: operator.fences() == [True, False])
-    kinds = [type(message).__name__ for message in operator.peer.said]
+    kinds = [type(message).__name__ for message in operator.peer.received]
     assert kinds == [
         "ApplicationRequest",
         "NodeRequest",
@@ -158,8 +158,8 @@ async def test_a_recovery_sends_applications_then_nodes_then_requests_then_a_bar
         "NodeRequest",
         "FenceRequest",
     ]
-    assert operator.nodes_said() == [("n1", INFO.CREATE_DRAIN), ("n1", INFO.DRAIN_TO_SCHEDULABLE)]
-    first = next(message for message in operator.peer.said if isinstance(message, si_pb2.NodeRequest))
+    assert operator.reported_nodes() == [("n1", INFO.CREATE_DRAIN), ("n1", INFO.DRAIN_TO_SCHEDULABLE)]
+    first = next(message for message in operator.peer.received if isinstance(message, si_pb2.NodeRequest))
     assert [allocation.allocationKey for allocation in first.nodes[0].existingAllocations] == ["uid-bound"]
 
 
@@ -172,9 +172,9 @@ async def test_object_times_are_converted_to_our_clock() -> None:
         await operator.lists(nodes=[a_node("n1")], pods=[bound])
         await operator.ready()
     created_s = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
-    [request] = [said for said in operator.peer.said if isinstance(said, si_pb2.ApplicationRequest)]
+    [request] = [said for said in operator.peer.received if isinstance(said, si_pb2.ApplicationRequest)]
     assert request.new[0].tags[keys.APP_TAG_CREATION_TIME] == str(created_s + 900)
-    node = next(said for said in operator.peer.said if isinstance(said, si_pb2.NodeRequest)).nodes[0]
+    node = next(said for said in operator.peer.received if isinstance(said, si_pb2.NodeRequest)).nodes[0]
     assert node.existingAllocations[0].allocationTags[keys.TAG_ALLOCATED_AT] == str((created_s + 910) * 1000)
 
 
@@ -183,34 +183,34 @@ async def test_nothing_is_reported_before_every_list_is_complete() -> None:
         operator.inbox.list_begun("pods")
         await operator.inbox.watched("pods", None, a_pod("waiting"))
         await operator.inbox.listed("pods")
-        await operator.settled()
+        await operator.wait_until_idle()
         assert operator.loop.missing == "waiting for the first lists of the cluster"
-    assert operator.peer.said == []
+    assert operator.peer.received == []
 
 
 async def test_the_operator_is_not_ready_while_an_application_is_unanswered() -> None:
     async with running(Operator(Peer(accepts=False))) as operator:
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("waiting")])
-        await operator.settled()
+        await operator.wait_until_idle()
         assert operator.loop.missing == "waiting for the core to accept or reject the applications"
-        assert operator.nodes_said() == []
+        assert operator.reported_nodes() == []
 
 
 async def test_an_unanswered_application_does_not_block_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "ANSWERS_S", 0.01)
     async with running(Operator(Peer(accepts=False))) as operator:
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("one", app="one"), a_pod("two", app="two")])
-        await one_is_asked_for_and_then_two(operator)
+        await two_pods_are_requested_one_by_one(operator)
 
 
-async def one_is_asked_for_and_then_two(operator: Operator) -> None:
+async def two_pods_are_requested_one_by_one(operator: Operator) -> None:
     """The core accepts an application; the operator is ready without the answer about the other, which comes later."""
     await operator.until(lambda: bool(operator.ledger.applications))
     operator.peer.callback.update_application(accepted("ns/one"))
     await operator.ready()
-    assert operator.asked() == ["uid-one"]
+    assert operator.requested_uids() == ["uid-one"]
     operator.peer.callback.update_application(accepted("ns/two"))
-    await operator.until(lambda: operator.asked() == ["uid-one", "uid-two"])
+    await operator.until(lambda: operator.requested_uids() == ["uid-one", "uid-two"])
     assert len(operator.peer.registrations) == 1
 
 
@@ -227,7 +227,7 @@ async def test_an_application_accepted_late_sends_its_requests_when_nodes_open(
     monkeypatch.setattr(recovery, "open_nodes", answered_just_before)
     async with running(Operator(Peer(accepts=False))) as operator:
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("late", app="late")])
-        await operator.until(lambda: operator.asked() == ["uid-late"])
+        await operator.until(lambda: operator.requested_uids() == ["uid-late"])
 
 
 async def test_an_unanswered_application_with_a_pod_not_bound_by_muster_does_not_block_another(
@@ -237,7 +237,7 @@ async def test_an_unanswered_application_with_a_pod_not_bound_by_muster_does_not
     async with running(Operator(Peer(accepts=False))) as operator:
         pods = [a_pod("one", app="one"), a_pod("bound", "n1", app="two"), a_pod("two", app="two")]
         await operator.lists(nodes=[a_node("n1")], pods=pods)
-        await one_is_asked_for_and_then_two(operator)
+        await two_pods_are_requested_one_by_one(operator)
 
 
 async def test_the_recovery_waits_for_an_unanswered_application_with_a_pod_bound_by_muster(
@@ -249,18 +249,18 @@ async def test_the_recovery_waits_for_an_unanswered_application_with_a_pod_bound
     async with running(Operator(Peer(accepts=False))) as operator:
         await operator.lists(nodes=[a_node("n1")], pods=[sign_binding(bound)])
         await operator.until(lambda: bool(operator.ledger.applications))
-        await operator.settled()
-        assert operator.nodes_said() == []
+        await operator.wait_until_idle()
+        assert operator.reported_nodes() == []
 
 
 async def test_a_lost_session_is_replayed_completely() -> None:
     async with running(Operator()) as operator:
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("waiting")])
         await operator.ready()
-        operator.peer.said.clear()
+        operator.peer.received.clear()
         operator.peer.callback.session_lost("gone")
-        await operator.until(lambda: len(operator.nodes_said()) == 2)
-    assert operator.nodes_said() == [("n1", INFO.CREATE_DRAIN), ("n1", INFO.DRAIN_TO_SCHEDULABLE)]
+        await operator.until(lambda: len(operator.reported_nodes()) == 2)
+    assert operator.reported_nodes() == [("n1", INFO.CREATE_DRAIN), ("n1", INFO.DRAIN_TO_SCHEDULABLE)]
 
 
 @pytest.mark.parametrize("begun", [True, False])
@@ -276,9 +276,9 @@ async def test_placeholders_are_adopted_when_keys_are_received_after_the_session
         raw["metadata"]["resourceVersion"] = "1"
     async with running(operator):
         await operator.lists(nodes=[a_node("n1")], pods=pods)
-        await (operator.ready() if begun else operator.until(lambda: bool(operator.peer.said)))
+        await (operator.ready() if begun else operator.until(lambda: bool(operator.peer.received)))
         operator.peer.accepts = True
-        operator.peer.said.clear()
+        operator.peer.received.clear()
         operator.inbox.put(EventReceived(KeysSeen(KEYS)))
         await operator.until(lambda: operator.fences() == [True, False])
         await operator.ready()
@@ -313,7 +313,7 @@ async def test_an_allocation_of_an_older_session_is_ignored() -> None:
                 new=[si_pb2.Allocation(applicationID="ns/app", allocationKey="uid-waiting", nodeID="n1")]
             )
         )
-        await operator.settled()
+        await operator.wait_until_idle()
     assert operator.commands == []
 
 
@@ -322,8 +322,8 @@ async def test_a_missed_deletion_is_found_by_the_next_list() -> None:
         await operator.lists(nodes=[a_node("n1"), a_node("n2")], pods=[a_pod("bound", "n1")])
         await operator.ready()
         await operator.lists(nodes=[a_node("n1")])
-        await operator.until(lambda: len(operator.nodes_said()) == 5)
-    assert operator.nodes_said()[-1] == ("n2", INFO.DECOMISSION)
+        await operator.until(lambda: len(operator.reported_nodes()) == 5)
+    assert operator.reported_nodes()[-1] == ("n2", INFO.DECOMISSION)
     assert "uid-bound" not in operator.ledger.pods
     assert (
         operator.metrics.registry.get_sample_value("muster_operator_resync_repairs_total", {"resource": "pods"}) == 1.0
@@ -337,7 +337,7 @@ async def test_a_pod_created_during_a_list_is_not_deleted() -> None:
         operator.inbox.list_begun("pods")
         operator.inbox.read_pod(a_pod("new", version=9))
         await operator.inbox.listed("pods", "8")
-        await operator.settled()
+        await operator.wait_until_idle()
     assert "uid-new" in operator.ledger.pods
 
 
@@ -347,7 +347,7 @@ async def test_a_pod_read_before_its_deletion_is_not_added_again() -> None:
         await operator.ready()
         await operator.inbox.watched("pods", "DELETED", a_pod("p", version=7))
         operator.inbox.read_pod(a_pod("p", version=6))
-        await operator.settled()
+        await operator.wait_until_idle()
     assert operator.ledger.pods == {}
 
 
@@ -356,7 +356,7 @@ async def test_an_older_read_does_not_replace_the_state_from_the_watch() -> None
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("p", "n1", version=9)])
         await operator.ready()
         operator.inbox.read_pod(a_pod("p", version=8))
-        await operator.settled()
+        await operator.wait_until_idle()
         [pod] = operator.ledger.pods.values()
         assert pod.node == "n1"
 
@@ -368,7 +368,7 @@ async def test_a_failing_input_affects_no_other_input() -> None:
         await operator.inbox.watched("pods", "ADDED", {"metadata": {"uid": 7, "name": ["no", "name"]}, "spec": 3})
         operator.inbox.put(CommandEnded("no result"))  # type: ignore[arg-type] # a bug somewhere else
         await operator.inbox.watched("pods", "ADDED", a_pod("p"))
-        await operator.settled()
+        await operator.wait_until_idle()
         assert "uid-p" in operator.ledger.pods
         assert operator.loop.missing == ""
     failures = operator.metrics.registry.get_sample_value(
@@ -423,25 +423,27 @@ async def test_an_unreadable_bound_pod_uses_its_node_and_joins_its_application_o
             patch.setattr(objects, "read_pod", broken)
             await operator.lists(nodes=[a_node("n1")], pods=[raw])
             await operator.ready()
-        [node] = [info for one in operator.peer.said if isinstance(one, si_pb2.NodeRequest) for info in one.nodes][:1]
+        [node] = [info for one in operator.peer.received if isinstance(one, si_pb2.NodeRequest) for info in one.nodes][
+            :1
+        ]
         [counted] = node.existingAllocations
         amounts = counted.resourcePerAlloc.resources
         assert (counted.allocationKey, counted.applicationID, amounts["vcore"].value) == ("uid-odd", "", vcore)
         assert amounts["pods"].value == 1
         [event] = [order for order in operator.commands if isinstance(order, PostEvent)]
         assert (event.name, event.reason) == ("odd", "InternalError")
-        operator.peer.said.clear()
+        operator.peer.received.clear()
         await operator.inbox.watched("pods", "MODIFIED", a_pod("odd", "n1", version=2))
         await operator.until(lambda: len(allocated(operator)) == 2)
         assert allocated(operator) == ["", "ns/app"]
-        releases = [one.releases for one in operator.peer.said if isinstance(one, si_pb2.AllocationRequest)]
+        releases = [one.releases for one in operator.peer.received if isinstance(one, si_pb2.AllocationRequest)]
         released = [gone.allocationKey for one in releases for gone in one.allocationsToRelease]
         assert released == ["uid-odd", "uid-odd"]
 
 
 def allocated(operator: Operator) -> list[str]:
     """The applications of the allocations that the core was told of, in this order."""
-    requests = [one for one in operator.peer.said if isinstance(one, si_pb2.AllocationRequest)]
+    requests = [one for one in operator.peer.received if isinstance(one, si_pb2.AllocationRequest)]
     return [one.applicationID for request in requests for one in request.allocations]
 
 
@@ -473,9 +475,9 @@ async def test_the_scheduler_state_is_sent_to_the_core_as_json() -> None:
         await operator.until(lambda: len(operator.peer.answered) == 2)
     answer = operator.peer.answered[-1].stateDump
     assert answer.id == 7
-    told = json.loads(answer.json)
-    [app] = told["applications"].values()
-    assert app["members"]["uid-p"]["pod"]["ref"]["name"] == told["pods"]["uid-p"]["ref"]["name"] == "p"
+    update = json.loads(answer.json)
+    [app] = update["applications"].values()
+    assert app["members"]["uid-p"]["pod"]["ref"]["name"] == update["pods"]["uid-p"]["ref"]["name"] == "p"
 
 
 async def test_a_draining_operator_ignores_allocations() -> None:
@@ -488,7 +490,7 @@ async def test_a_draining_operator_ignores_allocations() -> None:
                 new=[si_pb2.Allocation(applicationID="ns/app", allocationKey="uid-waiting", nodeID="n1")]
             )
         )
-        await operator.settled()
+        await operator.wait_until_idle()
         assert operator.loop.missing == "shutting down"
     assert operator.commands == []
 
@@ -499,12 +501,12 @@ async def test_a_session_begins_after_the_last_bind_of_the_previous_one_has_fini
     async with running(operator):
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("late")])
         await operator.until(lambda: operator.recalls > 0)
-        await operator.settled()
+        await operator.wait_until_idle()
         assert operator.loop.missing == "waiting for the last binds of the previous session"
-        assert operator.peer.said == []
+        assert operator.peer.received == []
         operator.binds_in_flight = 0
         bind = BindPod(PodRef("ns", "late", PodUid("uid-late")), NodeName("n1"))
         operator.inbox.put(CommandEnded(CommandSucceeded(bind)))
         await operator.ready()
-    told = next(message for message in operator.peer.said if isinstance(message, si_pb2.NodeRequest))
-    assert [allocation.allocationKey for allocation in told.nodes[0].existingAllocations] == ["uid-late"]
+    update = next(message for message in operator.peer.received if isinstance(message, si_pb2.NodeRequest))
+    assert [allocation.allocationKey for allocation in update.nodes[0].existingAllocations] == ["uid-late"]

@@ -17,13 +17,13 @@ async def operator() -> AsyncIterator[Operator]:
     async with running(Operator()) as started:
         await started.lists(nodes=[a_node("n1")], pods=[a_pod("bound", "n1"), a_pod("waiting")])
         await started.ready()
-        started.peer.said.clear()
+        started.peer.received.clear()
         yield started
 
 
-def told(operator: Operator) -> tuple[list[str], list[str], list[str]]:
+def reports(operator: Operator) -> tuple[list[str], list[str], list[str]]:
     """Keys of asks, of allocations reported, and of both released."""
-    requests = [message for message in operator.peer.said if isinstance(message, si_pb2.AllocationRequest)]
+    requests = [message for message in operator.peer.received if isinstance(message, si_pb2.AllocationRequest)]
     released = [gone.allocationKey for request in requests for gone in request.releases.allocationsToRelease]
     taken_back = [gone.allocationKey for request in requests for gone in request.releases.allocationAsksToRelease]
     return (
@@ -33,17 +33,17 @@ def told(operator: Operator) -> tuple[list[str], list[str], list[str]]:
     )
 
 
-def made_anew(raw: dict[str, Any]) -> dict[str, Any]:
+def recreated(raw: dict[str, Any]) -> dict[str, Any]:
     """Another object of the same name."""
     raw["metadata"] |= {"uid": f"{raw['metadata']['uid']}-2", "resourceVersion": "20"}
     return raw
 
 
 async def test_pods_recreated_under_their_names_are_different_pods(operator: Operator) -> None:
-    pods = [made_anew(a_pod("bound")), made_anew(a_pod("waiting"))]
+    pods = [recreated(a_pod("bound")), recreated(a_pod("waiting"))]
     await operator.lists(nodes=[a_node("n1")], pods=pods)
-    await operator.until(lambda: len(told(operator)[2]) == 2)
-    asks, reported, released = told(operator)
+    await operator.until(lambda: len(reports(operator)[2]) == 2)
+    asks, reported, released = reports(operator)
     assert (sorted(asks), reported) == (["uid-bound-2", "uid-waiting-2"], [])
     assert sorted(released) == ["uid-bound", "uid-waiting"]
 
@@ -52,26 +52,26 @@ async def test_a_bound_pod_and_a_resized_pod_are_reported_again(operator: Operat
     larger = a_pod("bound", "n1", version=8)
     larger["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
     await operator.lists(nodes=[a_node("n1")], pods=[larger, a_pod("waiting", "n1", version=9)])
-    await operator.until(lambda: len(told(operator)[1]) == 2)
+    await operator.until(lambda: len(reports(operator)[1]) == 2)
     # Its ask, and what may have been answered to it meanwhile.
-    assert told(operator) == ([], ["uid-bound", "uid-waiting"], ["uid-waiting", "uid-waiting"])
+    assert reports(operator) == ([], ["uid-bound", "uid-waiting"], ["uid-waiting", "uid-waiting"])
 
 
 async def test_a_finished_pod_releases_its_resources(operator: Operator) -> None:
     ended = a_pod("bound", "n1", version=8)
     ended["status"]["phase"] = "Succeeded"
     await operator.lists(nodes=[a_node("n1")], pods=[ended, a_pod("waiting")])
-    await operator.until(lambda: told(operator)[2] == ["uid-bound"])
+    await operator.until(lambda: reports(operator)[2] == ["uid-bound"])
 
 
 async def test_a_node_recreated_smaller_and_cordoned_is_updated_and_drained(operator: Operator) -> None:
-    node = made_anew(a_node("n1"))
+    node = recreated(a_node("n1"))
     node["status"]["allocatable"]["cpu"] = "2"
     node["spec"] = {"unschedulable": True}
     await operator.lists(nodes=[node], pods=[a_pod("bound", "n1"), a_pod("waiting")])
-    await operator.until(lambda: len(operator.nodes_said()) == 2)
-    assert operator.nodes_said() == [("n1", INFO.UPDATE), ("n1", INFO.DRAIN_NODE)]
-    assert told(operator) == ([], [], [])
+    await operator.until(lambda: len(operator.reported_nodes()) == 2)
+    assert operator.reported_nodes() == [("n1", INFO.UPDATE), ("n1", INFO.DRAIN_NODE)]
+    assert reports(operator) == ([], [], [])
 
 
 async def test_a_changed_quota_is_reported(operator: Operator) -> None:
@@ -87,7 +87,7 @@ async def test_a_changed_quota_is_reported(operator: Operator) -> None:
     await operator.lists(namespaces=[namespace], nodes=[a_node("n1")], pods=pods)
 
     def renewed() -> list[si_pb2.AddApplicationRequest]:
-        requests = [said for said in operator.peer.said if isinstance(said, si_pb2.ApplicationRequest)]
+        requests = [said for said in operator.peer.received if isinstance(said, si_pb2.ApplicationRequest)]
         return [new for request in requests for new in request.new]
 
     await operator.until(lambda: len(renewed()) == 1)
@@ -99,7 +99,7 @@ async def test_a_changed_priority_class_updates_its_pods(operator: Operator) -> 
     for raw in pods:
         raw["spec"]["priorityClassName"] = "kept"
     await operator.lists(nodes=[a_node("n1")], pods=pods)
-    operator.peer.said.clear()
+    operator.peer.received.clear()
     kept = {
         "metadata": {
             "name": "kept",
@@ -110,10 +110,10 @@ async def test_a_changed_priority_class_updates_its_pods(operator: Operator) -> 
         "value": 7,
     }
     await operator.lists(priorityclasses=[kept], nodes=[a_node("n1")], pods=pods)
-    await operator.until(lambda: told(operator)[:2] == (["uid-waiting"], ["uid-bound"]))
+    await operator.until(lambda: reports(operator)[:2] == (["uid-waiting"], ["uid-bound"]))
 
 
 async def test_an_unchanged_list_reports_nothing(operator: Operator) -> None:
     await operator.lists(nodes=[a_node("n1")], pods=[a_pod("bound", "n1"), a_pod("waiting")])
-    await operator.settled()
-    assert operator.peer.said == []
+    await operator.wait_until_idle()
+    assert operator.peer.received == []

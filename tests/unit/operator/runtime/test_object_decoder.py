@@ -1,4 +1,4 @@
-"""What becomes a fact at the door, and what is turned away."""
+"""Objects that become events, and those that are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scrape shows of plain numbers is what the Prometheus client would show of its own."""
+"""A scrape of plain numbers equals that of the Prometheus client's own metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands around the loop: probes, and the look for a running YuniKorn."""
+"""Health probes and metrics next to the loop, and the detection of a running YuniKorn."""
 
 from __future__ import annotations
 

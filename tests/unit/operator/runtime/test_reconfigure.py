@@ -1,4 +1,4 @@
-"""A changed ConfigMap is put in force or refused, and its author is told what is odd about it."""
+"""A changed ConfigMap is applied or rejected, with warnings for its author."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Validator:
 class Author:
     """Who writes `muster-configs`, and what follows for Kubernetes."""
 
-    def __init__(self, peer: Peer, judge: Validator, session: KubeSession, started: Mapping[str, str]) -> None:
+    def __init__(self, peer: Peer, validator: Validator, session: KubeSession, started: Mapping[str, str]) -> None:
         self.data: dict[str, str] = {}
         self.commands: list[Command] = []
         self.facts: list[ClusterEvent] = []
@@ -62,7 +62,7 @@ class Author:
             session,
             "muster",
             self.link,
-            cast("AdministrationAPI", judge),
+            cast("AdministrationAPI", validator),
             ChangeReceivers(self.commands.append, self.facts.append),
         )
 
@@ -76,7 +76,7 @@ class Author:
 
 @asynccontextmanager
 async def an_author(
-    peer: Peer, started: Mapping[str, str] | None = None, *, judge: Validator | None = None, leads: bool = True
+    peer: Peer, started: Mapping[str, str] | None = None, *, validator: Validator | None = None, leads: bool = True
 ) -> AsyncIterator[Author]:
     server = ApiServer()
 
@@ -88,7 +88,7 @@ async def an_author(
         server.plan(f"{CONFIGS}muster-configs", configs)
     async with serving(server):
         session = KubeSession(FixedCredentials(server.url, ["t"]))
-        author = Author(peer, judge or Validator(), session, started or {})
+        author = Author(peer, validator or Validator(), session, started or {})
         running = asyncio.create_task(author.link.run() if leads else asyncio.sleep(0))
         await author.inbox.something(5.0 if leads else 0.0)
         try:
@@ -148,7 +148,7 @@ async def test_a_rejected_configuration_is_a_warning_on_the_config_map(data: dic
 
 async def test_a_standby_does_not_keep_a_configuration_that_validation_rejects() -> None:
     peer = Peer()
-    async with an_author(peer, judge=Validator(findings=["queues.yaml:3: no"]), leads=False) as author:
+    async with an_author(peer, validator=Validator(findings=["queues.yaml:3: no"]), leads=False) as author:
         [event] = await author.writes({"queues.yaml": "bad"})
         assert event.reason == "ConfigurationRejected"
         assert "queues.yaml:3: no" in event.note
@@ -157,7 +157,7 @@ async def test_a_standby_does_not_keep_a_configuration_that_validation_rejects()
 
 
 async def test_a_configuration_warning_is_reported_on_the_config_map() -> None:
-    async with an_author(Peer(), judge=Validator(warnings=["partitions[0].x: 0 means unlimited"])) as author:
+    async with an_author(Peer(), validator=Validator(warnings=["partitions[0].x: 0 means unlimited"])) as author:
         [event] = await author.writes({"queues.yaml": "odd"})
         assert (event.reason, event.note) == ("ConfigurationWarning", "partitions[0].x: 0 means unlimited")
         assert author.link.configuration.queues == "odd"
@@ -165,7 +165,7 @@ async def test_a_configuration_warning_is_reported_on_the_config_map() -> None:
 
 async def test_a_configuration_is_sent_to_the_core_when_validation_is_unavailable() -> None:
     peer = Peer()
-    async with an_author(peer, judge=Validator(is_away=True)) as author:
+    async with an_author(peer, validator=Validator(is_away=True)) as author:
         assert await author.writes({"queues.yaml": "new"}) == []
     assert [request.config for request in peer.configurations] == ["new"]
 

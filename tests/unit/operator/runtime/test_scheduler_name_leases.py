@@ -1,4 +1,4 @@
-"""One Muster serves a scheduler name: the one that holds its Lease in kube-system."""
+"""Only one Muster serves a scheduler name: the holder of its Lease in kube-system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A core that is slow for a while costs no session: watches are read on, and updates are coalesced per object."""
+"""A temporarily slow core does not end the session: watches continue, and updates are coalesced per object."""
 
 from __future__ import annotations
 
@@ -85,16 +85,16 @@ async def test_a_slow_core_keeps_its_session_and_receives_the_newest_state_and_e
     async with running(Operator()) as operator:
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod(name, "n1") for name in names])
         await operator.ready()
-        operator.peer.said.clear()
+        operator.peer.received.clear()
         operator.peer.held = asyncio.Event()
         async with asyncio.timeout(10):
             for version in range(10, 60):
                 for name in names:
                     await operator.inbox.watched("pods", "MODIFIED", moved(name, version))
-                await operator.settled()
+                await operator.wait_until_idle()
         await operator.inbox.watched("pods", "MODIFIED", moved("p0", 60, "Succeeded"))
         await operator.inbox.watched("pods", "DELETED", moved("p1", 61))
-        await operator.settled()
+        await operator.wait_until_idle()
         assert len(operator.inbox) <= PODS, "one state of each pod waits"
         coalesced = operator.metrics.registry.get_sample_value("muster_operator_coalesced_updates_total")
         assert coalesced is not None
@@ -102,7 +102,7 @@ async def test_a_slow_core_keeps_its_session_and_receives_the_newest_state_and_e
         operator.peer.held.set()
         await operator.until(lambda: not len(operator.inbox) and not sum(operator.link.depths().values()))
         assert len(operator.peer.registrations) == 1
-    requests = [said for said in operator.peer.said if isinstance(said, si_pb2.AllocationRequest)]
+    requests = [message for message in operator.peer.received if isinstance(message, si_pb2.AllocationRequest)]
     newest = {
         allocation.allocationKey: allocation.resourcePerAlloc.resources["vcore"].value
         for request in requests
@@ -122,7 +122,7 @@ async def test_results_and_messages_of_the_core_overtake_queued_objects(monkeypa
         operator.peer.held = asyncio.Event()
         for version in (7, 8, 9):
             await operator.inbox.watched("pods", "MODIFIED", moved("bound", version))
-            await operator.settled()
+            await operator.wait_until_idle()
         assert len(operator.inbox) == 1
         operator.peer.callback.update_allocation(
             si_pb2.AllocationResponse(

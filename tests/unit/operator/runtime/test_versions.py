@@ -1,4 +1,4 @@
-"""A list next to a watch: the newer state wins whichever way it came, and its end reports missed deletions only."""
+"""A list next to a watch: the newer state wins from either one, and the end of a list reports missed deletions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A YuniKorn that runs and may bind pods keeps its name; what only looks like one does not count."""
+"""A running YuniKorn that may bind pods keeps its scheduler name; other pods with its labels are ignored."""
 
 from functools import partial
 from typing import Any

@@ -18,12 +18,12 @@ class Peer:  # long: as many methods as the interface
 
     registrations: list[si_pb2.RegisterResourceManagerRequest] = field(default_factory=list)
     callbacks: list[ResourceManagerCallback] = field(default_factory=list)
-    said: list[Message | muster_pb2.FenceRequest | muster_pb2.UnregisterRequest] = field(default_factory=list)
+    received: list[Message | muster_pb2.FenceRequest | muster_pb2.UnregisterRequest] = field(default_factory=list)
     answered: list[muster_pb2.Answer] = field(default_factory=list)
     configurations: list[si_pb2.UpdateConfigurationRequest] = field(default_factory=list)
     refusals: list[SchedulerInterfaceError] = field(default_factory=list)
     configuration_refusal: Refused | None = None
-    asked: list[muster_pb2.InventoryRequest] = field(default_factory=list)
+    inventory_requests: list[muster_pb2.InventoryRequest] = field(default_factory=list)
     inventories: list[muster_pb2.Inventory] = field(default_factory=list)
     rejected_facts: list[muster_pb2.RejectedFact] = field(default_factory=list)
     accepts: bool = True
@@ -75,14 +75,14 @@ class Peer:  # long: as many methods as the interface
         self.answered.append(answer)
 
     async def fence(self, request: muster_pb2.FenceRequest) -> None:
-        self.said.append(request)
+        self.received.append(request)
 
     async def take_inventory(self, request: muster_pb2.InventoryRequest) -> muster_pb2.Inventory:
-        self.asked.append(request)
+        self.inventory_requests.append(request)
         return self.inventories.pop(0) if self.inventories else muster_pb2.Inventory()
 
     async def unregister(self, request: muster_pb2.UnregisterRequest) -> None:
-        self.said.append(request)
+        self.received.append(request)
 
     async def connection_lost(self, rm_id: str, callback: ResourceManagerCallback) -> None:
         raise NotImplementedError
@@ -90,4 +90,4 @@ class Peer:  # long: as many methods as the interface
     def _take(self, message: Message) -> None:
         if self.broken:
             raise SessionLost("the connection broke")
-        self.said.append(message)
+        self.received.append(message)

@@ -1,4 +1,4 @@
-"""Sessions are opened again and again, news keeps its order, and a refused beginning ends the operator."""
+"""Sessions are reopened repeatedly, messages keep their order, and a rejected registration ends the operator."""
 
 from __future__ import annotations
 
@@ -136,10 +136,10 @@ async def test_messages_are_sent_in_order_and_the_barrier_counts_them() -> None:
         await ear.until(lambda: len(ear.up) == 1)
         ear.up[0].send([NodeOpened(NodeName("n1")), ApplicationRemoved(AppId("a")), NodeOpened(NodeName("n2"))])
         await ear.up[0].fence()
-    fence = peer.said[-1]
+    fence = peer.received[-1]
     assert isinstance(fence, muster_pb2.FenceRequest)
     assert (fence.nodeRequests, fence.applicationRequests, fence.allocationRequests) == (2, 1, 0)
-    nodes = [message.nodes[0].nodeID for message in peer.said if isinstance(message, si_pb2.NodeRequest)]
+    nodes = [message.nodes[0].nodeID for message in peer.received if isinstance(message, si_pb2.NodeRequest)]
     assert nodes == ["n1", "n2"]
 
 
@@ -151,16 +151,16 @@ async def test_a_barrier_waits_only_for_earlier_messages_while_more_are_sent_con
             ear.up[0].send([NodeOpened(NodeName(f"before-{number}"))])
         fence = asyncio.create_task(ear.up[0].fence())
         await asyncio.sleep(0)
-        said = 0
+        count = 0
         while not fence.done():
-            assert said < 1000, "it never comes to an end"
-            for name in (f"n{said}", f"m{said}", f"o{said}"):
+            assert count < 1000, "it never comes to an end"
+            for name in (f"n{count}", f"m{count}", f"o{count}"):
                 ear.up[0].send([NodeOpened(NodeName(name))])
-            said += 1
+            count += 1
             await asyncio.sleep(0)
-    [fence_said] = [message for message in peer.said if isinstance(message, muster_pb2.FenceRequest)]
+    [fence_said] = [message for message in peer.received if isinstance(message, muster_pb2.FenceRequest)]
     assert fence_said.nodeRequests == 10
-    assert said, "it was through before anything was said meanwhile"
+    assert count, "it was through before anything was said meanwhile"
 
 
 class Slow(Peer):
@@ -187,7 +187,7 @@ async def test_a_closed_outbox_releases_its_waiters_and_sends_no_barrier() -> No
             with pytest.raises(SessionLost):
                 await fence
             await session.flushed()
-    assert not [message for message in peer.said if isinstance(message, muster_pb2.FenceRequest)]
+    assert not [message for message in peer.received if isinstance(message, muster_pb2.FenceRequest)]
 
 
 async def test_a_broken_stream_ends_the_session_and_queued_messages_are_not_sent_to_the_next() -> None:
@@ -199,7 +199,7 @@ async def test_a_broken_stream_ends_the_session_and_queued_messages_are_not_sent
         peer.broken = False
         ear.up[0].send([NodeOpened(NodeName("n1"))])
         await ear.up[1].flushed()
-    assert peer.said == []
+    assert peer.received == []
 
 
 async def test_an_outbox_over_its_limit_ends_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,7 +238,7 @@ async def test_the_unregistration_carries_the_resource_manager_id() -> None:
     async with linked(peer, ear) as link:
         await ear.until(lambda: len(ear.up) == 1)
         await link.leave()
-    assert peer.said == [muster_pb2.UnregisterRequest(rmID="rm")]
+    assert peer.received == [muster_pb2.UnregisterRequest(rmID="rm")]
 
 
 async def test_a_message_that_cannot_be_encoded_ends_the_session_and_a_new_one_is_opened() -> None:
@@ -265,7 +265,7 @@ async def test_only_requests_and_applications_that_cannot_be_encoded_are_rejecte
         await ear.until(lambda: len(ear.up) == 1)
         number: Any = {"muster/constraints": 7}  # a bug somewhere else
         for tags in (ODD, number):
-            peer.said.clear()
+            peer.received.clear()
             ear.messages.clear()
             specs = (
                 ApplicationSpec(AppId("odd"), "", UserInfo(), tags),
@@ -274,9 +274,9 @@ async def test_only_requests_and_applications_that_cannot_be_encoded_are_rejecte
             ear.up[0].send(map(ApplicationSubmitted, specs))
             ear.up[0].send([AskSubmitted(an_ask("odd", tags)), AskSubmitted(an_ask("fine"))])
             await ear.up[0].flushed()
-            requests = [message for message in peer.said if isinstance(message, si_pb2.AllocationRequest)]
+            requests = [message for message in peer.received if isinstance(message, si_pb2.AllocationRequest)]
             assert [ask.allocationKey for request in requests for ask in request.asks] == ["fine"]
-            applications = [message for message in peer.said if isinstance(message, si_pb2.ApplicationRequest)]
+            applications = [message for message in peer.received if isinstance(message, si_pb2.ApplicationRequest)]
             assert [new.applicationID for request in applications for new in request.new] == ["app"]
             verdicts = [decoded(message) for message in ear.messages if not isinstance(message, muster_pb2.Callback)]
             [ask] = [no for one in verdicts if isinstance(one, AllocationResponse) for no in one.rejected_asks]
@@ -296,8 +296,8 @@ async def test_bound_pods_that_cannot_be_encoded_are_counted_by_their_resources(
         ear.up[0].send([NodeCreated(Node(n1, "uid", {"vcore": 8}, {}, schedulable=True), drained=True, existing=there)])
         ear.up[0].send(AllocationReported(one) for one in there)
         await ear.up[0].flushed()
-    [node] = [info for message in peer.said if isinstance(message, si_pb2.NodeRequest) for info in message.nodes]
-    [sent] = [message.allocations for message in peer.said if isinstance(message, si_pb2.AllocationRequest)]
+    [node] = [info for message in peer.received if isinstance(message, si_pb2.NodeRequest) for info in message.nodes]
+    [sent] = [message.allocations for message in peer.received if isinstance(message, si_pb2.AllocationRequest)]
     for found in (list(node.existingAllocations), list(sent)):
         assert [
             (one.allocationKey, one.resourcePerAlloc.resources["vcore"].value, dict(one.allocationTags))
@@ -317,7 +317,7 @@ async def test_only_nodes_that_cannot_be_encoded_are_rejected() -> None:
         await ear.until(lambda: len(ear.up) == 1)
         ear.up[0].send([NodeCreated(node, drained=False, existing=()) for node in nodes])
         await ear.up[0].flushed()
-    assert [info.nodeID for one in peer.said if isinstance(one, si_pb2.NodeRequest) for info in one.nodes] == ["n2"]
+    assert [info.nodeID for one in peer.received if isinstance(one, si_pb2.NodeRequest) for info in one.nodes] == ["n2"]
     [response] = [decoded(one) for one in ear.messages if isinstance(one, si_pb2.NodeResponse)]
     assert isinstance(response, NodeResponse)
     assert list(response.rejected or {}) == ["n1"]

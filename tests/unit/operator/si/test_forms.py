@@ -1,4 +1,4 @@
-"""Asks that are copied from a form say what they would say alone."""
+"""Requests that are copied from a template equal those that are encoded separately."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def an_ask(number: int, **other: Any) -> AskSpec:
     return structs.replace(ask, **other)
 
 
-def said(*asks: AskSpec) -> list[si_pb2.AllocationAsk]:
+def encoded_asks(*asks: AskSpec) -> list[si_pb2.AllocationAsk]:
     news: list[CoreRequest] = [AskSubmitted(ask) for ask in asks]
     [batch] = ENCODER.batches(news)
     request = ENCODER.encoded(batch)
@@ -44,13 +44,13 @@ def test_an_ask_of_a_class_is_encoded_as_it_would_be_alone() -> None:
         an_ask(8, resources={"vcore": 200}),
         an_ask(9),
     ]
-    alone = [said(structs.replace(ask, common={}))[0] for ask in asks]
-    assert said(*asks) == alone
+    alone = [encoded_asks(structs.replace(ask, common={}))[0] for ask in asks]
+    assert encoded_asks(*asks) == alone
     assert {ask.allocationKey for ask in alone} == {f"uid-{number}" for number in range(1, 10)}
     assert alone[2].tags[keys.TAG_AVOID_NODES] == "n1"
 
 
 def test_a_tag_of_one_ask_is_not_copied_to_the_next() -> None:
-    first, second = said(an_ask(1, tags={**an_ask(1).tags, keys.TAG_AVOID_NODES: "n1"}), an_ask(2))
+    first, second = encoded_asks(an_ask(1, tags={**an_ask(1).tags, keys.TAG_AVOID_NODES: "n1"}), an_ask(2))
     assert first.tags[keys.TAG_AVOID_NODES] == "n1"
     assert keys.TAG_AVOID_NODES not in second.tags

@@ -1,4 +1,4 @@
-"""Messages are cut by bytes: whatever pods say, no message comes near what the transport takes."""
+"""Messages are split by bytes: no message comes near the limit of the transport, whatever pods contain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts about other objects go before the applications behind them, in force by then; the core's doubts are logged."""
+"""Updates of other objects are applied before the applications that follow; errors of the core are logged."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ async def test_applications_wait_until_the_core_has_answered_the_facts_before_th
         await ear.until(lambda: len(ear.up) == 1)
         ear.up[0].send([CLAIM, ApplicationRemoved(AppId("a")), NodeOpened(NodeName("n"))])
         await ear.up[0].fence()
-    told = [message for message in peer.said if not isinstance(message, si_pb2.NodeRequest)]
-    facts, application, fence = told
+    messages = [message for message in peer.received if not isinstance(message, si_pb2.NodeRequest)]
+    facts, application, fence = messages
     assert facts == muster_pb2.FactsRequest(
         rmID="rm",
         partitionName="default",

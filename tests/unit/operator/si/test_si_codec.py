@@ -207,7 +207,7 @@ NEWS: list[CoreRequest] = [
 ]
 
 
-def said(message: Request) -> list[type[object]]:
+def item_types(message: Request) -> list[type[object]]:
     """The kinds of news in a message."""
     match message:
         case si_pb2.ApplicationRequest():
@@ -227,7 +227,7 @@ def said(message: Request) -> list[type[object]]:
 
 @given(st.lists(st.sampled_from(NEWS), max_size=30))
 def test_messages_contain_all_requests_in_order(news: list[CoreRequest]) -> None:
-    kinds = [kind for message in messages_of(news) for kind in said(message)]
+    kinds = [kind for message in messages_of(news) for kind in item_types(message)]
     assert kinds == [type(item) for item in news]
 
 
@@ -332,9 +332,9 @@ def test_node_add_and_remove_events_of_the_core_are_skipped() -> None:
     kinds = (si_pb2.EventRecord.ADD, si_pb2.EventRecord.REMOVE, si_pb2.EventRecord.SET)
     node = si_pb2.EventRecord.NODE
     records = [si_pb2.EventRecord(type=node, objectID="n1", message="m", eventChangeType=kind) for kind in kinds]
-    told = decoded_callback(muster_pb2.Callback(events=muster_pb2.Events(events=records)))
-    assert isinstance(told, CoreEvents)
-    assert len(told.events) == 1
+    decoded_events = decoded_callback(muster_pb2.Callback(events=muster_pb2.Events(events=records)))
+    assert isinstance(decoded_events, CoreEvents)
+    assert len(decoded_events.events) == 1
 
 
 def test_a_state_dump_question_is_not_a_result() -> None:

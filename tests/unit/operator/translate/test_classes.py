@@ -1,4 +1,4 @@
-"""A pod that is read by its class is the pod that it is when it is read whole, whatever stands in it."""
+"""A pod that is decoded by its class equals the completely decoded pod, for any content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Host ports, images, declared features and preferences, as kube-scheduler 1.36 reads them of a pod's spec."""
+"""Host ports, images, declared features and preferences, decoded as in kube-scheduler 1.36."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ports(*written: Raw, **container: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "written, told",
+    "written, expected",
     [
         ({"hostPort": 80}, [["0.0.0.0", "TCP", 80]]),  # noqa: S104 - what Kubernetes calls every address
         ({"hostPort": 53, "hostIP": "10.0.0.1", "protocol": "UDP"}, [["10.0.0.1", "UDP", 53]]),
@@ -35,8 +35,8 @@ def ports(*written: Raw, **container: Any) -> Any:
         ({"containerPort": 80, "hostPort": 0}, None),
     ],
 )
-def test_only_host_ports_count_and_a_missing_address_means_all_addresses(written: Raw, told: Any) -> None:
-    assert ports(written) == told
+def test_only_host_ports_count_and_a_missing_address_means_all_addresses(written: Raw, expected: Any) -> None:
+    assert ports(written) == expected
 
 
 def test_ports_of_all_containers_are_reported_once_and_in_order() -> None:
@@ -52,7 +52,7 @@ def test_only_restartable_init_containers_keep_their_ports(policy: Any, *, count
 
 
 @pytest.mark.parametrize(
-    "written, told",
+    "written, expected",
     [
         ("app", "app:latest"),
         ("app:1.2", "app:1.2"),
@@ -61,8 +61,8 @@ def test_only_restartable_init_containers_keep_their_ports(policy: Any, *, count
         ("app@sha256:0f", "app@sha256:0f"),
     ],
 )
-def test_image_names_are_normalized_as_nodes_report_them(written: str, told: str) -> None:
-    assert tag(keys.TAG_PREFERENCES, containers=[{"name": "main", "image": written}]) == {"images": [told]}
+def test_image_names_are_normalized_as_nodes_report_them(written: str, expected: str) -> None:
+    assert tag(keys.TAG_PREFERENCES, containers=[{"name": "main", "image": written}]) == {"images": [expected]}
 
 
 def test_images_are_reported_once_per_container_and_volume_images_separately() -> None:

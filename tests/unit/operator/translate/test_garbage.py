@@ -1,4 +1,4 @@
-"""Nothing raises, whatever a raw object holds; what comes out can always be written as UTF-8 and fits 64 bits."""
+"""No raw object raises an error, and every result is valid UTF-8 and fits 64 bits."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def paths(value: Any, prefix: tuple[Any, ...] = ()) -> Iterable[tuple[Any, ...]]
 
 
 @st.composite
-def broken(draw: st.DrawFn, whole: Any) -> Any:
+def broken(draw: st.DrawFn, valid: Any) -> Any:
     """A good object with up to three of its places replaced by garbage."""
-    value = json.loads(json.dumps(whole))
+    value = json.loads(json.dumps(valid))
     for _ in range(draw(st.integers(1, 3))):
         path = draw(st.sampled_from([path for path in paths(value) if path] or [()]))
         if not path:

@@ -1,4 +1,4 @@
-"""Where a volume of a former part of Kubernetes is reached on nodes whose CSI driver took it over (Kubernetes 1.36)."""
+"""Zones of volumes of former in-tree drivers that a CSI driver replaced (Kubernetes 1.36)."""
 
 from __future__ import annotations
 

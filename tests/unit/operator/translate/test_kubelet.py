@@ -1,4 +1,4 @@
-"""Which failed pods were refused by their kubelet: those that it did not start, for a reason of its own."""
+"""Which failed pods were rejected by their kubelet: those that it did not start, with one of its reasons."""
 
 from __future__ import annotations
 

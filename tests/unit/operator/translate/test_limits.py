@@ -1,4 +1,4 @@
-"""What one pod may make the operator hold and send: bounds in bytes, checked before anything is built or cached."""
+"""Limits per pod on memory and messages of the operator, in bytes, checked before anything is built or cached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Application id and queue from every place that may name them, in every combination."""
+"""Application ID and queue from all labels and annotations, in every combination."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_first_application_id_key_wins_and_conflicting_values_are_reported(p
     values = [f"v{index}" for index in range(len(places))]
     found = read(written(places, values))
     assert found.app == "dev/v0"
-    assert [told.split()[3] for told in found.conflicts] == [
+    assert [conflict.split()[3] for conflict in found.conflicts] == [
         f"{key}={value}" for (_, key), value in list(zip(places, values, strict=True))[1:]
     ]
     assert read(written(places, ["same"] * len(places))).conflicts == ()
@@ -85,10 +85,10 @@ def test_pods_without_an_id_get_a_shared_or_a_unique_id_by_setting() -> None:
     ],
 )
 def test_an_annotation_that_names_no_user_is_ignored_with_a_reason(annotation: str, problem: str) -> None:
-    told = read({"annotations": {USER: annotation}}).user_problem
-    assert problem in told
-    assert bool(told) is bool(problem)
-    assert not told or told.startswith(f"annotation {USER} is ignored")
+    conflict = read({"annotations": {USER: annotation}}).user_problem
+    assert problem in conflict
+    assert bool(conflict) is bool(problem)
+    assert not conflict or conflict.startswith(f"annotation {USER} is ignored")
 
 
 def test_a_missing_user_annotation_is_no_problem() -> None:

@@ -66,11 +66,11 @@ def test_only_the_largest_images_are_reported_if_there_are_too_many() -> None:
     images = [
         {"names": [f"registry.example.com/{number:04}" + "x" * 100], "sizeBytes": number} for number in range(4999)
     ]
-    told = attribute(keys.LOCAL_IMAGES, images=images)
-    assert isinstance(told, dict)
-    assert 1600 < len(told) < 2000
-    assert min(told.values()) == 4999 - len(told)
-    assert len(json.dumps(told)) < 262_144
+    images_tag = attribute(keys.LOCAL_IMAGES, images=images)
+    assert isinstance(images_tag, dict)
+    assert 1600 < len(images_tag) < 2000
+    assert min(images_tag.values()) == 4999 - len(images_tag)
+    assert len(json.dumps(images_tag)) < 262_144
 
 
 def test_invalid_allocatable_amounts_are_clipped() -> None:

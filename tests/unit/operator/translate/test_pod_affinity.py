@@ -1,4 +1,4 @@
-"""What a pod asks of pods near it, with kube-scheduler's reading of what is absent (TAG_POD_CONSTRAINTS)."""
+"""Inter-pod constraints of a pod, with the defaults of kube-scheduler (TAG_POD_CONSTRAINTS)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A raw pod becomes what the agent decides by."""
+"""A raw pod becomes the specification that the controller uses."""
 
 from __future__ import annotations
 

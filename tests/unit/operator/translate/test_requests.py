@@ -1,4 +1,4 @@
-"""What a pod takes is what Kubernetes counts: requests, sidecars, init peak, overhead, resize."""
+"""The resources of a pod are counted as in Kubernetes: requests, sidecars, init containers, overhead, resize."""
 
 from __future__ import annotations
 

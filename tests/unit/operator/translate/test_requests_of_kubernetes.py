@@ -198,6 +198,6 @@ def test_overhead_is_added_to_the_requests_of_any_pod(
 def test_a_pod_in_resize_takes_the_largest_of_old_allocated_and_new_requests(
     before: dict[str, str], granted: dict[str, str], after: dict[str, str]
 ) -> None:
-    told = {"name": "c0", "resources": {"requests": before}, "allocatedResources": granted}
-    found = cpu(pod([after], []), containerStatuses=[told])
+    container = {"name": "c0", "resources": {"requests": before}, "allocatedResources": granted}
+    found = cpu(pod([after], []), containerStatuses=[container])
     assert found == max(cpu(pod([one], [])) for one in (before, granted, after))

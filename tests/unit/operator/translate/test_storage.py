@@ -1,4 +1,4 @@
-"""Objects of storage as Kubernetes shows them become what the core is told (FACT_OBJECT of muster_si.keys)."""
+"""Storage objects of Kubernetes become objects for the core (FACT_OBJECT of muster_si.keys)."""
 
 from __future__ import annotations
 
@@ -241,31 +241,31 @@ def test_only_attachments_of_persistent_volumes_count() -> None:
 
 
 def test_claims_are_reported_in_pod_order_and_ephemeral_ones_with_the_pod_uid() -> None:
-    said = tag_of(
+    tag = tag_of(
         {"name": "a", "persistentVolumeClaim": {"claimName": "data"}},
         {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}},
         {"name": "b", "persistentVolumeClaim": {"claimName": "data"}},
     )
-    assert said == {
+    assert tag == {
         "claims": ["dev/data", "dev/web-0-scratch", "dev/data"],
         "ephemeral": {"dev/web-0-scratch": "uid-web-0"},
     }
 
 
 def test_inline_disks_of_a_pod_are_reported_with_their_identity() -> None:
-    said = tag_of(
+    tag = tag_of(
         {"gcePersistentDisk": {"pdName": "g", "readOnly": True}},
         {"awsElasticBlockStore": {"volumeID": "vol-1"}},
         {"iscsi": {"iqn": "iqn.x", "lun": 1}},
         {"rbd": {"pool": "p", "image": "i", "monitors": ["m1", "m2"]}},
     )
-    assert said["disks"] == [
+    assert tag["disks"] == [
         {"kind": "gce", "id": "g", "readOnly": True},
         {"kind": "aws", "id": "vol-1", "readOnly": False},
         {"kind": "iscsi", "id": "iqn.x", "readOnly": False},
         {"kind": "rbd", "id": "p/i", "monitors": ["m1", "m2"], "readOnly": False},
     ]
-    assert said["attached"] == {
+    assert tag["attached"] == {
         "pd.csi.storage.gke.io": ["projects/UNSPECIFIED/zones/UNSPECIFIED/disks/g"],
         "ebs.csi.aws.com": ["vol-1"],
     }

@@ -1,4 +1,4 @@
-"""A gang's definition is read in any spelling, and refused with the field and the fix."""
+"""A gang definition is read in any notation, and rejected with the field and the fix."""
 
 from __future__ import annotations
 

@@ -44,9 +44,9 @@ def settings(**entries: str) -> AdmissionSettings:
 SETTINGS = settings()
 
 
-def info(who: Submitter) -> str:
+def info(submitter: Submitter) -> str:
     """Return the user annotation of a submitter."""
-    return json.dumps({"user": who.name, "groups": list(who.groups)}, separators=(",", ":"))
+    return json.dumps({"user": submitter.name, "groups": list(submitter.groups)}, separators=(",", ":"))
 
 
 def a_description(
@@ -70,20 +70,20 @@ def a_thing(kind: str, description: Raw, *, owner: str = "", **metadata: object)
 
 def creating(
     thing: Raw,
-    who: Submitter = ANN,
+    submitter: Submitter = ANN,
     namespace: str = "dev",
     known: ClusterSnapshot = KNOWN,
     how: AdmissionSettings = SETTINGS,
 ) -> AdmissionAnswer:
     """Return the answer to a CREATE."""
-    return decide(Review(Operation.CREATE, thing["kind"], namespace, "thing", who, thing), known, how)
+    return decide(Review(Operation.CREATE, thing["kind"], namespace, "thing", submitter, thing), known, how)
 
 
 def updating(
-    old: Raw, new: Raw, who: Submitter = ANN, namespace: str = "dev", how: AdmissionSettings = SETTINGS
+    old: Raw, new: Raw, submitter: Submitter = ANN, namespace: str = "dev", how: AdmissionSettings = SETTINGS
 ) -> AdmissionAnswer:
     """Return the answer to an UPDATE."""
-    return decide(Review(Operation.UPDATE, new["kind"], namespace, "thing", who, new, old), KNOWN, how)
+    return decide(Review(Operation.UPDATE, new["kind"], namespace, "thing", submitter, new, old), KNOWN, how)
 
 
 def a_pod(owner: str = "", **parts: Any) -> Raw:

@@ -1,4 +1,4 @@
-"""Before anything is registered: who we are to the API server, and whether it would keep our conditions."""
+"""Checks before the registration: the own account, and whether the API server keeps match conditions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose a pod is does not come with its binding, nor does the mark of placeholders."""
+"""A binding can set neither the user of a pod nor the placeholder annotation."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from muster_operator.webhook.decisions import decide
 from tests.unit.operator.webhook.reviews import CONTROLLER, KNOWN, PLACEHOLDER, SETTINGS, USER_INFO
 
 
-def binding(written: dict[str, str], who: Submitter = CONTROLLER, namespace: str = "dev") -> AdmissionAnswer:
+def binding(written: dict[str, str], submitter: Submitter = CONTROLLER, namespace: str = "dev") -> AdmissionAnswer:
     thing = {"kind": "Binding", "metadata": {"name": "pod", "annotations": written}, "target": {"name": "node"}}
-    return decide(Review(Operation.CREATE, "Binding", namespace, "pod", who, thing), KNOWN, SETTINGS)
+    return decide(Review(Operation.CREATE, "Binding", namespace, "pod", submitter, thing), KNOWN, SETTINGS)
 
 
 @pytest.mark.parametrize(
     "written", [{USER_INFO: '{"user":"boss"}'}, {USER_INFO: ""}, {PLACEHOLDER: "true"}, {BINDING: ""}]
 )
 def test_reserved_annotations_on_a_binding_are_rejected_in_managed_namespaces(written: dict[str, str]) -> None:
-    said = binding(written)
-    assert next(iter(written)) in said.refusal
-    assert not said.is_allowed
+    answer = binding(written)
+    assert next(iter(written)) in answer.refusal
+    assert not answer.is_allowed
     assert binding(written, namespace="kube-system").is_allowed
 
 

@@ -1,4 +1,4 @@
-"""Authorities are a pair half a life apart; what is served is signed by the one that has been trusted longest."""
+"""Two authorities with overlapping lifetimes; certificates are signed by the one that was trusted longer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the watch shows is known at once; what it has not shown yet is looked up and not guessed."""
+"""Watched objects are available immediately; missing ones are looked up, never guessed."""
 
 from __future__ import annotations
 

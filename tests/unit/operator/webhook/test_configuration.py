@@ -1,4 +1,4 @@
-"""A ConfigMap is stored only if what would be in force with it could be: by our parser, and by the core's word."""
+"""A ConfigMap is stored only if the resulting configuration is valid for the operator's parser and the core."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def a_config_map(name: str, entries: Mapping[str, str], packed: Mapping[str, str
     return {"kind": "ConfigMap", "metadata": {"name": name}, "data": dict(entries), "binaryData": binary}
 
 
-async def judged(
+async def validated(
     new: dict[str, Any],
     core: Core,
     standing: tuple[dict[str, Any], ...] = (),
@@ -73,7 +73,7 @@ async def test_the_core_validates_the_resulting_configuration() -> None:
     core = Core()
     defaults = a_config_map("muster-defaults", {"queues.yaml": "old", "placeholderTimeout": "1s", RUN_AS_USER: "7"})
     new = a_config_map("muster-configs", {RUN_AS_USER: "8"}, {"queues.yaml": "packed"})
-    assert (await judged(new, core, (defaults,))).is_allowed
+    assert (await validated(new, core, (defaults,))).is_allowed
     [asked] = core.asked
     assert asked.config == "packed"
     assert asked.extraConfig[RUN_AS_USER] == "8"
@@ -81,23 +81,23 @@ async def test_the_core_validates_the_resulting_configuration() -> None:
 
 async def test_a_rejection_contains_the_findings_of_the_core() -> None:
     core = Core(Said(findings=["queues.yaml:4: one", "queues.yaml:9: two"]))
-    answer = await judged(a_config_map("muster-configs", {"queues.yaml": "x"}), core)
+    answer = await validated(a_config_map("muster-configs", {"queues.yaml": "x"}), core)
     assert answer.refusal == "queues.yaml:4: one; queues.yaml:9: two"
 
 
 async def test_an_invalid_value_is_rejected_also_without_a_core() -> None:
     for core in (Core(), Core(SessionLost("nobody there"))):
-        answer = await judged(a_config_map("muster-configs", {RUN_AS_USER: "root"}), core)
+        answer = await validated(a_config_map("muster-configs", {RUN_AS_USER: "root"}), core)
         assert RUN_AS_USER in answer.refusal
         slip = "admissionController.filtering.processNamespaces"
-        answer = await judged(a_config_map("muster-configs", {slip: "^team-,dev("}), core)
+        answer = await validated(a_config_map("muster-configs", {slip: "^team-,dev("}), core)
         assert answer.refusal.startswith(f'{slip} = "dev(" is no regular expression')
         assert core.asked == []
 
 
 @pytest.mark.parametrize("trouble", [SessionLost("nobody there"), TimeoutError()])
 async def test_a_configuration_is_accepted_with_a_warning_without_the_core(trouble: Exception) -> None:
-    answer = await judged(a_config_map("muster-configs", {"queues.yaml": "x"}), Core(trouble))
+    answer = await validated(a_config_map("muster-configs", {"queues.yaml": "x"}), Core(trouble))
     assert answer.is_allowed
     assert "queues.yaml" in answer.warnings[0]
 
@@ -105,18 +105,18 @@ async def test_a_configuration_is_accepted_with_a_warning_without_the_core(troub
 async def test_warnings_are_returned_to_the_user_up_to_a_limit() -> None:
     core = Core(Said(warnings=["w" * 1000]))
     entries = {f"service.nonsense{number}": "x" for number in range(50)}
-    answer = await judged(a_config_map("muster-configs", entries | {"service.clusterId": "other"}), core)
+    answer = await validated(a_config_map("muster-configs", entries | {"service.clusterId": "other"}), core)
     assert answer.is_allowed
     assert len(answer.warnings) == MOST_WARNINGS
     assert all(len(warning) <= WARNING_LIMIT for warning in answer.warnings)
-    restart = await judged(a_config_map("muster-configs", {"service.clusterId": "other"}), Core())
+    restart = await validated(a_config_map("muster-configs", {"service.clusterId": "other"}), Core())
     assert restart.warnings[0].startswith("service.clusterId = other takes effect after a restart")
 
 
 async def test_yunikorn_config_maps_are_validated_if_in_force_and_else_get_a_warning() -> None:
     new = a_config_map("yunikorn-configs", {RUN_AS_USER: "root"})
-    assert not (await judged(new, Core())).is_allowed
-    beside = await judged(new, Core(), (a_config_map("muster-defaults", {}),))
+    assert not (await validated(new, Core())).is_allowed
+    beside = await validated(new, Core(), (a_config_map("muster-defaults", {}),))
     assert beside.is_allowed
     assert "is not used" in beside.warnings[0]
 
@@ -124,14 +124,14 @@ async def test_yunikorn_config_maps_are_validated_if_in_force_and_else_get_a_war
 async def test_the_policy_group_in_force_picks_the_queues() -> None:
     core = Core()
     new = a_config_map("muster-configs", {"queues.yaml": "q", "teams.yaml": "t", "service.policyGroup": "queues"})
-    await judged(new, core, present=parse({"service.policyGroup": "teams"}))
+    await validated(new, core, present=parse({"service.policyGroup": "teams"}))
     assert [asked.config for asked in core.asked] == ["t"]
 
 
 @pytest.mark.parametrize("name, namespace", [("other", "muster"), ("muster-configs", "elsewhere")])
 async def test_other_config_maps_are_ignored(name: str, namespace: str) -> None:
     core = Core()
-    assert await judged(a_config_map(name, {RUN_AS_USER: "root"}), core, namespace=namespace) == AdmissionAnswer()
+    assert await validated(a_config_map(name, {RUN_AS_USER: "root"}), core, namespace=namespace) == AdmissionAnswer()
     assert core.asked == []
 
 
@@ -141,6 +141,6 @@ async def test_a_slow_core_gives_a_warning_before_the_api_server_times_out() -> 
             await asyncio.Event().wait()
             raise AssertionError
 
-    answer = await judged(a_config_map("muster-configs", {"queues.yaml": "x"}), Slow())
+    answer = await validated(a_config_map("muster-configs", {"queues.yaml": "x"}), Slow())
     assert answer.is_allowed
     assert "no answer in" in answer.warnings[0]

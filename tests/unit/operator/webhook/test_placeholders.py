@@ -31,10 +31,10 @@ def marked(kind: str, value: str = "true", **spec: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("who", [ANN, CONTROLLER])
+@pytest.mark.parametrize("submitter", [ANN, CONTROLLER])
 @pytest.mark.parametrize("value", ["true", "1", "false", ""])
-def test_the_placeholder_annotation_is_rejected_on_creation(kind: str, who: Submitter, value: str) -> None:
-    refusal = creating(marked(kind, value), who).refusal
+def test_the_placeholder_annotation_is_rejected_on_creation(kind: str, submitter: Submitter, value: str) -> None:
+    refusal = creating(marked(kind, value), submitter).refusal
     assert refusal.endswith(f"metadata.annotations[{PLACEHOLDER}] is written by Muster only: remove it")
 
 
@@ -65,9 +65,11 @@ def test_objects_that_already_have_the_annotation_can_be_updated(kind: str) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("who", [ANN, CONTROLLER])
-def test_the_annotation_can_be_removed_from_a_template_but_not_from_a_stored_pod(kind: str, who: Submitter) -> None:
-    answer = updating(marked(kind), a_thing(kind, a_description()), who)
+@pytest.mark.parametrize("submitter", [ANN, CONTROLLER])
+def test_the_annotation_can_be_removed_from_a_template_but_not_from_a_stored_pod(
+    kind: str, submitter: Submitter
+) -> None:
+    answer = updating(marked(kind), a_thing(kind, a_description()), submitter)
     assert ("do not remove it" in answer.refusal, answer.is_allowed) == (kind == "Pod", kind != "Pod")
 
 
@@ -76,9 +78,9 @@ def test_the_annotation_can_be_removed_from_a_template_but_not_from_a_stored_pod
 def test_every_annotation_of_the_internal_prefix_is_written_by_muster_only(kind: str, name: str) -> None:
     key = INTERNAL_PREFIX + name
     written = a_thing(kind, a_description(annotations={key: "resumed"}))
-    for who in (ANN, CONTROLLER):
-        assert key in creating(written, who).refusal
-        assert key in updating(a_thing(kind, a_description()), written, who).refusal
+    for submitter in (ANN, CONTROLLER):
+        assert key in creating(written, submitter).refusal
+        assert key in updating(a_thing(kind, a_description()), written, submitter).refusal
     assert updating(written, written).is_allowed
 
 

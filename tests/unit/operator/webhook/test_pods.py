@@ -1,4 +1,4 @@
-"""What is written on a new pod of a namespace that is served, so that it is ours."""
+"""The fields that the webhook sets on a new pod of a managed namespace."""
 
 from __future__ import annotations
 

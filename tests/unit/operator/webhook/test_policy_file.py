@@ -1,4 +1,4 @@
-"""deploy/admission-policy.yaml speaks of the same things as the webhook does."""
+"""deploy/admission-policy.yaml covers the same objects and rules as the webhook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is asked, there is an answer, the same each time; and what was decided once stays so."""
+"""Every review gets the same answer each time, and an admitted object is admitted again."""
 
 from __future__ import annotations
 

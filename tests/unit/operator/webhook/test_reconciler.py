@@ -1,4 +1,4 @@
-"""Round after round, certificates and registration are kept; what goes wrong is said, and the next round goes on."""
+"""Certificates and the registration are reconciled periodically; errors are reported and retried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is registered: only what is ours fails closed, and it is kept as it should be."""
+"""The registration: only own objects fail closed, and changes by others are reverted."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_own_webhooks_fail_closed_and_others_fail_open_with_a_short_timeout() ->
 
 
 def test_the_webhook_covers_creation_and_update_of_every_kind() -> None:
-    asked = {
+    covered = {
         (group, resource, operation)
         for name, hook in hooks(mutating(DOOR, OURS, PEMS)).items()
         if name.startswith("own-")
@@ -71,7 +71,7 @@ def test_the_webhook_covers_creation_and_update_of_every_kind() -> None:
     wanted = {(kind.group, kind.resource, did) for kind in KINDS.values() for did in ("CREATE", "UPDATE")}
     # A pod's annotations can be changed through its subresources too, and come with its binding.
     ways = {("", "pods/*", "UPDATE"), ("", "pods/binding", "CREATE"), ("", "bindings", "CREATE")}
-    assert asked == wanted | ways
+    assert covered == wanted | ways
 
 
 def test_the_control_plane_and_the_own_namespace_are_excluded() -> None:

@@ -1,4 +1,4 @@
-"""Whatever bytes come, they are a question or told to be none; and what is changed is what was meant, key by key."""
+"""Any bytes are decoded as a review or rejected; the patch contains exactly the changes."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def test_too_deeply_nested_json_is_no_review() -> None:
 @given(some.dictionaries(KEYS, JSON), some.dictionaries(KEYS, JSON))
 def test_the_patch_turns_the_submitted_object_into_the_answer(old: dict[str, Any], new: dict[str, Any]) -> None:
     question = server.read_review(orjson.dumps(a_question(object=old)))
-    said = orjson.loads(server.review_reply(question, AdmissionAnswer(object=new)))["response"]
-    changes = orjson.loads(base64.b64decode(said["patch"])) if "patch" in said else []
+    response = orjson.loads(server.review_reply(question, AdmissionAnswer(object=new)))["response"]
+    changes = orjson.loads(base64.b64decode(response["patch"])) if "patch" in response else []
     assert jsonpatch.apply_patch(old, changes) == new
     assert bool(changes) == (old != new)
 
 
 def test_a_rejection_has_no_patch_and_a_limited_message() -> None:
     question = server.read_review(orjson.dumps(a_question()))
-    said = orjson.loads(server.review_reply(question, AdmissionAnswer("n" * 9999, object={})))["response"]
-    assert "patch" not in said
-    assert len(said["status"]["message"]) == server.MESSAGE_LIMIT
+    response = orjson.loads(server.review_reply(question, AdmissionAnswer("n" * 9999, object={})))["response"]
+    assert "patch" not in response
+    assert len(response["status"]["message"]) == server.MESSAGE_LIMIT

@@ -1,4 +1,4 @@
-"""All replicas sign by the same two authorities, whoever of them made or renewed them."""
+"""All replicas sign with the same two authorities, whichever replica created or renewed them."""
 
 from __future__ import annotations
 

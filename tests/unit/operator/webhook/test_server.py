@@ -1,4 +1,4 @@
-"""The server over real HTTPS: it answers what it can, and says so about the rest, in time and within bounds."""
+"""The server over real HTTPS: it answers valid reviews, and reports errors, in time and within limits."""
 
 from __future__ import annotations
 
@@ -102,10 +102,10 @@ async def yes(_: Review) -> AdmissionAnswer:
 
 
 async def test_an_answer_contains_the_request_uid_and_the_changes_as_a_patch() -> None:
-    asked: list[Review] = []
+    reviews_received: list[Review] = []
 
     async def change(review: Review) -> AdmissionAnswer:
-        asked.append(review)
+        reviews_received.append(review)
         metadata = {**review.object["metadata"], "annotations": {"a/b~c": "2"}, "labels": {"new": "x"}}
         return AdmissionAnswer(object={**review.object, "metadata": metadata}, warnings=("mind this",))
 
@@ -117,7 +117,7 @@ async def test_an_answer_contains_the_request_uid_and_the_changes_as_a_patch() -
     patch = orjson.loads(base64.b64decode(response["patch"]))
     assert {"op": "replace", "path": "/metadata/annotations/a~1b~0c", "value": "2"} in patch
     assert {"op": "add", "path": "/metadata/labels/new", "value": "x"} in patch
-    [review] = asked
+    [review] = reviews_received
     assert (review.kind, review.namespace, review.submitter.name, review.submitter.groups) == (
         "Pod", "dev", "ann", ("dev",),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""How admission is asked for on the command line, and what contradicts itself there."""
+"""The webhook options of the command line, and contradictions between them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_the_webhook_is_disabled_without_a_service_or_url() -> None:
 
 
 @pytest.mark.parametrize(
-    "options, said",
+    "options, message",
     [
         (WebhookOptions(service="s", url="https://h:1"), "--webhook-service and --webhook-url"),
         (WebhookOptions(url="http://h:1"), "https://host:port"),
@@ -34,8 +34,8 @@ def test_the_webhook_is_disabled_without_a_service_or_url() -> None:
         (WebhookOptions(by_manifest=True), "--webhook-service or --webhook-url"),
     ],
 )
-def test_contradicting_options_are_rejected_with_their_names(options: WebhookOptions, said: str) -> None:
-    with pytest.raises(StartupRefused, match=said):
+def test_contradicting_options_are_rejected_with_their_names(options: WebhookOptions, message: str) -> None:
+    with pytest.raises(StartupRefused, match=message):
         options.check()
 
 

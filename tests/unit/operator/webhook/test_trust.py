@@ -1,4 +1,4 @@
-"""At no moment does a server show a certificate that some API server does not trust yet, or any more."""
+"""A server never shows a certificate that an API server does not trust yet, or no longer trusts."""
 
 from __future__ import annotations
 

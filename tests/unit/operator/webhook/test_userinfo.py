@@ -1,4 +1,4 @@
-"""Whose a pod is: its submitter's, unless somebody who may says otherwise; and it stays so."""
+"""The user of a pod is its submitter, unless a trusted account sets another one, and does not change."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ KINDS = ("Pod", *WORKLOADS)
 JENKINS = Submitter("system:serviceaccount:ci:jenkins", ("system:serviceaccounts", "robots"))
 
 
-def owned(kind: str, who: Submitter, image: str = "x") -> dict[str, object]:
-    return a_thing(kind, a_description(annotations={USER_INFO: info(who)}, restartPolicy=image))
+def owned(kind: str, submitter: Submitter, image: str = "x") -> dict[str, object]:
+    return a_thing(kind, a_description(annotations={USER_INFO: info(submitter)}, restartPolicy=image))
 
 
 def free(kind: str, image: str = "x") -> dict[str, object]:
@@ -50,7 +50,7 @@ def test_the_name_of_another_user_is_rejected_with_field_and_fix(kind: str) -> N
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    "who, entries",
+    "submitter, entries",
     [
         (CONTROLLER, {}),
         (JENKINS, {"systemUsers": "^system:serviceaccount:ci:"}),
@@ -59,14 +59,14 @@ def test_the_name_of_another_user_is_rejected_with_field_and_fix(kind: str) -> N
         (JENKINS, {"bypassAuth": "true"}),
     ],
 )
-def test_trusted_accounts_can_name_another_user(kind: str, who: Submitter, entries: dict[str, str]) -> None:
-    answer = creating(owned(kind, ANN), who, how=settings(**entries))
+def test_trusted_accounts_can_name_another_user(kind: str, submitter: Submitter, entries: dict[str, str]) -> None:
+    answer = creating(owned(kind, ANN), submitter, how=settings(**entries))
     assert answer.is_allowed
     assert answer.object is None or owner_of(kind, answer.object) == info(ANN)
 
 
 @pytest.mark.parametrize(
-    "who, entries",
+    "submitter, entries",
     [
         (CONTROLLER, {"trustControllers": "false"}),
         (JENKINS, {}),
@@ -75,8 +75,8 @@ def test_trusted_accounts_can_name_another_user(kind: str, who: Submitter, entri
         (JENKINS, {"trustControllers": "false", "systemUsers": "jenkins"}),
     ],
 )
-def test_untrusted_accounts_cannot_name_another_user(who: Submitter, entries: dict[str, str]) -> None:
-    assert not creating(owned("Pod", ANN), who, how=settings(**entries)).is_allowed
+def test_untrusted_accounts_cannot_name_another_user(submitter: Submitter, entries: dict[str, str]) -> None:
+    assert not creating(owned("Pod", ANN), submitter, how=settings(**entries)).is_allowed
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -89,17 +89,17 @@ def test_users_can_name_themselves_but_their_groups_are_replaced(kind: str) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("who", [ANN, BOB, CONTROLLER])
-def test_any_user_can_change_other_fields_and_the_recorded_user_stays(kind: str, who: Submitter) -> None:
+@pytest.mark.parametrize("submitter", [ANN, BOB, CONTROLLER])
+def test_any_user_can_change_other_fields_and_the_recorded_user_stays(kind: str, submitter: Submitter) -> None:
     """Whoever may change a workload runs pods of its owner, as with its service account."""
-    answer = updating(owned(kind, ANN), owned(kind, ANN, "another"), who)
+    answer = updating(owned(kind, ANN), owned(kind, ANN, "another"), submitter)
     assert (answer.is_allowed, answer.object) == (True, None)
 
 
 @pytest.mark.parametrize("kind", WORKLOADS)
 def test_a_workload_updated_without_its_user_keeps_it(kind: str) -> None:
-    for who in (ANN, BOB):
-        assert owner_of(kind, updating(owned(kind, ANN), free(kind, "another"), who).object) == info(ANN)
+    for submitter in (ANN, BOB):
+        assert owner_of(kind, updating(owned(kind, ANN), free(kind, "another"), submitter).object) == info(ANN)
 
 
 @pytest.mark.parametrize("kind", WORKLOADS)
@@ -158,7 +158,7 @@ def test_other_pods_of_a_service_account_get_it_as_user_despite_owner_references
 
 
 @pytest.mark.parametrize(
-    "stated, said",
+    "stated, message",
     [
         ("ann", "is not JSON"),
         ('{"user":"ann"', "is not JSON"),
@@ -175,14 +175,16 @@ def test_other_pods_of_a_service_account_get_it_as_user_despite_owner_references
         (json.dumps({"user": "ann", "groups": ["g" * LIMIT]}), "more than 65536"),
     ],
 )
-@pytest.mark.parametrize("who", [ANN, CONTROLLER])
-def test_an_invalid_user_annotation_is_rejected_unless_already_stored(stated: str, said: str, who: Submitter) -> None:
+@pytest.mark.parametrize("submitter", [ANN, CONTROLLER])
+def test_an_invalid_user_annotation_is_rejected_unless_already_stored(
+    stated: str, message: str, submitter: Submitter
+) -> None:
     broken = a_thing("Deployment", a_description(annotations={USER_INFO: stated}))
-    refusal = creating(broken, who).refusal
-    assert said in refusal
+    refusal = creating(broken, submitter).refusal
+    assert message in refusal
     assert 'write {"user": "name", "groups": ["group"]}' in refusal
     assert len(refusal) < 400
-    assert updating(broken, broken, who).is_allowed
+    assert updating(broken, broken, submitter).is_allowed
     assert owner_of("Deployment", updating(broken, free("Deployment"), ANN).object) == info(ANN)
 
 

@@ -107,7 +107,7 @@ class Stored:
         """Return the feasible nodes of a pod with these volumes."""
         return named(node_search.allowed(snapshot or self.snapshot(), shape(volumes)), self.table)
 
-    def why(self, volumes: Volumes, snapshot: Snapshot | None = None) -> Mapping[str, list[str]]:
+    def reasons(self, volumes: Volumes, snapshot: Snapshot | None = None) -> Mapping[str, list[str]]:
         """Return the reasons of each infeasible node."""
         found: dict[str, list[str]] = {}
         for reason, rows in node_search.refusals(snapshot or self.snapshot(), shape(volumes)):

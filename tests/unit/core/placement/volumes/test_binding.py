@@ -1,4 +1,4 @@
-"""VolumeBinding (Kubernetes 1.36): claims that keep a pod from every node, claims that are bound."""
+"""VolumeBinding (Kubernetes 1.36): bound claims, and claims that make all nodes infeasible."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ def test_the_first_claim_that_cannot_be_used_is_named() -> None:
 def test_a_bound_volume_is_reached_from_the_nodes_that_its_affinity_names(affinity: Any, free: str) -> None:
     stored = Stored("n1", "n2", objects=bound("c", a_volume("v", affinity=affinity)))
     assert stored.free(using("c")) == free
-    assert {why for reasons in stored.why(using("c")).values() for why in reasons} <= {NOT_REACHED}
+    assert {why for reasons in stored.reasons(using("c")).values() for why in reasons} <= {NOT_REACHED}
 
 
 def test_every_bound_volume_has_to_be_reached() -> None:
     one, other = bound("a", a_volume("v", affinity=on(HOST, "n1"))), bound("b", a_volume("w", affinity=on(HOST, "n2")))
     stored = Stored("n1", "n2", objects=(*one, *other))
-    assert stored.why(using("a", "b")) == {"n1": [NOT_REACHED], "n2": [NOT_REACHED]}
+    assert stored.reasons(using("a", "b")) == {"n1": [NOT_REACHED], "n2": [NOT_REACHED]}
 
 
 def test_a_deleted_ephemeral_volume_is_reported_per_node() -> None:
@@ -106,7 +106,7 @@ def test_a_volume_migrated_to_csi_uses_the_labels_of_the_driver_on_migrated_node
     stored.table.update(replace(a_node("n2", labels={"driver/zone": "a"}), storage=taken_over))
     assert stored.free(using("c")) == "n2 n3"
     stored.table.update(a_node("n2", labels={"driver/zone": "a"}))
-    assert stored.why(using("c")) == {"n1": [NOT_REACHED], "n2": [NOT_REACHED]}
+    assert stored.reasons(using("c")) == {"n1": [NOT_REACHED], "n2": [NOT_REACHED]}
 
 
 def test_a_node_that_changes_its_labels_reaches_other_volumes() -> None:
@@ -119,7 +119,7 @@ def test_a_node_that_changes_its_labels_reaches_other_volumes() -> None:
 def test_a_node_may_be_refused_for_bound_and_for_unbound_claims() -> None:
     claim, volume = bound("a", a_volume("v", affinity=on(HOST, "n2")))
     stored = Stored("n1", "n2", objects=(claim, volume, a_claim("b")))
-    assert stored.why(using("a", "b")) == {"n1": [NOT_REACHED, NONE_FREE], "n2": [NONE_FREE]}
+    assert stored.reasons(using("a", "b")) == {"n1": [NOT_REACHED, NONE_FREE], "n2": [NONE_FREE]}
     assert stored.text(using("a", "b")) == f"0/2 nodes are available: 1 {NOT_REACHED}, 2 {NONE_FREE}."
 
 
@@ -131,7 +131,7 @@ def test_filters_run_in_the_order_of_kube_scheduler() -> None:
     far = a_node("n2", labels={ZONE: "b"})
     wrong = a_node("n3", labels={ZONE: "b", "disk": "ssd"})
     stored = Stored(full, far, wrong, objects=(claim, volume))
-    assert stored.why(using("c")) == {
+    assert stored.reasons(using("c")) == {
         "n1": ["node(s) exceed max volume count"],
         "n2": [NOT_REACHED],
         "n3": ["node(s) had no available volume zone"],

@@ -1,4 +1,4 @@
-"""Requests that differ by the names of their claims alone are refused by the same nodes, and are asked about once."""
+"""Requests that differ only in the names of their claims share the infeasible nodes, which are evaluated once."""
 
 from __future__ import annotations
 

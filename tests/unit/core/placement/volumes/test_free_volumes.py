@@ -1,4 +1,4 @@
-"""VolumeBinding (Kubernetes 1.36): which free volume a claim takes that waited for its pod."""
+"""VolumeBinding (Kubernetes 1.36): the free volume for a claim that waits for its first consumer."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ FAST = (Target("tier", TargetOperator.IN, ("fast",)),)
 )
 def test_a_claim_takes_only_a_matching_volume(volume: dict[str, Any], claim: dict[str, Any], *, fits: bool) -> None:
     stored = Stored("n1", objects=(a_volume("v", **volume), a_claim("c", **claim)))
-    assert stored.why(using("c")) == ({} if fits else {"n1": [NONE_FREE]})
+    assert stored.reasons(using("c")) == ({} if fits else {"n1": [NONE_FREE]})
 
 
 def test_the_smallest_sufficient_volume_is_chosen_and_ties_are_broken_by_name() -> None:
@@ -113,7 +113,7 @@ def test_claims_of_one_class_do_not_take_volumes_that_only_other_claims_match() 
     stored.send(
         *(a_volume(name, 2, labels=labels, affinity=on(HOST, "n2")) for name, labels in (("w", ()), ("x", fast)))
     )
-    assert stored.why(using("any", "fast")) == {"n1": [NONE_FREE]}
+    assert stored.reasons(using("any", "fast")) == {"n1": [NONE_FREE]}
     assert stored.choice(using("any", "fast")) == ("n2", {"any": "w", "fast": "x"})
 
 

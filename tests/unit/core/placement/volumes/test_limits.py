@@ -1,4 +1,4 @@
-"""NodeVolumeLimits (Kubernetes 1.36): how many volumes of a CSI driver a node attaches."""
+"""NodeVolumeLimits (Kubernetes 1.36): the attach limit of a CSI driver on a node."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_node_takes_no_more_volumes_than_it_attaches() -> None:
     stored = Stored(attaching("n1", 2), attaching("n2", 1), objects=facts("1", "2", "3"))
     stored.put("n1", using("c1"))
     stored.put("n2", using("c2"))
-    assert stored.why(using("c3")) == {"n2": [FULL]}
+    assert stored.reasons(using("c3")) == {"n2": [FULL]}
 
 
 @pytest.mark.parametrize("spec", [a_node("n1"), attaching("n1", None)])
@@ -112,7 +112,7 @@ def test_members_of_one_plan_count() -> None:
     snapshot = stored.snapshot()
     places = [stored.place(snapshot, using(name)) for name in ("c1", "c2", "c3")]
     assert places == ["n1", "n2", ""]
-    assert stored.why(using("c3"), snapshot) == {"n1": [FULL], "n2": [FULL]}
+    assert stored.reasons(using("c3"), snapshot) == {"n1": [FULL], "n2": [FULL]}
 
 
 def test_members_that_share_a_volume_go_to_one_full_node_together() -> None:

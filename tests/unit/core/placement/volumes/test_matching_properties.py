@@ -1,4 +1,4 @@
-"""Free volumes, found for all rows at once, are those that a look at each row finds; kept pools are as if made anew."""
+"""Free volumes of all rows equal those of a search per row, and cached pools equal new ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""VolumeBinding (Kubernetes 1.36): where a volume can be made for a claim that waited for its pod."""
+"""VolumeBinding (Kubernetes 1.36): where a volume can be provisioned for a claim that waits for its first consumer."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_class_provisions_volumes_only_in_its_topologies(topologies: Any, free
     nodes = (a_node("n1", labels={ZONE: "a"}), a_node("n2", labels={ZONE: "b"}), a_node("n3"))
     stored = Stored(*nodes, objects=(a_claim("c", of="made"), replace(MADE, topologies=topologies)))
     assert stored.free(using("c")) == free
-    assert {why for reasons in stored.why(using("c")).values() for why in reasons} <= {NONE_FREE}
+    assert {why for reasons in stored.reasons(using("c")).values() for why in reasons} <= {NONE_FREE}
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_driver_that_reports_its_capacity_provisions_only_what_fits(
 ) -> None:
     pool = StorageCapacity(**{"name": "ns/pool", "storage_class": "made", "nodes": (), **capacity})
     stored = Stored("n1", objects=(a_claim("c", of="made"), StorageDriver(MADE.provisioner, tells), pool))
-    assert stored.why(using("c")) == ({} if fits else {"n1": [NO_SPACE]})
+    assert stored.reasons(using("c")) == ({} if fits else {"n1": [NO_SPACE]})
 
 
 def test_capacity_and_driver_may_change_or_be_deleted() -> None:
@@ -100,7 +100,7 @@ def test_capacity_and_driver_may_change_or_be_deleted() -> None:
 def test_a_claim_with_a_selected_node_stays_there_and_uses_no_free_volume() -> None:
     claim = a_claim("c", of="made", selected_node=NodeId("n2"))
     stored = Stored("n1", "n2", objects=(claim, a_volume("v", of="made")))
-    assert stored.why(using("c")) == {"n1": [NONE_FREE]}
+    assert stored.reasons(using("c")) == {"n1": [NONE_FREE]}
     assert stored.choice(using("c")) == ("n2", {"c": ""})
     stored.send(replace(claim, selected_node=NodeId("n9")))
     assert stored.free(using("c")) == ""
@@ -114,6 +114,6 @@ def test_pods_that_share_a_provisioned_claim_use_the_node_of_the_first_pod() -> 
 def test_the_first_claim_that_cannot_be_provisioned_gives_the_reason() -> None:
     objects = (a_claim("little", of="made"), a_claim("much", 2), StorageDriver(MADE.provisioner, tells_capacity=True))
     stored = Stored("n1", objects=objects)
-    assert stored.why(using("much", "little")) == {"n1": [NO_SPACE]}
+    assert stored.reasons(using("much", "little")) == {"n1": [NO_SPACE]}
     stored.send(a_claim("little", 3, of="made"))
-    assert stored.why(using("much", "little")) == {"n1": [NONE_FREE]}
+    assert stored.reasons(using("much", "little")) == {"n1": [NONE_FREE]}

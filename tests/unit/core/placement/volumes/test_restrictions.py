@@ -1,4 +1,4 @@
-"""VolumeRestrictions (Kubernetes 1.36): disks that a node may not use twice, claims for one pod at a time."""
+"""VolumeRestrictions (Kubernetes 1.36): disks that a node can use only once, and claims with ReadWriteOncePod."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_disk_is_shared_only_by_read_only_pods(kind: str, free: str, *, wanted
 def test_a_disk_of_aws_is_never_shared() -> None:
     stored = Stored("n1", "n2")
     stored.put("n1", a_disk("aws", "x", read_only=True))
-    assert stored.why(a_disk("aws", "x", read_only=True)) == {"n1": [DISK]}
+    assert stored.reasons(a_disk("aws", "x", read_only=True)) == {"n1": [DISK]}
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_read_write_once_pod_claim_in_use_blocks_other_pods_on_every_node() ->
     stored = Stored("n1", "n2", objects=(claim, volume))
     assert stored.free(using("c")) == "n1 n2"
     stored.put("n1", using("c"))
-    assert stored.why(using("c")) == {"n1": [IN_USE], "n2": [IN_USE]}
+    assert stored.reasons(using("c")) == {"n1": [IN_USE], "n2": [IN_USE]}
     stored.put("n1", using("c"), -1)
     assert stored.place(stored.snapshot(), using("c"), 2) == "n1"
 
@@ -67,7 +67,7 @@ def test_a_disk_conflict_is_reported_before_a_claim_in_use() -> None:
     stored = Stored("n1", "n2", objects=(claim, volume))
     both = replace(a_disk("gce", "x"), claims=("ns/c",))
     stored.put("n1", both)
-    assert stored.why(both) == {"n1": [DISK], "n2": [IN_USE]}
+    assert stored.reasons(both) == {"n1": [DISK], "n2": [IN_USE]}
 
 
 def test_a_missing_claim_is_named() -> None:

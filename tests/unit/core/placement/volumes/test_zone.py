@@ -1,4 +1,4 @@
-"""VolumeZone (Kubernetes 1.36): the zones and regions that a volume's labels name, and those of nodes."""
+"""VolumeZone (Kubernetes 1.36): zone and region labels of volumes and nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def stored(volume_labels: dict[str, str], **nodes: dict[str, str]) -> Stored:
 
 def test_a_node_in_another_zone_is_refused_and_one_without_a_zone_is_not() -> None:
     found = stored({ZONE: "a"}, n1={ZONE: "a"}, n2={ZONE: "b"}, n3={"disk": "ssd"})
-    assert found.why(using("c")) == {"n2": [CONFLICT]}
+    assert found.reasons(using("c")) == {"n2": [CONFLICT]}
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def is_open(scheduler_state: SchedulerState, partition: Partition, now_ns: int) 
 def every_no_is_a_no(partition: Partition) -> None:
     """Assert that no pending ask fits both in its queues and on a node."""
     for app in partition.applications.values():
-        if app.is_reserving or stands_behind_a_gang(partition, app) or is_held(partition, app):
+        if app.is_reserving or is_queued_behind_a_gang(partition, app) or is_held(partition, app):
             continue
         room = quota.room(partition, app)
         for kind in app.waiting:
@@ -51,7 +51,7 @@ def a_plan_without_memory_decides_nothing_more(partition: Partition, now_ns: int
         for app in ordering.applications(partition, leaf):
             if is_held(partition, app):
                 continue
-            outlines = planned_anew(partition, app, now_ns)
+            outlines = replanned(partition, app, now_ns)
             has_started = (
                 app.state in _STARTED or app.real_allocations or app.gang.reserved or app.gang.quota_reservation
             )
@@ -68,7 +68,7 @@ def is_held(partition: Partition, app: Application) -> bool:
     return bool(app.backoff_until_ns) or is_waiting or quota.start_refusal(partition, app) is not None
 
 
-def planned_anew(partition: Partition, app: Application, now_ns: int) -> list[AllocationPlan]:
+def replanned(partition: Partition, app: Application, now_ns: int) -> list[AllocationPlan]:
     """Return all plans of a scheduling attempt of the application."""
     if app.is_reserving:
         return [planning.plan_gang(partition, app, now_ns)]
@@ -79,7 +79,7 @@ def planned_anew(partition: Partition, app: Application, now_ns: int) -> list[Al
     ]
 
 
-def stands_behind_a_gang(partition: Partition, app: Application) -> bool:
+def is_queued_behind_a_gang(partition: Partition, app: Application) -> bool:
     """Whether an earlier gang of its leaf may block it."""
     leaf = app.queue
     mine = ordering.application_key(partition, app)

@@ -84,9 +84,9 @@ class Managers(Ground):
         manager_state = next(site.manager_state for site in self.sites if site.id == identity)
         for unconfirmed in manager_state.unconfirmed:
             owner = old.applications.get(unconfirmed.application)
-            if owner is not None and (going := owner.allocations.get(unconfirmed.id)) is not None:
+            if owner is not None and (releasing := owner.allocations.get(unconfirmed.id)) is not None:
                 manager_state.held[unconfirmed.application, unconfirmed.id] = NewAllocation(
-                    going.spec, unconfirmed.id, going.node
+                    releasing.spec, unconfirmed.id, releasing.node
                 )
         known = {app.id for app in _live(old)}
         manager_state.held = {place: new for place, new in manager_state.held.items() if place[0] in known}

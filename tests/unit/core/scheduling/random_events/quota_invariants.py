@@ -50,9 +50,9 @@ def check(scheduler_state: SchedulerState, effects: Iterable[Effect], before: Ru
             if owner is not None and new.id in owner.allocations and owner.allocations[new.id].replaced_placeholder:
                 continue
             amount = dict(new.ask.resources.items())
-            for who, allocated, most in _bounds(partition, new.ask.application):
+            for tracked, allocated, most in _bounds(partition, new.ask.application):
                 over = {name: allocated[name] for name in amount if name in most and allocated[name] > most[name]}
-                assert not over, f"{who} has {over} after {new.ask.key} came, it may have {most}"
+                assert not over, f"{tracked} has {over} after {new.ask.key} came, it may have {most}"
 
 
 def _bounds(partition: Partition, name: str) -> Iterable[tuple[str, Mapping[str, int], Mapping[str, int]]]:
