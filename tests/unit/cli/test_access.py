@@ -24,7 +24,7 @@ users: [{{name: u, user: {{token: t}}}}]
 
 @pytest.fixture
 def closed(tmp_path: Path) -> Iterator[Served]:
-    """A core that speaks TLS and wants a token for every question; the files are in `tmp_path`."""
+    """A core with TLS that requires a token for every request; the files are in `tmp_path`."""
     certificate = AUTHORITY.issue_cert("127.0.0.1")
     certificate.cert_chain_pems[0].write_to_path(str(tmp_path / "cert.pem"))
     certificate.private_key_pem.write_to_path(str(tmp_path / "key.pem"))

@@ -32,7 +32,7 @@ def words(text: str) -> str:
 
 
 def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """A command in a process of its own, with an environment of its own."""
+    """Run a command in a separate process with a separate environment."""
     kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "PYTHONPATH")}
     return subprocess.run(
         [sys.executable, *arguments], env=kept | env, capture_output=True, text=True, timeout=50, check=False

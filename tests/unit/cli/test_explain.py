@@ -21,13 +21,13 @@ def explained(served: Served, subject: str, *options: str) -> Any:
 
 
 def submit(served: Served, name: str, queue: str, *pods: str, vcore: int = 9000) -> None:
-    """An application with asks that are pods of those names, NAMESPACE/NAME."""
+    """Submit an application with requests of pods with these names, NAMESPACE/NAME."""
     served.scenario.send(ApplicationAdded(an_application(name, queue=queue)))
     submit_more(served, name, *pods, vcore=vcore)
 
 
 def submit_more(served: Served, name: str, *pods: str, vcore: int = 9000) -> None:
-    """Asks of an application that is there."""
+    """Submit further requests of an existing application."""
     for pod in pods:
         namespace, _, short = pod.partition("/")
         tags = {keys.TAG_NAMESPACE: namespace, keys.TAG_POD_NAME: short}

@@ -62,7 +62,7 @@ class RefusingServer(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def kubeconfig(tmp_path: Path) -> Iterator[str]:
-    """A user with a token at an API server with a certificate of its own authority."""
+    """A user with a token at an API server with a certificate of a private authority."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     server = HTTPServer(("127.0.0.1", 0), RefusingServer)

@@ -149,7 +149,7 @@ class RandomPreemption(RandomActions):
         self.both.real.reload(a_tree(self.pick))
 
     def lose(self) -> None:
-        """Remove the second node but not its pods, and add it again at once or later."""
+        """Remove the second node but not its pods, and add it again immediately or later."""
         if "n1" in self.kubernetes.nodes:
             self.kubernetes.lose_node("n1")
         if self.pick(2):

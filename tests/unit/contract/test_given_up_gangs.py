@@ -14,7 +14,7 @@ APP = "dev/train"
 
 
 def given_up(style: str, *, nodes: int = 2, refused: int = 2, members: int = 3) -> Both:
-    """A gang, of whose placeholders so many cannot be created."""
+    """A gang of which this many placeholders cannot be created."""
     both = Both()
     both.kubernetes.add_nodes(nodes)
     both.start()
@@ -67,7 +67,7 @@ def test_the_id_of_a_failed_gang_can_be_reused() -> None:
 
 @pytest.mark.parametrize("seed", [7, 10, 21, 23, 28])
 def test_a_user_bound_member_counts_on_its_node_after_its_gang_gave_up(seed: int) -> None:
-    """The bound pod comes at any time, also between the failure of the gang and its removal from the core."""
+    """The bound pod arrives at any time, also between the failure of the gang and its removal from the core."""
     chance = random.Random(seed)
     both = Both()
     both.kubernetes.add_nodes(2)

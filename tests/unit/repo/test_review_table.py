@@ -9,7 +9,7 @@ PAGE = ROOT / "docs" / "internals" / "review-2026-11.md"
 
 
 def named_tests(text: str) -> Iterator[tuple[str, str]]:
-    """File and function of each test that is named; `::name` stands in the file that was named before it."""
+    """File and function of each named test; `::name` is in the previously named file."""
     file = ""
     for quoted in re.findall(r"`([^`]*)`", text):
         path, separator, name = quoted.partition("::")

@@ -9,7 +9,7 @@ PATH = "partitions[0].placementrules[0].filter"
 
 
 def of(text: str) -> tuple[RuleFilter | None, tuple[str, ...]]:
-    """The filter, and what is said of it."""
+    """Return the filter and its problems."""
     loaded = load(
         "partitions: [{queues: [{name: a}], placementrules: [{name: user, create: true, filter: " + text + "}]}]", {}
     )

@@ -16,7 +16,7 @@ INVALID = sorted((Path(__file__).parent / "invalid").glob("*.yaml"))
 
 
 def expected(path: Path) -> str:
-    """What has to be said of an invalid file: its name, the line if there is one, and the message."""
+    """Return the expected message of an invalid file: its name, the line if there is one, and the text."""
     effects = path.read_text().partition("\n")[0].removeprefix("# ")
     return f"{path.name}:{effects.removeprefix('line ')}" if effects.startswith("line ") else f"{path.name}: {effects}"
 

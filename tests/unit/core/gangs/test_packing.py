@@ -101,7 +101,7 @@ def test_the_rest_of_a_gang_uses_the_domain_with_most_of_its_members() -> None:
 
 
 def test_a_part_of_a_gang_uses_a_domain_that_fits_the_complete_gang_when_empty() -> None:
-    """Zone a has more room now, but would be too small if it were empty."""
+    """Zone a has more free resources now, but would be too small if it were empty."""
     table = zones(a=4, b=8)
     table.take(NodeId("n-b"), resources(vcore=6000))
     snapshot = Snapshot(table)

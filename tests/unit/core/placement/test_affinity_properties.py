@@ -39,7 +39,7 @@ targets = st.builds(
 
 @dataclass
 class Plain:
-    """A node as the plain search sees it: room for so many, and what is there."""
+    """A node in the simple search: its capacity and its allocations."""
 
     zone: str
     capacity: int
@@ -80,7 +80,7 @@ def group(index: int, node: Plain, scope: str) -> str:
 
 
 def holds(plain: list[Plain], index: int, affinity: AllocationAffinity, mine: Tags) -> bool:
-    """Whether one more with these tags may go to the node, as the constraint's words have it."""
+    """Whether the constraint permits one more allocation with these tags on the node."""
     found = Counter(
         group(i, node, affinity.scope)
         for i, node in enumerate(plain)

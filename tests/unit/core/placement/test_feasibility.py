@@ -153,7 +153,7 @@ def made_for(*nodes: str) -> tuple[Term, ...]:
     ],
 )
 def test_a_drained_node_accepts_only_daemon_pods_that_tolerate_a_cordon(constraints: Constraints, found: str) -> None:
-    """ADR 0018; which node a pod is made for is the node affinity's business."""
+    """ADR 0018. The node affinity selects the node of a pod."""
     table = a_table(a_node("n1"), a_node("n2"))
     table.set_draining(NodeId("n1"), draining=True)
     assert named(node_properties.is_schedulable(constraints, table), table) == found

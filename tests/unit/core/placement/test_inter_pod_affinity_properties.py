@@ -54,7 +54,7 @@ pods = st.builds(
 
 @dataclass
 class Plain:
-    """A node as the plain search sees it: room for so many, and who is there."""
+    """A node in the simple search: its capacity and its pods."""
 
     labels: dict[str, str]
     capacity: int
@@ -89,7 +89,7 @@ def table_of(plain: list[Plain]) -> NodeTable:
 
 
 def means(term: PodTerm, pod: PodOnNode, *, own: bool) -> bool:
-    """Whether a pod's term means another; `own`: of one to be placed (asked without labels, too)."""
+    """Whether a pod's term selects another pod; `own`: the term of a pending pod (evaluated without labels, too)."""
     if term.selector is None or not matches(term.selector, dict(pod.tags)):
         return False
     namespace = dict(pod.tags)[NAMESPACE]
@@ -103,7 +103,7 @@ def together(one: Plain, other: Plain, key: str) -> bool:
 
 
 def refusal(plain: list[Plain], here: Plain, pod: PodOnNode) -> str:
-    """The words for why the pod may not go here; empty = it may."""
+    """The reason why the node is infeasible; empty if it is feasible."""
     inter_pod = pod.facts.inter_pod
     there = [(node, other) for node in plain for other in node.there]
     wanted = [(node, other) for node, other in there if all(means(term, other, own=True) for term in inter_pod.near)]
@@ -177,7 +177,7 @@ def one_by_one(plain: list[Plain], pod: PodOnNode, count: int) -> list[int]:
 
 
 def refused(table: Snapshot, pod: PodOnNode) -> dict[NodeId, str]:
-    """The reason of every node that is refused, room aside."""
+    """The reason of every infeasible node, without resources."""
     found: dict[NodeId, str] = {}
     for reason, rows in refusals(table, wanting(pod, vcore=0)):
         found |= {table.nodes.rows.at(row): reason for row in rows.nonzero()[0].tolist()}

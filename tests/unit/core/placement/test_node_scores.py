@@ -163,7 +163,7 @@ def test_balance_prefers_the_node_with_more_equal_cpu_and_memory_usage() -> None
 
 
 def test_balance_decides_between_nodes_that_are_used_about_alike_only() -> None:
-    """It makes no more of a difference than half of what the pod asks for, in shares of a node."""
+    """The maximum difference is half of the pod's requests, as fractions of a node."""
     table = a_table(having("cpu-used", EVEN), having("memory-used", EVEN))
     table.take(NodeId("cpu-used"), resources(vcore=200))
     table.take(NodeId("memory-used"), resources(memory=320))
@@ -171,7 +171,7 @@ def test_balance_decides_between_nodes_that_are_used_about_alike_only() -> None:
 
 
 def test_node_preferences_of_a_pod_are_not_recorded_for_other_pods() -> None:
-    """Nearly every pod names an image: who is where is kept, and looked at anew, for those that others may meet."""
+    """Nearly every pod has an image. Only pods that affect other pods are recorded per node."""
     table = a_table(a_node("n1"))
     assert not table.pods_on_nodes.is_noted(with_preferences((1, zone("a"))).facts)
     assert table.pods_on_nodes.is_noted(PodProperties(ports=(HostPort("10.0.0.1", "TCP", 80),)))

@@ -64,7 +64,7 @@ shapes = st.builds(
 
 
 def table_of(plain: list[Plain]) -> NodeTable:
-    """With room for more pods than any example places."""
+    """With capacity for more pods than any example places."""
     table = NodeTable()
     keep_tags(table, KEYS)
     for index, node in enumerate(plain):

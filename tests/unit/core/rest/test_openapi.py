@@ -40,7 +40,7 @@ schema = from_dict(document()).exclude(path_regex=_LASTING)
 
 @pytest.fixture(scope="module")
 def base_url() -> Iterator[str]:
-    """A server in a thread of its own: who asks waits for the answer."""
+    """A server in a separate thread, so that a client can wait for the response."""
     ports: list[int] = []
     started, stop = threading.Event(), asyncio.Event()
     loop = asyncio.new_event_loop()

@@ -23,7 +23,7 @@ def write(secret: Path, **settings: str) -> LdapDirectory:
 
 @contextmanager
 def serving(*options: str) -> Iterator[str]:
-    """The port of a server that runs meanwhile."""
+    """The port of a server that runs during the block."""
     command = [sys.executable, "-W", "ignore", str(_SERVER), *options]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdin is not None

@@ -33,7 +33,7 @@ async def a_process(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process
 
 
 async def last_log_lines(*arguments: str) -> tuple[int | None, list[str]]:
-    """How a process that cannot start ends, and what it says besides its log."""
+    """The exit code of a process that cannot start, and its output in addition to the log."""
     async with a_process(*arguments) as process:
         _, effects = await process.communicate()
         return process.returncode, [line for line in effects.decode().splitlines() if not line.startswith("{")]

@@ -13,7 +13,7 @@ from tests.unit.core.conftest import Notebook
 
 
 async def test_a_session_watched_while_the_last_round_ends_is_looked_up_too() -> None:
-    """A round that found nothing left is over at once, and not only when its task is seen to have ended."""
+    """A round without remaining lookups ends immediately, before its task is observed as finished."""
     worlds = list[int]()
 
     def scheduler_state() -> SchedulerState:

@@ -27,7 +27,7 @@ from tests.unit.builders import PARTITION, RM, an_application
 
 @dataclass
 class FakeClock:
-    """Seconds that pass when a test says so."""
+    """A clock that only the test advances."""
 
     now_s: float = 1000.0
 
@@ -37,7 +37,7 @@ class FakeClock:
 
 @dataclass
 class Book:
-    """A directory of known users that counts how often it is asked."""
+    """A directory of users that counts its lookups."""
 
     known: dict[str, GroupsAnswer]
     requested: list[str] = field(default_factory=list)

@@ -74,7 +74,7 @@ def confirm(scenario: Scenario, effects: list[Effect]) -> list[Effect]:
 
 
 def run_until_idle(scenario: Scenario, seconds: int = 120) -> list[str]:
-    """Let time pass and confirm each victim at once. Returns the victims' keys."""
+    """Let time pass and confirm each victim immediately. Returns the victims' keys."""
     gone: list[str] = []
     for _ in range(seconds):
         effects = scenario.wait(1)

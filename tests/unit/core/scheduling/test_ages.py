@@ -17,7 +17,7 @@ def at(created_s: int, ask: AskSpec) -> AskSpec:
 
 
 def order(scenario: Scenario, places: int) -> list[str]:
-    """Return the keys in the order in which they get the places that come one by one."""
+    """Return the keys in the order of their allocation, with one free slot at a time."""
     keys: list[str] = []
     for number in range(places):
         keys += placed(scenario.add_node(f"one{number}", vcore=1000))

@@ -180,7 +180,7 @@ def test_a_running_pod_can_opt_out_of_preemption() -> None:
 
 
 def reserving(*sizes: int) -> Scenario:
-    """A gang of two whose first placeholders are as large as this."""
+    """A gang of two whose first placeholders have this size."""
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.send(ApplicationAdded(an_application(gang=2)))
     for index, vcore in enumerate(sizes):
@@ -227,7 +227,7 @@ def test_a_pod_larger_than_its_resized_placeholder_stays_within_its_node() -> No
 
 
 def test_an_ask_labelled_during_replacement_keeps_its_replacement() -> None:
-    """Only an ask that is another to a plan begins anew."""
+    """Only a change that affects the placement restarts a request."""
     scenario = reserving(1000, 1000)
     scenario.ask(an_ask("r0", group="workers"))
     updated = replace(an_ask("r0", group="workers"), tags={"job-index": "0"}, allow_preempt_other=False)
@@ -252,14 +252,14 @@ def test_a_resized_foreign_pod_uses_its_new_resources() -> None:
 
 
 def resize_foreign(scenario: Scenario, vcore: int, *nodes: str) -> list[Effect]:
-    """Told of the last of the nodes; the ones that are missing come first."""
+    """Report a resized pod on the last of the nodes, after the missing nodes."""
     if nodes[-1] not in scenario.partition.nodes:
         scenario.add_node(nodes[-1])
     return scenario.send(AllocationReported(an_allocation("f", nodes[-1], app="", vcore=vcore, foreign=True)))
 
 
 def test_an_ask_for_an_allocated_key_is_rejected() -> None:
-    """An ask replaces an ask; what is allocated is told as an allocation."""
+    """A request can replace a request; an allocated pod is reported as an allocation."""
     scenario = running()
     effects = scenario.ask(an_ask("r0", vcore=2000))
     answers = [effect for effect in effects if isinstance(effect, AllocationResponse)]

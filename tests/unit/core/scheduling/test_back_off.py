@@ -9,7 +9,7 @@ from tests.unit.core.scheduling.scenario import Scenario, placed
 
 
 def sleepy(vcore: int | None = None) -> Scenario:
-    """After two asks without a node an application sleeps for 30 s; the one node has 1 core."""
+    """After two requests without a node an application backs off for 30 s; the only node has 1 core."""
     policies = QueuePolicies(backoff_after=2, backoff_delay_ns=30 * SECOND)
     scenario = Scenario(a_configuration(a_queue("a", vcore=vcore, policies=policies)), nodes=1, vcore=1000)
     scenario.send(ApplicationAdded(an_application("x")))

@@ -197,7 +197,7 @@ def test_removing_an_application_releases_and_reports_everything() -> None:
 
 
 def test_a_placeholder_ask_after_the_reservation_is_released_and_not_rejected() -> None:
-    """It may cross the word that the gang has its places, on another stream."""
+    """It may cross the Running state, which is on another stream."""
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1)
     scenario.gang(ApplicationAdded(an_application(gang=2)), 2)
     effects = scenario.ask(an_ask("late", group="workers", placeholder=True))
@@ -273,7 +273,7 @@ def test_an_application_whose_last_ask_is_deleted_while_resuming_completes() -> 
 
 
 def resumed() -> Scenario:
-    """A gang that was given up and accepted again before its pods have come."""
+    """A gang that was given up, and accepted again before its pods were reported."""
     scenario = partial(GangStyle.SOFT)
     scenario.wait(61)
     scenario.release("app-p0", why=TIMEOUT)
@@ -296,7 +296,7 @@ def test_an_application_whose_pods_come_after_it_resumed_is_not_ended_by_the_wai
 
 
 def emptied(style: GangStyle, *, is_placed: bool) -> Scenario:
-    """A gang of 2 whose only request was placed and has ended, or was cancelled before."""
+    """A gang of 2 whose only request was allocated and has finished, or was cancelled before."""
     scenario = Scenario(a_configuration(a_queue("a")), nodes=is_placed)
     scenario.send(ApplicationAdded(an_application(gang=2, style=style, timeout_s=60)))
     scenario.ask(an_ask("p0", group="workers", placeholder=True))

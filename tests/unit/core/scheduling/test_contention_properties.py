@@ -35,7 +35,7 @@ TIMEOUT_S = 1_000
 
 @dataclass(frozen=True)
 class AGang:
-    """In a leaf of its own below a parent; sizes in cores."""
+    """A gang in a separate leaf below a parent; sizes in cores."""
 
     members: int
     size: int
@@ -53,7 +53,7 @@ NODES = st.lists(st.integers(1, 9), min_size=1, max_size=6)
 
 
 class ContendingGangs:
-    """The scenario, and who has to be asked for again."""
+    """The scenario, and the keys that are requested again."""
 
     def __init__(self, gangs: list[AGang], nodes: dict[str, list[int]], maxima: dict[str, int], busy: int) -> None:
         self.gangs = {f"g{index}": gang for index, gang in enumerate(gangs)}
@@ -103,7 +103,7 @@ class ContendingGangs:
         return self.scenario.ask(replace(ask, constraints=_constraints(gang)))
 
     def run_until_idle(self, effects: list[Effect]) -> None:
-        """Confirm what is told to go until nothing is any more; the number of rounds is bounded."""
+        """Confirm releases until there are none; the number of rounds is bounded."""
         quiet = 0
         for _ in range(12 + 6 * len(self.gangs)):
             victim_keys = victims(effects)

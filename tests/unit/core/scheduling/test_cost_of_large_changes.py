@@ -23,7 +23,7 @@ NODES = 48
 
 
 def tried(scenario: Scenario, *events: Event) -> tuple[int, int]:
-    """How many applications were tried after the events, and how many asks got a place."""
+    """Number of applications that were tried after the events, and of allocated requests."""
     effects = [effect for event in events for effect in step(scenario.scheduler_state, event, scenario.now_ns)]
     steps: list[CyclePhase] = []
     effects += cycle(scenario.scheduler_state, scenario.now_ns, lambda: True, steps.append).effects
@@ -40,7 +40,7 @@ def gone(name: str) -> AllocationReleased:
 
 
 def a_full_cluster(waiting: int) -> Scenario:
-    """Each node has a pod of an application of its own, and so many applications wait for one."""
+    """Each node has a pod of a separate application, and this many applications wait for a node."""
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=NODES, vcore=1000)
     scenario.send(*(event for index in range(NODES) for event in short(f"short{index}")))
     scenario.send(*(ApplicationAdded(an_application(f"w{index}", queue="root.b")) for index in range(waiting)))
@@ -70,7 +70,7 @@ def test_attempts_after_many_pods_finish_match_the_allocations(waiting: int) -> 
 
 
 def next_to_gang() -> Scenario:
-    """Half of every node is taken by short ones; a gang that wants more than all nodes waits."""
+    """Half of every node is used by short pods; a gang larger than the cluster waits."""
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=NODES, vcore=2000)
     members = NODES * 2 + 1
     scenario.send(*(event for index in range(NODES) for event in short(f"short{index}")))

@@ -23,14 +23,14 @@ WORKERS = TaskGroup("workers")
 
 
 def fenced() -> Scenario:
-    """A resource manager registers anew and has told nothing yet; the time is 1,000 s."""
+    """A resource manager registers again and has not reported anything yet; the time is 1,000 s."""
     scenario = Scenario(CONFIGURATION)
     scenario.send(ManagerRegistered(RM, CONFIGURATION, fenced=True))
     return scenario
 
 
 def passed(scenario: Scenario, *events: Event) -> list[str]:
-    """All is told; returns the states of the application from then on."""
+    """Complete the recovery, and return the states of the application from then on."""
     scenario.send(*events)
     return states(scenario.send(RecoveryBarrierPassed(RM)))
 

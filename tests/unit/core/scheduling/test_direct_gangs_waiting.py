@@ -18,7 +18,7 @@ SOON = QueuePolicies(preemption_delay_ns=SECOND)
 
 
 def guarded(*, quota: bool = False, most: int | None = None) -> Configuration:
-    """Leaf b has a right to 2 cores; of leaf a what is over its maximum goes after 5 s."""
+    """Leaf b has a guarantee of 2 cores; leaf a preempts pods over its maximum after 5 s."""
     policies = replace(SOON, quota_preemption_delay_ns=5 * SECOND)
     made = a_configuration(a_queue("a", policies=policies, vcore=most), a_queue("b", guaranteed=2000, policies=SOON))
     [partition] = made.partitions

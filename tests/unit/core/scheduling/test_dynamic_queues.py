@@ -28,7 +28,7 @@ PROVIDED = (PlacementRule("provided", create=True),)
 
 
 def configuration(*queues: QueueConfig, template: ChildTemplate | None = None) -> Configuration:
-    """Queues below root, which has the template; applications go where they say."""
+    """Queues below root, which has the template; applications select their queue."""
     root = QueueConfig("root", parent=True, children=queues, submit_acl=ALLOW_ALL, template=template)
     return Configuration((PartitionConfig("default", root, PROVIDED),))
 
@@ -253,7 +253,7 @@ def test_a_leaf_deleted_before_it_is_scheduled_does_not_block_other_leaves() -> 
 
 
 def renew(scenario: Scenario, name: str, of: NamespaceQuota, *, namespace: str = "ns") -> Sequence[Effect]:
-    """The namespace of an application says something else."""
+    """Change the namespace quota of an application."""
     return submit(scenario, replace(spec(name, "", of=of), namespace=namespace, is_renewal=True))
 
 

@@ -44,7 +44,7 @@ def a_scenario(*queues: QueueConfig, nodes: int = 1, timing: Timing | None = Non
 
 
 def lines(scenario: Scenario) -> list[Line]:
-    """What was noted since this was last asked."""
+    """The records since the last call."""
     found = [(n.about, n.subject, n.change, n.detail, n.reference) for n in scenario.records]
     scenario.records.clear()
     return found

@@ -50,7 +50,7 @@ class Economy:
         return asks
 
     def turn_over(self, rounds: int, at_once: int = 6) -> None:
-        """Each round a few allocations end, and as much is asked for anew by everybody."""
+        """In each round a few allocations end, and every queue requests as much again."""
         for _ in range(rounds):
             ended: list[Event] = []
             for _ in range(min(at_once, len(self.held))):
@@ -119,7 +119,7 @@ def test_queues_without_guarantee_share_in_proportion_to_their_maximum() -> None
 
 
 def test_one_pass_over_many_free_resources_keeps_the_shares() -> None:
-    """A crowd of asks on an empty cluster: turns are long, but nobody gets far past what the others have."""
+    """Many requests on an empty cluster: attempts are long, but no queue gets far more than the others."""
     queues = [a_queue(name, guaranteed=cores) for name, cores in (("a", 60_000), ("b", 40_000), ("c", 20_000))]
     scenario = Scenario(a_configuration(*queues))
     for name in ("a", "b", "c"):

@@ -117,7 +117,7 @@ def _busy(scenario: Scenario) -> str:
 
 
 def test_small_members_that_arrive_first_leave_resources_for_the_large_member() -> None:
-    """Members are reserved as they come; the gang was announced, so nobody has to guess."""
+    """Members are reserved as they arrive; the core knows the sizes of the announced members."""
     scenario = a_scenario(a=3, b=2)
     scenario.send(ApplicationAdded(replace(_of_two_shapes(), queue="root.a")))
     for index in range(2):
@@ -134,7 +134,7 @@ def _of_two_shapes() -> ApplicationSpec:
 
 
 def test_members_of_a_large_gang_that_come_early_are_placed_a_few_at_a_time() -> None:
-    """Each plan is one for the whole gang: one for every ask of a thousand would take seconds."""
+    """Each plan covers the complete gang; one plan per request would take seconds for a thousand members."""
     scenario = a_scenario(a=20, b=40)
     scenario.send(packed(26))
     plans = 0
@@ -146,7 +146,7 @@ def test_members_of_a_large_gang_that_come_early_are_placed_a_few_at_a_time() ->
 
 
 def test_a_driver_is_placed_where_announced_workers_with_affinity_to_it_fit() -> None:
-    """The least used zone is too small for its workers; they were announced, and have not been asked for."""
+    """The least used zone is too small for its workers, which were announced but not requested."""
     scenario = a_scenario(a=3, b=5, c=3)
     near = term("driver", "zone")
     labels = {name: {NAMESPACE: "red", "kubernetes.io/label/app": name} for name in ("driver", "worker")}

@@ -94,7 +94,7 @@ def test_a_completed_id_may_be_reused() -> None:
 
 
 def test_a_removed_application_is_completed_and_expires() -> None:
-    """The resource manager hears nothing of it: the ID may be another application's by then."""
+    """The resource manager gets no update, because another application may have the ID by then."""
     scenario = a_scenario(hours=1)
     scenario.send(ApplicationAdded(an_application("one")))
     effects = scenario.send(ApplicationRemoved(PARTITION, ApplicationId("one")))

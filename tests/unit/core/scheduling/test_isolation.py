@@ -46,7 +46,7 @@ from tests.unit.core.scheduling.scenario import Scenario, notices, placed, refus
 
 
 class TolerantScenario(Scenario):
-    """One whose applications may raise; what is sound has to stay so. `failures`: the last that were reported."""
+    """A scenario whose applications may raise; valid ones must stay valid. `failures`: the last reported ones."""
 
     failures: tuple[str, ...] = ()
 

@@ -31,7 +31,7 @@ def submit(
 
 
 def request_pods(scenario: Scenario, app: str, count: int, vcore: int = 1000) -> list[str]:
-    """Which of so many asks get a place at once."""
+    """Send `count` requests, and return the keys of those that are allocated immediately."""
     return sorted(placed(scenario.ask(*(an_ask(f"{app}{index}", app=app, vcore=vcore) for index in range(count)))))
 
 

@@ -37,7 +37,7 @@ def running(scenario: Scenario, *paths: str) -> list[int]:
 
 
 def noted(scenario: Scenario) -> list[tuple[str, str]]:
-    """What was noted of who may run, since this was last asked: (application, detail)."""
+    """Records of running applications since the last call: (application, detail)."""
     found = [(e.subject, str(e.detail)) for e in scenario.records if e.detail in _MAY_RUN]
     scenario.records.clear()
     return found

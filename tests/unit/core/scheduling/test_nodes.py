@@ -117,7 +117,7 @@ def test_attributes_are_kept_as_sent_and_replaced_completely() -> None:
 
 
 def swapping(*, elsewhere: bool = False) -> Scenario:
-    """Ask r waits for placeholder p on n0 to go; it is to run there, or on n1."""
+    """Request r waits for the release of placeholder p on n0; it will run there, or on n1."""
     scenario = Scenario(a_configuration(a_queue("a")), 2, 1000)
     scenario.send(ApplicationAdded(an_application(gang=1)))
     scenario.ask(an_ask("p", group="workers", placeholder=True))

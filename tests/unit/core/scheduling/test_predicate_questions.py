@@ -27,7 +27,7 @@ DB = {"kubernetes.io/label/app": "db", NAMESPACE: "red"}
 
 
 def scenario_with_predicates(nodes: int = 1, vcore: int = 4000) -> Scenario:
-    """A resource manager that wants to be asked, and an application."""
+    """A resource manager with predicate callbacks, and an application."""
     scenario = Scenario(a_configuration(a_queue("a")), nodes=nodes, vcore=vcore)
     scenario.send(CallbacksDeclared(RM, places=True, victims=True), ApplicationAdded(an_application("x")))
     return scenario

@@ -41,7 +41,7 @@ def a_preemption(
 
 
 def refuses(scenario: Scenario, decision: Decision, why: str) -> None:
-    """Commit raises, and nothing was written: no victim is marked, no room reserved, nothing said."""
+    """Commit raises and writes nothing: no marked victim, no reserved resources, no effect."""
     going = {
         one.id: one.releasing for app in scenario.partition.applications.values() for one in app.allocations.values()
     }
@@ -171,7 +171,7 @@ def test_a_placement_cannot_use_resources_reserved_for_others() -> None:
 
 
 def proposal() -> tuple[Scenario, VictimsProposed]:
-    """The resource manager is asked about the victims for x, which needs 2 of 4 cores of n0; 1 is free."""
+    """A predicate question about victims for x, which needs 2 of 4 cores of n0; 1 is free."""
     scenario = Scenario(with_preemption(a_queue("a", guaranteed=4000), a_queue("b")), nodes=1)
     scenario.send(CallbacksDeclared(RM, places=False, victims=True))
     run(scenario, "root.b", *pods("b", 3))

@@ -31,7 +31,7 @@ _A, _B = ApplicationId("a"), ApplicationId("b")
 
 
 def preempting(nodes: int = 1) -> tuple[Scenario, list[Effect]]:
-    """X of root.a waits for b3 of root.b to go; what was said then."""
+    """Request x of root.a waits for the release of b3 of root.b; returns the effects."""
     scenario = Scenario(a_configuration(a_queue("a", guaranteed=2000), a_queue("b")), nodes=nodes)
     run(scenario, "root.b", *pods("b", 4 * nodes))
     run(scenario, "root.a", an_ask("x"))
@@ -200,7 +200,7 @@ def test_failed_preemption_attempts_back_off_and_are_recorded() -> None:
 
 
 def storm(*, inherited: bool, seconds: int) -> Scenario:
-    """Two leaves whose every victim is replaced at once, as a ReplicaSet does it."""
+    """Two leaves whose victims are all replaced immediately, as by a ReplicaSet."""
     own = 0 if inherited else 5000
     leaves = (a_queue("a", guaranteed=own), a_queue("b", guaranteed=own))
     scenario = Scenario(a_configuration(a_queue("p", *leaves, vcore=10_000, guaranteed=10_000)), nodes=1, vcore=99_000)

@@ -31,7 +31,7 @@ def other(key: str, app: str, facts: PodProperties = NO_PROPERTIES, **more: int)
 
 
 def contest(*there: AskSpec) -> Scenario:
-    """One node of 4 cores with these pods of a queue that is promised nothing, beside one with a guarantee."""
+    """One node of 4 cores with these pods of a queue without a guarantee, next to a queue with one."""
     queues = a_queue("p", a_queue("a", guaranteed=4000), a_queue("b"))
     scenario = Scenario(a_configuration(queues))
     scenario.send(NodeAdded(in_zone("n0", "a")))
@@ -41,7 +41,7 @@ def contest(*there: AskSpec) -> Scenario:
 
 
 def after(scenario: Scenario, ask: AskSpec) -> tuple[set[str], dict[str, str]]:
-    """Who goes for the ask of the other queue, and where that has its place once they are gone."""
+    """The victims for the request of the other queue, and its node after they are released."""
     assert placed(run(scenario, "root.p.a", ask)) == {}
     effects = scenario.wait(60)
     return victims(effects), placed(confirm(scenario, effects))

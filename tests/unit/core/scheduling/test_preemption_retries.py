@@ -35,7 +35,7 @@ def searches(scenario: Scenario) -> int:
 
 
 def change(scenario: Scenario, name: str) -> None:
-    """Something starts elsewhere that helps nobody."""
+    """An unrelated pod starts elsewhere."""
     run(scenario, "root.c", an_ask(name, vcore=0, priority=9))
 
 

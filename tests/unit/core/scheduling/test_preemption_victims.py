@@ -115,7 +115,7 @@ def test_victims_are_taken_only_on_the_node_that_passes_the_filters() -> None:
 
 
 def a_gang(scenario: Scenario, name: str, members: int, queue: str = "root.b") -> None:
-    """A gang whose places are all taken by its placeholders."""
+    """A gang with all its placeholders allocated."""
     scenario.gang(ApplicationAdded(an_application(name, queue=queue, gang=members)), members)
 
 

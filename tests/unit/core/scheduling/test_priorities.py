@@ -26,7 +26,7 @@ def shown(scenario: Scenario, path: str) -> int | None:
 
 
 def order(scenario: Scenario, places: int) -> list[str]:
-    """Who gets the places that come one by one."""
+    """The order of allocation, with one free slot at a time."""
     effects: list[str] = []
     for number in range(places):
         effects += placed(scenario.add_node(f"one{number}", vcore=1000))

@@ -74,7 +74,7 @@ def waiting(scenario: Scenario, count: int, leaves: int) -> None:
 
 
 def many_applications(count: int, leaves: int, order: ApplicationOrder = ApplicationOrder.FIFO) -> Scenario:
-    """A cluster with room for all of them."""
+    """A cluster with capacity for all of them."""
     policies = QueuePolicies(order=order)
     queues = [replace(a_queue(f"q{index}"), policies=policies) for index in range(leaves)]
     scenario = Scenario(a_configuration(*queues))
@@ -109,7 +109,7 @@ def attempts(count: int) -> Callable[[], bool]:
 
 
 def served(result: CycleResult) -> list[str]:
-    """Whose asks got their places."""
+    """The applications with allocated requests."""
     return [key.rstrip("0123456789") for key in placed(result.effects)]
 
 
@@ -218,7 +218,7 @@ def test_requeued_applications_look_up_only_their_own_queues() -> None:
 
 
 def test_an_attempt_counts_only_its_own_request_class() -> None:
-    """Each of them waits for another amount: an attempt looks at its own class and at no other."""
+    """All request different amounts: an attempt evaluates only its own request class."""
     scenario = Scenario(a_configuration(a_queue("q0")), nodes=1, vcore=1)
     for index in range(200):
         name = f"w{index}"
@@ -270,7 +270,7 @@ def test_a_plan_that_is_invalidated_three_times_runs_to_completion() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_leaves_are_scheduled_in_the_order_of_their_sorted_keys(seed: int) -> None:
-    """Up to 64 queues are always in exact order, whatever came, went or changed the capacity meanwhile."""
+    """Up to 64 queues are always in exact order, after any changes of applications and capacity."""
     random = Random(seed)
     leaves = 20
     queues = [a_queue(f"q{index}", guaranteed=random.choice((0, 2000, 5000))) for index in range(leaves)]

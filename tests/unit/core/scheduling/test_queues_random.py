@@ -53,7 +53,7 @@ def shape(tree: QueueTree) -> dict[str, tuple[object, ...]]:
 
 
 def _submit(scenario: Scenario, name: str, path: str, *, demand: bool) -> bool:
-    """Whether it got a queue; it asks for a place there."""
+    """Submit an application with a request, and return whether it got a queue."""
     tags = {"namespace": path} if demand else {}
     spec = replace(an_application(name, queue="" if demand else path), tags=tags)
     if rejection(scenario.send(ApplicationAdded(spec))):

@@ -36,7 +36,7 @@ def running(scenario: Scenario, name: str, queue: str) -> None:
 
 
 def end(scenario: Scenario, name: str) -> None:
-    """The application's last allocation goes, and its completing time passes."""
+    """Release the application's last allocation, and let its completing time pass."""
     scenario.release(f"{name}-r", name)
     assert states(scenario.wait(60), name) == ["Completed"]
 
@@ -257,7 +257,7 @@ def parent(name: str, *children: QueueConfig) -> QueueConfig:
 
 
 def on_demand(scenario: Scenario, name: str, path: str) -> None:
-    """A running application in a queue that a rule made for its namespace tag."""
+    """A running application in a dynamic queue for its namespace tag."""
     spec = replace(an_application(name, queue=""), tags={"namespace": path})
     scenario.send(ApplicationAdded(spec))
     assert placed(scenario.ask(an_ask(f"{name}-r", app=name))) != {}

@@ -13,7 +13,7 @@ TIMING = Timing(starvation_age_ns=60 * SECOND)
 
 
 def crowded() -> Scenario:
-    """Under a parent with 4 cores: a busy application has 3, gangs of 2 large members wait in two leaves beside it."""
+    """Under a parent with 4 cores, a running application has 3, and gangs of 2 large members wait in two leaves."""
     queues = a_queue("p", a_queue("a"), a_queue("b"), a_queue("c"), vcore=4000)
     scenario = Scenario(a_configuration(queues, timing=TIMING), nodes=4)
     scenario.send(ApplicationAdded(an_application("busy", queue="root.p.c")))

@@ -23,7 +23,7 @@ TIMEOUT = Termination.TIMEOUT
 
 
 def fenced(timing: Timing | None = None) -> Scenario:
-    """A resource manager registers anew and has told nothing yet."""
+    """A resource manager registers again and has not reported anything yet."""
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b"), timing=timing))
     scenario.send(ManagerRegistered(RM, a_configuration(a_queue("a"), a_queue("b"), timing=timing), fenced=True))
     return scenario

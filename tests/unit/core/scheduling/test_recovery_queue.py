@@ -16,7 +16,7 @@ from tests.unit.core.scheduling.scenario import Scenario, placed, releases
 
 
 def recovered(*bound: str, gang: int = 0) -> Scenario:
-    """An application of queue root.gone that had these pods, and is back."""
+    """An application of queue root.gone that had these pods and is recovered."""
     scenario = Scenario(a_configuration(a_queue("a")), nodes=2)
     spec = replace(an_application(queue="root.gone", forced=True, gang=gang), tags={})
     scenario.send(ApplicationAdded(spec))

@@ -26,7 +26,7 @@ PLACE = "r0/place"
 
 
 def refused(nodes: int = 2, members: int = 2) -> Scenario:
-    """A queue that a gang of 2-core members fills; other pods wait for head room and room; `r0` was refused by n0."""
+    """A queue that a gang of 2-core members fills; other pods wait for quota and resources; n0 rejected `r0`."""
     queue = a_queue("a", vcore=2000 * members)
     scenario = Scenario(a_configuration(queue, timing=Timing(completing_timeout_ns=10**9)), nodes=nodes, vcore=2000)
     each = resources(vcore=2000, pods=1)

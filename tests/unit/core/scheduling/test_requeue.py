@@ -36,7 +36,7 @@ def full_cluster(*queues: QueueConfig, nodes: int = 4, constraints: Constraints 
 
 
 def tried(scenario: Scenario, *events: Event) -> tuple[int, int]:
-    """How many applications were tried after the events, and how many asks got a place."""
+    """Number of applications that were tried after the events, and of allocated requests."""
     effects = [effect for event in events for effect in step(scenario.scheduler_state, event, scenario.now_ns)]
     steps: list[CyclePhase] = []
     effects += cycle(scenario.scheduler_state, scenario.now_ns, lambda: True, steps.append).effects

@@ -64,7 +64,7 @@ def add(  # long: each has a default
     timeout_s: int = 0,
     each: Resources | None = None,
 ) -> list[Effect]:
-    """Submit a gang of `of` members, of which so many are asked for."""
+    """Submit a gang of `of` members, with requests for some of them."""
     spec = an_application(
         name,
         queue=queue,
@@ -401,7 +401,7 @@ def submit_first(scenario: Scenario, members: int) -> None:
 
 
 def a_short_cycle(scenario: Scenario) -> CycleResult:
-    """One whose time is up at once."""
+    """A cycle with an expired time budget."""
     return cycle(scenario.scheduler_state, scenario.now_ns, lambda: False)
 
 

@@ -15,7 +15,7 @@ def never() -> bool:
 
 
 def passes(scenario: Scenario) -> list[CycleResult]:
-    """Passes whose time is up at once, until there is no more to do."""
+    """Run cycles with an expired time budget until no work is left."""
     results: list[CycleResult] = []
     while not results or results[-1].more:
         results.append(cycle(scenario.scheduler_state, scenario.now_ns, never))

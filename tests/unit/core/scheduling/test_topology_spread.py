@@ -48,7 +48,7 @@ def a_foreigner(node: str, **tags: str) -> AllocationSpec:
 
 
 def waiting(by: TopologySpreadConstraint = EVENLY) -> Scenario:
-    """`w0` runs in zone a; `w1` waits, for in zone b there is no room, and a is one above it already."""
+    """`w0` runs in zone a; `w1` waits, because zone b is full, and zone a already has one more."""
     scenario = Scenario(a_configuration(a_queue("a")))
     scenario.send(NodeAdded(zoned("n0", "a")), NodeAdded(zoned("n1", "b", 500)), ApplicationAdded(an_application()))
     effects = scenario.ask(a_web("w0", by=by), a_web("w1", by=by))
@@ -129,7 +129,7 @@ def test_gang_members_spread_and_replace_placeholders_in_their_domain() -> None:
 
 
 def test_members_replace_placeholders_that_are_spread_unevenly() -> None:
-    """These count only until their own members come: the gang of real members is what has to be even."""
+    """Placeholders count only until they are replaced; the real members must be spread evenly."""
     scenario = Scenario(a_configuration(a_queue("a")))
     scenario.send(NodeAdded(zoned("n0", "a", 3000)), NodeAdded(zoned("n1", "b", 500)))
     held = gang(scenario, *(a_web(f"p{index}", by=None, group="workers") for index in range(3)))

@@ -57,7 +57,7 @@ def send(scenario: Scenario, *facts: StorageFact) -> list[Effect]:
 
 
 def scenario_with(*facts: StorageFact, nodes: int = 2) -> Scenario:
-    """Nodes n0, n1 …, each its own hostname; an application without a gang."""
+    """Nodes n0, n1, … with their hostname labels, and an application without a gang."""
     scenario = Scenario(a_configuration(a_queue("a")))
     for number in range(nodes):
         scenario.add_node(f"n{number}")
@@ -73,7 +73,7 @@ def mounting(key: str, *claims: str, group: str = "", volumes: Volumes | None = 
 
 
 def chosen(effects: list[Effect]) -> dict[str, dict[str, str]]:
-    """What new allocations say: key → claim → volume, of those that say anything."""
+    """Volumes of new allocations: key → claim → volume."""
     answers = [effect for effect in effects if isinstance(effect, AllocationResponse)]
     return {new.ask.key: dict(new.volumes) for answer in answers for new in answer.new if new.volumes}
 
@@ -239,7 +239,7 @@ def test_members_of_a_gang_with_claims_get_a_volume_each() -> None:
 
 
 def swapping(scenario: Scenario) -> list[Effect]:
-    """A gang of two has its placeholders; a real member with claim c comes."""
+    """A gang of two with its placeholders; a real member with claim c is requested."""
     scenario.gang(ApplicationAdded(an_application("gang", gang=2)), 2)
     return scenario.ask(replace(mounting("r", "c", group="workers"), application=scenario.app("gang").id))
 

@@ -16,7 +16,7 @@ EVENT = si_pb2.EventRecord
 
 
 def delivered(bench: Bench) -> list[si_pb2.EventRecord]:
-    """Events that the resource manager heard."""
+    """Events that the resource manager received."""
     callbacks = [item for item in bench.rm.received if isinstance(item, muster_pb2.Callback)]
     return [record for callback in callbacks for record in callback.events.events]
 

@@ -45,7 +45,7 @@ def test_a_node_reports_its_cordon_its_features_and_its_images() -> None:
 
 
 def test_a_list_of_images_may_be_longer_than_other_values() -> None:
-    """A kubelet reports 50 images with 5 names each unless it is told otherwise."""
+    """By default a kubelet reports 50 images with 5 names each."""
     names = {f"{number:04}.{'x' * 570}": 2**50 for number in range(250)}
     assert len(nodes.images({keys.LOCAL_IMAGES: text(names)})) == 250
 

@@ -92,7 +92,7 @@ def test_a_bad_pattern_in_the_namespace_list_matches_no_namespace(written: str, 
 
 
 def test_a_pattern_that_trusts_a_part_of_a_name_is_reported() -> None:
-    """Whoever may make a service account would be Jenkins."""
+    """Every user who can create a service account could act as Jenkins."""
     key = f"{ACCESS}externalUsers"
     assert finds(
         settings(accessControl__externalUsers="jenkins").access.external_users, "system:serviceaccount:me:jenkins"

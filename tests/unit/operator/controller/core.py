@@ -96,7 +96,7 @@ class App:
         return [held for held in self.held.values() if held.ask.placeholder and held.releasing is None]
 
     def forget(self, key: PodUid) -> None:
-        """Remove an ask. A placeholder that is being released for it is released all the same."""
+        """Remove an ask. A placeholder whose release was requested for it is still released."""
         self.asks.pop(key, None)
         for held in self.held.values():
             held.parked = None if held.parked and held.parked.key == key else held.parked

@@ -61,7 +61,7 @@ def test_a_request_carries_the_priority_and_preemption_policy_of_its_pod() -> No
 
 
 def test_the_first_pod_determines_the_user_and_creation_time_of_the_application() -> None:
-    """The other pods are taken for the same owner's."""
+    """The other pods are treated as pods of the same user."""
     driver = live()
     ann = {USER: json.dumps({"user": "ann", "groups": ["research"]})}
     spec = submitted(driver.see(a_pod("w0", app=APP, annotations=ann)))

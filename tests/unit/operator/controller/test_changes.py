@@ -96,7 +96,7 @@ def test_a_pod_that_is_resized_between_decision_and_bind_is_reported_as_an_alloc
 
 
 def test_a_request_update_that_the_core_rejects_after_allocating_is_reported_as_an_allocation() -> None:
-    """The core decided on the old ask before it read the new one, and refused that."""
+    """The core decided on the old request before it received the update, which it rejected."""
     driver = live()
     raw = waiting(driver)
     assert requested_keys(driver.see(resized(raw, "3"))) == ["uid-w0"]
@@ -202,7 +202,7 @@ def test_an_application_id_that_becomes_too_long_is_rejected() -> None:
 
 
 def test_the_deletion_of_a_pod_does_not_affect_a_new_pod_of_the_same_name() -> None:
-    """A StatefulSet makes the next one as soon as the name is free; the watch may tell of the two in any order."""
+    """A StatefulSet creates the next pod as soon as the name is free; the watch may report both in any order."""
     driver = live()
     running(driver, "db-0")
     again = a_pod("db-0", app=APP)

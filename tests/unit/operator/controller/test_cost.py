@@ -23,7 +23,7 @@ SMALL, LARGE = 100, 200
 
 
 def reserving(members: int) -> tuple[Driver, list[Raw]]:
-    """A gang whose placeholders were all seen."""
+    """A gang whose placeholders were all observed."""
     driver = live()
     for number in range(members):
         driver.see(a_member(f"w{number}", count=members))
@@ -34,7 +34,7 @@ def reserving(members: int) -> tuple[Driver, list[Raw]]:
 
 
 def binding_after_the_core_runs(members: int) -> int:
-    """The core says Running when it holds all places; the binds are confirmed after that, one by one."""
+    """The core reports Running when all reservations are allocated; the binds are confirmed later, one by one."""
     driver, placeholders = reserving(members)
     binds = [bind for raw in placeholders for bind in orders(driver.allocated(uid(raw)))]
     assert all(isinstance(bind, BindPod) for bind in binds)
@@ -48,7 +48,7 @@ def binding_after_the_core_runs(members: int) -> int:
 
 
 def losing_placeholders(members: int) -> int:
-    """Somebody deletes all placeholders of a gang that reserves; each is made again."""
+    """A user deletes all placeholders of a reserving gang; each is created again."""
     driver, placeholders = reserving(members)
     made: list[object] = []
 
@@ -62,7 +62,7 @@ def losing_placeholders(members: int) -> int:
 
 
 def running(members: int) -> tuple[Driver, list[Raw]]:
-    """A gang whose members have taken the places of its placeholders."""
+    """A gang whose members have replaced its placeholders."""
     driver, placeholders = reserving(members)
     for raw in placeholders:
         driver.allocated(uid(raw))
@@ -79,7 +79,7 @@ def running(members: int) -> tuple[Driver, list[Raw]]:
 
 
 def refusing_members(members: int) -> int:
-    """The kubelet refuses every member of a gang that runs, and its controller makes another of each."""
+    """The kubelet rejects every member of a running gang, and its controller creates replacements."""
     driver, pods = running(members)
     failed = {"phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejected: out of cpu"}
     facts = [seen({**raw, "status": {**raw["status"], **failed}}) for raw in pods]
@@ -103,7 +103,7 @@ def test_events_of_all_members_of_a_gang_cost_work_linear_in_the_members(event: 
 
 
 def losing_a_node(others: int) -> int:
-    """A node with one pod goes, and all others are somewhere else: of another scheduler, of an application, strays."""
+    """A node with one pod is deleted; all other pods are on other nodes."""
     driver = live("n1", "n2")
     for number in range(others):
         driver.see(a_pod(f"foreign{number}", schedulerName="other", nodeName="n2"))

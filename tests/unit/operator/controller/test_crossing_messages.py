@@ -22,7 +22,7 @@ def reported(out: Outcome) -> list[PodUid]:
 
 
 def test_the_rejection_of_a_superseded_request_does_not_block_the_bind() -> None:
-    """Resized while the core decided on a node that just went: the pod is asked for a third time, and that counts."""
+    """Resized while the core decided on a deleted node: only the third request of the pod counts."""
     driver = live("n1", "n2")
     raw = waiting(driver)
     raw["spec"]["containers"] = [a_container(cpu="2")]
@@ -36,7 +36,7 @@ def test_the_rejection_of_a_superseded_request_does_not_block_the_bind() -> None
 
 
 def test_a_rejected_request_of_a_terminating_pod_causes_no_state_mismatch() -> None:
-    """A bind failed and was asked for anew while the core failed the gang, and ended it with the old allocation."""
+    """A bind failed and was requested again while the core failed the gang and released the old allocation."""
     driver, (first, second) = reserving(parameters="gangSchedulingStyle=Hard")
     [bind] = orders(driver.allocated(uid(first)))
     assert requested_keys(driver.result(refused(bind))) == [uid(first)]
@@ -51,7 +51,7 @@ def test_a_rejected_request_of_a_terminating_pod_causes_no_state_mismatch() -> N
 
 @pytest.mark.parametrize("scheduler", ["muster", "default-scheduler"])
 def test_a_pod_on_a_new_node_is_reported_after_the_core_accepted_the_node(scheduler: str) -> None:
-    """Nodes and pods are told of by streams of their own: the pod could come first, and be refused."""
+    """Nodes and pods are reported on separate streams: the pod could arrive first and be rejected."""
     driver, n2 = live("n1"), NodeName("n2")
     waiting(driver, "w0")
     driver.fact(node_seen(a_node("n2")))

@@ -36,7 +36,7 @@ FAILED, SKIPPED, SCHEDULED = SchedulingState.FAILED, SchedulingState.SKIPPED, Sc
 
 
 def looking(parameters: str = "gangPlacement=Direct") -> Driver:
-    """A gang of two whose members ask while the core looks for their places."""
+    """A gang of two whose members are requested while the core has not reserved them."""
     driver = live()
     driver.see(a_member(parameters=parameters))
     driver.see(a_member("w1", parameters=parameters))
@@ -45,7 +45,7 @@ def looking(parameters: str = "gangPlacement=Direct") -> Driver:
 
 
 def gang_state(driver: Driver, kind: SchedulingState, reason: str = "", group: str = "g") -> Outcome:
-    """The core speaks for a task group."""
+    """A scheduling state of the core for a task group."""
     reason_kind = keys.REASON_QUOTA if reason == QUOTA else ""
     change = SchedulingStateChanged(APP, PodUid(f"{APP}/{group}"), kind, reason, reason_kind)
     return driver.receive(SchedulingStates((change,)))
@@ -112,7 +112,7 @@ def test_a_member_costs_a_bind_and_an_event() -> None:
 
 @pytest.mark.parametrize("is_bound", [False, True])
 def test_an_allocation_may_arrive_before_the_running_state(is_bound: bool) -> None:  # noqa: FBT001
-    """Two streams: either word may come first."""
+    """They are sent on two streams and may arrive in any order."""
     driver = looking()
     [order] = orders(driver.allocated("uid-w0"))
     if is_bound:
@@ -179,7 +179,7 @@ def test_the_group_that_lacks_nodes_reports_for_the_gang() -> None:
 
 
 def test_a_fully_reserved_gang_reports_no_reason_before_it_runs() -> None:
-    """The two words come on different streams; a member that is about to be bound is not written to."""
+    """The two messages are on different streams. No condition is written on a member that is about to be bound."""
     driver = live()
     groups = [a_group("a", 1), a_group("b", 1)]
     driver.see(a_pod("w0", app=APP, annotations=gang_annotations(*groups, parameters=DIRECT)))
@@ -309,7 +309,7 @@ def test_groups_that_are_too_large_to_send_get_placeholders_and_an_event() -> No
 
 
 def test_a_late_placeholder_of_a_gang_without_placeholders_is_deleted() -> None:
-    """One whose creation an operator before us had ordered, while the default was another."""
+    """An earlier operator had requested its creation while the default was another."""
     driver = live()
     driver.see(a_member())
     late = ordered_placeholder(driver)

@@ -44,7 +44,7 @@ def began(*members: Raw, placement: Placement = Placement.RESERVE) -> Simulation
 
 
 def requesting(simulation: Simulation) -> None:
-    """The core has no room yet."""
+    """The core has no free resources yet."""
     simulation.core.is_stingy = True
     simulation.run()
     assert len(simulation.core.apps[APP].asks) == MEMBERS
@@ -52,7 +52,7 @@ def requesting(simulation: Simulation) -> None:
 
 
 def held(simulation: Simulation) -> None:
-    """The core holds the places, and nobody has heard of it."""
+    """The core has the reservations, and the operator has not received the message."""
     reach(simulation, lambda: APP in simulation.core.apps and simulation.core.apps[APP].places is not None)
     assert bound(simulation, placeholders=False) == 0
 

@@ -43,7 +43,7 @@ def a_failure(driver: Driver) -> Command:
 
 
 def a_condition(driver: Driver) -> Command:
-    """The pod w0 waits: the order to say why."""
+    """The pod w0 waits: the command that writes its condition."""
     waiting(driver)
     driver.wait(5)
     change = SchedulingStateChanged(APP, UID, SchedulingState.FAILED, "0/1 nodes are available")

@@ -113,7 +113,7 @@ def test_a_placeholder_that_fails_by_itself_is_released_as_stopped_by_rm() -> No
 
 @pytest.mark.parametrize("state_first", [True, False])
 def test_a_soft_timeout_has_the_same_result_in_both_orders_of_arrival(state_first: bool) -> None:  # noqa: FBT001
-    """One placeholder has its node, the other still asks."""
+    """One placeholder has its node, the other is still requested."""
     driver, placeholders = reserving()
     held, pending = (PodUid(uid(raw)) for raw in placeholders)
     driver.result(done(orders(driver.allocated(held))[0]))
@@ -246,7 +246,7 @@ def test_a_create_conflict_with_the_same_placeholder_is_no_failure() -> None:
 
 @pytest.mark.parametrize("status", [None, 429, 503])
 def test_an_unconfirmed_create_is_repeated_under_the_same_name_and_finally_given_up(status: int | None) -> None:
-    """Nobody answered, or the API server was busy or in trouble for longer than the link tried."""
+    """The API server did not respond, or failed for longer than the retries."""
     driver = live()
     driver.see(a_member())
     first, second = creates(driver.accepted())
@@ -317,7 +317,7 @@ def test_a_surplus_placeholder_is_deleted() -> None:
 
 
 def test_timed_out_placeholders_are_not_recreated_even_if_the_state_arrives_last() -> None:
-    """The pods are gone before the core's Resuming arrives."""
+    """The pods are deleted before the core's Resuming arrives."""
     driver, placeholders = reserving()
     outs = [driver.cancelled(uid(raw)) for raw in placeholders]
     outs += [driver.gone_uid(PodUid(uid(raw))) for raw in placeholders]

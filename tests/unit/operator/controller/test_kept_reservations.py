@@ -27,7 +27,7 @@ def agrees(simulation: Simulation) -> bool:
 
 
 def at_bind(simulation: Simulation) -> BindPod:
-    """Everything goes on until w0 is to be bound."""
+    """Continue until w0 is to be bound."""
     while True:
         for command in simulation.commands:
             if isinstance(command, BindPod) and command.pod.name == "w0":

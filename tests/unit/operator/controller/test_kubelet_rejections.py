@@ -221,7 +221,7 @@ def test_a_daemon_pod_does_not_avoid_its_node_after_the_rejection_of_another_pod
 
 
 def test_a_gang_that_was_given_up_keeps_no_reservations() -> None:
-    """Its members were scheduled one by one; nobody was promised anything."""
+    """Its members were scheduled one by one, without reservations."""
     simulation = started()
     simulation.core.is_stingy = True
     simulation.kubernetes.add(a_worker("w0"), a_worker("w1"))
@@ -235,7 +235,7 @@ def test_a_gang_that_was_given_up_keeps_no_reservations() -> None:
 
 
 def test_a_rejected_placeholder_of_a_fully_reserved_gang_keeps_its_reservation() -> None:
-    """Its member has not come yet: what would be lost is the member's place."""
+    """Its member does not exist yet and needs the reservation."""
     simulation = started()
     simulation.kubernetes.add(a_worker("w0", members=3))
     simulation.run()
@@ -290,7 +290,7 @@ def test_a_reservation_of_a_deleted_gang_or_node_is_removed_with_the_session() -
 
 
 def test_a_restart_of_the_operator_drops_a_reservation() -> None:
-    """Nothing in Kubernetes stands for it (ADR 0011)."""
+    """No Kubernetes object represents it (ADR 0011)."""
     simulation = running()
     refuse(simulation)
     simulation.kill_operator(lose_commands=False)

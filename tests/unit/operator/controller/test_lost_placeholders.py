@@ -28,7 +28,7 @@ def test_a_rejected_placeholder_is_recreated_under_a_new_name_and_temporarily_av
 
 
 def avoided(outcome: Outcome) -> str | None:
-    """The nodes that the one ask of this outcome keeps off."""
+    """The nodes that the only ask of this outcome avoids."""
     (ask,) = (item.ask for item in outcome.news if isinstance(item, AskSubmitted))
     return ask.tags.get(keys.TAG_AVOID_NODES)
 
@@ -70,7 +70,7 @@ def test_a_gang_gives_up_if_all_placeholder_names_are_taken() -> None:
 
 
 def test_a_recreated_placeholder_is_not_waited_for_once_the_application_runs() -> None:
-    """The word that it runs and the end of a placeholder cross."""
+    """The Running state and the deletion of a placeholder cross."""
     driver, placeholders = reserving()
     for raw in placeholders:
         driver.result(done(orders(driver.allocated(uid(raw)))[0]))
@@ -80,7 +80,7 @@ def test_a_recreated_placeholder_is_not_waited_for_once_the_application_runs() -
 
 
 def test_a_placeholder_request_that_arrives_too_late_does_not_fail_the_gang() -> None:
-    """The same, the new one's ask having gone out already: the core gives it back."""
+    """The request of the recreated placeholder was already sent: the core releases it."""
     driver, placeholders = reserving(parameters="gangSchedulingStyle=Hard")
     for raw in placeholders:
         driver.result(done(orders(driver.allocated(uid(raw)))[0]))
@@ -93,7 +93,7 @@ def test_a_placeholder_request_that_arrives_too_late_does_not_fail_the_gang() ->
 
 
 def test_a_member_that_cannot_be_bound_takes_over_its_own_reservation() -> None:
-    """The gang keeps its place; released and asked for only, it would stand behind everybody."""
+    """The gang keeps its reservation. Without it the member would be queued behind all other requests."""
     driver, placeholders = reserving()
     for raw in placeholders:
         driver.result(done(orders(driver.allocated(uid(raw)))[0]))

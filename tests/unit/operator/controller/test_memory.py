@@ -36,7 +36,7 @@ def left(simulation: Simulation) -> dict[str, object]:
 
 
 def any_order() -> Choose:
-    """Each choice follows from how many were made before."""
+    """Each choice depends on the number of previous ones."""
     serial = count(1)
     return lambda count: next(serial) * 7919 // 13 % count
 
@@ -123,7 +123,7 @@ def test_reports_about_a_pod_that_was_deleted_between_sessions_are_forgotten() -
 
 
 def test_no_cluster_event_is_lost_if_an_input_fails_at_the_end_of_a_recovery() -> None:
-    """What came meanwhile is not told by Kubernetes a second time, and one input that fails costs only itself."""
+    """Kubernetes does not repeat events that arrived meanwhile, and a failing input affects only itself."""
     driver = Driver()
     whole(recovery.begin(driver.ledger, 0.0))
     driver.receive(NodeResponse(accepted=7))  # type: ignore[arg-type]  # a bug somewhere else

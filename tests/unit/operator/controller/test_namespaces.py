@@ -59,7 +59,7 @@ def leaving(name: str) -> Raw:
 
 
 def reserving() -> tuple[Driver, list[CreatePlaceholder]]:
-    """A gang of three whose placeholders are ordered."""
+    """A gang of three whose placeholders are being created."""
     driver = live()
     driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group())))
     return driver, [order for order in orders(driver.accepted()) if isinstance(order, CreatePlaceholder)]

@@ -104,7 +104,7 @@ def test_a_foreign_pod_is_reported_again_when_its_labels_change_or_it_terminates
 
 
 def test_the_priority_of_a_foreign_pod_is_reported() -> None:
-    """Who may be preempted for whom is the core's to know."""
+    """The core decides which pods can be preempted."""
     (update,) = live().see({**foreign(), "spec": {**foreign()["spec"], "priority": 2_000_000_000}}).news
     assert isinstance(update, AllocationReported)
     assert update.allocation.ask.priority == 2_000_000_000
@@ -120,7 +120,7 @@ def test_a_foreign_pod_without_a_node_is_ignored() -> None:
 
 
 def nominated(node: str | None) -> Raw:
-    """A pod for which kube-scheduler makes room there by preemption; None: no more."""
+    """A pod for which kube-scheduler preempts on a node; None: no longer."""
     raw = foreign()
     del raw["spec"]["nodeName"]
     raw["status"] = {"phase": "Pending", "nominatedNodeName": node} if node else {"phase": "Pending"}
@@ -128,7 +128,7 @@ def nominated(node: str | None) -> Raw:
 
 
 def test_resources_on_a_nominated_node_of_another_scheduler_are_counted_as_used() -> None:
-    """Else Muster gives it away, who took it is preempted too, and so on."""
+    """Otherwise Muster would allocate them, and its pod would be preempted, repeatedly."""
     driver = live()
     (update,) = driver.see(nominated("n1")).news
     assert isinstance(update, AllocationReported)
@@ -196,7 +196,7 @@ def test_a_pod_whose_bind_was_in_flight_is_reported_again_with_its_node() -> Non
 
 
 def test_a_pod_allocated_to_a_node_that_was_deleted_and_added_again_is_reported_again() -> None:
-    """The core gave the place before it heard that the node was gone, and took it back then; the pod is bound there."""
+    """The core allocated before it received the deletion, and then released the allocation; the pod is bound there."""
     driver = live()
     waiting(driver)
     driver.fact(NodeGone(N1))

@@ -136,7 +136,7 @@ def test_the_preemption_reason_is_recorded_on_a_pod_before_it_is_deleted() -> No
 
 
 def test_a_pod_that_timed_out_is_deleted_gracefully_and_confirmed_after_its_deletion() -> None:
-    """The run time of an allocation; the pod was not disturbed by anybody."""
+    """The run time of an allocation expired; the pod was not preempted."""
     driver = live()
     waiting(driver)
     driver.allocated("uid-w0")
@@ -223,7 +223,7 @@ def test_a_pod_bound_by_another_client_is_reported_on_its_actual_node() -> None:
 
 
 def test_a_waiting_pod_bound_by_another_client_also_releases_a_late_allocation() -> None:
-    """Else the core has it elsewhere, and refuses to hear where it is."""
+    """Otherwise the core has it on another node, and rejects the report."""
     driver = live("n1", "n2")
     waiting(driver)
     asked_for, answer, update = driver.see(on("n2")).news
@@ -270,7 +270,7 @@ def test_an_allocation_that_the_core_rejects_still_counts_as_used() -> None:
 
 
 def test_a_rejected_allocation_is_counted_once_when_its_application_is_submitted_again() -> None:
-    """The application completed while the pod was told of: it begins anew, and takes the pod in."""
+    """The application completed while the pod was reported: it starts again with the pod."""
     driver = live()
     driver.see(on("n1"))
     driver.accepted()

@@ -100,7 +100,7 @@ def test_a_gated_pod_that_was_bound_anyway_counts_as_used() -> None:
 
 @pytest.mark.parametrize("late", [False, True])
 def test_a_gated_member_of_a_gang_takes_over_its_placeholder_when_its_gates_are_removed(late: bool) -> None:  # noqa: FBT001
-    """Its place is reserved like the others'; it swaps once its gates are gone, before or after the gang runs."""
+    """It is reserved like the others, and replaces its placeholder after its gates are removed, at any time."""
     simulation = Simulation()
     simulation.kubernetes.add_nodes(2)
     simulation.start()
@@ -162,7 +162,7 @@ def test_mirror_pods_and_pods_of_another_scheduler_count_as_used(owner: Raw | No
 
 
 def test_a_static_pod_with_our_scheduler_name_counts_in_an_application() -> None:
-    """The kubelet runs it whatever a scheduler says; it has a node from the start."""
+    """The kubelet runs it on its node without a scheduler."""
     driver = live()
     raw = a_pod("static-n1", app=APP, nodeName="n1")
     raw["metadata"] |= {
@@ -207,7 +207,7 @@ def test_thousands_of_finished_pods_leave_nothing() -> None:
 
 
 def test_a_terminating_pod_keeps_its_resources_until_its_containers_have_stopped() -> None:
-    """A finalizer keeps the object; the room is free as soon as the kubelet says that nothing runs."""
+    """A finalizer keeps the object; its resources are free when the kubelet reports that all containers stopped."""
     driver = live()
     raw = waiting(driver)
     driver.allocated("uid-w0")

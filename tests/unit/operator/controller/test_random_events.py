@@ -86,7 +86,7 @@ class Chaos:
             self.simulation.kubernetes.edit(uids[self.pick(len(uids))], cpu=str(1 + self.pick(4)))
 
     def move(self) -> None:
-        """Somebody writes another application id on a pod."""
+        """A user changes the application ID of a pod."""
         uids = sorted(raw["metadata"]["uid"] for raw in real_pods(self.simulation))
         if uids:
             label = {APP_ID: application_name(APPS[self.pick(len(APPS))])}
@@ -126,7 +126,7 @@ class Chaos:
             kubernetes.add_node(a_node(name, unschedulable=True))
 
     def change_namespace(self) -> None:
-        """It says another quota, one that cannot be read, or it is gone and its pods are still told of."""
+        """Change the quota to another or an invalid one, or delete the namespace before its pods."""
         kubernetes = self.simulation.kubernetes
         quota = ('{"cpu": "9"}', "9 CPUs", "")[self.pick(3)]
         kubernetes.namespaces = [a_namespace(namespace_quota=quota)] if quota else []
@@ -198,7 +198,7 @@ def finish(simulation: Simulation) -> None:
 
 @given(st.data())
 def test_a_request_that_crosses_the_completion_of_its_application_is_submitted_again(data: st.DataObject) -> None:
-    """The two cross on different streams, in any order: no refusal is told, and the pod gets its node."""
+    """The two cross on different streams, in any order: no rejection is reported, and the pod is bound."""
     chaos = Chaos(data)
     simulation = chaos.simulation
     simulation.kubernetes.add(a_job_pod("plain", 0))

@@ -73,7 +73,7 @@ def gathered(*raws: Raw, nodes: tuple[str, ...] = ("n1",)) -> Driver:
 
 
 def recovered(driver: Driver) -> tuple[Outcome, Outcome, Outcome]:
-    """Accepted; the outcomes of nodes, asks and opening."""
+    """The application is accepted; returns the outcomes of nodes, asks and opening."""
     whole(recovery.begin(driver.ledger, 0.0))
     for app in list(driver.ledger.applications):
         driver.accepted(app)
@@ -197,7 +197,7 @@ def test_a_resumed_gang_is_submitted_without_a_placeholder_ask() -> None:
 
 
 def test_a_gang_stays_resumed_whichever_pod_of_the_same_second_has_the_annotation() -> None:
-    """Live the first pod seen is the originator, and a Job makes many in a second."""
+    """Without a restart the first observed pod is the originator, and a Job creates many pods in a second."""
     marked = sign_outcome(a_member("w1"))
     spec = whole(recovery.begin(gathered(a_member("w0"), marked).ledger, 0.0)).news[0]
     assert isinstance(spec, ApplicationSubmitted)
@@ -350,7 +350,7 @@ def test_a_rejected_application_with_a_bound_pod_fails_no_pod_and_is_submitted_a
 
 
 def reported(outcome: Outcome) -> list[tuple[str, str | None]]:
-    """Keys and applications of the bound pods that the core is told of."""
+    """Keys and applications of the bound pods that are reported to the core."""
     allocations = [item.allocation for item in outcome.news if isinstance(item, AllocationReported)]
     allocations += [one for item in outcome.news if isinstance(item, NodeCreated) for one in item.existing]
     return [(allocation.ask.key, allocation.ask.app) for allocation in allocations]

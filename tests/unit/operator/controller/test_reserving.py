@@ -30,7 +30,7 @@ FAILED, SKIPPED = SchedulingState.FAILED, SchedulingState.SKIPPED
 
 
 def reserving() -> Driver:
-    """A gang of three whose placeholders exist and ask."""
+    """A gang of three whose placeholders exist and are requested."""
     driver = live()
     for index in range(MEMBERS):
         driver.see(a_pod(f"w{index}", app=APP, annotations=gang_annotations(a_group(), member_of="workers")))
@@ -64,7 +64,7 @@ def bind(driver: Driver, number: int) -> None:
 
 
 def conditions(out: Outcome) -> dict[str, tuple[str, str]]:
-    """Reason and message by the pod that says so; of placeholders by their UIDs."""
+    """Reason and message by pod name; by UID for placeholders."""
     found = [command for command in out.commands if isinstance(command, SetCondition)]
     names = {command: command.pod.name for command in found}
     return {

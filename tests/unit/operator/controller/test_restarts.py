@@ -34,7 +34,7 @@ def began(style: str = "Soft", real: int = MEMBERS) -> Simulation:
 
 
 def reach(simulation: Simulation, is_there: Callable[[], bool]) -> None:
-    """Go on until it is so. What Kubernetes shows comes first, what the operator orders last."""
+    """Step until the condition is true. Events of Kubernetes come first, commands of the operator last."""
     for _ in range(1000):
         if is_there():
             return
@@ -57,7 +57,7 @@ def reserving(simulation: Simulation) -> None:
 
 
 def reserved(simulation: Simulation) -> None:
-    """All places are held, and no member has been asked for."""
+    """All members are reserved, and none has been requested."""
     reach(simulation, lambda: bound(simulation, placeholders=True) == MEMBERS)
     assert not any(key == "uid-w0" for app in simulation.core.apps.values() for key in app.asks)
 
@@ -121,7 +121,7 @@ def at_rest(simulation: Simulation) -> None:
 
 
 def assert_over(simulation: Simulation) -> None:
-    """Nobody was bound twice, and with the application goes all that was made for it."""
+    """No pod was bound twice, and the placeholders are deleted with the application."""
     assert all(count == 1 for count in simulation.kubernetes.binds.values())
     for name in [raw["metadata"]["name"] for raw in simulation.kubernetes.pods.values()]:
         if not name.startswith("tg-"):
@@ -191,7 +191,7 @@ def test_left_over_placeholders_of_a_completing_gang_are_deleted(kill: Kill) -> 
 
 @every_kill
 def test_every_unbound_pod_of_a_failed_gang_fails(kill: Kill) -> None:
-    """Hard: those that were not told before the kill stand for a gang once more, whose time is up again."""
+    """Hard: pods that were not failed before the kill form a gang again, which times out again."""
     simulation = began("Hard")
     reserving(simulation)
     simulation.core.time_out(APP)
@@ -222,7 +222,7 @@ def test_a_soft_gang_that_timed_out_stays_resumed_and_its_pods_are_bound(kill: K
 
 @every_kill
 def test_the_replacement_of_a_rejected_member_is_bound_after_its_reservation_is_lost(kill: Kill) -> None:
-    """The place is the session's (ADR 0011): a restart gives it up, and the pod that comes is scheduled as usual."""
+    """The reservation belongs to the session (ADR 0011): a restart drops it, and the pod is scheduled as usual."""
     simulation = began()
     at_rest(simulation)
     simulation.kubernetes.change("w0", phase="Failed", reason="OutOfcpu")

@@ -20,7 +20,7 @@ def a_member(number: int, parameters: str) -> Raw:
 @every_kill
 @every_placement
 def test_a_new_member_is_bound_after_the_nodes_of_the_other_members_were_deleted(parameters: str, kill: Kill) -> None:
-    """The core was not told of those members: it waits for the places of the whole gang, so they are asked for."""
+    """Those members were not reported to the core, which waits for the complete gang, so they are requested."""
     simulation = Simulation()
     simulation.kubernetes.add_nodes(2)
     simulation.start()

@@ -61,7 +61,7 @@ def lose_allocation(simulation: Simulation) -> None:
 
 
 def lose_release(simulation: Simulation) -> None:
-    """The operator's word that a pod is gone never arrived."""
+    """The operator's report of a deleted pod is lost."""
     app = simulation.core.apps[PLAIN]
     app.held[PodUid("gone")] = Held(app.held[PodUid("uid-plain0")].ask, NodeName("n0"))
 
@@ -76,7 +76,7 @@ def lose_release_of_ask(simulation: Simulation) -> None:
 
 
 def lose_order(simulation: Simulation) -> None:
-    """The core's word that a pod has to go never arrived."""
+    """The core's release request for a pod is lost."""
     simulation.core.apps[PLAIN].held[PodUid("uid-plain0")].releasing = TerminationType.PREEMPTED_BY_SCHEDULER
 
 
@@ -149,7 +149,7 @@ def test_a_missing_application_or_node_makes_the_session_unsound() -> None:
 
 
 def test_a_repeated_difference_is_reported_and_not_repaired_again() -> None:
-    """Where the core refuses what it is told, telling it for ever helps nobody."""
+    """If the core rejects a repair, repeating it does not help."""
     simulation = at_rest()
     lose_ask(simulation)
     inventory = inventory_of(simulation.core, Part.APPLICATIONS)
@@ -177,7 +177,7 @@ def test_only_applications_in_the_range_of_the_inventory_can_be_missing() -> Non
 
 
 def contents(simulation: Simulation) -> list[object]:
-    """What the core holds, without the order in which it came to it."""
+    """The content of the core's state, independent of the order of events."""
     applications, nodes = (inventory_of(simulation.core, part) for part in Part)
     return [
         sorted(

@@ -42,7 +42,7 @@ def reported_storage(news: list[CoreRequest]) -> list[tuple[str, bool]]:
 
 
 def attributes(news: list[CoreRequest]) -> list[dict[str, Any]]:
-    """What nodes are said to attach: limits and handles."""
+    """Attach limits and attached volumes in the attributes of nodes."""
     nodes = [item.node for item in news if isinstance(item, NodeUpdated | NodeCreated)]
     tags = (keys.NODE_VOLUME_LIMITS, keys.NODE_ATTACHED)
     return [{tag: orjson.loads(node.attributes[tag]) for tag in tags if tag in node.attributes} for node in nodes]

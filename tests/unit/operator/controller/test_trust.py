@@ -170,7 +170,7 @@ def test_a_finished_pod_of_an_unknown_key_uses_no_quota(phase: str) -> None:
 
 
 def test_placeholders_of_an_unknown_key_are_verified_when_the_key_becomes_known() -> None:
-    """Nobody waits for it any more: it goes, and its room is given back."""
+    """Its gang no longer waits for it: it is deleted, and its resources are released."""
     driver = live()
     driver.fact(node_seen(a_node("n1")))
     driver.see(a_pod("w0", app=APP))

@@ -45,12 +45,12 @@ def a_driver(*facts: ClusterEvent) -> Driver:
 
 
 def given(driver: Driver, volume: str) -> list[Command]:
-    """The core gives the pod node n1, and its claim this volume, an empty one = one that is to be made."""
+    """The core allocates the pod to node n1 with this volume for its claim; empty = to be provisioned."""
     return orders(driver.allocated("uid-w0", volumes={"dev/data": volume}))
 
 
 def asked_again(out: Outcome) -> str:
-    """The nodes that the new ask keeps off, after the allocation was given back."""
+    """The nodes that the new ask avoids, after the allocation was released."""
     released, ask = [item for item in out.news if isinstance(item, AllocationReleased | AskSubmitted)]
     assert isinstance(released, AllocationReleased)
     assert isinstance(ask, AskSubmitted)
@@ -58,7 +58,7 @@ def asked_again(out: Outcome) -> str:
 
 
 def note_of(out: Outcome) -> str:
-    """What the pod is told."""
+    """The message of the event on the pod."""
     [event] = [command for command in out.commands if isinstance(command, PostEvent)]
     return event.note
 
@@ -83,7 +83,7 @@ def test_a_claim_without_a_volume_gets_the_node_and_the_pod_is_bound_after_provi
 
 
 def test_a_pod_waits_for_a_volume_received_after_its_claim() -> None:
-    """Both come on streams of their own; whether the node reaches the volume is known only then."""
+    """They arrive on separate watches; only with both it is known whether the node can use the volume."""
     driver = a_driver()
     given(driver, "")
     assert orders(driver.fact(claim_seen(volume="made", selected="n1"))) == []
@@ -163,7 +163,7 @@ def test_failed_provisioning_releases_the_node_and_the_pod_is_rescheduled() -> N
 
 
 def test_a_selected_node_missing_from_a_newer_claim_means_failed_provisioning() -> None:
-    """The watch may show only the newest state of a claim that is changed twice at once."""
+    """The watch may show only the last state of a claim that changed twice in a short time."""
     driver = a_driver()
     given(driver, "")
     before, after = (claim_seen(resourceVersion=version) for version in ("6", "8"))
@@ -257,7 +257,7 @@ def test_a_deleted_pod_keeps_the_volume_writes_that_another_pod_needs() -> None:
 
 
 def test_a_pod_is_requested_again_immediately_when_its_node_is_deleted() -> None:
-    """The core has dropped the allocation with the node: there is nothing to give back."""
+    """The core removed the allocation with the node, so no release is needed."""
     driver = a_driver()
     given(driver, "")
     out = driver.fact(NodeGone(NodeName("n1")))

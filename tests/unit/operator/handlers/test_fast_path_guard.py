@@ -18,7 +18,7 @@ from tests.unit.operator.kube.apiserver import FixedCredentials
 
 
 class IgnoringListener:
-    """Hears nothing."""
+    """A listener that ignores all events."""
 
     async def watched(self, plural: str, kind: str | None, raw: object) -> None: ...
 

@@ -24,7 +24,7 @@ from tests.unit.operator.kube.apiserver import FixedCredentials
 
 @dataclass
 class Peer:
-    """An HTTP peer that knows its connections; `authority`: who signed its certificate, None = plain HTTP."""
+    """An HTTP peer that records its connections; `authority`: the signer of its certificate, None = plain HTTP."""
 
     authority: trustme.CA | None = None
     url: str = ""
@@ -65,7 +65,7 @@ async def serving(peer: Peer) -> AsyncIterator[Peer]:
 
 
 class Filed(Credentials):
-    """Credentials whose authority is in a file."""
+    """Credentials with the certificate authority in a file."""
 
     def __init__(self, url: str, authority: Path) -> None:
         super().__init__()

@@ -56,7 +56,7 @@ class Wire(KubeSession):
         return answer
 
     def do(self) -> None:
-        """The store does what is asked; the answer is still on its way."""
+        """The store executes the request; the response is still in flight."""
         if self.request_sent is not None and self.reply is None:
             self.reply = self.store.do(self.request_sent)
 
@@ -68,7 +68,7 @@ class Wire(KubeSession):
             self._answer.set_result(self.reply)
 
     def lose(self) -> None:
-        """Nobody waits for the answer any more; what was not done may still be."""
+        """The response is dropped. A pending request may still be executed."""
         if self.request_sent is not None:
             self.lost += [self.request_sent] if self.reply is None else []
             self.request_sent = None

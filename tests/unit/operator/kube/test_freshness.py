@@ -22,7 +22,7 @@ from tests.unit.operator.runtime.test_loop import Operator, a_node, running
 
 
 class FakeClock:
-    """Goes when it is told to."""
+    """A clock that only the test advances."""
 
     def __init__(self) -> None:
         self.now = 1000.0

@@ -21,7 +21,7 @@ CUT = b""
 
 @dataclass
 class Server:
-    """Gives these answers in order, whatever is asked; CUT closes the connection instead."""
+    """Sends these responses in order for any request; CUT closes the connection instead."""
 
     answers: list[bytes]
     requests: list[bytes] = field(default_factory=list)

@@ -94,7 +94,7 @@ async def test_a_bind_that_times_out_is_resolved_by_reading_the_pod() -> None:
 
 
 async def test_a_cancelled_bind_is_not_retried() -> None:
-    """What a session decided that is over may take room that the next one gives away."""
+    """A decision of an ended session may use resources that the next session allocates."""
     server, recorder = ApiServer(pods={"p": a_pod()}), CommandRecorder()
     server.plan(BIND, lambda: status(429, "TooManyRequests", headers={"Retry-After": "20"}))
     async with serving(server), a_kube(server, recorder) as kube, asyncio.timeout(5):

@@ -105,7 +105,7 @@ async def test_a_correct_leader_label_is_not_written() -> None:
 
 
 async def test_a_restarted_leader_keeps_its_label_while_its_core_recovers() -> None:
-    """It was ours all the time: a container that was killed is started in the same pod, and nobody else led."""
+    """A restarted container in the same pod; no other replica has led meanwhile."""
     pods = Pods({"ours": ROLE_LEADER})
     assert await ours(pods, recovered=False).check()
     assert pods.roles == {"ours": ROLE_LEADER}

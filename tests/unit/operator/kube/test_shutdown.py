@@ -23,7 +23,7 @@ NOWHERE = "http://127.0.0.1:9"
 
 
 class LosingElection(NoElection):
-    """A leader that loses the lease at once."""
+    """A leader that loses the lease immediately."""
 
     async def run(self) -> None:
         raise LeadershipLost("muster", "somebody else")

@@ -19,7 +19,7 @@ PATH = f"/api/v1/namespaces/muster/secrets/{SECRET}"
 
 @dataclass
 class Replica:
-    """What one replica was told."""
+    """The keys that one replica received."""
 
     session: KubeSession
     recorder: list[SigningKeys] = field(default_factory=list)

@@ -40,7 +40,7 @@ async def began(server: Cluster) -> str:
 
 
 def is_list(request: web.Request) -> bool:
-    """Whether it asks for all pods, as pages or as a stream."""
+    """Whether the request lists all pods, in pages or as a stream."""
     return "watch" not in request.query or ("sendInitialEvents" in request.query and request["is_served"])
 
 
@@ -108,7 +108,7 @@ async def test_a_watch_rejected_with_410_lists_again() -> None:
 
 
 async def test_a_resource_version_that_goes_back_causes_a_list() -> None:
-    """A restored backup: what it serves now was never after our version, and nothing of it would be told."""
+    """A restored backup: its objects are older than our version, so the watch would not report them."""
     server = Cluster(pods=[a_pod("a")])
     async with watching(server) as inbox:
         await until(inbox, 2)

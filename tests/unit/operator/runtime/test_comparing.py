@@ -76,7 +76,7 @@ async def test_an_inventory_request_counts_sent_messages_and_continues_with_the_
 
 
 async def test_an_inventory_is_compared_after_all_preceding_messages_were_received() -> None:
-    """The core has given the waiting pod its node, and its word is still on the way."""
+    """The core has allocated the waiting pod, and its message is still in flight."""
     moved = muster_pb2.ApplicationInventory(applicationID="ns/app", allocations=[*WHOLE.allocations])
     moved.allocations.add(allocationKey="uid-waiting", allocationID="uid-waiting-0", nodeID="n1")
     async with running(comparing(muster_pb2.Inventory(words=2, applications=[moved], last="ns/app"))) as operator:
@@ -92,7 +92,7 @@ async def test_an_inventory_is_compared_after_all_preceding_messages_were_receiv
 
 
 async def test_a_failed_application_whose_update_is_in_flight_is_not_missing() -> None:
-    """The core has ended it and its word, on the other stream, comes later: one word more than was heard."""
+    """The core has failed it, and the update on the other stream arrives later, so the message counts differ by one."""
     async with running(comparing(muster_pb2.Inventory(words=2))) as operator:
         await at_work(operator)
         await operator.until(lambda: len(operator.peer.inventory_requests) == 1)
@@ -149,7 +149,7 @@ class Silent(Peer):
 
 
 class Older(Peer):
-    """Does not know the question."""
+    """A peer without inventory requests."""
 
     async def take_inventory(self, request: muster_pb2.InventoryRequest) -> muster_pb2.Inventory:
         raise Refused(RefusalCode.FAILED_PRECONDITION, "unknown method")

@@ -42,7 +42,7 @@ def recovered(driver: Driver) -> Outcome:
 
 
 def counted(out: Outcome) -> dict[str, str]:
-    """The pods on the node, each with its application; empty = it only takes room."""
+    """The pods on the node, each with its application; empty = it only uses resources."""
     [created] = [item for item in out.news if isinstance(item, NodeCreated)]
     return {spec.ask.key: spec.ask.app or "" for spec in created.existing}
 

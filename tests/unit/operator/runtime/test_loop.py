@@ -70,7 +70,7 @@ def a_pod(name: str, node: str = "", version: int = 1, app: str = "app") -> dict
 
 @dataclass
 class Operator:
-    """A loop with its inbox, a peer for a core, and the commands that came out."""
+    """A loop with its inbox, a peer instead of a core, and the resulting commands."""
 
     peer: Peer = field(default_factory=Peer)
     metrics: Metrics = field(default_factory=Metrics)
@@ -104,7 +104,7 @@ class Operator:
                 await asyncio.sleep(0.001)
 
     async def ready(self) -> None:
-        """Wait until it is recovered, and the core has heard the last of it."""
+        """Wait until it has recovered and the core has received the last message."""
         await self.until(lambda: not self.loop.missing and self.fences()[-1:] == [False])
 
     async def wait_until_idle(self) -> None:
@@ -113,7 +113,7 @@ class Operator:
             await asyncio.sleep(0)
 
     def fences(self) -> list[bool]:
-        """Of each fence, whether there is more to tell before scheduling may begin."""
+        """For each barrier, whether more messages follow before scheduling may begin."""
         return [message.more for message in self.peer.received if isinstance(message, muster_pb2.FenceRequest)]
 
     def requested_uids(self) -> list[str]:
@@ -122,7 +122,7 @@ class Operator:
         return [ask.allocationKey for request in requests for ask in request.asks]
 
     def reported_nodes(self) -> list[tuple[str, int]]:
-        """Node actions in the order in which the core heard them."""
+        """Node actions in the order in which the core received them."""
         requests = [message for message in self.peer.received if isinstance(message, si_pb2.NodeRequest)]
         return [(node.nodeID, node.action) for request in requests for node in request.nodes]
 
@@ -204,7 +204,7 @@ async def test_an_unanswered_application_does_not_block_another(monkeypatch: pyt
 
 
 async def two_pods_are_requested_one_by_one(operator: Operator) -> None:
-    """The core accepts an application; the operator is ready without the answer about the other, which comes later."""
+    """The core accepts one application; the operator is ready before the answer for the other one."""
     await operator.until(lambda: bool(operator.ledger.applications))
     operator.peer.callback.update_application(accepted("ns/one"))
     await operator.ready()
@@ -442,7 +442,7 @@ async def test_an_unreadable_bound_pod_uses_its_node_and_joins_its_application_o
 
 
 def allocated(operator: Operator) -> list[str]:
-    """The applications of the allocations that the core was told of, in this order."""
+    """The applications of the allocations that were reported to the core, in order."""
     requests = [one for one in operator.peer.received if isinstance(one, si_pb2.AllocationRequest)]
     return [one.applicationID for request in requests for one in request.allocations]
 
@@ -496,7 +496,7 @@ async def test_a_draining_operator_ignores_allocations() -> None:
 
 
 async def test_a_session_begins_after_the_last_bind_of_the_previous_one_has_finished() -> None:
-    """Else it would give room away that a late bind takes."""
+    """Otherwise it would allocate resources that a late bind uses."""
     operator = Operator(binds_in_flight=1)
     async with running(operator):
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("late")])

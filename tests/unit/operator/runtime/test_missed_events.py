@@ -22,7 +22,7 @@ async def operator() -> AsyncIterator[Operator]:
 
 
 def reports(operator: Operator) -> tuple[list[str], list[str], list[str]]:
-    """Keys of asks, of allocations reported, and of both released."""
+    """Keys of requests, of reported allocations, and of both when released."""
     requests = [message for message in operator.peer.received if isinstance(message, si_pb2.AllocationRequest)]
     released = [gone.allocationKey for request in requests for gone in request.releases.allocationsToRelease]
     taken_back = [gone.allocationKey for request in requests for gone in request.releases.allocationAsksToRelease]

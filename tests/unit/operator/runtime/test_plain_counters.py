@@ -11,7 +11,7 @@ BOUNDS = (0.002, 0.5, 1.0, 15.0)
 
 
 def shown(registry: CollectorRegistry) -> list[str]:
-    """Without the times at which counters began, which tallies do not tell."""
+    """Without the creation times of counters, which tallies do not have."""
     lines = generate_latest(registry).decode().splitlines()
     return [line for line in lines if "_created" not in line]
 

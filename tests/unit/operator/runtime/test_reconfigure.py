@@ -35,7 +35,7 @@ MOST_CHANGES = 6
 
 @dataclass
 class Validator:
-    """What the core would say of a configuration. Not a core."""
+    """Returns fixed validation results for configurations. It is not a core."""
 
     findings: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Validator:
 
 
 class Author:
-    """Who writes `muster-configs`, and what follows for Kubernetes."""
+    """A user who edits `muster-configs`, and the resulting events."""
 
     def __init__(self, peer: Peer, validator: Validator, session: KubeSession, started: Mapping[str, str]) -> None:
         self.data: dict[str, str] = {}
@@ -67,7 +67,7 @@ class Author:
         )
 
     async def writes(self, data: dict[str, str]) -> list[PostEvent]:
-        """The events that follow when the ConfigMap comes to hold this data."""
+        """The events after the ConfigMap has this data."""
         self.data = data
         self.commands.clear()
         await self._reconfigurer.changed("muster-configs")

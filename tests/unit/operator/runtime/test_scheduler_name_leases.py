@@ -47,13 +47,13 @@ async def names_of(server: ApiServer, patience_s: float = 0.1) -> AsyncIterator[
 
 
 def holders(server: ApiServer) -> list[str]:
-    """Who holds the Lease after each write."""
+    """The holder of the Lease after each write."""
     writes = [*server.requests("PUT"), *server.requests("POST")]
     return [write.body["spec"]["holderIdentity"] for write in writes]
 
 
 async def taken(server: ApiServer) -> list[str]:
-    """Wait until the Lease is free, then take it; who holds it after each write."""
+    """Wait until the Lease is free, then take it. Returns the holder after each write."""
     async with names_of(server) as names:
         await names.until_free()
         await names.turn()
@@ -119,7 +119,7 @@ async def test_no_lease_is_written_before_leading() -> None:
 
 
 async def test_only_the_scheduler_name_leases_are_read() -> None:
-    """Whoever may write Leases in a namespace of its own could else keep Muster from starting."""
+    """Otherwise a user who can write Leases in a namespace could prevent the start of Muster."""
     server = a_server(None)
     async with names_of(server) as names:
         await names.until_free()

@@ -88,7 +88,7 @@ async def test_a_yunikorn_deployment_without_permission_to_bind_pods_is_ignored(
 @pytest.mark.parametrize("code", [403, 429, 500])
 @pytest.mark.parametrize("are_chosen", [True, False])
 async def test_a_failed_review_is_uncertain(code: int, *, are_chosen: bool) -> None:
-    """The name is not served and nothing ends, also where somebody chose it."""
+    """The name is not served and no process ends, also if a user configured the name."""
     server = ApiServer()
     server.plan(DEPLOYMENTS, lambda: reply(200, {"items": [a_deployment(1)]}))
     server.plan(REVIEWS, lambda: status(code, "Refused"))
@@ -125,7 +125,7 @@ async def test_forbidden_lists_are_uncertain() -> None:
 
 
 def pods_of(namespace: str, accounts: int) -> list[dict[str, Any]]:
-    """Running pods that look like a YuniKorn's, each with an account of its own."""
+    """Running pods with the labels of a YuniKorn, each with a separate account."""
     return [
         {
             "metadata": {"namespace": namespace, "name": f"pod-{number}"},

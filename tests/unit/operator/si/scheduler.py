@@ -14,7 +14,7 @@ Message = si_pb2.ApplicationRequest | si_pb2.NodeRequest | si_pb2.AllocationRequ
 
 @dataclass
 class Peer:  # long: as many methods as the interface
-    """Accepts every application at once, unless `answers` is false."""
+    """Accepts every application immediately, unless `answers` is false."""
 
     registrations: list[si_pb2.RegisterResourceManagerRequest] = field(default_factory=list)
     callbacks: list[ResourceManagerCallback] = field(default_factory=list)

@@ -38,7 +38,7 @@ from tests.unit.operator.si.scheduler import Peer
 
 @dataclass
 class RecordingListener:
-    """Hears what happens to sessions."""
+    """Records the events of sessions."""
 
     up: list[Session] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)

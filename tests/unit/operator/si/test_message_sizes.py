@@ -59,7 +59,7 @@ def test_bound_pods_with_large_constraints_are_split_over_several_messages() -> 
 
 
 def node_parts(item: NodeCreated) -> tuple[list[int], list[str]]:
-    """The actions, and the keys of all pods that are told of."""
+    """The node actions, and the keys of all reported pods."""
     nodes = [node for one in messages([item]) if isinstance(one, si_pb2.NodeRequest) for node in one.nodes]
     assert all(node.schedulableResource.resources["vcore"].value == 1 for node in nodes[:-1])
     return [node.action for node in nodes], [each.allocationKey for node in nodes for each in node.existingAllocations]

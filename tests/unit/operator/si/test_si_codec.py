@@ -328,7 +328,7 @@ def test_core_events_are_decoded_with_their_subject_and_message() -> None:
 
 
 def test_node_add_and_remove_events_of_the_core_are_skipped() -> None:
-    """The answers on the node stream say it; after a restart it would be an event for each node."""
+    """The node stream has the same information; after a restart there would be an event for each node."""
     kinds = (si_pb2.EventRecord.ADD, si_pb2.EventRecord.REMOVE, si_pb2.EventRecord.SET)
     node = si_pb2.EventRecord.NODE
     records = [si_pb2.EventRecord(type=node, objectID="n1", message="m", eventChangeType=kind) for kind in kinds]

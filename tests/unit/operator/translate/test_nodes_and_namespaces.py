@@ -62,7 +62,7 @@ def test_every_image_name_is_reported_with_its_size() -> None:
 
 
 def test_only_the_largest_images_are_reported_if_there_are_too_many() -> None:
-    """The core reads 262,144 characters; a kubelet may be told to report any number of images."""
+    """The core accepts 262,144 characters; a kubelet can be configured to report any number of images."""
     images = [
         {"names": [f"registry.example.com/{number:04}" + "x" * 100], "sizeBytes": number} for number in range(4999)
     ]

@@ -154,7 +154,7 @@ def test_ten_thousand_members_have_ten_thousand_names() -> None:
 
 
 def test_names_with_equal_prefixes_differ_by_owner_application_group_and_member() -> None:
-    """Two applications with the same first 28 characters, two groups with the same 20; a gang that was made anew."""
+    """Two applications with the same first 28 characters, two groups with the same 20, and a recreated gang."""
     owners, apps, groups = ("u1", "u2"), ("a" * 28, "a" * 29, "A" * 28), ("g" * 20, "g" * 21, "G" * 20)
     names = {
         placeholder_name(PodUid(owner), AppId(app), group, ordinal)

@@ -103,14 +103,14 @@ def test_label_keys_become_expressions_with_the_label_values_of_the_pod(keys_of:
 
 
 def test_label_keys_that_the_api_server_has_merged_stay_as_they_are() -> None:
-    """A running pod may be relabelled; its affinity stays what it was when it was made."""
+    """The labels of a running pod may change; its affinity does not."""
     merged = [{"key": "track", "operator": "In", "values": ["canary"]}]
     selector = {"matchExpressions": merged}
     assert term(labelSelector=selector, matchLabelKeys=["track"])["labelSelector"]["matchExpressions"] == merged
 
 
 def test_label_keys_of_a_spread_constraint_are_merged_with_the_current_labels() -> None:
-    """As kube-scheduler does: the API server's stay, and what is there already does not come twice."""
+    """As in kube-scheduler: expressions of the API server stay, and are not duplicated."""
     stable = {"key": "track", "operator": "In", "values": ["stable"]}
     canary = {"key": "track", "operator": "In", "values": ["canary"]}
     for there, then in ([], [stable]), ([stable], [stable]), ([canary], [canary, stable]):

@@ -120,7 +120,7 @@ def test_an_infeasible_resize_does_not_count_and_a_deferred_one_does(told: Raw, 
 
 
 def test_a_status_without_actual_resources_is_not_counted() -> None:
-    """As kube-scheduler has it: an old kubelet tells what it granted and not what is in force."""
+    """As in kube-scheduler: an old kubelet reports allocated resources but not the actual ones."""
     status = {"containerStatuses": [{"name": "main", "allocatedResources": {"cpu": "2"}}]}
     assert taken({"containers": [a_container(cpu="1")]}, status)["vcore"] == 1000
 
@@ -147,7 +147,7 @@ def test_only_pod_level_resources_supported_by_kubernetes_count() -> None:
 
 
 def test_limits_and_ephemeral_containers_take_nothing() -> None:
-    """The API server makes requests of limits; an ephemeral container has none."""
+    """The API server sets requests from limits; an ephemeral container has none."""
     limited = {"name": "main", "resources": {"limits": {"cpu": "4"}}}
     spec = {"containers": [limited], "ephemeralContainers": [a_container("debug", cpu="1")]}
     assert taken(spec) == {"pods": 1}

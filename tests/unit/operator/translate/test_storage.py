@@ -35,14 +35,14 @@ def reported(fact: ClusterObject | None) -> dict[str, Any]:
 
 
 def volume_of(labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
-    """What the core is told of a volume with this spec."""
+    """The object for the core of a volume with this spec."""
     volume = read_volume({"metadata": {"name": "v", "labels": labels or {}}, "spec": spec})
     assert volume is not None
     return reported(volume.reported)
 
 
 def tag_of(*volumes: dict[str, Any]) -> Any:
-    """What the core is told of a pod's volumes."""
+    """The tag for the core with the volumes of a pod."""
     written = volumes_tag({"volumes": list(volumes)}, POD)
     return orjson.loads(written) if written else None
 
@@ -176,7 +176,7 @@ def test_an_empty_claim_is_reported_without_optional_fields() -> None:
 
 
 def test_a_storage_class_is_reported_as_the_api_server_sends_it() -> None:
-    """Its fields are beside its metadata: what decodes objects must not leave them out."""
+    """Its fields are next to its metadata, and decoding must not drop them."""
     sent = {
         "metadata": {"name": "late"},
         "provisioner": "kubernetes.io/gce-pd",

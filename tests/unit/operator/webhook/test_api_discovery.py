@@ -13,7 +13,7 @@ WHO = "POST /apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
 async def introduction(server: ApiServer) -> str:
-    """As a standby, who may write nothing but may ask."""
+    """Discovery of a standby, which may only read."""
     async with serving(server):
         session = KubeSession(FixedCredentials(server.url, ["t"]), LeadershipGuard())
         try:

@@ -73,7 +73,7 @@ async def test_a_failed_lookup_raises_an_error() -> None:
 
 
 async def test_a_name_that_does_not_exist_is_looked_up_at_most_once_per_second() -> None:
-    """Whoever can reach the webhook may ask about any name: each question must not be a list of the API server."""
+    """Every client of the webhook can send any name, which must not cause a list request each time."""
     peer, now = Peer(), [100.0]
     async with a_session(peer) as session:
         view = ClusterView(session, "muster", NAMES, clock=lambda: now[0])

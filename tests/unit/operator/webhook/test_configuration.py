@@ -59,7 +59,7 @@ async def validated(
     namespace: str = "muster",
     present: Configuration | None = None,
 ) -> AdmissionAnswer:
-    """The answer about a ConfigMap, where these stand already."""
+    """The answer for a ConfigMap, with these existing ones."""
     peer = Peer()
     for one in standing:
         peer.put(f"{CONFIG_MAPS}/{one['metadata']['name']}", one)

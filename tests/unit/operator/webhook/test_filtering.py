@@ -71,7 +71,7 @@ def test_ids_are_generated_by_namespace_annotation_or_lists(
 
 @pytest.mark.parametrize("namespace", ["kube-system", "muster", "elsewhere"])
 def test_kube_system_and_the_own_namespace_are_never_modified(namespace: str) -> None:
-    """Whatever the settings say: what runs there has to start before us."""
+    """With any settings, because their pods must start before Muster."""
     known = ClusterSnapshot(own_namespace="elsewhere" if namespace == "elsewhere" else "muster")
     served = replace(known, namespaces={namespace: {f"{PREFIX}enableYuniKorn": "true"}})
     for pod in (a_pod(), a_pod(schedulerName="muster", annotations={USER_INFO: "forged", PLACEHOLDER: "true"})):

@@ -52,7 +52,7 @@ def forged(kind: str, labels: dict[str, str] | None = None) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_cve_2026_92393_an_update_is_checked_like_a_create(kind: str) -> None:
-    """A forged user got in by changing a workload that was made without one."""
+    """A forged user was accepted when a workload without a user was changed."""
     innocent = a_thing(kind, a_description())
     assert creating(innocent, BOB).is_allowed
     assert not creating(forged(kind), BOB).is_allowed
@@ -64,7 +64,7 @@ def test_cve_2026_92393_an_update_is_checked_like_a_create(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("labels", SWITCHES, ids=lambda labels: next(iter(labels.items())).__str__())
 def test_cve_2026_97146_no_label_switches_a_check_off(kind: str, labels: dict[str, str]) -> None:
-    """Labels and annotations are what users write; only who they are and where they write counts."""
+    """Users can set labels and annotations; only the account and the namespace count."""
     assert not creating(forged(kind, labels), BOB).is_allowed
     assert not updating(a_thing(kind, a_description()), forged(kind, labels), BOB).is_allowed
     switched = a_thing(kind, a_description(labels=labels, annotations=labels))
@@ -96,7 +96,7 @@ def test_a_user_pod_with_a_mirror_annotation_is_not_treated_as_static() -> None:
 
 
 def test_a_replication_controller_cannot_forge_a_user_through_its_controller() -> None:
-    """Its pods come from an account that is trusted; where its template is not read, anybody is somebody else."""
+    """Its pods come from a trusted account, so without a check of its template every user could be forged."""
     assert not creating(forged("ReplicationController"), BOB).is_allowed
 
 

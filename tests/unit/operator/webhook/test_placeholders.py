@@ -85,7 +85,7 @@ def test_every_annotation_of_the_internal_prefix_is_written_by_muster_only(kind:
 
 
 def test_placeholders_of_another_scheduler_are_allowed() -> None:
-    """YuniKorn beside us makes placeholders with the same mark."""
+    """A YuniKorn next to Muster creates placeholders with the same annotation."""
     nowhere = settings(processNamespaces="^ours$")
     beside = replace(KNOWN, scheduler_names=frozenset({"muster"}))
     assert creating(marked("Pod", schedulerName="yunikorn"), known=beside, how=nowhere).is_allowed

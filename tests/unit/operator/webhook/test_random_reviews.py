@@ -88,7 +88,7 @@ def test_a_mutated_object_is_admitted_unchanged_again(review: Review) -> None:
 @given(questions())
 @settings(max_examples=40, deadline=None)
 def test_a_stored_object_can_always_be_updated_without_changes(review: Review) -> None:
-    """Controllers take finalizers off; a refusal then would hold the object for ever."""
+    """Controllers remove finalizers; a rejection would keep the object permanently."""
     same = replace(review, operation=Operation.UPDATE, old=review.object)
     assert (answer(same).refusal, answer(same).object) == ("", None)
 

@@ -157,7 +157,7 @@ async def test_provided_files_are_reloaded_on_change_and_rejected_if_they_do_not
 
 
 async def test_a_replica_waits_for_a_leader_to_renew_expired_authorities() -> None:
-    """The first round comes before the lease is ours; an operator that ended then would never get it."""
+    """The first attempt precedes the lease, so an operator that exited then would never get the lease."""
     peer = Peer()
     async with a_session(peer) as session:
         await Replica(session).at(NOW)

@@ -44,7 +44,7 @@ def a_leaf() -> Leaf:
 
 
 def a_question(**more: object) -> Json:
-    """As an API server asks about a new pod."""
+    """A review of a new pod, as an API server sends it."""
     request: Json = {
         "uid": "uid-1",
         "operation": "CREATE",
@@ -59,7 +59,7 @@ def a_question(**more: object) -> Json:
 
 @dataclass
 class Client:
-    """Asks a server that is there."""
+    """A client of a running server."""
 
     url: str
     metrics: Metrics
@@ -196,7 +196,7 @@ async def test_a_review_is_accepted_up_to_the_size_limit_of_the_api_server() -> 
 
 
 async def test_slow_senders_do_not_delay_other_requests() -> None:
-    """Anybody who reaches the port can begin questions and never end them."""
+    """Every client of the port can start requests and never finish them."""
     head = b"POST /mutate HTTP/1.1\r\nHost: muster\r\nContent-Length: 1000\r\n\r\n{"
     async with a_server(yes, within_s=1.0) as client:
         port = int(client.url.rpartition(":")[2])
@@ -293,7 +293,7 @@ async def test_a_port_that_is_taken_is_reported_with_its_option() -> None:
 
 
 async def test_a_flooding_address_does_not_delay_other_addresses() -> None:
-    """The flood holds its share of the places until the end; a question of the API server is answered meanwhile."""
+    """The flood keeps its share of connections, and a review of the API server is answered meanwhile."""
     unacknowledged_nodes, is_full, finish = 0, asyncio.Event(), asyncio.Event()
 
     async def slow_for_the_flood(review: Review) -> AdmissionAnswer:

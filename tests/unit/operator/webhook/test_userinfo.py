@@ -91,7 +91,7 @@ def test_users_can_name_themselves_but_their_groups_are_replaced(kind: str) -> N
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("submitter", [ANN, BOB, CONTROLLER])
 def test_any_user_can_change_other_fields_and_the_recorded_user_stays(kind: str, submitter: Submitter) -> None:
-    """Whoever may change a workload runs pods of its owner, as with its service account."""
+    """A user who can change a workload can run pods as its user, as with its service account."""
     answer = updating(owned(kind, ANN), owned(kind, ANN, "another"), submitter)
     assert (answer.is_allowed, answer.object) == (True, None)
 
@@ -136,7 +136,7 @@ def test_a_user_cannot_be_added_to_a_stored_pod() -> None:
 
 @pytest.mark.parametrize("owner", WORKLOADS)
 def test_objects_created_by_a_controller_keep_the_user_of_the_workload(owner: str) -> None:
-    """One of before Muster makes pods of nobody, not of the controller, whose limits all users would share."""
+    """A workload from before Muster creates pods without a user, not with the controller as user of all."""
     assert owner_of("Pod", creating(a_pod(owner=owner), CONTROLLER).object) is None
     assert owner_of("Pod", creating(a_pod(owner=owner, annotations={USER_INFO: info(ANN)}), CONTROLLER).object) == info(
         ANN

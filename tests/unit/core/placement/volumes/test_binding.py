@@ -124,7 +124,7 @@ def test_a_node_may_be_refused_for_bound_and_for_unbound_claims() -> None:
 
 
 def test_filters_run_in_the_order_of_kube_scheduler() -> None:
-    """Room first, then disks, limits, binding and zones."""
+    """Resources first, then disks, limits, binding and zones."""
     labels = ((ZONE, "a"),)
     claim, volume = bound("c", a_volume("v", affinity=on("disk", "ssd"), labels=labels))
     full = replace(attaching("n1", 0), labels={ZONE: "b"})

@@ -135,7 +135,7 @@ class Asks(Ground):
     @precondition(lambda self: self.apps() and self.nodes())
     @rule(data=st.data(), vcore=st.sampled_from([1000, 2000]), priority=st.sampled_from([0, 5]), tolerant=st.booleans())
     def ask_for_daemon(self, data: st.DataObject, vcore: int, priority: int, *, tolerant: bool) -> None:
-        """Send the ask of a DaemonSet pod for one node, which may not exist any more."""
+        """Send the ask of a DaemonSet pod for one node, which may no longer exist."""
         app, node = self.one_of(data, self.apps()), data.draw(st.sampled_from([*self.nodes(), "gone"]))
         ask = an_ask(self.new_name("d"), app=app.id, vcore=vcore, priority=priority)
         constraints = made_for(node) if tolerant else ANYWHERE

@@ -61,7 +61,7 @@ class ManagerState:
             self.held[place] = replace(self.held[place], ask=known.spec)
 
     def find(self, partition: Partition, app: ApplicationId, identity: AllocationId) -> None:
-        """Store a reported allocation, if the core accepted it and did not release it at once."""
+        """Store a reported allocation, if the core accepted it and did not release it immediately."""
         owner = partition.applications.get(app)
         known = owner.allocations.get(identity) if owner is not None else None
         if known is not None and known.releasing is None:

@@ -76,7 +76,7 @@ class Scale(Ground):
     @precondition(lambda self: self.apps() and len(self.nodes()) < 8)
     @rule(pods=st.sampled_from([300, 20_000]))
     def add_large_node(self, pods: int) -> None:
-        """Add a node with room for thousands of members."""
+        """Add a node with capacity for thousands of members."""
         name = self.new_name("large")
         self.send(NodeAdded(a_node(name, 8_000, pods=pods, labels={"host": name})))
 
