@@ -222,7 +222,7 @@ def test_a_name_with_special_characters_reaches_the_core_unchanged(served: Serve
     assert served.run("app", "a/b c+d%41").exit_code == 0
 
 
-#: As a terminal starts it: who runs the tests in the background has the interrupt ignored, and children inherit that.
+#: As in a terminal. A test run in the background ignores interrupts, and its children inherit that.
 _INTERRUPTIBLE = (
     "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from muster.main import app; app()"
 )

@@ -10,7 +10,7 @@ PAGE = (ROOT / "docs" / "reference" / "labels-and-annotations.md").read_text()
 ROWS = [line for line in PAGE.splitlines() if line.startswith("|")]
 NAMES = {name.removeprefix("…") for row in ROWS for name in re.findall(r"`([^`]+)`", row)}
 DOMAIN = "yunikorn.apache.org/"
-#: Read for those who still have them; docs/concepts/applications.md tells what to write instead.
+#: Deprecated but still read; docs/concepts/applications.md has the replacements.
 DEPRECATED = {names.ANNOTATION_NAMESPACE_MAX_CPU, names.ANNOTATION_NAMESPACE_MAX_MEMORY}
 
 

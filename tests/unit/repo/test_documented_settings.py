@@ -15,7 +15,7 @@ from tests.unit.repo.tree import ROOT
 from tools import settings as page
 from tools.tables import put
 
-#: Said in a session, by no ConfigMap.
+#: Sent in a session, not set by a ConfigMap.
 UNWRITTEN = {keys.EXTRA_FENCE, keys.EXTRA_UTILIZATION, keys.EXTRA_TEST_GROUPS}
 #: Begins and ends the key of a subsystem's level.
 PARTS = {keys.SETTING_LOG_PREFIX, keys.SETTING_LOG_SUFFIX}

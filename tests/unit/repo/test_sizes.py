@@ -13,7 +13,7 @@ LINES_OF_A_HANDLER = 15
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
-# A function or class may be longer where it reads better so; its line then says `# long: <reason>`.
+# A function or class may be longer if that is more readable; its line then has `# long: <reason>`.
 EXCUSE = "# long: "
 
 

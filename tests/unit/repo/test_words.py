@@ -16,7 +16,7 @@ SUPERVISORS = 4
 
 # Paths that exist on one developer's machine only.
 MACHINE_PATH = re.compile(r"(?<![\w.$}*)~-])/(?:wor" r"k|roo" r"t|hom" r"e|User" r"s)/\w")
-# Words that belong to one workplace, as digests, so that the guard does not say them itself.
+# Words of one workplace, as digests, so that this file does not contain them.
 WORD = re.compile(r"[a-z0-9_]+(?:[/-][a-z0-9_]+)?")
 FOREIGN_WORDS = {
     "3017eedacfc10834",  # "sampleplace-", for the test of this guard

@@ -16,7 +16,7 @@ from tests.unit.repo.tree import ROOT
 Json = dict[str, Any]
 
 PATHS = sorted((ROOT / ".github/workflows").iterdir())
-#: YAML 1.1 reads the key `on` as true; nobody here asks for it.
+#: YAML 1.1 reads the key `on` as true.
 WORKFLOWS: dict[str, Json] = {path.name: yaml.safe_load(path.read_text()) for path in PATHS}
 PINNED = re.compile(r"uses: [\w-]+/[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$")
 EACH = pytest.mark.parametrize("workflow", WORKFLOWS.values(), ids=list(WORKFLOWS))

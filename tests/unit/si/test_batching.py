@@ -88,14 +88,14 @@ async def test_these_messages_are_merged(earlier: Message, later: Message) -> No
         (RELEASED, RELEASED_ASK),
         (NEW, SWAPPED),
         (SWAPPED, SWAPPED),
-        (NEW, REJECTED),  # nothing says whether rejections are applied before or after
+        (NEW, REJECTED),  # it is undefined whether rejections are applied before or after
         (REJECTED, NEW),
         (REJECTED, REJECTED_ALLOCATION),
         (REJECTED_ALLOCATION, REJECTED),
         (ASK, RELEASE),
         (ASK, ASK_RELEASE),
         (ASK_RELEASE, ASK),
-        (RELEASE, ASK),  # a bind that failed: release, then the same key anew
+        (RELEASE, ASK),  # a failed bind: release, then the same key again
         (EXISTING, ASK),
         (RELEASE, ASK_RELEASE),
         (MIXED, ASK),

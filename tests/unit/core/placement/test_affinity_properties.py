@@ -128,7 +128,7 @@ def test_placing_together_equals_placing_one_by_one(
     placed = dict(place(snapshot, shape, count, NodeSort(NodeOrder.FAIR, (("vcore", 1.0),))))
     expected = Counter(NodeId(f"n{index}") for index in one_by_one(plain, shape, affinity, count))
     assert placed == dict(expected)
-    # The plan's what-if knows what it placed: what may come next is the same, too.
+    # The snapshot of the plan contains its placements, so the next feasible nodes are equal, too.
     if affinity.required:
         may = {snapshot.nodes.rows.at(row) for row in allowed(snapshot, shape).nonzero()[0].tolist()}
         assert may == {NodeId(f"n{i}") for i in range(len(plain)) if holds(plain, i, affinity, mine)}

@@ -140,7 +140,7 @@ def test_fair_never_skips_a_less_used_node_with_free_resources(
     ends = [
         share(node, places.get(node.name, 0)) for node in plain if most_on(node, shape, 99) > places.get(node.name, 0)
     ]
-    # Only tables whose nodes have every weighted resource: a resource that is taken and not there counts as it likes.
+    # Only tables whose nodes have every weighted resource: the score of a used but missing resource is undefined.
     if all(node.capacity[name] for node in plain for name in weighted):
         for name, there in places.items():
             assert all(share(by_name[name], there - 1) <= end + TOLERANCE for end in ends)

@@ -44,7 +44,7 @@ def test_members_with_fewer_nodes_to_choose_from_go_first() -> None:
 
 def test_members_that_did_not_fit_are_tried_first_the_next_time() -> None:
     table = a_table(labelled("n1", zone="a"), labelled("n2", zone="a"), a_node("n3", vcore=0))
-    # The pinned members go first, one to each node, and leave 3 cores where 4 are asked for.
+    # The pinned members are placed first, one per node, and leave 3 cores for requests of 4.
     answer = place_all(Snapshot(table), [(IN_A, 2), (RequestShape(resources(vcore=4000, pods=1)), 1)], FAIR)
     assert answer == Places((((N2, 2),), ((N1, 1),)))
 

@@ -129,7 +129,7 @@ def test_members_of_one_plan_see_each_other_and_assumed_victims_do_not_count() -
         (among("team", "one"), "blue red", "blue red"),
         (among("team", operator=TargetOperator.EXIST), "blue red", "blue red"),
         (among("kubernetes.io/metadata.name", "yellow"), "blue yellow", "blue yellow"),
-        # kube-scheduler 1.36 asks the own term of somebody without labels, too, and means every namespace then.
+        # kube-scheduler 1.36 evaluates the own term of a pod without labels, too, and then for all namespaces.
         (among("team", "one", operator=TargetOperator.NOT_IN), "blue red yellow", "blue yellow"),
     ],
 )
@@ -170,7 +170,7 @@ def test_a_node_counts_under_the_first_rule_that_it_breaks() -> None:
         EXISTING_ANTI_AFFINITY_NOT_MET: 1,
     }
     assert may_go(table, shape) == "n3"
-    # Room is asked about before.
+    # Resources are checked before.
     table.take(NodeId("n1"), resources(vcore=8000))
     assert rejections(table, shape) == {AFFINITY_NOT_MET: 2, "Insufficient cpu": 1, EXISTING_ANTI_AFFINITY_NOT_MET: 1}
 

@@ -198,7 +198,7 @@ def test_placing_together_equals_placing_one_by_one(plain: list[Plain], pod: Pod
     placed = place(snapshot, wanting(pod), count, NodeSort(NodeOrder.FAIR, (("vcore", 1.0),)))
     expected = Counter(NodeId(f"n{index}") for index in one_by_one(plain, pod, count))
     assert dict(placed) == dict(expected)
-    # The plan's what-if knows what it placed.
+    # The snapshot of the plan contains its placements.
     assert refused(snapshot, pod) == {
         NodeId(f"n{index}"): why for index, node in enumerate(plain) if (why := refusal(plain, node, pod))
     }

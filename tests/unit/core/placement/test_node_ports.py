@@ -66,7 +66,7 @@ def test_at_most_one_pod_of_a_shape_is_placed_on_a_node() -> None:
     table, sort = nodes("n1", "n2", "n3"), NodeSort()
     snapshot = Snapshot(table)
     assert node_search.place(snapshot, shape(HTTP), 5, sort) == [("n1", 1), ("n2", 1), ("n3", 1)]
-    # Those of another shape in the same plan see them, and they are told of before room is.
+    # Members of another shape in the same plan conflict with them, and ports are reported before resources.
     other = shape(HostPort("10.0.0.1", "TCP", 80), vcore=9)
     assert node_search.unschedulable_reason(snapshot, other).counts == ((REASON, 3),)
 

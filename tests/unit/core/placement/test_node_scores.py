@@ -79,7 +79,7 @@ def test_each_untolerated_prefer_no_schedule_taint_costs_a_share_of_300_points(
         tainted("two", ("x", "", "PreferNoSchedule"), ("y", "", "PreferNoSchedule")),
         tainted("hard", ("z", "", "NoSchedule")),
     )
-    # Whoever does not tolerate the hard one may not go there at all: it is not among those that count.
+    # A node with an untolerated NoSchedule taint is infeasible and does not count.
     assert worth(table, NO_PREFERENCES, Constraints(tolerations=tolerations)) == expected
 
 

@@ -102,7 +102,7 @@ def test_node_affinity_policy_decides_whether_excluded_nodes_form_domains(
     change(table, "n0", zone="a", disk="ssd")
     put(table, "n0", a_pod())
     assert may_go(table, spreading(constraint, where=ON_SSD)) == expected
-    # The one node that a DaemonSet's pod is made for is such an affinity.
+    # The node of a DaemonSet pod is set by such an affinity.
     made_for = replace(spreading(constraint), required=NodeId("n0"))
     assert may_go(table, made_for) == expected
 

@@ -147,7 +147,7 @@ def test_updated_scores_after_each_member_equal_new_scores(
         charge(snapshot, shape, row)
         anew = score(snapshot, shape, among)
         assert anew is not None
-        # Nodes that are not left may come back: what they are worth is told by their domains, too.
+        # Infeasible nodes may become feasible again: their score also depends on their domains.
         rows = np.flatnonzero(among)
         assert found.points()[rows].tolist() == anew.points()[rows].tolist()
         changed = np.flatnonzero(found.points() != before).tolist()

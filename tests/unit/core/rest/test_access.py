@@ -271,7 +271,7 @@ async def test_a_review_is_cached_for_some_seconds_per_token_path_and_verb() -> 
 
 
 async def test_guarded_routes_are_unavailable_without_the_api_server() -> None:
-    reviewer = Reviewer(api_server("http://127.0.0.1:9"))  # the port of discarding: nobody listens
+    reviewer = Reviewer(api_server("http://127.0.0.1:9"))  # the discard port, on which no server listens
     guard = Authorizer(AccessSettings(kubernetes=True), reviewer)
     request = make_mocked_request("GET", DUMP, headers=bearer("a-token"))
     with pytest.raises(RestFailure, match="503: the API server did not respond"):

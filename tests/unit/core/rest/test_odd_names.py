@@ -24,7 +24,7 @@ ODD = (
     "%0d%0aX:y",
     "null",
 )
-#: What an answer to a name that nobody has may be.
+#: Permitted responses for a name that does not exist.
 STATUSES = (200, 301, 400, 404, 414, 431)
 
 

@@ -30,7 +30,7 @@ CHECKS: list[CheckFunction] = [
     content_type_conformance,
     response_schema_conformance,
 ]
-#: One never ends, the others look for as long as they are told.
+#: The first one never ends, the others run for the given time.
 _LASTING = r"^/ws/v1/events/stream$|^/debug/pprof/"
 
 RequestCase = schemathesis.Case[Any]

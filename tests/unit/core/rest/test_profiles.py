@@ -57,7 +57,7 @@ async def test_only_one_profile_runs_at_a_time(http: aiohttp.ClientSession) -> N
         async with http.get("/debug/pprof/heap?seconds=0") as answer:
             status = answer.status
     first.cancel()
-    while status == 409:  # who goes lets the next one look
+    while status == 409:  # a disconnected client lets the next one start
         async with http.get("/debug/pprof/heap?seconds=0") as answer:
             status = answer.status
     assert status == 200

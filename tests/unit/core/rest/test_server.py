@@ -90,7 +90,7 @@ async def test_writing_a_large_response_yields_to_other_tasks() -> None:
 
     def pieces() -> Iterator[bytes]:
         yield b"["
-        while not turns:  # until somebody else ran
+        while not turns:  # until another task ran
             yield b"0,"
         yield b"0]"
 
@@ -182,7 +182,7 @@ async def test_a_core_is_ready_after_it_receives_the_existing_objects(
     http: aiohttp.ClientSession, bench: Bench
 ) -> None:
     await bench.register(**{EXTRA_FENCE: "true"})
-    async with http.get("/livez"):  # lets the world hear of it
+    async with http.get("/livez"):  # lets the scheduler process it
         pass
     async with http.get("/readyz") as answer:
         assert (answer.status, await answer.text()) == (503, f"receiving the existing objects from {RM}")

@@ -7,7 +7,7 @@ from muster_si import si_pb2
 from tests.unit.core import messages as m
 from tests.unit.core.conftest import Notebook, open_for_asks
 
-#: Longer than any test may take: who waited for it would never end.
+#: Longer than any test may take.
 BUDGET_S = 600.0
 
 

@@ -17,7 +17,7 @@ from muster_si.errors import RefusalCode, Refused, SessionLost
 from tests.unit.core import messages
 from tests.unit.core.conftest import Bench, Notebook
 
-#: Something that no engine knows: it makes `step` fail.
+#: An unknown event, which makes `step` fail.
 NONSENSE = cast("Event", object())
 
 

@@ -69,7 +69,7 @@ async def test_a_new_session_receives_no_decisions_of_an_earlier_session() -> No
     await bench.core.update_application(messages.applications(messages.an_application()))
     await bench.core.update_allocation(messages.asks(messages.an_ask("pod")))
     await bench.wait_until_idle()
-    # A node comes in the same moment as the resource manager registers again: the old world places the pod.
+    # A node is added while the resource manager registers again: the old state places the pod.
     spec = NodeSpec(partition_id(RM, "default"), NodeId("n0"), resources(vcore=10_000, memory=1 << 40, pods=100))
     bench.core.loop.mailbox.post(QueuedMessage([NodeAdded(spec)]))
     bench.rm = Notebook()

@@ -159,7 +159,7 @@ async def test_an_application_waits_for_a_directory_that_is_down_and_continues_w
         assert set(partition.undecided) == {"of-kim", "of-ann"}
         assert not partition.applications
         is_down = False
-        time.now += 60_000_000_000  # nobody asks a directory that was down just now
+        time.now += 60_000_000_000  # a recently failed directory is not queried
         await bench.rm.until(lambda: bool(rejected(bench)) and bool(partition.applications))
         assert set(partition.applications) == {"of-ann"}
         assert "its filter excludes user kim" in rejected(bench)["of-kim"]

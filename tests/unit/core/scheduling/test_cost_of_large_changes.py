@@ -18,7 +18,7 @@ from muster_core.scheduling.scheduler import CyclePhase, cycle, step
 from tests.unit.builders import PARTITION, a_configuration, a_node, a_queue, an_application, an_ask
 from tests.unit.core.scheduling.scenario import Scenario, placed
 
-#: More nodes than are looked at one by one when they gain at once.
+#: More nodes than are evaluated one by one when they change together.
 NODES = 48
 
 

@@ -172,7 +172,7 @@ def test_a_gang_that_cannot_preempt_reports_until_no_member_is_missing() -> None
     assert waits(scenario.send(bound("w1", "n0", app="poor")))["poor/workers"][0] == "SCHEDULED"
 
 
-# -- who is asked --------------------------------------------------------------------
+# -- predicates and preemption -------------------------------------------------------
 
 
 def test_placement_validation_covers_members_but_not_virtual_placeholders() -> None:

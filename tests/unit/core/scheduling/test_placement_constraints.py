@@ -41,7 +41,7 @@ def test_an_ask_with_affinity_waits_for_the_other_pod() -> None:
     scenario = a_scenario()
     effects = scenario.ask(an_ask("w", placement=NEAR_DB))
     assert "had too few allocations" in waits(effects)["w"][1]
-    # Of another application, and placed in the same pass: the waiting one is tried again at once.
+    # Of another application, and placed in the same pass: the waiting one is tried again immediately.
     scenario.send(ApplicationAdded(an_application("other")))
     effects = scenario.ask(an_ask("d", app="other", tags=DB))
     assert placed(effects)["w"] == placed(effects)["d"]
@@ -58,7 +58,7 @@ def test_the_last_member_of_an_anti_affinity_gang_waits_for_a_separate_node() ->
     gang = ApplicationAdded(an_application(gang=3))
     asks = (an_ask(f"p{i}", group="workers", placeholder=True, tags=WEB, placement=ALONE) for i in range(3))
     effects = scenario.send(gang, *(AskAdded(ask) for ask in asks))
-    assert len(placed(effects)) == 2  # the only gang may hold a part of its places
+    assert len(placed(effects)) == 2  # the only gang may reserve some of its members
     assert placed(scenario.add_node("n9")) == {"p2": "n9"}
 
 
@@ -123,6 +123,6 @@ def test_the_first_constraint_splits_the_classes_of_waiting_asks() -> None:
     assert len(scenario.app().waiting) == 1
     scenario.ask(an_ask("after", tags=WEB, placement=ALONE))
     assert len(scenario.app().waiting) == 3
-    # All in one plan: the one that waited is counted where it goes.
+    # All in one plan: the waiting member counts on its new node.
     assert placed(scenario.add_node("n1")) == {"before": "n1", "other": "n1"}
     assert placed(scenario.add_node("n2")) == {"after": "n2"}

@@ -133,7 +133,7 @@ THEIRS = running("web", apart(CACHE_IN_TEAM)), pod("w", "cache")
         (namespace(team="two"), "n1"),
         (NodeUpdated(in_zone("n1", "b")), "n1"),
         (NodeUpdated(in_zone("n1", "")), "n1"),
-        (NodeUpdated(in_zone("n0", "b")), "n1"),  # the other node is in a zone with nobody now
+        (NodeUpdated(in_zone("n0", "b")), "n1"),  # the other node is now in a zone without pods
         (NodeAdded(in_zone("n9", "b")), "n9"),
         (NodeActionReported(PARTITION, NodeId("n0"), NodeAction.DECOMMISSION), "n1"),
     ],

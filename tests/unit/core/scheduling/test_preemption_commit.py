@@ -150,7 +150,7 @@ def test_a_placement_counts_members_of_different_sizes_on_a_node_together() -> N
     run(scenario, "root.b", an_ask("b0", vcore=1000))
     run(scenario, "root.a", an_ask("large", vcore=4000), an_ask("small", vcore=3500))
     places = tuple((AllocationKey(key), NodeId("n0")) for key in ("large", "small"))
-    scenario.partition.nodes.give_back(NodeId("n0"), resources(vcore=1000))  # each alone has room now
+    scenario.partition.nodes.give_back(NodeId("n0"), resources(vcore=1000))  # each one alone fits now
     decision = Placement(PARTITION, _A, places)
     with pytest.raises(BrokenDecision, match="next to its reservations"):
         commit(scenario.partition, decision, scenario.now_ns)
@@ -192,7 +192,7 @@ def test_victims_are_released_after_the_resource_manager_approves_them() -> None
 def test_no_victim_is_released_if_resources_became_free_before_the_answer() -> None:
     scenario, question = proposal()
     [kept] = {"b0", "b1"} - set(question.victims) - {"b0"}
-    scenario.node("n0", NodeAction.DRAIN)  # so that the room is not given at once
+    scenario.node("n0", NodeAction.DRAIN)  # so that the resources are not allocated immediately
     scenario.release(kept, app="b")
     scenario.release("b0", app="b")
     scenario.node("n0", NodeAction.OPEN)

@@ -152,7 +152,7 @@ def test_a_cycle_without_time_places_one_pod_with_any_number_of_leaves(leaves: i
 @pytest.mark.parametrize("leaves", [1, 1000])
 def test_an_attempt_computes_few_keys_with_any_number_of_applications(leaves: int, order: ApplicationOrder) -> None:
     scenario = many_applications(1000, leaves, order)
-    for _ in range(50):  # what moved while they came is taken in step by step
+    for _ in range(50):  # changes during their arrival are applied step by step
         cycle(scenario.scheduler_state, scenario.now_ns, never)
     with Counted() as counted:
         for _ in range(20):

@@ -249,7 +249,7 @@ def test_a_change_of_queue_type_is_recorded() -> None:
     assert [note.subject for note in scenario.records if note.detail is Detail.QUEUE_TYPE] == ["root.a"]
 
 
-# -- queues made on demand -------------------------------------------------------
+# -- dynamic queues --------------------------------------------------------------
 
 
 def parent(name: str, *children: QueueConfig) -> QueueConfig:

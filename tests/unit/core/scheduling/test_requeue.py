@@ -84,7 +84,7 @@ def test_resources_released_by_a_user_requeue_no_other_user() -> None:
     running = [app for app in scenario.partition.applications.values() if app.allocations]
     [first] = [app.id for app in running if app.spec.user == "user2"]
     event = AllocationReleased(PARTITION, first, AllocationKey(first), None, Termination.STOPPED_BY_RM)
-    assert tried(scenario, event) == (2, 1)  # the second of the user finds the room taken
+    assert tried(scenario, event) == (2, 1)  # the second pod of the user no longer fits
 
 
 def test_an_atomic_gang_is_tried_only_when_all_members_may_fit() -> None:

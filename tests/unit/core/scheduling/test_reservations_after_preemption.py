@@ -15,14 +15,14 @@ def test_a_new_node_serves_an_ask_with_a_reservation_that_fills_its_queue() -> N
     scenario = Scenario(queues, nodes=1)
     run(scenario, "root.b", *pods("b", 4))
     run(scenario, "root.a", *pods("a", 1))
-    assert len(victims(scenario.wait(31))) == 1  # told, and not gone yet
+    assert len(victims(scenario.wait(31))) == 1  # release requested, not confirmed
     scenario.send(ConfigurationReplaced(RM, queues))  # what was remembered of nodes is forgotten
     assert placed(scenario.add_node("n1")) == {"a0": "n1"}
 
 
 def test_a_gang_that_loses_a_placeholder_gets_a_quota_reservation() -> None:
     scenario = Scenario(with_preemption(a_queue("a"), a_queue("b")), nodes=1, vcore=2000)
-    scenario.gang(ApplicationAdded(an_application("gang", queue="root.b", gang=2)), 3)  # one more than it said
+    scenario.gang(ApplicationAdded(an_application("gang", queue="root.b", gang=2)), 3)  # one more than announced
     gang = scenario.app("gang").gang
     assert (gang.reserved["vcore"], gang.quota_reservation) == (2000, NOTHING)
     effects = run(scenario, "root.a", a_daemon("daemon", "n0", priority=1))

@@ -127,7 +127,7 @@ def test_selectors_match_the_same_pods_when_all_labels_are_kept(*, anywhere: boo
     nodes: dict[str, str] = {one.spec.key: one.node for one in scenario.app("reader").allocations.values()}
     assert {key for key, node in nodes.items() if at["t" + key[1:]] == node} == set()
     assert len(nodes) == MANY
-    # And the other way about: who comes is kept away by those that are there.
+    # In the other direction: existing pods reject the new one.
     late = scenario.ask(pod("late", "l3", app="there"))
     assert placed(late)["late"] != nodes["r3"]
     scenario.send(ApplicationRemoved(PARTITION, ApplicationId("reader")))

@@ -324,7 +324,7 @@ def test_the_key_of_a_gang_is_fixed_with_its_first_request() -> None:
     assert scenario.app("later").gang.key == key
 
 
-# -- what is promised to a gang that takes over goes to no other -------------------
+# -- resources of a taking-over gang are allocated to no other --------------------
 
 
 def promised() -> Scenario:

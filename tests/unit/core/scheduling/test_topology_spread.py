@@ -138,7 +138,7 @@ def test_members_replace_placeholders_that_are_spread_unevenly() -> None:
     effects = scenario.ask(*(a_web(f"r{index}", by=wide, group="workers") for index in range(3)))
     assert len(releases(effects)) == 2
     assert list(waits(effects)) == ["r2"]
-    # A node in the emptier zone is where the third goes.
+    # The third one is placed on a node in the emptier zone.
     assert len(releases(scenario.send(NodeAdded(zoned("n2", "b"))))) == 1
 
 

@@ -109,7 +109,7 @@ def test_a_node_to_empty_is_searched_periodically_while_nothing_waits() -> None:
     timing = Timing(empty_node_interval_ns=300 * seconds)
     scenario = a_scenario(1, a_configuration(a_queue("a"), timing=timing))
     scenario.ask(an_ask("a"), an_ask("b"))
-    assert recommended(scenario.add_node("n1")) == {}  # sought already when they came, and there was no other node
+    assert recommended(scenario.add_node("n1")) == {}  # evaluated already on arrival, and there was no other node
     scenario.wait(300)
     effects = recommended(scenario.ask(an_ask("c")))
     assert effects == {"n1": "it could be emptied: its 1 allocations would fit on the other nodes"}

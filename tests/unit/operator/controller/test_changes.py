@@ -78,7 +78,7 @@ def test_a_resize_is_reported_when_requested_when_applied_and_when_infeasible() 
         "resources": {"requests": {"cpu": "1"}},
         "allocatedResources": {"cpu": "1"},
     }
-    assert not driver.see(raw, containerStatuses=[before])  # asked for less: it has what it has
+    assert not driver.see(raw, containerStatuses=[before])  # a smaller request does not change the allocation
     now = {"name": "main", "resources": {"requests": {"cpu": "500m"}}, "allocatedResources": {"cpu": "500m"}}
     assert reported_again(driver.see(raw, containerStatuses=[now])).ask.resources["vcore"] == 500
     huge = resized(raw, "1000")

@@ -121,7 +121,7 @@ def test_a_preempted_pod_is_deleted_and_confirmed_with_the_same_type() -> None:
     assert not driver.released("uid-w0", preempted).commands
     confirmed = [AllocationReleased(APP, PodUid("uid-w0"), preempted, AllocationId("uid-w0-0"))]
     assert driver.gone("w0").news == confirmed
-    assert driver.released("uid-w0", preempted).news == confirmed  # asked again: it is gone all the same
+    assert driver.released("uid-w0", preempted).news == confirmed  # the request is repeated, but the pod is deleted
 
 
 def test_the_preemption_reason_is_recorded_on_a_pod_before_it_is_deleted() -> None:

@@ -273,7 +273,7 @@ async def test_a_throttled_priority_waits_and_the_others_continue() -> None:
     assert api.started == [a_bind(), an_event()]
     now = 1.0
     async with asyncio.timeout(2):
-        await pool.drained()  # nobody wakes it but the end of the brake
+        await pool.drained()  # only the end of the throttle wakes it
     assert api.started[2:] == [a_create()]
     task.cancel()
 

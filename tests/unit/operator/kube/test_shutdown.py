@@ -18,7 +18,7 @@ from muster_si.transport.administration import AdministrationClient
 from tests.unit.operator.kube.apiserver import FixedCredentials
 from tests.unit.operator.si.scheduler import Peer
 
-#: Nobody listens there.
+#: No server listens there.
 NOWHERE = "http://127.0.0.1:9"
 
 

@@ -29,7 +29,7 @@ from tests.unit.operator.si.scheduler import Peer
 
 CONFIGS = "GET /api/v1/namespaces/muster/configmaps/"
 EVENTS = "POST /apis/events.k8s.io/v1/namespaces/muster/events"
-#: Changes that the server of a test can tell of.
+#: Changes that the test server can report.
 MOST_CHANGES = 6
 
 

@@ -32,7 +32,7 @@ def by_class(known: PodClasses, raw: Raw, settings: Settings = SETTINGS) -> Pod 
     pod = known.read(found, settings) if isinstance(found, PartialPod) else None
     if isinstance(pod, Pod):
         assert pod.common.items() <= pod.tags.items()
-        return structs.replace(pod, common={})  # says no more than the tags do
+        return structs.replace(pod, common={})  # contains no more than the tags
     return pod or read_pod(whole(found) if isinstance(found, PartialPod) else found, settings)
 
 

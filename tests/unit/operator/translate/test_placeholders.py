@@ -166,7 +166,7 @@ def test_names_with_equal_prefixes_differ_by_owner_application_group_and_member(
     assert len(names) == len(owners) * len(apps) * len(groups) * 50
 
 
-#: Texts whose lower case is longer than themselves are rare among all texts.
+#: Texts with a longer lower-case form, which random texts rarely contain.
 _LONG_IN_LOWER_CASE = st.text(alphabet="\u0130Aa-_.", max_size=60)
 
 

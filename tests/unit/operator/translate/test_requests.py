@@ -85,7 +85,7 @@ def pending(reason: str) -> Raw:
     "written, granted, actual, milli",
     [
         ("1", "1", "1", 1000),
-        ("2", "1", "1", 2000),  # asked for, not granted yet
+        ("2", "1", "1", 2000),  # requested, not allocated yet
         ("2", "2", "1", 2000),  # granted, not in force yet
         ("1", "2", "2", 2000),  # to be smaller: until it is
         ("1", "1", "2", 2000),

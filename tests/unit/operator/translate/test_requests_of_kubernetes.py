@@ -29,7 +29,7 @@ def status_of(name: str, **requests: str) -> Raw:
     return {"name": name, "resources": {"requests": requests}, "allocatedResources": requests}
 
 
-#: (page, spec, status, what the page says)
+#: (page, spec, status, result of the page)
 EXAMPLES: list[tuple[str, Raw, Raw, dict[str, int]]] = [
     (
         "Resource Management for Pods and Containers: 0.5 CPU and 128 MiB of two containers",

@@ -125,7 +125,7 @@ async def test_a_standby_serves_what_the_leader_registered_and_writes_nothing() 
         await leader.at(NOW + 2 * SECOND)
         registered = peer.objects[f"{MUTATING}/{NAME}"]
         drifted = [{**hook, "timeoutSeconds": 9} for hook in registered["webhooks"]]
-        peer.put(f"{MUTATING}/{NAME}", {**registered, "webhooks": drifted})  # the leader's to put right, who is gone
+        peer.put(f"{MUTATING}/{NAME}", {**registered, "webhooks": drifted})  # the task of the leader, which has stopped
         written = list(peer.writes)
         assert await standby.at(NOW + 3 * SECOND) is leaf
         assert await standby.at(NOW + 3 * SECOND + SETTLE) is not leaf

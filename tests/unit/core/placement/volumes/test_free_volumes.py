@@ -48,7 +48,7 @@ FAST = (Target("tier", TargetOperator.IN, ("fast",)),)
         ({"reference": ClaimReference("ns/c")}, {}, True),
         ({"reference": ClaimReference("ns/c", "uid-c"), "phase": "Bound"}, {}, True),
         ({"reference": ClaimReference("ns/c", "uid-of-before")}, {}, False),
-        # What a volume names the claim for is not asked about labels and access modes, but the rest counts.
+        # A pre-bound volume is not checked for labels and access modes, but for everything else.
         ({"reference": ClaimReference("ns/c"), "access_modes": ("ReadOnlyMany",)}, {"selector": FAST}, True),
         ({"reference": ClaimReference("ns/c")}, {"gib": 2}, False),
         ({"reference": ClaimReference("ns/c"), "affinity": on(HOST, "n2")}, {}, False),

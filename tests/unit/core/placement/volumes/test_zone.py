@@ -29,7 +29,7 @@ def test_a_node_in_another_zone_is_refused_and_one_without_a_zone_is_not() -> No
     [
         ({ZONE: "a__b"}, {ZONE: "b"}, True),
         ({ZONE: "a__ b "}, {ZONE: "b"}, True),
-        ({ZONE: "a____b"}, {ZONE: "c"}, True),  # a label that cannot be read says nothing
+        ({ZONE: "a____b"}, {ZONE: "c"}, True),  # an invalid label is ignored
         ({ZONE: "a"}, {REGION: "north"}, False),
         ({ZONE: "a", REGION: "north"}, {ZONE: "a", REGION: "south"}, False),
         ({OLD_ZONE: "a"}, {ZONE: "a"}, True),
