@@ -38,7 +38,7 @@ def test_two_reservations_of_one_user_share_the_user_limit() -> None:
     scenario = Scenario(queues(2000), nodes=1)
     run(scenario, "root.b", *pods("b", 4))
     run(scenario, "root.a", *pods("a", 2))
-    assert len(victims(scenario.wait(60))) == 2  # told, and not gone yet
+    assert len(victims(scenario.wait(60))) == 2  # release requested, not confirmed
     scenario.send(ConfigurationReplaced(RM, queues(1000)))
     assert placed(scenario.add_node("n1")) == {"a0": "n1"}
 
