@@ -332,7 +332,7 @@ KEYS = signing.SigningKeys("muster", [b"k" * signing.KEY_BYTES])
 OTHERS = signing.SigningKeys("muster", [b"o" * signing.KEY_BYTES])
 
 
-def a_marked_pod(
+def a_placeholder_pod(
     name: str, *, mark: str = placeholders.MARKS[0], signature: str = "", scheduler: str = "yunikorn"
 ) -> Json:
     annotations = {mark: "true", names.ANNOTATION_PLACEHOLDER_SIGNATURE: signature}
@@ -354,13 +354,13 @@ def no_keys() -> signing.SigningKeys:
 
 
 def test_placeholders_without_a_valid_signature_are_listed() -> None:
-    ours = a_marked_pod("ours", signature=a_signature("ours"))
+    ours = a_placeholder_pod("ours", signature=a_signature("ours"))
     pods = [
-        a_marked_pod("old", mark=placeholders.MARKS[1]),
-        a_marked_pod("unsigned"),
-        a_marked_pod("garbage", signature="anything"),
-        a_marked_pod("copied", signature=a_signature("ours")),
-        a_marked_pod("other", scheduler="other"),
+        a_placeholder_pod("old", mark=placeholders.MARKS[1]),
+        a_placeholder_pod("unsigned"),
+        a_placeholder_pod("garbage", signature="anything"),
+        a_placeholder_pod("copied", signature=a_signature("ours")),
+        a_placeholder_pod("other", scheduler="other"),
         ours,
     ]
     survey = surveyed(*pods)
@@ -375,14 +375,14 @@ def test_placeholders_without_a_valid_signature_are_listed() -> None:
 
 
 def test_a_placeholder_of_an_unknown_key_is_reported_and_never_deleted() -> None:
-    survey = surveyed(a_marked_pod("foreign", signature=a_signature("foreign", OTHERS)))
+    survey = surveyed(a_placeholder_pod("foreign", signature=a_signature("foreign", OTHERS)))
     assert (survey.signed, survey.unsigned, len(survey.unverified)) == ([], [], 1)
     found = only(placeholders.check_placeholders(survey))
     assert (found.level, "not in the Secret" in found.message) == (Level.WARNING, True)
 
 
 def test_without_the_keys_no_signature_counts_as_valid_or_invalid() -> None:
-    pods = [a_marked_pod("ours", signature=a_signature("ours")), a_marked_pod("unsigned")]
+    pods = [a_placeholder_pod("ours", signature=a_signature("ours")), a_placeholder_pod("unsigned")]
     survey = placeholders.survey(pods, BOTH, no_keys)
     assert [pod["metadata"]["name"] for pod in survey.unsigned] == ["unsigned"]
     assert levels(placeholders.check_placeholders(survey)) == [Level.WARNING, Level.UNKNOWN]

@@ -26,8 +26,8 @@ HEAVY = ("muster_core", "muster_operator", "kubernetes", "grpc", "kopf", "aiohtt
 NEED_BOTH = ("run", "validate", "config", "smoke-test", "uninstall", "placeholders")
 
 
-def words(text: str) -> str:
-    """Without the breaks and frames that a narrow page puts in."""
+def joined(text: str) -> str:
+    """The text without line breaks."""
     return " ".join(text.split())
 
 
@@ -49,7 +49,7 @@ def test_the_version_names_the_scheduler_interface_too() -> None:
 def test_the_help_of_every_command_shows_its_examples(entry: Entry) -> None:
     result = CliRunner().invoke(app, [entry.name, "--help"])
     assert result.exit_code == 0
-    assert [example for example in entry.examples if " ".join(example.split()) not in words(result.stdout)] == []
+    assert [example for example in entry.examples if " ".join(example.split()) not in joined(result.stdout)] == []
 
 
 @pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)

@@ -36,12 +36,12 @@ async def test_ten_thousand_allocations_and_releases_come_back_in_order(wire: Wi
             callback.update_allocation(si_pb2.AllocationResponse(new=[si_pb2.Allocation(allocationKey=key)]))
 
     callback.update_allocation(si_pb2.AllocationResponse(new=[si_pb2.Allocation(allocationKey="end")]))
-    got = applied(await rm.allocations.until(lambda items: ends_with(items, "end")))
+    got = applied(await rm.allocations.until(lambda items: last_key_is(items, "end")))
     assert got.pop() == ("new", "end")
     assert got == order
 
 
-def ends_with(responses: list[si_pb2.AllocationResponse], key: str) -> bool:
+def last_key_is(responses: list[si_pb2.AllocationResponse], key: str) -> bool:
     return bool(responses and responses[-1].new and responses[-1].new[-1].allocationKey == key)
 
 

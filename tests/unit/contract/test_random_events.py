@@ -59,7 +59,7 @@ def survives(random_actions: RandomActions, things: int) -> None:
     assert random_actions.both.real.applications_there == {}
 
 
-def one_after_the_other(pause_s: float, placements: tuple[str, ...]) -> None:
+def run_consecutive_gangs(pause_s: float, placements: tuple[str, ...]) -> None:
     """Run gangs with the same application ID, each after all pods of the previous one were deleted."""
     both = Both()
     both.kubernetes.add_nodes(2)
@@ -83,4 +83,4 @@ def one_after_the_other(pause_s: float, placements: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("first", PLACEMENTS)
 @pytest.mark.parametrize("second", PLACEMENTS)
 def test_an_id_can_be_reused_by_gangs_of_different_placements(first: str, second: str, pause_s: float) -> None:
-    one_after_the_other(pause_s, (first, second, first))
+    run_consecutive_gangs(pause_s, (first, second, first))

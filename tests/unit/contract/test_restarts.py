@@ -52,7 +52,7 @@ def began(placement: str, *numbers: int, nodes: int = 1) -> Both:
     return both
 
 
-def held(both: Both) -> int:
+def placeholder_count(both: Both) -> int:
     """Return the number of placeholders of the gang, with or without pods."""
     app = both.real.applications_there[APP]
     return sum(allocation.spec.placeholder for allocation in app.allocations.values())
@@ -71,13 +71,13 @@ def test_a_restart_keeps_the_reservation_only_for_members_still_missing(placemen
     both.wait(5)
     both.kubernetes.change("w0", phase="Succeeded")
     both.run()
-    assert held(both) == 2
+    assert placeholder_count(both) == 2
     kill(both)
     both.run()
-    assert (held(both), used_cpu(both)) == (2, 3)
+    assert (placeholder_count(both), used_cpu(both)) == (2, 3)
     both.kubernetes.add(a_member(both, 2, placement), a_member(both, 3, placement))
     both.run()
-    assert (held(both), used_cpu(both)) == (0, 3)
+    assert (placeholder_count(both), used_cpu(both)) == (0, 3)
     assert both.kubernetes.placeholders() == []
 
 
@@ -93,7 +93,7 @@ def test_a_gang_with_only_finished_members_keeps_its_reservation_after_a_kill(pl
     kill(both)
     both.run()
     assert both.kubernetes.node_of("w2")
-    assert (held(both), used_cpu(both)) == (1, 2)
+    assert (placeholder_count(both), used_cpu(both)) == (1, 2)
     assert both.kubernetes.writes["CreatePlaceholder"] == made
 
 
@@ -104,9 +104,9 @@ def test_unused_reservations_expire_after_the_timeout_also_after_a_kill(placemen
     both.wait(LONG_S / 2)
     kill(both)
     both.run()
-    assert held(both) == MEMBERS - 1
+    assert placeholder_count(both) == MEMBERS - 1
     both.wait(LONG_S / 2 + 10)
-    assert (held(both), used_cpu(both)) == (0, 1)
+    assert (placeholder_count(both), used_cpu(both)) == (0, 1)
 
 
 @every_kill

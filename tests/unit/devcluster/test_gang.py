@@ -18,7 +18,7 @@ def a_pod(name: str, *, node: str = "", placeholder: bool = False, phase: str = 
     return {"metadata": {"name": name, "annotations": annotations}, "spec": spec, "status": {"phase": phase}}
 
 
-def seen(*events: tuple[str, Json]) -> GangView:
+def view_of(*events: tuple[str, Json]) -> GangView:
     view = GangView()
     for now, (kind, pod) in enumerate(events):
         view.see(kind, pod, float(now))
@@ -32,11 +32,11 @@ def totals(view: GangView) -> dict[str, int]:
 
 
 def test_a_pod_without_a_group_is_not_a_gang_member() -> None:
-    assert seen(("ADDED", {"metadata": {"name": "p"}, "spec": {}})).groups == {}
+    assert view_of(("ADDED", {"metadata": {"name": "p"}, "spec": {}})).groups == {}
 
 
 def test_the_first_pod_announces_the_group_and_placeholders_are_counted_once() -> None:
-    view = seen(
+    view = view_of(
         ("ADDED", a_pod("real-0")),
         ("ADDED", a_pod("tg-0", placeholder=True)),
         ("MODIFIED", a_pod("tg-0", placeholder=True, node="n")),
@@ -48,7 +48,7 @@ def test_the_first_pod_announces_the_group_and_placeholders_are_counted_once() -
 
 
 def test_every_placeholder_that_went_is_released_and_replaced_only_if_a_real_pod_came() -> None:
-    view = seen(
+    view = view_of(
         ("ADDED", a_pod("tg-0", placeholder=True, node="n")),
         ("ADDED", a_pod("tg-1", placeholder=True, node="n")),
         ("DELETED", a_pod("tg-0", placeholder=True, node="n")),
@@ -59,7 +59,7 @@ def test_every_placeholder_that_went_is_released_and_replaced_only_if_a_real_pod
 
 
 def test_milestones_keep_the_time_they_were_first_reached() -> None:
-    view = seen(
+    view = view_of(
         ("ADDED", a_pod("tg-0", placeholder=True)),
         ("ADDED", a_pod("tg-1", placeholder=True)),
         ("MODIFIED", a_pod("tg-0", placeholder=True, node="n")),

@@ -65,7 +65,7 @@ def options(command: str) -> list[TyperOption]:
 
 
 def shown(default: object) -> str:
-    """As people write it; empty = there is none that could be written."""
+    """The default as users write it; empty if it cannot be written."""
     if isinstance(default, bool) or not isinstance(default, int | float | str):
         return ""
     return f"{default:g}" if isinstance(default, float) else str(getattr(default, "value", default))

@@ -48,8 +48,8 @@ contexts: [{name: c, context: {cluster: k, user: u}}]
 """
 
 
-def without_what_is_dropped(code: str, *arguments: object) -> str:
-    """What such code prints where no dropped file can be imported."""
+def output_without_dropped_files(code: str, *arguments: object) -> str:
+    """Return the output of the code when no dropped file can be imported."""
     command = [sys.executable, "-c", WITHOUT + code, PACKAGES, *arguments]
     run = subprocess.run([*map(str, command)], cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
@@ -57,18 +57,18 @@ def without_what_is_dropped(code: str, *arguments: object) -> str:
 
 
 def test_all_muster_modules_import_without_the_dropped_files() -> None:
-    assert int(without_what_is_dropped("print(image.warm())")) > 1000
+    assert int(output_without_dropped_files("print(image.warm())")) > 1000
 
 
 def test_a_cluster_request_works_without_the_dropped_files(tmp_path: Path) -> None:
     kubeconfig = tmp_path / "config"
     kubeconfig.write_text(KUBECONFIG)
-    assert "port-forward failed: [Errno 111] Connection refused" in without_what_is_dropped(FORWARD, kubeconfig)
+    assert "port-forward failed: [Errno 111] Connection refused" in output_without_dropped_files(FORWARD, kubeconfig)
 
 
 def test_an_import_of_a_dropped_module_is_reported() -> None:
     with pytest.raises(AssertionError, match=r"kubernetes\.client\.api\.core_v1_api is not in the image"):
-        without_what_is_dropped("from kubernetes.client import CoreV1Api")
+        output_without_dropped_files("from kubernetes.client import CoreV1Api")
 
 
 @pytest.mark.parametrize("pattern", image.DROPPED)

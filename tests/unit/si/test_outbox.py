@@ -24,8 +24,8 @@ def an_outbox(limit_bytes: int = 10_000) -> Outbox:
     return Outbox(limit_bytes, batch_items=200, batch_bytes=100_000)
 
 
-async def turns() -> None:
-    """Lets every task run until it waits."""
+async def run_all_tasks() -> None:
+    """Let every task run until it waits."""
     for _ in range(10):
         await asyncio.sleep(0)
 
@@ -33,7 +33,7 @@ async def turns() -> None:
 async def test_a_message_is_taken_immediately_and_queued_messages_are_taken_together() -> None:
     outbox = an_outbox()
     taking = asyncio.create_task(outbox.take())
-    await turns()
+    await run_all_tasks()
     outbox.try_put(a_parcel("a"))
     assert keys_in(await taking) == ["a"]
     outbox.try_put(a_parcel("b"))
@@ -69,15 +69,15 @@ async def test_a_message_over_the_limit_is_accepted_by_an_empty_outbox() -> None
 async def test_waiting_puts_are_served_in_order() -> None:
     outbox = an_outbox()
     puts = [asyncio.create_task(outbox.put(a_parcel(str(number), 6_000))) for number in range(5)]
-    await turns()
+    await run_all_tasks()
     assert [put.done() for put in puts] == [True, False, False, False, False]
     late = asyncio.create_task(outbox.put(a_parcel("small")))
-    await turns()
+    await run_all_tasks()
     assert not late.done(), "a small message must not overtake a large one that waits"
     order: list[str] = []
     while len(order) < 6:
         order += keys_in(await outbox.take())
-        await turns()
+        await run_all_tasks()
     assert order == ["0", "1", "2", "3", "4", "small"]
 
 
@@ -86,7 +86,7 @@ async def test_a_cancelled_put_does_not_block_the_others() -> None:
     await outbox.put(a_parcel("a", 9_000))
     impatient = asyncio.create_task(outbox.put(a_parcel("b", 9_000)))
     patient = asyncio.create_task(outbox.put(a_parcel("c", 9_000)))
-    await turns()
+    await run_all_tasks()
     impatient.cancel()
     assert keys_in(await outbox.take()) == ["a"]
     await patient
@@ -97,7 +97,7 @@ async def test_closing_ends_waiting_puts_with_the_reason_and_delivers_the_rest()
     outbox = an_outbox()
     await outbox.put(a_parcel("a", 9_000))
     waiting = asyncio.create_task(outbox.put(a_parcel("b", 9_000)))
-    await turns()
+    await run_all_tasks()
     outbox.close("the connection broke")
     with pytest.raises(SessionLost, match="the connection broke"):
         await waiting
@@ -110,7 +110,7 @@ async def test_closing_ends_waiting_puts_with_the_reason_and_delivers_the_rest()
 async def test_closing_ends_a_waiting_take() -> None:
     outbox = an_outbox()
     taking = asyncio.create_task(outbox.take())
-    await turns()
+    await run_all_tasks()
     outbox.close("done")
     assert await taking is None
 
@@ -121,7 +121,7 @@ async def test_a_message_count_is_converted_to_a_batch_count() -> None:
     for key in ("a", "b"):
         outbox.try_put(a_parcel(key))
     await outbox.take()
-    await turns()
+    await run_all_tasks()
     assert not counting.done(), "the third message was not sent yet"
     outbox.try_put(a_parcel("c"))
     await outbox.take()
@@ -131,7 +131,7 @@ async def test_a_message_count_is_converted_to_a_batch_count() -> None:
 async def test_waiting_for_a_count_ends_when_the_outbox_is_closed() -> None:
     outbox = an_outbox()
     counting = asyncio.create_task(outbox.batches_holding(1))
-    await turns()
+    await run_all_tasks()
     outbox.close("the connection broke")
     with pytest.raises(SessionLost, match="the connection broke"):
         await counting

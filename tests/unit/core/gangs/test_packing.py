@@ -31,8 +31,8 @@ def zones(**sizes: int) -> NodeTable:
     return a_table(*(in_zone(f"n-{zone}", zone, cores * 1000) for zone, cores in sizes.items()))
 
 
-def where(answer: Places | Shortage) -> dict[str, int]:
-    """How many are on each node."""
+def count_by_node(answer: Places | Shortage) -> dict[str, int]:
+    """Number of members on each node."""
     assert isinstance(answer, Places)
     counts: dict[str, int] = {}
     for spots in answer.per_demand:
@@ -55,20 +55,20 @@ def packed(
 
 
 def test_the_fullest_domain_that_holds_all_members_is_taken() -> None:
-    assert where(packed(zones(a=9, b=4, c=5, d=3), [(SMALL, 4)], REQUIRED)) == {"n-b": 4}
+    assert count_by_node(packed(zones(a=9, b=4, c=5, d=3), [(SMALL, 4)], REQUIRED)) == {"n-b": 4}
 
 
 def test_of_equal_domains_the_first_by_name_is_taken() -> None:
-    assert where(packed(zones(b=4, a=4), [(SMALL, 3)], PREFERRED)) == {"n-a": 3}
+    assert count_by_node(packed(zones(b=4, a=4), [(SMALL, 3)], PREFERRED)) == {"n-a": 3}
 
 
 def test_a_domain_that_fits_each_shape_but_not_all_members_is_skipped() -> None:
     table = zones(a=5, b=8)
-    assert where(packed(table, [(TALL, 1), (SMALL, 4)], REQUIRED)) == {"n-b": 5}
+    assert count_by_node(packed(table, [(TALL, 1), (SMALL, 4)], REQUIRED)) == {"n-b": 5}
 
 
 def test_a_gang_that_needs_two_domains_takes_the_largest_and_the_fullest_that_does() -> None:
-    assert where(packed(zones(a=2, b=6, c=4, d=1), [(SMALL, 8)], PREFERRED)) == {"n-b": 6, "n-a": 2}
+    assert count_by_node(packed(zones(a=2, b=6, c=4, d=1), [(SMALL, 8)], PREFERRED)) == {"n-b": 6, "n-a": 2}
 
 
 def test_a_gang_too_large_for_every_domain_is_refused_with_the_best_domain() -> None:
@@ -84,7 +84,7 @@ def test_a_gang_too_large_for_every_domain_is_refused_with_the_best_domain() -> 
 
 def test_a_preference_is_no_reason_to_refuse() -> None:
     table = a_table(in_zone("n-a", "a", 2000), a_node("bare", 3000))
-    assert where(packed(table, [(SMALL, 5)], PREFERRED)) == {"n-a": 2, "bare": 3}
+    assert count_by_node(packed(table, [(SMALL, 5)], PREFERRED)) == {"n-a": 2, "bare": 3}
 
 
 def test_nodes_without_the_label_are_in_no_required_domain() -> None:
@@ -95,9 +95,9 @@ def test_nodes_without_the_label_are_in_no_required_domain() -> None:
 
 def test_the_rest_of_a_gang_uses_the_domain_with_most_of_its_members() -> None:
     table = zones(a=3, b=3, c=9)
-    assert where(packed(table, [(SMALL, 2)], REQUIRED, {"n-b": 2, "n-a": 1})) == {"n-b": 2}
+    assert count_by_node(packed(table, [(SMALL, 2)], REQUIRED, {"n-b": 2, "n-a": 1})) == {"n-b": 2}
     assert isinstance(packed(table, [(SMALL, 4)], REQUIRED, {"n-b": 2}), Shortage)
-    assert where(packed(table, [(SMALL, 5)], PREFERRED, {"n-b": 2})).keys() == {"n-a", "n-b"}
+    assert count_by_node(packed(table, [(SMALL, 5)], PREFERRED, {"n-b": 2})).keys() == {"n-a", "n-b"}
 
 
 def test_a_part_of_a_gang_uses_a_domain_that_fits_the_complete_gang_when_empty() -> None:
@@ -130,10 +130,10 @@ def test_a_gang_that_requires_a_domain_does_not_fit_a_cluster_of_small_domains()
 def test_the_fitting_domain_is_found_among_many_single_node_domains() -> None:
     table = a_table(*(in_zone(f"n{i:03}", f"z{i:03}", 4000) for i in range(300)), in_zone("big", "z-big", 9000))
     unsatisfiable = RequestShape(resources(vcore=3000, pods=1), Constraints())
-    assert where(
+    assert count_by_node(
         packed(table, [(unsatisfiable, 1), (replace(SMALL, resources=resources(vcore=2000, pods=1)), 1)], REQUIRED)
     )
-    assert where(packed(table, [(unsatisfiable, 3)], REQUIRED)) == {"big": 3}
+    assert count_by_node(packed(table, [(unsatisfiable, 3)], REQUIRED)) == {"big": 3}
 
 
 sizes = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 6)), min_size=1, max_size=5)
@@ -169,4 +169,4 @@ def test_members_of_one_shape_are_in_as_few_domains_as_hold_them(nodes: list[tup
     if fewest is None:
         assert isinstance(answer, Shortage)
         return
-    assert len({nodes[int(node[1:])][0] for node in where(answer)}) == fewest
+    assert len({nodes[int(node[1:])][0] for node in count_by_node(answer)}) == fewest

@@ -11,7 +11,7 @@ ROWS: list[dict[str, Any]] = [row.model_dump() for row in compatibility.load().s
 THERE = [row for row in ROWS if row["type"]]
 
 
-def known() -> dict[str, tuple[str, set[str]]]:
+def registered_metrics() -> dict[str, tuple[str, set[str]]]:
     """Name as it is written → type and labels."""
     found: dict[str, tuple[str, set[str]]] = {}
     for metric in busy_core().collect():
@@ -22,7 +22,7 @@ def known() -> dict[str, tuple[str, set[str]]]:
     return found
 
 
-KNOWN = known()
+KNOWN = registered_metrics()
 
 
 def concrete(name: str) -> str:

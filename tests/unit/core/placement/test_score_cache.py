@@ -25,15 +25,15 @@ SORTS = [*(NodeSort(order) for order in NodeOrder), NodeSort(balanced=True)]
 LARGE = Resources({"vcore": 700})
 
 
-def take(table: NodeTable, node: NodeId) -> None:
+def allocate(table: NodeTable, node: NodeId) -> None:
     table.take(node, LARGE)
 
 
-def take_on_many(table: NodeTable, node: NodeId) -> None:
+def allocate_on_many(table: NodeTable, node: NodeId) -> None:
     table.take_all(dict.fromkeys(list(table)[:8], 1), LARGE)
 
 
-def give_back(table: NodeTable, node: NodeId) -> None:
+def release(table: NodeTable, node: NodeId) -> None:
     table.give_back(node, LARGE)
 
 
@@ -55,7 +55,7 @@ def exchange(table: NodeTable, node: NodeId) -> None:
     table.add(a_node(node, 3000), draining=False)
 
 
-CHANGES = [take, take_on_many, give_back, grow, load_an_image, report, exchange]
+CHANGES = [allocate, allocate_on_many, release, grow, load_an_image, report, exchange]
 
 
 @given(

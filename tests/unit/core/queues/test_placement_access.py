@@ -109,18 +109,18 @@ def test_the_filter_of_a_parent_rule_counts_for_the_whole_rule() -> None:
 def test_submit_or_admin_access_on_the_queue_or_a_parent_permits_submission(
     found: AccessList, user: str, groups: tuple[str, ...], kind: str, level: str
 ) -> None:
-    def given(name: str, which: str) -> AccessList:
+    def access_list(name: str, which: str) -> AccessList:
         return found if (name, which) == (level, kind) else DENY_ALL
 
     queues = tree(
         parent(
             "top",
-            leaf("sub", submit=given("sub", "submit"), admin=given("sub", "admin")),
-            submit=given("top", "submit"),
-            admin=given("top", "admin"),
+            leaf("sub", submit=access_list("sub", "submit"), admin=access_list("sub", "admin")),
+            submit=access_list("top", "submit"),
+            admin=access_list("top", "admin"),
         ),
-        submit=given("root", "submit"),
-        admin=given("root", "admin"),
+        submit=access_list("root", "submit"),
+        admin=access_list("root", "admin"),
     )
     spec = app(user, *groups, queue="root.top.sub")
     assert choose_queue(queues, (), spec) == chosen("root.top.sub")

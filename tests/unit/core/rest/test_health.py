@@ -68,11 +68,11 @@ def lose_a_node(scenario: Scenario) -> None:
         scenario.partition.nodes.remove(name)
 
 
-def take_too_much(scenario: Scenario) -> None:
+def allocate_too_much(scenario: Scenario) -> None:
     scenario.partition.nodes.take(NodeId("n0"), Resources({"vcore": 9000}))
 
 
-def give_back_too_much(scenario: Scenario) -> None:
+def release_too_much(scenario: Scenario) -> None:
     scenario.partition.nodes.give_back(NodeId("n0"), Resources({"vcore": 9000}))
 
 
@@ -96,9 +96,9 @@ def reserve_without_request(scenario: Scenario) -> None:
         (reserve_without_request, "node n0 is reserved for gone of gang"),
         (lose_an_application, "no application has"),
         (lose_a_node, "no node has"),
-        (take_too_much, "the sum of its allocations is"),
-        (take_too_much, "node n0: capacity is"),
-        (give_back_too_much, "node n0 has vcore=-"),
+        (allocate_too_much, "the sum of its allocations is"),
+        (allocate_too_much, "node n0: capacity is"),
+        (release_too_much, "node n0 has vcore=-"),
         (count_a_queue_wrong, "queue root has vcore=-1"),
         (count_the_total_wrong, "the sum of the nodes is"),
     ],

@@ -55,7 +55,7 @@ def groups_of(events: list[Event]) -> dict[str, tuple[str, ...]]:
     return {event.spec.id: event.spec.groups for event in events if isinstance(event, ApplicationAdded)}
 
 
-def made(directory: Directory, clock: Callable[[], float] = FakeClock(), patience_s: float = 1.0) -> Groups:  # noqa: B008
+def new_groups(directory: Directory, clock: Callable[[], float] = FakeClock(), patience_s: float = 1.0) -> Groups:  # noqa: B008
     return Groups({GroupResolver.LDAP: directory}, clock, patience_s)
 
 
@@ -65,7 +65,7 @@ LDAP = {PARTITION: GroupResolver.LDAP}
 async def test_groups_that_are_given_are_kept_and_others_are_looked_up_in_order() -> None:
     book = Book({"kim": GroupsAnswer(("dev", "ops"))})
     gone = ApplicationRemoved(PARTITION, ApplicationId("old"))
-    events, effects = await made(book).fill(RM, [added("a", "kim"), gone, added("b", "kim", "own")], LDAP)
+    events, effects = await new_groups(book).fill(RM, [added("a", "kim"), gone, added("b", "kim", "own")], LDAP)
     assert groups_of(events) == {"a": ("dev", "ops"), "b": ("own",)}
     assert events[1] is gone
     assert effects == []
@@ -74,12 +74,14 @@ async def test_groups_that_are_given_are_kept_and_others_are_looked_up_in_order(
 
 async def test_without_a_resolver_the_groups_are_the_users_own_name() -> None:
     book = Book({})
-    events, effects = await made(book).fill(RM, [added("a", "kim")], {PARTITION: GroupResolver.NONE})
+    events, effects = await new_groups(book).fill(RM, [added("a", "kim")], {PARTITION: GroupResolver.NONE})
     assert (groups_of(events), effects, book.requested) == ({"a": ("kim",)}, [], [])
 
 
 async def test_an_event_reports_why_the_groups_of_a_user_are_unknown() -> None:
-    events, effects = await made(Book({"kim": GroupsAnswer(())})).fill(RM, [added("a", "ann"), added("b", "kim")], LDAP)
+    events, effects = await new_groups(Book({"kim": GroupsAnswer(())})).fill(
+        RM, [added("a", "ann"), added("b", "kim")], LDAP
+    )
     assert groups_of(events) == {"a": (), "b": ()}
     found = [event.spec.groups_unknown for event in events if isinstance(event, ApplicationAdded)]
     assert found == ["no ann", ""]
@@ -88,7 +90,7 @@ async def test_an_event_reports_why_the_groups_of_a_user_are_unknown() -> None:
 
 async def test_groups_are_cached_for_five_minutes_and_failures_for_half_a_minute() -> None:
     book, clock = Book({"kim": GroupsAnswer(("dev",))}), FakeClock()
-    groups = made(book, clock)
+    groups = new_groups(book, clock)
     both = [added("a", "kim"), added("b", "ann")]
     await groups.fill(RM, both, LDAP)
     clock.now_s += PROBLEM_S - 1
@@ -112,7 +114,7 @@ async def test_a_directory_that_hangs_times_out_and_is_not_queried_for_a_while()
         return GroupsAnswer(("dev",))
 
     clock = FakeClock()
-    groups = made(hanging, clock, patience_s=0.05)
+    groups = new_groups(hanging, clock, patience_s=0.05)
     try:
         many = [added(f"a{i}", f"user{i}") for i in range(50)]
         events, effects = await asyncio.wait_for(groups.fill(RM, many, LDAP), 5)
@@ -137,7 +139,7 @@ async def test_a_slow_directory_that_keeps_answering_does_not_time_out() -> None
             never.wait(0.05)  # each answer well within the patience, all of them together well beyond it
         return GroupsAnswer((user,))
 
-    groups = made(slow, patience_s=0.2)
+    groups = new_groups(slow, patience_s=0.2)
     many = [added(f"a{i}", f"user{i}") for i in range(12)]
     events, effects = await groups.fill(RM, many, LDAP)
     assert groups_of(events) == {f"a{i}": (f"user{i}",) for i in range(12)}
@@ -148,14 +150,14 @@ async def test_a_failing_directory_does_not_fail_the_core() -> None:
     def failing(user: str) -> GroupsAnswer:
         raise RuntimeError("broken")
 
-    events, effects = await made(failing).fill(RM, [added("a", "kim")], LDAP)
+    events, effects = await new_groups(failing).fill(RM, [added("a", "kim")], LDAP)
     assert groups_of(events) == {"a": ()}
     assert "ldap failed: broken" in effects[0].message
 
 
 async def test_no_directory_is_queried_after_the_shutdown() -> None:
     book = Book({"kim": GroupsAnswer(("dev",))})
-    groups = made(book)
+    groups = new_groups(book)
     groups.close()
     events, effects = await groups.fill(RM, [added("a", "kim")], LDAP)
     assert groups_of(events) == {"a": ()}

@@ -35,7 +35,7 @@ def short(name: str) -> list[Event]:
     return [ApplicationAdded(an_application(name)), AskAdded(an_ask(name, app=name))]
 
 
-def gone(name: str) -> AllocationReleased:
+def released(name: str) -> AllocationReleased:
     return AllocationReleased(PARTITION, ApplicationId(name), AllocationKey(name), None, Termination.STOPPED_BY_RM)
 
 
@@ -57,7 +57,7 @@ def test_an_unchanged_full_cluster_tries_no_application(waiting: int) -> None:
 @pytest.mark.parametrize("waiting", [60, 120])
 def test_one_deleted_and_one_added_pod_cause_two_attempts(waiting: int) -> None:
     scenario = a_full_cluster(waiting)
-    assert tried(scenario, gone("short3"), *short("late")) == (2, 1)
+    assert tried(scenario, released("short3"), *short("late")) == (2, 1)
 
 
 @pytest.mark.parametrize("waiting", [60, 120])
@@ -85,13 +85,13 @@ def test_a_gang_that_cannot_fit_is_not_retried_when_pods_replace_each_other() ->
     for turn in range(5):
         names = [f"short{turn * NODES + index}" for index in range(NODES)]
         coming = [event for index in range(NODES) for event in short(f"short{(turn + 1) * NODES + index}")]
-        assert tried(scenario, *map(gone, names), *coming) == (NODES, NODES)
+        assert tried(scenario, *map(released, names), *coming) == (NODES, NODES)
     assert scenario.app("gang").gang.searches == 1
 
 
 def test_a_gang_that_could_not_fit_is_placed_when_resources_suffice() -> None:
     scenario = next_to_gang()
     for index in range(NODES - 1):
-        assert tried(scenario, gone(f"short{index}"))[1] == 0
-    assert tried(scenario, gone(f"short{NODES - 1}"))[1] == 0
+        assert tried(scenario, released(f"short{index}"))[1] == 0
+    assert tried(scenario, released(f"short{NODES - 1}"))[1] == 0
     assert tried(scenario, NodeAdded(a_node("more", 1000))) == (1, NODES * 2 + 1)

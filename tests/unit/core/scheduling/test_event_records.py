@@ -63,8 +63,8 @@ def running(scenario: Scenario) -> Scenario:
     return scenario
 
 
-def gone(why: Detail, key: str = "r0") -> list[Line]:
-    """An allocation of kim's in root.a on n0 that went."""
+def release_records(why: Detail, key: str = "r0") -> list[Line]:
+    """The records of a released allocation of user kim in root.a on n0."""
     return [
         (APP, "app", REMOVE, why, key),
         (NODE, "n0", REMOVE, Detail.NODE_ALLOC, key),
@@ -182,7 +182,7 @@ def test_cancelled_and_replaced_asks_are_recorded() -> None:
 def test_an_allocation_stopped_by_the_resource_manager_is_recorded_as_cancelled() -> None:
     scenario = running(a_scenario())
     scenario.release("r0")
-    assert lines(scenario) == [*gone(Detail.ALLOC_CANCEL), (APP, "app", SET, Detail.APP_COMPLETING, "")]
+    assert lines(scenario) == [*release_records(Detail.ALLOC_CANCEL), (APP, "app", SET, Detail.APP_COMPLETING, "")]
 
 
 def test_an_allocation_over_its_run_time_is_recorded_as_timed_out() -> None:
@@ -192,14 +192,14 @@ def test_an_allocation_over_its_run_time_is_recorded_as_timed_out() -> None:
     scenario.wait(11)
     scenario.records.clear()
     scenario.release("r0", why=Termination.TIMEOUT)
-    assert lines(scenario)[:4] == gone(Detail.ALLOC_TIMEOUT)
+    assert lines(scenario)[:4] == release_records(Detail.ALLOC_TIMEOUT)
 
 
 def test_allocations_are_removed_with_their_node_which_is_recorded_last() -> None:
     scenario = running(a_scenario())
     scenario.node("n0", NodeAction.DECOMMISSION)
     noted = lines(scenario)
-    assert noted[:4] == gone(Detail.ALLOC_NODEREMOVED)
+    assert noted[:4] == release_records(Detail.ALLOC_NODEREMOVED)
     assert noted[-1] == (NODE, "n0", REMOVE, Detail.NODE_DECOMISSION, "")
 
 
@@ -212,7 +212,7 @@ def test_a_placeholder_replacement_is_recorded() -> None:
     noted = lines(scenario)
     assert noted[0] == (APP, "app", REMOVE, Detail.REQUEST_ALLOC, "r0")
     assert noted[1] == (APP, "app", ADD, Detail.APP_ALLOC, "r0")
-    assert noted[5:9] == gone(Detail.ALLOC_REPLACED, "app-p0")
+    assert noted[5:9] == release_records(Detail.ALLOC_REPLACED, "app-p0")
 
 
 def test_a_gang_that_times_out_drops_its_asks_and_resumes() -> None:
@@ -253,7 +253,7 @@ def test_an_application_that_runs_too_long_fails() -> None:
 def test_the_allocations_of_a_removed_application_are_recorded_as_cancelled() -> None:
     scenario = running(a_scenario())
     noted = recorded(scenario, ApplicationRemoved(PARTITION, ApplicationId("app")))
-    assert noted[:4] == gone(Detail.ALLOC_CANCEL)
+    assert noted[:4] == release_records(Detail.ALLOC_CANCEL)
     assert (APP, "app", REMOVE, Detail.NONE, "") in noted
 
 

@@ -146,7 +146,7 @@ def test_user_data_is_dropped_or_counted_as_memory() -> None:
 def test_the_estimated_memory_covers_task_groups_and_their_resources(groups: int, names: int) -> None:
     scenario = a_scenario()
 
-    def end(number: int) -> None:
+    def complete(number: int) -> None:
         name, state = f"app{number}", scenario.scheduler_state
         step(state, ApplicationAdded(an_application(name)), scenario.now_ns)
         for group in range(groups):
@@ -155,12 +155,12 @@ def test_the_estimated_memory_covers_task_groups_and_their_resources(groups: int
             step(state, AskAdded(replace(ask, resources=Resources(amounts))), scenario.now_ns)
         step(state, ApplicationRemoved(PARTITION, ApplicationId(name)), scenario.now_ns)
 
-    end(0)
+    complete(0)
     counted = scenario.partition.history_bytes
     gc.collect()
     tracemalloc.start()
     for number in range(1, 11):
-        end(number)
+        complete(number)
     gc.collect()
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -23,7 +23,7 @@ def queues() -> Configuration:
     return a_configuration(a_queue("a"), a_queue("b"), timing=timing)
 
 
-def held_up() -> Scenario:
+def waiting_for_resources() -> Scenario:
     """root.a waits for 3 cores of n0, of which others use 3 of 4."""
     scenario = Scenario(queues(), nodes=1)
     run(scenario, "root.b", *pods("b", 3))
@@ -32,7 +32,7 @@ def held_up() -> Scenario:
 
 
 def test_a_node_is_reserved_for_the_ask_after_the_delay_and_reported() -> None:
-    scenario = held_up()
+    scenario = waiting_for_resources()
     assert waits(scenario.wait(1)) == {}
     assert waits(scenario.wait(2)) == {
         "wide": ("RESERVED", "node n0 is reserved for it until enough resources are free there")
@@ -44,7 +44,7 @@ def test_a_node_is_reserved_for_the_ask_after_the_delay_and_reported() -> None:
 
 
 def test_resources_freed_on_a_reserved_node_are_kept_for_the_reservation() -> None:
-    scenario = held_up()
+    scenario = waiting_for_resources()
     scenario.wait(3)
     assert placed(run(scenario, "root.b", an_ask("late"))) == {}
     assert placed(scenario.release("b0", app="b")) == {}
@@ -61,7 +61,7 @@ def test_other_asks_use_resources_that_the_reservation_does_not_need() -> None:
 
 
 def test_only_the_first_ask_of_a_leaf_gets_a_reservation_and_the_next_follows() -> None:
-    scenario = held_up()
+    scenario = waiting_for_resources()
     run(scenario, "root.a", an_ask("second", vcore=4000))
     scenario.wait(10)
     assert list(scenario.partition.reservations.by_ask) == [("a", "wide")]
@@ -102,7 +102,7 @@ def test_the_node_with_the_smallest_shortage_is_reserved() -> None:
 
 
 def test_an_ask_with_a_reservation_uses_another_node_that_is_free_first() -> None:
-    scenario = held_up()
+    scenario = waiting_for_resources()
     scenario.wait(3)
     assert placed(scenario.add_node("n1")) == {"wide": "n1"}
     assert not scenario.partition.reservations
@@ -111,7 +111,7 @@ def test_an_ask_with_a_reservation_uses_another_node_that_is_free_first() -> Non
 
 def test_a_reservation_ends_with_its_ask_or_its_node_or_after_its_timeout() -> None:
     for end in ("ask", "drain", "gone", "small", "time"):
-        scenario = held_up()
+        scenario = waiting_for_resources()
         run(scenario, "root.b", an_ask("waits", vcore=1000))
         scenario.wait(3)
         assert scenario.partition.reservations
@@ -131,14 +131,14 @@ def test_a_reservation_ends_with_its_ask_or_its_node_or_after_its_timeout() -> N
 
 
 def test_the_reason_of_a_waiting_ask_is_reported_again_when_its_reservation_expires() -> None:
-    scenario = held_up()
+    scenario = waiting_for_resources()
     scenario.wait(3)
     effects = scenario.wait(100)
     assert waits(effects)["wide"][0] in ("FAILED", "RESERVED")
 
 
 def test_a_daemon_pod_ignores_reservations_of_others() -> None:
-    scenario = held_up()
+    scenario = waiting_for_resources()
     scenario.wait(3)
     assert placed(run(scenario, "root.b", an_ask("other"))) == {}
     assert placed(run(scenario, "root.b", a_daemon("daemon", "n0"))) == {"daemon": "n0"}

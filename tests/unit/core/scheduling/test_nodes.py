@@ -116,7 +116,7 @@ def test_attributes_are_kept_as_sent_and_replaced_completely() -> None:
 # -- drained meanwhile ------------------------------------------------------------
 
 
-def swapping(*, elsewhere: bool = False) -> Scenario:
+def replacing(*, elsewhere: bool = False) -> Scenario:
     """Request r waits for the release of placeholder p on n0; it will run there, or on n1."""
     scenario = Scenario(a_configuration(a_queue("a")), 2, 1000)
     scenario.send(ApplicationAdded(an_application(gang=1)))
@@ -130,19 +130,19 @@ def swapping(*, elsewhere: bool = False) -> Scenario:
 
 
 def test_a_replacement_is_not_confirmed_on_a_node_drained_concurrently() -> None:
-    scenario = swapping()
+    scenario = replacing()
     assert placed(scenario.node("n0", NodeAction.DRAIN)) == {"r": "n1"}  # scheduled as usual
     assert placed(scenario.release("p", why=REPLACED)) == {}
 
 
 def test_a_replacement_to_another_node_looks_for_a_third_when_that_is_drained() -> None:
-    scenario = swapping(elsewhere=True)
+    scenario = replacing(elsewhere=True)
     assert placed(scenario.node("n1", NodeAction.DRAIN)) == {}
     assert placed(scenario.add_node("n2", vcore=1000)) == {"r": "n2"}
 
 
 def test_a_replacement_to_another_node_continues_when_the_placeholder_node_is_drained() -> None:
-    scenario = swapping(elsewhere=True)
+    scenario = replacing(elsewhere=True)
     scenario.node("n0", NodeAction.DRAIN)
     assert placed(scenario.release("p", why=REPLACED)) == {"r": "n1"}
 

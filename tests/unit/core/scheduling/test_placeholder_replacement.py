@@ -43,7 +43,7 @@ def running(members: int = 2, timing: Timing | None = None, vcore: int = 2000, n
     return scenario
 
 
-def swap_key(scenario: Scenario, key: str) -> str:
+def replaced_key(scenario: Scenario, key: str) -> str:
     """The placeholder (key) that the real ask `key` waits for."""
     ask = next(ask for ask in scenario.app().asks.values() if ask.spec.key == key)
     assert ask.replacement is not None
@@ -177,7 +177,7 @@ def test_a_placeholder_being_released_is_not_chosen_again() -> None:
     scenario = running(vcore=2000)
     scenario.ask(an_ask("r0", group="workers"))
     scenario.ask(an_ask("r1", group="workers"))
-    assert {swap_key(scenario, "r0"), swap_key(scenario, "r1")} == {"app-p0", "app-p1"}
+    assert {replaced_key(scenario, "r0"), replaced_key(scenario, "r1")} == {"app-p0", "app-p1"}
 
 
 def test_an_ask_is_scheduled_normally_if_the_node_is_removed_during_replacement() -> None:

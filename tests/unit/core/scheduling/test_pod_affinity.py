@@ -71,7 +71,7 @@ def namespace(**labels: str) -> ClusterObjectsReported:
     return ClusterObjectsReported(PARTITION, (NamespaceLabels("red", labels),))
 
 
-def gone(app: str = "app") -> AllocationReleased:
+def released(app: str = "app") -> AllocationReleased:
     return AllocationReleased(PARTITION, ApplicationId(app), AllocationKey("b"), None, Termination.STOPPED_BY_RM)
 
 
@@ -116,7 +116,7 @@ def test_self_affine_pods_start_in_another_zone_after_the_last_is_deleted() -> N
     scenario.send(AllocationReported(running("web")))
     scenario.send(*(AllocationReported(an_allocation(f"full{index}", "n0")) for index in range(4)))
     assert placed(scenario.ask(pod("w", "web", near(term())))) == {}
-    assert placed(scenario.send(gone())) == {"w": "n1"}
+    assert placed(scenario.send(released())) == {"w": "n1"}
 
 
 OWN = running("web"), pod("w", "cache", apart(WEB_IN_TEAM))
@@ -128,7 +128,7 @@ THEIRS = running("web", apart(CACHE_IN_TEAM)), pod("w", "cache")
 @pytest.mark.parametrize(
     "event, node",
     [
-        (gone(), "n1"),
+        (released(), "n1"),
         (AllocationReported(running("db")), "n1"),
         (namespace(team="two"), "n1"),
         (NodeUpdated(in_zone("n1", "b")), "n1"),

@@ -21,7 +21,7 @@ def offset(name: str, amount: int, *children: QueueConfig, fence: bool = False) 
     return a_queue(name, *children, policies=QueuePolicies(priority=policy, priority_offset=amount))
 
 
-def shown(scenario: Scenario, path: str) -> int | None:
+def priority_of(scenario: Scenario, path: str) -> int | None:
     return scenario.partition.queues.by_path[QueuePath(path)].shown
 
 
@@ -64,13 +64,13 @@ def test_a_queue_shows_its_highest_pending_priority_and_updates_it() -> None:
     scenario = Scenario(a_configuration(a_queue("p", a_queue("a"))))
     wanting(scenario, "root.p.a", "x", 3, 8)
     wanting(scenario, "root.p.a", "y", 5)
-    seen = [shown(scenario, "root.p")]
+    seen = [priority_of(scenario, "root.p")]
     scenario.release_ask("x1", "x")
-    seen.append(shown(scenario, "root.p"))
+    seen.append(priority_of(scenario, "root.p"))
     scenario.add_node("n", vcore=1000)
-    seen.append(shown(scenario, "root.p"))
+    seen.append(priority_of(scenario, "root.p"))
     scenario.add_node("m", vcore=1000)
-    seen.append(shown(scenario, "root.p"))
+    seen.append(priority_of(scenario, "root.p"))
     assert seen == [8, 5, 3, None]
 
 
@@ -79,7 +79,7 @@ def test_offsets_add_up_along_the_path_within_32_bits() -> None:
     scenario = Scenario(a_configuration(tree, offset("low", -_HIGHEST)))
     for queue, name in (("root.p.a", "x"), ("root.p.b", "y"), ("root.p.c", "z"), ("root.low", "w")):
         wanting(scenario, queue, name, -10 if name == "w" else 10)
-    leaves = {path: shown(scenario, path) for path in ("root.p.a", "root.p.b", "root.p.c", "root.p", "root.low")}
+    leaves = {path: priority_of(scenario, path) for path in ("root.p.a", "root.p.b", "root.p.c", "root.p", "root.low")}
     assert leaves == {
         "root.p.a": 30,
         "root.p.b": 5,
@@ -93,7 +93,11 @@ def test_a_priority_fence_shows_only_its_offset() -> None:
     scenario = Scenario(a_configuration(offset("p", 4, offset("a", 50), fence=True), offset("q", 0, fence=True)))
     wanting(scenario, "root.p.a", "x", 1000)
     wanting(scenario, "root.q", "y", 1000)
-    assert (shown(scenario, "root.p.a"), shown(scenario, "root.p"), shown(scenario, "root.q")) == (1050, 4, 0)
+    assert (
+        priority_of(scenario, "root.p.a"),
+        priority_of(scenario, "root.p"),
+        priority_of(scenario, "root.q"),
+    ) == (1050, 4, 0)
 
 
 def test_tenants_behind_fences_share_equally_whatever_their_own_priorities_are() -> None:

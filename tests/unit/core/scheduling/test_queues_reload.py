@@ -35,7 +35,7 @@ def running(scenario: Scenario, name: str, queue: str) -> None:
     assert placed(scenario.ask(an_ask(f"{name}-r", app=name, vcore=1000))) != {}
 
 
-def end(scenario: Scenario, name: str) -> None:
+def complete_application(scenario: Scenario, name: str) -> None:
     """Release the application's last allocation, and let its completing time pass."""
     scenario.release(f"{name}-r", name)
     assert states(scenario.wait(60), name) == ["Completed"]
@@ -172,7 +172,7 @@ def test_a_removed_queue_drains_and_is_deleted_with_its_last_application() -> No
     assert placed(scenario.ask(an_ask("one-s", app="one"))) == {"one-s": "n0"}
     assert "queue root.p.a is draining" in submit(scenario, "two", "root.p.a")
     scenario.release("one-s", "one")
-    end(scenario, "one")
+    complete_application(scenario, "one")
     assert paths(scenario) == {"root.c"}
 
 
@@ -183,7 +183,7 @@ def test_a_draining_queue_that_is_configured_again_is_active() -> None:
     reload(scenario, a_queue("p", a_queue("a"), a_queue("b")))
     assert paths(scenario) == {"root.p", "root.p.a", "root.p.b"}
     assert submit(scenario, "two", "root.p.a") == ""
-    end(scenario, "one")
+    complete_application(scenario, "one")
     assert queue(scenario, "root.p.a").state is QueueState.ACTIVE
 
 
@@ -211,7 +211,7 @@ def test_a_leaf_with_applications_becomes_a_parent_when_they_finish() -> None:
     assert submit(scenario, "two", "root.a.b.c") != ""
     assert placed(scenario.ask(an_ask("one-s", app="one"))) == {"one-s": "n0"}
     scenario.release("one-s", "one")
-    end(scenario, "one")
+    complete_application(scenario, "one")
     assert paths(scenario) == {"root.a", "root.a.b", "root.a.b.c"}
     assert queue(scenario, "root.a").state is QueueState.ACTIVE
     assert submit(scenario, "two", "root.a.b.c") == ""
@@ -227,7 +227,7 @@ def test_a_stopped_leaf_follows_the_newest_configuration(last: str) -> None:
         assert submit(scenario, "two", "root.a") == ""
     else:
         assert "draining" in submit(scenario, "two", "root.a")
-        end(scenario, "one")
+        complete_application(scenario, "one")
         assert paths(scenario) == set()
 
 
@@ -238,7 +238,7 @@ def test_a_parent_becomes_a_leaf_when_its_children_are_deleted() -> None:
     assert "becomes a leaf when the queues below it (1 now) are removed" in notices(effects)[0]
     assert paths(scenario) == {"root.a", "root.a.b"}
     assert "is a parent queue" in submit(scenario, "two", "root.a")
-    end(scenario, "one")
+    complete_application(scenario, "one")
     assert paths(scenario) == {"root.a"}
     assert submit(scenario, "two", "root.a") == ""
 
@@ -280,7 +280,7 @@ def test_a_dynamic_queue_drains_and_reactivates_with_its_parent() -> None:
     reload(scenario, parent("p"))
     assert queue(scenario, "root.p.e.d").state is QueueState.ACTIVE
     assert submit(scenario, "two", "root.p.e.d") == ""
-    end(scenario, "one")
+    complete_application(scenario, "one")
     assert paths(scenario) == {"root.p", "root.p.e", "root.p.e.d"}
 
 
@@ -288,7 +288,7 @@ def test_an_empty_dynamic_queue_is_deleted_with_its_removed_parent() -> None:
     scenario = Scenario(a_configuration(parent("p")), nodes=1)
     on_demand(scenario, "one", "root.p.d")
     reload(scenario)
-    end(scenario, "one")
+    complete_application(scenario, "one")
     assert paths(scenario) == set()
 
 
@@ -298,7 +298,7 @@ def test_a_configured_dynamic_queue_becomes_managed_and_stays_when_empty() -> No
     reload(scenario, parent("p", a_queue("d", vcore=3000)))
     assert queue(scenario, "root.p.d").managed
     assert queue(scenario, "root.p.d").max == Limit({"vcore": 3000})
-    end(scenario, "one")
+    complete_application(scenario, "one")
     assert paths(scenario) == {"root.p", "root.p.d"}
 
 
@@ -307,7 +307,7 @@ def test_a_dynamic_queue_drains_when_its_parent_becomes_a_leaf() -> None:
     on_demand(scenario, "one", "root.p.d")
     reload(scenario, a_queue("p"))
     assert "becomes a leaf when it is empty" in submit_tag(scenario, "two", "root.p.x")
-    end(scenario, "one")
+    complete_application(scenario, "one")
     assert queue(scenario, "root.p").is_leaf
 
 

@@ -29,7 +29,7 @@ def fenced(timing: Timing | None = None) -> Scenario:
     return scenario
 
 
-def held(key: str, node: str, app: str = "app", allocated_s: int = 0) -> AllocationReported:
+def bound_placeholder(key: str, node: str, app: str = "app", allocated_s: int = 0) -> AllocationReported:
     """A bound placeholder."""
     spec = an_allocation(key, node, app=app, group="workers", placeholder=True, allocated_s=allocated_s)
     return AllocationReported(spec)
@@ -77,7 +77,7 @@ def test_a_partially_reserved_recovered_gang_can_be_taken_over() -> None:
     scenario = fenced()
     scenario.add_full_node()
     scenario.send(ApplicationAdded(an_application("old", gang=4, created_s=2)))
-    scenario.add_node("n0", *(held(f"p{i}", "n0", "old").spec for i in range(2)), vcore=2000)
+    scenario.add_node("n0", *(bound_placeholder(f"p{i}", "n0", "old").spec for i in range(2)), vcore=2000)
     scenario.send(RecoveryBarrierPassed(RM))
     first = an_application("first", queue="root.b", gang=2, created_s=1)
     effects = scenario.gang(ApplicationAdded(first), 2)
@@ -89,7 +89,9 @@ def test_a_recovered_gang_starves_like_any_other() -> None:
     scenario = Scenario(a_configuration(a_queue("a", vcore=4000), timing=timing), nodes=1)
     scenario.send(ApplicationAdded(an_application("gang", gang=3)), ApplicationAdded(an_application("busy")))
     scenario.add_node(
-        "n1", held("p0", "n1", "gang").spec, *(an_allocation(f"b{i}", "n1", app="busy") for i in range(3))
+        "n1",
+        bound_placeholder("p0", "n1", "gang").spec,
+        *(an_allocation(f"b{i}", "n1", app="busy") for i in range(3)),
     )
     scenario.ask(*(an_ask(f"p{i}", app="gang", group="workers", placeholder=True) for i in (1, 2)))
     assert not scenario.app("gang").gang.quota_reservation
@@ -162,7 +164,7 @@ def test_a_reload_that_changes_nothing_for_a_recovered_gang_in_a_fair_leaf_leave
 ) -> None:
     configuration = a_configuration(a_queue("a", fair=True))
     scenario = Scenario(configuration, nodes=1)
-    scenario.send(ApplicationAdded(an_application(gang=2, forced=True, style=app_style)), held("p0", "n0"))
+    scenario.send(ApplicationAdded(an_application(gang=2, forced=True, style=app_style)), bound_placeholder("p0", "n0"))
     assert states(scenario.send(ConfigurationReplaced(RM, configuration))) == []
     done = scenario.send(AskAdded(an_ask("p1", group="workers", placeholder=True)))
     assert states(done) == ["Running"]
@@ -185,7 +187,7 @@ def test_a_placeholder_reported_while_resuming_is_released_too() -> None:
     scenario.gang(ApplicationAdded(an_application(gang=4, timeout_s=60)), 4)
     assert states(scenario.wait(61)) == ["Resuming"]
     scenario.add_node("n1")
-    assert releases(scenario.send(held("late", "n1"))) == {"late": TIMEOUT}
+    assert releases(scenario.send(bound_placeholder("late", "n1"))) == {"late": TIMEOUT}
     last = [scenario.release(key, why=TIMEOUT) for key in ("app-p0", "app-p1", "late")]
     assert [states(effects) for effects in last] == [[], [], ["Accepted"]]
 
@@ -202,7 +204,7 @@ def test_a_waiting_member_replaces_a_placeholder_after_another_is_bound() -> Non
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=1, vcore=1000)
     scenario.gang(ApplicationAdded(an_application("holder", queue="root.b", gang=4)), 4)
     scenario.send(ApplicationAdded(an_application(gang=4)))
-    scenario.add_node("n1", held("p0", "n1").spec, vcore=1500)
+    scenario.add_node("n1", bound_placeholder("p0", "n1").spec, vcore=1500)
     assert releases(scenario.ask(an_ask("r0", group="workers"))) == {}
     bound = scenario.send(AllocationReported(an_allocation("r1", "n1", vcore=500)))
     assert releases(bound) == {"p0": Termination.PLACEHOLDER_REPLACED}

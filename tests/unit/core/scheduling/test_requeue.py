@@ -43,12 +43,12 @@ def tried(scenario: Scenario, *events: Event) -> tuple[int, int]:
     return steps.count(CyclePhase.NODE), len(placed(effects))
 
 
-def gone(key: str) -> AllocationReleased:
+def released(key: str) -> AllocationReleased:
     return AllocationReleased(PARTITION, ApplicationId("busy"), AllocationKey(key), None, Termination.STOPPED_BY_RM)
 
 
 def test_freed_resources_requeue_only_the_application_that_gets_them() -> None:
-    assert tried(full_cluster(), gone("b3")) == (1, 1)
+    assert tried(full_cluster(), released("b3")) == (1, 1)
 
 
 def test_a_node_too_small_for_all_applications_requeues_none() -> None:
@@ -70,8 +70,8 @@ def test_a_new_ask_is_tried_alone() -> None:
 def test_free_quota_is_tried_by_one_more_application_than_fits() -> None:
     leaves = [a_queue(f"q{index}", vcore=0) for index in range(1, _LEAVES)]
     scenario = full_cluster(a_queue("q0", vcore=16_000), *leaves, nodes=8)
-    assert tried(scenario, gone("b0")) == (2, 1)
-    assert tried(scenario, gone("b1"), gone("b2")) == (3, 2)
+    assert tried(scenario, released("b0")) == (2, 1)
+    assert tried(scenario, released("b1"), released("b2")) == (3, 2)
 
 
 def test_resources_released_by_a_user_requeue_no_other_user() -> None:
@@ -93,9 +93,9 @@ def test_an_atomic_gang_is_tried_only_when_all_members_may_fit() -> None:
     scenario.ask(*(an_ask(f"b{index}", app="busy") for index in range(8)))
     for name in ("one", "two"):
         scenario.gang(ApplicationAdded(an_application(name, gang=3, placement=GangPlacement.ATOMIC)), 3)
-    assert tried(scenario, gone("b0")) == (0, 0)
-    assert tried(scenario, gone("b1")) == (0, 0)
-    assert tried(scenario, gone("b2")) == (1, 3)
+    assert tried(scenario, released("b0")) == (0, 0)
+    assert tried(scenario, released("b1")) == (0, 0)
+    assert tried(scenario, released("b2")) == (1, 3)
 
 
 def test_many_nodes_added_together_requeue_all_fitting_applications() -> None:

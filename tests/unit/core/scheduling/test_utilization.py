@@ -82,26 +82,33 @@ def test_reports_of_unknown_nodes_and_allocations_are_counted_and_ignored() -> N
 # -- recommendations ------------------------------------------------------------
 
 
-def came_back(key: str, *nodes: str) -> AskAdded:
+def repeated(key: str, *nodes: str) -> AskAdded:
     return AskAdded(replace(an_ask(key), avoid=frozenset(NodeId(node) for node in nodes)))
 
 
 def test_a_node_with_three_failed_binds_is_recommended_once() -> None:
     scenario = a_scenario()
     assert (
-        recommended(scenario.send(came_back("a", "n0"), came_back("a", "n0", "n1"), came_back("b", "n0", "gone"))) == {}
+        recommended(
+            scenario.send(
+                repeated("a", "n0"),
+                repeated("a", "n0", "n1"),
+                repeated("b", "n0", "gone"),
+            )
+        )
+        == {}
     )
-    effects = recommended(scenario.send(came_back("c", "n0")))
+    effects = recommended(scenario.send(repeated("c", "n0")))
     assert list(effects) == ["n0"]
     assert effects["n0"].startswith("3 pods could not be bound to it within 10 minutes")
-    assert recommended(scenario.send(came_back("d", "n0"))) == {}
+    assert recommended(scenario.send(repeated("d", "n0"))) == {}
 
 
 def test_old_failed_binds_are_not_counted() -> None:
     scenario = a_scenario()
-    scenario.send(came_back("a", "n0"), came_back("b", "n0"))
+    scenario.send(repeated("a", "n0"), repeated("b", "n0"))
     scenario.wait(600)
-    assert recommended(scenario.send(came_back("c", "n0"))) == {}
+    assert recommended(scenario.send(repeated("c", "n0"))) == {}
 
 
 def test_a_node_to_empty_is_searched_periodically_while_nothing_waits() -> None:

@@ -238,7 +238,7 @@ def test_members_of_a_gang_with_claims_get_a_volume_each() -> None:
     assert placed(effects) == {"pa": "n0", "pb": "n1"}
 
 
-def swapping(scenario: Scenario) -> list[Effect]:
+def replacing(scenario: Scenario) -> list[Effect]:
     """A gang of two with its placeholders; a real member with claim c is requested."""
     scenario.gang(ApplicationAdded(an_application("gang", gang=2)), 2)
     return scenario.ask(replace(mounting("r", "c", group="workers"), application=scenario.app("gang").id))
@@ -246,7 +246,7 @@ def swapping(scenario: Scenario) -> list[Effect]:
 
 def test_a_replacement_uses_the_node_of_its_volume_and_reports_it_on_confirmation() -> None:
     scenario = scenario_with(a_claim("c"), a_claim("d"), a_volume("v", affinity=ON_N1))
-    effects = swapping(scenario)
+    effects = replacing(scenario)
     (placeholder,) = releases(effects)
     assert chosen(effects) == {}
     assert placed(scenario.ask(mounting("d", "d"))) == {}, "the volume is kept for the swap"
@@ -257,7 +257,7 @@ def test_a_replacement_uses_the_node_of_its_volume_and_reports_it_on_confirmatio
 
 def test_a_cancelled_replacement_releases_its_volume() -> None:
     scenario = scenario_with(a_claim("c"), a_claim("d"), a_volume("v", affinity=ON_N1))
-    swapping(scenario)
+    replacing(scenario)
     scenario.ask(mounting("d", "d"))
     assert chosen(scenario.release_ask("r", app="gang")) == {"d": {"ns/d": "v"}}
 

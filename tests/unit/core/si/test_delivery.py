@@ -21,7 +21,7 @@ def delivered(bench: Bench) -> list[si_pb2.EventRecord]:
     return [record for callback in callbacks for record in callback.events.events]
 
 
-def kept(bench: Bench) -> list[Detail]:
+def stored_details(bench: Bench) -> list[Detail]:
     records = bench.core.events.batch(0, 1000).records
     return [record.noted.detail for record in records or ()]
 
@@ -37,7 +37,7 @@ async def with_a_pod(bench: Bench, **settings: str) -> None:
 
 async def test_an_allocation_event_is_stored_and_not_pushed(bench: Bench) -> None:
     await with_a_pod(bench)
-    assert kept(bench).count(Detail.APP_ALLOC) == 1
+    assert stored_details(bench).count(Detail.APP_ALLOC) == 1
     assert [record.type for record in delivered(bench)] == [EVENT.NODE]
 
 
@@ -57,13 +57,13 @@ async def test_an_added_node_is_reported_with_its_capacity(bench: Bench) -> None
 
 async def test_disabling_tracking_stores_no_new_events_and_keeps_the_stored_ones(bench: Bench) -> None:
     await with_a_pod(bench)
-    before = kept(bench)
+    before = stored_details(bench)
     await bench.core.update_configuration(
         si_pb2.UpdateConfigurationRequest(rmID=messages.RM, extraConfig={"event.trackingEnabled": "false"})
     )
     await bench.core.update_allocation(messages.releases(messages.a_release()))
     await bench.wait_until_idle()
-    assert kept(bench) == before
+    assert stored_details(bench) == before
     assert not bench.core.events.tracking
 
 

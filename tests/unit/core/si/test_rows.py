@@ -25,10 +25,10 @@ def test_every_detail_that_the_core_reports_has_a_test_and_the_others_a_reason()
 
 
 def test_every_row_names_an_existing_test_that_checks_the_detail() -> None:
-    def sees(row: dict[str, Any]) -> bool:
+    def checks_detail(row: dict[str, Any]) -> bool:
         path, _, name = row["test"].partition("::")
         _, found, rest = (ROOT / path).read_text().partition(f"def {name}(")
         helpers = (ROOT / path).read_text().partition("\ndef test_")[0]
         return bool(found) and f"Detail.{row['name']}" in rest.partition("\ndef test_")[0] + helpers
 
-    assert [row["name"] for row in ROWS if "test" in row and not sees(row)] == []
+    assert [row["name"] for row in ROWS if "test" in row and not checks_detail(row)] == []

@@ -51,7 +51,7 @@ def requesting(simulation: Simulation) -> None:
     simulation.core.is_stingy = False
 
 
-def held(simulation: Simulation) -> None:
+def reserved_but_unreported(simulation: Simulation) -> None:
     """The core has the reservations, and the operator has not received the message."""
     reach(simulation, lambda: APP in simulation.core.apps and simulation.core.apps[APP].places is not None)
     assert bound(simulation, placeholders=False) == 0
@@ -61,7 +61,7 @@ def binding(simulation: Simulation) -> None:
     reach(simulation, lambda: any(isinstance(one, BindPod) for one in simulation.commands))
 
 
-DIRECT_PHASES: list[Phase] = [requesting, held, binding, running]
+DIRECT_PHASES: list[Phase] = [requesting, reserved_but_unreported, binding, running]
 every_phase = pytest.mark.parametrize("phase", DIRECT_PHASES, ids=lambda phase: phase.__name__)
 
 
@@ -96,7 +96,7 @@ def test_reservations_of_missing_members_are_restored_after_a_restart(kill: Kill
 def test_no_reservation_is_restored_for_a_finished_member(kill: Kill) -> None:
     simulation = began(a_member(0), a_member(1))
     at_rest(simulation)
-    ended(simulation, 0)
+    finish(simulation, 0)
     kill(simulation)
     at_rest(simulation)
     assert simulation.core.apps[APP].places == {"g": MEMBERS - 2}
@@ -107,7 +107,7 @@ def test_no_reservation_is_restored_for_a_finished_member(kill: Kill) -> None:
 def test_a_gang_whose_members_so_far_all_finished_reserves_only_the_remaining_ones(kill: Kill) -> None:
     simulation = began(a_member(0), a_member(1))
     at_rest(simulation)
-    ended(simulation, 0, 1)
+    finish(simulation, 0, 1)
     simulation.kubernetes.add(a_member(2), a_member(3))
     kill(simulation)
     assert simulation.core.apps[APP].spec.placeholder_ask["pods"] == MEMBERS - 2
@@ -121,7 +121,7 @@ def test_a_gang_whose_members_so_far_all_finished_reserves_only_the_remaining_on
 def test_a_later_pod_of_a_gang_whose_members_all_finished_is_scheduled_without_a_gang(kill: Kill) -> None:
     simulation = began()
     at_rest(simulation)
-    ended(simulation, *range(MEMBERS))
+    finish(simulation, *range(MEMBERS))
     simulation.kubernetes.add(a_member(MEMBERS))
     kill(simulation)
     assert simulation.core.apps[APP].spec.placeholder_ask == {}
@@ -135,7 +135,7 @@ def test_a_later_pod_of_a_gang_whose_members_all_finished_is_scheduled_without_a
 def test_a_member_that_finished_before_the_oldest_live_one_was_created_is_not_counted(kill: Kill) -> None:
     simulation = began()
     at_rest(simulation)
-    ended(simulation, *range(MEMBERS))
+    finish(simulation, *range(MEMBERS))
     simulation.core.complete()
     at_rest(simulation)
     again = a_member(MEMBERS)
@@ -148,7 +148,7 @@ def test_a_member_that_finished_before_the_oldest_live_one_was_created_is_not_co
     assert_over(simulation)
 
 
-def ended(simulation: Simulation, *numbers: int) -> None:
+def finish(simulation: Simulation, *numbers: int) -> None:
     for number in numbers:
         simulation.kubernetes.change(f"w{number}", phase="Succeeded")
 

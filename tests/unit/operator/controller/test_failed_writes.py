@@ -51,7 +51,7 @@ def a_condition(driver: Driver) -> Command:
     return command
 
 
-def a_mark(driver: Driver) -> Command:
+def an_outcome_write(driver: Driver) -> Command:
     """The gang of w0 is given up: the order to remember it."""
     driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group("g", 2), member_of="g")))
     driver.accepted()
@@ -62,7 +62,7 @@ def a_mark(driver: Driver) -> Command:
 ORDERS = [
     pytest.param(a_failure, id="fail"),
     pytest.param(a_condition, id="condition"),
-    pytest.param(a_mark, id="mark"),
+    pytest.param(an_outcome_write, id="mark"),
 ]
 
 

@@ -28,8 +28,8 @@ from tests.unit.operator.controller.test_random_events import a_job_pod
 STAYS = {"settings", "keys", "phase", "nodes", "namespaces", "objects", "priority_classes", "deadline_count"}
 
 
-def left(simulation: Simulation) -> dict[str, object]:
-    """The parts of the ledger that still hold something of pods."""
+def remaining_state(simulation: Simulation) -> dict[str, object]:
+    """The parts of the ledger that still have state of pods."""
     found = {name: getattr(simulation.ledger, name) for name in simulation.ledger.__slots__}
     found["storage"] = simulation.ledger.storage.waiting
     return {name: value for name, value in found.items() if name not in STAYS and value}
@@ -81,7 +81,7 @@ def test_the_ledger_is_empty_again_after_a_thousand_pods_nodes_and_sessions() ->
         simulation.core.complete()
         simulation.run()
         simulation.wait(400)
-    assert left(simulation) == {}
+    assert remaining_state(simulation) == {}
     assert simulation.core.apps == {}
 
 

@@ -67,7 +67,7 @@ def swapping_with_the_delete_on_its_way(simulation: Simulation) -> None:
     assert len(simulation.kubernetes.placeholders()) == MEMBERS
 
 
-def swapping_with_the_placeholder_gone(simulation: Simulation) -> None:
+def replacing_after_placeholder_deletion(simulation: Simulation) -> None:
     reach(simulation, lambda: len(simulation.kubernetes.placeholders()) < MEMBERS)
     assert bound(simulation, placeholders=False) == 0
 
@@ -85,7 +85,7 @@ PHASES: list[Phase] = [
     reserving,
     reserved,
     swapping_with_the_delete_on_its_way,
-    swapping_with_the_placeholder_gone,
+    replacing_after_placeholder_deletion,
     swapping_with_the_bind_on_its_way,
     running,
 ]

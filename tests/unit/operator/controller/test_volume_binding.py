@@ -44,12 +44,12 @@ def a_driver(*facts: ClusterEvent) -> Driver:
     return driver
 
 
-def given(driver: Driver, volume: str) -> list[Command]:
+def allocated_with(driver: Driver, volume: str) -> list[Command]:
     """The core allocates the pod to node n1 with this volume for its claim; empty = to be provisioned."""
     return orders(driver.allocated("uid-w0", volumes={"dev/data": volume}))
 
 
-def asked_again(out: Outcome) -> str:
+def avoided_nodes(out: Outcome) -> str:
     """The nodes that the new ask avoids, after the allocation was released."""
     released, ask = [item for item in out.news if isinstance(item, AllocationReleased | AskSubmitted)]
     assert isinstance(released, AllocationReleased)
@@ -65,7 +65,7 @@ def note_of(out: Outcome) -> str:
 
 def test_a_pod_is_bound_after_its_claim_is_bound_to_the_chosen_volume() -> None:
     driver = a_driver()
-    assert given(driver, "disk") == [CLAIM_DISK]
+    assert allocated_with(driver, "disk") == [CLAIM_DISK]
     assert orders(driver.result(done(CLAIM_DISK))) == []
     assert orders(driver.fact(volume_seen(claim="data"))) == []
     assert orders(driver.fact(volume_seen(claim="data", phase="Bound"))) == []
@@ -75,7 +75,7 @@ def test_a_pod_is_bound_after_its_claim_is_bound_to_the_chosen_volume() -> None:
 
 def test_a_claim_without_a_volume_gets_the_node_and_the_pod_is_bound_after_provisioning() -> None:
     driver = a_driver()
-    assert given(driver, "") == [SELECT_N1]
+    assert allocated_with(driver, "") == [SELECT_N1]
     assert orders(driver.fact(claim_seen(selected="n1"))) == []
     assert orders(driver.result(done(SELECT_N1))) == []
     assert orders(driver.fact(volume_seen("made", claim="data", node="n1", phase="Bound"))) == []
@@ -85,7 +85,7 @@ def test_a_claim_without_a_volume_gets_the_node_and_the_pod_is_bound_after_provi
 def test_a_pod_waits_for_a_volume_received_after_its_claim() -> None:
     """They arrive on separate watches; only with both it is known whether the node can use the volume."""
     driver = a_driver()
-    given(driver, "")
+    allocated_with(driver, "")
     assert orders(driver.fact(claim_seen(volume="made", selected="n1"))) == []
     assert orders(driver.fact(volume_seen("made", claim="data", node="n1", phase="Bound"))) == [BIND]
 
@@ -108,7 +108,7 @@ def test_all_claims_of_a_pod_are_written_together_and_the_last_one_triggers_its_
 def test_after_a_restart_a_claim_that_has_its_node_is_not_written_again() -> None:
     """The write is looked at before it is done; a claim that has its node needs none."""
     driver = a_driver(claim_seen(selected="n1"))
-    given(driver, "")
+    allocated_with(driver, "")
     assert orders(driver.fact(volume_seen("made", claim="data", node="n1", phase="Bound"))) == []
     assert orders(driver.fact(claim_seen(volume="made", selected="n1"))) == [BIND]
 
@@ -143,9 +143,9 @@ def test_a_volume_that_cannot_be_bound_on_the_node_releases_it_with_an_event(
     fact: ClusterEvent, volume: str, why: str, undone: list[Command]
 ) -> None:
     driver = a_driver()
-    given(driver, volume)
+    allocated_with(driver, volume)
     out = driver.fact(fact)
-    assert asked_again(out) == "n1"
+    assert avoided_nodes(out) == "n1"
     assert [order for order in orders(out) if order in undone] == undone
     assert note_of(out) == f"volumes for node n1 failed: {why}"
     assert events(out) == [("w0", "PodVolumesBindFailure", "PodVolumesBindFailure")]
@@ -154,10 +154,10 @@ def test_a_volume_that_cannot_be_bound_on_the_node_releases_it_with_an_event(
 
 def test_failed_provisioning_releases_the_node_and_the_pod_is_rescheduled() -> None:
     driver = a_driver()
-    given(driver, "")
+    allocated_with(driver, "")
     driver.fact(claim_seen(selected="n1"))
     out = driver.fact(claim_seen())
-    assert asked_again(out) == "n1"
+    assert avoided_nodes(out) == "n1"
     assert note_of(out) == 'volumes for node n1 failed: provisioning failed for PVC "data"'
     assert orders(driver.allocated("uid-w0", "n2", volumes={"dev/data": ""})) == [SelectNode(POD, DATA, NodeName("n2"))]
 
@@ -165,7 +165,7 @@ def test_failed_provisioning_releases_the_node_and_the_pod_is_rescheduled() -> N
 def test_a_selected_node_missing_from_a_newer_claim_means_failed_provisioning() -> None:
     """The watch may show only the last state of a claim that changed twice in a short time."""
     driver = a_driver()
-    given(driver, "")
+    allocated_with(driver, "")
     before, after = (claim_seen(resourceVersion=version) for version in ("6", "8"))
     driver.result(CommandSucceeded(SELECT_N1, version=7))
     assert not driver.fact(before).commands, "older than the write"
@@ -175,59 +175,59 @@ def test_a_selected_node_missing_from_a_newer_claim_means_failed_provisioning() 
 
 def test_a_claim_that_lost_its_volume_releases_the_node() -> None:
     driver = a_driver()
-    given(driver, "disk")
+    allocated_with(driver, "disk")
     driver.fact(volume_seen(claim="data"))
     out = driver.fact(volume_seen())
-    assert asked_again(out) == "n1"
+    assert avoided_nodes(out) == "n1"
     assert note_of(out) == 'volumes for node n1 failed: ClaimRef got reset for pv "disk"'
 
 
 def test_an_older_state_received_after_the_write_is_not_a_failure() -> None:
     driver = a_driver()
-    given(driver, "disk")
+    allocated_with(driver, "disk")
     driver.result(done(CLAIM_DISK))
     assert not driver.fact(volume_seen(phase="Available", capacity={"storage": "1Gi"})).commands
 
 
 def test_a_claim_bound_to_a_volume_with_another_node_affinity_releases_the_node() -> None:
     driver = a_driver(volume_seen("far", claim="data", node="n2", phase="Bound"))
-    given(driver, "")
+    allocated_with(driver, "")
     out = driver.fact(claim_seen(volume="far", selected="n1"))
-    assert asked_again(out) == "n1"
+    assert avoided_nodes(out) == "n1"
     assert note_of(out) == 'volumes for node n1 failed: pv "far" node affinity doesn\'t match node "n1"'
     assert orders(out) == [], "a claim that is bound is nobody's to take back"
 
 
 def test_a_rejected_write_releases_the_node() -> None:
     driver = a_driver()
-    given(driver, "disk")
+    allocated_with(driver, "disk")
     out = driver.result(refused(CLAIM_DISK, 409, 'persistentvolume "disk" was taken by claim dev/other'))
-    assert asked_again(out) == "n1"
+    assert avoided_nodes(out) == "n1"
     assert orders(out) == [FREE_DISK], "which frees it only if it is this claim's"
 
 
 def test_an_unanswered_write_is_given_up_after_three_attempts() -> None:
     driver = a_driver()
-    given(driver, "disk")
+    allocated_with(driver, "disk")
     for _ in range(2):
         assert orders(driver.result(CommandUnanswered(CLAIM_DISK))) == [CLAIM_DISK]
-    assert asked_again(driver.result(CommandUnanswered(CLAIM_DISK))) == "n1"
+    assert avoided_nodes(driver.result(CommandUnanswered(CLAIM_DISK))) == "n1"
 
 
 def test_a_pod_loses_its_node_when_its_claims_are_not_bound_in_time() -> None:
     driver = a_driver()
-    given(driver, "")
+    allocated_with(driver, "")
     driver.fact(claim_seen(selected="n1"))
     assert not driver.wait(599).news
     out = driver.wait(1)
-    assert asked_again(out) == "n1"
+    assert avoided_nodes(out) == "n1"
     assert orders(out) == [UNSELECT_N1]
     assert note_of(out) == "volumes for node n1 failed: not bound within 600 s: dev/data"
 
 
 def test_a_pod_bound_in_time_gets_no_timeout_message() -> None:
     driver = a_driver()
-    given(driver, "disk")
+    allocated_with(driver, "disk")
     driver.fact(volume_seen(claim="data", phase="Bound"))
     driver.fact(claim_seen(volume="disk"))
     driver.result(done(BIND))
@@ -236,7 +236,7 @@ def test_a_pod_bound_in_time_gets_no_timeout_message() -> None:
 
 def test_a_deleted_pod_reverts_its_volume_writes() -> None:
     driver = a_driver()
-    given(driver, "disk")
+    allocated_with(driver, "disk")
     driver.fact(volume_seen(claim="data"))
     out = driver.gone("w0")
     assert orders(out) == [FREE_DISK]
@@ -248,7 +248,7 @@ def test_a_deleted_pod_keeps_the_volume_writes_that_another_pod_needs() -> None:
     """Two pods of one node may share a claim: what is written for one is there for the other."""
     driver = a_driver()
     driver.see(a_pod("w1", app="job"))
-    given(driver, "")
+    allocated_with(driver, "")
     driver.allocated("uid-w1", volumes={"dev/data": ""})
     assert orders(driver.gone("w0")) == []
     driver.fact(volume_seen("made", claim="data", phase="Bound"))
@@ -259,7 +259,7 @@ def test_a_deleted_pod_keeps_the_volume_writes_that_another_pod_needs() -> None:
 def test_a_pod_is_requested_again_immediately_when_its_node_is_deleted() -> None:
     """The core removed the allocation with the node, so no release is needed."""
     driver = a_driver()
-    given(driver, "")
+    allocated_with(driver, "")
     out = driver.fact(NodeGone(NodeName("n1")))
     assert orders(out) == [UNSELECT_N1]
     assert [item.ask.key for item in out.news if isinstance(item, AskSubmitted)] == ["uid-w0"]
@@ -268,7 +268,7 @@ def test_a_pod_is_requested_again_immediately_when_its_node_is_deleted() -> None
 
 def test_the_result_of_a_reverted_write_is_ignored() -> None:
     driver = a_driver()
-    given(driver, "disk")
+    allocated_with(driver, "disk")
     driver.fact(volume_seen(claim="other"))
     driver.fact(volume_seen("second"))
     driver.allocated("uid-w0", "n2", volumes={"dev/data": "second"})
@@ -278,6 +278,6 @@ def test_the_result_of_a_reverted_write_is_ignored() -> None:
 
 def test_a_pod_bound_by_another_client_no_longer_waits_for_volumes() -> None:
     driver = a_driver()
-    given(driver, "disk")
+    allocated_with(driver, "disk")
     assert orders(driver.see(a_pod("w0", app="job", nodeName="n1"))) == []
     assert driver.ledger.storage.waiting == {}

@@ -35,7 +35,7 @@ def a_delete(name: str = "p") -> DeletePod:
     return DeletePod(a_ref(name), "released")
 
 
-def a_mark(name: str = "p") -> MarkDisrupted:
+def a_disruption(name: str = "p") -> MarkDisrupted:
     return MarkDisrupted(a_ref(name), "for job high")
 
 

@@ -104,7 +104,7 @@ class Candidate:
             await asyncio.sleep(0)
 
     async def turn(self) -> None:
-        """A turn in which everything is done and answered."""
+        """A step in which all requests are executed and answered."""
         await self.step("answer")
         while self._turn is not None and not self._turn.done():
             await self.step("answer")
@@ -192,7 +192,7 @@ async def test_a_holder_that_could_not_renew_continues_if_no_other_candidate_led
     assert not first.has_lost
 
 
-async def given_back(candidate: Candidate) -> None:
+async def release_lease(candidate: Candidate) -> None:
     releasing = asyncio.create_task(candidate.leadership.release())
     while not releasing.done():
         await asyncio.sleep(0)
@@ -201,7 +201,7 @@ async def given_back(candidate: Candidate) -> None:
 
 async def test_a_released_lease_is_taken_immediately_and_its_holder_stops_writing() -> None:
     first, second, _ = await a_duel()
-    await given_back(first)
+    await release_lease(first)
     assert not first.may_write
     await second.turn()
     assert second.may_write
@@ -213,7 +213,7 @@ async def test_a_candidate_stops_when_another_one_led_since_its_last_renewal(*, 
     now[0] = 10.0
     await second.turn()
     if is_gone_again:
-        await given_back(second)
+        await release_lease(second)
     await first.turn()
     await first.turn()
     assert first.has_lost

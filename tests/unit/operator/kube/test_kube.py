@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from muster_operator.kube.write_queue import WritePriority
 from muster_operator.model.commands import CommandFailed, CommandSucceeded, CommandUnanswered, CreatePlaceholder
 from tests.unit.operator.kube.apiserver import ApiServer, CommandRecorder, a_kube, reply, serving, status
-from tests.unit.operator.kube.commands import a_bind, a_condition, a_create, a_delete, a_mark, a_pod, an_event
+from tests.unit.operator.kube.commands import a_bind, a_condition, a_create, a_delete, a_disruption, a_pod, an_event
 
 BIND = "POST /api/v1/namespaces/ns/pods/p/binding"
 
@@ -202,7 +202,7 @@ async def test_a_condition_is_written_to_the_status_of_the_pod_with_that_uid() -
 async def test_a_preempted_pod_has_a_disruption_target_condition() -> None:
     """Kubernetes, pod disruptions: type DisruptionTarget, reason PreemptionByScheduler."""
     server = ApiServer()
-    await run(server, a_mark())
+    await run(server, a_disruption())
     [request] = server.seen
     [condition] = request.body["status"]["conditions"]
     assert condition.pop("lastTransitionTime")

@@ -155,7 +155,7 @@ class Older(Peer):
         raise Refused(RefusalCode.FAILED_PRECONDITION, "unknown method")
 
 
-async def ends_of(peer: Peer) -> list[str]:
+async def end_reasons(peer: Peer) -> list[str]:
     """Why sessions with this core end within some questions."""
     inbox: list[Input] = []
     listener = RecordingListener()
@@ -169,8 +169,8 @@ async def ends_of(peer: Peer) -> list[str]:
 
 
 async def test_a_session_ends_when_the_core_never_answers_inventory_requests() -> None:
-    assert await ends_of(Silent()) == ["the core has not answered for 0.02 s"]
+    assert await end_reasons(Silent()) == ["the core has not answered for 0.02 s"]
 
 
 async def test_a_session_continues_when_the_core_does_not_support_inventory_requests() -> None:
-    assert await ends_of(Older()) == []
+    assert await end_reasons(Older()) == []

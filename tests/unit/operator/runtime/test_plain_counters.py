@@ -10,7 +10,7 @@ from muster_operator.runtime.metrics import Tally, Times
 BOUNDS = (0.002, 0.5, 1.0, 15.0)
 
 
-def shown(registry: CollectorRegistry) -> list[str]:
+def scraped_lines(registry: CollectorRegistry) -> list[str]:
     """Without the creation times of counters, which tallies do not have."""
     lines = generate_latest(registry).decode().splitlines()
     return [line for line in lines if "_created" not in line]
@@ -25,7 +25,7 @@ def test_a_tally_is_exposed_as_a_counter() -> None:
     for kind in ("a", "b", "a"):
         tally.counts[kind,] += 1
         counter.labels(kind).inc()
-    assert shown(ours) == shown(theirs)
+    assert scraped_lines(ours) == scraped_lines(theirs)
 
 
 @pytest.mark.parametrize("seconds", [[], [0.002], [0.0021, 0.5, 99.0], [0.0, 0.75, 0.75, 15.0]])
@@ -36,4 +36,4 @@ def test_times_are_exposed_as_a_histogram(seconds: list[float]) -> None:
     for each in seconds:
         times.took(("GET",), each)
         histogram.labels("GET").observe(each)
-    assert shown(ours) == shown(theirs)
+    assert scraped_lines(ours) == scraped_lines(theirs)

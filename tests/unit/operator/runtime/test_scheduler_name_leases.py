@@ -52,7 +52,7 @@ def holders(server: ApiServer) -> list[str]:
     return [write.body["spec"]["holderIdentity"] for write in writes]
 
 
-async def taken(server: ApiServer) -> list[str]:
+async def holders_after_taking(server: ApiServer) -> list[str]:
     """Wait until the Lease is free, then take it. Returns the holder after each write."""
     async with names_of(server) as names:
         await names.until_free()
@@ -102,13 +102,13 @@ async def test_a_lease_written_first_by_another_muster_is_not_held() -> None:
 
 async def test_an_expired_lease_is_taken() -> None:
     dead = a_lease(THEY)
-    assert await taken(a_server(*[dead] * 9)) == [US]
+    assert await holders_after_taking(a_server(*[dead] * 9)) == [US]
 
 
 async def test_a_free_lease_is_taken_and_our_lease_is_renewed() -> None:
-    assert await taken(a_server(None, None)) == [US]
-    assert await taken(a_server(a_lease(US), a_lease(US))) == [US]
-    assert await taken(a_server(a_lease(""), a_lease(""))) == [US]
+    assert await holders_after_taking(a_server(None, None)) == [US]
+    assert await holders_after_taking(a_server(a_lease(US), a_lease(US))) == [US]
+    assert await holders_after_taking(a_server(a_lease(""), a_lease(""))) == [US]
 
 
 async def test_no_lease_is_written_before_leading() -> None:
@@ -129,7 +129,7 @@ async def test_only_the_scheduler_name_leases_are_read() -> None:
 async def test_a_lease_with_a_very_long_duration_is_not_waited_for() -> None:
     long = a_lease(THEY, lasts_s=2**31 - 1)
     async with asyncio.timeout(5):
-        assert await taken(a_server(*[long] * 9)) == [US]
+        assert await holders_after_taking(a_server(*[long] * 9)) == [US]
 
 
 async def test_without_permission_to_read_the_lease_no_name_is_held() -> None:
@@ -182,7 +182,7 @@ async def test_a_lease_renewed_by_the_next_leader_of_the_installation_is_not_rel
     assert [request.path for request in server.requests("GET")] == [LEASE]
 
 
-async def a_look_for_yunikorn(names: set[str], withheld: set[str], deployments: Any) -> None:
+async def a_yunikorn_check(names: set[str], withheld: set[str], deployments: Any) -> None:
     server = a_server(None)
     server.plan(DEPLOYMENTS, deployments)
     server.plan(PODS, lambda: reply(200, {"items": []}))
@@ -191,12 +191,12 @@ async def a_look_for_yunikorn(names: set[str], withheld: set[str], deployments: 
 
 
 async def test_a_failed_yunikorn_check_keeps_the_last_certain_result() -> None:
-    await a_look_for_yunikorn({"muster"}, {"yunikorn"}, lambda: status(500, "InternalError"))
+    await a_yunikorn_check({"muster"}, {"yunikorn"}, lambda: status(500, "InternalError"))
 
 
 async def test_a_withheld_name_is_served_once_no_yunikorn_is_running() -> None:
     with pytest.raises(PartEnded, match="restarting to serve the scheduler name yunikorn"):
-        await a_look_for_yunikorn({"muster"}, {"yunikorn"}, lambda: reply(200, {"items": []}))
+        await a_yunikorn_check({"muster"}, {"yunikorn"}, lambda: reply(200, {"items": []}))
 
 
 def test_doctor_checks_permissions_for_the_same_leases() -> None:

@@ -21,7 +21,7 @@ from tests.unit.operator.runtime.test_loop import Operator, a_node, a_pod, runni
 PODS = 50
 
 
-def seen(phase: str, node: str = "") -> PodSeen:
+def pod_in(phase: str, node: str = "") -> PodSeen:
     raw = a_pod("p", node)
     raw["status"]["phase"] = phase
     pod = read_pod(raw, Settings())
@@ -29,8 +29,8 @@ def seen(phase: str, node: str = "") -> PodSeen:
     return PodSeen(pod)
 
 
-def taken(*facts: ClusterEvent) -> list[ClusterEvent | str]:
-    """What is left of the states of one object that were not read in between."""
+def merged(*facts: ClusterEvent) -> list[ClusterEvent | str]:
+    """The remaining states of one object after merging unread ones."""
     pending = PendingObjects[str]()
     for number, fact in enumerate(facts):
         pending.put(number, "any", "p", fact)
@@ -44,26 +44,29 @@ GONE = PodGone(PodUid("uid-p"))
 
 
 def test_the_newest_state_replaces_unread_older_states() -> None:
-    assert taken(seen("Pending"), seen("Pending", "n1"), seen("Running", "n1")) == [seen("Running", "n1")]
+    assert merged(pod_in("Pending"), pod_in("Pending", "n1"), pod_in("Running", "n1")) == [pod_in("Running", "n1")]
 
 
 def test_a_completion_and_a_deletion_are_both_read() -> None:
-    assert taken(seen("Running", "n1"), seen("Succeeded", "n1"), GONE) == [seen("Succeeded", "n1"), GONE]
+    assert merged(pod_in("Running", "n1"), pod_in("Succeeded", "n1"), GONE) == [
+        pod_in("Succeeded", "n1"),
+        GONE,
+    ]
 
 
 def test_a_deletion_is_read_before_a_recreation_with_the_same_name() -> None:
     gone, made = NodeGone(NodeName("n1")), node_seen(a_model_node("n1"))
-    assert taken(made, gone, made, made) == [gone, made]
+    assert merged(made, gone, made, made) == [gone, made]
 
 
 def test_repeated_creations_and_deletions_of_an_object_leave_one_deletion() -> None:
     comes_and_goes: list[ClusterEvent] = [node_seen(a_model_node("n1")), NodeGone(NodeName("n1"))]
-    assert taken(*comes_and_goes * 100) == comes_and_goes[1:]
+    assert merged(*comes_and_goes * 100) == comes_and_goes[1:]
 
 
 def test_a_mark_is_taken_after_the_objects_put_before_it() -> None:
     pending = PendingObjects[str]()
-    pending.put(1, "pods", "p", seen("Pending"))
+    pending.put(1, "pods", "p", pod_in("Pending"))
     pending.mark(2, "listed")
     pending.put(3, "pods", "p", GONE)
     assert [pending.take(), pending.take()] == [GONE, "listed"]

@@ -11,7 +11,7 @@ from muster_operator.runtime.loop import READ, Versions
 PODS, NODES = "pods", "nodes"
 
 
-def known(*keys: str, plural: str = PODS) -> Versions:
+def listed(*keys: str, plural: str = PODS) -> Versions:
     """Versions after a first list with these objects, all at version 5."""
     versions = Versions()
     versions.begin_list(plural)
@@ -22,7 +22,7 @@ def known(*keys: str, plural: str = PODS) -> Versions:
 
 
 def test_a_listed_object_does_not_replace_a_newer_watched_one() -> None:
-    versions = known("a")
+    versions = listed("a")
     versions.begin_list(PODS)
     assert versions.is_news(PODS, "a", "MODIFIED", "9")
     assert not versions.is_news(PODS, "a", None, "5")
@@ -31,14 +31,14 @@ def test_a_listed_object_does_not_replace_a_newer_watched_one() -> None:
 
 
 def test_a_watch_event_older_than_the_list_is_ignored() -> None:
-    versions = known("a")
+    versions = listed("a")
     versions.begin_list(PODS)
     assert versions.is_news(PODS, "a", None, "9")
     assert not versions.is_news(PODS, "a", "MODIFIED", "8")
 
 
 def test_a_pod_deleted_during_a_list_is_not_restored_by_a_list_page() -> None:
-    versions = known("a")
+    versions = listed("a")
     versions.begin_list(PODS)
     assert versions.is_news(PODS, "a", "DELETED", "7")
     assert not versions.is_news(PODS, "a", None, "5")
@@ -46,7 +46,7 @@ def test_a_pod_deleted_during_a_list_is_not_restored_by_a_list_page() -> None:
 
 
 def test_only_objects_missing_from_the_list_count_as_missed_deletions() -> None:
-    versions = known("a", "b", "c")
+    versions = listed("a", "b", "c")
     versions.begin_list(PODS)
     assert not versions.is_news(PODS, "a", None, "5")
     assert versions.is_news(PODS, "b", "MODIFIED", "7")
@@ -54,7 +54,7 @@ def test_only_objects_missing_from_the_list_count_as_missed_deletions() -> None:
 
 
 def test_an_object_that_is_newer_than_the_list_is_not_deleted_by_it() -> None:
-    versions = known()
+    versions = listed()
     assert versions.is_news(PODS, "new", READ, "20")
     versions.begin_list(PODS)
     assert list(versions.end_list(PODS, "15")) == []
@@ -63,7 +63,7 @@ def test_an_object_that_is_newer_than_the_list_is_not_deleted_by_it() -> None:
 
 @pytest.mark.parametrize("keys", [("a",), ()], ids=["known before", "unknown before"])
 def test_a_pod_read_during_a_list_and_missing_from_it_is_deleted(keys: tuple[str, ...]) -> None:
-    versions = known(*keys)
+    versions = listed(*keys)
     versions.begin_list(PODS)
     assert versions.is_news(PODS, "a", READ, "7")
     assert list(versions.end_list(PODS, "8")) == ["a"]
@@ -71,7 +71,7 @@ def test_a_pod_read_during_a_list_and_missing_from_it_is_deleted(keys: tuple[str
 
 
 def test_a_read_pod_older_than_a_list_that_omits_it_is_ignored() -> None:
-    versions = known()
+    versions = listed()
     versions.begin_list(PODS)
     assert list(versions.end_list(PODS, "8")) == []
     assert not versions.is_news(PODS, "a", READ, "7")
@@ -79,7 +79,7 @@ def test_a_read_pod_older_than_a_list_that_omits_it_is_ignored() -> None:
 
 
 def test_a_late_event_from_before_a_missed_deletion_is_ignored() -> None:
-    versions = known("n1", plural=NODES)
+    versions = listed("n1", plural=NODES)
     versions.begin_list(NODES)
     assert list(versions.end_list(NODES, "20")) == ["n1"]
     assert not versions.is_news(NODES, "n1", "MODIFIED", "19")
@@ -87,7 +87,7 @@ def test_a_late_event_from_before_a_missed_deletion_is_ignored() -> None:
 
 
 def test_a_late_deletion_of_an_older_object_keeps_the_new_object_of_that_name() -> None:
-    versions = known("n1", plural=NODES)
+    versions = listed("n1", plural=NODES)
     versions.begin_list(NODES)
     assert versions.is_news(NODES, "n1", None, "30")
     assert not versions.is_news(NODES, "n1", "DELETED", "20")
@@ -95,7 +95,7 @@ def test_a_late_deletion_of_an_older_object_keeps_the_new_object_of_that_name() 
 
 
 def test_an_abandoned_list_deletes_nothing_and_the_next_list_compares_all_objects() -> None:
-    versions = known("a", "b", "c")
+    versions = listed("a", "b", "c")
     versions.begin_list(PODS)
     assert not versions.is_news(PODS, "a", None, "5")
     versions.begin_list(PODS)
@@ -104,7 +104,7 @@ def test_an_abandoned_list_deletes_nothing_and_the_next_list_compares_all_object
 
 
 def test_older_resource_versions_are_accepted_after_the_store_was_reset() -> None:
-    versions = known("a", "b")
+    versions = listed("a", "b")
     assert versions.is_news(PODS, "a", "MODIFIED", "50")
     assert versions.is_news(PODS, "c", "DELETED", "60")
     versions.begin_list(PODS, is_reset=True)
@@ -115,14 +115,14 @@ def test_older_resource_versions_are_accepted_after_the_store_was_reset() -> Non
 
 
 def test_a_non_numeric_resource_version_is_never_older() -> None:
-    versions = known("a")
+    versions = listed("a")
     assert versions.is_news(PODS, "a", "MODIFIED", "x")
     assert versions.is_news(PODS, "a", "MODIFIED", "y")
 
 
 def test_objects_that_a_list_shows_as_deleted_are_forgotten() -> None:
     """A key per deleted object would fill the memory with every expired watch."""
-    versions = known(*map(str, range(1000)))
+    versions = listed(*map(str, range(1000)))
     versions.begin_list(PODS)
     assert len(list(versions.end_list(PODS, "9"))) == 1000
     assert len(versions) == 0
@@ -130,7 +130,7 @@ def test_objects_that_a_list_shows_as_deleted_are_forgotten() -> None:
 
 @pytest.mark.parametrize("plural", [PODS, NODES])
 def test_starting_and_ending_a_list_do_not_iterate_over_all_objects(plural: str) -> None:
-    versions = known(*map(str, range(200_000)), plural=plural)
+    versions = listed(*map(str, range(200_000)), plural=plural)
 
     def compare() -> float:
         before = time.process_time()

@@ -191,17 +191,17 @@ def test_deleted_pods_leave_almost_no_memory_allocated() -> None:
         }
         return orjson.dumps(raw)
 
-    def come_and_go(number: int) -> None:
+    def decode_pods(number: int) -> None:
         for scheduler in ("other", "muster"):
             for node in ("", "n1"):
                 container = a_container(cpu=f"{number}" * 100_000) | {"image": f"{number}" * 20_000}
                 fields = {"containers": [container], "nodeName": node}
                 read(orjson.loads(a_hostile_pod(number, schedulerName=scheduler, **fields)))
 
-    come_and_go(0)
+    decode_pods(0)
     tracemalloc.start()
     for number in range(1, 3):
-        come_and_go(number)
+        decode_pods(number)
     gc.collect()
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -26,7 +26,7 @@ KINDS = ("Pod", *WORKLOADS)
 US = Submitter(KNOWN.account, ("system:serviceaccounts",))
 
 
-def marked(kind: str, value: str = "true", **spec: Any) -> dict[str, Any]:
+def with_annotation(kind: str, value: str = "true", **spec: Any) -> dict[str, Any]:
     return a_thing(kind, a_description(annotations={PLACEHOLDER: value}, **spec))
 
 
@@ -34,34 +34,34 @@ def marked(kind: str, value: str = "true", **spec: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("submitter", [ANN, CONTROLLER])
 @pytest.mark.parametrize("value", ["true", "1", "false", ""])
 def test_the_placeholder_annotation_is_rejected_on_creation(kind: str, submitter: Submitter, value: str) -> None:
-    refusal = creating(marked(kind, value), submitter).refusal
+    refusal = creating(with_annotation(kind, value), submitter).refusal
     assert refusal.endswith(f"metadata.annotations[{PLACEHOLDER}] is written by Muster only: remove it")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_placeholder_annotation_is_rejected_on_update(kind: str) -> None:
-    assert not updating(a_thing(kind, a_description()), marked(kind)).is_allowed
-    assert not updating(marked(kind, "false"), marked(kind, "true")).is_allowed
+    assert not updating(a_thing(kind, a_description()), with_annotation(kind)).is_allowed
+    assert not updating(with_annotation(kind, "false"), with_annotation(kind, "true")).is_allowed
 
 
 @pytest.mark.parametrize("entries", [{"bypassAuth": "true"}, {"externalUsers": "ann"}])
 def test_no_setting_allows_users_to_create_placeholders(entries: dict[str, str]) -> None:
-    assert not creating(marked("Pod"), how=settings(**entries)).is_allowed
+    assert not creating(with_annotation("Pod"), how=settings(**entries)).is_allowed
 
 
 def test_placeholders_of_the_operator_are_allowed_unchanged() -> None:
-    answer = creating(marked("Pod", schedulerName="muster"), US)
+    answer = creating(with_annotation("Pod", schedulerName="muster"), US)
     assert (answer.is_allowed, answer.object) == (True, None)
 
 
 def test_an_equally_named_account_of_another_namespace_is_not_trusted() -> None:
     other = Submitter("system:serviceaccount:dev:muster-operator")
-    assert not creating(marked("Pod"), other).is_allowed
+    assert not creating(with_annotation("Pod"), other).is_allowed
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_objects_that_already_have_the_annotation_can_be_updated(kind: str) -> None:
-    assert updating(marked(kind), marked(kind, schedulerName="muster")).is_allowed
+    assert updating(with_annotation(kind), with_annotation(kind, schedulerName="muster")).is_allowed
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -69,7 +69,7 @@ def test_objects_that_already_have_the_annotation_can_be_updated(kind: str) -> N
 def test_the_annotation_can_be_removed_from_a_template_but_not_from_a_stored_pod(
     kind: str, submitter: Submitter
 ) -> None:
-    answer = updating(marked(kind), a_thing(kind, a_description()), submitter)
+    answer = updating(with_annotation(kind), a_thing(kind, a_description()), submitter)
     assert ("do not remove it" in answer.refusal, answer.is_allowed) == (kind == "Pod", kind != "Pod")
 
 
@@ -88,5 +88,5 @@ def test_placeholders_of_another_scheduler_are_allowed() -> None:
     """A YuniKorn next to Muster creates placeholders with the same annotation."""
     nowhere = settings(processNamespaces="^ours$")
     beside = replace(KNOWN, scheduler_names=frozenset({"muster"}))
-    assert creating(marked("Pod", schedulerName="yunikorn"), known=beside, how=nowhere).is_allowed
-    assert not creating(marked("Pod", schedulerName="muster"), known=beside, how=nowhere).is_allowed
+    assert creating(with_annotation("Pod", schedulerName="yunikorn"), known=beside, how=nowhere).is_allowed
+    assert not creating(with_annotation("Pod", schedulerName="muster"), known=beside, how=nowhere).is_allowed

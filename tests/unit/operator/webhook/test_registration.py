@@ -42,7 +42,7 @@ def registrar(session: KubeSession, *, by_manifest: bool = False) -> Registrar:
     return Registrar(session, Registration(DOOR, OURS, by_manifest))
 
 
-async def kept(registrar: Registrar, bundle: tuple[bytes, ...]) -> None:
+async def reconcile(registrar: Registrar, bundle: tuple[bytes, ...]) -> None:
     await registrar.keep(await registrar.read(), bundle)
 
 
@@ -113,9 +113,9 @@ def test_two_musters_register_next_to_each_other() -> None:
 async def test_the_registration_is_created_once_and_not_written_again() -> None:
     peer = Peer()
     async with a_session(peer) as session:
-        await kept(registrar(session), PEMS)
+        await reconcile(registrar(session), PEMS)
         assert peer.writes == [f"POST {path}" for path in PATHS]
-        await kept(registrar(session), PEMS)
+        await reconcile(registrar(session), PEMS)
         assert (await registrar(session).read()).authorities == (PEMS, PEMS)
     assert len(peer.writes) == 2
 
@@ -124,7 +124,7 @@ async def test_the_registration_is_created_once_and_not_written_again() -> None:
 async def test_changed_webhooks_are_restored_and_added_annotations_stay(field: str, value: object) -> None:
     peer = Peer()
     async with a_session(peer) as session:
-        await kept(registrar(session), PEMS)
+        await reconcile(registrar(session), PEMS)
         standing = peer.objects[PATHS[0]]
         peer.put(
             PATHS[0],
@@ -134,7 +134,7 @@ async def test_changed_webhooks_are_restored_and_added_annotations_stay(field: s
                 "webhooks": [{**standing["webhooks"][0], field: value}, *standing["webhooks"][1:]],
             },
         )
-        await kept(registrar(session), PEMS)
+        await reconcile(registrar(session), PEMS)
     assert peer.writes[2:] == [f"PUT {PATHS[0]}"]
     assert peer.objects[PATHS[0]]["webhooks"] == standing["webhooks"]
     assert peer.objects[PATHS[0]]["metadata"]["annotations"] == {"team": "infra"}
@@ -143,14 +143,14 @@ async def test_changed_webhooks_are_restored_and_added_annotations_stay(field: s
 async def test_injected_authorities_stay_if_muster_has_none() -> None:
     peer = Peer()
     async with a_session(peer) as session:
-        await kept(registrar(session), ())
+        await reconcile(registrar(session), ())
         injected = base64.b64encode(PEMS[0]).decode()
         standing = peer.objects[PATHS[0]]
         changed = [
             {**hook, "clientConfig": {**hook["clientConfig"], "caBundle": injected}} for hook in standing["webhooks"]
         ]
         peer.put(PATHS[0], {**standing, "webhooks": changed})
-        await kept(registrar(session), ())
+        await reconcile(registrar(session), ())
     assert len(peer.writes) == 2
 
 
@@ -159,11 +159,11 @@ async def test_only_the_authorities_of_a_manifest_registration_are_written() -> 
     async with a_session(peer) as session:
         ours = registrar(session, by_manifest=True)
         with pytest.raises(ApiRefused, match=r"deploy/webhooks\.yaml"):
-            await kept(ours, PEMS)
+            await reconcile(ours, PEMS)
         for path, made in zip(PATHS, (mutating(DOOR, OURS, ()), validating(DOOR, OURS, ())), strict=True):
             peer.put(path, {**made, "webhooks": [{**hook, "timeoutSeconds": 9} for hook in made["webhooks"]]})
-        await kept(ours, PEMS)
-        await kept(ours, PEMS)
+        await reconcile(ours, PEMS)
+        await reconcile(ours, PEMS)
     assert peer.writes == [f"PUT {path}" for path in PATHS]
     for path in PATHS:
         assert {hook["timeoutSeconds"] for hook in peer.objects[path]["webhooks"]} == {9}
@@ -173,11 +173,11 @@ async def test_only_the_authorities_of_a_manifest_registration_are_written() -> 
 async def test_a_write_conflict_does_not_overwrite_the_newer_registration() -> None:
     peer = Peer()
     async with a_session(peer) as session:
-        await kept(registrar(session), PEMS)
+        await reconcile(registrar(session), PEMS)
         peer.put(PATHS[0], {**peer.objects[PATHS[0]], "webhooks": []})
         theirs = {**peer.objects[PATHS[0]], "metadata": {"name": NAME, "labels": {"theirs": "x"}}}
         peer.rivals.append((PATHS[0], theirs))
-        await kept(registrar(session), PEMS)
+        await reconcile(registrar(session), PEMS)
         assert peer.objects[PATHS[0]]["metadata"]["labels"] == {"theirs": "x"}
-        await kept(registrar(session), PEMS)
+        await reconcile(registrar(session), PEMS)
     assert peer.objects[PATHS[0]]["webhooks"]

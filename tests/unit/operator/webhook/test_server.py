@@ -269,12 +269,12 @@ async def test_new_connections_get_the_latest_certificate_and_open_ones_continue
             tls.serve(leaf)
             async with kept.post(client.url + "/mutate", data=orjson.dumps(a_question())) as answer:
                 assert answer.status == 200
-            seen.append(await asyncio.to_thread(shown, client.url))
+            seen.append(await asyncio.to_thread(served_certificate, client.url))
     assert seen == [first.chain, second.chain]
 
 
-def shown(url: str) -> bytes:
-    """The certificate that a new connection meets."""
+def served_certificate(url: str) -> bytes:
+    """The certificate of a new connection."""
     host, port = url.removeprefix("https://").split(":")
     return ssl.get_server_certificate((host, int(port))).encode()
 
@@ -296,7 +296,7 @@ async def test_a_flooding_address_does_not_delay_other_addresses() -> None:
     """The flood keeps its share of connections, and a review of the API server is answered meanwhile."""
     unacknowledged_nodes, is_full, finish = 0, asyncio.Event(), asyncio.Event()
 
-    async def slow_for_the_flood(review: Review) -> AdmissionAnswer:
+    async def delay_flood_reviews(review: Review) -> AdmissionAnswer:
         nonlocal unacknowledged_nodes
         if review.namespace == "flood":
             unacknowledged_nodes += 1
@@ -305,7 +305,7 @@ async def test_a_flooding_address_does_not_delay_other_addresses() -> None:
             await finish.wait()
         return AdmissionAnswer()
 
-    async with a_server(slow_for_the_flood) as client:
+    async with a_server(delay_flood_reviews) as client:
         connector = aiohttp.TCPConnector(ssl=TRUSTING, local_addr=("127.0.0.2", 0), limit=0)
         async with aiohttp.ClientSession(connector=connector) as attacker:
             body = orjson.dumps(a_question(namespace="flood"))
