@@ -94,7 +94,7 @@ async def test_a_flood_of_placeholders_delays_no_other_tenant_and_ends_with_its_
     async def all_deleted() -> bool:
         return not await attack.attackers_pods()
 
-    await attack.scenario.eventually("the placeholders are gone", all_deleted, 120)
+    await attack.scenario.eventually("the placeholders are deleted", all_deleted, 120)
     created = [write for write in attack.writes_for_attacker()[writes_before:] if write.what == "create pods"]
     assert len(created) <= 600, "creations go on after the gang was given up"
 
@@ -205,7 +205,7 @@ async def test_a_namespace_deleted_during_placeholder_creation_leaves_nothing(
             return error.status == 404
         return False
 
-    await attack.scenario.eventually("the namespace is gone", is_deleted, 180)
+    await attack.scenario.eventually("the namespace is deleted", is_deleted, 180)
 
 
 async def _has_placeholders(attack: Attack) -> bool:

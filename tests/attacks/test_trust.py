@@ -140,7 +140,7 @@ async def test_a_pod_with_a_copied_signature_is_not_a_placeholder(open_attack: O
     async def placeholders() -> list[Json]:
         return [pod for pod in await attack.attackers_pods() if PLACEHOLDER in pod["metadata"]["annotations"]]
 
-    real = (await attack.scenario.eventually("a placeholder is there", placeholders))[0]
+    real = (await attack.scenario.eventually("a placeholder exists", placeholders))[0]
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "driver", "uid": real["metadata"]["ownerReferences"][0]["uid"]}
     for name, cpu in (("same", "1"), ("small", "1m")):
         forged = a_pod(f"forged-{name}", cpu=cpu, labels=labels)
@@ -309,10 +309,12 @@ async def test_victims_that_do_not_terminate_do_not_block_preemption(open_attack
     await attack.scenario.eventually("the pod that will not go runs", lambda: _attacker_runs(attack, 1))
     await attack.user.create(a_pod(f"plain-{n}", cpu="900m", labels=labels) for n in range(4))
     await attack.scenario.eventually("the attacker has filled the cluster", lambda: _attacker_runs(attack, 4))
-    first = a_pod("wants-room", cpu="500m", labels={"queue": "root.tenant"})
+    first = a_pod("guaranteed", cpu="500m", labels={"queue": "root.tenant"})
     await attack.scenario.create([first])
-    await attack.scenario.eventually("the guarantee is served", lambda: _is_bound(attack, "wants-room"), 180)
-    await attack.scenario.api.delete("pods", "wants-room", attack.scenario.namespace, grace_s=0)
+    await attack.scenario.eventually(
+        "the pod within the guarantee is bound", lambda: _is_bound(attack, "guaranteed"), 180
+    )
+    await attack.scenario.api.delete("pods", "guaranteed", attack.scenario.namespace, grace_s=0)
 
 
 async def _attacker_runs(attack: Attack, count: int) -> bool:

@@ -62,7 +62,7 @@ async def test_deleting_a_namespace_deletes_its_gang(open_scenario: OpenScenario
         names = {namespace["metadata"]["name"] for namespace in await scenario.api.find("namespaces")}
         return scenario.namespace not in names
 
-    await scenario.eventually("the namespace is gone", is_deleted)
+    await scenario.eventually("the namespace is deleted", is_deleted)
 
 
 async def test_a_member_whose_node_is_deleted_during_replacement_is_scheduled_elsewhere(

@@ -46,7 +46,7 @@ async def test_a_gang_costs_few_writes_and_reports_its_progress_once(open_scenar
     async def all_are_reported() -> bool:
         return len(await scenario.events("Scheduled")) == members
 
-    await scenario.eventually("every member's event is there", all_are_reported)
+    await scenario.eventually("every member has its event", all_are_reported)
     writes = scenario.writes(of_operator=True)
     per_kind = Counter(write.what for write in writes)
     assert len(writes) <= 5 * members + 5, per_kind

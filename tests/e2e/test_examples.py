@@ -56,7 +56,7 @@ async def test_the_three_placements_reserve_what_the_readme_describes(open_scena
     async def train_waits() -> bool:
         return any("1 of 4 members of task group" in str(scheduled(pod)) for pod in await scenario.pods())
 
-    await scenario.eventually("train says that it waits", train_waits)
+    await scenario.eventually("train reports that it waits", train_waits)
     await apply(scenario, "06-placements", "4-late.yaml")
     await wait_for_counts(scenario, {"simulate": 3, "pipeline": 1, "late": 1})
     assert await scenario.bound(placeholders=True) == []

@@ -151,7 +151,7 @@ async def test_a_real_pod_larger_than_its_placeholder_is_scheduled_as_usual_and_
         }
         return about == {"large-workers-2"}
 
-    await scenario.eventually("the pod is told", is_reported, 10)
+    await scenario.eventually("the event is reported", is_reported, 10)
 
 
 async def test_two_gangs_that_fit_only_one_at_a_time_both_finish(open_scenario: OpenScenario) -> None:
@@ -190,7 +190,7 @@ async def test_a_gang_reserves_what_fits_and_waits_for_used_quota(
     workers = [Group("workers", 2)]
     await scenario.create(a_gang("waits", workers, queue="root.small", timeout_s=LONG_S, placement=with_pods()))
     await scenario.create([a_pod("bystander", labels={"applicationId": "other", "queue": "root.other"})])
-    await scenario.eventually("both placeholders are there", lambda: _are_there(scenario, 2))
+    await scenario.eventually("both placeholders exist", lambda: _are_there(scenario, 2))
     if with_pods() == "Reserve":
         await scenario.eventually("one placeholder is bound", lambda: _is_bound(scenario, 1))
     else:

@@ -47,7 +47,7 @@ async def test_deletes_missed_by_the_watch_are_found_by_the_list_after_410(open_
     rule = scenario.gate.hold("DELETE", r"/pods/tg-")
     await scenario.create(a_gang("waits", [Group("workers", 2)], timeout_s=LONG_S, placement=with_pods()))
     await rule.reached(2)
-    await scenario.create([a_pod("wants-room", cpu="2")])
+    await scenario.create([a_pod("guaranteed", cpu="2")])
     scenario.gate.freeze_watches()
     for placeholder in await scenario.pods(placeholders=True):
         await scenario.api.delete("pods", placeholder["metadata"]["name"], scenario.namespace)
@@ -56,7 +56,7 @@ async def test_deletes_missed_by_the_watch_are_found_by_the_list_after_410(open_
 
     async def all_have_nodes() -> bool:
         names = {pod["metadata"]["name"] for pod in await scenario.bound()}
-        return names == {"waits-workers-0", "waits-workers-1", "wants-room"}
+        return names == {"waits-workers-0", "waits-workers-1", "guaranteed"}
 
     await scenario.eventually("the gang and the waiting pod have nodes", all_have_nodes)
 

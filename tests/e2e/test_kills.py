@@ -44,7 +44,7 @@ async def placeholder_is_deleted(scenario: Scenario) -> None:
     async def one_is_deleted() -> bool:
         return len(await scenario.pods(placeholders=True)) < MEMBERS
 
-    await scenario.eventually("a placeholder is gone", one_is_deleted)
+    await scenario.eventually("a placeholder is deleted", one_is_deleted)
 
 
 STEPS = [

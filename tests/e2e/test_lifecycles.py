@@ -116,7 +116,7 @@ async def test_a_forged_placeholder_is_reported_and_neither_scheduled_nor_delete
         warnings = [event for event in await scenario.events() if event["type"] == "Warning"]
         return {one["involvedObject"]["name"] for one in warnings if "placeholder" in one["message"]} == {"mine"}
 
-    await scenario.eventually("an event says that the annotation is reserved", is_reported)
+    await scenario.eventually("an event reports that the annotation is reserved", is_reported)
     await scenario.muster.operator.kill()
     await scenario.muster.start()
     await scenario.create([a_pod("after")])

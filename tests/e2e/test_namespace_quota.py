@@ -26,7 +26,7 @@ async def wait_for_tag(scenario: Scenario, tag: str) -> None:
         (operator,) = (await scenario.muster.dump())["rmDiagnostics"].values()
         return tag in operator["namespaces"][scenario.namespace]["tags"]
 
-    await scenario.eventually(f"the operator knows {tag}", has_tag)
+    await scenario.eventually(f"the core has the tag {tag}", has_tag)
 
 
 async def test_a_changed_namespace_quota_applies_immediately(open_scenario: OpenScenario) -> None:
@@ -38,8 +38,10 @@ async def test_a_changed_namespace_quota_applies_immediately(open_scenario: Open
     await scenario.create(a_pod(f"pod-{index}", labels={"applicationId": "only"}) for index in range(3))
     await wait_for_reason(scenario, "pod-1", "SchedulingSkipped", queue, "cpu")
     await annotate(scenario, namespace_quota="2 CPUs")
-    await scenario.eventually("the bad annotation is told", lambda: namespace_is_reported(scenario, "is not JSON"), 10)
-    assert len(await scenario.bound()) == 1, "an annotation that cannot be read takes nothing away"
+    await scenario.eventually(
+        "the invalid annotation is reported", lambda: namespace_is_reported(scenario, "is not JSON"), 10
+    )
+    assert len(await scenario.bound()) == 1, "an invalid annotation keeps the old quota"
     await annotate(scenario, namespace_quota=json.dumps({"cpu": "2"}))
     await scenario.all_bound(2)
     await annotate(scenario, namespace_quota=None)

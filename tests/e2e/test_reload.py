@@ -53,7 +53,7 @@ async def test_an_added_queue_accepts_pods_and_a_removed_one_drains(open_scenari
     await scenario.create([a_pod("stays", labels={"applicationId": "stays", "queue": "root.old"})])
     await scenario.all_bound(1)
     await push(scenario, queue_file(new))
-    await scenario.eventually("the new queue is there", lambda: rest.queue_exists(scenario, "root.new"), 10)
+    await scenario.eventually("the new queue exists", lambda: rest.queue_exists(scenario, "root.new"), 10)
     await scenario.create(
         [
             a_pod("welcome", labels={"applicationId": "welcome", "queue": "root.new"}),
@@ -68,7 +68,7 @@ async def test_an_added_queue_accepts_pods_and_a_removed_one_drains(open_scenari
     async def is_gone() -> bool:
         return not await rest.queue_exists(scenario, "root.old")
 
-    await scenario.eventually("the removed queue is gone once it is empty", is_gone)
+    await scenario.eventually("the removed queue is deleted once it is empty", is_gone)
 
 
 async def test_an_unreadable_configuration_keeps_the_old_one_active(open_scenario: OpenScenario) -> None:

@@ -342,7 +342,7 @@ async def test_bad_configurations_are_rejected_and_an_outage_blocks_only_muster_
     await scenario.api.delete("pods", "other", space, grace_s=0)
 
     await scenario.muster.start()
-    await scenario.eventually("ours are admitted again", lambda: ann.create(a_pod("ours"), space), 20)
+    await scenario.eventually("pods of Muster are admitted again", lambda: ann.create(a_pod("ours"), space), 20)
     await scenario.all_bound(2)
 
 

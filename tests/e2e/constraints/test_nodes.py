@@ -60,7 +60,7 @@ async def soft_taints_and_images(scenario: Scenario) -> None:
         await scenario.create([a_small_pod(name)])
         return await node_of(scenario, name) == "b"
 
-    await scenario.eventually("a pod goes where its image is", one_is_drawn, 20)
+    await scenario.eventually("a pod is bound to the node with its image", one_is_drawn, 20)
     await scenario.create([a_small_pod("at-ease", tolerations=[{"key": "old", "operator": "Exists"}])])
     assert await node_of(scenario, "at-ease") == "a"
 

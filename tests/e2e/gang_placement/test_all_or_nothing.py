@@ -43,7 +43,7 @@ async def test_a_waiting_gang_reserves_nothing(placement: str, open_scenario: Op
     async def singles_run() -> bool:
         return {pod["metadata"]["name"] for pod in await scenario.bound()} == {"single-0", "single-1"}
 
-    await scenario.eventually("two single pods have the room", singles_run)
+    await scenario.eventually("two single pods are bound", singles_run)
 
 
 async def test_every_member_of_a_direct_gang_is_unschedulable_with_the_counts(open_scenario: OpenScenario) -> None:

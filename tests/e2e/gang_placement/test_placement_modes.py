@@ -47,7 +47,7 @@ async def test_a_gang_costs_the_expected_writes_of_its_placement(placement: str,
     async def all_are_reported() -> bool:
         return len(await scenario.events("Scheduled")) == MEMBERS
 
-    await scenario.eventually("every member's event is there", all_are_reported)
+    await scenario.eventually("every member has its event", all_are_reported)
     await wait_for_event(scenario, "gang-workers-0", "All 5", kind="Normal")
     series = {event["metadata"]["name"] for event in await scenario.events("GangScheduling")}
     writes = [write for write in scenario.writes(of_operator=True) if write.namespace == scenario.namespace]
@@ -93,7 +93,7 @@ async def test_a_waiting_gang_survives_a_kill_and_runs_when_resources_are_free(
     async def a_member_reports_it() -> bool:
         return any("members of task group workers" in str(pod["status"]) for pod in await scenario.pods())
 
-    await scenario.eventually("a member says that the gang waits", a_member_reports_it)
+    await scenario.eventually("a member reports that the gang waits", a_member_reports_it)
     await restart(scenario, victims)
     assert await scenario.bound() == []
     await scenario.cluster.add_nodes([FakeNode("node-1")])
@@ -119,7 +119,7 @@ async def test_resources_are_reserved_for_executors_created_after_their_driver_r
     async def other_gang_waits() -> bool:
         return "Insufficient cpu" in str((await scenario.api.get("pods", "rival", scenario.namespace))["status"])
 
-    await scenario.eventually("the rival finds no room", other_gang_waits)
+    await scenario.eventually("the other gang waits", other_gang_waits)
     await scenario.create(a_member("spark", "executors", f"executor-{index}", groups, parameters) for index in range(4))
     found = await scenario.all_bound(5)
     assert "rival" not in {pod["metadata"]["name"] for pod in found}

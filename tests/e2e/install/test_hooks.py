@@ -70,7 +70,7 @@ async def test_a_smoke_test_runs_a_gang_and_deletes_it(open_scenario: OpenScenar
         scenario, "muster-test", scenario.namespace, "smoke-test", f"--image={IMAGE}", "--seconds=60"
     )
     assert (code, text.splitlines()[-1]) == (0, "0 placeholders, 3 of 3 members ran"), text
-    await scenario.eventually("its pods are gone", lambda: _has_no_pod(scenario))
+    await scenario.eventually("its pods are deleted", lambda: _has_no_pod(scenario))
 
 
 async def test_a_smoke_test_without_free_resources_reports_what_each_member_waits_for(
@@ -83,7 +83,7 @@ async def test_a_smoke_test_without_free_resources_reports_what_each_member_wait
     assert code == 1
     assert "the gang did not run within 4 s" in text
     assert "muster-smoke-test-" in text.splitlines()[-2]
-    await scenario.eventually("its pods are gone", lambda: _has_no_pod(scenario))
+    await scenario.eventually("its pods are deleted", lambda: _has_no_pod(scenario))
 
 
 async def test_an_uninstall_deletes_only_the_objects_of_its_installation(
@@ -171,7 +171,7 @@ async def test_forged_placeholders_are_listed_and_deleted_and_signed_ones_are_ke
         assert signed <= remaining
         return "forged" not in remaining
 
-    await scenario.eventually("the forged one is gone", is_deleted)
+    await scenario.eventually("the forged one is deleted", is_deleted)
 
 
 async def _has_no_pod(scenario: Scenario) -> bool:

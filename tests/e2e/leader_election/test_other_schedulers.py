@@ -125,7 +125,7 @@ async def test_of_two_musters_started_together_one_binds_and_the_other_exits(
         async def has_exited() -> list[Muster]:
             return [muster for muster in both if not muster.operator.is_running()]
 
-        [loser] = await scenario.eventually("one of them gives way", has_exited, 120)
+        [loser] = await scenario.eventually("one of them exits", has_exited, 120)
         assert "serves the scheduler name muster" in loser.operator.tail()
         bindings = [write for write in scenario.writes(of_operator=True) if "binding" in str(write)]
         assert {loser.setup.identity in write.agent for write in bindings} == {False}

@@ -31,7 +31,7 @@ async def delete(scenario: Scenario, name: str) -> None:
     async def is_deleted() -> bool:
         return not [pod for pod in await scenario.pods() if pod["metadata"]["name"] == name]
 
-    await scenario.eventually(f"{name} is gone", is_deleted)
+    await scenario.eventually(f"{name} is deleted", is_deleted)
 
 
 async def test_a_pod_deleted_at_any_step_of_its_bind_frees_its_resources(open_scenario: OpenScenario) -> None:

@@ -75,7 +75,7 @@ async def wait_for_allocation(scenario: Scenario, pod: str, vcore: int) -> None:
         one = (await allocations(scenario)).get(pod, {})
         return bool(one.get("resource", {}).get("vcore") == vcore)
 
-    await scenario.eventually(f"{pod} takes {vcore}", does)
+    await scenario.eventually(f"{pod} has {vcore} allocated", does)
 
 
 async def is_placed(scenario: Scenario, pod: str) -> None:
@@ -126,7 +126,7 @@ async def test_changed_pods_keep_the_correct_allocations(open_scenario: OpenScen
     await resize(scenario, "grows", "3")
     await wait_for_allocation(scenario, "grows", 3000)
     await scenario.create([a_pod("next", cpu="800m", labels={"applicationId": "next"})])
-    await scenario.eventually("next waits for room", lambda: waits(scenario, "next"))
+    await scenario.eventually("next waits", lambda: waits(scenario, "next"))
     assert set(await allocations(scenario)) == {"beforehand", "grows"}  # the pod with the finalizer has finished
 
     await scenario.api.patch("pods", "grows", {"metadata": {"labels": {"role": "db"}}}, scenario.namespace)

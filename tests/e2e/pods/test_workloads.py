@@ -79,7 +79,7 @@ async def recreates_with_same_names(scenario: Scenario) -> None:
             now = await scenario.api.get("pods", "db-1", scenario.namespace)
             return is_bound(now) and now["metadata"]["uid"] != before["metadata"]["uid"]
 
-        await scenario.eventually("db-1 is there again", is_recreated)
+        await scenario.eventually("db-1 is recreated", is_recreated)
 
 
 async def tries_again(scenario: Scenario) -> None:

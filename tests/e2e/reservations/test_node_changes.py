@@ -94,7 +94,7 @@ async def test_node_resources_can_change_under_pods_and_a_node_can_be_recreated(
         node = await in_core(scenario, "node-0")
         return (node["capacity"]["vcore"], node["available"]["vcore"]) == (2000, -1000)
 
-    await scenario.eventually("the core knows that the node is overcommitted", is_over)
+    await scenario.eventually("the node is overcommitted in the core", is_over)
     await allocatable(scenario, "node-0", "3")
     smaller = {"name": "c", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}
     await resize(scenario, "foreign", smaller)
