@@ -306,7 +306,7 @@ async def test_victims_that_do_not_terminate_do_not_block_preemption(open_attack
     stuck["metadata"]["finalizers"] = ["attacker.example/never"]
     attack.finalized.append("stuck")
     await attack.user.create([stuck])
-    await attack.scenario.eventually("the pod that will not go runs", lambda: _attacker_runs(attack, 1))
+    await attack.scenario.eventually("the pod with the finalizer runs", lambda: _attacker_runs(attack, 1))
     await attack.user.create(a_pod(f"plain-{n}", cpu="900m", labels=labels) for n in range(4))
     await attack.scenario.eventually("the attacker has filled the cluster", lambda: _attacker_runs(attack, 4))
     first = a_pod("guaranteed", cpu="500m", labels={"queue": "root.tenant"})
