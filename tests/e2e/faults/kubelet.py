@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 
 from devcluster.process import Process
+from tests.e2e.faults.logs import OF_LIBRARIES
 
 CHECK_INTERVAL_S = 0.05
-"""Between two looks. A real kubelet takes longer; being fast means meeting the wreckage while it is warm."""
+"""Between two looks. A real kubelet takes longer; a fast restart meets what the ended process left unfinished."""
 
 
 class Kubelet:
-    """``exits``: who ended by itself, with its exit code and last words."""
+    """``exits``: the processes that ended by themselves, with exit code and last log lines."""
 
     def __init__(self, processes: Iterable[Process]) -> None:
         self._processes = [*processes]
@@ -36,6 +37,11 @@ class Kubelet:
             for process in self._processes:
                 if not process.is_running():
                     if process.returncode not in {None, -signal.SIGKILL}:
-                        self.exits.append(f"{process.name} ended with {process.returncode}: {process.tail(3)}")
+                        self.exits.append(f"{process.name} ended with {process.returncode}: {_last_lines(process)}")
                     process.start()
             await asyncio.sleep(CHECK_INTERVAL_S)
+
+
+def _last_lines(process: Process) -> str:
+    """The last lines of its log, without what libraries log of tasks that its end interrupted."""
+    return "\n".join([line for line in process.tail(60).splitlines() if not OF_LIBRARIES.search(line)][-3:])

@@ -195,7 +195,7 @@ class Simulation:  # long: every move is a method on the same queues
             assert_counted(self.ledger)
         return bool(moves)
 
-    def run(self, choose: Choose = first, limit: int = 20_000) -> int:
+    def run(self, choose: Choose = first, limit: int = 5_000) -> int:
         """Move until nothing is left. Returns the number of steps."""
         for steps in range(limit):
             if not self.step(choose):
