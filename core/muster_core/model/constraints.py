@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 from typing import Final, assert_never
 
 
@@ -142,6 +143,12 @@ TERMINATING: Final = "muster/terminating"
 #: Prefix of tags that are labels of the pod (`muster_si.keys.TAG_POD_LABEL_PREFIX`).
 LABEL_PREFIX: Final = "kubernetes.io/label/"
 
+#: Scope of a selector that may select pods of any namespace.
+ANY_NAMESPACE: Final = ""
+
+#: A scope, which is a namespace or ANY_NAMESPACE, and the tag that is read in it.
+Read = tuple[str, str]
+
 #: A label selector: all targets must match. None matches no pod, an empty one every pod.
 Selector = tuple[Target, ...] | None
 
@@ -188,12 +195,37 @@ class TopologySpreadConstraint:
 
 @dataclass(frozen=True, slots=True)
 class InterPodConstraints:
-    """All inter-pod terms of a pod: `near` is required affinity, `apart` required anti-affinity."""
+    """All inter-pod terms of a pod: `near` is required affinity, `apart` required anti-affinity.
+
+    `reads`: the tags that the selectors of all terms read, without duplicates; `near_reads`: of `near` only.
+    """
 
     near: tuple[PodTerm, ...] = ()
     apart: tuple[PodTerm, ...] = ()
     preferred: tuple[WeightedPodTerm, ...] = ()
     spread: tuple[TopologySpreadConstraint, ...] = ()
+    reads: tuple[Read, ...] = field(init=False, repr=False, compare=False)
+    near_reads: tuple[Read, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Computes the reads, which are used several times for each pod."""
+        near = tags_among(_reads_of(self.near))
+        others = (*self.apart, *(one.term for one in self.preferred))
+        spread = ((one.namespace, target.key) for one in self.spread for target in one.selector or ())
+        object.__setattr__(self, "near_reads", near)
+        object.__setattr__(self, "reads", tags_among(chain(near, _reads_of(others), spread)))
+
+
+def tags_among(reads: Iterable[Read]) -> tuple[Read, ...]:
+    """Removes duplicates, and the two tags that are kept of every pod: namespace and deletion."""
+    return tuple(dict.fromkeys(read for read in reads if read[1] not in (NAMESPACE, TERMINATING)))
+
+
+def _reads_of(terms: Iterable[PodTerm]) -> Iterator[Read]:
+    """Yields the tags that the terms read. A term with a namespace selector may read any namespace."""
+    for term in terms:
+        scopes = term.namespaces if term.among is None else (ANY_NAMESPACE,)
+        yield from ((scope, target.key) for scope in scopes for target in term.selector or ())
 
 
 NO_INTER_POD_CONSTRAINTS: Final = InterPodConstraints()

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import TypeVar
 
-from muster_core.model.constraints import NAMESPACE, Tags
+from muster_core.model.constraints import NAMESPACE, Read, Tags
 from muster_core.model.ids import ApplicationId, NodeId, QueuePath, Termination, child_path, queue_name
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import AllocationSpec, AskSpec, PodProperties, Volumes
@@ -19,7 +19,6 @@ from muster_core.model.states import ApplicationState, QueueState
 from muster_core.model.storage import AVAILABLE, VolumeHandle
 from muster_core.scheduling import gangs, selectors
 from muster_core.state import ordering
-from muster_core.state.affinity import Read
 from muster_core.state.applications import Application
 from muster_core.state.reservations import NodeReservation, RunningPreemption
 from muster_core.state.scheduler_state import Partition, SchedulerState

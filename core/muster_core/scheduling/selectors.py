@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-from muster_core.model.constraints import NAMESPACE, NO_INTER_POD_CONSTRAINTS, TERMINATING, PodTerm, Target
+from muster_core.model.constraints import ANY_NAMESPACE, NAMESPACE, NO_INTER_POD_CONSTRAINTS, Read, Target, tags_among
 from muster_core.model.ids import ApplicationId, NodeId
 from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, Member
-from muster_core.state.affinity import ANYWHERE, Read
 from muster_core.state.applications import Application
 from muster_core.state.node_demand import NO_DEMAND
 from muster_core.state.scheduler_state import Partition
@@ -78,7 +77,7 @@ def tidy(partition: Partition) -> None:
         tags.want_only(targets for spec in asks for targets in _wanted(spec))
 
 
-def _begin(partition: Partition, reads: list[Read], payer: str) -> None:
+def _begin(partition: Partition, reads: tuple[Read, ...], payer: str) -> None:
     labels = partition.nodes.pods_on_nodes.tags.labels
     if not labels.is_on:
         _switch_on(partition)
@@ -153,35 +152,18 @@ def _counted(app: Application) -> Iterator[tuple[NodeId, Mapping[str, str]]]:
             yield ask.replacement.node, ask.spec.tags
 
 
-def reads_of(spec: AskSpec | AllocationSpec) -> list[Read]:
+def reads_of(spec: AskSpec | AllocationSpec) -> tuple[Read, ...]:
     """Returns the labels that the selectors of the spec read, without duplicates."""
-    inter_pod = spec.facts.inter_pod
+    reads = spec.facts.inter_pod.reads
     placement = spec.placement if isinstance(spec, AskSpec) else None
-    if inter_pod is NO_INTER_POD_CONSTRAINTS and placement is None:
-        return []
-    reads: list[Read] = []
-    if placement is not None and placement.allocations is not None:
-        reads += [(ANYWHERE, target.key) for target in placement.allocations.targets]
-    reads += _of_terms((*inter_pod.near, *inter_pod.apart, *(one.term for one in inter_pod.preferred)))
-    reads += [(spread.namespace, target.key) for spread in inter_pod.spread for target in spread.selector or ()]
-    return _labels_among(reads)
+    if placement is None or placement.allocations is None:
+        return reads
+    return tags_among((*((ANY_NAMESPACE, target.key) for target in placement.allocations.targets), *reads))
 
 
-def reads_of_members(members: Iterable[Member]) -> list[Read]:
+def reads_of_members(members: Iterable[Member]) -> tuple[Read, ...]:
     """Like `reads_of`, for the affinity terms of gang members."""
-    return _labels_among(read for member in members for read in _of_terms(member.facts.inter_pod.near))
-
-
-def _of_terms(terms: Iterable[PodTerm]) -> Iterator[Read]:
-    """Yields the labels that the terms read. A term with a namespace selector may read any namespace."""
-    for term in terms:
-        scopes = term.namespaces if term.among is None else (ANYWHERE,)
-        yield from ((scope, target.key) for scope in scopes for target in term.selector or ())
-
-
-def _labels_among(reads: Iterable[Read]) -> list[Read]:
-    """Removes duplicates, and the two tags that are kept of every pod: namespace and deletion."""
-    return [*dict.fromkeys(read for read in reads if read[1] not in (NAMESPACE, TERMINATING))]
+    return tags_among(read for member in members for read in member.facts.inter_pod.near_reads)
 
 
 def _wanted(spec: AskSpec) -> Iterator[tuple[Target, ...]]:

@@ -11,11 +11,13 @@ from typing import Final, Generic, TypeVar
 
 from muster_core.model import limits
 from muster_core.model.constraints import (
+    ANY_NAMESPACE,
     LABEL_PREFIX,
     NAMESPACE,
     NO_TAGS,
     TERMINATING,
     PodTerm,
+    Read,
     Tags,
     Target,
     TargetOperator,
@@ -24,15 +26,9 @@ from muster_core.model.constraints import (
 from muster_core.model.errors import UnknownSubject
 from muster_core.model.ids import ApplicationId
 
-#: Scope of a selector that may select pods of any namespace.
-ANYWHERE: Final = ""
-
 #: Tags that every selector reads in addition to labels.
 _ALWAYS: Final = frozenset({NAMESPACE, TERMINATING})
 _NO_KEYS: Final[Mapping[str, int]] = {}
-
-#: A scope (a namespace or ANYWHERE), and the tag that is read in it.
-Read = tuple[str, str]
 
 
 class SelectorLabels:
@@ -76,7 +72,7 @@ class SelectorLabels:
         if not self.is_on:
             return NO_TAGS
         namespace = tags.get(NAMESPACE, "")
-        anywhere = self._readers.get(ANYWHERE, _NO_KEYS)
+        anywhere = self._readers.get(ANY_NAMESPACE, _NO_KEYS)
         here = self._readers.get(namespace, _NO_KEYS) if namespace else _NO_KEYS
         is_whole = namespace in self._whole
         return tuple(
@@ -147,7 +143,7 @@ class SelectorLabels:
             if not self._charged[payer]:
                 del self._charged[payer]
         self._idle.clear()
-        anywhere = self._readers.get(ANYWHERE, _NO_KEYS)
+        anywhere = self._readers.get(ANY_NAMESPACE, _NO_KEYS)
         for namespace in concerned:
             here = self._readers.get(namespace, _NO_KEYS)
             number = sum(key in anywhere or key in here for key in self._tags.get(namespace, ()))
@@ -234,7 +230,7 @@ class SelectorLabels:
     def _among(self, scope: str, key: str) -> list[str]:
         """Namespaces in the scope with pods that have the tag."""
         present = self._present.get(key, {})
-        if scope == ANYWHERE:
+        if scope == ANY_NAMESPACE:
             return list(present)
         return [scope] if scope in present else []
 

@@ -24,7 +24,7 @@ from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, No
 from muster_core.model.records import AllocationsRecorded, AskRecorded, Change, Detail, EventRecorded, Notice, Recorded
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec
-from muster_core.model.states import ApplicationState, ManagerState
+from muster_core.model.states import ApplicationState, ManagerState, QueueState
 from muster_core.state.applications import Allocation, Application
 from muster_core.state.node_demand import NodeDemand
 from muster_core.state.nodes import NodeTable
@@ -322,8 +322,9 @@ class SchedulerState:
 
     @property
     def is_any_closing(self) -> bool:
-        """Whether a partition is no longer configured."""
-        return any(partition.is_closing for partition in self.partitions.values())
+        """Whether a partition is no longer configured. Asked after every event."""
+        roots = [partition.queues.root.state for partition in self.partitions.values()]
+        return QueueState.DRAINING in roots
 
     def ignore(self, kind: str) -> None:
         """Counts a received event without an effect."""

@@ -406,6 +406,8 @@ class SchedulingQueue:  # long: every way in which the order changes
         #: Queues with a changed key, latest last, with the number of the change.
         self._moved: dict[QueuePath, int] = {}
         self._moves = 0
+        #: The last change that a line has read.
+        self._caught_up = 0
         #: Leaves that are skipped for the rest of this cycle.
         self._paused: dict[QueuePath, None] = {}
 
@@ -491,8 +493,10 @@ class SchedulingQueue:  # long: every way in which the order changes
 
     def moved(self, queue: Queue) -> None:
         """The keys of a queue and of those above it may be others now."""
-        self._moves += 1
         moved = self._moved
+        if moved.get(queue.path) == self._moves > self._caught_up:
+            return  # it was the last change, and nobody has read it yet
+        self._moves += 1
         for one in queue.path_up():
             moved.pop(one.path, None)
             moved[one.path] = self._moves
@@ -518,6 +522,7 @@ class SchedulingQueue:  # long: every way in which the order changes
         if self._headless:
             self._activate_heads()
         self.active.catch_up(self._moved, self._moves)
+        self._caught_up = self._moves
         queue = self._cluster.queues.root
         while not queue.is_leaf:
             path = self.active.first(queue)
@@ -569,6 +574,7 @@ class SchedulingQueue:  # long: every way in which the order changes
             for line in lines:
                 del self._headless[line]
                 line.catch_up(self._moved, self._moves)
+                self._caught_up = self._moves
                 self._activate(line, self._cluster.queues.root, is_first=True)
             if self.active.orders:
                 return

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from muster_core.model.constraints import Taint
+from muster_core.model.constraints import ANY_NAMESPACE, Taint
 from muster_core.model.resources import Resources
 from muster_core.model.specs import NodeSpec
-from muster_core.state.affinity import ANYWHERE
 from muster_core.state.columns import BoolColumn
 from muster_core.state.nodes import NodeTable
 from tests.unit.builders import a_node
@@ -46,4 +45,4 @@ def keep_tags(table: NodeTable, keys: Iterable[str]) -> None:
     """Keep these tags of all pods, as if a selector for any namespace read them."""
     labels = table.pods_on_nodes.tags.labels
     labels.is_on = True
-    labels.begin([(ANYWHERE, key) for key in keys])
+    labels.begin([(ANY_NAMESPACE, key) for key in keys])
