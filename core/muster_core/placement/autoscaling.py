@@ -5,6 +5,7 @@ The REST API and the session with the resource manager report them as input for 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -17,6 +18,7 @@ from muster_core.placement.filters import resources
 from muster_core.state.applications import Application
 from muster_core.state.request_classes import AskClass
 from muster_core.state.scheduler_state import Partition
+from muster_core.state.snapshot import wanted
 
 _LACKS_NODES: Final = (ReasonKind.NODES, ReasonKind.CLUSTER)
 
@@ -105,8 +107,7 @@ def _wanted(partition: Partition, app: Application, kind: AskClass) -> int:
     """Number of pending allocations of the class, without those that wait for quota as well."""
     if partition.node_demand.is_limited(app.id):
         return partition.node_demand.count(app.id, kind)
-    keys = app.waiting[kind]
-    return sum(app.asks[key].left for key in keys) if app.has_multiple else len(keys)
+    return wanted(app, kind, sys.maxsize)
 
 
 def _is_about_resources(kind: AskClass, why: UnschedulableReason) -> bool:

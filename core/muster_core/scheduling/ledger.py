@@ -21,7 +21,6 @@ from muster_core.model.storage import NO_CHOICE, Choice
 from muster_core.scheduling import records, requeue, selectors
 from muster_core.state import ordering
 from muster_core.state.applications import Allocation, Application, Ask, GroupCount, resize_sums
-from muster_core.state.node_demand import NO_DEMAND
 from muster_core.state.queues import Queue
 from muster_core.state.request_classes import occupant_of
 from muster_core.state.reservations import AskId, NodeReservation, RunningPreemption
@@ -191,7 +190,7 @@ def note_waiting(partition: Partition, app: Application) -> None:
     if app.waiting:
         queue.waiting[app.id] = None
         partition.waiting[queue.path] = None
-        if app.id in partition.node_demand.by_application:
+        if app.lost_asks:
             requeue.trim_demand(partition, app)
     else:
         stop_waiting(partition, app)
@@ -205,8 +204,8 @@ def note_waiting(partition: Partition, app: Application) -> None:
 def stop_waiting(partition: Partition, app: Application) -> None:
     """Removes the application from the indices of waiting applications of its queue."""
     queue = app.queue
-    if app.id in partition.node_demand.by_application:
-        requeue.set_demand(partition, app, NO_DEMAND)
+    if app.lost_asks is not None:
+        requeue.set_demand(partition, app, None)
     if app.id in queue.waiting:
         del queue.waiting[app.id]
         partition.dequeue_one(app)
@@ -234,6 +233,7 @@ def count_made(partition: Partition, app: Application, ask: Ask) -> None:
     if ask.left == 0:
         app.remove_ask(ask)  # its allocation has the same labels, so no selector changes
     else:
+        app.note_lost(ask.kind)
         selectors.join(partition, ask.spec)
 
 

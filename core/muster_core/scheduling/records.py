@@ -31,7 +31,7 @@ from muster_core.model.effects import SchedulingState, SchedulingStateChanged
 from muster_core.model.errors import BrokenDecision
 from muster_core.model.ids import AllocationKey, NodeId, QueuePath, Termination
 from muster_core.model.records import Change, Detail, Notice
-from muster_core.model.resources import Resources
+from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import AskSpec
 from muster_core.model.states import ApplicationState
 from muster_core.queues import quota
@@ -199,32 +199,35 @@ def _limit_demand(partition: Partition, app: Application, unplaced: list[Unplace
     Of a gang that reserves, all requests are counted, or none. A granted quota reservation covers all of them.
     """
     before = partition.node_demand.by_application.get(app.id)
-    waits = [entry.kind for entry in unplaced if _needs_node(app, entry)]
+    waits = list(dict.fromkeys(entry.kind for entry in unplaced if _needs_node(app, entry)))
     if before is None and not waits:
+        return {}
+    holders = tuple(bound.holder for bound in quota.bounds(partition, app))
+    if not holders:
+        requeue.set_demand(partition, app, None)
         return {}
     reported = {entry.kind for entry in unplaced}
     kept = {} if before is None else {kind: n for kind, n in before.counts.items() if kind not in reported}
     counts = {kind: n for kind, n in kept.items() if kind in app.waiting}
+    total = sum((kind.resources.times(n) for kind, n in counts.items()), NOTHING)
     refusals: dict[AskClass, QuotaRefusal] = {}
     if app.is_reserving and not app.gang.granted:
         _, refusal = quota.demand_room(partition, app, lacking(app), 1)
         refusals = {} if refusal is None else dict.fromkeys(waits, refusal)
-        counts = {} if refusals else counts | {kind: _waiting(app, kind) for kind in waits}
+        more = {} if refusals else {kind: wanted(app, kind, sys.maxsize) for kind in waits}
+        total = sum((kind.resources.times(n) for kind, n in more.items()), NOTHING if refusals else total)
+        counts = {} if refusals else counts | more
     elif not app.gang.granted:
         for kind in waits:
-            planned = Demand(counts).total
-            counts[kind], refusal = quota.demand_room(partition, app, kind.resources, _waiting(app, kind), planned)
+            most = wanted(app, kind, sys.maxsize)
+            counts[kind], refusal = quota.demand_room(partition, app, kind.resources, most, total)
+            total = total.plus(kind.resources, counts[kind])
             if refusal is not None:
                 refusals[kind] = refusal
-    holders = tuple(bound.holder for bound in quota.bounds(partition, app))
     is_limited = bool(refusals) or (before is not None and before.is_limited and bool(kept))
     counts = {kind: n for kind, n in counts.items() if n}
-    requeue.set_demand(partition, app, Demand(counts, holders, is_limited))
+    requeue.set_demand(partition, app, Demand(counts, total, holders, is_limited))
     return refusals
-
-
-def _waiting(app: Application, kind: AskClass) -> int:
-    return wanted(app, kind, sys.maxsize) if app.has_multiple else len(app.waiting[kind])
 
 
 def _needs_node(app: Application, entry: Unplaced) -> bool:

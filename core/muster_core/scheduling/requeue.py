@@ -7,7 +7,6 @@ applications active whose reason it may have removed. `ledger` and the handlers 
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -198,20 +197,25 @@ def _wake_for_quota(partition: Partition, app: Application) -> None:
         room_grew(partition, holder, limit.max, account)
 
 
-def set_demand(partition: Partition, app: Application, demand: Demand) -> None:
+def set_demand(partition: Partition, app: Application, demand: Demand | None) -> None:
     """Replaces the requests that are reported as waiting for nodes. Others may be reported instead of missing ones."""
-    if partition.node_demand.put(app.id, demand):
+    if partition.node_demand.put(app, demand):
         _wake_for_quota(partition, app)
 
 
 def trim_demand(partition: Partition, app: Application) -> None:
     """Removes requests that do not wait any more from those that are reported as waiting for nodes."""
-    demand = partition.node_demand.by_application[app.id]
-    left = {kind: wanted(app, kind, count) for kind, count in demand.counts.items() if kind in app.waiting}
-    if left != demand.counts:
-        set_demand(partition, app, replace(demand, counts=left))
-    if demand.is_limited:  # other requests of the application are the oldest now
+    lost, app.lost_asks = app.lost_asks or {}, {}
+    demand = partition.node_demand
+    fewer = [demand.trim(app, kind, _left(partition, app, kind)) for kind in lost]
+    if any(fewer):
+        _wake_for_quota(partition, app)
+    if demand.is_limited(app.id):  # other requests of the application are the oldest now
         partition.requeue_one(app)
+
+
+def _left(partition: Partition, app: Application, kind: AskClass) -> int:
+    return wanted(app, kind, partition.node_demand.count(app.id, kind)) if kind in app.waiting else 0
 
 
 def path_shrank(partition: Partition, app: Application) -> None:

@@ -12,7 +12,6 @@ from muster_core.model.constraints import ANY_NAMESPACE, NAMESPACE, NO_INTER_POD
 from muster_core.model.ids import ApplicationId, NodeId
 from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, Member
 from muster_core.state.applications import Application
-from muster_core.state.node_demand import NO_DEMAND
 from muster_core.state.scheduler_state import Partition
 
 #: Application ID under which foreign allocations are counted.
@@ -131,7 +130,7 @@ def _classify(partition: Partition, app: Application) -> None:
         kept = project(ask.spec.tags)
         if kept != ask.kind.pod_on_node.tags:
             app.put_in_class(ask, kept)
-            partition.node_demand.put(app.id, NO_DEMAND)  # the attempt counts the new classes
+            partition.node_demand.put(app, None)  # the attempt counts the new classes
             partition.requeue_one(app)
 
 

@@ -7,32 +7,26 @@ and group; the other requests without a node are reported as waiting for quota (
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
 
 from muster_core.model.ids import ApplicationId
 from muster_core.model.resources import NOTHING, Resources
+from muster_core.state.applications import Application
 from muster_core.state.request_classes import AskClass
 from muster_core.state.users import LimitSubject
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Demand:
     """The demand of one application. `counts`: number of allocations by class, for its oldest requests.
 
-    `holders`: the maximums that the total counts towards. `is_limited`: the quota does not allow more.
+    `total`: their resources. `holders`: the maximums that they count towards. `is_limited`: the quota does not allow
+    more.
     """
 
     counts: dict[AskClass, int]
-    holders: tuple[LimitSubject, ...] = ()
-    is_limited: bool = False
-
-    @property
-    def total(self) -> Resources:
-        """Resources of all requests."""
-        return sum((kind.resources.times(count) for kind, count in self.counts.items()), NOTHING)
-
-
-NO_DEMAND: Final = Demand({})
+    total: Resources
+    holders: tuple[LimitSubject, ...]
+    is_limited: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -42,15 +36,31 @@ class NodeDemand:
     by_application: dict[ApplicationId, Demand] = field(default_factory=dict)
     by_holder: dict[LimitSubject, Resources] = field(default_factory=dict)
 
-    def put(self, app: ApplicationId, demand: Demand) -> bool:
+    def put(self, app: Application, demand: Demand | None) -> bool:
         """Replaces the demand of the application. Returns whether some of it is gone, so that others gain by it."""
-        before = self.by_application.pop(app, None)
+        before = self.by_application.pop(app.id, None)
+        app.lost_asks = None
         if before is not None:
-            self._count(before, -1)
-        if demand.counts or demand.is_limited:
-            self.by_application[app] = demand
-            self._count(demand, 1)
-        return before is not None and not demand.total.covers(before.total)
+            self._count(before, before.total, -1)
+        if demand is not None and (demand.counts or demand.is_limited):
+            self.by_application[app.id] = demand
+            app.lost_asks = {}
+            self._count(demand, demand.total, 1)
+        return before is not None and (demand is None or not demand.total.covers(before.total))
+
+    def trim(self, app: Application, kind: AskClass, count: int) -> bool:
+        """Lowers the number of requests of the class to `count`. Returns whether it was higher."""
+        demand = self.by_application[app.id]
+        fewer = demand.counts.get(kind, 0) - count
+        if fewer <= 0:
+            return False
+        if count:
+            demand.counts[kind] = count
+        else:
+            del demand.counts[kind]
+        demand.total = demand.total.plus(kind.resources, -fewer)
+        self._count(demand, kind.resources, -fewer)
+        return True
 
     def of_others(self, holder: LimitSubject, app: ApplicationId) -> Resources:
         """Returns the demand of the other applications that counts towards the maximum."""
@@ -68,10 +78,9 @@ class NodeDemand:
         demand = self.by_application.get(app)
         return demand is not None and demand.is_limited
 
-    def _count(self, demand: Demand, times: int) -> None:
-        total = demand.total
+    def _count(self, demand: Demand, amount: Resources, times: int) -> None:
         for holder in demand.holders:
-            left = self.by_holder.get(holder, NOTHING).plus(total, times)
+            left = self.by_holder.get(holder, NOTHING).plus(amount, times)
             if left:
                 self.by_holder[holder] = left
             else:
