@@ -244,7 +244,7 @@ def _place(partition: Partition, app: Application, kinds: list[AskClass], alloca
     if not has_all and is_whole:
         return
     refused = quota.quota_refusal(partition, app, _sum(counts))
-    is_held = refused is not None or (is_whole and quota.demand_room(partition, app, lacking(app), 1)[1] is not None)
+    is_held = refused is not None or (is_whole and not quota.DemandRoom(partition, app).take(lacking(app), 1)[0])
     exceeds = app.gang.exceeds_nodes
     if not has_all:  # a gang that does not fit on empty nodes reserves nothing for its first members
         _warn(partition, app, allocation_plan, is_held=is_held)

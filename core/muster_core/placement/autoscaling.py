@@ -105,7 +105,7 @@ def _sum_of(found: dict[_Key, _Sum], kind: AskClass, why: UnschedulableReason) -
 
 def _wanted(partition: Partition, app: Application, kind: AskClass) -> int:
     """Number of pending allocations of the class, without those that wait for quota as well."""
-    if partition.node_demand.is_limited(app.id):
+    if partition.node_demand.is_limited(app.id, kind):
         return partition.node_demand.count(app.id, kind)
     return wanted(app, kind, sys.maxsize)
 

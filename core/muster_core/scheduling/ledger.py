@@ -205,7 +205,7 @@ def stop_waiting(partition: Partition, app: Application) -> None:
     """Removes the application from the indices of waiting applications of its queue."""
     queue = app.queue
     if app.lost_asks is not None:
-        requeue.set_demand(partition, app, None)
+        requeue.end_demand(partition, app)
     if app.id in queue.waiting:
         del queue.waiting[app.id]
         partition.dequeue_one(app)

@@ -31,7 +31,7 @@ from muster_core.model.effects import SchedulingState, SchedulingStateChanged
 from muster_core.model.errors import BrokenDecision
 from muster_core.model.ids import AllocationKey, NodeId, QueuePath, Termination
 from muster_core.model.records import Change, Detail, Notice
-from muster_core.model.resources import NOTHING, Resources
+from muster_core.model.resources import Resources
 from muster_core.model.specs import AskSpec
 from muster_core.model.states import ApplicationState
 from muster_core.queues import quota
@@ -198,35 +198,34 @@ def _limit_demand(partition: Partition, app: Application, unplaced: list[Unplace
 
     Of a gang that reserves, all requests are counted, or none. A granted quota reservation covers all of them.
     """
-    before = partition.node_demand.by_application.get(app.id)
     waits = list(dict.fromkeys(entry.kind for entry in unplaced if _needs_node(app, entry)))
-    if before is None and not waits:
+    if app.lost_asks is None and not waits:
         return {}
-    holders = tuple(bound.holder for bound in quota.bounds(partition, app))
-    if not holders:
-        requeue.set_demand(partition, app, None)
-        return {}
-    reported = {entry.kind for entry in unplaced}
-    kept = {} if before is None else {kind: n for kind, n in before.counts.items() if kind not in reported}
-    counts = {kind: n for kind, n in kept.items() if kind in app.waiting}
-    total = sum((kind.resources.times(n) for kind, n in counts.items()), NOTHING)
+    demand = partition.node_demand.take(app)
+    before = demand.total
+    for entry in unplaced:
+        demand.remove(entry.kind)
+    room = quota.DemandRoom(partition, app)
     refusals: dict[AskClass, QuotaRefusal] = {}
     if app.is_reserving and not app.gang.granted:
-        _, refusal = quota.demand_room(partition, app, lacking(app), 1)
-        refusals = {} if refusal is None else dict.fromkeys(waits, refusal)
-        more = {} if refusals else {kind: wanted(app, kind, sys.maxsize) for kind in waits}
-        total = sum((kind.resources.times(n) for kind, n in more.items()), NOTHING if refusals else total)
-        counts = {} if refusals else counts | more
-    elif not app.gang.granted:
+        _, refusal = room.take(lacking(app), 1)
+        if refusal is not None:
+            refusals, demand = dict.fromkeys(waits, refusal), Demand()
+        else:
+            demand.add((kind, wanted(app, kind, sys.maxsize)) for kind in waits)
+    elif room.holders and not app.gang.granted:
+        if demand.total:
+            room.take(demand.total, 1)
         for kind in waits:
-            most = wanted(app, kind, sys.maxsize)
-            counts[kind], refusal = quota.demand_room(partition, app, kind.resources, most, total)
-            total = total.plus(kind.resources, counts[kind])
+            count, refusal = room.take(kind.resources, wanted(app, kind, sys.maxsize))
+            demand.add([(kind, count)])
             if refusal is not None:
                 refusals[kind] = refusal
-    is_limited = bool(refusals) or (before is not None and before.is_limited and bool(kept))
-    counts = {kind: n for kind, n in counts.items() if n}
-    requeue.set_demand(partition, app, Demand(counts, total, holders, is_limited))
+    if not demand.total.covers(before):
+        requeue.wake_for_quota(partition, app)
+    demand.holders = room.holders
+    demand.refused |= dict.fromkeys(refusals, partition.node_demand.version)
+    partition.node_demand.put(app, demand)
     return refusals
 
 

@@ -20,7 +20,6 @@ from muster_core.placement.filters import node_properties, resources
 from muster_core.state import ordering
 from muster_core.state.applications import Application, lacking
 from muster_core.state.columns import IntColumn
-from muster_core.state.node_demand import Demand
 from muster_core.state.nodes import ANY_CLAIM, NodeTable
 from muster_core.state.queues import Queue
 from muster_core.state.request_classes import AskClass, UnschedulableClass
@@ -185,10 +184,12 @@ def path_grew(partition: Partition, app: Application) -> None:
     Its queues, its user and its group have more available quota.
     """
     partition.contention.growths += 1
-    _wake_for_quota(partition, app)
+    wake_for_quota(partition, app)
 
 
-def _wake_for_quota(partition: Partition, app: Application) -> None:
+def wake_for_quota(partition: Partition, app: Application) -> None:
+    """Requeues applications that wait for quota of a queue, user or group of this one."""
+    partition.node_demand.version += 1
     if not partition.blocking_reasons.by_holder:
         return
     for queue in app.queue.path_up():
@@ -197,10 +198,10 @@ def _wake_for_quota(partition: Partition, app: Application) -> None:
         room_grew(partition, holder, limit.max, account)
 
 
-def set_demand(partition: Partition, app: Application, demand: Demand | None) -> None:
-    """Replaces the requests that are reported as waiting for nodes. Others may be reported instead of missing ones."""
-    if partition.node_demand.put(app, demand):
-        _wake_for_quota(partition, app)
+def end_demand(partition: Partition, app: Application) -> None:
+    """No request of the application waits any more. Others may be reported as waiting for nodes instead."""
+    if partition.node_demand.take(app).total:
+        wake_for_quota(partition, app)
 
 
 def trim_demand(partition: Partition, app: Application) -> None:
@@ -209,8 +210,8 @@ def trim_demand(partition: Partition, app: Application) -> None:
     demand = partition.node_demand
     fewer = [demand.trim(app, kind, _left(partition, app, kind)) for kind in lost]
     if any(fewer):
-        _wake_for_quota(partition, app)
-    if demand.is_limited(app.id):  # other requests of the application are the oldest now
+        wake_for_quota(partition, app)
+    if any(demand.is_due(app.id, kind) for kind in lost):  # other requests of the application are the oldest now
         partition.requeue_one(app)
 
 

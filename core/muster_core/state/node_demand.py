@@ -6,6 +6,7 @@ and group; the other requests without a node are reported as waiting for quota (
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from muster_core.model.ids import ApplicationId
@@ -19,14 +20,27 @@ from muster_core.state.users import LimitSubject
 class Demand:
     """The demand of one application. `counts`: number of allocations by class, for its oldest requests.
 
-    `total`: their resources. `holders`: the maximums that they count towards. `is_limited`: the quota does not allow
-    more.
+    `total`: their resources. `holders`: the maximums that they count towards. `refused`: the classes of which the quota
+    does not allow more, and `NodeDemand.version` at that time.
     """
 
-    counts: dict[AskClass, int]
-    total: Resources
-    holders: tuple[LimitSubject, ...]
-    is_limited: bool
+    counts: dict[AskClass, int] = field(default_factory=dict)
+    total: Resources = NOTHING
+    holders: tuple[LimitSubject, ...] = ()
+    refused: dict[AskClass, int] = field(default_factory=dict)
+
+    def add(self, more: Iterable[tuple[AskClass, int]]) -> None:
+        """Adds classes that are not counted yet, with a number of requests each."""
+        for kind, count in more:
+            if count:
+                self.counts[kind] = count
+                self.total = self.total.plus(kind.resources, count)
+
+    def remove(self, kind: AskClass) -> None:
+        """Removes all requests of the class."""
+        self.refused.pop(kind, None)
+        if count := self.counts.pop(kind, 0):
+            self.total = self.total.plus(kind.resources, -count)
 
 
 @dataclass(slots=True, eq=False)
@@ -35,22 +49,35 @@ class NodeDemand:
 
     by_application: dict[ApplicationId, Demand] = field(default_factory=dict)
     by_holder: dict[LimitSubject, Resources] = field(default_factory=dict)
+    #: Number of times that more requests could be reported as waiting for nodes.
+    version: int = 0
 
-    def put(self, app: Application, demand: Demand | None) -> bool:
-        """Replaces the demand of the application. Returns whether some of it is gone, so that others gain by it."""
-        before = self.by_application.pop(app.id, None)
-        app.lost_asks = None
-        if before is not None:
-            self._count(before, before.total, -1)
-        if demand is not None and (demand.counts or demand.is_limited):
+    def put(self, app: Application, demand: Demand) -> None:
+        """Counts the demand of an application, of which none is counted."""
+        if demand.counts or demand.refused:
             self.by_application[app.id] = demand
             app.lost_asks = {}
             self._count(demand, demand.total, 1)
-        return before is not None and (demand is None or not demand.total.covers(before.total))
+
+    def take(self, app: Application) -> Demand:
+        """Stops counting the demand of the application and returns it."""
+        demand = self.by_application.pop(app.id, None)
+        app.lost_asks = None
+        if demand is None:
+            return Demand()
+        self._count(demand, demand.total, -1)
+        return demand
 
     def trim(self, app: Application, kind: AskClass, count: int) -> bool:
-        """Lowers the number of requests of the class to `count`. Returns whether it was higher."""
+        """Lowers the number of requests of the class to `count`. Returns whether it was higher.
+
+        If the class was refused, it must be evaluated again, because other requests of it are the oldest now.
+        """
         demand = self.by_application[app.id]
+        if kind not in app.waiting:
+            demand.refused.pop(kind, None)
+        elif kind in demand.refused:
+            demand.refused[kind] = -1
         fewer = demand.counts.get(kind, 0) - count
         if fewer <= 0:
             return False
@@ -73,10 +100,15 @@ class NodeDemand:
         demand = self.by_application.get(app)
         return 0 if demand is None else demand.counts.get(kind, 0)
 
-    def is_limited(self, app: ApplicationId) -> bool:
-        """Whether requests of the application are reported as waiting for quota because of the demand."""
+    def is_limited(self, app: ApplicationId, kind: AskClass) -> bool:
+        """Whether requests of the class are reported as waiting for quota because of the demand."""
         demand = self.by_application.get(app)
-        return demand is not None and demand.is_limited
+        return demand is not None and kind in demand.refused
+
+    def is_due(self, app: ApplicationId, kind: AskClass) -> bool:
+        """Whether the class was refused, and more of its requests may be allowed now."""
+        demand = self.by_application.get(app)
+        return demand is not None and demand.refused.get(kind, self.version) != self.version
 
     def _count(self, demand: Demand, amount: Resources, times: int) -> None:
         for holder in demand.holders:
