@@ -32,7 +32,7 @@ VERSION_S = 10.0
 
 
 def find(program: Program, console: Console | None = None, *, exact: bool = False) -> Path | None:
-    """Return the path of the program, or None if it has to be built. ``exact``: only the first two places."""
+    """Return the path of the program, or None if it must be built. ``exact``: only the first two locations."""
     assets = os.environ.get(ASSETS_VARIABLE)
     if assets and _is_program(given := Path(assets) / program.name):
         _report(program, given, "used", console)

@@ -227,7 +227,7 @@ def a_lease(name: str, scheduler_names: str) -> Json:
 async def test_forged_leases_and_deployments_stop_no_scheduler(open_attack: OpenAttack) -> None:
     """Neither a renewed Lease in the attacker's namespace nor a Deployment called yunikorn-scheduler is trusted.
 
-    Pods that look like a YuniKorn's, each with an account of its own, cost a bounded number of reviews.
+    Pods with the labels of a YuniKorn, each with a separate account, cause a bounded number of reviews.
     """
     attack = await open_attack()
     space = attack.user.namespace

@@ -92,7 +92,7 @@ async def test_daemon_set_pods_preempt_other_pods_on_every_node(open_scenario: O
 
 
 async def test_a_lowered_quota_preempts_the_excess_pods(open_scenario: OpenScenario) -> None:
-    """Quota preemption; no pod has to wait for it."""
+    """Quota preemption, which needs no waiting pod."""
 
     def bounded(vcore: str) -> dict[str, str]:
         leaf = a_queue("leaf", maximum={"vcore": vcore}, properties={"quota.preemption.delay": "1s"})

@@ -98,7 +98,7 @@ def mounting(pod: Json, *claims: str) -> Json:
 
 
 def a_user(name: str, *claims: str) -> Json:
-    """A pod of its own application with these claims."""
+    """A pod of a separate application with these claims."""
     return mounting(a_pod(name, labels={"applicationId": name}), *claims)
 
 

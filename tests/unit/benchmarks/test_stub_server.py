@@ -29,7 +29,7 @@ def test_a_watch_of_the_stub_is_read_by_kopf() -> None:
 
 
 def test_an_answer_is_read_as_a_stream() -> None:
-    """As the operator reads answers whose size it limits."""
+    """The operator reads responses with a size limit in this way."""
 
     async def body() -> bytes:
         content = StubResponse(200, b"abc").content

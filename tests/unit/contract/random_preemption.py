@@ -72,7 +72,7 @@ class SlowKubernetes(Kubernetes):
         return super().apply(command)
 
     def is_on_a_node(self, uid: str) -> bool:
-        """Whether a kubelet has to end the pod first."""
+        """Whether a kubelet must terminate the pod first."""
         raw = self.pods.get(uid)
         return raw is not None and raw["spec"].get("nodeName") in self.nodes and raw["status"]["phase"] == "Pending"
 

@@ -50,7 +50,7 @@ def si_names() -> Iterator[str]:
 
 
 def config_names() -> set[str]:
-    """The keys of queues.yaml as the forms know them, each below the key of the mapping it stands in."""
+    """The keys of queues.yaml that the parser reads, each below the key of its mapping."""
     found: set[str] = set()
     todo: list[tuple[str, type[BaseModel]]] = [("", FileForm)]
     seen: set[type[BaseModel]] = set()

@@ -24,7 +24,7 @@ READ = {"KEEP": "devcluster/demo.py", "RECORD": "devcluster/demo.py", "MUSTER_GA
 
 
 def typed(path: Path) -> Iterator[list[str]]:
-    """Each command of a page in words, those of a pipe one by one; what the reader has to fill in is left as it is."""
+    """Each command of a page as arguments, those of a pipe separately; placeholders are unchanged."""
     for block in BLOCK.findall(path.read_text()):
         for line in PROMPT.findall(block.replace("\\\n", " ")):
             words = shlex.split(line, comments=True)

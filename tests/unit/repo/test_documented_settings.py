@@ -1,5 +1,5 @@
-"""The catalogue of settings names each that is read, with the default in force, no other; the page is made of it.
-Every option of the command line is told of too.
+"""The catalogue has exactly the settings that are read, with their defaults, and the page is generated from it.
+Every option of the command line is documented, too.
 """
 
 import pytest

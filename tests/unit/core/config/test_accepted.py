@@ -1,6 +1,6 @@
 """Valid files are accepted with no more warnings than needed.
 
-Each file of `valid/` begins with what it shows, and `says:` what has to be told of it.
+Each file of `valid/` begins with its subject; `says:` gives the expected warnings.
 """
 
 from pathlib import Path

@@ -97,7 +97,7 @@ def test_an_accepted_queue_tree_keeps_guarantees_within_the_maximums(tree: list[
 
 
 def promised(queue: QueueConfig) -> Resources:
-    """What a queue has to have for its children and itself; asserts that all of it stays within the maximums."""
+    """The guarantees of a queue and its children; asserts that they are within the maximums."""
     total = NOTHING
     for child in queue.children:
         assert all(

@@ -1,6 +1,6 @@
-"""A configuration that breaks a rule is refused, with the file, the path, the value, the rule and the fix.
+"""An invalid configuration is rejected with the file, the path, the value, the rule and the fix.
 
-Each file of `invalid/` has one fault; its first line is what has to be said of it.
+Each file of `invalid/` has one error; its first line is the expected message.
 """
 
 from pathlib import Path

@@ -27,7 +27,7 @@ def in_zone(name: str, zone: str, vcore: int = 4000) -> NodeSpec:
 
 
 def zones(**sizes: int) -> NodeTable:
-    """One node of so many cores in each zone."""
+    """One node per zone, with this number of cores."""
     return a_table(*(in_zone(f"n-{zone}", zone, cores * 1000) for zone, cores in sizes.items()))
 
 

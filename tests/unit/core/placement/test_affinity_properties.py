@@ -63,7 +63,7 @@ affinities = st.builds(
 
 
 def table_of(plain: list[Plain]) -> NodeTable:
-    """One core a place; what is there takes none."""
+    """One core per slot; existing allocations use none."""
     table = NodeTable()
     keep_tags(table, KEYS)
     for index, node in enumerate(plain):

@@ -55,7 +55,7 @@ def test_nearly_all_gangs_that_an_exhaustive_search_can_place_are_placed(
 
 
 def zoned(sizes: dict[str, int], *classes: Class) -> Case:
-    """Nodes of four cores: so many in each zone."""
+    """Nodes with four cores: this number in each zone."""
     return Case(tuple(Node(4, 9999, zone) for zone, count in sizes.items() for _ in range(count)), classes)
 
 

@@ -24,7 +24,7 @@ _ONE = Resources({"vcore": 1000})
 
 
 def scheduler_state(*queues: QueueConfig, **counts: int) -> Scenario:
-    """A scenario with so many pods of 1 core in each leaf of root.p."""
+    """A scenario with this number of pods of 1 core in each leaf of root.p."""
     scenario = Scenario(a_configuration(a_queue("p", *queues)), nodes=2, vcore=50_000)
     for leaf, count in counts.items():
         run(scenario, f"root.p.{leaf}", *pods(leaf, count))

@@ -1,4 +1,4 @@
-"""Applications whose ID on the wire is qualified: people see the plain one, and name a namespace where two have it."""
+"""Applications with a qualified ID in messages: users see the plain ID, and add the namespace if it is ambiguous."""
 
 from __future__ import annotations
 

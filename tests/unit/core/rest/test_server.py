@@ -1,4 +1,4 @@
-"""The server as HTTP has it: methods, moved places, packing, headers, answers in slices."""
+"""HTTP behavior of the server: methods, redirects, compression, headers, chunked responses."""
 
 import asyncio
 from collections.abc import Iterator

@@ -8,7 +8,7 @@ from tests.unit.core.conftest import Bench
 
 
 def an_update(queues: int, last: str) -> si_pb2.UpdateConfigurationRequest:
-    """So many queues, and one with a name."""
+    """A configuration with this number of queues, and one with a name."""
     names = [*(f"q{number}" for number in range(queues)), last]
     tree = ", ".join(f"{{name: {name}, resources: {{max: {{vcore: 1}}}}}}" for name in names)
     text = f"partitions: [{{queues: [{{name: root, submitacl: '*', queues: [{tree}]}}]}}]"

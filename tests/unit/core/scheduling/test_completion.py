@@ -24,7 +24,7 @@ REPLACED = Termination.PLACEHOLDER_REPLACED
 
 
 def partial(style: GangStyle, timeout_s: int = 60, wait_s: int = 0) -> Scenario:
-    """A gang of 4 of which 2 have a place."""
+    """A gang of 4 with 2 reservations."""
     scenario = Scenario(a_configuration(a_queue("a")), nodes=1, vcore=2000)
     scenario.add_full_node()
     scenario.gang(ApplicationAdded(an_application(gang=4, style=style, timeout_s=timeout_s, wait_s=wait_s)), 4)

@@ -1,6 +1,6 @@
-"""What holds of gangs that contend for the same resources, whatever their sizes, by random cases.
+"""Properties of gangs of random sizes that contend for the same resources.
 
-Nothing arrives and nothing fails meanwhile, and every placeholder that is told to go is confirmed and made again.
+Nothing arrives and nothing fails meanwhile, and every released placeholder is confirmed and created again.
 """
 
 from __future__ import annotations

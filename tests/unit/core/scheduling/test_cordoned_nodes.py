@@ -82,7 +82,7 @@ def test_a_member_that_tolerates_the_cordon_takes_over_from_its_placeholder_on_a
 
 
 def test_a_gang_that_tolerates_the_cordon_takes_over_reservations_and_uses_the_cordoned_node_too() -> None:
-    """With the place on the cordoned node it has everything that it is missing."""
+    """With the reservation on the cordoned node the gang is complete."""
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")), nodes=1)
     scenario.add_node("n1", vcore=1000, draining=True)
     scenario.send(NodeUpdated(replace(a_node("n1", 1000), cordoned=True)))

@@ -1,6 +1,6 @@
-"""With steady demand the shares of queues converge to their guarantees, however the places come and go.
+"""With steady demand the shares of queues converge to their guarantees, for any order of allocations and releases.
 
-A simulation: applications ask without end, allocations end at random (seeded), and whatever is freed is
+A simulation: applications request continuously, allocations end at random (seeded), and freed resources are
 allocated by the core.
 """
 
@@ -20,7 +20,7 @@ _PLACES = 120
 
 
 class Economy:
-    """A full cluster of places of one core, and queues that always want more."""
+    """A full cluster with slots of one core, and queues that always request more."""
 
     def __init__(self, *queues: QueueConfig, sizes: dict[str, tuple[int, ...]], seed: int = 7) -> None:
         self.scenario = Scenario(a_configuration(*queues))

@@ -17,7 +17,7 @@ OUTSIDE = "node(s) were outside the gang's topology domain"
 
 
 def a_scenario(**zones: int) -> Scenario:
-    """One node of so many cores in each zone."""
+    """One node per zone, with this number of cores."""
     scenario = Scenario(a_configuration(a_queue("a"), a_queue("b")))
     scenario.send(
         *(NodeAdded(a_node(f"n-{zone}", cores * 1000, labels={"zone": zone})) for zone, cores in zones.items())

@@ -36,7 +36,7 @@ SSD = Constraints(node_selector=(("disk", "ssd"),))
 
 
 def running(members: int = 2, timing: Timing | None = None, vcore: int = 2000, nodes: int = 1) -> Scenario:
-    """A gang of 1-core members that has all its places, on full nodes."""
+    """A fully reserved gang of 1-core members on full nodes."""
     scenario = Scenario(a_configuration(a_queue("a"), timing=timing), nodes=nodes, vcore=vcore)
     scenario.gang(ApplicationAdded(an_application(gang=members)), members)
     assert scenario.app().state == "Running"

@@ -17,7 +17,7 @@ INTERVAL_S = 15
 
 
 def crowded(waiting: int, *, priority: int = 9, sizes: int = 1, guaranteed: int = 3000) -> Scenario:
-    """Leaf b fills the node with pods of this priority; as many applications wait in leaf a, of so many sizes."""
+    """Leaf b fills the node with pods of this priority; as many applications of different sizes wait in leaf a."""
     scenario = Scenario(with_preemption(a_queue("a", guaranteed=guaranteed), a_queue("b"), a_queue("c")), nodes=1)
     run(scenario, "root.b", *(replace(pod, priority=priority) for pod in pods("b", 4)))
     events: list[Event] = []

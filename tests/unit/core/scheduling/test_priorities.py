@@ -119,7 +119,7 @@ def test_the_documented_offsets_put_high_before_normal_before_low() -> None:
 
 
 def test_eleven_allocations_are_ordered_by_priority_then_share_then_demand() -> None:
-    """Comments: what `batch` and `online` show before the place is given."""
+    """Comments: the reported priorities of `batch` and `online` before the allocation."""
     tree = (
         offset("batch", 0, offset("etl", 10), offset("adhoc", 0)),
         offset("online", 5, offset("web", 0), offset("jobs", -20, fence=True)),

@@ -65,7 +65,7 @@ class Counted:
 
 
 def waiting(scenario: Scenario, count: int, leaves: int) -> None:
-    """So many applications of one pod wait, dealt out to the leaves."""
+    """This number of applications with one pod each wait, distributed over the leaves."""
     for index in range(count):
         name = f"w{index}"
         spec = an_application(name, queue=f"root.q{index % leaves}")
@@ -103,7 +103,7 @@ def ask(scheduler_state: SchedulerState, partition: PartitionId, count: int) -> 
 
 
 def attempts(count: int) -> Callable[[], bool]:
-    """Time for so many attempts after the first one."""
+    """A time budget for this number of attempts after the first one."""
     left = iter(range(count))
     return lambda: next(left, None) is not None
 

@@ -1,6 +1,6 @@
-"""The place of a member that its kubelet refused is reported as a placeholder and kept for the next.
+"""The reservation of a member that its kubelet rejected is reported as a placeholder and kept for the next member.
 
-The resource manager reports it before it says that the member is gone, so that it is nobody's in between.
+The resource manager reports it before the release of the member, so that no other request can use it.
 """
 
 from __future__ import annotations

@@ -243,7 +243,7 @@ class Core:  # long: a complete scheduler is easier to review in one class
         self._settle(news.app)
 
     def schedule(self) -> None:
-        """Place or replace everything that is possible now."""
+        """Allocate or replace everything that is possible now."""
         if not any(self.nodes.values()):
             return
         for app in list(self.apps.values()):

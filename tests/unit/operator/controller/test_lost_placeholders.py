@@ -114,7 +114,7 @@ def test_a_member_that_cannot_be_bound_takes_over_its_own_reservation() -> None:
 
 
 def test_a_placeholder_that_is_rejected_during_its_replacement_counts_as_released() -> None:
-    """Its member takes the place, so there is none to keep."""
+    """Its member uses the reservation, so none is kept."""
     driver, placeholders = reserving()
     for raw in placeholders:
         driver.result(done(orders(driver.allocated(uid(raw)))[0]))

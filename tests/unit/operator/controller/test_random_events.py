@@ -168,13 +168,13 @@ def test_pods_that_remain_are_bound_once_and_nothing_is_left_over(data: st.DataO
 
 
 def sizes_in_core(simulation: Simulation) -> dict[str, int]:
-    """What the core accounts to every pod that has its place, in millicores."""
+    """The core's allocation of every allocated pod, in millicores."""
     held = (held for app in simulation.core.apps.values() for held in app.held.values())
     return {one.ask.key: one.ask.resources["vcore"] for one in held}
 
 
 def sizes_in_kubernetes(simulation: Simulation) -> dict[str, int]:
-    """What every pod that has its place and its node takes."""
+    """The requests of every allocated and bound pod."""
     pods = [read_pod(raw, SETTINGS) for raw in simulation.kubernetes.pods.values()]
     bound = [pod for pod in pods if isinstance(pod, Pod) and pod.node in simulation.core.nodes and not pod.has_ended]
     return {pod.ref.uid: pod.resources["vcore"] for pod in bound}

@@ -1,4 +1,4 @@
-"""Core or operator is killed while the nodes of bound members are gone: the gang continues."""
+"""Core or operator is killed while the nodes of bound members are deleted: the gang continues."""
 
 from __future__ import annotations
 

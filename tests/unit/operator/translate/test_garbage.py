@@ -28,7 +28,7 @@ JSON = st.recursive(
 
 
 def paths(value: Any, prefix: tuple[Any, ...] = ()) -> Iterable[tuple[Any, ...]]:
-    """Every place in a nested value."""
+    """Yield every path in a nested value."""
     yield prefix
     children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, child in children:
@@ -37,7 +37,7 @@ def paths(value: Any, prefix: tuple[Any, ...] = ()) -> Iterable[tuple[Any, ...]]
 
 @st.composite
 def broken(draw: st.DrawFn, valid: Any) -> Any:
-    """A good object with up to three of its places replaced by garbage."""
+    """A valid object with up to three values replaced by garbage."""
     value = json.loads(json.dumps(valid))
     for _ in range(draw(st.integers(1, 3))):
         path = draw(st.sampled_from([path for path in paths(value) if path] or [()]))

@@ -37,7 +37,7 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def anti_affinity(size: int, mark: str = "x") -> Raw:
-    """Pod anti-affinity of so many bytes."""
+    """Pod anti-affinity of this size in bytes."""
     terms = [
         {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": f"{mark}-{number:06}"}}}
         for number in range(size // 90)

@@ -2,7 +2,7 @@
 
 The panic in the parsing of LDAP groups (CVE-2026-78243) is the core's:
 tests/unit/core/runtime/test_ldap.py::test_attribute_names_in_lower_case_are_read_like_others.
-What follows when nobody answers is shown on a real API server, too:
+The behavior without a webhook is shown on a real API server:
 tests/e2e/admission/test_webhooks.py::test_bad_configurations_are_rejected_and_an_outage_blocks_only_muster_pods.
 """
 

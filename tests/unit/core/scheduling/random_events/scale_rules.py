@@ -1,4 +1,4 @@
-"""Rules of large sizes: gangs of up to thousands of members, large nodes, and applications in many queues at once."""
+"""Rules of large sizes: gangs of up to thousands of members, large nodes, and applications in many queues."""
 
 from __future__ import annotations
 
