@@ -66,7 +66,8 @@ class Framework:
     ``module``: the Go module with its manifests. ``kustomization`` or ``chart``: their folder in the module.
     ``values``: arguments of ``helm template``, for a chart. ``account``: namespace and name of the Deployment's service
     account. ``flags``: the arguments of the program; they may write files into the folder of the place first.
-    ``ready``: path of the readiness endpoint. ``env``: more environment of the program.
+    ``ready``: path of the readiness endpoint. ``env``: more environment of the program. ``name``: of the process, if
+    the program runs twice. ``host``: the host in the URLs of webhooks, if the program creates its own certificate.
     """
 
     program: Program
@@ -77,6 +78,8 @@ class Framework:
     chart: str = ""
     values: tuple[str, ...] = ()
     ready: str = "/readyz"
+    name: str = ""
+    host: str = "127.0.0.1"
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -88,16 +91,17 @@ async def running(cluster: Cluster, framework: Framework) -> AsyncIterator[Proce
     """
     if cluster.plane is None:
         raise FlavourUnavailable("frameworks are installed only on the local control plane")
-    folder = cluster.folder / framework.program.name
+    name = framework.name or framework.program.name
+    folder = cluster.folder / name
     shutil.rmtree(folder, ignore_errors=True)
     certificates = folder / "k8s-webhook-server" / "serving-certs"
     certificates.mkdir(parents=True)
-    files = cluster.plane.authority.issue(framework.program.name, ["127.0.0.1"])
+    files = cluster.plane.authority.issue(name, ["127.0.0.1"])
     shutil.copy(files.certificate, certificates / "tls.crt")
     shutil.copy(files.key, certificates / "tls.key")
     health, webhooks, metrics = ports.free(3)
     objects = await asyncio.to_thread(
-        _objects, framework, f"https://127.0.0.1:{webhooks}", cluster.authority.read_bytes()
+        _objects, framework, f"https://{framework.host}:{webhooks}", cluster.authority.read_bytes()
     )
     later = [one for one in objects if one["kind"] in WEBHOOKS]
     at_once = [one for one in objects if one["kind"] not in WEBHOOKS]
@@ -107,9 +111,9 @@ async def running(cluster: Cluster, framework: Framework) -> AsyncIterator[Proce
         kubeconfig = await cluster.kubeconfig_for(account, namespace)
         place = Place(kubeconfig, folder, health, webhooks, metrics, certificates)
         process = Process(
-            framework.program.name,
+            name,
             [str(binaries.ensure([framework.program])[framework.program.name]), *framework.flags(place)],
-            cluster.folder / "logs" / f"{framework.program.name}.log",
+            cluster.folder / "logs" / f"{name}.log",
             env={
                 "KUBECONFIG": str(kubeconfig),
                 "TMPDIR": str(folder),
@@ -157,7 +161,7 @@ def _objects(framework: Framework, url: str, authority: bytes) -> list[Json]:
     done = subprocess.run(command, text=True, capture_output=True, check=False, timeout=RENDER_S)
     if done.returncode != 0:
         raise BuildFailed(framework.program.name, done.stderr)
-    objects = [one for one in yaml.safe_load_all(done.stdout) if one and one["kind"] in {*BY_KIND}]
+    objects = [one for one in yaml.load_all(done.stdout, yaml.CSafeLoader) if one and one["kind"] in {*BY_KIND}]
     objects = [one for one in objects if one["kind"] not in {"Deployment", "Service", "NetworkPolicy", "Job"}]
     if framework.chart:
         objects.insert(0, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": framework.account[0]}})
@@ -190,7 +194,7 @@ async def _apply(cluster: Cluster, objects: Sequence[Json]) -> None:
 
 async def _is_served(cluster: Cluster, definition: Json) -> bool:
     found = await cluster.admin.get("customresourcedefinitions", definition["metadata"]["name"])
-    conditions = found.get("status", {}).get("conditions", [])
+    conditions = found.get("status", {}).get("conditions") or []
     return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
 

@@ -71,7 +71,9 @@ ALL = (*CONTROL_PLANE, CONFORMANCE, SCHEDULER, *INSTALLERS, ACTIONLINT, SETUP_EN
 
 JOBSET = Program("jobset", "jobset", "sigs.k8s.io/jobset")
 
-FRAMEWORKS = (JOBSET,)
+KUBERAY = Program("kuberay", "kuberay", "github.com/ray-project/kuberay/ray-operator")
+
+FRAMEWORKS = (JOBSET, KUBERAY)
 """The controllers of the frameworks in docs/integrations, for `make e2e-frameworks`."""
 
 

@@ -25,14 +25,17 @@ __all__ = ["cluster", "home", "open_scenario"]
 OpenFramework = Callable[..., Awaitable[Scenario]]
 HERE = Path(__file__).parent
 NODES = 3
+SECONDS_FOR_A_TEST = 600
+"""Controllers are installed and removed by every test, and have their back-offs."""
 MANAGED = {"admissionController.filtering.processNamespaces": "^scenario-"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All coroutines of this folder share one loop, because the cluster's connections live in it."""
+    """All coroutines of this folder share one loop, because the connections live in it; the tests may take long."""
     for item in items:
         if item.path.is_relative_to(HERE) and pytest_asyncio.is_async_test(item):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+            item.add_marker(pytest.mark.timeout(SECONDS_FOR_A_TEST))
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import yaml
 
 from devcluster.api import Json
-from tests.e2e.manifests import PREFIX, is_bound
+from devcluster.errors import ApiError
+from devcluster.ledgers import leftovers
+from devcluster.resources import of_manifest
+from tests.e2e.manifests import PREFIX
 from tests.e2e.scenario import Scenario
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -26,25 +29,34 @@ async def applied_example(scenario: Scenario, folder: str, file: str = "") -> li
     return manifests
 
 
-async def is_reserved_first(scenario: Scenario, app: str, groups: Mapping[str, int]) -> None:
+async def is_reserved_first(
+    scenario: Scenario, app: str, groups: Mapping[str, int], *, scheduler: str = "muster"
+) -> list[Json]:
     """Wait until the members of all groups are bound; before the first of them, all placeholders were bound.
 
-    ``groups``: the number of members of each task group. The webhook gave every pod its scheduler and its user.
+    ``groups``: the number of members of each task group. The webhook gave every pod its user, and its scheduler unless
+    the framework did. Returns the members.
     """
-
-    async def members() -> list[Json]:
-        found = [pod for pod in await scenario.pods() if _app(pod) == app and is_bound(pod)]
-        return found if Counter(_group(pod) for pod in found) == Counter(groups) else []
-
-    pods = await scenario.eventually(f"the members of {dict(groups)} are bound", members, SLOW_S)
+    pods = await members_bound(scenario, app, groups)
     for pod in pods:
-        assert pod["spec"]["schedulerName"] == "muster", pod["metadata"]["name"]
+        assert pod["spec"]["schedulerName"] == scheduler, pod["metadata"]["name"]
         assert f"{PREFIX}user.info" in pod["metadata"]["annotations"], pod["metadata"]["name"]
     names = {pod["metadata"]["name"] for pod in pods}
     writes = sorted(scenario.writes(of_operator=True), key=lambda write: write.at)
     bound = [write.name for write in writes if write.subresource == "binding" and write.succeeded]
     first = min(bound.index(name) for name in names)
     assert len([name for name in bound[:first] if name.startswith("tg-")]) == sum(groups.values())
+    return pods
+
+
+async def members_bound(scenario: Scenario, app: str, groups: Mapping[str, int]) -> list[Json]:
+    """Wait until exactly these members of each task group are bound, and return them."""
+
+    async def members() -> list[Json]:
+        found = [pod for pod in await scenario.bound() if _app(pod) == app]
+        return found if Counter(_group(pod) for pod in found) == Counter(groups) else []
+
+    return await scenario.eventually(f"the members of {dict(groups)} are bound", members, SLOW_S)
 
 
 async def finishes(scenario: Scenario, app: str, pods: int) -> None:
@@ -58,20 +70,36 @@ async def finishes(scenario: Scenario, app: str, pods: int) -> None:
     await scenario.eventually(f"{pods} pods of {app} have succeeded", has_finished, SLOW_S)
 
 
+async def delete_all(scenario: Scenario, manifests: Sequence[Json]) -> None:
+    """Delete the objects as ``kubectl delete -f`` does, and wait until they are gone."""
+    for manifest in manifests:
+        resource, name = of_manifest(manifest), manifest["metadata"]["name"]
+        path = resource.path(scenario.namespace, name)
+
+        async def is_gone(path: str = path) -> bool:
+            try:
+                await scenario.api.request("DELETE", path)
+            except ApiError as error:
+                return error.status == 404
+            return False
+
+        await scenario.eventually(f"{manifest['kind']} {name} is gone", is_gone, SLOW_S)
+
+
 async def is_released(scenario: Scenario, app: str) -> None:
     """Wait until nothing of the application is left: no pod, and no application in the core."""
 
     async def is_gone() -> bool:
         pods = [pod for pod in await scenario.api.find("pods", scenario.namespace) if _app(pod) == app]
-        ledgers = (await scenario.muster.dump())["ledgers"]
-        return not pods and not any(ledgers["queues"]["root"]["allocated"].values())
+        return not pods and not leftovers(await scenario.muster.dump())
 
     await scenario.eventually(f"nothing of {app} is left", is_gone, SLOW_S)
 
 
 def _app(pod: Json) -> str:
     labels = pod["metadata"].get("labels", {})
-    return str(labels.get(f"{PREFIX}app-id") or labels.get("applicationId", ""))
+    names = (f"{PREFIX}app-id", "applicationId", "spark-app-selector")
+    return next((str(labels[name]) for name in names if name in labels), "")
 
 
 def _group(pod: Json) -> str:
