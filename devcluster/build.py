@@ -11,13 +11,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from rich.console import Console
 from rich.status import Status
 
 from devcluster.errors import BuildFailed
-from devcluster.programs import MODULES, Program, cache_root, cached_path
-from devcluster.toolchain import ensure_go, find_go
+from devcluster.programs import (
+    MODULES,
+    Program,
+    PythonProgram,
+    cache_root,
+    cached_path,
+    packages_folder,
+    requirements,
+)
+from devcluster.toolchain import ensure_go, find_go, installer
 
 GOFLAGS = "-mod=readonly -buildvcs=false -trimpath"
 PLAIN_LINE_S = 20.0
@@ -42,6 +51,24 @@ def build(programs: Sequence[Program], console: Console) -> None:
         families = [list(group) for _, group in groupby(ordered, key=lambda p: p.family)]
         for number, family in enumerate(families, 1):
             _build_family(go, family, f"({number}/{len(families)})", console)
+
+
+def install(program: PythonProgram, console: Console) -> Path:
+    """Return the folder with the packages of a Python program, and install them if missing. Raises BuildFailed."""
+    folder = packages_folder(program)
+    if folder.exists():
+        return folder
+    console.print(f"installing {program.name} from PyPI")
+    cache_root().mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=cache_root()) as parent:
+        fresh = Path(parent) / folder.name
+        command = [*installer(), "--target", str(fresh), "--requirement", str(requirements(program))]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise BuildFailed(program.name, (done.stdout + done.stderr)[-2000:])
+        if not folder.exists():
+            fresh.rename(folder)
+    return folder
 
 
 @contextmanager

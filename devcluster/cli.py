@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from devcluster import binaries, kept, programs, signals
+from devcluster.build import install
 from devcluster.cluster import running
 from devcluster.errors import DevclusterError
 from devcluster.nodes import FakeNode
@@ -68,6 +69,8 @@ def build(
     try:
         wanted = programs.ALL if everything else programs.TESTED_WITH
         found = binaries.ensure((*wanted, *(programs.FRAMEWORKS if frameworks else ())), console, exact=True)
+        if frameworks:
+            found |= {one.name: install(one, console) for one in programs.PYTHON_FRAMEWORKS}
     except DevclusterError as error:
         _fail(error)
     for name, path in found.items():

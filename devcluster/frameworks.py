@@ -1,4 +1,4 @@
-"""Runs the controller of a batch framework beside the local control plane, from its pinned Go module.
+"""Runs the controller of a batch framework beside the local control plane, from its pinned Go module or PyPI package.
 
 The framework is installed as its own manifests say: its CRDs, accounts, roles and webhooks are rendered from the
 module at run time, with ``kubectl kustomize`` or ``helm template``. Nothing of it is copied into this repository. Only
@@ -13,6 +13,7 @@ import base64
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -25,11 +26,11 @@ from rich.console import Console
 
 from devcluster import binaries, ports, programs
 from devcluster.api import Json
-from devcluster.build import GOFLAGS
+from devcluster.build import GOFLAGS, install
 from devcluster.cluster import Cluster
-from devcluster.errors import ApiError, BuildFailed, FlavourUnavailable
+from devcluster.errors import ApiError, BuildFailed, ConditionNotMet, FlavourUnavailable, ProcessFailed
 from devcluster.process import Process
-from devcluster.programs import MODULES, Program
+from devcluster.programs import MODULES, Program, PythonProgram, packages_folder
 from devcluster.resources import BY_KIND, add_custom, of_manifest
 from devcluster.toolchain import ensure_go
 from devcluster.waiting import until
@@ -63,14 +64,16 @@ class Place:
 class Framework:
     """A framework and how to install it.
 
-    ``module``: the Go module with its manifests. ``kustomization`` or ``chart``: their folder in the module.
-    ``values``: arguments of ``helm template``, for a chart. ``account``: namespace and name of the Deployment's service
-    account. ``flags``: the arguments of the program; they may write files into the folder of the place first.
-    ``ready``: path of the readiness endpoint. ``env``: more environment of the program. ``name``: of the process, if
-    the program runs twice. ``host``: the host in the URLs of webhooks, if the program creates its own certificate.
+    ``module``: the Go module with its manifests; empty for a Python program. ``kustomization`` or ``chart``: their
+    folder in the module. ``values``: arguments of ``helm template``, for a chart. ``account``: namespace and name of
+    the Deployment's service account. ``flags``: the arguments of the program; they may write files into the folder of
+    the place first. ``ready``: path of the readiness endpoint. ``health``: the port of that endpoint, for a program
+    that has no flag for it. ``env``: more environment of the program. ``name``: of the process, if the program runs
+    twice. ``host``: the host in the URLs of webhooks, if the program creates its own certificate. ``adapt``: changes
+    the rendered objects, and the certificate in the folder, before the objects are applied.
     """
 
-    program: Program
+    program: Program | PythonProgram
     module: str
     account: tuple[str, str]
     flags: Callable[[Place], Sequence[str]]
@@ -78,9 +81,11 @@ class Framework:
     chart: str = ""
     values: tuple[str, ...] = ()
     ready: str = "/readyz"
+    health: int = 0
     name: str = ""
     host: str = "127.0.0.1"
     env: Mapping[str, str] = field(default_factory=dict)
+    adapt: Callable[[list[Json], Path], None] | None = None
 
 
 @asynccontextmanager
@@ -100,9 +105,12 @@ async def running(cluster: Cluster, framework: Framework) -> AsyncIterator[Proce
     shutil.copy(files.certificate, certificates / "tls.crt")
     shutil.copy(files.key, certificates / "tls.key")
     health, webhooks, metrics = ports.free(3)
+    health = framework.health or health
     objects = await asyncio.to_thread(
         _objects, framework, f"https://{framework.host}:{webhooks}", cluster.authority.read_bytes()
     )
+    if framework.adapt:
+        framework.adapt(objects, certificates)
     later = [one for one in objects if one["kind"] in WEBHOOKS]
     at_once = [one for one in objects if one["kind"] not in WEBHOOKS]
     try:
@@ -112,21 +120,23 @@ async def running(cluster: Cluster, framework: Framework) -> AsyncIterator[Proce
         place = Place(kubeconfig, folder, health, webhooks, metrics, certificates)
         process = Process(
             name,
-            [str(binaries.ensure([framework.program])[framework.program.name]), *framework.flags(place)],
+            [*await asyncio.to_thread(_command, framework.program), *framework.flags(place)],
             cluster.folder / "logs" / f"{name}.log",
             env={
                 "KUBECONFIG": str(kubeconfig),
                 "TMPDIR": str(folder),
                 "POD_NAMESPACE": namespace,
                 "NAMESPACE": namespace,
+                **_packages(framework.program),
                 **framework.env,
             },
         )
         try:
             process.start()
-            await _ready(process, f"http://127.0.0.1:{health}{framework.ready}")
+            await _ready(process, f"http://127.0.0.1:{health}{framework.ready}", webhooks if later else 0)
             await _apply(cluster, later)  # the API server asks a webhook as soon as it is registered
             yield process
+            await _delete_custom(cluster, at_once)
         finally:
             await _delete(cluster, later)
             await process.stop(grace_s=2.0)
@@ -134,8 +144,22 @@ async def running(cluster: Cluster, framework: Framework) -> AsyncIterator[Proce
         await _delete(cluster, at_once)
 
 
+def _command(program: Program | PythonProgram) -> list[str]:
+    """The program and its first arguments; it is built or installed if it is missing."""
+    if isinstance(program, Program):
+        return [str(binaries.ensure([program])[program.name])]
+    install(program, Console(stderr=True))
+    return [sys.executable, "-S", "-m", program.module]  # -S: without the packages of our own environment
+
+
+def _packages(program: Program | PythonProgram) -> dict[str, str]:
+    return {} if isinstance(program, Program) else {"PYTHONPATH": str(packages_folder(program))}
+
+
 def module_folder(framework: Framework) -> Path:
-    """Return the folder of the framework's Go module in the module cache. Raises BuildFailed."""
+    """Return the folder of the framework's Go module, or of its Python packages. Raises BuildFailed."""
+    if isinstance(framework.program, PythonProgram):
+        return install(framework.program, Console(stderr=True))
     command = [str(ensure_go()), "list", "-m", "-f", "{{.Dir}}", framework.module]
     environment = {**os.environ, "GOFLAGS": GOFLAGS, "GOWORK": "off"}
     family = MODULES / framework.program.family
@@ -148,14 +172,13 @@ def module_folder(framework: Framework) -> Path:
 
 def _objects(framework: Framework, url: str, authority: bytes) -> list[Json]:
     """The objects of the framework without its Deployments and Services, with webhooks at the URL."""
-    folder = module_folder(framework)
+    folder, namespace = module_folder(framework), framework.account[0]
     console = Console(stderr=True)
     if framework.kustomization:
         kubectl = binaries.ensure([programs.KUBECTL], console, exact=True)["kubectl"]
         command = [str(kubectl), "kustomize", str(folder / framework.kustomization)]
     else:
         helm = binaries.ensure([programs.HELM], console, exact=True)["helm"]
-        namespace = framework.account[0]
         command = [str(helm), "template", framework.program.name, str(folder / framework.chart)]
         command += [f"--namespace={namespace}", "--include-crds", *framework.values]
     done = subprocess.run(command, text=True, capture_output=True, check=False, timeout=RENDER_S)
@@ -163,8 +186,11 @@ def _objects(framework: Framework, url: str, authority: bytes) -> list[Json]:
         raise BuildFailed(framework.program.name, done.stderr)
     objects = [one for one in yaml.load_all(done.stdout, yaml.CSafeLoader) if one and one["kind"] in {*BY_KIND}]
     objects = [one for one in objects if one["kind"] not in {"Deployment", "Service", "NetworkPolicy", "Job"}]
-    if framework.chart:
-        objects.insert(0, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": framework.account[0]}})
+    for one in objects:
+        if BY_KIND[one["kind"]].namespaced:
+            one["metadata"].setdefault("namespace", namespace)
+    if not any(one["kind"] == "Namespace" for one in objects):
+        objects.insert(0, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     bundle = base64.b64encode(authority).decode()
     for one in objects:
         for webhook in one.get("webhooks", []):
@@ -198,6 +224,20 @@ async def _is_served(cluster: Cluster, definition: Json) -> bool:
     return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
 
+async def _delete_custom(cluster: Cluster, objects: Sequence[Json]) -> None:
+    """Delete the custom objects while the controller runs, because it removes their finalizers."""
+    specs = [one["spec"] for one in objects if one["kind"] == CRD]
+    plurals = [f"{spec['names']['plural']}.{spec['group']}" for spec in specs]
+
+    async def are_gone() -> bool:
+        found = [(plural, one["metadata"]) for plural in plurals for one in await cluster.admin.find(plural)]
+        for plural, meta in found:
+            await cluster.admin.delete(plural, meta["name"], meta.get("namespace"))
+        return not found
+
+    await until("the framework's custom objects are gone", are_gone, GONE_S, every_s=0.2, tolerate=(ApiError,))
+
+
 async def _delete(cluster: Cluster, objects: Sequence[Json]) -> None:
     for one in reversed(objects):
         resource, meta = of_manifest(one), one["metadata"]
@@ -222,12 +262,25 @@ async def _exists(cluster: Cluster, plural: str, one: Json) -> bool:
     return True
 
 
-async def _ready(process: Process, url: str) -> None:
+async def _ready(process: Process, url: str, port: int) -> None:
+    """Wait until the program reports that it is ready, and listens on the port of its webhooks, if it has any."""
     async with aiohttp.ClientSession() as session:
 
         async def is_ready() -> bool:
             process.check()
             async with session.get(url) as answer:
-                return answer.status == 200
+                return answer.status == 200 and (not port or await _listens(port))
 
-        await until(f"{process.name} is ready", is_ready, READY_S, tolerate=(aiohttp.ClientError,))
+        try:
+            await until(f"{process.name} is ready", is_ready, READY_S, tolerate=(aiohttp.ClientError,))
+        except ConditionNotMet as error:
+            raise ProcessFailed(process.name, str(error), process.tail()) from None
+
+
+async def _listens(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    writer.close()
+    return True

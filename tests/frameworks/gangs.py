@@ -45,7 +45,7 @@ async def is_reserved_first(
     writes = sorted(scenario.writes(of_operator=True), key=lambda write: write.at)
     bound = [write.name for write in writes if write.subresource == "binding" and write.succeeded]
     first = min(bound.index(name) for name in names)
-    assert len([name for name in bound[:first] if name.startswith("tg-")]) == sum(groups.values())
+    assert len([name for name in bound[:first] if name.startswith(f"tg-{app[:20].lower()}")]) == sum(groups.values())
     return pods
 
 
@@ -87,7 +87,7 @@ async def delete_all(scenario: Scenario, manifests: Sequence[Json]) -> None:
 
 
 async def is_released(scenario: Scenario, app: str) -> None:
-    """Wait until nothing of the application is left: no pod, and no application in the core."""
+    """Wait until nothing of the application is left: no pod, and nothing at all in the core."""
 
     async def is_gone() -> bool:
         pods = [pod for pod in await scenario.api.find("pods", scenario.namespace) if _app(pod) == app]

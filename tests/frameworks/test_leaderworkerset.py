@@ -1,0 +1,49 @@
+"""LeaderWorkerSet: leaders and workers of all replicas start together, and nothing is left when it is deleted."""
+
+from __future__ import annotations
+
+from devcluster import programs
+from devcluster.frameworks import Framework, Place
+from tests.frameworks.conftest import OpenFramework
+from tests.frameworks.gangs import applied_example, delete_all, is_released, is_reserved_first
+
+
+def flags(place: Place) -> list[str]:
+    """The configuration is that of the module, with our ports and certificate."""
+    config = place.folder / "config.yaml"
+    config.write_text(
+        f"""\
+apiVersion: config.lws.x-k8s.io/v1alpha1
+kind: Configuration
+leaderElection: {{leaderElect: false}}
+internalCertManagement: {{enable: false}}
+metrics: {{bindAddress: "127.0.0.1:{place.metrics}"}}
+health: {{healthProbeBindAddress: "127.0.0.1:{place.health}"}}
+webhook: {{host: 127.0.0.1, port: {place.webhooks}, certDir: {place.certificates}}}
+"""
+    )
+    return [f"--config={config}"]
+
+
+LEADERWORKERSET = Framework(
+    program=programs.LEADERWORKERSET,
+    module="sigs.k8s.io/lws",
+    account=("lws-system", "lws-controller-manager"),
+    flags=flags,
+    kustomization="config/default",
+)
+
+
+async def test_all_replicas_of_a_leaderworkerset_start_together(open_framework: OpenFramework) -> None:
+    scenario = await open_framework(LEADERWORKERSET)
+    manifests = await applied_example(scenario, "21-leaderworkerset")
+    await is_reserved_first(scenario, "lws-serve", {"leader": 2, "worker": 4})
+
+    async def is_available() -> bool:
+        found = await scenario.api.get("leaderworkersets.leaderworkerset.x-k8s.io", "serve", scenario.namespace)
+        conditions = found.get("status", {}).get("conditions", [])
+        return any(one["type"] == "Available" and one["status"] == "True" for one in conditions)
+
+    await scenario.eventually("the LeaderWorkerSet is available", is_available)
+    await delete_all(scenario, manifests)
+    await is_released(scenario, "lws-serve")
