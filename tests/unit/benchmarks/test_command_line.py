@@ -30,10 +30,10 @@ def run(*arguments: str) -> tuple[int, str]:
     ],
 )
 def test_an_invalid_command_line_is_rejected(arguments: Sequence[str], why: str) -> None:
-    code, said = run(*arguments)
+    code, text = run(*arguments)
     assert code != 0
-    assert why in said
-    assert "core/500 " not in said
+    assert why in text
+    assert "core/500 " not in text
 
 
 def test_a_broken_file_of_the_last_run_is_reported_before_anything_is_measured(
@@ -42,9 +42,9 @@ def test_a_broken_file_of_the_last_run_is_reported_before_anything_is_measured(
     file = tmp_path / "latest.json"
     file.write_text("<<<<<<< HEAD")
     monkeypatch.setattr(record, "LATEST", file)
-    code, said = run("core/500")
+    code, text = run("core/500")
     assert code == 2
-    assert "is not a valid results file" in said
+    assert "is not a valid results file" in text
 
 
 def broken(_names: Sequence[str], _options: Options) -> list[Figure]:
@@ -68,10 +68,10 @@ def test_a_family_that_fails_is_reported_and_the_others_are_shown(
     monkeypatch.setitem(families.FAMILIES, "core", Family(("core/500",), broken))
     monkeypatch.setitem(families.FAMILIES, "edge", Family(("edge/whole",), sound))
     file = tmp_path / "a.json"
-    code, said = run("core", "edge", "--json", str(file))
+    code, text = run("core", "edge", "--json", str(file))
     assert code == 1
-    assert "7 of 10 pods have a place" in said
-    assert "edge/whole" in said
+    assert "7 of 10 pods have a place" in text
+    assert "edge/whole" in text
     assert "edge/whole" in file.read_text()
 
 
@@ -79,8 +79,8 @@ def test_an_interrupted_run_shows_what_was_measured_before_it(monkeypatch: pytes
     monkeypatch.setitem(families.FAMILIES, "core", Family(("core/500",), sound))
     monkeypatch.setitem(families.FAMILIES, "edge", Family(("edge/whole",), interrupted))
     monkeypatch.setitem(families.FAMILIES, "both", Family(("both/50000",), broken))
-    code, said = run("core", "edge", "both")
+    code, text = run("core", "edge", "both")
     assert code == 1
-    assert "edge: interrupted" in said
-    assert "│ core/500 │" in said
-    assert "7 of 10" not in said
+    assert "edge: interrupted" in text
+    assert "│ core/500 │" in text
+    assert "7 of 10" not in text

@@ -43,16 +43,16 @@ def a_lease(holder: str, *, ago_s: float = 1, home: str = "muster", serves: str 
 
 
 @pytest.mark.parametrize(
-    "lease, level, said",
+    "lease, level, expected",
     [
         (a_lease("pod-1"), Level.FINE, "pod-1 leads, for muster, yunikorn"),
         (a_lease(""), Level.PROBLEM, "no replica holds the Lease muster/muster"),
         (a_lease("pod-1", ago_s=75), Level.PROBLEM, "pod-1 holds the Lease muster/muster and is 65 s late to renew it"),
     ],
 )
-def test_a_lease_must_be_held_and_renewed(lease: Json, level: Level, said: str) -> None:
+def test_a_lease_must_be_held_and_renewed(lease: Json, level: Level, expected: str) -> None:
     found = only(checks.check_leases([lease], "muster", NOW))
-    assert (found.level, found.message) == (level, said)
+    assert (found.level, found.message) == (level, expected)
 
 
 def test_a_missing_lease_is_a_warning() -> None:
@@ -137,7 +137,7 @@ LATER = NOW + timedelta(days=300)
 
 
 @pytest.mark.parametrize(
-    "ends, endpoints, level, said",
+    "ends, endpoints, level, expected",
     [
         (LATER, LISTENING, Level.FINE, "muster-admission: service muster/muster-webhook is ready"),
         (LATER, SILENT, Level.PROBLEM, "service muster/muster-webhook has no ready endpoint"),
@@ -146,11 +146,11 @@ LATER = NOW + timedelta(days=300)
     ],
 )
 def test_the_webhook_needs_an_endpoint_and_a_valid_certificate(
-    ends: datetime, endpoints: Any, level: Level, said: str
+    ends: datetime, endpoints: Any, level: Level, expected: str
 ) -> None:
     found = only(checks.check_webhooks(checks.webhook_endpoints([a_configuration([a_bundle(ends)])]), endpoints, NOW))
     assert found.level is level
-    assert found.message.startswith(said)
+    assert found.message.startswith(expected)
 
 
 def test_a_webhook_registration_without_its_service_is_a_problem_with_a_remedy() -> None:

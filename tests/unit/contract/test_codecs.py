@@ -136,8 +136,8 @@ def test_a_node_arrives_with_its_labels_taints_and_pods() -> None:
 
 def test_a_release_confirmation_keeps_its_termination_type() -> None:
     replaced = TerminationType.PLACEHOLDER_REPLACED
-    said = core_requests.AllocationReleased(AppId("app-1"), PodUid("uid-1"), replaced, OperatorAllocationId("uid-1-0"))
-    [data] = on_the_wire(said)
+    sent = core_requests.AllocationReleased(AppId("app-1"), PodUid("uid-1"), replaced, OperatorAllocationId("uid-1-0"))
+    [data] = on_the_wire(sent)
     [event] = a_decoder().allocations.read(si_pb2.AllocationRequest.FromString(data)).events
     assert isinstance(event, AllocationReleased)
     assert (event.key, event.id, event.termination) == ("uid-1", "uid-1-0", Termination.PLACEHOLDER_REPLACED)

@@ -55,7 +55,7 @@ def test_the_supported_versions_match_the_classifiers() -> None:
 
 
 @pytest.mark.parametrize(
-    "said, message",
+    "uv_output, message",
     [
         (
             "error: Distribution `grpcio==1.60.0 @ registry+https://pypi.org/simple` can't be installed because it ...",
@@ -64,8 +64,8 @@ def test_the_supported_versions_match_the_classifiers() -> None:
         ("error: the lock is broken\n  caused by: a line", "the lock is broken"),
     ],
 )
-def test_a_dependency_without_a_wheel_is_reported(said: str, message: str) -> None:
-    assert why_not_installed(said) == message
+def test_a_dependency_without_a_wheel_is_reported(uv_output: str, message: str) -> None:
+    assert why_not_installed(uv_output) == message
 
 
 @pytest.mark.parametrize(

@@ -158,10 +158,10 @@ RESPONSES = st.builds(
 
 @given(st.lists(RESPONSES, max_size=12))
 async def test_merged_messages_are_applied_in_the_sent_order(
-    said: list[si_pb2.AllocationResponse],
+    sent: list[si_pb2.AllocationResponse],
 ) -> None:
-    received = [si_pb2.AllocationResponse.FromString(batch) for batch in await batches(said)]
-    assert applied(received) == applied(said)
+    received = [si_pb2.AllocationResponse.FromString(batch) for batch in await batches(sent)]
+    assert applied(received) == applied(sent)
 
 
 async def test_a_batch_ends_at_the_limit_of_items() -> None:

@@ -91,7 +91,7 @@ def reserve_without_request(scenario: Scenario) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage, told",
+    "damage, problem",
     [
         (reserve_without_request, "node n0 is reserved for gone of gang"),
         (lose_an_application, "no application has"),
@@ -103,10 +103,10 @@ def reserve_without_request(scenario: Scenario) -> None:
         (count_the_total_wrong, "the sum of the nodes is"),
     ],
 )
-def test_each_inconsistency_is_found(damage: Callable[[Scenario], None], told: str) -> None:
+def test_each_inconsistency_is_found(damage: Callable[[Scenario], None], problem: str) -> None:
     scenario = a_scenario()
     damage(scenario)
-    assert any(told in message for message in failed(scenario.scheduler_state))
+    assert any(problem in message for message in failed(scenario.scheduler_state))
 
 
 def test_long_health_messages_are_truncated() -> None:

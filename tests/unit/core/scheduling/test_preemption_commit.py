@@ -42,13 +42,13 @@ def a_preemption(
 
 def refuses(scenario: Scenario, decision: Decision, why: str) -> None:
     """Commit raises and writes nothing: no marked victim, no reserved resources, no effect."""
-    going = {
+    released = {
         one.id: one.releasing for app in scenario.partition.applications.values() for one in app.allocations.values()
     }
     held = dict(scenario.partition.reservations.by_ask)
     with pytest.raises(BrokenDecision, match=why):
         commit(scenario.partition, decision, scenario.now_ns)
-    assert going == {
+    assert released == {
         one.id: one.releasing for app in scenario.partition.applications.values() for one in app.allocations.values()
     }
     assert held == scenario.partition.reservations.by_ask

@@ -156,8 +156,8 @@ def test_taken_over_resources_stay_reserved_until_the_gang_is_placed() -> None:
     done: list[Effect] = []
     for index, key in enumerate(sorted(victims(effects))):
         assert placed(scenario.ask(an_ask(f"t{index}", app="thief", vcore=500))) == {}
-        told = scenario.ask(an_ask(f"again{index}", app="later", group="workers", placeholder=True))
-        assert "queued behind gang first" in waits(told)[f"again{index}"][1]
+        answers = scenario.ask(an_ask(f"again{index}", app="later", group="workers", placeholder=True))
+        assert "queued behind gang first" in waits(answers)[f"again{index}"][1]
         done = scenario.release(key, app="later")
     assert {key for key in placed(done) if key.startswith("first")} == {f"first-p{index}" for index in range(1, 4)}
     assert not scenario.app("later").gang.lost_to
@@ -297,8 +297,8 @@ def test_a_gang_whose_requests_are_released_during_a_take_over_keeps_no_reservat
     scenario = contested()
     effects = add(scenario, "first", 3)
     assert len(victims(effects)) == 2
-    told = scenario.ask(an_ask("again", app="later", group="workers", placeholder=True))
-    assert "queued behind gang first" in waits(told)["again"][1]
+    answers = scenario.ask(an_ask("again", app="later", group="workers", placeholder=True))
+    assert "queued behind gang first" in waits(answers)["again"][1]
     scenario.send(AskReleased(PARTITION, ApplicationId("first"), None, Termination.STOPPED_BY_RM))
     assert not scenario.partition.contention.open
     assert not scenario.app("later").gang.lost_to

@@ -184,8 +184,8 @@ def test_a_victim_counts_for_the_group_that_is_resolved_later() -> None:
     scenario = Scenario(a_configuration(both, a_queue("b")), nodes=1, vcore=1000)
     scenario.send(ApplicationAdded(unknown(forced=True)), AllocationReported(an_allocation("old", "n0")))
     scenario.send(ApplicationAdded(an_application("agents", queue="root.b")))
-    said = scenario.ask(replace(a_daemon("agent", "n0"), application=ApplicationId("agents"))) + scenario.wait(60)
-    assert victims(said) == {"old"}
+    answers = scenario.ask(replace(a_daemon("agent", "n0"), application=ApplicationId("agents"))) + scenario.wait(60)
+    assert victims(answers) == {"old"}
     leaf = scenario.app().queue.path
     assert scenario.partition.users.groups["*"][leaf].preempting == resources(vcore=1000, pods=1)
     scenario.send(GroupsResolved(PARTITION, "kim", ("dev",)))

@@ -175,12 +175,12 @@ def test_an_invalid_object_is_rejected_with_the_name_of_the_field(fact: Fact, re
 
 
 def test_the_volumes_of_a_pod_include_its_name_only_if_some_are_ephemeral() -> None:
-    told = {
+    expected = {
         "claims": ["ns/b", "ns/a", "ns/b"],
         "disks": [{"kind": "rbd", "id": "pool/x", "monitors": ["m1"], "readOnly": True}],
         "attached": {"d": ["1", "2"]},
     }
-    tags = {keys.TAG_NAMESPACE: "ns", keys.TAG_POD_NAME: "p", keys.TAG_VOLUMES: orjson.dumps(told).decode()}
+    tags = {keys.TAG_NAMESPACE: "ns", keys.TAG_POD_NAME: "p", keys.TAG_VOLUMES: orjson.dumps(expected).decode()}
     volumes = Volumes(
         claims=("ns/b", "ns/a", "ns/b"),
         disks=(Disk("rbd", "pool/x", read_only=True, monitors=("m1",)),),
@@ -193,9 +193,9 @@ def test_the_volumes_of_a_pod_include_its_name_only_if_some_are_ephemeral() -> N
 
 
 def test_volume_limits_and_attached_volumes_of_a_node_are_read_and_may_be_absent() -> None:
-    told = {keys.NODE_VOLUME_LIMITS: '{"d":3,"e":null}', keys.NODE_ATTACHED: '{"d":["1"],"b":["2"]}'}
+    expected = {keys.NODE_VOLUME_LIMITS: '{"d":3,"e":null}', keys.NODE_ATTACHED: '{"d":["1"],"b":["2"]}'}
     attached = (VolumeHandle("b", "2"), VolumeHandle("d", "1"))
-    assert nodes.storage(told) == NodeStorage({"d": 3, "e": None}, attached)
+    assert nodes.storage(expected) == NodeStorage({"d": 3, "e": None}, attached)
     assert nodes.storage({keys.NODE_ATTACHED: '{"b":["2"]}'}) == NodeStorage({}, attached[:1])
     assert nodes.storage({keys.NODE_MIGRATED: '["b","a"]'}) == NodeStorage({}, (), ("a", "b"))
     assert nodes.storage({}) is None

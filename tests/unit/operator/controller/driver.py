@@ -116,10 +116,10 @@ class Driver:
 
 def whole(turns: Iterable[Outcome]) -> Outcome:
     """Combine the outcomes of all parts of a recovery step."""
-    said = Outcome()
+    total = Outcome()
     for turn in turns:
-        said.add(turn)
-    return said
+        total.add(turn)
+    return total
 
 
 def live(*nodes: str, settings: Settings = SETTINGS) -> Driver:

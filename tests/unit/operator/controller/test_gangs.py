@@ -219,9 +219,9 @@ def test_a_placeholder_whose_requests_a_webhook_changed_is_deleted_and_its_gang_
     out = driver.see(raw)
     assert [one.pod.name for one in orders(out) if isinstance(one, DeletePod)] == [command.spec.name]
     assert [one for one in orders(out) if isinstance(one, ends)]
-    [told] = [one for one in out.commands if isinstance(one, PostEvent) and one.action == "PlaceholderCreateFailed"]
-    assert '"1"' in told.note
-    assert '"250m"' in told.note
+    [failure] = [one for one in out.commands if isinstance(one, PostEvent) and one.action == "PlaceholderCreateFailed"]
+    assert '"1"' in failure.note
+    assert '"250m"' in failure.note
     assert not creates(driver.wait(3600))
     assert driver.ledger.tasks.keys() <= {"uid-w0"}
 

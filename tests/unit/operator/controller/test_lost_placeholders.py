@@ -119,9 +119,9 @@ def test_a_placeholder_that_is_rejected_during_its_replacement_counts_as_release
     for raw in placeholders:
         driver.result(done(orders(driver.allocated(uid(raw)))[0]))
     driver.updated("Running")
-    going, replaced = placeholders[0], TerminationType.PLACEHOLDER_REPLACED
-    driver.released(uid(going), replaced)
-    news = driver.see(going, phase="Failed", reason="OutOfcpu").news
+    terminating, replaced = placeholders[0], TerminationType.PLACEHOLDER_REPLACED
+    driver.released(uid(terminating), replaced)
+    news = driver.see(terminating, phase="Failed", reason="OutOfcpu").news
     assert [(type(item), item.termination) for item in news if isinstance(item, AllocationReleased)] == [
         (AllocationReleased, replaced)
     ]

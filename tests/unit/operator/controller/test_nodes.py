@@ -234,8 +234,8 @@ def test_a_release_of_a_returned_allocation_is_not_confirmed_for_the_next_one() 
 def test_a_recommendation_becomes_an_event_only_on_an_existing_node() -> None:
     driver = live()
     known = NodeRecommended(N1, "3 pods could not be bound to it")
-    said = driver.receive(Recommendations((known, NodeRecommended(NodeName("gone"), "it could be emptied")))).commands
-    assert [(item.subject, item.name, item.reason, item.note) for item in said if isinstance(item, PostEvent)] == [
+    posted = driver.receive(Recommendations((known, NodeRecommended(NodeName("gone"), "it could be emptied")))).commands
+    assert [(item.subject, item.name, item.reason, item.note) for item in posted if isinstance(item, PostEvent)] == [
         (Subject.NODE, "n1", "NodeRecommendation", "3 pods could not be bound to it")
     ]
 

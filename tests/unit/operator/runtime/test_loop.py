@@ -172,9 +172,9 @@ async def test_object_times_are_converted_to_our_clock() -> None:
         await operator.lists(nodes=[a_node("n1")], pods=[bound])
         await operator.ready()
     created_s = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
-    [request] = [said for said in operator.peer.received if isinstance(said, si_pb2.ApplicationRequest)]
+    [request] = [one for one in operator.peer.received if isinstance(one, si_pb2.ApplicationRequest)]
     assert request.new[0].tags[keys.APP_TAG_CREATION_TIME] == str(created_s + 900)
-    node = next(said for said in operator.peer.received if isinstance(said, si_pb2.NodeRequest)).nodes[0]
+    node = next(one for one in operator.peer.received if isinstance(one, si_pb2.NodeRequest)).nodes[0]
     assert node.existingAllocations[0].allocationTags[keys.TAG_ALLOCATED_AT] == str((created_s + 910) * 1000)
 
 

@@ -87,7 +87,7 @@ async def test_a_changed_quota_is_reported(operator: Operator) -> None:
     await operator.lists(namespaces=[namespace], nodes=[a_node("n1")], pods=pods)
 
     def renewed() -> list[si_pb2.AddApplicationRequest]:
-        requests = [said for said in operator.peer.received if isinstance(said, si_pb2.ApplicationRequest)]
+        requests = [one for one in operator.peer.received if isinstance(one, si_pb2.ApplicationRequest)]
         return [new for request in requests for new in request.new]
 
     await operator.until(lambda: len(renewed()) == 1)

@@ -123,16 +123,18 @@ def test_a_pending_pod_has_a_resource_count_limit_and_a_bound_pod_has_none() -> 
 
 
 @pytest.mark.parametrize(
-    "annotation, size, says",
+    "annotation, size, expected",
     [
         (QUEUE, 2_000, "queue xxxx"),
         (TASK_GROUP_NAME, 300, "task group xxxx"),
         ("yunikorn.apache.org/app-id", 200_000, "application id xxxx"),
     ],
 )
-def test_a_pod_with_a_too_long_name_is_rejected_and_the_name_is_not_kept(annotation: str, size: int, says: str) -> None:
+def test_a_pod_with_a_too_long_name_is_rejected_and_the_name_is_not_kept(
+    annotation: str, size: int, expected: str
+) -> None:
     member = own(a_pod(annotations={annotation: "x" * size})).membership
-    assert member.refusal.startswith(says)
+    assert member.refusal.startswith(expected)
     assert str(size) in member.refusal
     assert len(repr(member)) < 2_000
 

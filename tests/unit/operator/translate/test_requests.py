@@ -105,7 +105,7 @@ def test_each_resource_of_a_resize_counts_by_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    "told, milli",
+    "resize_status, milli",
     [
         ({"conditions": [pending("Infeasible")]}, 2000),
         ({"conditions": [{"type": "Ready"}, pending("Deferred")]}, 9000),
@@ -114,8 +114,8 @@ def test_each_resource_of_a_resize_counts_by_itself() -> None:
         ({"resize": "Infeasible", "conditions": [pending("Deferred")]}, 9000),
     ],
 )
-def test_an_infeasible_resize_does_not_count_and_a_deferred_one_does(told: Raw, milli: int) -> None:
-    status = {"containerStatuses": [in_force(cpu="2")], **told}
+def test_an_infeasible_resize_does_not_count_and_a_deferred_one_does(resize_status: Raw, milli: int) -> None:
+    status = {"containerStatuses": [in_force(cpu="2")], **resize_status}
     assert resources_of({"containers": [a_container(cpu="9")]}, status)["vcore"] == milli
 
 

@@ -91,7 +91,7 @@ def test_decimal_numbers_keep_all_digits() -> None:
 
 
 @pytest.mark.parametrize(
-    "text, says",
+    "text, expected",
     [
         ("{", "task-groups: is not JSON (Expecting property name"),
         ("nonsense", "task-groups: is not JSON"),
@@ -107,12 +107,12 @@ def test_decimal_numbers_keep_all_digits() -> None:
         ("[" + "9" * 5000 + "]", "task-groups: is not JSON"),
     ],
 )
-def test_an_invalid_list_of_groups_is_reported(text: str, says: str) -> None:
-    assert problem(text).startswith(says)
+def test_an_invalid_list_of_groups_is_reported(text: str, expected: str) -> None:
+    assert problem(text).startswith(expected)
 
 
 @pytest.mark.parametrize(
-    "changes, says",
+    "changes, expected",
     [
         ({"name": ""}, "task-groups[0].name: is missing or empty; give every group a name"),
         ({"name": None}, "task-groups[0].name: is missing"),
@@ -145,8 +145,8 @@ def test_an_invalid_list_of_groups_is_reported(text: str, says: str) -> None:
         ({"topologySpreadConstraints": "x"}, "task-groups[0].topologySpreadConstraints: is not a list"),
     ],
 )
-def test_an_invalid_group_is_reported_with_its_field(changes: dict[str, Any], says: str) -> None:
-    assert problem_of(**changes).startswith(says)
+def test_an_invalid_group_is_reported_with_its_field(changes: dict[str, Any], expected: str) -> None:
+    assert problem_of(**changes).startswith(expected)
 
 
 def test_two_groups_with_the_same_name_are_rejected() -> None:
@@ -186,7 +186,7 @@ def test_without_parameters_a_gang_is_soft_with_the_default_timeouts() -> None:
 
 
 @pytest.mark.parametrize(
-    "parameters, says",
+    "parameters, expected",
     [
         ("gangSchedulingStyle=hard", 'gangSchedulingStyle: "hard" is unknown; Soft is used, write Soft or Hard'),
         ("placeholderTimeoutInSeconds=ten", 'placeholderTimeoutInSeconds: "ten" is not a number of seconds'),
@@ -205,15 +205,15 @@ def test_without_parameters_a_gang_is_soft_with_the_default_timeouts() -> None:
         ("topologyKey=zone topologyMode=hard", 'topologyMode: "hard" is unknown; preferred is used'),
     ],
 )
-def test_an_invalid_parameter_gives_a_warning_and_the_default_is_used(parameters: str, says: str) -> None:
+def test_an_invalid_parameter_gives_a_warning_and_the_default_is_used(parameters: str, expected: str) -> None:
     found = gang(a_group(), parameters=parameters)
     assert found.style == "Soft"
     assert len(found.warnings) == 1
-    assert found.warnings[0].startswith(says)
+    assert found.warnings[0].startswith(expected)
 
 
 @pytest.mark.parametrize(
-    "parameters, says",
+    "parameters, expected",
     [
         (
             "placeholderTimeoutSeconds=30",
@@ -226,11 +226,11 @@ def test_an_invalid_parameter_gives_a_warning_and_the_default_is_used(parameters
         (" ".join(f"p{n}=1" for n in range(50)), "unknown parameters p0, p1, p10 and 47 more are ignored; known"),
     ],
 )
-def test_unknown_parameters_are_reported_once_with_a_suggestion(parameters: str, says: str) -> None:
+def test_unknown_parameters_are_reported_once_with_a_suggestion(parameters: str, expected: str) -> None:
     found = gang(a_group(), parameters=f"{parameters} topologyKey=zone")
     assert found.topology == Topology("zone")
     assert len(found.warnings) == 1
-    assert says in found.warnings[0]
+    assert expected in found.warnings[0]
 
 
 def test_a_group_without_members_adds_nothing_to_the_gang() -> None:

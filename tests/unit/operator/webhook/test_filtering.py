@@ -36,10 +36,10 @@ def test_the_namespace_lists_decide_whether_a_namespace_is_managed(
     assert is_served(namespace, **entries) == served
 
 
-@pytest.mark.parametrize("said, served", [("true", True), ("false", False), ("True", False), ("yes", False)])
-def test_the_namespace_annotation_overrides_the_lists(said: str, *, served: bool) -> None:
-    assert is_served("dev", said) == served
-    assert is_served("dev", said, bypassNamespaces="dev") == served
+@pytest.mark.parametrize("setting, served", [("true", True), ("false", False), ("True", False), ("yes", False)])
+def test_the_namespace_annotation_overrides_the_lists(setting: str, *, served: bool) -> None:
+    assert is_served("dev", setting) == served
+    assert is_served("dev", setting, bypassNamespaces="dev") == served
 
 
 def test_the_documented_yunikorn_spelling_counts_if_the_other_is_absent() -> None:
@@ -51,7 +51,7 @@ def test_the_documented_yunikorn_spelling_counts_if_the_other_is_absent() -> Non
 
 
 @pytest.mark.parametrize(
-    "said, entries, labelled",
+    "setting, entries, labelled",
     [
         ("", {}, True),
         ("", {"labelNamespaces": "prod"}, False),
@@ -61,9 +61,9 @@ def test_the_documented_yunikorn_spelling_counts_if_the_other_is_absent() -> Non
     ],
 )
 def test_ids_are_generated_by_namespace_annotation_or_lists(
-    said: str, entries: dict[str, str], *, labelled: bool
+    setting: str, entries: dict[str, str], *, labelled: bool
 ) -> None:
-    known = replace(KNOWN, namespaces={"dev": {f"{PREFIX}generateAppId": said} if said else {}})
+    known = replace(KNOWN, namespaces={"dev": {f"{PREFIX}generateAppId": setting} if setting else {}})
     made = creating(a_pod(), known=known, how=settings(**entries)).object
     assert made is not None
     assert bool(made["metadata"]["labels"]) == labelled
