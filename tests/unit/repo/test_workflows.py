@@ -32,7 +32,15 @@ def commands(workflow: Json) -> list[list[str]]:
 
 
 def test_each_purpose_has_a_workflow() -> None:
-    assert set(WORKFLOWS) == {"chart.yaml", "docs.yaml", "e2e-kind.yaml", "image.yaml", "soak.yaml", "test.yaml"}
+    assert set(WORKFLOWS) == {
+        "chart.yaml",
+        "docs.yaml",
+        "e2e-frameworks.yaml",
+        "e2e-kind.yaml",
+        "image.yaml",
+        "soak.yaml",
+        "test.yaml",
+    }
 
 
 @EACH
