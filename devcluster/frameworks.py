@@ -189,7 +189,7 @@ def _objects(framework: Framework, url: str, authority: bytes) -> list[Json]:
     for one in objects:
         if BY_KIND[one["kind"]].namespaced:
             one["metadata"].setdefault("namespace", namespace)
-    if not any(one["kind"] == "Namespace" for one in objects):
+    if namespace != "default" and not any(one["kind"] == "Namespace" for one in objects):
         objects.insert(0, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     bundle = base64.b64encode(authority).decode()
     for one in objects:
