@@ -65,12 +65,13 @@ class Framework:
     """A framework and how to install it.
 
     ``module``: the Go module with its manifests; empty for a Python program. ``kustomization`` or ``chart``: their
-    folder in the module. ``values``: arguments of ``helm template``, for a chart. ``account``: namespace and name of
-    the Deployment's service account. ``flags``: the arguments of the program; they may write files into the folder of
-    the place first. ``ready``: path of the readiness endpoint. ``health``: the port of that endpoint, for a program
-    that has no flag for it. ``env``: more environment of the program. ``name``: of the process, if the program runs
-    twice. ``host``: the host in the URLs of webhooks, if the program creates its own certificate. ``adapt``: changes
-    the rendered objects, and the certificate in the folder, before the objects are applied.
+    folder in the module. ``values``: arguments of ``helm template``, for a chart. ``manifests``: more folders of
+    manifests in the module. ``account``: namespace and name of the Deployment's service account. ``flags``: the
+    arguments of the program; they may write files into the folder of the place first. ``ready``: path of the
+    readiness endpoint. ``health``: the port of that endpoint, for a program that has no flag for it. ``env``: more
+    environment of the program. ``name``: of the process, if the program runs twice. ``host``: the host in the URLs
+    of webhooks, if the program creates its own certificate. ``adapt``: changes the rendered objects, and the
+    certificate in the folder, before the objects are applied.
     """
 
     program: Program | PythonProgram
@@ -80,6 +81,7 @@ class Framework:
     kustomization: str = ""
     chart: str = ""
     values: tuple[str, ...] = ()
+    manifests: tuple[str, ...] = ()
     ready: str = "/readyz"
     health: int = 0
     name: str = ""
@@ -184,7 +186,9 @@ def _objects(framework: Framework, url: str, authority: bytes) -> list[Json]:
     done = subprocess.run(command, text=True, capture_output=True, check=False, timeout=RENDER_S)
     if done.returncode != 0:
         raise BuildFailed(framework.program.name, done.stderr)
-    objects = [one for one in yaml.load_all(done.stdout, yaml.CSafeLoader) if one and one["kind"] in {*BY_KIND}]
+    texts = [done.stdout, *(file.read_text() for one in framework.manifests for file in (folder / one).glob("*.yaml"))]
+    found = [one for text in texts for one in yaml.load_all(text, yaml.CSafeLoader) if one]
+    objects = [one for one in found if one["kind"] in {*BY_KIND}]
     objects = [one for one in objects if one["kind"] not in {"Deployment", "Service", "NetworkPolicy", "Job"}]
     for one in objects:
         if BY_KIND[one["kind"]].namespaced:

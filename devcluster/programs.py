@@ -89,11 +89,9 @@ KUBERAY = Program("kuberay", "kuberay", "github.com/ray-project/kuberay/ray-oper
 LEADERWORKERSET = Program("leaderworkerset", "leaderworkerset", "sigs.k8s.io/lws/cmd")
 DASK = PythonProgram("dask-kubernetes-operator", "dask", "kopf")
 
-FRAMEWORKS = (
-    JOBSET,
-    KUBERAY,
-    LEADERWORKERSET,
-)
+KARPENTER = Program("karpenter", "karpenter", "sigs.k8s.io/karpenter/kwok")
+
+FRAMEWORKS = (JOBSET, KUBERAY, LEADERWORKERSET, KARPENTER)
 """The controllers of the frameworks in docs/integrations, for `make e2e-frameworks`."""
 
 PYTHON_FRAMEWORKS = (DASK,)

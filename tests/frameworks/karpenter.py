@@ -1,0 +1,159 @@
+"""Karpenter with its KWOK provider: its node pool, the nodes that it creates, and its end.
+
+The nodes are Node objects that our KWOK process keeps Ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+from devcluster import frameworks, programs
+from devcluster.api import Api, Json
+from devcluster.cluster import Cluster
+from devcluster.frameworks import Framework, Place
+from devcluster.waiting import until
+
+CLAIMS, POOLS, CLASSES = "nodeclaims.karpenter.sh", "nodepools.karpenter.sh", "kwoknodeclasses.karpenter.kwok.sh"
+NAME = "default"
+GONE_S = 120.0
+
+RESERVED_CPU, RESERVED_MI = 100, 10
+"""What the KWOK provider subtracts from each instance type: millicores and MiB."""
+MEMORY_GI_OF_CPU = 4
+SIZES = (4,)
+"""CPUs of the instance types. Their price is proportional to the CPUs."""
+
+
+def _instance_type(cpus: int) -> Json:
+    requirements = {"karpenter.sh/capacity-type": "on-demand", "topology.kubernetes.io/zone": "zone-a"}
+    offering = {
+        "Price": 0.01 * cpus,
+        "Available": True,
+        "Requirements": [{"key": key, "operator": "In", "values": [value]} for key, value in requirements.items()],
+    }
+    return {
+        "name": f"c-{cpus}x-amd64-linux",
+        "offerings": [offering],
+        "architecture": "amd64",
+        "operatingSystems": ["linux"],
+        "resources": {
+            "cpu": f"{cpus * 1000 + RESERVED_CPU}m",
+            "memory": f"{cpus * MEMORY_GI_OF_CPU * 1024 + RESERVED_MI}Mi",
+            "pods": "110",
+        },
+    }
+
+
+def _framework(sizes: Sequence[int]) -> Framework:
+    def flags(place: Place) -> list[str]:
+        types = place.folder / "instance-types.json"
+        types.write_text(json.dumps([_instance_type(cpus) for cpus in sizes]))
+        return [
+            f"--instance-types-file-path={types}",
+            f"--health-probe-port={place.health}",
+            f"--metrics-port={place.metrics}",
+            "--disable-leader-election=true",
+            "--log-level=debug",
+        ]
+
+    return Framework(
+        program=programs.KARPENTER,
+        module="sigs.k8s.io/karpenter",
+        account=("karpenter", "karpenter"),
+        flags=flags,
+        chart="kwok/charts",
+        manifests=("kwok/apis/crds",),
+        env={"SYSTEM_NAMESPACE": "karpenter"},
+    )
+
+
+@dataclass(slots=True)
+class Karpenter:
+    """The running Karpenter. `bought`: every NodeClaim since its start by name, also those that are gone."""
+
+    api: Api
+    bought: dict[str, Json] = field(default_factory=dict)
+
+    async def watch(self) -> None:
+        """Record the NodeClaims. Runs until it is cancelled."""
+        async for kind, claim in self.api.watch(CLAIMS):
+            if kind != "DELETED":
+                self.bought[claim["metadata"]["name"]] = claim
+
+    def cpus(self) -> int:
+        """The CPUs of all nodes that were bought and have an instance type already."""
+        kinds = [
+            one["metadata"].get("labels", {}).get("node.kubernetes.io/instance-type", "")
+            for one in self.bought.values()
+        ]
+        return sum(int(kind.split("-")[1].removesuffix("x")) for kind in kinds if kind)
+
+    async def remove_nodes(self, namespace: str) -> None:
+        """Delete the pods of the namespace and all nodes, and count from 0 again."""
+        await _remove_nodes(self.api, namespace)
+        self.bought.clear()
+
+    async def nodes(self) -> list[Json]:
+        """The nodes that Karpenter created and is not deleting."""
+        found = await self.api.find("nodes", labelSelector="karpenter.sh/nodepool")
+        return [node for node in found if "deletionTimestamp" not in node["metadata"]]
+
+
+@asynccontextmanager
+async def running(
+    cluster: Cluster, namespace: str, *, sizes: Sequence[int] = SIZES, consolidate_after: str = "Never"
+) -> AsyncIterator[Karpenter]:
+    """Run Karpenter with one node pool. At the end the pods of the namespace and Karpenter's nodes are deleted."""
+    async with frameworks.running(cluster, _framework(sizes)):
+        api = cluster.admin
+        karpenter = Karpenter(api)
+        watching = asyncio.create_task(karpenter.watch())
+        try:
+            await api.apply(
+                {"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": NAME}}
+            )
+            await api.apply(_node_pool(consolidate_after))
+            yield karpenter
+        finally:
+            watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await watching
+            await api.delete(POOLS, NAME)
+            await _remove_nodes(api, namespace)
+            await api.delete(CLASSES, NAME)
+
+
+def _node_pool(consolidate_after: str) -> Json:
+    template = {
+        "spec": {
+            "requirements": [{"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}],
+            "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": NAME},
+            "expireAfter": "Never",
+        },
+    }
+    disruption = {
+        "consolidationPolicy": "WhenEmpty",
+        "consolidateAfter": consolidate_after,
+        "budgets": [{"nodes": "100%"}],
+    }
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": NAME},
+        "spec": {"template": template, "disruption": disruption},
+    }
+
+
+async def _remove_nodes(api: Api, namespace: str) -> None:
+    """Delete the pods and Karpenter's nodes while it runs, because it removes its finalizers."""
+
+    async def are_gone() -> bool:
+        await api.delete_all("pods", namespace)
+        await api.delete_all(CLAIMS)
+        return not await api.find("nodes", labelSelector="karpenter.sh/nodepool") and not await api.find(CLAIMS)
+
+    await until("Karpenter's nodes are gone", are_gone, GONE_S, every_s=0.5)

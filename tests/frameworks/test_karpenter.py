@@ -1,0 +1,118 @@
+"""Karpenter with Muster: it creates the nodes that gangs need, once, and no node for other waiting pods."""
+
+from __future__ import annotations
+
+import pytest
+
+from devcluster.api import Json
+from devcluster.cluster import Cluster
+from tests.e2e.conditions import waits_with
+from tests.e2e.configuration import a_queue, queue_file
+from tests.e2e.conftest import OpenScenario
+from tests.e2e.manifests import Group, a_gang, a_pod, owned
+from tests.e2e.scenario import Scenario
+from tests.frameworks import karpenter
+from tests.frameworks.gangs import SLOW_S
+from tests.frameworks.karpenter import Karpenter
+
+PLACEMENTS = ("Reserve", "Atomic", "Direct")
+NODE_CPUS = karpenter.SIZES[0]
+FULL = {"vcore": str(NODE_CPUS)}
+QUEUES = queue_file(
+    a_queue("open"),
+    a_queue("full", maximum=FULL),
+    a_queue("limited", limits=[{"limit": "", "users": ["ann"], "maxresources": FULL}]),
+)
+
+
+def a_full_node(app: str, queue: str, placement: str) -> list[Json]:
+    """A gang that needs exactly one node."""
+    return a_gang(app, [Group("workers", NODE_CPUS)], queue=queue, placement=placement, timeout_s=600)
+
+
+async def buys(scenario: Scenario, running: Karpenter, name: str, cpus: int) -> None:
+    """Submit a pod that needs a node of its own, wait until it is bound, and check what was bought until then.
+
+    Karpenter evaluates all pods together, so pods that waited before could have caused further nodes.
+    """
+    await scenario.create([a_pod(name, cpu=str(NODE_CPUS), labels={"applicationId": name, "queue": "root.open"})])
+    await are_bound(scenario, name)
+    assert running.cpus() == cpus, await scenario.report()
+
+
+async def are_bound(scenario: Scenario, *names: str) -> None:
+    async def is_so() -> bool:
+        return {*names} <= {pod["metadata"]["name"] for pod in await scenario.bound()}
+
+    await scenario.eventually(f"{names} are bound", is_so, SLOW_S)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+async def test_karpenter_creates_the_nodes_of_a_waiting_gang_once(
+    home: Cluster, open_scenario: OpenScenario, placement: str
+) -> None:
+    scenario = await open_scenario((), QUEUES)
+    async with karpenter.running(home, scenario.namespace) as running:
+        groups = [Group("driver", 1, cpu="2"), Group("workers", 6)]
+        await scenario.create(a_gang("train", groups, queue="root.open", placement=placement, timeout_s=600))
+        await scenario.all_bound(7, SLOW_S)
+        await buys(scenario, running, "later", cpus=8 + NODE_CPUS)
+
+
+@pytest.mark.parametrize("placement", ["Reserve", "Direct"])
+async def test_a_gang_that_waits_for_quota_or_order_or_a_limit_buys_no_node(
+    home: Cluster, open_scenario: OpenScenario, placement: str
+) -> None:
+    scenario = await open_scenario((), QUEUES)
+    async with karpenter.running(home, scenario.namespace) as running:
+        ann = [owned(pod, "ann") for pod in a_full_node("ann-first", "root.limited", placement)]
+        await scenario.create([*a_full_node("first", "root.full", placement), *ann])
+        await scenario.all_bound(2 * NODE_CPUS, SLOW_S)
+        await scenario.create(a_full_node("quota", "root.full", placement))
+        await waits_with(scenario, "quota-workers-0", "SchedulingSkipped")
+        await scenario.create(a_full_node("order", "root.full", placement))
+        await scenario.create(owned(pod, "ann") for pod in a_full_node("ann-second", "root.limited", placement))
+        await waits_with(scenario, "order-workers-0", "SchedulingSkipped")
+        await waits_with(scenario, "ann-second-workers-0", "SchedulingSkipped")
+        await buys(scenario, running, "later", cpus=3 * NODE_CPUS)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+async def test_gangs_that_share_a_quota_buy_nodes_for_one_of_them(
+    home: Cluster, open_scenario: OpenScenario, placement: str
+) -> None:
+    scenario = await open_scenario((), QUEUES)
+    async with karpenter.running(home, scenario.namespace) as running:
+        gangs = [a_full_node(f"gang-{number}", "root.full", placement) for number in range(3)]
+        await scenario.create(pod for gang in gangs for pod in gang)
+        await _bound(scenario, NODE_CPUS)
+        await buys(scenario, running, "later", cpus=2 * NODE_CPUS)
+
+
+async def test_pods_beyond_the_quota_of_their_queue_buy_no_node(home: Cluster, open_scenario: OpenScenario) -> None:
+    scenario = await open_scenario((), QUEUES)
+    async with karpenter.running(home, scenario.namespace) as running:
+        labels = {"applicationId": "pods", "queue": "root.full"}
+        await scenario.create(a_pod(f"pod-{number}", labels=labels) for number in range(3 * NODE_CPUS))
+        await _bound(scenario, NODE_CPUS)
+        await buys(scenario, running, "later", cpus=2 * NODE_CPUS)
+
+
+async def test_applications_beyond_the_quota_of_their_queue_buy_no_node(
+    home: Cluster, open_scenario: OpenScenario
+) -> None:
+    scenario = await open_scenario((), QUEUES)
+    async with karpenter.running(home, scenario.namespace) as running:
+        await scenario.create(
+            a_pod(f"pod-{number}", labels={"applicationId": f"app-{number}", "queue": "root.full"})
+            for number in range(3 * NODE_CPUS)
+        )
+        await _bound(scenario, NODE_CPUS)
+        await buys(scenario, running, "later", cpus=2 * NODE_CPUS)
+
+
+async def _bound(scenario: Scenario, count: int) -> None:
+    async def is_so() -> bool:
+        return len(await scenario.bound()) == count
+
+    await scenario.eventually(f"{count} pods are bound", is_so, SLOW_S)
