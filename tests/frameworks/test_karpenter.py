@@ -6,7 +6,7 @@ import pytest
 
 from devcluster.api import Json
 from devcluster.cluster import Cluster
-from tests.e2e.conditions import waits_with
+from tests.e2e.conditions import wait_for_reason
 from tests.e2e.configuration import a_queue, queue_file
 from tests.e2e.conftest import OpenScenario
 from tests.e2e.manifests import Group, a_gang, a_pod, owned
@@ -69,11 +69,11 @@ async def test_a_gang_that_waits_for_quota_or_order_or_a_limit_buys_no_node(
         await scenario.create([*a_full_node("first", "root.full", placement), *ann])
         await scenario.all_bound(2 * NODE_CPUS, SLOW_S)
         await scenario.create(a_full_node("quota", "root.full", placement))
-        await waits_with(scenario, "quota-workers-0", "SchedulingSkipped")
+        await wait_for_reason(scenario, "quota-workers-0", "SchedulingSkipped")
         await scenario.create(a_full_node("order", "root.full", placement))
         await scenario.create(owned(pod, "ann") for pod in a_full_node("ann-second", "root.limited", placement))
-        await waits_with(scenario, "order-workers-0", "SchedulingSkipped")
-        await waits_with(scenario, "ann-second-workers-0", "SchedulingSkipped")
+        await wait_for_reason(scenario, "order-workers-0", "SchedulingSkipped")
+        await wait_for_reason(scenario, "ann-second-workers-0", "SchedulingSkipped")
         await buys(scenario, running, "later", cpus=3 * NODE_CPUS)
 
 
