@@ -440,7 +440,16 @@ class Pool:  # long: queueing, execution and cancellation share the same queues
         }
 
     async def run(self) -> None:
-        """Starts jobs until cancelled."""
+        """Starts jobs until cancelled. Then cancels those in flight, because their session is closed next."""
+        try:
+            await self._start_jobs()
+        finally:
+            unfinished = [*self._tasks]
+            for task in unfinished:
+                task.cancel()
+            await asyncio.gather(*unfinished, return_exceptions=True)
+
+    async def _start_jobs(self) -> None:
         pause_s = None
         while True:
             with suppress(TimeoutError):

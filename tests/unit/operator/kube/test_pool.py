@@ -172,6 +172,27 @@ async def test_an_event_that_waited_too_long_is_sent_despite_a_hanging_write() -
     task.cancel()
 
 
+async def test_a_write_in_flight_ends_with_the_pool() -> None:
+    """The session is closed next, and a request of a closed session raises."""
+    started, ended = asyncio.Event(), asyncio.Event()
+
+    async def execute(_command: Command) -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    pool = Pool(execute, Limits())
+    task = asyncio.create_task(pool.run())
+    pool.submit(a_bind())
+    async with asyncio.timeout(2):
+        await started.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert ended.is_set()
+
+
 def test_an_updated_series_keeps_the_queue_time_of_its_first_event() -> None:
     buffer = EventBuffer(10, lambda: None)
     buffer.put(an_event("1 bound", series="gang"), at=100)
