@@ -15,6 +15,7 @@ from devcluster import frameworks, programs
 from devcluster.api import Api, Json
 from devcluster.cluster import Cluster
 from devcluster.frameworks import Framework, Place
+from devcluster.nodes import FakeNode
 from devcluster.waiting import until
 
 CLAIMS, POOLS, CLASSES = "nodeclaims.karpenter.sh", "nodepools.karpenter.sh", "kwoknodeclasses.karpenter.kwok.sh"
@@ -24,6 +25,8 @@ GONE_S = 120.0
 RESERVED_CPU, RESERVED_MI = 100, 10
 """What the KWOK provider subtracts from each instance type: millicores and MiB."""
 MEMORY_GI_OF_CPU = 4
+SYSTEM = FakeNode("system", cpu="100m")
+"""A node that no gang fits on. The cluster starts KWOK with its first own node."""
 SIZES = (4,)
 """CPUs of the instance types. Their price is proportional to the CPUs."""
 

@@ -116,3 +116,26 @@ async def _bound(scenario: Scenario, count: int) -> None:
         return len(await scenario.bound()) == count
 
     await scenario.eventually(f"{count} pods are bound", is_so, SLOW_S)
+
+
+@pytest.mark.parametrize("placement", ["Reserve", "Atomic"])
+async def test_the_nodes_of_a_reserved_gang_are_not_removed(
+    home: Cluster, open_scenario: OpenScenario, placement: str
+) -> None:
+    """The driver fills a node. The executors do not exist yet, so only placeholders are on the other nodes."""
+    scenario = await open_scenario([karpenter.SYSTEM], QUEUES)
+    async with karpenter.running(home, scenario.namespace, consolidate_after="0s") as running:
+        size = str(NODE_CPUS)
+        groups = [Group("driver", 1, cpu=size), Group("executors", 2, cpu=size, real=0)]
+        await scenario.create(a_gang("spark", groups, queue="root.open", placement=placement, timeout_s=600))
+        await are_bound(scenario, "spark-driver-0")
+        await buys(scenario, running, "decoy", cpus=4 * NODE_CPUS)
+        nodes = {node["metadata"]["name"] for node in await running.nodes()}
+        decoy = (await scenario.api.get("pods", "decoy", scenario.namespace))["spec"]["nodeName"]
+        await scenario.api.delete("pods", "decoy", scenario.namespace)
+
+        async def is_removed() -> bool:
+            return decoy not in {node["metadata"]["name"] for node in await running.nodes()}
+
+        await scenario.eventually("Karpenter removes the empty node", is_removed, SLOW_S)
+        assert {node["metadata"]["name"] for node in await running.nodes()} == nodes - {decoy}
