@@ -40,6 +40,9 @@ GONE_S = 60.0
 SERVED_S = 20.0
 RENDER_S = 60.0
 
+MOUNT = Path("/tmp/k8s-webhook-server")  # noqa: S108 - the path is in the programs
+"""Where programs that do not ask controller-runtime for the folder look for their certificates."""
+
 CRD = "CustomResourceDefinition"
 WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
@@ -65,12 +68,14 @@ class Framework:
     """A framework and how to install it.
 
     ``module``: the Go module with its manifests; empty for a Python program. ``kustomization`` or ``chart``: their
-    folder in the module. ``values``: arguments of ``helm template``, for a chart. ``manifests``: more folders of
-    manifests in the module. ``account``: namespace and name of the Deployment's service account. ``flags``: the
-    arguments of the program; they may write files into the folder of the place first. ``ready``: path of the
-    readiness endpoint. ``health``: the port of that endpoint, for a program that has no flag for it. ``env``: more
-    environment of the program. ``name``: of the process, if the program runs twice. ``host``: the host in the URLs
-    of webhooks, if the program creates its own certificate. ``adapt``: changes the rendered objects, and the
+    folder in the module, or ``bases``: folders of kustomizations without a namespace, where their overlay also installs
+    something else. ``values``: arguments of ``helm template``, for a chart. ``manifests``: more folders of manifests in
+    the module. ``account``: namespace and name of the Deployment's service account. ``flags``: the arguments of the
+    program; they may write files into the folder of the place first. ``ready``: path of the readiness endpoint.
+    ``health``: the port of that endpoint, for a program that has no flag for it. ``env``: more environment of the
+    program. ``name``: of the process, if the program runs twice. ``host``: the host in the URLs of webhooks, if the
+    program creates its own certificate. ``secret``: the Secret with that certificate, if it is only for the name of the
+    Service; the files are written where a kubelet would mount them. ``adapt``: changes the rendered objects, and the
     certificate in the folder, before the objects are applied.
     """
 
@@ -79,6 +84,7 @@ class Framework:
     account: tuple[str, str]
     flags: Callable[[Place], Sequence[str]]
     kustomization: str = ""
+    bases: tuple[str, ...] = ()
     chart: str = ""
     values: tuple[str, ...] = ()
     manifests: tuple[str, ...] = ()
@@ -86,6 +92,7 @@ class Framework:
     health: int = 0
     name: str = ""
     host: str = "127.0.0.1"
+    secret: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     adapt: Callable[[list[Json], Path], None] | None = None
 
@@ -103,13 +110,14 @@ async def running(cluster: Cluster, framework: Framework) -> AsyncIterator[Proce
     shutil.rmtree(folder, ignore_errors=True)
     certificates = folder / "k8s-webhook-server" / "serving-certs"
     certificates.mkdir(parents=True)
-    files = cluster.plane.authority.issue(name, ["127.0.0.1"])
-    shutil.copy(files.certificate, certificates / "tls.crt")
-    shutil.copy(files.key, certificates / "tls.key")
+    if not framework.secret:
+        files = cluster.plane.authority.issue(name, ["127.0.0.1"])
+        shutil.copy(files.certificate, certificates / "tls.crt")
+        shutil.copy(files.key, certificates / "tls.key")
     health, webhooks, metrics = ports.free(3)
     health = framework.health or health
     objects = await asyncio.to_thread(
-        _objects, framework, f"https://{framework.host}:{webhooks}", cluster.authority.read_bytes()
+        _objects, framework, f"https://{framework.host}:{webhooks}", cluster.authority.read_bytes(), folder
     )
     if framework.adapt:
         framework.adapt(objects, certificates)
@@ -135,13 +143,19 @@ async def running(cluster: Cluster, framework: Framework) -> AsyncIterator[Proce
         )
         try:
             process.start()
+            if framework.secret:
+                await _apply(cluster, later)  # the controller is ready when it has written its authority into them
+                await _mount(cluster, framework, certificates)
             await _ready(process, f"http://127.0.0.1:{health}{framework.ready}", webhooks if later else 0)
-            await _apply(cluster, later)  # the API server asks a webhook as soon as it is registered
+            if not framework.secret:
+                await _apply(cluster, later)  # the API server asks a webhook as soon as it is registered
             yield process
             await _delete_custom(cluster, at_once)
         finally:
             await _delete(cluster, later)
             await process.stop(grace_s=2.0)
+            if framework.secret:
+                _link(None)
     finally:
         await _delete(cluster, at_once)
 
@@ -172,13 +186,39 @@ def module_folder(framework: Framework) -> Path:
     return Path(found.stdout.strip())
 
 
-def _objects(framework: Framework, url: str, authority: bytes) -> list[Json]:
+async def _mount(cluster: Cluster, framework: Framework, certificates: Path) -> None:
+    """Write the files of the Secret, and link the folder to where the program looks for them in its container."""
+
+    async def data() -> Json:
+        secret = await cluster.admin.get("secrets", framework.secret, framework.account[0])
+        found: Json = secret.get("data", {})
+        return found
+
+    for name, content in (await until(f"{framework.secret} has a certificate", data, READY_S)).items():
+        (certificates / name).write_bytes(base64.b64decode(content))
+    _link(certificates.parent)
+
+
+def _link(folder: Path | None) -> None:
+    """Let ``MOUNT`` lead to the folder, or remove it; also a link of a run that was killed."""
+    if MOUNT.is_symlink():
+        MOUNT.unlink()
+    if folder is not None:
+        MOUNT.symlink_to(folder)
+
+
+def _objects(framework: Framework, url: str, authority: bytes, scratch: Path) -> list[Json]:
     """The objects of the framework without its Deployments and Services, with webhooks at the URL."""
     folder, namespace = module_folder(framework), framework.account[0]
     console = Console(stderr=True)
-    if framework.kustomization:
+    if framework.bases:
+        resources = [os.path.relpath(folder / base, scratch) for base in framework.bases]  # absolute ones are refused
+        overlay = {"namespace": namespace, "resources": resources}
+        (scratch / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+    if framework.kustomization or framework.bases:
         kubectl = binaries.ensure([programs.KUBECTL], console, exact=True)["kubectl"]
-        command = [str(kubectl), "kustomize", str(folder / framework.kustomization)]
+        where = scratch if framework.bases else folder / framework.kustomization
+        command = [str(kubectl), "kustomize", str(where)]
     else:
         helm = binaries.ensure([programs.HELM], console, exact=True)["helm"]
         command = [str(helm), "template", framework.program.name, str(folder / framework.chart)]
@@ -188,13 +228,16 @@ def _objects(framework: Framework, url: str, authority: bytes) -> list[Json]:
         raise BuildFailed(framework.program.name, done.stderr)
     texts = [done.stdout, *(file.read_text() for one in framework.manifests for file in (folder / one).glob("*.yaml"))]
     found = [one for text in texts for one in yaml.load_all(text, yaml.CSafeLoader) if one]
-    objects = [one for one in found if one["kind"] in {*BY_KIND}]
-    objects = [one for one in objects if one["kind"] not in {"Deployment", "Service", "NetworkPolicy", "Job"}]
+    left_out = {"Deployment", "NetworkPolicy", "Job"} | (set() if framework.secret else {"Service"})
+    objects = [one for one in found if one["kind"] in {*BY_KIND} - left_out]
     for one in objects:
         if BY_KIND[one["kind"]].namespaced:
             one["metadata"].setdefault("namespace", namespace)
     if namespace != "default" and not any(one["kind"] == "Namespace" for one in objects):
         objects.insert(0, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    if framework.secret:
+        _lead_here(objects, int(url.rpartition(":")[2]))
+        return objects
     bundle = base64.b64encode(authority).decode()
     for one in objects:
         for webhook in one.get("webhooks", []):
@@ -203,6 +246,15 @@ def _objects(framework: Framework, url: str, authority: bytes) -> list[Json]:
         if "webhook" in conversion:
             _redirect(conversion["webhook"]["clientConfig"], url, bundle)
     return objects
+
+
+def _lead_here(objects: Sequence[Json], port: int) -> None:
+    """Make the Services of webhooks lead to the port of this host. The certificate is for the name of the Service."""
+    for one in objects:
+        if one["kind"] == "Service":
+            one["spec"] = {"type": "ExternalName", "externalName": "127.0.0.1"}
+        for webhook in one.get("webhooks", []):
+            webhook["clientConfig"]["service"]["port"] = port
 
 
 def _redirect(client: Json, url: str, bundle: str) -> None:

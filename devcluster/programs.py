@@ -83,6 +83,11 @@ TESTED_WITH = (*CONTROL_PLANE, CONFORMANCE, *INSTALLERS, ACTIONLINT)
 ALL = (*CONTROL_PLANE, CONFORMANCE, SCHEDULER, *INSTALLERS, ACTIONLINT, SETUP_ENVTEST)
 
 JOBSET = Program("jobset", "jobset", "sigs.k8s.io/jobset")
+MPI_OPERATOR = Program("mpi-operator", "mpi", "github.com/kubeflow/mpi-operator/cmd/mpi-operator")
+TRAINING_OPERATOR = Program(
+    "training-operator", "training", "github.com/kubeflow/training-operator/cmd/training-operator.v1"
+)
+TRAINER = Program("trainer", "trainer", "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager")
 
 KUBERAY = Program("kuberay", "kuberay", "github.com/ray-project/kuberay/ray-operator")
 
@@ -91,7 +96,7 @@ DASK = PythonProgram("dask-kubernetes-operator", "dask", "kopf")
 
 KARPENTER = Program("karpenter", "karpenter", "sigs.k8s.io/karpenter/kwok")
 
-FRAMEWORKS = (JOBSET, KUBERAY, LEADERWORKERSET, KARPENTER)
+FRAMEWORKS = (JOBSET, KUBERAY, LEADERWORKERSET, KARPENTER, MPI_OPERATOR, TRAINING_OPERATOR, TRAINER)
 """The controllers of the frameworks in docs/integrations, for `make e2e-frameworks`."""
 
 PYTHON_FRAMEWORKS = (DASK,)

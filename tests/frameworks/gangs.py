@@ -59,6 +59,16 @@ async def members_bound(scenario: Scenario, app: str, groups: Mapping[str, int])
     return await scenario.eventually(f"the members of {dict(groups)} are bound", members, SLOW_S)
 
 
+async def ends(scenario: Scenario, app: str, group: str) -> None:
+    """Let the pods of a task group succeed, where the container's program would end by itself on a real node."""
+    for pod in await scenario.pods():
+        if _app(pod) == app and _group(pod) == group:
+            annotations = {"devcluster.muster/run-for": "1s"}
+            await scenario.api.patch(
+                "pods", pod["metadata"]["name"], {"metadata": {"annotations": annotations}}, scenario.namespace
+            )
+
+
 async def finishes(scenario: Scenario, app: str, pods: int) -> None:
     """Wait until this many pods of the application have succeeded, and no placeholder is left."""
 

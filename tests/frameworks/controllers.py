@@ -1,0 +1,32 @@
+"""Frameworks that more than one test needs."""
+
+from __future__ import annotations
+
+from devcluster import programs
+from devcluster.frameworks import Framework, Place
+
+
+def _jobset_flags(place: Place) -> list[str]:
+    """The configuration is that of the module, with our ports and certificate."""
+    config = place.folder / "config.yaml"
+    config.write_text(
+        f"""\
+apiVersion: config.jobset.x-k8s.io/v1alpha1
+kind: Configuration
+leaderElection: {{leaderElect: false}}
+internalCertManagement: {{enable: false}}
+metrics: {{bindAddress: "127.0.0.1:{place.metrics}"}}
+health: {{healthProbeBindAddress: "127.0.0.1:{place.health}"}}
+webhook: {{host: 127.0.0.1, port: {place.webhooks}}}
+"""
+    )
+    return [f"--config={config}"]
+
+
+JOBSET = Framework(
+    program=programs.JOBSET,
+    module="sigs.k8s.io/jobset",
+    account=("jobset-system", "jobset-controller-manager"),
+    flags=_jobset_flags,
+    kustomization="config/default",
+)
