@@ -92,14 +92,25 @@ TRAINER = Program("trainer", "trainer", "github.com/kubeflow/trainer/v2/cmd/trai
 KUBERAY = Program("kuberay", "kuberay", "github.com/ray-project/kuberay/ray-operator")
 
 LEADERWORKERSET = Program("leaderworkerset", "leaderworkerset", "sigs.k8s.io/lws/cmd")
+SPARK_OPERATOR = Program("spark-operator", "spark", "github.com/kubeflow/spark-operator/v2/cmd/operator")
+PYSPARK = PythonProgram("pyspark", "pyspark", "pyspark")
 DASK = PythonProgram("dask-kubernetes-operator", "dask", "kopf")
 
 KARPENTER = Program("karpenter", "karpenter", "sigs.k8s.io/karpenter/kwok")
 
-FRAMEWORKS = (JOBSET, KUBERAY, LEADERWORKERSET, KARPENTER, MPI_OPERATOR, TRAINING_OPERATOR, TRAINER)
+FRAMEWORKS = (
+    JOBSET,
+    KUBERAY,
+    LEADERWORKERSET,
+    KARPENTER,
+    MPI_OPERATOR,
+    TRAINING_OPERATOR,
+    TRAINER,
+    SPARK_OPERATOR,
+)
 """The controllers of the frameworks in docs/integrations, for `make e2e-frameworks`."""
 
-PYTHON_FRAMEWORKS = (DASK,)
+PYTHON_FRAMEWORKS = (DASK, PYSPARK)
 """Those that are Python packages."""
 
 
