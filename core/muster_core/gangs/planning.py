@@ -244,10 +244,9 @@ def _place(partition: Partition, app: Application, kinds: list[AskClass], alloca
     if not has_all and is_whole:
         return
     refused = quota.quota_refusal(partition, app, _sum(counts))
-    is_held = refused is not None or (is_whole and not quota.DemandRoom(partition, app).take(lacking(app), 1)[0])
     exceeds = app.gang.exceeds_nodes
     if not has_all:  # a gang that does not fit on empty nodes reserves nothing for its first members
-        _warn(partition, app, allocation_plan, is_held=is_held)
+        _warn(partition, app, allocation_plan, is_held=refused is not None)
         exceeds = bool(allocation_plan.notice) if allocation_plan.checked else exceeds
     # The first members must leave room for those still to come and must not select a domain that is too small for all.
     expected = [] if has_all else coming(partition, app, counts, is_needed=exceeds)
@@ -261,7 +260,7 @@ def _place(partition: Partition, app: Application, kinds: list[AskClass], alloca
         allocation_plan.decisions.append(Placement(partition.id, app.id, tuple(places), volumes_of(snapshot, *kinds)))
         return
     allocation_plan.in_vain = answer is not None
-    _warn(partition, app, allocation_plan, is_held=is_held)
+    _warn(partition, app, allocation_plan, is_held=refused is not None)
     exceeds = bool(allocation_plan.notice) if allocation_plan.checked else exceeds
     if not is_whole and not exceeds:
         place_part(partition, app, counts, allocation_plan, parts_of(partition, app, counts, expected))

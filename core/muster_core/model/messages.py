@@ -49,14 +49,6 @@ def user_quota_exceeded(subject: str, queue: str, resource: str, requested: int,
     return f"User quota exceeded: {subject} in queue {queue}, {_amounts(resource, requested, available, most)}"
 
 
-def needed_by_others(exceeded: str) -> str:
-    """Other requests need the available quota. They wait for nodes, and nodes are added only for requests with quota.
-
-    Wait until these requests run or are deleted, or raise the maximum.
-    """
-    return f"{exceeded}, the rest is needed by requests that wait for nodes"
-
-
 def _amounts(resource: str, requested: int, available: int, most: int) -> str:
     asked = f"requested {resource_name(resource)} {quantity(resource, requested)}"
     return f"{asked}, available {quantity(resource, available)} of {quantity(resource, most)}"

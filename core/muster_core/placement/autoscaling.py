@@ -5,7 +5,6 @@ The REST API and the session with the resource manager report them as input for 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -18,7 +17,6 @@ from muster_core.placement.filters import resources
 from muster_core.state.applications import Application
 from muster_core.state.request_classes import AskClass
 from muster_core.state.scheduler_state import Partition
-from muster_core.state.snapshot import wanted
 
 _LACKS_NODES: Final = (ReasonKind.NODES, ReasonKind.CLUSTER)
 
@@ -69,7 +67,7 @@ def outstanding_by_leaf(partition: Partition) -> Iterator[list[Outstanding] | No
                     known[memo] = _sum_of(found, kind, why), why
                 total, _ = known[memo]
                 if total is not _NOWHERE:
-                    total.count += _wanted(partition, app, kind)
+                    total.count += _wanted(app, kind)
                     total.applications[name] = None
         yield None
     yield sorted(
@@ -103,11 +101,9 @@ def _sum_of(found: dict[_Key, _Sum], kind: AskClass, why: UnschedulableReason) -
     return found.setdefault((kind.resources, _instance(kind)), _Sum())
 
 
-def _wanted(partition: Partition, app: Application, kind: AskClass) -> int:
-    """Number of pending allocations of the class, without those that wait for quota as well."""
-    if partition.node_demand.is_limited(app.id, kind):
-        return partition.node_demand.count(app.id, kind)
-    return wanted(app, kind, sys.maxsize)
+def _wanted(app: Application, kind: AskClass) -> int:
+    keys = app.waiting[kind]
+    return sum(app.asks[key].left for key in keys) if app.has_multiple else len(keys)
 
 
 def _is_about_resources(kind: AskClass, why: UnschedulableReason) -> bool:

@@ -130,7 +130,7 @@ def plan_pods(
         unschedulable_class = partition.unschedulable_classes.get(kind)
         if unschedulable_class is not None and not unschedulable_class.room:
             allocation_plan.blocking_reasons.append(NoNodeFits(kind, 1))
-            if has_unreported(app, kind) or partition.node_demand.is_due(app.id, kind):
+            if has_unreported(app, kind):
                 refused = quota.quota_refusal(partition, app, kind.resources, search.planned)
                 allocation_plan.unplaced.append(
                     Unplaced(kind, unschedulable_class.why if refused is None else refused.why)

@@ -9,7 +9,7 @@ the user and group of the application apply in the same way. Amounts are integer
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from muster_core.model import messages
@@ -92,37 +92,6 @@ def quota_refusal(
                 QuotaExceeded(bound.holder, wanted, owner), _quota_reason(bound, left, wanted, min(excess))
             )
     return None
-
-
-class DemandRoom:
-    """How many requests of an application may be reported as waiting for nodes within each maximum.
-
-    Requests of other applications that wait for nodes count as used. `holders`: the maximums.
-    """
-
-    def __init__(self, partition: Partition, app: Application) -> None:
-        back = app.node_reserved if app.is_reserving else NOTHING
-        others = partition.node_demand.of_others
-        self._left = [
-            (bound, left_of(bound, app, back).room(others(bound.holder, app.id))) for bound in bounds(partition, app)
-        ]
-        self.holders = tuple(bound.holder for bound, _ in self._left)
-
-    def take(self, each: Resources, count: int) -> tuple[int, QuotaRefusal | None]:
-        """Returns how many of `count` requests are within all maximums, and why not all are. They are used then."""
-        refusal: QuotaRefusal | None = None
-        for bound, left in self._left:
-            fits = left.count(each, count)
-            if fits < count:
-                count = fits
-                rest = left.room(each.times(fits))
-                why = _quota_reason(bound, rest, each, min(rest.excess(each)))
-                why = replace(why, message=messages.needed_by_others(why.message))
-                refusal = QuotaRefusal(QuotaExceeded(bound.holder, each), why)
-        if count:
-            taken = each.times(count)
-            self._left = [(bound, left.room(taken)) for bound, left in self._left]
-        return count, refusal
 
 
 def is_beyond_limits(partition: Partition, app: Application, wanted: Resources) -> bool:

@@ -118,7 +118,6 @@ def order_changed(partition: Partition) -> None:
     partition.unschedulable_classes.clear()
     partition.preemptions.epoch += 1
     partition.contention.growths += 1
-    partition.node_demand.version += 1
     partition.requeue_all()
 
 

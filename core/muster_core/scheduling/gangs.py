@@ -141,9 +141,7 @@ def _want_less(partition: Partition, app: Application, asked: Ask) -> None:
             report_withdrawn(partition, app, asked)
     else:
         asked.left -= 1
-        app.note_lost(asked.kind)
         ledger.count_pending(partition, app, asked.spec.resources, -1)
-        ledger.note_waiting(partition, app)
         partition.requeue_one(app)
     if app.gang.quota_reservation:
         left = lacking(app)

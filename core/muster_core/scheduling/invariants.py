@@ -23,7 +23,6 @@ from muster_core.state.applications import Application
 from muster_core.state.reservations import NodeReservation, RunningPreemption
 from muster_core.state.scheduler_state import Partition, SchedulerState
 from muster_core.state.scheduling_queue import LeafQueue
-from muster_core.state.snapshot import wanted
 from muster_core.state.storage import Storage, meets
 from muster_core.state.users import Account, LimitSubject, LimitSubjectKind
 
@@ -265,21 +264,6 @@ def _partition(partition: Partition) -> Iterator[str]:
     yield from _indices(partition)
     yield from check_reservations(partition)
     yield from check_labels(partition)
-    yield from _demand(partition)
-
-
-def _demand(partition: Partition) -> Iterator[str]:
-    """Checks the requests that are reported as waiting for nodes, and their total for each maximum."""
-    totals: dict[LimitSubject, Resources] = {}
-    for name, demand in partition.node_demand.by_application.items():
-        app = partition.applications.get(name)
-        for kind, count in demand.counts.items():
-            if app is None or kind not in app.waiting or wanted(app, kind, count) < count:
-                yield f"application {name}: more requests are reported as waiting for nodes than wait"
-        for holder in demand.holders:
-            totals[holder] = totals.get(holder, NOTHING) + demand.total
-    if {holder: total for holder, total in totals.items() if total} != partition.node_demand.by_holder:
-        yield f"node demand is recorded as {partition.node_demand.by_holder}, counted as {totals}"
 
 
 def _application(partition: Partition, app: Application) -> Iterator[str]:

@@ -190,8 +190,6 @@ def note_waiting(partition: Partition, app: Application) -> None:
     if app.waiting:
         queue.waiting[app.id] = None
         partition.waiting[queue.path] = None
-        if app.lost_asks:
-            requeue.trim_demand(partition, app)
     else:
         stop_waiting(partition, app)
     if ordering.note(app):
@@ -204,8 +202,6 @@ def note_waiting(partition: Partition, app: Application) -> None:
 def stop_waiting(partition: Partition, app: Application) -> None:
     """Removes the application from the indices of waiting applications of its queue."""
     queue = app.queue
-    if app.lost_asks is not None:
-        requeue.end_demand(partition, app)
     if app.id in queue.waiting:
         del queue.waiting[app.id]
         partition.dequeue_one(app)
@@ -233,7 +229,6 @@ def count_made(partition: Partition, app: Application, ask: Ask) -> None:
     if ask.left == 0:
         app.remove_ask(ask)  # its allocation has the same labels, so no selector changes
     else:
-        app.note_lost(ask.kind)
         selectors.join(partition, ask.spec)
 
 

@@ -134,7 +134,6 @@ def set_amounts(partition: Partition, queue: Queue, most: Limit, guaranteed: Res
     partition.scheduling.moved(queue)
     partition.preemptions.epoch += 1
     partition.contention.growths += 1
-    partition.node_demand.version += 1
 
 
 def set_leaf(partition: Partition, queue: Queue, *, is_leaf: bool) -> None:

@@ -18,9 +18,7 @@ Differs: QUEUE_MAX of root has the new total of the nodes; YuniKorn's record has
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice, takewhile
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -34,15 +32,11 @@ from muster_core.model.records import Change, Detail, Notice
 from muster_core.model.resources import Resources
 from muster_core.model.specs import AskSpec
 from muster_core.model.states import ApplicationState
-from muster_core.queues import quota
-from muster_core.queues.quota import QuotaRefusal
 from muster_core.scheduling import requeue
-from muster_core.state.applications import Allocation, Application, Ask, lacking
-from muster_core.state.node_demand import Demand
+from muster_core.state.applications import Allocation, Application, Ask
 from muster_core.state.request_classes import AskClass
 from muster_core.state.scheduler_state import Partition
-from muster_core.state.scheduling_queue import QuotaExceeded
-from muster_core.state.snapshot import Unplaced, wanted
+from muster_core.state.snapshot import Unplaced
 
 _STATES: Final[Mapping[ApplicationState, Detail]] = MappingProxyType(
     {
@@ -152,91 +146,30 @@ def runnable_changed(partition: Partition, app: Application, held: Detail) -> No
     partition.note(Notice.APPLICATION, app.id, detail=detail)
 
 
-def report_unschedulable(partition: Partition, app: Application, unplaced: list[Unplaced]) -> list[QuotaExceeded]:
+def report_unschedulable(partition: Partition, app: Application, unplaced: list[Unplaced]) -> None:
     """Sends a scheduling state for each request whose failure reason changed.
 
-    The requests of a class keep their order, and a reason is reported for all of them. Only if the quota does not allow
-    that all of them get nodes, the newest are reported as waiting for quota; the maximums are returned. The walk starts
+    The requests of a class keep their order, and a reason is always reported for all of them. The walk therefore starts
     at the newest request and ends at the first one that already has the reason. The requests in `to_report` are checked
     as well.
     """
-    refusals = _limit_demand(partition, app, unplaced)
     for entry in unplaced:
         kind = entry.why.kind
         if entry.room is not None:
             then = requeue.held_by_nodes(partition, app, entry.kind) if entry.room else None
             partition.unschedulable_classes.put(entry.kind, entry.room, entry.why, then)
-        refusal = refusals.get(entry.kind)
-        if refusal is None:
-            _report(partition, app, entry.kind, entry.reported_reason, _unreported(app, entry.kind, kind))
-            continue
-        first, rest = _divided(app, entry.kind, refusal.why.kind, partition.node_demand.count(app.id, entry.kind))
-        _report(partition, app, entry.kind, refusal.why, rest)
-        _report(partition, app, entry.kind, entry.reported_reason, first)
-    return [refusal.blocking_reason for refusal in refusals.values()]
-
-
-def _report(
-    partition: Partition, app: Application, kind: AskClass, why: UnschedulableReason, unreported: list[Ask]
-) -> None:
-    """Reports the reason for these requests of a class, the newest first."""
-    if kind in app.waiting:
-        app.refusals[kind] = why
-    text = why.text()
-    if unreported:
-        _refused(partition, unreported, why)
-    for ask in unreported:
-        ask.reported_kind = why.kind
-    shown = unreported[:1] if kind.placeholder and app.spec.uses_virtual_placeholders else unreported
-    state = SCHEDULING_STATES[why.kind]
-    for one in shown:
-        partition.outbox.state(SchedulingStateChanged(partition.rm, app.id, one.spec.report_key, state, text, why.kind))
-
-
-def _limit_demand(partition: Partition, app: Application, unplaced: list[Unplaced]) -> dict[AskClass, QuotaRefusal]:
-    """Counts the requests that wait for nodes, and returns the maximums that do not allow all of a class.
-
-    Of a gang that reserves, all requests are counted, or none. A granted quota reservation covers all of them.
-    """
-    waits = list(dict.fromkeys(entry.kind for entry in unplaced if _needs_node(app, entry)))
-    if app.lost_asks is None and not waits:
-        return {}
-    demand = partition.node_demand.take(app)
-    before = demand.total
-    for entry in unplaced:
-        demand.remove(entry.kind)
-    room = quota.DemandRoom(partition, app)
-    refusals: dict[AskClass, QuotaRefusal] = {}
-    if app.is_reserving and not app.gang.granted:
-        _, refusal = room.take(lacking(app), 1)
-        if refusal is not None:
-            refusals, demand = dict.fromkeys(waits, refusal), Demand()
-        else:
-            demand.add((kind, wanted(app, kind, sys.maxsize)) for kind in waits)
-    elif room.holders and not app.gang.granted:
-        if demand.total:
-            room.take(demand.total, 1)
-        for kind in waits:
-            count, refusal = room.take(kind.resources, wanted(app, kind, sys.maxsize))
-            demand.add([(kind, count)])
-            if refusal is not None:
-                refusals[kind] = refusal
-    if not demand.total.covers(before):
-        requeue.wake_for_quota(partition, app)
-    demand.holders = room.holders
-    demand.refused |= dict.fromkeys(refusals, partition.node_demand.version)
-    partition.node_demand.put(app, demand)
-    return refusals
-
-
-def _needs_node(app: Application, entry: Unplaced) -> bool:
-    """Whether an autoscaler would add nodes for the requests: no placeholder and no daemon pod waits for a node."""
-    return (
-        SCHEDULING_STATES[entry.why.kind] is SchedulingState.FAILED
-        and entry.kind in app.waiting
-        and not entry.kind.required_node
-        and not app.has_placeholder(entry.kind)
-    )
+        if entry.kind in app.waiting:
+            app.refusals[entry.kind] = entry.reported_reason
+        text = entry.reported_reason.text()
+        unreported = _unreported(app, entry.kind, kind)
+        if unreported:
+            _refused(partition, unreported, entry.reported_reason)
+        for ask in unreported:
+            ask.reported_kind = kind
+        shown = unreported[:1] if entry.kind.placeholder and app.spec.uses_virtual_placeholders else unreported
+        state = SCHEDULING_STATES[kind]
+        for one in shown:
+            partition.outbox.state(SchedulingStateChanged(partition.rm, app.id, one.spec.report_key, state, text, kind))
 
 
 def _unreported(app: Application, kind: AskClass, reason: ReasonKind) -> list[Ask]:
@@ -248,43 +181,10 @@ def _unreported(app: Application, kind: AskClass, reason: ReasonKind) -> list[As
             break
         if ask.reported_kind is not ReasonKind.RESERVED:
             found[key] = ask
-    if reason in _QUOTAS:  # the oldest can wait for nodes when the newest wait for quota
-        found |= _reported_as_nodes(app, app.waiting.get(kind, {}))
     for key in app.to_report.pop(kind, {}):
         if app.asks[key].reported_kind is None:
             found[key] = app.asks[key]
     return list(found.values())
-
-
-def _reported_as_nodes(app: Application, keys: Iterable[AllocationKey]) -> dict[AllocationKey, Ask]:
-    """Returns the first requests that are reported as waiting for nodes, newest first."""
-    known = (ReasonKind.NODES, ReasonKind.RESERVED)
-    found = takewhile(lambda ask: ask.reported_kind in known, (app.asks[key] for key in keys))
-    return {ask.spec.key: ask for ask in [*found][::-1] if ask.reported_kind is ReasonKind.NODES}
-
-
-def _divided(app: Application, kind: AskClass, reason: ReasonKind, count: int) -> tuple[list[Ask], list[Ask]]:
-    """Returns the unreported requests of the class, newest first: of the oldest `count`, which wait for nodes, and of
-    the rest, which waits for `reason`.
-    """
-    keys, first = app.waiting[kind], dict[AllocationKey, Ask]()
-    for key in keys:
-        count -= app.asks[key].left
-        if count < 0:
-            break
-        first[key] = app.asks[key]
-    rest: dict[AllocationKey, Ask] = {}
-    for key in reversed(keys):
-        if key in first or app.asks[key].reported_kind is reason:
-            break
-        if app.asks[key].reported_kind is not ReasonKind.RESERVED:
-            rest[key] = app.asks[key]
-    rest |= _reported_as_nodes(app, islice(keys, len(first), None))
-    for key in app.to_report.pop(kind, {}):
-        if key not in first and app.asks[key].reported_kind is None:
-            rest[key] = app.asks[key]
-    unknown = [ask for ask in first.values() if ask.reported_kind not in (ReasonKind.NODES, ReasonKind.RESERVED)]
-    return unknown[::-1], list(rest.values())
 
 
 def for_all_classes(app: Application, why: UnschedulableReason) -> list[Unplaced]:

@@ -25,7 +25,7 @@ from muster_core.state.queues import Queue
 from muster_core.state.request_classes import AskClass, UnschedulableClass
 from muster_core.state.scheduler_state import Partition
 from muster_core.state.scheduling_queue import MaxApplicationsReached, QueuedBehindGang
-from muster_core.state.snapshot import Snapshot, shape_of, wanted
+from muster_core.state.snapshot import Snapshot, shape_of
 from muster_core.state.users import Account, LimitSubject, LimitSubjectKind
 
 
@@ -184,39 +184,12 @@ def path_grew(partition: Partition, app: Application) -> None:
     Its queues, its user and its group have more available quota.
     """
     partition.contention.growths += 1
-    wake_for_quota(partition, app)
-
-
-def wake_for_quota(partition: Partition, app: Application) -> None:
-    """Requeues applications that wait for quota of a queue, user or group of this one."""
-    partition.node_demand.version += 1
     if not partition.blocking_reasons.by_holder:
         return
     for queue in app.queue.path_up():
         room_grew(partition, LimitSubject(LimitSubjectKind.QUEUE, "", queue.path), queue.max, queue)
     for holder, limit, account in partition.users.limits(app):
         room_grew(partition, holder, limit.max, account)
-
-
-def end_demand(partition: Partition, app: Application) -> None:
-    """No request of the application waits any more. Others may be reported as waiting for nodes instead."""
-    if partition.node_demand.take(app).total:
-        wake_for_quota(partition, app)
-
-
-def trim_demand(partition: Partition, app: Application) -> None:
-    """Removes requests that do not wait any more from those that are reported as waiting for nodes."""
-    lost, app.lost_asks = app.lost_asks or {}, {}
-    demand = partition.node_demand
-    fewer = [demand.trim(app, kind, _left(partition, app, kind)) for kind in lost]
-    if any(fewer):
-        wake_for_quota(partition, app)
-    if any(demand.is_due(app.id, kind) for kind in lost):  # other requests of the application are the oldest now
-        partition.requeue_one(app)
-
-
-def _left(partition: Partition, app: Application, kind: AskClass) -> int:
-    return wanted(app, kind, partition.node_demand.count(app.id, kind)) if kind in app.waiting else 0
 
 
 def path_shrank(partition: Partition, app: Application) -> None:

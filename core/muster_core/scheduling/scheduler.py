@@ -490,7 +490,7 @@ class QueueAttempt:
             [replace(entry, room=None) for entry in allocation_plan.unplaced] if parked else allocation_plan.unplaced
         )
         if unplaced:
-            allocation_plan.blocking_reasons += records.report_unschedulable(partition, app, unplaced)
+            records.report_unschedulable(partition, app, unplaced)
         refused = [entry.kind for entry in allocation_plan.unplaced if entry.why.kind is ReasonKind.NODES]
         if refused:
             reservations.watch(partition, app, self.now_ns)

@@ -130,7 +130,6 @@ def _classify(partition: Partition, app: Application) -> None:
         kept = project(ask.spec.tags)
         if kept != ask.kind.pod_on_node.tags:
             app.put_in_class(ask, kept)
-            partition.node_demand.take(app)  # the attempt counts the new classes
             partition.requeue_one(app)
 
 

@@ -189,8 +189,6 @@ class Application:  # long: every write to an application goes through here
     #: Waiting requests, by class, whose reason must be reported although newer requests of their class have it: they
     #: lost their node reservation, or were added before others.
     to_report: dict[AskClass, dict[AllocationKey, None]] = field(default_factory=dict)
-    #: Classes that lost requests since they were counted as waiting for nodes; None = none is counted (`NodeDemand`).
-    lost_asks: dict[AskClass, None] | None = None
     #: Some request needed more than one allocation.
     has_multiple: bool = False
     allocations: dict[AllocationId, Allocation] = field(default_factory=dict)
@@ -294,11 +292,6 @@ class Application:  # long: every write to an application goes through here
         if ask.spec.key in self.waiting.get(ask.kind, {}):
             self.to_report.setdefault(ask.kind, {})[ask.spec.key] = None
 
-    def note_lost(self, kind: AskClass) -> None:
-        """Records that a request of the class needs fewer allocations, or does not wait any more."""
-        if self.lost_asks is not None:
-            self.lost_asks[kind] = None
-
     def park(self, ask: Ask, replacement: PlaceholderReplacement) -> None:
         """Parks a request until its placeholder has been released."""
         self._stop_waiting(ask)
@@ -391,7 +384,6 @@ class Application:  # long: every write to an application goes through here
         keys = self.waiting.get(ask.kind)
         if keys is not None and ask.spec.key in keys:
             del keys[ask.spec.key]
-            self.note_lost(ask.kind)
             self.to_report.get(ask.kind, {}).pop(ask.spec.key, None)
             if keys:  # its oldest request may be another one now
                 self.are_classes_unsorted = True

@@ -26,7 +26,6 @@ from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec
 from muster_core.model.states import ApplicationState, ManagerState, QueueState
 from muster_core.state.applications import Allocation, Application
-from muster_core.state.node_demand import NodeDemand
 from muster_core.state.nodes import NodeTable
 from muster_core.state.queues import QueueTree, new_tree
 from muster_core.state.request_classes import UnschedulableClasses
@@ -189,8 +188,6 @@ class Partition:
     waiting: dict[QueuePath, None] = field(default_factory=dict)
     #: Cached classes that do not fit on the nodes (docs/internals/semantics.md, rule 22).
     unschedulable_classes: UnschedulableClasses = field(default_factory=UnschedulableClasses)
-    #: Requests that are reported as waiting for nodes.
-    node_demand: NodeDemand = field(default_factory=NodeDemand)
     #: Which application is tried next, and why the others wait.
     scheduling: SchedulingQueue = field(init=False)
     #: Time of the last search for a node to empty.

@@ -306,8 +306,6 @@ def shape_of(kind: AskClass) -> RequestShape:
 
 def wanted(app: Application, kind: AskClass, at_most: int) -> int:
     """Returns how many allocations the class still needs, at most `at_most`."""
-    if not app.has_multiple:
-        return min(len(app.waiting[kind]), at_most)
     total = 0
     for key in app.waiting[kind]:
         total += app.asks[key].left
