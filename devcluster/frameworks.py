@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -123,7 +123,8 @@ async def running(cluster: Cluster, framework: Framework) -> AsyncIterator[Proce
         framework.adapt(objects, certificates)
     later = [one for one in objects if one["kind"] in WEBHOOKS]
     at_once = [one for one in objects if one["kind"] not in WEBHOOKS]
-    try:
+    async with AsyncExitStack() as stack:  # each step is carried out even if another one fails
+        stack.push_async_callback(_delete, cluster, at_once)
         await _apply(cluster, at_once)
         namespace, account = framework.account
         kubeconfig = await cluster.kubeconfig_for(account, namespace)
@@ -141,23 +142,18 @@ async def running(cluster: Cluster, framework: Framework) -> AsyncIterator[Proce
                 **framework.env,
             },
         )
-        try:
-            process.start()
-            if framework.secret:
-                await _apply(cluster, later)  # the controller is ready when it has written its authority into them
-                await _mount(cluster, framework, certificates)
-            await _ready(process, f"http://127.0.0.1:{health}{framework.ready}", webhooks if later else 0)
-            if not framework.secret:
-                await _apply(cluster, later)  # the API server asks a webhook as soon as it is registered
-            yield process
-            await _delete_custom(cluster, at_once)
-        finally:
-            await _delete(cluster, later)
-            await process.stop(grace_s=2.0)
-            if framework.secret:
-                _link(None)
-    finally:
-        await _delete(cluster, at_once)
+        stack.callback(_link, None)
+        stack.push_async_callback(process.stop, grace_s=2.0)
+        stack.push_async_callback(_delete, cluster, later)
+        process.start()
+        if framework.secret:
+            await _apply(cluster, later)  # the controller is ready when it has written its authority into them
+            await _mount(cluster, framework, certificates)
+        await _ready(process, f"http://127.0.0.1:{health}{framework.ready}", webhooks if later else 0)
+        if not framework.secret:
+            await _apply(cluster, later)  # the API server asks a webhook as soon as it is registered
+        stack.push_async_callback(_delete_custom, cluster, at_once)  # the controller removes its finalizers
+        yield process
 
 
 def _command(program: Program | PythonProgram) -> list[str]:

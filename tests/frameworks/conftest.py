@@ -16,11 +16,12 @@ from devcluster import frameworks
 from devcluster.cluster import Cluster
 from devcluster.frameworks import Framework
 from devcluster.nodes import FakeNode
-from tests.e2e.admission.scenario import registered, unregister, webhook
+from tests.e2e.admission.conftest import unregistered
+from tests.e2e.admission.scenario import registered, webhook
 from tests.e2e.conftest import OpenScenario, cluster, home, open_scenario
 from tests.e2e.scenario import Scenario
 
-__all__ = ["cluster", "home", "open_scenario"]
+__all__ = ["cluster", "home", "open_scenario", "unregistered"]
 
 OpenFramework = Callable[..., Awaitable[Scenario]]
 HERE = Path(__file__).parent
@@ -48,7 +49,6 @@ async def open_framework(home: Cluster, open_scenario: OpenScenario) -> AsyncIte
         ) -> Scenario:
             fakes = nodes or [FakeNode(f"node-{number}", cpu="4", memory="16Gi") for number in range(NODES)]
             scenario = await open_scenario(fakes, {**MANAGED, **(config or {})}, env=webhook())
-            stack.push_async_callback(unregister, home)
             await registered(scenario)
             for framework in which:
                 await stack.enter_async_context(frameworks.running(home, framework))

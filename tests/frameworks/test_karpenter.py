@@ -77,47 +77,6 @@ async def test_a_gang_that_waits_for_quota_or_order_or_a_limit_buys_no_node(
         await buys(scenario, running, "later", cpus=3 * NODE_CPUS)
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS)
-async def test_gangs_that_share_a_quota_buy_nodes_for_one_of_them(
-    home: Cluster, open_scenario: OpenScenario, placement: str
-) -> None:
-    scenario = await open_scenario((), QUEUES)
-    async with karpenter.running(home, scenario.namespace) as running:
-        gangs = [a_full_node(f"gang-{number}", "root.full", placement) for number in range(3)]
-        await scenario.create(pod for gang in gangs for pod in gang)
-        await _bound(scenario, NODE_CPUS)
-        await buys(scenario, running, "later", cpus=2 * NODE_CPUS)
-
-
-async def test_pods_beyond_the_quota_of_their_queue_buy_no_node(home: Cluster, open_scenario: OpenScenario) -> None:
-    scenario = await open_scenario((), QUEUES)
-    async with karpenter.running(home, scenario.namespace) as running:
-        labels = {"applicationId": "pods", "queue": "root.full"}
-        await scenario.create(a_pod(f"pod-{number}", labels=labels) for number in range(3 * NODE_CPUS))
-        await _bound(scenario, NODE_CPUS)
-        await buys(scenario, running, "later", cpus=2 * NODE_CPUS)
-
-
-async def test_applications_beyond_the_quota_of_their_queue_buy_no_node(
-    home: Cluster, open_scenario: OpenScenario
-) -> None:
-    scenario = await open_scenario((), QUEUES)
-    async with karpenter.running(home, scenario.namespace) as running:
-        await scenario.create(
-            a_pod(f"pod-{number}", labels={"applicationId": f"app-{number}", "queue": "root.full"})
-            for number in range(3 * NODE_CPUS)
-        )
-        await _bound(scenario, NODE_CPUS)
-        await buys(scenario, running, "later", cpus=2 * NODE_CPUS)
-
-
-async def _bound(scenario: Scenario, count: int) -> None:
-    async def is_so() -> bool:
-        return len(await scenario.bound()) == count
-
-    await scenario.eventually(f"{count} pods are bound", is_so, SLOW_S)
-
-
 @pytest.mark.parametrize("placement", ["Reserve", "Atomic"])
 async def test_the_nodes_of_a_reserved_gang_are_not_removed(
     home: Cluster, open_scenario: OpenScenario, placement: str
