@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 VALID_FOR = dt.timedelta(days=30)
@@ -108,6 +108,43 @@ class Authority:
             .not_valid_before(now - dt.timedelta(minutes=5))
             .not_valid_after(now + VALID_FOR)
         )
+
+
+def rotated_files(authority: str, hosts: list[str]) -> dict[str, bytes]:
+    """Return an authority and a server certificate for ``hosts``, as cert-controller keeps them in a Secret.
+
+    The Go module open-policy-agent/cert-controller, which frameworks use, keeps a Secret only if its keys are RSA, the
+    authority is valid for its own name, and everything is valid for 90 days more.
+    """
+    authority_key, key = (rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2))
+    return {
+        "ca.crt": _rotated(authority, authority_key, authority, authority_key, [authority]),
+        "ca.key": _rsa_bytes(authority_key),
+        "tls.crt": _rotated(hosts[0], key, authority, authority_key, hosts),
+        "tls.key": _rsa_bytes(key),
+    }
+
+
+def _rsa_bytes(key: rsa.RSAPrivateKey) -> bytes:
+    form = serialization.PrivateFormat.TraditionalOpenSSL
+    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+
+
+def _rotated(name: str, key: rsa.RSAPrivateKey, issuer: str, issuer_key: rsa.RSAPrivateKey, hosts: list[str]) -> bytes:
+    now = dt.datetime.now(dt.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(_name(name))
+        .issuer_name(_name(issuer))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(minutes=5))
+        .not_valid_after(now + dt.timedelta(days=365))
+        .add_extension(x509.BasicConstraints(ca=key is issuer_key, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
+        .sign(issuer_key, hashes.SHA256())
+    )
+    return certificate.public_bytes(serialization.Encoding.PEM)
 
 
 def _general_name(host: str) -> x509.GeneralName:

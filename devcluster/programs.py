@@ -94,6 +94,8 @@ KUBERAY = Program("kuberay", "kuberay", "github.com/ray-project/kuberay/ray-oper
 LEADERWORKERSET = Program("leaderworkerset", "leaderworkerset", "sigs.k8s.io/lws/cmd")
 SPARK_OPERATOR = Program("spark-operator", "spark", "github.com/kubeflow/spark-operator/v2/cmd/operator")
 PYSPARK = PythonProgram("pyspark", "pyspark", "pyspark")
+ARGO = Program("argo-workflows", "argo", "github.com/argoproj/argo-workflows/v3/cmd/workflow-controller")
+KUEUE = Program("kueue", "kueue", "sigs.k8s.io/kueue/cmd/kueue")
 DASK = PythonProgram("dask-kubernetes-operator", "dask", "kopf")
 
 KARPENTER = Program("karpenter", "karpenter", "sigs.k8s.io/karpenter/kwok")
@@ -107,6 +109,8 @@ FRAMEWORKS = (
     TRAINING_OPERATOR,
     TRAINER,
     SPARK_OPERATOR,
+    ARGO,
+    KUEUE,
 )
 """The controllers of the frameworks in docs/integrations, for `make e2e-frameworks`."""
 

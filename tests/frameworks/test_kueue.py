@@ -1,0 +1,92 @@
+"""Kueue beside Muster: Kueue admits a Job when its quota allows it, and Muster starts the Job's pods together."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+from devcluster import programs
+from devcluster.api import Json
+from devcluster.certificates import rotated_files
+from devcluster.frameworks import Framework, Place
+from tests.e2e.scenario import Scenario
+from tests.frameworks.conftest import OpenFramework
+from tests.frameworks.gangs import applied_example, delete_all, finishes, is_released, is_reserved_first
+
+SECRET = "kueue-webhook-server-cert"
+SERVICE = "kueue-webhook-service.kueue-system.svc"
+
+
+def flags(place: Place) -> list[str]:
+    """The configuration of the module for Jobs, with our ports and certificate."""
+    config = place.folder / "config.yaml"
+    config.write_text(
+        f"""\
+apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+namespace: kueue-system
+leaderElection: {{leaderElect: false}}
+internalCertManagement: {{enable: true, webhookSecretName: {SECRET}}}
+metrics: {{bindAddress: "127.0.0.1:{place.metrics}"}}
+health: {{healthProbeBindAddress: "127.0.0.1:{place.health}"}}
+webhook: {{host: 127.0.0.1, port: {place.webhooks}, certDir: {place.certificates}}}
+integrations: {{frameworks: [batch/job]}}
+featureGates: {{VisibilityOnDemand: false}}
+"""
+    )
+    return [f"--config={config}"]
+
+
+def with_own_certificates(objects: list[Json], folder: Path) -> None:
+    """Fill the Secret from which Kueue reads its certificates, and write them where the kubelet would mount them.
+
+    Kueue without its own certificate management reads another file below /etc. With it, Kueue keeps a Secret whose
+    certificates are valid for its names, so the Secret has some that are also valid for 127.0.0.1.
+    """
+    files = rotated_files("kueue-ca", [SERVICE, "127.0.0.1"])
+    for name in ("tls.crt", "tls.key"):
+        (folder / name).write_bytes(files[name])
+    encoded = {name: base64.b64encode(content).decode() for name, content in files.items()}
+    for one in objects:
+        if one["kind"] == "Secret" and one["metadata"]["name"] == SECRET:
+            one["data"] = encoded
+        conversion = one["spec"].get("conversion", {}) if one["kind"] == "CustomResourceDefinition" else {}
+        for webhook in (*one.get("webhooks", []), *([conversion["webhook"]] if "webhook" in conversion else [])):
+            webhook["clientConfig"]["caBundle"] = encoded["ca.crt"]
+
+
+KUEUE = Framework(
+    program=programs.KUEUE,
+    module="sigs.k8s.io/kueue",
+    account=("kueue-system", "kueue-controller-manager"),
+    flags=flags,
+    kustomization="config/default",
+    adapt=with_own_certificates,
+)
+
+
+async def test_kueue_admits_one_job_after_the_other_and_muster_starts_its_pods_together(
+    open_framework: OpenFramework,
+) -> None:
+    scenario = await open_framework(KUEUE)
+    queues = await applied_example(scenario, "23-kueue", "queues.yaml")
+    jobs = await applied_example(scenario, "23-kueue", "jobs.yaml")
+    await is_reserved_first(scenario, "kueue-first", {"worker": 3})
+    await is_reserved_first(scenario, "kueue-second", {"worker": 3})
+    await finishes(scenario, "kueue-second", pods=3)
+    first, second = [await completed(scenario, name) for name in ("first", "second")]
+    assert first["completionTime"] <= second["startTime"]
+    await delete_all(scenario, jobs)
+    for app in ("kueue-first", "kueue-second"):
+        await is_released(scenario, app)
+    await delete_all(scenario, queues)
+
+
+async def completed(scenario: Scenario, name: str) -> Json:
+    """Wait until the Job is complete, and return its status."""
+
+    async def status() -> Json:
+        found: Json = (await scenario.api.get("jobs", name, scenario.namespace)).get("status", {})
+        return found if "completionTime" in found else {}
+
+    return await scenario.eventually(f"job {name} is complete", status)
