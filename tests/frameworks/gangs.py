@@ -42,8 +42,13 @@ async def is_reserved_first(
         assert pod["spec"]["schedulerName"] == scheduler, pod["metadata"]["name"]
         assert f"{PREFIX}user.info" in pod["metadata"]["annotations"], pod["metadata"]["name"]
     names = {pod["metadata"]["name"] for pod in pods}
-    writes = sorted(scenario.writes(of_operator=True), key=lambda write: write.at)
-    bound = [write.name for write in writes if write.subresource == "binding" and write.succeeded]
+
+    async def bindings() -> list[str]:
+        writes = sorted(scenario.writes(of_operator=True), key=lambda write: write.at)
+        found = [write.name for write in writes if write.subresource == "binding" and write.succeeded]
+        return found if names <= {*found} else []
+
+    bound = await scenario.eventually("the audit log has the bindings", bindings)
     first = min(bound.index(name) for name in names)
     assert len([name for name in bound[:first] if name.startswith(f"tg-{app[:20].lower()}")]) == sum(groups.values())
     return pods
@@ -88,7 +93,7 @@ async def delete_all(scenario: Scenario, manifests: Sequence[Json]) -> None:
 
         async def is_gone(path: str = path) -> bool:
             try:
-                await scenario.api.request("DELETE", path)
+                await scenario.api.request("DELETE", path, {"propagationPolicy": "Background"})
             except ApiError as error:
                 return error.status == 404
             return False
