@@ -32,11 +32,16 @@ async def reason(scenario: Scenario, pod: str) -> str:
     return str(scheduled(await scenario.api.get("pods", pod, scenario.namespace)).get("reason", ""))
 
 
+def _reason_of_originator(placement: str) -> str:
+    """An autoscaler must see the originator or its placeholder, not both."""
+    return "Unschedulable" if placement == "Direct" else "SchedulingSkipped"
+
+
 @all_or_nothing
 async def test_a_waiting_gang_reserves_nothing(placement: str, open_scenario: OpenScenario) -> None:
     scenario = await open_scenario([NODE_FOR_TWO])
     await scenario.create(an_all_or_nothing_gang(placement))
-    await wait_for_reason(scenario, "gang-0", "Unschedulable", NODE_REASON)
+    await wait_for_reason(scenario, "gang-0", _reason_of_originator(placement), NODE_REASON)
     assert await scenario.bound(placeholders=True) == []
     await scenario.create(a_pod(f"single-{index}", labels={"applicationId": "single"}) for index in range(2))
 
@@ -109,8 +114,7 @@ async def test_an_unsatisfiable_gang_is_reported_immediately(placement: str, ope
     scenario = await open_scenario([NODE_FOR_TWO])
     await scenario.create(a_gang("huge", [Group("workers", 2, cpu="64")], timeout_s=600, placement=placement))
     await wait_for_event(scenario, "huge-workers-0", "workers", "cpu")
-    reason = "Unschedulable" if placement == "Direct" else "SchedulingSkipped"  # the placeholders are Unschedulable
-    await wait_for_reason(scenario, "huge-workers-0", reason, "empty cluster")
+    await wait_for_reason(scenario, "huge-workers-0", _reason_of_originator(placement), "empty cluster")
 
 
 async def test_a_changed_default_placement_applies_to_new_gangs(
