@@ -75,7 +75,7 @@ e2e-all: setup ## the end-to-end tests with gangs in Reserve, then in Atomic and
 e2e-kind: setup ## image, chart and gangs on a kind cluster with real kubelets (KIND_CLUSTER_NAME uses one that is there, KIND_NODE_IMAGE, BASE, KEEP=1, ARGS)
 	$(BIN)/python -m tools.on_kind $(ARGS)
 
-e2e-frameworks: setup ## the real controllers of Spark, Ray, Kubeflow, JobSet and others beside Muster, on a local control plane; builds them first (ARGS as for test)
+e2e-frameworks: setup ## the real controllers of Spark, Ray, Kubeflow, JobSet and others with Muster on a local control plane; builds them first (ARGS as for test)
 	$(BIN)/python -m devcluster build --frameworks
 	$(BIN)/pytest -n 0 $(ARGS) tests/frameworks
 
