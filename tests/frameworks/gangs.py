@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -86,19 +87,23 @@ async def finishes(scenario: Scenario, app: str, pods: int) -> None:
 
 
 async def delete_all(scenario: Scenario, manifests: Sequence[Json]) -> None:
-    """Delete the objects as ``kubectl delete -f`` does, and wait until they are gone."""
-    for manifest in manifests:
-        resource, name = of_manifest(manifest), manifest["metadata"]["name"]
-        path = resource.path(scenario.namespace, name)
+    """Delete the objects as ``kubectl delete -f`` does, and wait until they are gone.
 
-        async def is_gone(path: str = path) -> bool:
-            try:
-                await scenario.api.request("DELETE", path, {"propagationPolicy": "Background"})
-            except ApiError as error:
-                return error.status == 404
-            return False
+    All are deleted first, because some wait for others: a ResourceFlavor for the ClusterQueues that use it.
+    """
+    paths = {of_manifest(one).path(scenario.namespace, one["metadata"]["name"]): one["kind"] for one in manifests}
 
-        await scenario.eventually(f"{manifest['kind']} {name} is gone", is_gone, SLOW_S)
+    async def is_gone(path: str) -> bool:
+        try:
+            await scenario.api.request("DELETE", path, {"propagationPolicy": "Background"})
+        except ApiError as error:
+            return error.status == 404
+        return False
+
+    for path in paths:
+        await is_gone(path)
+    for path, kind in paths.items():
+        await scenario.eventually(f"{kind} {path} is gone", partial(is_gone, path), SLOW_S)
 
 
 async def is_released(scenario: Scenario, app: str) -> None:

@@ -69,7 +69,7 @@ spec:
 async def succeeds(scenario: Scenario, plural: str, name: str) -> None:
     async def has_succeeded() -> bool:
         job = await scenario.api.get(plural, name, scenario.namespace)
-        conditions = {one["type"]: one["status"] for one in job["status"].get("conditions", [])}
+        conditions = {one["type"]: one["status"] for one in job.get("status", {}).get("conditions", [])}
         return conditions.get("Succeeded") == "True"
 
     await scenario.eventually(f"{plural} {name} has succeeded", has_succeeded)
@@ -91,7 +91,9 @@ async def test_the_operator_removes_the_parameter_server_of_a_finished_tensorflo
     open_framework: OpenFramework,
 ) -> None:
     scenario = await open_framework(TRAINING_OPERATOR)
-    await scenario.create([yaml.safe_load(TFJOB)])
+    tfjob = yaml.safe_load(TFJOB)
+    # The operator is ready before its webhooks answer.
+    await scenario.eventually("the TFJob is accepted", lambda: scenario.api.create(tfjob, scenario.namespace))
     await is_reserved_first(scenario, "tf-mnist", {"ps": 1, "worker": 2})
     await ends(scenario, "tf-mnist", "worker")  # a parameter server does not end by itself
     await succeeds(scenario, "tfjobs.kubeflow.org", "mnist")
