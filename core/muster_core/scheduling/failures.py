@@ -28,6 +28,7 @@ def application_failed(partition: Partition, app: Application, error: Exception,
     partition.outbox.failures.append(Failure(f"application {app.id}", error))
     if isinstance(error, CommitFailed):
         _check(partition)
+        _wake_all(partition)
     if partition.applications.get(app.id) is not app:
         return
     app.failures += 1
@@ -40,6 +41,14 @@ def application_failed(partition: Partition, app: Application, error: Exception,
     requeue.set_blocking(partition, app, blocks=False)
     partition.dequeue_one(app)
     partition.scheduling.mark_unschedulable(app, [])
+
+
+def _wake_all(partition: Partition) -> None:
+    """Lets all applications be tried again, because a commit that failed after its write woke nobody."""
+    partition.unschedulable_classes.clear()
+    partition.preemptions.epoch += 1
+    partition.contention.growths += 1
+    partition.requeue_all()
 
 
 def partition_failed(partition: Partition, error: Exception, now_ns: int) -> None:

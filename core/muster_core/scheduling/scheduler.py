@@ -543,6 +543,7 @@ def cycle(
             error = caught(partial(_pass, partition, now_ns, may_go_on, phase_ended, result))
             if error is None:
                 partition.failures = 0
+                result.more |= partition.scheduling.is_due
             else:
                 failures.partition_failed(partition, error, now_ns)
             result.more |= partition.scheduling.resume()
