@@ -44,7 +44,7 @@ def application_failed(partition: Partition, app: Application, error: Exception,
 
 
 def _wake_all(partition: Partition) -> None:
-    """Lets all applications be tried again, because a commit that failed after its write woke nobody."""
+    """Requeues all applications, because a commit that failed after its writes may have requeued none of them."""
     partition.unschedulable_classes.clear()
     partition.preemptions.epoch += 1
     partition.contention.growths += 1
